@@ -51,6 +51,8 @@ const (
 	ReasonTargetNotFound  = "TargetNotFound"  // the target, or the section of it, does not exist
 	ReasonRefNotPermitted = "RefNotPermitted" // no ReferenceGrant permits the reference to another namespace
 	ReasonConflicted      = "Conflicted"      // an older policy limits the same requests of the target in the same way
+	// ReasonTargetsUnreadable is for Degraded=True: the operator cannot read the targets, and the policy keeps its previous rule.
+	ReasonTargetsUnreadable = "TargetsUnreadable"
 
 	// ReasonDeployed and the reasons below belong to a Limiter.
 	ReasonDeployed        = "Deployed"        // Programmed=True: all managed resources are applied

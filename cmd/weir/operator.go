@@ -237,7 +237,7 @@ func addGateways(mgr manager.Manager) (*gatewayapi.Objects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the Kubernetes API server: %w", err)
 	}
-	gateways := gatewayapi.New(api, mgr.GetCache(), gatewayapi.Interval)
+	gateways := gatewayapi.New(api, mgr.GetCache(), mgr.GetAPIReader(), gatewayapi.Interval)
 	if err := mgr.Add(gateways); err != nil {
 		return nil, fmt.Errorf("watch the Gateway API: %w", err)
 	}

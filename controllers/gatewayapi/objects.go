@@ -25,7 +25,7 @@ import (
 const (
 	// Interval is how often the API server is queried for the kinds that it serves.
 	Interval = 15 * time.Second
-	// retry is the wait after such a call has failed.
+	// retry is the wait after such a call has failed, and while objects of a kind have not been listed.
 	retry = time.Second
 )
 
@@ -38,11 +38,13 @@ type Discovery interface {
 type Objects struct {
 	discovery Discovery
 	cache     cache.Cache
+	uncached  client.Reader
 	interval  time.Duration
 
 	mu          sync.Mutex
 	discovered  bool
 	watches     map[string]watch // by resource
+	unlisted    error            // why the objects of some kinds cannot be listed; nil if unknown
 	subscribers []chan struct{}
 }
 
@@ -51,9 +53,9 @@ type watch struct {
 	stop     context.CancelFunc
 }
 
-// New returns Objects that watch nothing before Start.
-func New(d Discovery, c cache.Cache, interval time.Duration) *Objects {
-	return &Objects{discovery: d, cache: c, interval: interval, watches: map[string]watch{}}
+// New returns Objects that watch nothing before Start. uncached finds out why the cache cannot list the objects of a kind.
+func New(d Discovery, c cache.Cache, uncached client.Reader, interval time.Duration) *Objects {
+	return &Objects{discovery: d, cache: c, uncached: uncached, interval: interval, watches: map[string]watch{}}
 }
 
 // Changed returns a channel that receives a value after what Read returns has changed.
@@ -81,8 +83,10 @@ func (o *Objects) Start(ctx context.Context) error {
 	for {
 		wait := o.interval
 		if err := o.discover(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Could not find out whether the cluster has the Gateway API; policies with spec.targetRefs wait")
-			wait = retry
+			log.FromContext(ctx).Error(err, "Could not find out whether the cluster has the Gateway API; policies with spec.targetRefs keep their rules")
+			wait = min(wait, retry)
+		} else if !o.listed(ctx) {
+			wait = min(wait, retry)
 		}
 		select {
 		case <-ctx.Done():
@@ -187,8 +191,37 @@ func differs(before, after any) bool {
 	return !reflect.DeepEqual(of[0], of[1])
 }
 
-var errNotRead = errors.New("the objects of the Gateway API have not been listed yet; if this remains, check the permissions of the operator for " +
-	"httproutes, grpcroutes, gateways and referencegrants")
+// listed reports whether the objects of all kinds that are watched have been listed. If not, it finds out why: the watch reports no errors, and
+// retries. The reason names a missing permission.
+func (o *Objects) listed(ctx context.Context) bool {
+	complete := true
+	var errs []error
+	for _, k := range kinds() {
+		if _, err := o.isListed(k); err == nil {
+			continue
+		}
+		complete = false
+		list, isList := k.list.DeepCopyObject().(client.ObjectList)
+		if !isList {
+			continue // not reached
+		}
+		if err := o.uncached.List(ctx, list, client.Limit(1)); err != nil {
+			errs = append(errs, fmt.Errorf("list %s: %w", k.resource, err))
+		}
+	}
+	reason := errors.Join(errs...)
+	o.mu.Lock()
+	changed := fmt.Sprint(o.unlisted) != fmt.Sprint(reason)
+	o.unlisted = reason
+	o.mu.Unlock()
+	if changed && ctx.Err() == nil {
+		if reason != nil {
+			log.FromContext(ctx).Error(reason, "Could not list objects of the Gateway API; policies with spec.targetRefs keep their rules")
+		}
+		o.notify()
+	}
+	return complete
+}
 
 // Read returns the objects, and a hash that changes with them. It fails until all kinds that the cluster has are listed.
 func (o *Objects) Read(ctx context.Context) (*compile.Gateways, uint64, error) {
@@ -233,7 +266,10 @@ func (o *Objects) isListed(k kind) (bool, error) {
 	defer o.mu.Unlock()
 	w, watched := o.watches[k.resource]
 	if !o.discovered || watched && !w.informer.HasSynced() {
-		return false, errNotRead
+		if o.unlisted != nil {
+			return false, o.unlisted
+		}
+		return false, compile.ErrGatewaysPending
 	}
 	return watched, nil
 }

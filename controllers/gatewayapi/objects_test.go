@@ -9,9 +9,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,19 +29,19 @@ func TestMain(m *testing.M) {
 	fixture.Main(m)
 }
 
-// started returns Objects that run until the test ends, and a client.
-func started(t *testing.T) (*Objects, client.Client) {
+// started returns Objects that run until the test ends, and a client. Both have the permissions of config.
+func started(t *testing.T, config *rest.Config) (*Objects, client.Client) {
 	t.Helper()
-	config := fixture.Kube(t).Config()
 	scheme := runtime.NewScheme()
 	must(t, AddToScheme(scheme))
+	must(t, rbacv1.AddToScheme(scheme))
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	must(t, err)
 	kinds, err := cache.New(config, cache.Options{Scheme: scheme, ReaderFailOnMissingInformer: true})
 	must(t, err)
 	api, err := discovery.NewDiscoveryClientForConfig(config)
 	must(t, err)
-	o := New(api, kinds, 20*time.Millisecond)
+	o := New(api, kinds, c, 20*time.Millisecond)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- kinds.Start(ctx) }()
@@ -61,7 +63,7 @@ func must(t *testing.T, err error) {
 func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
 	kube := fixture.Kube(t)
 	namespace := fixture.Namespace(t, kube)
-	o, c := started(t)
+	o, c := started(t, kube.Config())
 	changed := o.Changed()
 	// The objects after a notification, which the test requires: nothing else makes the operator read them.
 	await := func(what string, is func(*compile.Gateways, uint64) bool) (hash uint64) {
@@ -115,13 +117,57 @@ func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
 	await("another route", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 1 && g.Routes[0].Name == "again" })
 }
 
+// The ClusterRole of the operator can be older than its image.
+func TestObjects_NameAMissingPermission(t *testing.T) {
+	kube := fixture.Kube(t)
+	must(t, kube.InstallGatewayAPI(t.Context()))
+	t.Cleanup(func() { must(t, kube.UninstallGatewayAPI(context.Background())) })
+	_, admin := started(t, kube.Config())
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "older"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{v1alpha1.GatewayGroup}, Resources: []string{"httproutes", "grpcroutes", "referencegrants"}, Verbs: []string{"list", "watch"},
+	}}}
+	must(t, admin.Create(t.Context(), role))
+	must(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "older"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "older"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "older"}},
+	}))
+	user, err := kube.UserConfig("older")
+	must(t, err)
+	o, _ := started(t, user)
+	changed := o.Changed()
+	await := func(what string, is func(error) bool) {
+		t.Helper()
+		deadline := time.After(time.Minute)
+		for {
+			_, _, err := o.Read(t.Context())
+			if is(err) {
+				return
+			}
+			select {
+			case <-changed:
+			case <-deadline:
+				t.Fatalf("%s: the last read returned %v", what, err)
+			}
+		}
+	}
+	await("the permission is missing", func(err error) bool {
+		return err != nil && !errors.Is(err, compile.ErrGatewaysPending) && strings.Contains(err.Error(), `list gateways: `) &&
+			strings.Contains(err.Error(), `cannot list resource "gateways" in API group "gateway.networking.k8s.io"`) &&
+			!strings.Contains(err.Error(), "httproutes")
+	})
+	role.Rules[0].Resources = append(role.Rules[0].Resources, "gateways")
+	must(t, admin.Update(t.Context(), role))
+	await("the permission is granted", func(err error) bool { return err == nil })
+}
+
 // A restarted operator must not publish rules without the routes that it has not read yet.
 func TestObjects_ReadNothingBeforeAllKindsAreKnown(t *testing.T) {
-	o := New(unavailable{}, nil, time.Hour)
+	o := New(unavailable{}, nil, nil, time.Hour)
 	if err := o.discover(t.Context()); !errors.Is(err, errDown) {
 		t.Fatalf("discover: %v", err)
 	}
-	if g, _, err := o.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "have not been listed yet") {
+	if g, _, err := o.Read(t.Context()); !errors.Is(err, compile.ErrGatewaysPending) {
 		t.Errorf("read %+v, %v", g, err)
 	}
 }

@@ -116,6 +116,11 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 		return err
 	}
 	policies, invalidSelector := inputs.SelectedBy(&limiter.Spec)
+	if invalidSelector == nil && inputs.Unreadable() && selection.HaveTargets(policies) {
+		if err := l.addPrevious(ctx, limiter, inputs.Gateways); err != nil {
+			return err
+		}
+	}
 	if invalidSelector == nil {
 		l.setRuleSet(l.ruleSet, l.compiler.Compile(l.ruleSet, limiter, policies, inputs.Hashes))
 	} else if err := l.keepPrevious(ctx, limiter, inputs); err != nil {

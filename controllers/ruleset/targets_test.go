@@ -26,7 +26,7 @@ func TestSetupWithManager_APolicyFollowsItsRoute(t *testing.T) {
 	h.withManager(time.Hour, func(next http.RoundTripper) http.RoundTripper { return next }, func(mgr ctrl.Manager) {
 		api, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 		h.must(err)
-		gateways := gatewayapi.New(api, mgr.GetCache(), 50*time.Millisecond)
+		gateways := gatewayapi.New(api, mgr.GetCache(), mgr.GetAPIReader(), 50*time.Millisecond)
 		h.must(mgr.Add(gateways))
 		h.reconciler.Gateways, h.reconciler.Reporter.Gateways = gateways, gateways
 	})

@@ -54,6 +54,8 @@ func (x *gatewayIndex) resolve(policy candidate, ref v1alpha1.TargetReference) T
 	}
 	t := Target{Ref: ref, Reason: v1alpha1.ReasonAccepted}
 	switch {
+	case x != nil && x.Unreadable != nil:
+		t.fail(v1alpha1.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
 	case x != nil && slices.Contains(x.Missing, ref.Kind):
 		t.fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
 			"the operator finds them without a restart", ref.Kind)

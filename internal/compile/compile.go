@@ -38,6 +38,16 @@ type Result struct {
 	Overrides []Override
 	// Attachments has the targets of each valid policy with spec.targetRefs, sorted by policy.
 	Attachments []Attachment
+	// Kept has the policies that keep their previous rules: see [Gateways.Unreadable].
+	Kept []Kept
+}
+
+// Kept is a policy that keeps its previous rule.
+type Kept struct {
+	Policy  string
+	Cluster bool
+	// Outdated is true if the policy has another rule now.
+	Outdated bool
 }
 
 // Problem is one reason why a policy is not enforced.
@@ -66,9 +76,14 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 		hashKey = new(limiter.HashKey)
 	}
 	policies := result.validate(p)
-	targets := p.Gateways.index().attach(policies)
+	targets, previous := p.Gateways.index().attach(policies), p.Gateways.previous()
 	for i, valid := range policies {
 		rule := lower(valid, resolveIdentifier(valid, identity), hashKey)
+		if kept, outdated := previous.of(valid, rule); kept != nil && len(targets[i]) > 0 {
+			all = append(all, compiled{candidate: valid.candidate, rule: *kept})
+			result.Kept = append(result.Kept, Kept{valid.name, valid.cluster != nil, outdated})
+			continue
+		}
 		if len(targets[i]) > 0 {
 			a := Attachment{Policy: valid.name, Cluster: valid.cluster != nil, Targets: targets[i]}
 			result.Attachments = append(result.Attachments, a)

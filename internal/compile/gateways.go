@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -15,7 +16,14 @@ type Gateways struct {
 	Grants   []Grant
 	// Missing lists the kinds whose CRDs are not installed.
 	Missing []v1alpha1.TargetKind
+	// Unreadable is why the objects cannot be read; nil if they can. Until then, each policy with targets keeps its rule in Previous. It is
+	// ErrGatewaysPending for a short time after the start.
+	Unreadable error
+	Previous   []rules.Rule
 }
+
+// ErrGatewaysPending means that the objects of the Gateway API are being listed.
+var ErrGatewaysPending = errors.New("the objects of the Gateway API have not been listed yet")
 
 // Route is an HTTPRoute or a GRPCRoute.
 type Route struct {

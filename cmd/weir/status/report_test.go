@@ -144,6 +144,12 @@ func TestNew_ReportsEachProblem(t *testing.T) {
 			},
 			[]string{"Policy shop/a|LocalMode|WeirDecidesWithoutRedis"},
 		},
+		"a policy whose targets cannot be read": {
+			func(o *Objects) {
+				o.Policies[0].Status.Conditions = append(o.Policies[0].Status.Conditions, condition("Degraded", "True", "TargetsUnreadable"))
+			},
+			[]string{"Policy shop/a|TargetsUnreadable|policy-not-enforced"},
+		},
 		"policies of a reason": {func(o *Objects) {
 			o.Policies = nil
 			for _, name := range []string{"d", "c", "b", "e"} {

@@ -35,6 +35,12 @@ func ancestors(
 				accepted.Status = metav1.ConditionTrue
 			}
 		}
+		if len(targets) == 0 && policy.Status == metav1.ConditionTrue { // its previous rule is kept, and its targets cannot be read
+			accepted.Status = metav1.ConditionTrue
+			if reported := meta.FindStatusCondition(conditionsAt(before, ref), v1alpha1.ConditionAccepted); reported != nil {
+				accepted = *reported
+			}
+		}
 		entry := v1alpha1.PolicyAncestorStatus{AncestorRef: ref, ControllerName: v1alpha1.ControllerName}
 		entry.Conditions = conditions.Merge(conditionsAt(before, ref), []metav1.Condition{accepted}, p.GetGeneration(), now)
 		all = append(all, entry)

@@ -28,6 +28,12 @@ func policyDegradation(d publish.Delivery) degradation {
 	}
 }
 
+// targetsUnreadable describes a policy that keeps its previous rule, because the operator cannot read its targets.
+func targetsUnreadable(reason string) degradation {
+	return degradation{v1alpha1.ReasonTargetsUnreadable, "the policy keeps the rule and the routes that were compiled last, because the operator cannot " +
+		"read the objects of the Gateway API: " + reason}
+}
+
 // limiterDegradation returns the most severe problem of a Limiter, and whether the snapshot, which then matters, is not written.
 // The error is that of its selectors.
 func limiterDegradation(d publish.Delivery, invalidSelector error, snapshot string) degradation {

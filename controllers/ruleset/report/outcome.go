@@ -90,6 +90,9 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 		}
 	}
 	o.degradation, o.overridden = policyDegradation(s.Delivery), s.RuleSet.Overridden[p.Name]
+	if o.degradation.reason == "" && s.RuleSet.Unreadable != "" && s.RuleSet.Kept[p.Key()] {
+		o.degradation = targetsUnreadable(s.RuleSet.Unreadable)
+	}
 	return o
 }
 

@@ -26,7 +26,8 @@ type Inputs struct {
 type Hashes struct {
 	// NamespacesHash changes when a namespace is created, changed or deleted. Hashes are comparable within one process.
 	NamespacesHash uint64
-	// GatewaysHash does the same for the objects that policies can target. It is 0 if no policy has targets.
+	// GatewaysHash does the same for the objects that policies can target. It is 0 if no policy has targets. While they cannot be
+	// read, it changes with the reason.
 	GatewaysHash uint64
 }
 
@@ -38,7 +39,7 @@ type GatewayReader interface {
 }
 
 // Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets. Without a
-// GatewayReader, the targets are unknown.
+// GatewayReader, the targets are unknown. While they cannot be read, only the policies with targets wait: see [compile.Gateways.Unreadable].
 func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader) (Inputs, error) {
 	var namespaced v1alpha1.RateLimitPolicyList
 	var cluster v1alpha1.ClusterRateLimitPolicyList
@@ -58,18 +59,22 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader) (
 		inputs.Namespaces = append(inputs.Namespaces, compile.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
 		inputs.NamespacesHash += maphash.String(hashSeed, string(n.UID)+" "+n.ResourceVersion) // a sum does not depend on the order
 	}
-	if gateways == nil || !inputs.haveTargets() {
+	if gateways == nil || !HaveTargets(inputs.Policies) {
 		return inputs, nil
 	}
 	var err error
 	if inputs.Gateways, inputs.GatewaysHash, err = gateways.Read(ctx); err != nil {
-		return Inputs{}, fmt.Errorf("read the targets of policies: %w", err)
+		inputs.Gateways, inputs.GatewaysHash = &compile.Gateways{Unreadable: err}, maphash.String(hashSeed, err.Error())
 	}
 	return inputs, nil
 }
 
-func (in Inputs) haveTargets() bool {
-	return slices.ContainsFunc(List(in.Policies), func(p Policy) bool { return len(p.Targets) > 0 })
+// Unreadable reports whether the objects that policies can target cannot be read.
+func (in Inputs) Unreadable() bool { return in.Gateways != nil && in.Gateways.Unreadable != nil }
+
+// HaveTargets reports whether a policy has targets.
+func HaveTargets(policies compile.Policies) bool {
+	return slices.ContainsFunc(List(policies), func(p Policy) bool { return len(p.Targets) > 0 })
 }
 
 // Generations returns the generation of each policy, selected or not. It returns before if nothing differs.

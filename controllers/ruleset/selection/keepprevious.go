@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"errors"
 	"maps"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -38,15 +39,52 @@ func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte,
 	s := c.index(set, nil)
 	s.kept, s.Limiter = true, VersionOf(limiter)
 	s.Data, s.Revision = data, revision // another version of the operator may encode the same rules differently
-	s.findPolicies(inputs, c.identity(limiter))
+	s.findPolicies(inputs, set, c.identity(limiter))
 	return s, nil
+}
+
+// keepTargets marks the policies that keep their previous rules, and their targets in before, while the objects that they target cannot be read.
+// The generation of a policy that was edited since is 0, as after Restore.
+func (s *RuleSet) keepTargets(before *RuleSet, policies []Policy, kept []compile.Kept, gateways *compile.Gateways) {
+	if len(kept) == 0 {
+		return
+	}
+	if !errors.Is(gateways.Unreadable, compile.ErrGatewaysPending) {
+		s.Unreadable = gateways.Unreadable.Error()
+	}
+	if before != nil && before.Limiter.UID != s.Limiter.UID {
+		before = nil
+	}
+	s.Kept = map[Key]bool{}
+	outdated := map[Key]bool{}
+	for _, k := range kept {
+		key := Key{k.Policy, k.Cluster}
+		s.Kept[key], outdated[key] = true, k.Outdated
+	}
+	if s.Targets == nil {
+		s.Targets = map[Key][]compile.Target{}
+	}
+	for _, p := range policies {
+		if !s.Kept[p.Key()] {
+			continue
+		}
+		if before != nil && len(before.Targets[p.Key()]) > 0 {
+			s.Targets[p.Key()] = before.Targets[p.Key()]
+		}
+		if outdated[p.Key()] || before != nil && before.Policies[p.GetUID()] != p.GetGeneration() {
+			s.Policies[p.GetUID()] = 0
+		}
+	}
 }
 
 // findPolicies finds the policies that the rules of a restored set were compiled from. The generation of a policy whose
 // rule differs from the restored one is 0: it was edited since.
-func (s *RuleSet) findPolicies(inputs Inputs, identity compile.Identity) {
+func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Identity) {
 	hasRule := func(policy string) bool { _, ok := s.Rules[policy]; return ok }
 	found := compile.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
+	if inputs.Unreadable() {
+		found.Gateways = &compile.Gateways{Unreadable: inputs.Gateways.Unreadable, Previous: set.Rules}
+	}
 	for i := range inputs.Namespaced {
 		if hasRule(compile.Name(&inputs.Namespaced[i])) {
 			found.Namespaced = append(found.Namespaced, inputs.Namespaced[i])
@@ -63,6 +101,9 @@ func (s *RuleSet) findPolicies(inputs Inputs, identity compile.Identity) {
 	for i := range result.Set.Rules {
 		rule := &result.Set.Rules[i]
 		unchanged[rule.Policy] = rule.Revision() == s.Rules[rule.Policy].Revision
+	}
+	for _, k := range result.Kept {
+		unchanged[k.Policy] = unchanged[k.Policy] && !k.Outdated
 	}
 	for _, p := range List(found) {
 		s.Policies[p.GetUID()] = 0

@@ -37,6 +37,10 @@ type RuleSet struct {
 	Overridden map[string]Overridden
 	// Targets of the policies with targets, except invalid ones.
 	Targets map[Key][]compile.Target
+	// Unreadable describes why the policies of Kept keep their previous rules; empty while the objects are being listed.
+	Unreadable string
+	// Kept has the policies with targets that keep their previous rules, because the operator cannot read the objects of the Gateway API.
+	Kept map[Key]bool
 
 	kept           bool   // see KeepPrevious
 	namespacesHash uint64 // see Inputs; 0 if the rules do not depend on namespaces
@@ -89,13 +93,14 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 	if dependsOnNamespaces(result.Set) {
 		after.namespacesHash = hashes.NamespacesHash
 	}
-	if slices.ContainsFunc(policies, func(p Policy) bool { return len(p.Targets) > 0 }) {
+	if HaveTargets(selected) {
 		after.gatewaysHash = hashes.GatewaysHash
 	}
 	after.Targets = targetsByPolicy(result.Attachments)
 	for _, p := range policies {
 		after.Policies[p.GetUID()] = p.GetGeneration()
 	}
+	after.keepTargets(before, policies, result.Kept, selected.Gateways)
 	for _, p := range result.Problems {
 		k := Key{p.Policy, p.Cluster}
 		after.Problems[k] = append(after.Problems[k], p)

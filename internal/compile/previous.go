@@ -1,0 +1,38 @@
+package compile
+
+import "github.com/weir-dev/weir/limiter/rules"
+
+// previousRules finds the rules of [Gateways.Previous] by policy.
+type previousRules map[previousKey]*rules.Rule
+
+type previousKey struct {
+	policy  string
+	cluster bool
+}
+
+// previous returns no rules while the objects can be read.
+func (g *Gateways) previous() previousRules {
+	if g == nil || g.Unreadable == nil {
+		return nil
+	}
+	all := previousRules{}
+	for i := range g.Previous {
+		if rule := &g.Previous[i]; rule.Match.Routes != nil {
+			all[previousKey{rule.Policy, rule.Domain == ""}] = rule
+		}
+	}
+	return all
+}
+
+// of returns the previous rule of the policy, nil if it has no such rule, and whether current, its rule without targets, differs in another way than
+// by the routes.
+func (all previousRules) of(policy validPolicy, current rules.Rule) (previous *rules.Rule, outdated bool) {
+	previous = all[previousKey{policy.name, policy.cluster != nil}]
+	if previous == nil {
+		return nil, false
+	}
+	if current.Match.Routes = previous.Match.Routes; policy.cluster != nil { // its domains follow from the routes
+		current.AllDomains, current.Domains = previous.AllDomains, previous.Domains
+	}
+	return previous, current.Revision() != previous.Revision()
+}
