@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -28,18 +27,12 @@ type Target struct {
 	routes []rules.Route // sorted; shared with other targets
 }
 
-// attach resolves the targets of the policies. The result has the indexes of policies.
-func (x *gatewayIndex) attach(policies []validPolicy) [][]Target {
-	all := make([][]Target, len(policies))
-	for i := range policies {
-		for _, ref := range policies[i].spec.TargetRefs {
-			all[i] = append(all[i], x.resolve(policies[i].candidate, ref))
-		}
+// attach resolves the targets of a policy.
+func (x *gatewayIndex) attach(policy candidate) (targets []Target) {
+	for _, ref := range policy.spec.TargetRefs {
+		targets = append(targets, x.resolve(policy, ref))
 	}
-	if x != nil {
-		rejectConflicts(policies, all)
-	}
-	return all
+	return targets
 }
 
 // resolve finds the routes of a target. Without an index, every route exists, and no route is attached to a Gateway.
@@ -154,49 +147,50 @@ func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) 
 // String returns "HTTPRoute shop/checkout".
 func (k objectKey) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.namespace, k.name) }
 
-// rejectConflicts rejects a target if an older policy of the same kind and namespace counts the same requests of it in the same way. Both would
-// limit the same thing twice, and the author means one of them. Policies that differ in how they count all apply.
-func rejectConflicts(policies []validPolicy, targets [][]Target) {
-	type claim struct {
-		cluster                                   bool
-		owner, namespace, target, section, counts string
-	}
-	order := make([]int, len(policies))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(policies[a].created.Compare(policies[b].created), cmp.Compare(policies[a].name, policies[b].name))
-	})
-	oldest := map[claim]string{}
-	for _, i := range order {
-		p := &policies[i]
-		counts := ""
-		if len(targets[i]) > 0 {
-			counts = waysToCount(p.spec)
+// claim is what a policy counts at a target.
+type claim struct {
+	cluster                                   bool
+	owner, namespace, target, section, counts string
+}
+
+// claims has the names of the policies that are enforced, by what they count. It is nil if the targets are unknown.
+type claims map[claim]string
+
+// claimsOf returns a claim for each target.
+func claimsOf(p *validPolicy) []claim {
+	all := make([]claim, 0, len(p.spec.TargetRefs))
+	counts := waysToCount(p.spec)
+	for _, ref := range p.spec.TargetRefs {
+		c := claim{cluster: p.cluster != nil, owner: p.namespace, namespace: p.namespace, target: string(ref.Kind) + "/" + ref.Name, counts: counts}
+		if ref.Namespace != nil {
+			c.namespace = *ref.Namespace
 		}
-		for j := range targets[i] {
-			t := &targets[i][j]
-			if t.Reason != v1alpha1.ReasonAccepted {
-				continue
-			}
-			c := claim{
-				cluster: p.cluster != nil, owner: p.namespace, namespace: p.namespace, target: string(t.Ref.Kind) + "/" + t.Ref.Name,
-				counts: counts,
-			}
-			if t.Ref.Namespace != nil {
-				c.namespace = *t.Ref.Namespace
-			}
-			if t.Ref.SectionName != nil {
-				c.section = *t.Ref.SectionName
-			}
-			if other, taken := oldest[c]; taken {
-				t.fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
-					"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, c.target)
-				t.routes = nil
-				continue
-			}
-			oldest[c] = p.name
+		if ref.SectionName != nil {
+			c.section = *ref.SectionName
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// reject rejects a target if an older policy of the same kind and namespace, which is enforced, counts the same requests of it in the same way.
+// Both would limit the same thing twice, and the author means one of them. Policies that differ in how they count all apply.
+func (taken claims) reject(wanted []claim, targets []Target) {
+	for i := range targets {
+		t := &targets[i]
+		if other, is := taken[wanted[i]]; is && t.Reason == v1alpha1.ReasonAccepted {
+			t.fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
+				"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, wanted[i].target)
+			t.routes = nil
+		}
+	}
+}
+
+// add adds the accepted targets of a policy that is enforced.
+func (taken claims) add(policy string, wanted []claim, targets []Target) {
+	for i := range targets {
+		if targets[i].Reason == v1alpha1.ReasonAccepted {
+			taken[wanted[i]] = policy
 		}
 	}
 }

@@ -53,3 +53,36 @@ func TestCompileWithin_CountsTheRoutesOfANamespace(t *testing.T) {
 		t.Errorf("%d bytes for a route, %d for two", one, two)
 	}
 }
+
+// A policy over budget limits nothing. The policy that its author writes to replace it must not conflict with it.
+func TestCompileWithin_APolicyOverBudgetConflictsWithNoNewerOne(t *testing.T) {
+	expression := []v1alpha1.Tier{{Name: "gold", Limit: 9, When: v1alpha1.TierCondition{Expression: "request.method == 'GET'"}}}
+	var all []v1alpha1.RateLimitPolicy
+	for i, name := range []string{"shop/first", "shop/old", "shop/new", "shop/newest"} {
+		p := attached(name, "HTTPRoute/checkout")
+		p.CreationTimestamp = metav1.NewTime(time.Unix(int64(i), 0))
+		if name == "shop/first" {
+			p.Spec.Axis = v1alpha1.AxisTenant
+		}
+		if i < 2 {
+			p.Spec.Tiers = expression
+		}
+		all = append(all, p)
+	}
+	p := compile.Policies{Namespaced: all, Gateways: gateways()}
+	result := p.CompileWithin(testIdentity(), compile.Budget{PerNamespace: compile.Usage{Expressions: 1}})
+	var got []string
+	for _, rule := range result.Set.Rules {
+		got = append(got, rule.Policy+" is enforced")
+	}
+	for _, problem := range result.Problems {
+		got = append(got, problem.Policy+" "+problem.Reason)
+	}
+	want := "shop/first is enforced, shop/new is enforced, shop/newest Conflicted, shop/old OverBudget"
+	if text := strings.Join(got, ", "); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	if message := result.Problems[0].Message; !strings.Contains(message, "policy shop/new, which is older") {
+		t.Errorf("the conflict of the newest policy: %s", message)
+	}
+}

@@ -160,47 +160,52 @@ func (b Budget) Fit(all []Charge) (used Usage, over []Excess) {
 		x, y := &all[i], &all[j]
 		return cmp.Or(compareBool(!x.Cluster, !y.Cluster), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
 	})
-	inNamespace := map[string]Usage{}
+	f := b.fitting()
 	for _, i := range order {
-		c := &all[i]
-		total, namespace := used.Add(c.Usage), Usage{}
-		if !c.Cluster {
-			namespace = inNamespace[c.Namespace].Add(c.Usage)
-		}
-		switch {
-		case namespace.exceeds(b.PerNamespace) >= 0:
-			over = append(over, Excess{i, "perNamespace", b.PerNamespace, namespace})
-		case total.exceeds(b.Total) >= 0:
-			over = append(over, Excess{i, "total", b.Total, total})
-		default:
-			used, inNamespace[c.Namespace] = total, namespace
+		if e, fits := f.fit(&all[i]); !fits {
+			e.Index = i
+			over = append(over, e)
 		}
 	}
-	return used, over
+	return f.used, over
 }
 
-// within returns the rules that fit the budget in the order of all, what they use, and the problems of the others in order of precedence.
-func (b Budget) within(all []compiled) (kept []rules.Rule, used Usage, problems []Problem) {
-	charges := make([]Charge, len(all))
-	for i := range all {
-		c := &all[i]
-		charges[i] = Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Created: c.created, Usage: usageOf(&c.rule)}
+// fitting fits policies to a budget, in order of precedence.
+type fitting struct {
+	budget      Budget
+	used        Usage
+	inNamespace map[string]Usage
+}
+
+func (b Budget) fitting() *fitting { return &fitting{budget: b, inNamespace: map[string]Usage{}} }
+
+// fit adds the usage of a policy if it fits.
+func (f *fitting) fit(c *Charge) (over Excess, fits bool) {
+	total, namespace := f.used.Add(c.Usage), Usage{}
+	if !c.Cluster {
+		namespace = f.inNamespace[c.Namespace].Add(c.Usage)
 	}
-	used, over := b.Fit(charges)
-	excluded := make([]bool, len(all))
-	for _, e := range over {
-		c := &charges[e.Index]
-		excluded[e.Index] = true
-		problems = append(problems, Problem{
-			Policy: c.Policy, Cluster: c.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: overBudget(c, e),
-		})
+	switch {
+	case namespace.exceeds(f.budget.PerNamespace) >= 0:
+		return Excess{Part: "perNamespace", Limits: f.budget.PerNamespace, Sum: namespace}, false
+	case total.exceeds(f.budget.Total) >= 0:
+		return Excess{Part: "total", Limits: f.budget.Total, Sum: total}, false
 	}
-	for i := range all {
-		if !excluded[i] {
-			kept = append(kept, all[i].rule)
-		}
+	f.used, f.inNamespace[c.Namespace] = total, namespace
+	return Excess{}, true
+}
+
+// add adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
+func (f *fitting) add(c *compiled) *Problem {
+	if f.budget == (Budget{}) {
+		return nil
 	}
-	return kept, used, problems
+	charge := Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: usageOf(&c.rule)}
+	e, fits := f.fit(&charge)
+	if fits {
+		return nil
+	}
+	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: overBudget(&charge, e)}
 }
 
 // overBudget describes a policy that exceeds a limit. It does not contain what other policies use: each edit of one of them would

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// byAge returns Set.ByAge for the rules that were kept: the names of the policies of each large namespace, the oldest first. It omits
+// byAge returns Set.ByAge: the names of the policies of each large namespace, the oldest first. It omits
 // namespaces whose policies have this order by name, as they do in files.
-func byAge(all []compiled, kept []rules.Rule) map[string][]string {
+func byAge(all []compiled) map[string][]string {
 	type policy struct {
 		*compiled
 
@@ -19,10 +19,8 @@ func byAge(all []compiled, kept []rules.Rule) map[string][]string {
 	inNamespace := map[string][]policy{}
 	for i := range all {
 		c := &all[i]
-		if _, found := slices.BinarySearchFunc(kept, c.name, func(r rules.Rule, name string) int { return strings.Compare(r.Policy, name) }); found {
-			namespace, name, _ := strings.Cut(c.name, "/")
-			inNamespace[namespace] = append(inNamespace[namespace], policy{c, name})
-		}
+		namespace, name, _ := strings.Cut(c.name, "/")
+		inNamespace[namespace] = append(inNamespace[namespace], policy{c, name})
 	}
 	var result map[string][]string
 	for namespace, policies := range inNamespace {

@@ -70,22 +70,50 @@ func (p Policies) Compile(identity Identity) Result { return p.CompileWithin(ide
 // CompileWithin is [Policies.Compile] for the policies that fit the budget. The others have a problem with v1alpha1.ReasonOverBudget.
 func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	var result Result
-	var all []compiled
+	policies := result.validate(p)
+	all := p.lowerWithin(policies, identity, budget, &result)
+	for i := range all {
+		result.Set.Rules = append(result.Set.Rules, all[i].rule)
+	}
+	slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
+	if identity.HashKey != nil && result.Set.HashesIdentifiers() {
+		result.Set.HashKey = identity.HashKey.ID()
+	}
+	result.Set.ByAge = byAge(all)
+	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
+	result.Overrides = overrides(result.Set.Rules)
+	return result
+}
+
+// lowerWithin returns the rules of the policies that have a target, if they need one, and that fit the budget, sorted by name. The others get a
+// problem. It compiles the policies in order of precedence: a policy without a rule must not conflict with a newer one.
+func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget Budget, result *Result) (all []compiled) {
 	hashKey := identity.HashKey
 	if hashKey == nil {
 		hashKey = new(limiter.HashKey)
 	}
-	policies := result.validate(p)
-	targets, previous := p.Gateways.index().attach(policies), p.Gateways.previous()
-	for i, valid := range policies {
-		rule := lower(valid, resolveIdentifier(valid, identity), hashKey)
-		if kept, outdated := previous.of(valid, rule); kept != nil && len(targets[i]) > 0 {
-			all = append(all, compiled{candidate: valid.candidate, rule: *kept})
+	index, previous, fits := p.Gateways.index(), p.Gateways.previous(), budget.fitting()
+	var taken claims
+	if index != nil {
+		taken = claims{}
+	}
+	for _, i := range precedence(policies) {
+		valid := &policies[i]
+		targets := index.attach(valid.candidate)
+		rule := lower(*valid, resolveIdentifier(*valid, identity), hashKey)
+		var wanted []claim
+		kept, outdated := previous.of(*valid, rule)
+		switch {
+		case len(targets) == 0:
+		case kept != nil:
+			rule = *kept
 			result.Kept = append(result.Kept, Kept{valid.name, valid.cluster != nil, outdated})
-			continue
-		}
-		if len(targets[i]) > 0 {
-			a := Attachment{Policy: valid.name, Cluster: valid.cluster != nil, Targets: targets[i]}
+		default:
+			if taken != nil {
+				wanted = claimsOf(valid)
+				taken.reject(wanted, targets)
+			}
+			a := Attachment{Policy: valid.name, Cluster: valid.cluster != nil, Targets: targets}
 			result.Attachments = append(result.Attachments, a)
 			if problems := a.problems(); len(problems) > 0 {
 				result.Problems = append(result.Problems, problems...)
@@ -93,25 +121,35 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 			}
 			a.apply(&rule)
 		}
-		all = append(all, compiled{candidate: valid.candidate, rule: rule})
-	}
-	if budget == (Budget{}) {
-		for i := range all {
-			result.Set.Rules = append(result.Set.Rules, all[i].rule)
+		c := compiled{candidate: valid.candidate, rule: rule}
+		if problem := fits.add(&c); problem != nil {
+			result.Problems = append(result.Problems, *problem)
+			continue
 		}
-	} else {
-		var over []Problem
-		result.Set.Rules, result.Used, over = budget.within(all)
-		result.Problems = append(result.Problems, over...)
+		if wanted != nil {
+			taken.add(valid.name, wanted, targets)
+		}
+		all = append(all, c)
 	}
-	slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
-	if identity.HashKey != nil && result.Set.HashesIdentifiers() {
-		result.Set.HashKey = identity.HashKey.ID()
+	result.Used = fits.used
+	byName := func(a, b string, x, y bool) int { return cmp.Or(cmp.Compare(a, b), compareBool(!x, !y)) }
+	slices.SortFunc(all, func(x, y compiled) int { return byName(x.name, y.name, x.cluster != nil, y.cluster != nil) })
+	slices.SortFunc(result.Attachments, func(x, y Attachment) int { return byName(x.Policy, y.Policy, x.Cluster, y.Cluster) })
+	return all
+}
+
+// precedence returns the indexes of the policies in the order in which a budget and their targets are given to them: cluster-scoped policies first,
+// then the oldest ones.
+func precedence(policies []validPolicy) []int {
+	order := make([]int, len(policies))
+	for i := range order {
+		order[i] = i
 	}
-	result.Set.ByAge = byAge(all, result.Set.Rules)
-	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
-	result.Overrides = overrides(result.Set.Rules)
-	return result
+	slices.SortFunc(order, func(i, j int) int {
+		x, y := &policies[i], &policies[j]
+		return cmp.Or(compareBool(x.cluster == nil, y.cluster == nil), x.created.Compare(y.created), cmp.Compare(x.name, y.name))
+	})
+	return order
 }
 
 // validate returns the valid policies, sorted by name, and adds the problems of the others to the result.
