@@ -72,7 +72,9 @@ const (
 	ReasonStoreEvicts        = "StoreEvicts"        // Redis may evict counters when its memory is full
 	ReasonSnapshotNotWritten = "SnapshotNotWritten" // the rules for starts without Redis are not stored
 	ReasonRulesRejected      = "RulesRejected"      // a replica rejects the current rules, and does not enforce them
-	ReasonInvalidSelector    = "InvalidSelector"    // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
+	// ReasonRouteTableIncomplete means that pods do not find some routes of spec.routeMatching.
+	ReasonRouteTableIncomplete = "RouteTableIncomplete"
+	ReasonInvalidSelector      = "InvalidSelector" // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
 
 	// ReasonRegistered and the reasons below belong to ThrottleRegistered.
 	ReasonRegistered           = "Registered"           // True: the webhook is registered

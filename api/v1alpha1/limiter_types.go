@@ -89,6 +89,9 @@ type LimiterSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Endpoints Endpoints `json:"endpoints,omitzero"`
+	// routeMatching lets the pods find the route of a request, for Gateways that do not name it.
+	// +optional
+	RouteMatching RouteMatching `json:"routeMatching,omitzero"`
 	// networkPolicy configures which peers can connect to the pods.
 	// +optional
 	NetworkPolicy LimiterNetworkPolicy `json:"networkPolicy,omitzero"`

@@ -364,8 +364,9 @@ type EffectivePolicy struct {
 	// script is the Lua script that decides requests.
 	// +required
 	Script ScriptReference `json:"script"`
-	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request. It is
-	// absent without targetRefs.
+	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request.
+	// Request: spec.routeMatching of the Limiter has a Gateway for each of these routes, and the pods find the route of a request whose gateway
+	// does not name it. It is absent without targetRefs.
 	// +optional
 	MatchedBy MatchedBy `json:"matchedBy,omitempty"`
 }

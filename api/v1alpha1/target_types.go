@@ -54,11 +54,15 @@ const (
 )
 
 // MatchedBy is how requests are assigned to routes.
-// +kubebuilder:validation:Enum=RouteName
+// +kubebuilder:validation:Enum=RouteName;Request
 type MatchedBy string
 
-// MatchedByRouteName matches the name of the route that the gateway sends with each request.
-const MatchedByRouteName MatchedBy = "RouteName"
+const (
+	// MatchedByRouteName matches the name of the route that the gateway sends with each request.
+	MatchedByRouteName MatchedBy = "RouteName"
+	// MatchedByRequest finds the route of a request that has no route, by its host, path, method, headers and query.
+	MatchedByRequest MatchedBy = "Request"
+)
 
 // PolicyAncestorStatus is the state of the policy at one target. It has the form of the PolicyAncestorStatus of the Gateway API.
 type PolicyAncestorStatus struct {

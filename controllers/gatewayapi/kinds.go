@@ -35,6 +35,7 @@ func kinds() []kind {
 		{v1, "httproutes", v1alpha1.TargetHTTPRoute, &gatewayv1.HTTPRoute{}, &gatewayv1.HTTPRouteList{}},
 		{v1, "grpcroutes", v1alpha1.TargetGRPCRoute, &gatewayv1.GRPCRoute{}, &gatewayv1.GRPCRouteList{}},
 		{v1, "gateways", v1alpha1.TargetGateway, &gatewayv1.Gateway{}, &gatewayv1.GatewayList{}},
+		{v1, "listenersets", "", &gatewayv1.ListenerSet{}, &gatewayv1.ListenerSetList{}},
 		{v1beta1, "referencegrants", "", &gatewayv1beta1.ReferenceGrant{}, &gatewayv1beta1.ReferenceGrantList{}},
 	}
 }
@@ -43,23 +44,25 @@ func kinds() []kind {
 func Trim(object any) {
 	switch o := object.(type) {
 	case *gatewayv1.HTTPRoute:
-		named := make([]gatewayv1.HTTPRouteRule, len(o.Spec.Rules))
 		for i := range o.Spec.Rules {
-			named[i].Name = o.Spec.Rules[i].Name
+			o.Spec.Rules[i] = gatewayv1.HTTPRouteRule{Name: o.Spec.Rules[i].Name, Matches: o.Spec.Rules[i].Matches}
 		}
-		o.Spec = gatewayv1.HTTPRouteSpec{Rules: named}
+		o.Spec = gatewayv1.HTTPRouteSpec{Hostnames: o.Spec.Hostnames, Rules: o.Spec.Rules}
 	case *gatewayv1.GRPCRoute:
-		named := make([]gatewayv1.GRPCRouteRule, len(o.Spec.Rules))
 		for i := range o.Spec.Rules {
-			named[i].Name = o.Spec.Rules[i].Name
+			o.Spec.Rules[i] = gatewayv1.GRPCRouteRule{Name: o.Spec.Rules[i].Name, Matches: o.Spec.Rules[i].Matches}
 		}
-		o.Spec = gatewayv1.GRPCRouteSpec{Rules: named}
+		o.Spec = gatewayv1.GRPCRouteSpec{Hostnames: o.Spec.Hostnames, Rules: o.Spec.Rules}
 	case *gatewayv1.Gateway:
-		named := make([]gatewayv1.Listener, len(o.Spec.Listeners))
 		for i := range o.Spec.Listeners {
-			named[i].Name = o.Spec.Listeners[i].Name
+			o.Spec.Listeners[i].TLS = nil
 		}
-		o.Spec, o.Status = gatewayv1.GatewaySpec{Listeners: named}, gatewayv1.GatewayStatus{}
+		o.Spec, o.Status = gatewayv1.GatewaySpec{Listeners: o.Spec.Listeners}, gatewayv1.GatewayStatus{}
+	case *gatewayv1.ListenerSet:
+		for i := range o.Spec.Listeners {
+			o.Spec.Listeners[i].TLS = nil
+		}
+		o.Status.Listeners = nil
 	}
 }
 
@@ -68,22 +71,33 @@ func convert(object client.Object, g *compile.Gateways) {
 	switch o := object.(type) {
 	case *gatewayv1.HTTPRoute:
 		route := compile.Route{Kind: v1alpha1.TargetHTTPRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
+		route.Created, route.Hostnames = o.CreationTimestamp.Time, texts(o.Spec.Hostnames)
 		for i := range o.Spec.Rules {
-			route.Rules = appendName(route.Rules, o.Spec.Rules[i].Name)
+			rule := &o.Spec.Rules[i]
+			route.Rules = appendName(route.Rules, rule.Name)
+			route.Matches = append(route.Matches, httpMatches(textOf(rule.Name), rule.Matches)...)
 		}
 		g.Routes = append(g.Routes, route)
 	case *gatewayv1.GRPCRoute:
 		route := compile.Route{Kind: v1alpha1.TargetGRPCRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
+		route.Created, route.Hostnames = o.CreationTimestamp.Time, texts(o.Spec.Hostnames)
 		for i := range o.Spec.Rules {
-			route.Rules = appendName(route.Rules, o.Spec.Rules[i].Name)
+			rule := &o.Spec.Rules[i]
+			route.Rules = appendName(route.Rules, rule.Name)
+			route.Matches = append(route.Matches, grpcMatches(textOf(rule.Name), rule.Matches)...)
 		}
 		g.Routes = append(g.Routes, route)
 	case *gatewayv1.Gateway:
 		gateway := compile.Gateway{Namespace: o.Namespace, Name: o.Name}
 		for i := range o.Spec.Listeners {
-			gateway.Listeners = append(gateway.Listeners, string(o.Spec.Listeners[i].Name))
+			l := &o.Spec.Listeners[i]
+			gateway.Listeners = append(gateway.Listeners, listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes))
 		}
 		g.Gateways = append(g.Gateways, gateway)
+	case *gatewayv1.ListenerSet:
+		if set, accepted := listenerSet(o); accepted {
+			g.ListenerSets = append(g.ListenerSets, set)
+		}
 	case *gatewayv1beta1.ReferenceGrant:
 		g.Grants = append(g.Grants, grants(o)...)
 	}
@@ -101,16 +115,26 @@ func appendName(names []string, name *gatewayv1.SectionName) []string {
 func parents(namespace string, statuses []gatewayv1.RouteParentStatus) (all []compile.Parent) {
 	for _, s := range statuses {
 		ref := s.ParentRef
-		if ref.Group != nil && *ref.Group != v1alpha1.GatewayGroup || ref.Kind != nil && *ref.Kind != gatewayv1.Kind(v1alpha1.TargetGateway) ||
-			!meta.IsStatusConditionTrue(s.Conditions, string(gatewayv1.RouteConditionAccepted)) {
+		if ref.Group != nil && *ref.Group != v1alpha1.GatewayGroup || !meta.IsStatusConditionTrue(s.Conditions, string(gatewayv1.RouteConditionAccepted)) {
 			continue
 		}
-		parent := compile.Parent{Namespace: namespace, Gateway: string(ref.Name)}
+		parent := compile.Parent{Namespace: namespace, Controller: string(s.ControllerName)}
+		switch {
+		case ref.Kind == nil || *ref.Kind == gatewayv1.Kind(v1alpha1.TargetGateway):
+			parent.Gateway = string(ref.Name)
+		case *ref.Kind == listenerSetKind:
+			parent.ListenerSet = string(ref.Name)
+		default:
+			continue
+		}
 		if ref.Namespace != nil {
 			parent.Namespace = string(*ref.Namespace)
 		}
 		if ref.SectionName != nil {
 			parent.Listener = string(*ref.SectionName)
+		}
+		if ref.Port != nil {
+			parent.Port = *ref.Port
 		}
 		if !slices.Contains(all, parent) {
 			all = append(all, parent)
@@ -137,4 +161,13 @@ func grants(o *gatewayv1beta1.ReferenceGrant) (all []compile.Grant) {
 		}
 	}
 	return all
+}
+
+// Convert returns what policies can depend on in the objects.
+func Convert(objects ...client.Object) *compile.Gateways {
+	g := &compile.Gateways{}
+	for _, o := range objects {
+		convert(o, g)
+	}
+	return g
 }

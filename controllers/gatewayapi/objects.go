@@ -188,7 +188,7 @@ func differs(before, after any) bool {
 	var of [2]compile.Gateways
 	convert(b, &of[0])
 	convert(a, &of[1])
-	return !reflect.DeepEqual(of[0], of[1])
+	return !reflect.DeepEqual(of[0], of[1]) //nolint:govet // convert sets no error
 }
 
 // listed reports whether the objects of all kinds that are watched have been listed. If not, it finds out why: the watch reports no errors, and

@@ -124,7 +124,7 @@ func TestObjects_NameAMissingPermission(t *testing.T) {
 	t.Cleanup(func() { must(t, kube.UninstallGatewayAPI(context.Background())) })
 	_, admin := started(t, kube.Config())
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "older"}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{v1alpha1.GatewayGroup}, Resources: []string{"httproutes", "grpcroutes", "referencegrants"}, Verbs: []string{"list", "watch"},
+		APIGroups: []string{v1alpha1.GatewayGroup}, Resources: []string{"httproutes", "grpcroutes", "listenersets", "referencegrants"}, Verbs: []string{"list", "watch"},
 	}}}
 	must(t, admin.Create(t.Context(), role))
 	must(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{

@@ -27,6 +27,6 @@ func (l *limiterReconciler) addPrevious(ctx context.Context, limiter *v1alpha1.L
 	if err != nil {
 		return fmt.Errorf("decode the active rule set %s: %w", revision, err)
 	}
-	gateways.Previous = set.Rules
+	gateways.Previous = set
 	return nil
 }

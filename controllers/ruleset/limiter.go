@@ -111,12 +111,12 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 	if !changed && l.selected.limiter == version && now.Sub(l.selected.at) < gatherInterval {
 		return nil
 	}
-	inputs, err := selection.Gather(ctx, l.Client, l.gateways())
+	inputs, err := selection.Gather(ctx, l.Client, l.gateways(), selection.HasRouteTable(limiter))
 	if err != nil {
 		return err
 	}
 	policies, invalidSelector := inputs.SelectedBy(&limiter.Spec)
-	if invalidSelector == nil && inputs.Unreadable() && selection.HaveTargets(policies) {
+	if invalidSelector == nil && inputs.Unreadable() && (selection.HaveTargets(policies) || selection.HasRouteTable(limiter)) {
 		if err := l.addPrevious(ctx, limiter, inputs.Gateways); err != nil {
 			return err
 		}

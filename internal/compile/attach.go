@@ -95,7 +95,7 @@ func (x *gatewayIndex) resolveGateway(t *Target, policy candidate, key objectKey
 	case gateway == nil:
 		t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
 		return
-	case listener != "" && !slices.Contains(gateway.Listeners, listener):
+	case listener != "" && !slices.ContainsFunc(gateway.Listeners, func(l Listener) bool { return l.Name == listener }):
 		t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
 		return
 	}
@@ -124,11 +124,11 @@ type resolvedListener struct {
 func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) {
 	var elsewhere []string
 	for _, route := range x.attached[of.gateway] {
-		if of.namespace != "" && route.Namespace != of.namespace || !route.isOn(of.gateway, of.listener) {
+		if of.namespace != "" && route.Namespace != of.namespace || !x.isOn(route, of.gateway, of.listener) {
 			continue
 		}
 		found.routes = append(found.routes, route.rule())
-		if route.isElsewhere(of.gateway, of.listener) {
+		if x.isElsewhere(route, of.gateway, of.listener) {
 			elsewhere = append(elsewhere, objectKey{route.Kind, route.Namespace, route.Name}.String())
 		}
 	}

@@ -61,7 +61,7 @@ func gateways() *compile.Gateways {
 			{Kind: "HTTPRoute", Namespace: "shop", Name: "draft"},
 		},
 		Gateways: []compile.Gateway{
-			{Namespace: "infra", Name: "public", Listeners: []string{"http", "https"}}, {Namespace: "infra", Name: "internal"}, {Namespace: "shop", Name: "own"},
+			{Namespace: "infra", Name: "public", Listeners: []compile.Listener{{Name: "http"}, {Name: "https"}}}, {Namespace: "infra", Name: "internal"}, {Namespace: "shop", Name: "own"},
 		},
 		Grants: []compile.Grant{{Namespace: "infra", From: "shop", Gateway: "public"}, {Namespace: "infra", From: "blog"}, {Namespace: "shop", From: "blog"}},
 	}

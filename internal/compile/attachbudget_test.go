@@ -56,7 +56,7 @@ func TestCompileWithin_CountsTheRoutesOfANamespace(t *testing.T) {
 
 // A policy over budget limits nothing. The policy that its author writes to replace it must not conflict with it.
 func TestCompileWithin_APolicyOverBudgetConflictsWithNoNewerOne(t *testing.T) {
-	expression := []v1alpha1.Tier{{Name: "gold", Limit: 9, When: v1alpha1.TierCondition{Expression: "request.method == 'GET'"}}}
+	expression := []v1alpha1.Tier{{Name: "gold", Limit: new(int64(9)), When: v1alpha1.When{Expression: new(v1alpha1.Expression("request.method == 'GET'"))}}}
 	var all []v1alpha1.RateLimitPolicy
 	for i, name := range []string{"shop/first", "shop/old", "shop/new", "shop/newest"} {
 		p := attached(name, "HTTPRoute/checkout")

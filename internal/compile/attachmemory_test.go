@@ -15,7 +15,7 @@ func TestCompileWithin_SharesTheRoutesOfAListener(t *testing.T) {
 	own := compile.Gateway{Namespace: "shop", Name: "own"}
 	var refs []string
 	for i := range 16 {
-		own.Listeners = append(own.Listeners, fmt.Sprintf("l%d", i))
+		own.Listeners = append(own.Listeners, compile.Listener{Name: fmt.Sprintf("l%d", i)})
 		refs = append(refs, fmt.Sprintf("Gateway/own#l%d", i))
 	}
 	g := &compile.Gateways{Gateways: []compile.Gateway{own}}

@@ -18,6 +18,8 @@ type Policies struct {
 	// Gateways are the possible targets of policies. If nil, they are unknown: each route that a policy targets is assumed to exist, and a
 	// policy that targets a Gateway limits no requests.
 	Gateways *Gateways
+	// RouteMatching are the Gateways that do not name the route of a request.
+	RouteMatching []v1alpha1.GatewayReference
 }
 
 // Namespace has the properties of a namespace that policies can depend on.
@@ -38,6 +40,8 @@ type Result struct {
 	Overrides []Override
 	// Attachments has the targets of each valid policy with spec.targetRefs, sorted by policy.
 	Attachments []Attachment
+	// LeftOut describes the routes that the table of routes does not have, because they exceed its bounds; empty if it has all.
+	LeftOut string
 	// Kept has the policies that keep their previous rules: see [Gateways.Unreadable].
 	Kept []Kept
 }
@@ -80,6 +84,7 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 		result.Set.HashKey = identity.HashKey.ID()
 	}
 	result.Set.ByAge = byAge(all)
+	result.Set.RouteTable, result.LeftOut = p.routeTable()
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = overrides(result.Set.Rules)
 	return result
@@ -132,10 +137,15 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 		all = append(all, c)
 	}
 	result.Used = fits.used
+	result.sortByName(all)
+	return all
+}
+
+// sortByName sorts rules and attachments.
+func (r *Result) sortByName(all []compiled) {
 	byName := func(a, b string, x, y bool) int { return cmp.Or(cmp.Compare(a, b), compareBool(!x, !y)) }
 	slices.SortFunc(all, func(x, y compiled) int { return byName(x.name, y.name, x.cluster != nil, y.cluster != nil) })
-	slices.SortFunc(result.Attachments, func(x, y Attachment) int { return byName(x.Policy, y.Policy, x.Cluster, y.Cluster) })
-	return all
+	slices.SortFunc(r.Attachments, func(x, y Attachment) int { return byName(x.Policy, y.Policy, x.Cluster, y.Cluster) })
 }
 
 // precedence returns the indexes of the policies in the order in which a budget and their targets are given to them: cluster-scoped policies first,

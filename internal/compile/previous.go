@@ -16,8 +16,8 @@ func (g *Gateways) previous() previousRules {
 		return nil
 	}
 	all := previousRules{}
-	for i := range g.Previous {
-		if rule := &g.Previous[i]; rule.Match.Routes != nil {
+	for i := range g.Previous.Rules {
+		if rule := &g.Previous.Rules[i]; rule.Match.Routes != nil {
 			all[previousKey{rule.Policy, rule.Domain == ""}] = rule
 		}
 	}

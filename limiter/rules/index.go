@@ -17,6 +17,7 @@ type Index struct {
 	domains    map[string]*hostIndex
 	everywhere *hostIndex // the rules for all domains; nil if there are no such rules
 	kubernetes kubernetesIndex
+	routes     *routeTable      // nil without a table
 	clock      func() time.Time // used only if a rule has seen too many paths
 }
 
@@ -69,6 +70,10 @@ func NewIndex(set Set, revision, prefix string, options ...Option) (*Index, erro
 		}
 	}
 	x.setAges(set.ByAge)
+	var err error
+	if x.routes, err = compileRouteTable(set.RouteTable); err != nil {
+		return nil, err
+	}
 	return x, nil
 }
 

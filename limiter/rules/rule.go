@@ -26,6 +26,8 @@ type Set struct {
 	// ByAge lists the names of policies by namespace, the oldest first, for namespaces with more than MaxPoliciesPerRequest rules, and under
 	// "cluster" the names of cluster policies. Policies that it does not list are younger.
 	ByAge map[string][]string `json:"byAge,omitempty"`
+	// RouteTable has the routes of gateways that do not name the route of a request.
+	RouteTable *RouteTable `json:"routeTable,omitempty"`
 }
 
 // HashesIdentifiers reports whether a rule hashes identifiers with a limiter.HashKey.

@@ -28,6 +28,7 @@ func limiterCases() []schemaCase {
 	all = append(all, throttleCases()...)
 	all = append(all, endpointCases()...)
 	all = append(all, counterCases()...)
+	all = append(all, routeMatchingCases()...)
 	all = append(all, decisionLogCases()...)
 	all = append(all, tenantCases()...)
 	return append(all, podCases()...)

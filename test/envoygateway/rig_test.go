@@ -62,6 +62,12 @@ func start(t *testing.T, log *fixture.LockedBuffer, environ []string, program st
 // made the names and directories that Envoy Gateway uses.
 func rig(t *testing.T, resources string) {
 	t.Helper()
+	rigWith(t, "", resources)
+}
+
+// rigWith is rig with other listeners of the Gateway, in YAML.
+func rigWith(t *testing.T, listeners, resources string) {
+	t.Helper()
 	home, redis := t.TempDir(), fixture.Redis(t)
 	program := func(name string) string {
 		path := os.Getenv(name)
@@ -85,7 +91,16 @@ func rig(t *testing.T, resources string) {
 		t.Fatal(err)
 	}
 	write("server.yaml", fmt.Sprintf(serverConfig, home, strings.Replace(redis.Addr(), "127.0.0.1", "localhost", 1)))
-	write("resources/all.yaml", string(base)+"---\n"+resources)
+	text := string(base)
+	if listeners != "" {
+		before, after, found := strings.Cut(text, "  listeners: ")
+		if !found {
+			t.Fatal("testdata/gateway.yaml has no listeners")
+		}
+		_, after, _ = strings.Cut(after, "\n")
+		text = before + "  listeners: " + listeners + "\n" + after
+	}
+	write("resources/all.yaml", text+"---\n"+resources)
 	bin := filepath.Join(home, "data", "envoy-versions", "1.40.0", "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		t.Fatal(err)

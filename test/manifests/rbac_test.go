@@ -207,6 +207,7 @@ func TestOperator_HasExactlyThesePermissions(t *testing.T) {
 		{"patch", "", "namespaces", "", "shop", false},
 		{"watch", "gateway.networking.k8s.io", "httproutes", "", "", true},
 		{"list", "gateway.networking.k8s.io", "referencegrants", "", "", true},
+		{"list", "gateway.networking.k8s.io", "listenersets", "", "", true},
 		{"patch", "gateway.networking.k8s.io", "httproutes", "shop", "checkout", false},
 		{"patch", "gateway.networking.k8s.io", "httproutes/status", "shop", "checkout", false},
 		{"get", "gateway.networking.k8s.io", "gatewayclasses", "", "public", false},

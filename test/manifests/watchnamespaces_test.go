@@ -38,7 +38,7 @@ func TestWatchNamespaces_LeavesOnlyTheseClusterWidePermissions(t *testing.T) {
 	for _, verb := range []string{"get", "list", "watch"} {
 		for _, resource := range []string{
 			"clusterratelimitpolicies.weir.dev", "namespaces.", "ratelimitpolicies.weir.dev", "gateways.gateway.networking.k8s.io",
-			"grpcroutes.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io",
+			"grpcroutes.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io", "listenersets.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io",
 		} {
 			want = append(want, verb+" "+resource+" ")
 		}

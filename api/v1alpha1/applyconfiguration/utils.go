@@ -46,6 +46,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EndpointTLSApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ForwardAuthEndpoint"):
 		return &apiv1alpha1.ForwardAuthEndpointApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GatewayReference"):
+		return &apiv1alpha1.GatewayReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GRPCEndpoint"):
 		return &apiv1alpha1.GRPCEndpointApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HeaderMatch"):
@@ -112,6 +114,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisStateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisTLS"):
 		return &apiv1alpha1.RedisTLSApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RouteMatching"):
+		return &apiv1alpha1.RouteMatchingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScriptReference"):
 		return &apiv1alpha1.ScriptReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):

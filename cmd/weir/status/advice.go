@@ -48,6 +48,8 @@ func adviceForDegraded(reason string) advice {
 		return advice{"do what the message states. A limiter that is older than the operator must be upgraded", "WeirRulesDiffer"}
 	case v1alpha1.ReasonInvalidSelector:
 		return advice{"correct the selector of the Limiter. Until then, edits of its policies have no effect", "policy-not-enforced"}
+	case v1alpha1.ReasonRouteTableIncomplete:
+		return advice{"correct spec.routeMatching, or the routes that the message names", "policy-not-enforced"}
 	case v1alpha1.ReasonTargetsUnreadable:
 		return advice{"install the ClusterRole of the operator's version: the message names the missing permission", "policy-not-enforced"}
 	case v1alpha1.ReasonSnapshotNotWritten:

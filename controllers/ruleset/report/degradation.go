@@ -35,9 +35,9 @@ func targetsUnreadable(reason string) degradation {
 }
 
 // limiterDegradation returns the most severe problem of a Limiter, and whether the snapshot, which then matters, is not written.
-// The error is that of its selectors.
-func limiterDegradation(d publish.Delivery, invalidSelector error, snapshot string) degradation {
-	problem := degradationOf(d, invalidSelector)
+// The error is that of its selectors, and leftOut is what the table of routes does not have.
+func limiterDegradation(d publish.Delivery, invalidSelector error, leftOut, snapshot string) degradation {
+	problem := degradationOf(d, invalidSelector, leftOut)
 	if snapshot == "" {
 		return problem
 	}
@@ -49,7 +49,7 @@ func limiterDegradation(d publish.Delivery, invalidSelector error, snapshot stri
 	return problem
 }
 
-func degradationOf(d publish.Delivery, invalidSelector error) degradation {
+func degradationOf(d publish.Delivery, invalidSelector error, leftOut string) degradation {
 	switch {
 	case d.Unavailable():
 		return degradation{d.Outage.Reason, fmt.Sprintf("Redis cannot be used%s: %s", since(d.Outage.Since), d.Outage.Message)}
@@ -59,6 +59,8 @@ func degradationOf(d publish.Delivery, invalidSelector error) degradation {
 		return degradation{v1alpha1.ReasonInvalidSelector, invalidSelector.Error()}
 	case d.Local.Replicas > 0:
 		return policyDegradation(d)
+	case leftOut != "":
+		return degradation{v1alpha1.ReasonRouteTableIncomplete, leftOut}
 	case len(d.Redis.Warnings) > 0:
 		return degradation{v1alpha1.ReasonStoreEvicts, strings.Join(d.Redis.Warnings, "; ")}
 	default:

@@ -94,7 +94,7 @@ func limiterStatus(
 			ScriptReference: v1alpha1.ScriptReference{Name: script.Name, SHA: script.SHA}, LoadedOn: int32(script.LoadedOn),
 		})
 	}
-	degraded := limiterDegradation(d, selectorProblem(set, problems.InvalidSelector), problems.Snapshot)
+	degraded := limiterDegradation(d, selectorProblem(set, problems.InvalidSelector), set.LeftOut, problems.Snapshot)
 	if degraded.reason != "" {
 		c := condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, degraded.reason, degraded.message)
 		status.Conditions = conditions.Merge(before, []metav1.Condition{c}, generation, now)

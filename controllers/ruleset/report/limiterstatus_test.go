@@ -125,8 +125,13 @@ func TestLimiterDegradation_ReportsTheMostSevereProblem(t *testing.T) {
 		if test.empty {
 			of = empty
 		}
-		if got := limiterDegradation(test.d, selectorProblem(of, test.problems.InvalidSelector), test.problems.Snapshot); got != (degradation{test.reason, test.message}) {
+		if got := limiterDegradation(test.d, selectorProblem(of, test.problems.InvalidSelector), "", test.problems.Snapshot); got != (degradation{test.reason, test.message}) {
 			t.Errorf("%s: %+v, want %s: %s", name, got, test.reason, test.message)
+		}
+	}
+	for want, d := range map[string]publish.Delivery{"RouteTableIncomplete": {Redis: warning}, "LocalMode": {Local: local, AtLeast: 2}} {
+		if got := limiterDegradation(d, nil, "Gateway a/b does not exist", ""); got.reason != want || want != "LocalMode" && got.message != "Gateway a/b does not exist" {
+			t.Errorf("routes are left out: %+v, want %s", got, want)
 		}
 	}
 }

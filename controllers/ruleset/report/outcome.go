@@ -126,6 +126,7 @@ type summary struct {
 	overridden             selection.Overridden
 	webhook, notAdmitted   string
 	targets                string // reasons and messages
+	matchedBy              v1alpha1.MatchedBy
 }
 
 func (o outcome) summary() summary {
@@ -135,7 +136,7 @@ func (o outcome) summary() summary {
 	s := summary{
 		targets: targetsText(o.targets),
 		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation, overridden: o.overridden,
-		webhook: o.webhook,
+		webhook: o.webhook, matchedBy: o.rule.Effective.MatchedBy,
 	}
 	if !o.enforced {
 		s.acknowledged, s.replicas, s.connecting = o.acknowledged, o.replicas, o.connecting

@@ -97,7 +97,7 @@ var errNextRound = errors.New("the number of statuses for this round is reached"
 
 // Reconcile writes the statuses that have changed. It writes nothing before every Limiter has a state.
 func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	inputs, err := selection.Gather(ctx, r.Client, r.Gateways)
+	inputs, err := selection.Gather(ctx, r.Client, r.Gateways, false)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -38,9 +38,9 @@ type GatewayReader interface {
 	Read(ctx context.Context) (*compile.Gateways, uint64, error)
 }
 
-// Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets. Without a
-// GatewayReader, the targets are unknown. While they cannot be read, only the policies with targets wait: see [compile.Gateways.Unreadable].
-func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader) (Inputs, error) {
+// Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets or tables is true.
+// Without a GatewayReader, the targets are unknown. While they cannot be read, only the policies with targets wait: see [compile.Gateways.Unreadable].
+func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, tables bool) (Inputs, error) {
 	var namespaced v1alpha1.RateLimitPolicyList
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	var namespaces metav1.PartialObjectMetadataList
@@ -59,7 +59,7 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader) (
 		inputs.Namespaces = append(inputs.Namespaces, compile.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
 		inputs.NamespacesHash += maphash.String(hashSeed, string(n.UID)+" "+n.ResourceVersion) // a sum does not depend on the order
 	}
-	if gateways == nil || !HaveTargets(inputs.Policies) {
+	if gateways == nil || !tables && !HaveTargets(inputs.Policies) {
 		return inputs, nil
 	}
 	var err error

@@ -42,7 +42,7 @@ func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
 
 func gather(t *testing.T, c client.Reader) Inputs {
 	t.Helper()
-	in, err := Gather(t.Context(), c, nil)
+	in, err := Gather(t.Context(), c, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestGather_FailsIfAListCannotBeRead(t *testing.T) {
 			}
 			return c.List(ctx, list, options...)
 		}})
-		if _, err := Gather(t.Context(), c, nil); !errors.Is(err, refused) {
+		if _, err := Gather(t.Context(), c, nil, false); !errors.Is(err, refused) {
 			t.Errorf("list %d: %v, want its error", i, err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestGather_ReadsTargetsOnlyIfAPolicyHasTargets(t *testing.T) {
 		"they are not known":    {[]client.Object{&daily, &checkout}, down, 1},
 	} {
 		r := &gatewayReader{gateways: &compile.Gateways{}, err: test.err}
-		in, err := Gather(t.Context(), cluster(t, test.objects...), r)
+		in, err := Gather(t.Context(), cluster(t, test.objects...), r, false)
 		if r.calls != test.calls {
 			t.Errorf("%s: %d calls, want %d", name, r.calls, test.calls)
 		}

@@ -83,7 +83,7 @@ func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Id
 	hasRule := func(policy string) bool { _, ok := s.Rules[policy]; return ok }
 	found := compile.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
 	if inputs.Unreadable() {
-		found.Gateways = &compile.Gateways{Unreadable: inputs.Gateways.Unreadable, Previous: set.Rules}
+		found.Gateways = &compile.Gateways{Unreadable: inputs.Gateways.Unreadable, Previous: set}
 	}
 	for i := range inputs.Namespaced {
 		if hasRule(compile.Name(&inputs.Namespaced[i])) {

@@ -37,6 +37,8 @@ type RuleSet struct {
 	Overridden map[string]Overridden
 	// Targets of the policies with targets, except invalid ones.
 	Targets map[Key][]compile.Target
+	// LeftOut describes the routes that the table of routes does not have; empty if it has all.
+	LeftOut string
 	// Unreadable describes why the policies of Kept keep their previous rules; empty while the objects are being listed.
 	Unreadable string
 	// Kept has the policies with targets that keep their previous rules, because the operator cannot read the objects of the Gateway API.
@@ -87,13 +89,15 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 		return before
 	}
 	budget := compile.BudgetOf(&limiter.Spec)
+	selected.RouteMatching = limiter.Spec.RouteMatching.Gateways
 	result := selected.CompileWithin(c.identity(limiter), budget)
 	after := c.index(result.Set, before)
 	after.Limiter, after.Used, after.Budget = version, result.Used, budget
-	if dependsOnNamespaces(result.Set) {
+	if dependsOnNamespaces(result.Set) || HasRouteTable(limiter) {
 		after.namespacesHash = hashes.NamespacesHash
 	}
-	if HaveTargets(selected) {
+	after.LeftOut = result.LeftOut
+	if HaveTargets(selected) || HasRouteTable(limiter) {
 		after.gatewaysHash = hashes.GatewaysHash
 	}
 	after.Targets = targetsByPolicy(result.Attachments)
@@ -188,6 +192,7 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 		}
 		s.Rules[rule.Policy] = Rule{Policy: rule.Policy, Revision: revision, Effective: effective}
 	}
+	s.setMatchedBy(&set)
 	return s
 }
 
@@ -196,16 +201,12 @@ func (c Compiler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) 
 	if err != nil {
 		return v1alpha1.EffectivePolicy{}, fmt.Errorf("build the Redis keys: %w", err)
 	}
-	effective := v1alpha1.EffectivePolicy{
+	return v1alpha1.EffectivePolicy{
 		Limit:      rule.Units,
 		Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
 		KeyPattern: keys.Pattern(),
 		Script:     c.Script,
-	}
-	if rule.Match.Routes != nil {
-		effective.MatchedBy = v1alpha1.MatchedByRouteName
-	}
-	return effective, nil
+	}, nil
 }
 
 // rule returns the rule of the policy with that name. A nil RuleSet has no rules.

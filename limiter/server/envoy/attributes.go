@@ -24,23 +24,23 @@ const (
 
 // parseAttributes returns the check for an authorization request. The error has the code INVALID_ARGUMENT and names the field.
 func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, error) {
-	route := routeOf(a)
-	domain := d.domain(a.GetContextExtensions(), route)
-	descriptors := descriptorsOf(a.GetContextExtensions(), route, domain)
+	h := a.GetRequest().GetHttp()
+	headers, host := requestHeaders(h), rules.NormalHost(h.GetHost())
+	routes := d.routes(a, host, headers)
+	domain := d.domain(a.GetContextExtensions(), routes)
+	descriptors := descriptorsOf(a.GetContextExtensions(), routes, domain)
 	switch {
 	case len(domain) > maxDomain:
 		return engine.Check{}, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
 	case len(descriptors) > 0 && len(descriptors[0]) > maxEntries:
 		return engine.Check{}, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
 	}
-	h := a.GetRequest().GetHttp()
-	headers := requestHeaders(h)
 	client := d.client(a.GetSource(), headers)
 	return engine.Check{
 		Request: rules.Request{
 			Domain:          domain,
 			Method:          h.GetMethod(),
-			Host:            rules.NormalHost(h.GetHost()),
+			Host:            host,
 			Path:            rules.NormalPath(h.GetPath()),
 			Query:           rules.ParseQuery(h.GetPath()),
 			Headers:         headers,
@@ -55,15 +55,20 @@ func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check
 }
 
 // domain returns the domain in the context extensions, else the namespace of the route, else the default domain. Only these come from the
-// configuration of a gateway or of the limiter. Headers and the host come from the client, who could choose a domain without limits. Without
-// all three, the result is empty, and only the policies for all domains apply: an error would deny every request of a gateway that cannot set
-// context extensions.
-func (d *authEndpoint) domain(extensions map[string]string, r route) string {
-	domain := cmp.Or(extensions[domainExtension], r.namespace, d.defaultDomain)
+// configuration of a gateway or of the limiter. A header comes from the client, who could choose a domain without limits. So does the host, but with
+// a table of routes, the gateway sends the request to the route that is found by the host. Without all three, the result is empty, and only the
+// policies for all domains apply: an error would deny every request of a gateway that cannot set context extensions.
+func (d *authEndpoint) domain(extensions map[string]string, routes []route) string {
+	namespace := ""
+	if len(routes) > 0 {
+		namespace = routes[0].namespace
+	}
+	domain := cmp.Or(extensions[domainExtension], namespace, d.defaultDomain)
 	if domain == "" {
 		d.noDomain.Do(func() {
 			d.log.Warn("requests over ext_authz have no domain, so that only the policies of all domains apply; in the gateway, set the context extension " +
-				"domain, or includeRouteMetadata of Envoy Gateway; or set a default with endpoints.grpc.defaultDomain of the Limiter or --grpc-default-domain")
+				"domain, or includeRouteMetadata of Envoy Gateway; or list the Gateway in spec.routeMatching of the Limiter; or set a default with " +
+				"endpoints.grpc.defaultDomain of the Limiter or --grpc-default-domain")
 		})
 	}
 	return domain

@@ -1,6 +1,9 @@
 package envoy
 
 import (
+	"slices"
+	"strings"
+
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -31,17 +34,45 @@ func routeOf(a *authv3.AttributeContext) route {
 
 func text(s *structpb.Struct, field string) string { return s.GetFields()[field].GetStringValue() }
 
-// descriptorsOf returns a descriptor with the context extensions, and descriptors that name the route and its section, so that policies can
+// routes returns the route that the gateway names, else the routes from the table of the rule set. The first one takes the request, and the others may
+// take it. With the context extension "target", the gateway names the route in this way, and the result is empty.
+func (d *authEndpoint) routes(a *authv3.AttributeContext, host string, headers map[string]string) []route {
+	if named := routeOf(a); named != (route{}) {
+		return []route{named}
+	}
+	if _, given := a.GetContextExtensions()[rules.RouteEntry]; given {
+		return nil
+	}
+	h := a.GetRequest().GetHttp()
+	found := d.engine.Index().RoutesOf(&rules.Request{Method: h.GetMethod(), Host: host, Headers: headers}, h.GetPath())
+	routes := make([]route, 0, len(found))
+	for _, f := range found {
+		r := route{namespace: f.Namespace}
+		r.kind, r.name, _ = strings.Cut(f.Target, "/")
+		r.name, r.section, _ = strings.Cut(r.name, "/")
+		if !slices.Contains(routes, r) {
+			routes = append(routes, r)
+		}
+	}
+	return routes
+}
+
+// descriptorsOf returns a descriptor with the context extensions, and descriptors that name the routes and their sections, so that policies can
 // match each of them. The context extension "target" replaces the latter, and so does a domain that is not the namespace of the route:
 // names of routes are unique only in their namespace.
-func descriptorsOf(extensions map[string]string, r route, domain string) []rules.Descriptor {
+func descriptorsOf(extensions map[string]string, routes []route, domain string) []rules.Descriptor {
 	descriptors := extensionDescriptor(extensions)
-	if _, given := extensions[rules.RouteEntry]; given || r == (route{}) || r.namespace != domain {
+	if _, given := extensions[rules.RouteEntry]; given {
 		return descriptors
 	}
-	descriptors = append(descriptors, rules.Descriptor{{Key: rules.RouteEntry, Value: rules.RouteTarget(r.kind, r.name, "")}})
-	if r.section != "" {
-		descriptors = append(descriptors, rules.Descriptor{{Key: rules.RouteEntry, Value: rules.RouteTarget(r.kind, r.name, r.section)}})
+	for _, r := range routes {
+		if r.namespace != domain {
+			continue
+		}
+		descriptors = append(descriptors, rules.Descriptor{{Key: rules.RouteEntry, Value: rules.RouteTarget(r.kind, r.name, "")}})
+		if r.section != "" {
+			descriptors = append(descriptors, rules.Descriptor{{Key: rules.RouteEntry, Value: rules.RouteTarget(r.kind, r.name, r.section)}})
+		}
 	}
 	return descriptors
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -54,7 +55,7 @@ func TestParseAttributes_ReadsTheRouteThatTheGatewayNames(t *testing.T) {
 		"a name of a number": {`{}`, `[{"kind": "HTTPRoute", "namespace": "shop", "name": 7}]`, "fallback", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newAuthEndpoint(&Options{DefaultDomain: "fallback", Log: slog.New(slog.DiscardHandler)})
+			d := newAuthEndpoint(&Options{Engine: &engine.Engine{}, DefaultDomain: "fallback", Log: slog.New(slog.DiscardHandler)})
 			got, err := d.parseAttributes(routed(t, test.extensions, test.resources))
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +80,7 @@ func TestParseAttributes_ReadsTheRouteFromOnePlace(t *testing.T) {
 		if err := protojson.Unmarshal([]byte(text), &a); err != nil {
 			t.Fatal(err)
 		}
-		d := newAuthEndpoint(&Options{Log: slog.New(slog.DiscardHandler)})
+		d := newAuthEndpoint(&Options{Engine: &engine.Engine{}, Log: slog.New(slog.DiscardHandler)})
 		got, err := d.parseAttributes(&a)
 		if err != nil || got.Request.Domain != "" || len(got.Request.Descriptors) > 0 {
 			t.Errorf("%s: %+v, %v", text, got.Request, err)
@@ -101,5 +102,80 @@ func TestExtAuthz_LimitsTheRouteThatTheGatewayNames(t *testing.T) {
 	}
 	if want := []int32{0, 0, 8, 0}; !slices.Equal(codes, want) {
 		t.Errorf("%v, want %v", codes, want)
+	}
+}
+
+// routeTable has routes of two namespaces for the host shop.example.
+func routeTable() *rules.RouteTable {
+	return &rules.RouteTable{
+		Routes: []rules.Route{
+			{Namespace: "shop", Target: "HTTPRoute/checkout/pay"}, {Namespace: "shop", Target: "HTTPRoute/checkout/list"}, {Namespace: "blog", Target: "GRPCRoute/posts"},
+		},
+		Matches: []rules.RouteMatch{
+			{Route: 0, Path: rules.PathMatch{Type: rules.PathExact, Value: "/pay"}, Method: "POST"},
+			{Route: 1, Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/pay"}},
+			{Route: 2, Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}, Headers: []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "x-blog", Value: "1"}}},
+		},
+		Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Host: "shop.example", Matches: []int{0, 1, 2}}}}},
+	}
+}
+
+func TestParseAttributes_FindsTheRouteThatTheGatewayDoesNotName(t *testing.T) {
+	target := func(values ...string) (all []rules.Descriptor) {
+		for _, value := range values {
+			all = append(all, rules.Descriptor{{Key: "target", Value: value}})
+		}
+		return all
+	}
+	index, err := rules.NewIndex(rules.Set{RouteTable: routeTable()}, "", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(t, &clock{})
+	e.Swap(index)
+	for name, test := range map[string]struct {
+		http, extensions, metadata string
+		domain                     string
+		descriptors                []rules.Descriptor
+	}{
+		"a rule of a route": {`{"method": "POST", "host": "Shop.example:80", "path": "/pay"}`, `{}`, `[]`, "shop", target("HTTPRoute/checkout", "HTTPRoute/checkout/pay")},
+		"another rule":      {`{"method": "GET", "host": "shop.example", "path": "/pay?a=b"}`, `{}`, `[]`, "shop", target("HTTPRoute/checkout", "HTTPRoute/checkout/list")},
+		"a route by a header": {
+			`{"method": "GET", "host": "shop.example", "path": "/", "headers": {"x-blog": "1"}}`, `{}`, `[]`, "blog", target("GRPCRoute/posts"),
+		},
+		"the path is not normalized": {`{"method": "GET", "host": "shop.example", "path": "/%70ay"}`, `{}`, `[]`, "fallback", nil},
+		"no route":                   {`{"method": "GET", "host": "shop.example", "path": "/"}`, `{}`, `[]`, "fallback", nil},
+		"another host":               {`{"method": "POST", "host": "other.example", "path": "/pay"}`, `{}`, `[]`, "fallback", nil},
+		"the same domain": {
+			`{"method": "POST", "host": "shop.example", "path": "/pay"}`, `{"domain": "shop"}`, `[]`, "shop", target("HTTPRoute/checkout", "HTTPRoute/checkout/pay"),
+		},
+		"another domain": {`{"method": "POST", "host": "shop.example", "path": "/pay"}`, `{"domain": "bank"}`, `[]`, "bank", nil},
+		"a named route": {
+			`{"method": "POST", "host": "shop.example", "path": "/pay"}`, `{}`, `[{"kind": "HTTPRoute", "namespace": "blog", "name": "b"}]`, "blog", target("HTTPRoute/b"),
+		},
+		"a target":            {`{"method": "POST", "host": "shop.example", "path": "/pay"}`, `{"domain": "shop", "target": "HTTPRoute/x"}`, `[]`, "shop", target("HTTPRoute/x")},
+		"a target, no domain": {`{"method": "POST", "host": "shop.example", "path": "/pay"}`, `{"target": "HTTPRoute/x"}`, `[]`, "fallback", target("HTTPRoute/x")},
+		"a header with a domain and a target": {
+			`{"method": "GET", "host": "other.example", "path": "/pay", "headers": {"domain": "shop", "target": "HTTPRoute/checkout"}}`, `{}`, `[]`, "fallback", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := routed(t, test.extensions, test.metadata)
+			a.Request = &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{}}
+			if err := protojson.Unmarshal([]byte(test.http), a.GetRequest().GetHttp()); err != nil {
+				t.Fatal(err)
+			}
+			d := newAuthEndpoint(&Options{Engine: e, DefaultDomain: "fallback", Log: slog.New(slog.DiscardHandler)})
+			got, err := d.parseAttributes(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Request.Domain != test.domain {
+				t.Errorf("domain %s, want %s", got.Request.Domain, test.domain)
+			}
+			if diff := cmp.Diff(test.descriptors, got.Request.Descriptors); diff != "" {
+				t.Errorf("descriptors (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

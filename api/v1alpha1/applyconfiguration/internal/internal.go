@@ -337,6 +337,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: unitMultiplier
       type:
         scalar: boolean
+- name: com.github.weir-dev.weir.api.v1alpha1.GatewayReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: sectionName
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Group
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.HTTPEndpoint
@@ -736,6 +748,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
       default: RateLimit
+    - name: routeMatching
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
 - name: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
   map:
     fields:
@@ -1152,6 +1167,15 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
+  map:
+    fields:
+    - name: gateways
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.GatewayReference
+          elementRelationship: atomic
 - name: com.github.weir-dev.weir.api.v1alpha1.Scope
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ScriptReference

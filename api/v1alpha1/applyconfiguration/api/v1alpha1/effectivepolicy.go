@@ -19,8 +19,9 @@ type EffectivePolicyApplyConfiguration struct {
 	KeyPattern *string `json:"keyPattern,omitempty"`
 	// script is the Lua script that decides requests.
 	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`
-	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request. It is
-	// absent without targetRefs.
+	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request.
+	// Request: spec.routeMatching of the Limiter has a Gateway for each of these routes, and the pods find the route of a request whose gateway
+	// does not name it. It is absent without targetRefs.
 	MatchedBy *apiv1alpha1.MatchedBy `json:"matchedBy,omitempty"`
 }
 

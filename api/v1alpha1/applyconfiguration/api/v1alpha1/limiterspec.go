@@ -36,6 +36,8 @@ type LimiterSpecApplyConfiguration struct {
 	ResponseHeaders *apiv1alpha1.ResponseHeaders `json:"responseHeaders,omitempty"`
 	// endpoints configures the ports of the pods: TLS, who can refund, and what the pods read from proxies.
 	Endpoints *EndpointsApplyConfiguration `json:"endpoints,omitempty"`
+	// routeMatching lets the pods find the route of a request, for Gateways that do not name it.
+	RouteMatching *RouteMatchingApplyConfiguration `json:"routeMatching,omitempty"`
 	// networkPolicy configures which peers can connect to the pods.
 	NetworkPolicy *LimiterNetworkPolicyApplyConfiguration `json:"networkPolicy,omitempty"`
 	// logLevel is the minimum level of the log messages of the pods: Debug, Info, Warn or Error. Defaults to Info.
@@ -139,6 +141,14 @@ func (b *LimiterSpecApplyConfiguration) WithResponseHeaders(value apiv1alpha1.Re
 // If called multiple times, the Endpoints field is set to the value of the last call.
 func (b *LimiterSpecApplyConfiguration) WithEndpoints(value *EndpointsApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.Endpoints = value
+	return b
+}
+
+// WithRouteMatching sets the RouteMatching field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RouteMatching field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithRouteMatching(value *RouteMatchingApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.RouteMatching = value
 	return b
 }
 

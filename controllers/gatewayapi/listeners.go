@@ -1,0 +1,63 @@
+package gatewayapi
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+)
+
+const listenerSetKind = "ListenerSet"
+
+// listener returns a listener of a Gateway or of a ListenerSet.
+func listener(
+	name gatewayv1.SectionName, hostname *gatewayv1.Hostname, port int32, protocol gatewayv1.ProtocolType, allowed *gatewayv1.AllowedRoutes,
+) compile.Listener {
+	l := compile.Listener{
+		Name: string(name), Hostname: textOf(hostname), Port: port,
+		HTTP: protocol == gatewayv1.HTTPProtocolType || protocol == gatewayv1.HTTPSProtocolType, SameNamespace: true,
+	}
+	if allowed == nil {
+		return l
+	}
+	if n := allowed.Namespaces; n != nil && n.From != nil {
+		l.SameNamespace = *n.From != gatewayv1.NamespacesFromAll
+		if *n.From == gatewayv1.NamespacesFromSelector && n.Selector != nil {
+			l.SameNamespace, l.Namespaces = false, n.Selector
+		}
+	}
+	for _, kind := range allowed.Kinds {
+		l.Kinds = append(l.Kinds, v1alpha1.TargetKind(kind.Kind))
+	}
+	return l
+}
+
+// listenerSet returns a ListenerSet, and whether its Gateway has accepted it.
+func listenerSet(o *gatewayv1.ListenerSet) (set compile.ListenerSet, accepted bool) {
+	parent := o.Spec.ParentRef
+	set = compile.ListenerSet{Namespace: o.Namespace, Name: o.Name, GatewayNamespace: o.Namespace, Gateway: string(parent.Name)}
+	if parent.Namespace != nil {
+		set.GatewayNamespace = string(*parent.Namespace)
+	}
+	for i := range o.Spec.Listeners {
+		l := &o.Spec.Listeners[i]
+		set.Listeners = append(set.Listeners, listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes))
+	}
+	isGateway := (parent.Group == nil || *parent.Group == v1alpha1.GatewayGroup) && (parent.Kind == nil || *parent.Kind == gatewayv1.Kind(v1alpha1.TargetGateway))
+	return set, isGateway && meta.IsStatusConditionTrue(o.Status.Conditions, string(gatewayv1.ListenerSetConditionAccepted))
+}
+
+func textOf[T ~string](s *T) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}
+
+func texts[T ~string](list []T) (all []string) {
+	for _, s := range list {
+		all = append(all, string(s))
+	}
+	return all
+}

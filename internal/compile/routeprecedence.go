@@ -1,0 +1,81 @@
+package compile
+
+import (
+	"cmp"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// envoyGateway is the controller of Envoy Gateway.
+const envoyGateway = "gateway.envoyproxy.io/gatewayclass-controller"
+
+// precedenceOf compares two matches as the Gateway API requires: an exact path, then the longest prefix, a method, the number of headers, and the
+// number of parameters of the query. Equal matches keep their order, by the age of their routes. The Gateway API leaves open where regular expressions
+// come: Istio and most others try them last.
+func precedenceOf(a, b *rules.RouteMatch) int {
+	return cmp.Or(
+		cmp.Compare(rankOf(a, 2), rankOf(b, 2)),
+		-cmp.Compare(lengthOf(a), lengthOf(b)),
+		compareBool(a.Method == "", b.Method == ""),
+		-cmp.Compare(headersOf(a), headersOf(b)),
+		-cmp.Compare(len(a.Query), len(b.Query)),
+	)
+}
+
+// precedenceInEnvoyGateway compares two matches as Envoy Gateway does, which differs from the Gateway API: a method counts as a header, and of equal
+// numbers, the one with more exact values takes precedence. Regular expressions of paths come before prefixes.
+func precedenceInEnvoyGateway(a, b *rules.RouteMatch) int {
+	count := func(m *rules.RouteMatch) (headers, exact int) {
+		headers, exact = headersOf(m), exactOf(m.Headers)
+		if m.Method != "" {
+			return headers + 1, exact + 1
+		}
+		return headers, exact
+	}
+	aHeaders, aExact := count(a)
+	bHeaders, bExact := count(b)
+	return cmp.Or(
+		cmp.Compare(rankOf(a, 1), rankOf(b, 1)),
+		-cmp.Compare(lengthOf(a), lengthOf(b)),
+		-cmp.Compare(aHeaders, bHeaders),
+		-cmp.Compare(aExact, bExact),
+		-cmp.Compare(len(a.Query), len(b.Query)),
+		-cmp.Compare(exactOf(a.Query), exactOf(b.Query)),
+	)
+}
+
+// rankOf returns the rank of the type of a path. Exact paths have rank 0.
+func rankOf(m *rules.RouteMatch, regex int) int {
+	switch m.Path.Type {
+	case rules.PathExact:
+		return 0
+	case rules.PathRegex:
+		return regex
+	default:
+		return 3 - regex
+	}
+}
+
+func lengthOf(m *rules.RouteMatch) int {
+	if m.Path.Type == rules.PathPrefix && m.Path.Value == "/" {
+		return 0
+	}
+	return len(m.Path.Value)
+}
+
+// headersOf counts the suffix of the path, which is the method of any gRPC service, as a header.
+func headersOf(m *rules.RouteMatch) int {
+	if m.Suffix != "" {
+		return len(m.Headers) + 1
+	}
+	return len(m.Headers)
+}
+
+func exactOf(all []rules.HeaderMatch) (n int) {
+	for i := range all {
+		if all[i].Type == rules.HeaderExact {
+			n++
+		}
+	}
+	return n
+}

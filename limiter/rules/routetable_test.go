@@ -1,0 +1,220 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// tableOf returns a table with a listener for each key of hosts. A match is "name: METHOD type path suffix header=value ?parameter=value": a value
+// that begins with ~ is a regular expression, and - stands for nothing.
+func tableOf(t *testing.T, listeners map[string]map[string][]string) *rules.RouteTable {
+	t.Helper()
+	table := &rules.RouteTable{}
+	for listener, hosts := range listeners {
+		l := rules.RouteListener{Host: listener}
+		for host, matches := range hosts {
+			h := rules.RouteHost{Host: host}
+			for _, text := range matches {
+				name, text, _ := strings.Cut(text, ": ")
+				m := rules.RouteMatch{Route: len(table.Routes)}
+				for i, word := range strings.Fields(text) {
+					switch {
+					case word == "-":
+					case i == 0:
+						m.Path.Type = map[string]rules.PathMatchType{"=": rules.PathExact, "^": rules.PathPrefix, "~": rules.PathRegex}[word[:1]]
+						m.Path.Value = word[1:]
+					case strings.HasPrefix(word, "/"):
+						m.Suffix = word
+					case strings.Contains(word, "="):
+						of := &m.Headers
+						if word[0] == '?' {
+							of, word = &m.Query, word[1:]
+						}
+						key, value, _ := strings.Cut(word, "=")
+						match := rules.HeaderMatch{Type: rules.HeaderExact, Name: key, Value: value}
+						if regex, is := strings.CutPrefix(value, "~"); is {
+							match.Type, match.Value = rules.HeaderRegex, regex
+						}
+						*of = append(*of, match)
+					default:
+						m.Method = word
+					}
+				}
+				h.Matches = append(h.Matches, len(table.Matches))
+				table.Routes = append(table.Routes, rules.Route{Namespace: "ns-" + name, Target: "HTTPRoute/" + name})
+				table.Matches = append(table.Matches, m)
+			}
+			l.Hosts = append(l.Hosts, h)
+		}
+		table.Listeners = append(table.Listeners, l)
+	}
+	return table
+}
+
+func indexOfTable(t *testing.T, table *rules.RouteTable) *rules.Index {
+	t.Helper()
+	data, revision := rules.Encode(rules.Set{RouteTable: table})
+	set, err := rules.DecodeAs(data, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := rules.NewIndex(set, revision, "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// routesFor returns the names of the routes of a request "METHOD host/path header=value".
+func routesFor(x *rules.Index, text string) string {
+	words := strings.Fields(text)
+	host, path, _ := strings.Cut(words[1], "/")
+	r := rules.Request{Method: words[0], Host: host, Headers: map[string]string{}}
+	for _, word := range words[2:] {
+		name, value, _ := strings.Cut(word, "=")
+		r.Headers[name] = value
+	}
+	var names []string
+	for _, route := range x.RoutesOf(&r, "/"+path) {
+		names = append(names, strings.TrimPrefix(route.Target, "HTTPRoute/"))
+		if route.Namespace != "ns-"+names[len(names)-1] {
+			names = append(names, "in namespace "+route.Namespace)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func TestRoutesOf_ComparesEachPartOfARequest(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
+		"exact: =/a", "post: ^/a/b POST", "header: ^/a/b x-plan=free", "any: ^/a/b",
+		"query: ^/q ?a=1", "regexquery: ^/q ?a=~[2-3]+", "encoded: ^/q ?a%20b=x%20y",
+		"regex: ~/r/[0-9]+", "regexheader: ^/h x-plan=~f.*", "suffix: ^/ /Get POST", "slash: ^/s/",
+	}}}))
+	for request, want := range map[string]string{
+		"GET h/a": "exact", "GET h/a?x=1": "exact", "GET h/a#x": "exact", "GET h/a/": "", "GET h/A": "", "GET h/%61": "", "GET h//a": "", "GET h/x/../a": "",
+		"POST h/a/b": "post", "GET h/a/b": "any", "GET h/a/b/c": "any", "GET h/a/b/": "any", "GET h/a/bc": "", "GET h/a/b?x": "any", "GET h/a/b x-plan=free": "header",
+		"POST h/a/b x-plan=free": "post", "GET h/a/b x-plan=fre": "any",
+		"GET h/q?a=1": "query", "GET h/q?b=2&a=1": "query", "GET h/q?a=2": "regexquery", "GET h/q?a=4": "", "GET h/q?a": "", "GET h/q": "", "GET h/q?a=4&a=1": "",
+		"GET h/q?A=1": "", "GET h/q?a=23": "regexquery", "GET h/q?a=23x": "", "GET h/q?a%20b=x%20y": "encoded", "GET h/q?a+b=x+y": "", "GET h/q#?a=1": "", "GET h/q?a=1#b": "query",
+		"GET h/r/12": "regex", "GET h/r/12?x": "regex", "GET h/r/12/3": "", "GET h/x/r/12": "",
+		"GET h/h x-plan=free": "regexheader", "GET h/h x-plan=paid": "", "GET h/h": "",
+		"POST h/shop.Stock/Get": "suffix", "POST h/shop.Stock/GetAll": "", "GET h/shop.Stock/Get": "",
+		"GET h/s": "slash", "GET h/s/": "slash", "GET h/s/t": "slash", "GET h/st": "",
+	} {
+		if got := routesFor(x, request); got != want {
+			t.Errorf("%s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// The order of the matches is that of the compiler. Types of paths have no order of their own.
+func TestRoutesOf_TakesTheFirstMatch(t *testing.T) {
+	for order, want := range map[string]string{
+		"=/a/b ^/a ~/a/.* ^/": "0", "~/a/.* ^/a =/a/b ^/": "0", "^/a ~/a/.* =/a/b ^/": "0", "^/ ^/a ~/a/.*": "0", "=/x ^/x ~/x ^/ =/a/b": "3",
+	} {
+		var matches []string
+		for i, path := range strings.Fields(order) {
+			matches = append(matches, string(rune('0'+i))+": "+path)
+		}
+		x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": matches}}))
+		if got := routesFor(x, "GET h/a/b"); got != want {
+			t.Errorf("%s: %s, want %s", order, got, want)
+		}
+	}
+}
+
+// A request belongs to the most specific listener and there to the most specific host, also if no route of it matches.
+func TestRoutesOf_FindsTheHost(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{
+		"":                {"": {"default: ^/"}, "other.org": {"other: ^/only"}, "*.org": {"org: ^/"}},
+		"*.example":       {"*.example": {"example: ^/"}, "a.example": {"a: ^/"}, "*.b.example": {"b: ^/"}},
+		"api.c.example":   {"api.c.example": {"c: ^/v1"}},
+		"empty.example":   {},
+		"*.empty.example": {},
+	}))
+	for host, want := range map[string]string{
+		"x": "default", "x.example": "example", "a.example": "a", "x.y.example": "example", "x.b.example": "b", "b.example": "example", "example": "default",
+		"api.c.example": "", "x.api.c.example": "example", "empty.example": "", "x.empty.example": "", "other.org": "", "x.org": "org", "org": "default",
+		strings.Repeat("x", 300): "default", "": "default",
+	} {
+		if got := routesFor(x, "GET "+host+"/"); got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// A client must not leave a route by a header that takes too long to compare.
+func TestRoutesOf_AddsRoutesThatCannotBeCompared(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
+		"first: =/a x-a=b", "slow: ^/a x-slow=~(a|b|ab|ba)*c", "rest: ^/a", "after: ^/ x-slow=~(a|b|ab|ba)*c",
+	}}}))
+	long := strings.Repeat("ab", 4000)
+	for request, want := range map[string]string{
+		"GET h/a x-slow=abc":               "slow",
+		"GET h/a x-slow=aba":               "rest",
+		"GET h/a x-slow=" + long:           "rest slow",
+		"GET h/a x-a=b x-slow=" + long:     "first",
+		"GET h/other x-slow=" + long:       "after",
+		"GET h/other x-slow=" + long + "c": "after",
+	} {
+		if got := routesFor(x, request); got != want {
+			t.Errorf("%.40s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// ext_authz joins the lines of a header, and Envoy also takes a route that one of them matches.
+func TestRoutesOf_AddsRoutesThatALineOfAHeaderMatches(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
+		"exact: ^/ x-plan=free", "regex: ^/ x-team=~a.*", "both: ^/ x-both=a,b", "rest: ^/",
+	}}}))
+	for request, want := range map[string]string{
+		"GET h/ x-plan=free": "exact", "GET h/ x-plan=paid": "rest", "GET h/ x-plan=paid,free": "rest exact", "GET h/ x-plan=free,paid": "rest exact",
+		"GET h/ x-plan=paid,other": "rest", "GET h/ x-team=ab": "regex", "GET h/ x-team=ab,cd": "regex", "GET h/ x-team=cd,ab": "rest regex", "GET h/ x-team=cd,ef": "rest",
+		"GET h/ x-both=a,b": "rest both", "GET h/ x-both=a": "rest",
+		"GET h/ x-team=b" + strings.Repeat(",b", 15): "rest", "GET h/ x-team=b" + strings.Repeat(",b", 16): "rest regex",
+	} {
+		if got := routesFor(x, request); got != want {
+			t.Errorf("%s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+func TestRoutesOf_WithoutATable(t *testing.T) {
+	x, err := rules.NewIndex(rules.Set{}, "", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []*rules.Index{x, nil} {
+		if got := x.RoutesOf(&rules.Request{Method: "GET", Host: "h"}, "/"); len(got) > 0 {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+func TestNewIndex_RejectsAnInvalidTable(t *testing.T) {
+	prefix := rules.PathMatch{Type: rules.PathPrefix, Value: "/"}
+	for want, table := range map[string]rules.RouteTable{
+		"route 1 of 1":              {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Route: 1, Path: prefix}}},
+		"route -1 of 1":             {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Route: -1, Path: prefix}}},
+		"unknown path match type":   {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{}}},
+		"missing closing":           {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Path: rules.PathMatch{Type: rules.PathRegex, Value: "("}}}},
+		"must have a name":          {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Path: prefix, Headers: []rules.HeaderMatch{{}}}}},
+		"unknown header match type": {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Path: prefix, Query: []rules.HeaderMatch{{Name: "a"}}}}},
+		"match 1 of 0":              {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Matches: []int{1}}}}}},
+		"match -1 of 0":             {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Matches: []int{-1}}}}}},
+		"longer than":               {Listeners: []rules.RouteListener{{Host: "*" + strings.Repeat("x", 300)}}},
+		"is longer than":            {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Host: "*" + strings.Repeat("x", 300)}}}}},
+	} {
+		if _, err := rules.NewIndex(rules.Set{RouteTable: &table}, "", "weir:"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if diff := cmp.Diff("", routesFor(indexOfTable(t, &rules.RouteTable{}), "GET h/")); diff != "" {
+		t.Errorf("an empty table: %s", diff)
+	}
+}
