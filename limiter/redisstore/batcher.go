@@ -95,7 +95,7 @@ func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 		c.result = make(chan result, 1)
 	}
 	b.waiting = append(b.waiting, c)
-	if b.maySend() {
+	if b.inFlight < b.trips.maxInFlight() {
 		// A reply has just released many callers, and this may be the first to call again: let the others join its batch.
 		b.mu.Unlock()
 		runtime.Gosched()
@@ -110,16 +110,10 @@ func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 	return r.decisions, r.err
 }
 
-// maySend reports whether the next batch is sent now. A full batch gains nothing by waiting: when this process is late to read replies,
-// few batches in flight would bound what it decides. The caller holds the lock.
-func (b *batcher) maySend() bool {
-	return b.inFlight < b.trips.maxInFlight() || len(b.waiting) >= maxBatch && b.inFlight < mostInFlight
-}
-
 // takeBatch removes the next batch from the waiting calls. It returns nil if no call waits or enough batches are in flight.
 // The caller holds the lock.
 func (b *batcher) takeBatch() []*call {
-	if len(b.waiting) == 0 || !b.maySend() {
+	if len(b.waiting) == 0 || b.inFlight >= b.trips.maxInFlight() {
 		return nil
 	}
 	now := time.Now()

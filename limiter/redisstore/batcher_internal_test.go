@@ -61,45 +61,15 @@ func TestBatcher_SendsWaitingCallsTogether(t *testing.T) {
 			t.Fatalf("a batch of %d calls, want 1", n)
 		}
 	}
-	waits = append(waits, callConcurrently(b, 63))
-	awaitWaiting(t, b, 63)
-	waits = append(waits, callConcurrently(b, 1)) // fills a batch, which waits for no reply
-	if n := <-g.arrived; n != 64 {
-		t.Errorf("the next batch has %d calls, want 64", n)
+	waits = append(waits, callConcurrently(b, maxBatch+10))
+	awaitWaiting(t, b, maxBatch+10)
+	g.open <- struct{}{}
+	if n := <-g.arrived; n != maxBatch {
+		t.Errorf("the next batch has %d calls, want %d", n, maxBatch)
 	}
-	waits = append(waits, callConcurrently(b, 10))
-	awaitWaiting(t, b, 10)
-	g.open <- struct{}{} // three are in flight: two after this reply
 	g.open <- struct{}{}
 	if n := <-g.arrived; n != 10 {
 		t.Errorf("the last batch has %d calls, want 10", n)
-	}
-	close(g.open)
-	for _, wait := range waits {
-		if err := errors.Join(wait()...); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestBatcher_BoundsFullBatchesInFlight(t *testing.T) {
-	g := newGate()
-	b := &batcher{send: g.send}
-	var waits []func() []error
-	for range minInFlight {
-		waits = append(waits, callConcurrently(b, 1))
-		<-g.arrived
-	}
-	waits = append(waits, callConcurrently(b, 7*64))
-	for range 6 {
-		if n := <-g.arrived; n != 64 {
-			t.Errorf("a batch of %d calls, want 64", n)
-		}
-	}
-	awaitWaiting(t, b, 64) // although this is a full batch: eight are in flight
-	g.open <- struct{}{}
-	if n := <-g.arrived; n != 64 {
-		t.Errorf("a batch of %d calls after the first reply, want 64", n)
 	}
 	close(g.open)
 	for _, wait := range waits {
