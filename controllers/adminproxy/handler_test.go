@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,7 @@ type harness struct {
 	key     *limiter.HashKey
 	handler http.Handler
 	allowed map[string]bool
+	mu      sync.Mutex // of asked
 	asked   []string
 	log     bytes.Buffer
 	pods    int
@@ -71,7 +73,9 @@ func authenticate(r *http.Request) (*authenticator.Response, bool, error) {
 func (h *harness) authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	permission := fmt.Sprintf("%s %s %s.%s/%s of %s/%s", a.GetUser().GetName(), a.GetVerb(), a.GetResource(), a.GetAPIGroup(), a.GetSubresource(),
 		a.GetNamespace(), a.GetName())
+	h.mu.Lock()
 	h.asked = append(h.asked, permission)
+	h.mu.Unlock()
 	if h.allowed[permission] && a.IsResourceRequest() {
 		return authorizer.DecisionAllow, "", nil
 	}
