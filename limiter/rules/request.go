@@ -39,11 +39,15 @@ type Descriptor []Entry
 type Entry struct{ Key, Value string }
 
 // NormalHost returns host in lower case, without port and trailing dot.
-func NormalHost(host string) string {
+func NormalHost(host string) string { return strings.TrimSuffix(GatewayHost(host), ".") }
+
+// GatewayHost returns host in lower case and without port, as gateways compare it with the hosts of routes. For them, a host with a trailing dot is
+// another host.
+func GatewayHost(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 		host = host[:i]
 	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	return strings.ToLower(host)
 }
 
 // NormalPath returns the path decoded, without query, dot segments and double slashes, and with a leading slash, so that a client cannot

@@ -78,13 +78,12 @@ func (h *byHost[T]) add(host string, value T) error {
 	return nil
 }
 
-// find returns the value for the most specific name.
+// find returns the value for the most specific name. A client can send a host that is longer than every name, and a wildcard matches it.
 func (h *byHost[T]) find(host string) (value T, found bool) {
-	if len(host) > maxHost {
-		host = ""
-	}
-	if value, found = h.exact[host]; found {
-		return value, true
+	if len(host) <= maxHost {
+		if value, found = h.exact[host]; found {
+			return value, true
+		}
 	}
 	for i := max(1, len(host)-h.wildcards.longest()); len(h.wildcard) > 0 && i < len(host); i++ { // "*" matches at least one character
 		if host[i] != '.' || !h.wildcards.has(len(host)-i) {

@@ -139,7 +139,8 @@ func TestRoutesOf_FindsTheHost(t *testing.T) {
 	for host, want := range map[string]string{
 		"x": "default", "x.example": "example", "a.example": "a", "x.y.example": "example", "x.b.example": "b", "b.example": "example", "example": "default",
 		"api.c.example": "", "x.api.c.example": "example", "empty.example": "", "x.empty.example": "", "other.org": "", "x.org": "org", "org": "default",
-		strings.Repeat("x", 300): "default", "": "default",
+		strings.Repeat("x", 300): "default", "": "default", strings.Repeat("x", 300) + ".example": "example", strings.Repeat("x", 300) + ".b.example": "b",
+		"other.org.": "default", "a.example.": "default", ".example": "default",
 	} {
 		if got := routesFor(x, "GET "+host+"/"); got != want {
 			t.Errorf("%s: %q, want %q", host, got, want)

@@ -26,7 +26,7 @@ const (
 func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, error) {
 	h := a.GetRequest().GetHttp()
 	headers, host := requestHeaders(h), rules.NormalHost(h.GetHost())
-	routes := d.routes(a, host, headers)
+	routes := d.routes(a, headers)
 	domain := d.domain(a.GetContextExtensions(), routes)
 	descriptors := descriptorsOf(a.GetContextExtensions(), routes, domain)
 	switch {

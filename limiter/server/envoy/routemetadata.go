@@ -36,7 +36,7 @@ func text(s *structpb.Struct, field string) string { return s.GetFields()[field]
 
 // routes returns the route that the gateway names, else the routes from the table of the rule set. The first one takes the request, and the others may
 // take it. With the context extension "target", the gateway names the route in this way, and the result is empty.
-func (d *authEndpoint) routes(a *authv3.AttributeContext, host string, headers map[string]string) []route {
+func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]string) []route {
 	if named := routeOf(a); named != (route{}) {
 		return []route{named}
 	}
@@ -44,7 +44,7 @@ func (d *authEndpoint) routes(a *authv3.AttributeContext, host string, headers m
 		return nil
 	}
 	h := a.GetRequest().GetHttp()
-	found := d.engine.Index().RoutesOf(&rules.Request{Method: h.GetMethod(), Host: host, Headers: headers}, h.GetPath())
+	found := d.engine.Index().RoutesOf(&rules.Request{Method: h.GetMethod(), Host: rules.GatewayHost(h.GetHost()), Headers: headers}, h.GetPath())
 	routes := make([]route, 0, len(found))
 	for _, f := range found {
 		r := route{namespace: f.Namespace}

@@ -145,6 +145,7 @@ func TestParseAttributes_FindsTheRouteThatTheGatewayDoesNotName(t *testing.T) {
 		},
 		"the path is not normalized": {`{"method": "GET", "host": "shop.example", "path": "/%70ay"}`, `{}`, `[]`, "fallback", nil},
 		"no route":                   {`{"method": "GET", "host": "shop.example", "path": "/"}`, `{}`, `[]`, "fallback", nil},
+		"a host with a trailing dot": {`{"method": "POST", "host": "shop.example.:80", "path": "/pay"}`, `{}`, `[]`, "fallback", nil},
 		"another host":               {`{"method": "POST", "host": "other.example", "path": "/pay"}`, `{}`, `[]`, "fallback", nil},
 		"the same domain": {
 			`{"method": "POST", "host": "shop.example", "path": "/pay"}`, `{"domain": "shop"}`, `[]`, "shop", target("HTTPRoute/checkout", "HTTPRoute/checkout/pay"),
