@@ -49,7 +49,8 @@ func rateLimitCommand() *cobra.Command {
 			"variables are those of the service, and the configuration comes from Envoy Gateway over xDS. So the global rate limits of\n" +
 			"BackendTrafficPolicies have the same effect. The binary does the same without arguments if its name is ratelimit.\n\n" +
 			"By default, decisions are those of the service: windows are aligned to the Unix epoch, and a request that is over a limit is\n" +
-			"counted as well. With another --algorithm, a request that one of its limits denies is not counted at all.\n\n" +
+			"counted as well. With another --algorithm, a request that one of its limits denies is not counted at all. A descriptor can choose\n" +
+			"the algorithm of its limit in its metadata.\n\n" +
 			"docs/how-to/replace-envoy-gateways-rate-limit-service.md lists the variables.",
 		Example: "  CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001 REDIS_URL=redis:6379 weir ratelimit",
 		Args:    noArguments,
@@ -74,7 +75,8 @@ func rateLimitCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.algorithm, "algorithm", string(v1alpha1.FixedWindow),
-		"algorithm of all limits: "+strings.Join(algorithmNames(), ", ")+". FixedWindow decides as the service does")
+		"algorithm of the limits without one in the metadata of their descriptor: "+strings.Join(algorithmNames(), ", ")+
+			".\nFixedWindow decides as the service does")
 	flags.StringVar(&f.onStoreFailure, "on-store-failure", string(v1alpha1.StoreFailureDeny),
 		"what happens while Redis is unavailable: Deny fails calls, so that the failure mode of Envoy decides; Local enforces the\n"+
 			"share of this replica; Allow admits all requests")

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/test/fixture"
@@ -350,6 +351,36 @@ func TestRateLimit_SlidingWindowsCountNoDeniedRequests(t *testing.T) {
 	plane.publish(limited("a", 3))
 	s.awaitConfig("a", 3)
 	s.expect("a", "OK 0", "OVER_LIMIT 0")
+}
+
+// Two domains have a limit of two, and one of them counts denied requests. With a limit of three, the other one has a unit left.
+func TestRateLimit_ADescriptorChoosesItsAlgorithm(t *testing.T) {
+	plane := startControlPlane(t, nil)
+	s := startService(t, plane, fixture.Redis(t).Addr(), nil, nil)
+	sliding := func(perHour uint32) *ratelimitv3.RateLimitConfig {
+		config := limited("sliding", perHour)
+		config.Descriptors[0].Descriptors[0].Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{
+			"weir.dev/algorithm": structpb.NewStringValue("SlidingWindowLog"),
+		}}
+		return config
+	}
+	plane.publish(limited("fixed", 2), sliding(2))
+	s.await("fixed", "OK 1")
+	s.expect("sliding", "OK 1")
+	for _, domain := range []string{"fixed", "sliding"} {
+		s.expect(domain, "OK 0", "OVER_LIMIT 0", "OVER_LIMIT 0")
+	}
+	plane.publish(limited("fixed", 3), sliding(3))
+	s.awaitConfig("fixed", 3)
+	s.awaitConfig("sliding", 3)
+	s.expect("fixed", "OVER_LIMIT 0")
+	s.expect("sliding", "OK 0", "OVER_LIMIT 0")
+	invalid := sliding(5)
+	invalid.Descriptors[0].Descriptors[0].Metadata.Fields["weir.dev/algorithm"] = structpb.NewStringValue("Guess")
+	plane.publish(limited("fixed", 3), invalid)
+	if nack := <-plane.nacks; !strings.Contains(nack, `metadata weir.dev/algorithm is "Guess", but must be one of FixedWindow, `) {
+		t.Errorf("rejected with %q", nack)
+	}
 }
 
 func TestRateLimit_HealthDoesNotDependOnRedis(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ type rateLimitService struct {
 	ping     func(context.Context) error // Redis
 	debug    net.Addr
 	limits   atomic.Pointer[map[string]*envoy.ReferenceLimit]
+	mixed    atomic.Bool // some limits have another algorithm
 	// expiring has a value when a domain may have a new time of removal.
 	expiring chan struct{}
 
@@ -52,10 +54,13 @@ func newRateLimitService(p *process, settings *ratelimitservice.Settings, option
 
 // configure makes the rate limit service answer as the service does.
 func (s *rateLimitService) configure(o *envoy.Options) {
-	o.Reference = &envoy.Reference{Limit: s.limit, CountsDenied: s.options.Algorithm == v1alpha1.FixedWindow}
+	o.Reference = &envoy.Reference{Limit: s.limit, CountsDenied: s.countsDenied(), Mixed: s.mixed.Load}
 	o.RateLimitSeconds = s.stats.observer(o.RateLimitSeconds)
 	o.RateLimitFailures = s.stats.failures(o.RateLimitFailures)
 }
+
+// countsDenied reports whether limits without an algorithm in their metadata count denied requests.
+func (s *rateLimitService) countsDenied() bool { return s.options.Algorithm == v1alpha1.FixedWindow }
 
 func (s *rateLimitService) limit(policy string) *envoy.ReferenceLimit {
 	if limits := s.limits.Load(); limits != nil {
@@ -171,9 +176,14 @@ func (s *rateLimitService) activate() error {
 	for policy, limit := range limits {
 		references[policy] = s.stats.reference(limit)
 	}
+	mixed := slices.ContainsFunc(set.Rules, func(r rules.Rule) bool { return r.Debt != s.countsDenied() })
+	if mixed { // before the rules, because it is also right for those that are replaced
+		s.mixed.Store(true)
+	}
 	if err := s.process.apply(set, revision); err != nil {
 		return fmt.Errorf("activate the limits: %w", err)
 	}
+	s.mixed.Store(mixed)
 	s.limits.Store(&references)
 	s.report = ratelimitservice.Report(set, limits)
 	log.Info("activated limits", "revision", revision, "previous", s.revision, "domains", s.domains.Count(), "limits", len(set.Rules))

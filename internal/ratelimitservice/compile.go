@@ -20,8 +20,8 @@ import (
 
 // Options are the choices that a configuration does not contain.
 type Options struct {
-	// Algorithm of all limits. FixedWindow decides as the service does: each descriptor is charged on its own, also if it or another one
-	// is denied. With the other algorithms, a request that one limit denies is charged to no limit.
+	// Algorithm of the limits without one in their metadata. FixedWindow decides as the service does: each descriptor is charged on its own,
+	// also if it or another one is denied. With the other algorithms, a request that one limit denies is charged to no limit with such an algorithm.
 	Algorithm v1alpha1.Algorithm
 	// OnStoreFailure decides while Redis is unavailable. Deny fails calls, as the service does, so that the failure mode of Envoy decides.
 	OnStoreFailure v1alpha1.StoreFailure
@@ -91,7 +91,7 @@ func compileDomain(config *ratelimitv3.RateLimitConfig, options Options) (*compi
 		if err != nil {
 			return nil, []problem{{0, fmt.Sprintf("unexpected rule %s: %v", rule.Policy, err)}}
 		}
-		out.add(rule, &imported.Policies[i], options)
+		out.add(rule, &imported.Policies[i])
 	}
 	return out, nil
 }
@@ -134,13 +134,13 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 }
 
 // add adds the rule for a policy.
-func (c *compiled) add(rule rules.Rule, policy *importer.Policy, options Options) {
+func (c *compiled) add(rule rules.Rule, policy *importer.Policy) {
 	rule.Policy = policyName(policy.Domain, rule.Match.Descriptors)
 	limit := Limit{Name: policy.LimitName, Units: rule.Units, Domain: statName(policy.Domain)}
 	if rule.Cost != nil { // of a limit of 0, as an expression, because the API rejects a constant above the limit
 		rule.Cost, limit.Zero = &rules.Cost{Value: 2}, true
 	}
-	rule.Debt = options.Algorithm == v1alpha1.FixedWindow
+	rule.Debt = policy.Spec.Algorithm == v1alpha1.FixedWindow // as asked for, also if FixedWindow applies in place of another one
 	rule.WholeDebt = rule.Debt
 	for i, entry := range rule.Match.Descriptors {
 		key := entry.Key

@@ -11,6 +11,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
@@ -374,6 +375,74 @@ func TestUpdate_AppliesTheOptions(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"domain a: l, 1 per year: SlidingWindowCounter has no windows of 365d; FixedWindow applies"}, d.Changes()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// withAlgorithm adds metadata with an algorithm.
+func withAlgorithm(t *testing.T, d *ratelimitv3.RateLimitDescriptor, value any) *ratelimitv3.RateLimitDescriptor {
+	t.Helper()
+	metadata, err := structpb.NewStruct(map[string]any{"weir.dev/algorithm": value, "owner": "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Metadata = metadata
+	return d
+}
+
+func TestUpdate_ADescriptorChoosesItsAlgorithm(t *testing.T) {
+	for _, standard := range []v1alpha1.Algorithm{v1alpha1.FixedWindow, v1alpha1.TokenBucket} {
+		t.Run(string(standard), func(t *testing.T) {
+			choices := options()
+			choices.Algorithm = standard
+			d := ratelimitservice.NewDomains(choices, keep)
+			// Descriptors below one with metadata have their own.
+			parent := withAlgorithm(t, node("d=d", per(1, 2), node("below", per(1, 2))), "SlidingWindowLog")
+			err := d.Update(noon, []*ratelimitv3.RateLimitConfig{config("a",
+				withAlgorithm(t, node("a", per(1, 2)), "SlidingWindowCounter"), node("b", per(1, 2)), withAlgorithm(t, node("c", per(1, 2)), "FixedWindow"), parent,
+				withAlgorithm(t, node("e", per(1, ratelimitv3.RateLimitUnit_YEAR)), "SlidingWindowLog"), withAlgorithm(t, node("f", nil), "LeakyBucket"))}, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			set, _ := d.Rules()
+			for _, r := range set.Rules {
+				got = append(got, fmt.Sprintf("%s %s %t/%t", r.Policy, r.Algorithm, r.Debt, r.WholeDebt))
+			}
+			fixed := standard == v1alpha1.FixedWindow
+			of := fmt.Sprintf(" %s %t/%t", standard, fixed, fixed)
+			want := []string{
+				"a|a SlidingWindowCounter false/false", "a|b" + of, "a|c FixedWindow true/true", "a|d= SlidingWindowLog false/false", "a|d=|below" + of,
+				"a|e FixedWindow false/false",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			changes := []string{
+				"domain a: metadata weir.dev/algorithm has no effect: f has no limit, and the descriptors below it have metadata of their own",
+				"domain a: e, 1 per year: SlidingWindowLog has no windows of 365d; FixedWindow applies",
+			}
+			if diff := cmp.Diff(changes, d.Changes()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestUpdate_RejectsUnknownAlgorithms(t *testing.T) {
+	for value, want := range map[any]string{"Guess": `"Guess"`, "": `""`, 7: `"7"`} {
+		d := ratelimitservice.NewDomains(options(), keep)
+		if err := d.Update(noon, []*ratelimitv3.RateLimitConfig{config("a", node("k", per(1, 2)))}, true); err != nil {
+			t.Fatal(err)
+		}
+		got, err := update(d, noon, true, config("a", withAlgorithm(t, node("k", per(9, 2)), value), node("l", per(3, 2))))
+		message := "descriptor 1 of domain a, in k: metadata weir.dev/algorithm is " + want +
+			", but must be one of FixedWindow, SlidingWindowCounter, SlidingWindowLog, TokenBucket, LeakyBucket"
+		if err == nil || err.Error() != message {
+			t.Errorf("%v, want %s", err, message)
+		}
+		if diff := cmp.Diff([]string{"a|k 1/60s", "a|l 3/60s"}, got); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

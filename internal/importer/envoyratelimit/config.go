@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
 )
 
@@ -28,8 +29,9 @@ type descriptor struct {
 	exact      bool   // a "*" in the value is no wildcard
 	limit      *limit
 	shadow     bool
-	quota      bool // denies only together with all other quota descriptors of the request
-	shared     bool // all values that a wildcard matches share one counter (share_threshold)
+	quota      bool               // denies only together with all other quota descriptors of the request
+	shared     bool               // all values that a wildcard matches share one counter (share_threshold)
+	algorithm  v1alpha1.Algorithm // of the limit, from metadata; empty for that of the options
 	children   []*descriptor
 }
 

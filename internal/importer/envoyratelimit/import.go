@@ -1,6 +1,7 @@
 package envoyratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // Options are the choices that a configuration does not contain.
 type Options struct {
-	Algorithm    v1alpha1.Algorithm // FixedWindow decides as the service does
+	Algorithm    v1alpha1.Algorithm // of limits without one in their metadata; FixedWindow decides as the service does
 	MergeDomains bool               // files can have the same domain, as with MERGE_DOMAIN_CONFIG=true
 	Cluster      bool               // write only ClusterRateLimitPolicies
 }
@@ -91,7 +92,7 @@ func (c *converter) limit(path []step, d *descriptor) {
 		Identifier: identifierOf(path),
 		Limit:      int64(l.requests),
 		Window:     v1alpha1.Window(l.unit.window),
-		Algorithm:  c.options.Algorithm,
+		Algorithm:  cmp.Or(d.algorithm, c.options.Algorithm),
 		Match:      &v1alpha1.Match{},
 	}
 	if l.requests == 0 {

@@ -81,6 +81,7 @@ func TestImport_RejectsWhatTheServiceRejects(t *testing.T) {
 		"an invalid boolean":               {[]string{"domain: a\ndescriptors:\n- key: a\n  shadow_mode: maybe\n"}, []string{"a.yaml:4: error: shadow_mode must be true or false, but is \"maybe\""}},
 		"a name in replaces that is empty": {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: \"\"}]}\n"}, []string{"a.yaml:4: error: name is missing or empty in replaces; set it to the name of the rate_limit to replace"}},
 		"a limit that replaces itself":     {[]string{"domain: a\ndescriptors:\n- key: a\n  rate_limit: {name: n, unit: day, requests_per_unit: 1, replaces: [{name: n}]}\n"}, []string{"a.yaml:4: error: rate_limit n replaces itself; remove its name from replaces"}},
+		"an unknown algorithm":             {[]string{"domain: a\ndescriptors:\n- key: a\n  metadata:\n    owner: b\n    weir.dev/algorithm: Guess\n" + ok}, []string{"a.yaml:4: note: metadata has no effect except for weir.dev/algorithm: the dynamic metadata of Weir contains the policy and its result", "a.yaml:6: error: metadata weir.dev/algorithm is \"Guess\", but must be one of FixedWindow, SlidingWindowCounter, SlidingWindowLog, TokenBucket, LeakyBucket"}},
 		"a key that is a list":             {[]string{"domain: a\ndescriptors:\n- key: [a]\n"}, []string{"a.yaml:3: error: key must be a text, but is a list", "a.yaml:3: error: key is missing or empty; a descriptor must have a key"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestImport_ReportsWhatIsNotThePolicyOfALimit(t *testing.T) {
 		"a value that is too long":                {"- key: a\n  value: " + strings.Repeat("v", 513) + "\n" + ok, "a.yaml:3: not imported: spec.match.descriptors[0].value: Too long: may not be more than 512 bytes"},
 		"replaces":                                {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}, {name: m}]}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n, m), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits"},
 		"detailed_metric":                         {"- key: a\n  detailed_metric: true\n" + ok, "a.yaml:4: note: detailed_metric has no effect: metrics of Weir have the policy as a label, never the values of requests"},
-		"metadata":                                {"- key: a\n  metadata: {x: y}\n" + ok, "a.yaml:4: note: metadata has no effect: the dynamic metadata of Weir contains the policy and its result"},
+		"metadata":                                {"- key: a\n  metadata: {x: y}\n" + ok, "a.yaml:4: note: metadata has no effect except for weir.dev/algorithm: the dynamic metadata of Weir contains the policy and its result"},
 		"a node without a limit":                  {"- key: a\n  value: b\n", "a.yaml:3: note: a=b has no limit, so it does not need a policy: the policies for other values leave it out"},
 		"an unlimited node":                       {"- key: a\n  rate_limit: {unlimited: true}\n", "a.yaml:4: note: a is unlimited, so it does not need a policy: the policies for other values leave it out"},
 		"a node that never applies":               {"- {key: a, value: \"*\", rate_limit: {unit: hour, requests_per_unit: 1}}\n- key: a\n" + ok, "a.yaml:4: note: a never applies, because another descriptor of this list has the value *"},
@@ -212,6 +213,14 @@ func TestImport_UsesTheAlgorithm(t *testing.T) {
 	_, policies := run(t, envoyratelimit.Options{Algorithm: v1alpha1.TokenBucket}, shop)
 	if got := strings.Count(policies, "algorithm: TokenBucket\n"); got != 3 {
 		t.Errorf("%d policies with TokenBucket, want 3:\n%s", got, policies)
+	}
+}
+
+func TestImport_ADescriptorChoosesItsAlgorithm(t *testing.T) {
+	findings, policies := run(t, envoyratelimit.Options{Algorithm: "TokenBucket"},
+		"domain: shop\ndescriptors:\n- key: a\n  metadata: {weir.dev/algorithm: SlidingWindowLog}\n"+ok+"- key: b\n"+ok)
+	if len(findings) != 0 || strings.Count(policies, "algorithm: SlidingWindowLog\n") != 1 || strings.Count(policies, "algorithm: TokenBucket\n") != 1 {
+		t.Errorf("%v\n%s", findings, policies)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/limiter"
@@ -70,8 +71,23 @@ func (r *messageReader) descriptor(m *ratelimitv3.RateLimitDescriptor, depth int
 	if d.key == "" {
 		r.out.Add(r.at, importer.Invalid, "key is missing or empty; a descriptor must have a key")
 	}
+	if algorithm, found := m.GetMetadata().GetFields()[AlgorithmKey]; found {
+		r.setAlgorithm(d, r.at, textOf(algorithm))
+	}
 	d.children = r.descriptors(m.GetDescriptors(), depth+1)
 	return d
+}
+
+// textOf returns a text as it is, and any other value as JSON.
+func textOf(v *structpb.Value) string {
+	if text, is := v.GetKind().(*structpb.Value_StringValue); is {
+		return text.StringValue
+	}
+	data, err := v.MarshalJSON()
+	if err != nil {
+		return "invalid"
+	}
+	return string(data)
 }
 
 func (r *messageReader) limit(m *ratelimitv3.RateLimitPolicy) *limit {

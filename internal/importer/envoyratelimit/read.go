@@ -88,7 +88,7 @@ func (r *reader) unique(list []*descriptor) {
 }
 
 func (r *reader) descriptor(n importer.Node) *descriptor {
-	d := &descriptor{Place: n.Place()}
+	d, metadata := &descriptor{Place: n.Place()}, importer.Field{}
 	for _, f := range n.Fields("a descriptor") {
 		switch f.Key {
 		case "key":
@@ -110,7 +110,7 @@ func (r *reader) descriptor(n importer.Node) *descriptor {
 				r.out.Add(f.Place, importer.Note, "%s has no effect: metrics of Weir have the policy as a label, never the values of requests", f.Key)
 			}
 		case "metadata":
-			r.out.Add(f.Place, importer.Note, "metadata has no effect: the dynamic metadata of Weir contains the policy and its result")
+			metadata = f
 		default:
 			n.Unknown(f, "a descriptor", "key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "share_threshold",
 				"detailed_metric", "value_to_metric", "metadata")
@@ -119,10 +119,29 @@ func (r *reader) descriptor(n importer.Node) *descriptor {
 	if d.key == "" {
 		n.Report(importer.Invalid, "key is missing or empty; a descriptor must have a key")
 	}
+	if metadata.Key != "" {
+		r.metadata(d, metadata)
+	}
 	if d.shared && !d.isWildcard() {
 		n.Report(importer.Invalid, "share_threshold requires a value with a wildcard (*); remove share_threshold")
 	}
 	return d
+}
+
+// metadata reads the algorithm of a descriptor, and notes other metadata.
+func (r *reader) metadata(d *descriptor, metadata importer.Field) {
+	other := false
+	for _, f := range metadata.Value.Fields("metadata") {
+		if f.Key != AlgorithmKey {
+			other = true
+			continue
+		}
+		r.setAlgorithm(d, f.Place, f.Value.Text(AlgorithmKey))
+	}
+	if other {
+		r.out.Add(metadata.Place, importer.Note, "metadata has no effect except for %s: the dynamic metadata of Weir contains the policy and its result",
+			AlgorithmKey)
+	}
 }
 
 func (r *reader) limit(f importer.Field) *limit {

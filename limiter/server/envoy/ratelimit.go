@@ -91,6 +91,9 @@ func (d *rateLimitEndpoint) refuseRefund(ctx context.Context, i int) error {
 
 // decide decides all checks together: it spends nothing unless all of them pass.
 func (d *rateLimitEndpoint) decide(ctx context.Context, q *batch) ([]engine.Answer, error) {
+	if d.reference != nil && d.reference.Mixed != nil && d.reference.Mixed() {
+		return d.reference.decideEach(ctx, d.engine, q)
+	}
 	if d.reference != nil && d.reference.CountsDenied {
 		return d.reference.decide(ctx, d.engine, q)
 	}

@@ -16,6 +16,9 @@ type Reference struct {
 	// CountsDenied is true if the rules have whole debts, so that denied hits count too. Then 0 hits are denied only if more than the
 	// limit has been used. Otherwise, they are denied if nothing remains.
 	CountsDenied bool
+	// Mixed reports whether some rules are not as CountsDenied states. Then each rule decides in its own way, and a request with 0 hits for
+	// one descriptor and more for another takes two calls of the store. Nil means never.
+	Mixed func() bool
 }
 
 // ReferenceLimit is a limit in the configuration of the service.
@@ -47,6 +50,44 @@ func (s *Reference) decide(ctx context.Context, e *engine.Engine, q *batch) ([]e
 		}
 	}
 	return e.CheckAll(ctx, q.checks)
+}
+
+// decideEach decides each descriptor as its own rule does: it tests those with 0 hits, and then charges the others. If a test fails, it
+// charges only debts.
+func (s *Reference) decideEach(ctx context.Context, e *engine.Engine, q *batch) ([]engine.Answer, error) {
+	var of [2][]int // indexes in q: with 0 hits, and with more
+	for i, intent := range q.intents {
+		group := 1
+		if intent == peek {
+			group, q.checks[i].Cost, q.checks[i].Peek = 0, 0, false
+		}
+		of[group] = append(of[group], i)
+	}
+	answers, pass := make([]engine.Answer, len(q.checks)), true
+	for group, indexes := range of {
+		checks := make([]engine.Check, len(indexes))
+		for i, index := range indexes {
+			checks[i] = q.checks[index]
+			checks[i].Peek, checks[i].CountDebts = !pass, !pass
+		}
+		results, err := e.CheckAll(ctx, checks)
+		if err != nil {
+			return nil, err
+		}
+		for i := range results {
+			if group == 0 {
+				results[i].Allowed = results[i].Allowed && !isUsedUp(&results[i])
+				pass = pass && results[i].Allowed
+			}
+			answers[indexes[i]] = results[i]
+		}
+	}
+	return answers, nil
+}
+
+// isUsedUp reports whether nothing remains of the limit of a descriptor that does not count denied hits.
+func isUsedUp(a *engine.Answer) bool {
+	return len(a.Results) > 0 && !a.Results[0].Rule.WholeDebt && !a.Results[0].Rule.Shadow && a.Results[0].Remaining == 0
 }
 
 // respond appends the response of a call.

@@ -166,3 +166,42 @@ func TestReference_AllOrNothingDeniesATestIfNothingRemains(t *testing.T) {
 	wantSummary(t, w.ask(t, counting(0, "generic_key=a")), "OVER_LIMIT: OVER_LIMIT 0")
 	wantSummary(t, w.ask(t, describe("generic_key=a"), describe("user=u1")), "OVER_LIMIT: OVER_LIMIT 0, OK 5")
 }
+
+// A rule decides 0 hits, and denied requests, in its own way, whatever the other rules of the request do.
+func TestReference_RulesCanDifferInWhatTheyCount(t *testing.T) {
+	for _, countsDenied := range []bool{true, false} {
+		t.Run(fmt.Sprintf("denied hits count: %t", countsDenied), func(t *testing.T) {
+			debt, own := per("debt", 2, time.Hour, "debt"), per("own", 2, time.Hour, "own")
+			debt.Debt, debt.WholeDebt = true, true
+			w := serve(t, Options{
+				Engine: newEngine(t, noon(), debt, own), Style: "RateLimit",
+				Reference: &Reference{
+					Limit: func(string) *ReferenceLimit { return nil }, CountsDenied: countsDenied, Mixed: func() bool { return true },
+				},
+			})
+			for i, step := range []struct {
+				hits map[string]int
+				want string
+			}{
+				{map[string]int{"debt": 1, "own": 1}, "OK: OK 1, OK 1"},
+				{map[string]int{"debt": 0, "own": 0}, "OK: OK 1, OK 1"},
+				{map[string]int{"debt": 1, "own": 2}, "OVER_LIMIT: OK 0, OVER_LIMIT 1"}, // own does not count what it denies
+				{map[string]int{"debt": 1, "own": 1}, "OVER_LIMIT: OVER_LIMIT 0, OK 1"}, // nor what debt denies, which counts it
+				{map[string]int{"debt": 0, "own": 1}, "OVER_LIMIT: OVER_LIMIT 0, OK 1"}, // a test that fails prevents the charge
+				{map[string]int{"own": 1}, "OK: OK 0"},
+				{map[string]int{"own": 0}, "OVER_LIMIT: OVER_LIMIT 0"}, // nothing remains
+				{map[string]int{"debt": 5, "own": 0}, "OVER_LIMIT: OVER_LIMIT 0, OVER_LIMIT 0"},
+			} {
+				var descriptors []*descriptorv3.RateLimitDescriptor
+				for _, key := range []string{"debt", "own"} {
+					if hits, asked := step.hits[key]; asked {
+						descriptors = append(descriptors, counting(uint64(hits), key+"=x"))
+					}
+				}
+				if got := summary(w.ask(t, descriptors...)); got != step.want {
+					t.Errorf("step %d: %s, want %s", i+1, got, step.want)
+				}
+			}
+		})
+	}
+}
