@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
@@ -221,6 +222,18 @@ func TestServer_ReflectionListsTheServices(t *testing.T) {
 	} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not among %v", want, names)
+		}
+	}
+}
+
+// An Envoy with transport_api_version V2 calls other services. Its failure mode decides.
+func TestServer_RejectsCallsOfAnOlderAPI(t *testing.T) {
+	w := serve(t, Options{Engine: newEngine(t, noon())})
+	for _, method := range []string{"/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", "/envoy.service.auth.v2.Authorization/Check"} {
+		err := w.conn.Invoke(t.Context(), method, &ratelimitv3.RateLimitRequest{Domain: "shop"}, &ratelimitv3.RateLimitResponse{})
+		service, _, _ := strings.Cut(method[1:], "/")
+		if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), service) {
+			t.Errorf("%s: %v", method, err)
 		}
 	}
 }
