@@ -57,12 +57,11 @@ func Trim(object any) {
 		for i := range o.Spec.Listeners {
 			o.Spec.Listeners[i].TLS = nil
 		}
-		o.Spec, o.Status = gatewayv1.GatewaySpec{Listeners: o.Spec.Listeners}, gatewayv1.GatewayStatus{}
+		o.Spec, o.Status = gatewayv1.GatewaySpec{Listeners: o.Spec.Listeners}, gatewayv1.GatewayStatus{Listeners: o.Status.Listeners}
 	case *gatewayv1.ListenerSet:
 		for i := range o.Spec.Listeners {
 			o.Spec.Listeners[i].TLS = nil
 		}
-		o.Status.Listeners = nil
 	}
 }
 
@@ -91,7 +90,13 @@ func convert(object client.Object, g *compile.Gateways) {
 		gateway := compile.Gateway{Namespace: o.Namespace, Name: o.Name}
 		for i := range o.Spec.Listeners {
 			l := &o.Spec.Listeners[i]
-			gateway.Listeners = append(gateway.Listeners, listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes))
+			added := listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes)
+			for j := range o.Status.Listeners {
+				if status := &o.Status.Listeners[j]; status.Name == l.Name {
+					added.HTTP = added.HTTP && serves(status.Conditions)
+				}
+			}
+			gateway.Listeners = append(gateway.Listeners, added)
 		}
 		g.Gateways = append(g.Gateways, gateway)
 	case *gatewayv1.ListenerSet:

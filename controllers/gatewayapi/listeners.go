@@ -2,6 +2,7 @@ package gatewayapi
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -42,10 +43,25 @@ func listenerSet(o *gatewayv1.ListenerSet) (set compile.ListenerSet, accepted bo
 	}
 	for i := range o.Spec.Listeners {
 		l := &o.Spec.Listeners[i]
-		set.Listeners = append(set.Listeners, listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes))
+		added := listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes)
+		for j := range o.Status.Listeners {
+			if status := &o.Status.Listeners[j]; status.Name == l.Name {
+				added.HTTP = added.HTTP && serves(status.Conditions)
+			}
+		}
+		set.Listeners = append(set.Listeners, added)
 	}
 	isGateway := (parent.Group == nil || *parent.Group == v1alpha1.GatewayGroup) && (parent.Kind == nil || *parent.Kind == gatewayv1.Kind(v1alpha1.TargetGateway))
 	return set, isGateway && meta.IsStatusConditionTrue(o.Status.Conditions, string(gatewayv1.ListenerSetConditionAccepted))
+}
+
+// serves reports whether no condition of a listener states that it takes no requests. A listener without conditions serves, and so does one whose
+// configuration is pending: the gateway can still have an earlier one.
+func serves(conditions []metav1.Condition) bool {
+	programmed := meta.FindStatusCondition(conditions, string(gatewayv1.ListenerConditionProgrammed))
+	pending := programmed != nil && programmed.Reason == string(gatewayv1.ListenerReasonPending)
+	return !meta.IsStatusConditionFalse(conditions, string(gatewayv1.ListenerConditionAccepted)) &&
+		(programmed == nil || programmed.Status != metav1.ConditionFalse || pending)
 }
 
 func textOf[T ~string](s *T) string {

@@ -74,7 +74,7 @@ type Listener struct {
 	Name     string
 	Hostname string // empty for every host
 	Port     int32
-	// HTTP is true if the listener takes routes for HTTP.
+	// HTTP is true if the listener takes requests for routes for HTTP: not in another protocol, or if the gateway rejects the listener.
 	HTTP bool
 	// SameNamespace permits only routes of the namespace of the Gateway, and Namespaces those of the selected namespaces. If both are unset, all
 	// routes are permitted.
