@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -15,7 +16,7 @@ const envoyGateway = "gateway.envoyproxy.io/gatewayclass-controller"
 func precedenceOf(a, b *rules.RouteMatch) int {
 	return cmp.Or(
 		cmp.Compare(rankOf(a, 2), rankOf(b, 2)),
-		-cmp.Compare(lengthOf(a), lengthOf(b)),
+		-cmp.Compare(trimmedLengthOf(a), trimmedLengthOf(b)),
 		compareBool(a.Method == "", b.Method == ""),
 		-cmp.Compare(headersOf(a), headersOf(b)),
 		-cmp.Compare(len(a.Query), len(b.Query)),
@@ -56,6 +57,15 @@ func rankOf(m *rules.RouteMatch, regex int) int {
 	}
 }
 
+// trimmedLengthOf ignores the trailing slash of a prefix, as the Gateway API does: a newer route must not take requests of an older one by it.
+func trimmedLengthOf(m *rules.RouteMatch) int {
+	if m.Path.Type == rules.PathPrefix {
+		return len(strings.TrimSuffix(m.Path.Value, "/"))
+	}
+	return len(m.Path.Value)
+}
+
+// lengthOf returns the length of a path in Envoy Gateway, which counts the trailing slash of a prefix.
 func lengthOf(m *rules.RouteMatch) int {
 	if m.Path.Type == rules.PathPrefix && m.Path.Value == "/" {
 		return 0

@@ -156,6 +156,7 @@ func TestRouteTable_OrdersMatchesByPrecedence(t *testing.T) {
 		"headers before the query": {"", []string{"shop/a ^/ ?a ?b", "shop/b ^/ x-a"}, "b a"},
 		"a longer query":           {"", []string{"shop/a ^/ ?a", "shop/b ^/ ?a ?b"}, "b a"},
 		"the older route":          {"", []string{"shop/a ^/", "shop/b ^/"}, "b a"},
+		"a slash in Envoy Gateway": {"gateway.envoyproxy.io/gatewayclass-controller", []string{"shop/a ^/pay", "shop/b ^/pay/"}, "b a"},
 		"expressions last":         {"", []string{"shop/a ~/pay.*", "shop/b ^/"}, "b a"},
 		"expressions first in Envoy Gateway": {
 			"gateway.envoyproxy.io/gatewayclass-controller", []string{"shop/a ^/pay/now", "shop/b ~/pay.*"}, "b a",

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -121,5 +124,34 @@ func TestRouteTable_NamesAndHostsCountAsBytes(t *testing.T) {
 	text, err := json.Marshal(result.Set.RouteTable)
 	if err != nil || len(text) > 320<<10 || len(text) < 200<<10 {
 		t.Errorf("the routes of one namespace take %d bytes (%v), want at most 256 KiB and 64 KiB for the routes that are left out", len(text), err)
+	}
+}
+
+func TestRouteTable_TrailingSlashIsNoLongerPrefix(t *testing.T) {
+	older, newer := tableRoute("shop/a shop.example ^/pay"), tableRoute("blog/b shop.example ^/pay/")
+	older.Created, newer.Created = time.Unix(1, 0), time.Unix(2, 0)
+	set := tablePolicies([]compile.Listener{{}}, older, newer).Compile(testIdentity()).Set
+	if got := findRoute(t, set, "shop.example", "/pay/now"); got != "shop HTTPRoute/a" {
+		t.Errorf("route %s, want the older one", got)
+	}
+}
+
+// A policy that gets targetRefs while the objects cannot be read must not lose its limit.
+func TestUnreadable_PolicyThatGetsATargetKeepsItsRule(t *testing.T) {
+	policy := attached("shop/a", "HTTPRoute/checkout")
+	targets := policy.Spec.TargetRefs
+	policy.Spec.TargetRefs = nil
+	before := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}.Compile(testIdentity())
+	policy.Spec.TargetRefs = targets
+	g := &compile.Gateways{Unreadable: compile.ErrGatewaysPending, Previous: before.Set}
+	after := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}, Gateways: g}.Compile(testIdentity())
+	if len(before.Set.Rules) != 1 {
+		t.Fatalf("%d rules before", len(before.Set.Rules))
+	}
+	if diff := cmp.Diff(before.Set.Rules, after.Set.Rules); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	if diff := cmp.Diff([]compile.Kept{{Policy: "shop/a", Outdated: true}}, after.Kept); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
