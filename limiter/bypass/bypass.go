@@ -17,6 +17,8 @@ const (
 	MaxName = 600
 	// MaxIdentifier is the length of the longest identifier, in bytes.
 	MaxIdentifier = 4096
+	// MaxUser is the length of the longest name of a user, in bytes.
+	MaxUser = 1000
 	// clockSkew is how far the clock of the process that creates a bypass can be ahead.
 	clockSkew = 5 * time.Minute
 )
@@ -46,8 +48,8 @@ func (b *Bypass) Namespace() string {
 	return namespace
 }
 
-// validate returns an error if b is not within the bounds: another process can have written it.
-func (b *Bypass) validate(now time.Time) error {
+// Validate returns an error if b is not within the bounds: another process can have written it.
+func (b *Bypass) Validate(now time.Time) error {
 	lasts := b.ExpiresAt.Sub(b.CreatedAt)
 	switch {
 	case b.Name == "" || len(b.Name) > MaxName:
@@ -62,6 +64,8 @@ func (b *Bypass) validate(now time.Time) error {
 		return fmt.Errorf("the reason must have 1 to %d bytes", MaxReason)
 	case b.CreatedBy == "":
 		return errors.New("a bypass must name the user that has created it")
+	case len(b.CreatedBy) > MaxUser || len(b.EndedBy) > MaxUser:
+		return fmt.Errorf("the name of a user must have at most %d bytes", MaxUser)
 	case lasts <= 0 || lasts > MaxDuration:
 		return fmt.Errorf("a bypass must last from 1s to %v, got %v", MaxDuration, lasts)
 	case b.CreatedAt.After(now.Add(clockSkew)):

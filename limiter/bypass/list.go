@@ -13,6 +13,8 @@ import (
 const (
 	// MaxPerNamespace is the number of active bypasses for the policies of one namespace.
 	MaxPerNamespace = 100
+	// maxEntriesPerNamespace also counts those that have ended, which remain until they expire: so one namespace cannot fill a List.
+	maxEntriesPerNamespace = 500
 	// maxEntries is the number of entries of a List, also ended ones.
 	maxEntries = 5000
 )
@@ -25,11 +27,12 @@ type List struct {
 
 	mu     sync.Mutex
 	byName map[string]*Bypass // those that have not expired; replaced, never changed
+	passed map[passing]time.Time
 }
 
 // NewList returns an empty list. The clock must be the wall clock, because entries come from other machines.
 func NewList(clock func() time.Time) *List {
-	return &List{clock: clock, changed: make(chan struct{}, 1), byName: map[string]*Bypass{}}
+	return &List{clock: clock, changed: make(chan struct{}, 1), byName: map[string]*Bypass{}, passed: map[passing]time.Time{}}
 }
 
 // Active returns the active bypasses, nil without any. A nil List is empty.
@@ -40,10 +43,10 @@ func (l *List) Active() *Active {
 	return l.active.Load()
 }
 
-// Add adds b. If the list has a bypass with this name, Add returns that one and changes nothing.
+// Add adds b. If the list has the same bypass, Add returns it, also if it has ended, and changes nothing.
 func (l *List) Add(b Bypass) (Bypass, error) {
 	now := l.clock()
-	if err := b.validate(now); err != nil {
+	if err := b.Validate(now); err != nil {
 		return Bypass{}, err
 	}
 	if !b.IsActive(now) {
@@ -51,23 +54,47 @@ func (l *List) Add(b Bypass) (Bypass, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if same := l.byName[b.Name]; same != nil {
-		return *same, nil
-	}
-	inNamespace := 0
-	for _, other := range l.byName {
-		if other.IsActive(now) && other.Namespace() == b.Namespace() {
-			inNamespace++
+	l.update(now)
+	if used := l.byName[b.Name]; used != nil {
+		if compareContent(used, &b) != 0 {
+			return Bypass{}, fmt.Errorf("the name %s belongs to another bypass: choose another name", b.Name)
 		}
+		return *used, nil
 	}
-	if inNamespace >= MaxPerNamespace || len(l.byName) >= maxEntries {
-		return Bypass{}, fmt.Errorf("the policies of namespace %s have %d bypasses, of at most %d: end some of them, or change the policy",
-			b.Namespace(), inNamespace, MaxPerNamespace)
+	if err := l.admit(&b, now); err != nil {
+		return Bypass{}, err
 	}
 	l.byName[b.Name] = &b
 	l.update(now)
 	l.sync()
 	return b, nil
+}
+
+// admit returns an error if the list has no room for b. The lock is held.
+func (l *List) admit(b *Bypass, now time.Time) error {
+	entries, active := 0, 0
+	for _, other := range l.byName {
+		if other.Namespace() != b.Namespace() {
+			continue
+		}
+		entries++
+		if other.IsActive(now) {
+			active++
+		}
+	}
+	switch {
+	case active >= MaxPerNamespace:
+		return fmt.Errorf("the policies of namespace %s have %d bypasses, of at most %d: end some of them, or change the policy",
+			b.Namespace(), active, MaxPerNamespace)
+	case entries >= maxEntriesPerNamespace:
+		return fmt.Errorf("the policies of namespace %s have %d bypasses, of at most %d, with those that have ended: wait until some expire, or change the policy",
+			b.Namespace(), entries, maxEntriesPerNamespace)
+	case len(l.byName) >= maxEntries:
+		return fmt.Errorf("the policies of all namespaces have %d bypasses, of at most %d, with those that have ended: wait until some expire, or change the policy",
+			len(l.byName), maxEntries)
+	default:
+		return nil
+	}
 }
 
 // End ends the bypass with this name. It reports false if the list has no such bypass, also if it has expired. A bypass that has ended
@@ -81,8 +108,9 @@ func (l *List) End(name, user string) (Bypass, bool) {
 		return Bypass{}, false
 	}
 	if b.EndedBy == "" {
+		l.recordPassed(now)
 		ended := *b
-		ended.EndedBy = user
+		ended.EndedBy = user[:min(len(user), MaxUser)]
 		b = &ended
 		l.byName[name] = b
 		l.update(now)
@@ -112,15 +140,16 @@ func (l *List) merge(stored []Bypass) (replace []Bypass) {
 	current := map[string]bool{} // entries that the Store has as this List has them
 	for i := range stored {
 		b := &stored[i]
-		if b.validate(now) != nil || !now.Before(b.ExpiresAt) {
+		if b.Validate(now) != nil || !now.Before(b.ExpiresAt) {
 			continue
 		}
 		own := l.byName[b.Name]
 		switch {
-		case own == nil && len(l.byName) < maxEntries, own != nil && own.EndedBy == "" && b.EndedBy != "":
+		case own == nil && len(l.byName) < maxEntries, own != nil && compare(b, own) < 0:
 			l.byName[b.Name] = b
+			l.pass(b, now) // it can have been active in other processes until now
 			current[b.Name] = true
-		case own != nil && (own.EndedBy == "") == (b.EndedBy == ""):
+		case own != nil && compare(b, own) == 0:
 			current[b.Name] = true
 		}
 	}
@@ -135,6 +164,7 @@ func (l *List) merge(stored []Bypass) (replace []Bypass) {
 
 // update removes expired entries, and replaces the active ones. The lock is held.
 func (l *List) update(now time.Time) {
+	l.recordPassed(now)
 	maps.DeleteFunc(l.byName, func(_ string, b *Bypass) bool { return !now.Before(b.ExpiresAt) })
 	l.active.Store(newActive(l.byName, l.clock))
 }

@@ -38,6 +38,7 @@ func TestAdd_RejectsWhatIsNotBounded(t *testing.T) {
 		"has expired":           func(b *bypass.Bypass) { *b = of("a", now.Add(-time.Hour), time.Hour) },
 		"the reason":            func(b *bypass.Bypass) { b.Reason = " " },
 		"the reason must":       func(b *bypass.Bypass) { b.Reason = strings.Repeat("x", 1001) },
+		"name of a user":        func(b *bypass.Bypass) { b.CreatedBy = strings.Repeat("x", 1001) },
 		"name the user":         func(b *bypass.Bypass) { b.CreatedBy = "" },
 		"the name":              func(b *bypass.Bypass) { b.Name = "" },
 		"the policy":            func(b *bypass.Bypass) { b.Policy = "" },
@@ -64,7 +65,7 @@ func TestAdd_BoundsTheBypassesOfANamespace(t *testing.T) {
 	for i := range 100 {
 		add(t, l, of(fmt.Sprint("b", i), now, time.Minute))
 	}
-	add(t, l, of("b99", now, time.Hour)) // exists already
+	add(t, l, of("b99", now, time.Minute)) // exists already
 	if _, err := l.Add(of("more", now, time.Minute)); err == nil || !strings.Contains(err.Error(), "namespace shop have 100 bypasses, of at most 100") {
 		t.Errorf("%v", err)
 	}
@@ -118,6 +119,88 @@ func TestFind_LetsTheIdentifierPassUntilTheEnd(t *testing.T) {
 	}
 	if _, found := l.End("none", "joe"); found {
 		t.Error("an unknown bypass was found")
+	}
+}
+
+func TestAdd_EndedBypassesOfANamespaceLeaveRoomForOthers(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	l := bypass.NewList(func() time.Time { return now })
+	for i := range 500 {
+		name := fmt.Sprint("b", i)
+		add(t, l, of(name, now, 24*time.Hour))
+		l.End(name, "jane")
+	}
+	now = now.Add(23 * time.Hour)
+	urgent := of("urgent", now, time.Hour)
+	if _, err := l.Add(urgent); err == nil || !strings.Contains(err.Error(), "namespace shop have 500 bypasses, of at most 500, with those that have ended") {
+		t.Errorf("%v", err)
+	}
+	urgent.Policy = "bank/daily"
+	add(t, l, urgent)
+	now = now.Add(time.Hour)
+	urgent = of("later", now, time.Hour)
+	add(t, l, urgent)
+}
+
+// With weir serve, the caller chooses the name.
+func TestAdd_ReportsAnotherBypassOfTheSameName(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	l := bypass.NewList(func() time.Time { return now })
+	one := of("one", now, time.Hour)
+	add(t, l, one)
+	l.End("one", "joe")
+	for name, change := range map[string]func(*bypass.Bypass){
+		"policy": func(b *bypass.Bypass) { b.Policy = "bank/daily" }, "identifier": func(b *bypass.Bypass) { b.Identifier = "globex" },
+		"all": func(b *bypass.Bypass) { b.Identifier, b.AllIdentifiers = "", true }, "reason": func(b *bypass.Bypass) { b.Reason = "INC-2" },
+		"user": func(b *bypass.Bypass) { b.CreatedBy = "ann" }, "expiry": func(b *bypass.Bypass) { b.ExpiresAt = b.ExpiresAt.Add(time.Second) },
+		"creation": func(b *bypass.Bypass) { b.CreatedAt = b.CreatedAt.Add(time.Second) },
+	} {
+		other := one
+		change(&other)
+		if got, err := l.Add(other); err == nil || !strings.Contains(err.Error(), "the name one belongs to another bypass") {
+			t.Errorf("another %s: %+v (%v)", name, got, err)
+		}
+	}
+	if got, err := l.Add(one); err != nil || got.EndedBy != "joe" {
+		t.Errorf("again: %+v (%v)", got, err)
+	}
+	now = now.Add(time.Hour)
+	add(t, l, of("one", now, time.Hour))
+}
+
+func TestEnd_KeepsTheEntryValid(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	l := bypass.NewList(func() time.Time { return now })
+	add(t, l, of("one", now, time.Hour))
+	if b, found := l.End("one", strings.Repeat("x", 2000)); !found || len(b.EndedBy) != 1000 {
+		t.Errorf("%d bytes %v", len(b.EndedBy), found)
+	}
+}
+
+func TestHasPassed_LastsTenMinutesAfterTheEnd(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	l := bypass.NewList(func() time.Time { return now })
+	each := of("each", now, time.Minute)
+	each.Policy, each.Identifier, each.AllIdentifiers = "bank/daily", "", true
+	add(t, l, of("one", now, 24*time.Hour))
+	add(t, l, each)
+	passed := func(want string) {
+		t.Helper()
+		got := fmt.Sprintf("acme %v, globex %v, all %v", l.HasPassed("shop/daily", "acme"), l.HasPassed("shop/daily", "globex"), l.HasPassed("bank/daily", "globex"))
+		if got != want {
+			t.Errorf("at %v: %s, want %s", now, got, want)
+		}
+	}
+	passed("acme true, globex false, all true")
+	now = now.Add(time.Minute)
+	l.End("one", "joe")
+	passed("acme true, globex false, all true")
+	now = now.Add(10*time.Minute - 1)
+	passed("acme true, globex false, all true")
+	now = now.Add(1)
+	passed("acme false, globex false, all false")
+	if (*bypass.List)(nil).HasPassed("shop/daily", "acme") {
+		t.Error("without a list")
 	}
 }
 
@@ -220,6 +303,70 @@ func TestRun_MergesTheListsOfProcesses(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// Replicas with different revisions of a policy count the identifier in different ways, for example while its header becomes a secret.
+func TestRun_ListsWithDifferentEntriesOfOneNameConverge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{entries: map[string]bypass.Bypass{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		old, updated := bypass.NewList(time.Now), bypass.NewList(time.Now)
+		go old.Run(ctx, s, slog.New(slog.DiscardHandler))
+		go updated.Run(ctx, s, slog.New(slog.DiscardHandler))
+		now := time.Now()
+		plain, hashed := of("one", now, time.Hour), of("one", now, time.Hour)
+		plain.Identifier, hashed.Identifier = "Bearer sk-1", "5f3a"
+		add(t, old, plain)
+		add(t, updated, hashed)
+		converged := func(want string) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			for _, l := range []*bypass.List{old, updated} {
+				b := l.All()[0]
+				if got := b.Identifier + " " + b.EndedBy; got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+		}
+		converged("5f3a ")
+		if !old.HasPassed("shop/daily", "5f3a") {
+			t.Error("the winner can have been active in the other process")
+		}
+		old.End("one", "joe")
+		updated.End("one", "ann")
+		converged("5f3a ann")
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// slowServer is a Store whose entries take half a second to read, because another program has filled it.
+type slowServer struct {
+	server
+
+	loads int
+}
+
+func (s *slowServer) Load(ctx context.Context) ([]bypass.Bypass, error) {
+	s.loads++
+	time.Sleep(500 * time.Millisecond)
+	return s.server.Load(ctx)
+}
+
+func TestRun_ReadsALargeStoreLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowServer{server: server{entries: map[string]bypass.Bypass{}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		l := bypass.NewList(time.Now)
+		go l.Run(ctx, s, slog.New(slog.DiscardHandler))
+		time.Sleep(time.Minute)
+		cancel()
+		synctest.Wait()
+		if s.loads < 5 || s.loads > 7 {
+			t.Errorf("%d reads in a minute, want one in ten seconds", s.loads)
+		}
 	})
 }
 

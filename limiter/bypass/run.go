@@ -11,6 +11,11 @@ const (
 	interval = 500 * time.Millisecond
 	// storeTimeout bounds one exchange with the Store.
 	storeTimeout = 2 * time.Second
+	// restFactor times the time of an exchange longer than longExchange is the time until the next one, up to maxRest: another program can fill
+	// the Store.
+	restFactor   = 20
+	longExchange = interval / 2
+	maxRest      = 10 * time.Second
 )
 
 // Store holds the entries of all processes that share counters. It can lose entries: each process writes those that it misses.
@@ -27,6 +32,7 @@ func (l *List) Run(ctx context.Context, store Store, log *slog.Logger) {
 	defer tick.Stop()
 	isFailing := false
 	for {
+		began := time.Now()
 		err := l.exchange(ctx, store)
 		if ctx.Err() != nil {
 			return
@@ -39,12 +45,27 @@ func (l *List) Run(ctx context.Context, store Store, log *slog.Logger) {
 				log.Info("bypasses are exchanged with other processes again")
 			}
 		}
+		if took := time.Since(began); err == nil && took > longExchange {
+			l.rest(ctx, min(restFactor*took, maxRest))
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.changed:
 		case <-tick.C:
 		}
+	}
+}
+
+// rest waits, unless the list changes.
+func (l *List) rest(ctx context.Context, lasts time.Duration) {
+	timer := time.NewTimer(lasts)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-l.changed:
+		l.sync()
+	case <-timer.C:
 	}
 }
 

@@ -23,13 +23,18 @@ type Bypassed struct {
 
 // isBypassed reports whether a bypass lets the request pass the rule, and records it in s.
 func (a *active) isBypassed(s *scratch, active *bypass.Active, m *rules.Matched, identifier string, c *Check) bool {
-	if identifier == "" {
+	find := identifier
+	switch {
+	case identifier == "":
 		identifier = limiter.Missing
 		if m.Unreadable(&c.Request) {
 			identifier = limiter.Unreadable
 		}
+		find = identifier
+	case limiter.IsPlaceholder(identifier): // a client sent this text: only a bypass for all identifiers applies
+		find = ""
 	}
-	by := active.Find(m.Rule.Policy, identifier)
+	by := active.Find(m.Rule.Policy, find)
 	if by == nil {
 		return false
 	}

@@ -107,6 +107,43 @@ func TestCheck_ABypassForAllIncludesRequestsWithoutIdentifier(t *testing.T) {
 	}
 }
 
+// A request without an identifier is not the one of a client that sends the text "-".
+func TestCheck_ABypassOfAPlaceholderIsNotForClientsThatSendIt(t *testing.T) {
+	for _, text := range []string{"-", "?"} {
+		e, bypasses, _ := withBypasses(t, rule("shop/a", 1))
+		let(t, bypasses, "one", "shop/a", text)
+		sent := request(1, map[string]string{"tenant": text})
+		if a := decide(t, e, sent); len(a.Bypassed) != 0 {
+			t.Errorf("the tenant %q passes with the bypass of requests without a tenant: %+v", text, a.Bypassed)
+		}
+		let(t, bypasses, "all", "shop/a", "")
+		if a := decide(t, e, sent); len(a.Bypassed) != 1 || a.Bypassed[0].Identifier != text {
+			t.Errorf("the tenant %q does not pass with a bypass for all: %+v", text, a.Bypassed)
+		}
+	}
+}
+
+func TestRefund_OfABypassedRequestFreesNothing(t *testing.T) {
+	e, bypasses, _ := withBypasses(t, rule("shop/a", 1), rule("shop/b", 2))
+	acme := request(1, map[string]string{"tenant": "acme"})
+	decide(t, e, acme)
+	let(t, bypasses, "one", "shop/a", "acme")
+	if a := decide(t, e, acme); len(a.Bypassed) != 1 {
+		t.Fatal("not bypassed")
+	}
+	bypasses.End("one", "joe")
+	if err := e.Refund(t.Context(), []engine.Check{*acme}); err != nil { // the bypassed request has failed
+		t.Fatal(err)
+	}
+	if a := decide(t, e, acme); a.Allowed || a.Strictest().Rule.Policy != "shop/a" {
+		t.Errorf("a second request in the window is charged: %q", lines(a))
+	}
+	let(t, bypasses, "two", "shop/a", "acme")
+	if a := decide(t, e, acme); !slices.Equal(lines(a), []string{"shop/b acme true 0"}) {
+		t.Errorf("%q, want the unit that the other policy has refunded", lines(a))
+	}
+}
+
 func TestCheckAll_BypassesTheRequestsOfTheIdentifier(t *testing.T) {
 	e, bypasses, _ := withBypasses(t, rule("shop/a", 1))
 	acme, globex := request(1, map[string]string{"tenant": "acme"}), request(1, map[string]string{"tenant": "globex"})

@@ -13,6 +13,7 @@ const maxRefundRounds = 64
 
 // Refund refunds what requests like checks were charged, as far as it still counts: the units that were spent last. It does
 // not verify that such requests were charged: a caller that refunds what was never spent frees the units of other requests.
+// A rule refunds nothing to an identifier that has or had a bypass of it in the last 10 minutes.
 func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 	active := e.active.Load()
 	if active == nil {
@@ -26,6 +27,9 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 	charges := s.mergeCharges()
 	var errs []error
 	for i := range charges {
+		if e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {
+			continue // the request was perhaps not charged
+		}
 		if err := e.refund(ctx, charges[i].charge); err != nil {
 			errs = append(errs, fmt.Errorf("refund %s: %w", charges[i].rule.Policy, err))
 		}
