@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,5 +49,28 @@ func TestBypasses_KeepsEntriesUntilTheyExpire(t *testing.T) {
 	reply, err := server.Do(t.Context(), "TTL", key)
 	if seconds, is := reply.(int64); err != nil || !is || seconds < 24*3600 || seconds > 25*3600 {
 		t.Errorf("TTL %v (%v)", reply, err)
+	}
+}
+
+func TestBypasses_LoadRemovesWhatCanNeverBeValid(t *testing.T) {
+	t.Parallel()
+	server := fixture.Redis(t)
+	client := connect(t, redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}})
+	store, key := redisstore.NewBypasses(client, "weir:x:"), "weir:x:throttle:bypasses"
+	for i := range 1001 {
+		do(t, server, "HSET", key, fmt.Sprint("junk", i), "{")
+	}
+	const times = `"createdAt":"9998-01-01T00:00:00Z","expiresAt":"9998-01-01T01:00:00Z"}`
+	do(t, server, "HSET", key, "far", `{"name":"far","policy":"a/b","identifier":"x","reason":"r","createdBy":"j",`+times, "large", strings.Repeat("x", 1<<20),
+		"renamed", `{"name":"current"}`)
+	current := bypassOf("current", time.Now().Add(10*time.Minute).Truncate(time.Second)) // of a process whose clock is ahead
+	if err := store.Save(t.Context(), []bypass.Bypass{current}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := store.Load(t.Context()); err != nil || !slices.Equal(all, []bypass.Bypass{current}) {
+		t.Errorf("%+v (%v)", all, err)
+	}
+	if n, err := server.Do(t.Context(), "HLEN", key); err != nil || n != int64(1) {
+		t.Errorf("%v fields remain (%v)", n, err)
 	}
 }
