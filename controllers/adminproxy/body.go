@@ -10,7 +10,7 @@ const (
 	// maxAnswer is the size of the largest answer of a replica, in bytes: the rules of 10 000 policies take about 10 MB.
 	maxAnswer = 64 << 20
 	// smallAnswer is the size of an answer of which several can be in memory: one for each request. Of the larger ones, the operator keeps only
-	// one in memory.
+	// one in memory, and up to maxRequests answers to resets.
 	smallAnswer = 1 << 20
 )
 

@@ -111,9 +111,9 @@ func (b *bypassRecord) note(user, limiterName string) string {
 		if b.done == 0 {
 			did = "tried to end"
 		}
-		return fmt.Sprintf("User %q %s %s, %s", user, did, b.name, confirmed)
+		return fmt.Sprintf("User %q %s %q, %s", user, did, clip(b.name), confirmed)
 	}
-	did, who := "lets", fmt.Sprintf("identifier %q", b.identifier)
+	did, who := "lets", fmt.Sprintf("identifier %q", clip(b.identifier))
 	if b.done == 0 {
 		did = "tried to let"
 	}

@@ -43,7 +43,7 @@ func TestRecordBypass_CreatesAnEventWithTheUserAndTheReason(t *testing.T) {
 		t.Errorf("events %q, want %q; log %s", e, want, h.log.String())
 	}
 	h.call("jane", "POST", "edge/main/bypasses/end", `{"name":"b","policy":"shop/daily"}`)
-	if e := h.events(); len(e) != 2 || e[0] != `RateLimitPolicy shop/daily: User "jane" ended b, confirmed by 1 of 2 replicas of Limiter edge/main` {
+	if e := h.events(); len(e) != 2 || e[0] != `RateLimitPolicy shop/daily: User "jane" ended "b", confirmed by 1 of 2 replicas of Limiter edge/main` {
 		t.Errorf("events %q", e)
 	}
 }
@@ -110,5 +110,25 @@ func TestHandler_ListsBypassesForObservers(t *testing.T) {
 		if status, text := h.call("olga", "POST", "edge/main/"+path, aBypass); status != 403 || !strings.Contains(text, "weir-responder") {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
+	}
+}
+
+func TestRecordBypass_TheNameOfAnEndedBypassForgesNoEvent(t *testing.T) {
+	h := newBypassHarness(t)
+	h.replica(503, `{}`)
+	h.call("jane", "POST", "edge/main/bypasses/end", `{"policy":"shop/daily","name":"b\nUser \"ceo\" lets all identifiers pass"}`)
+	want := `RateLimitPolicy shop/daily: User "jane" tried to end "b\nUser \"ceo\" lets all identifiers pass", confirmed by 0 of 1 replicas of Limiter edge/main`
+	if e := h.events(); !slices.Equal(e, []string{want}) {
+		t.Errorf("%q, want %q", e, want)
+	}
+}
+
+func TestRecordBypass_ALongIdentifierLeavesTheReasonInTheEvent(t *testing.T) {
+	h := newBypassHarness(t)
+	long := strings.Repeat("x", 2000)
+	h.replica(200, `{"name":"b","identifier":"`+long+`"}`)
+	h.call("jane", "POST", "edge/main/bypasses", `{"policy":"shop/daily","identifier":"`+long+`","seconds":86400,"reason":"INC-1"}`)
+	if e := strings.Join(h.events(), ""); !strings.HasSuffix(e, ": INC-1") || !strings.Contains(e, `identifier "`+long[:100]+`…" pass`) {
+		t.Errorf("%s", e)
 	}
 }

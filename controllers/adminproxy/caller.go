@@ -58,6 +58,8 @@ type call struct {
 	user                string
 	// maxAnswer is the size of the largest answer, in bytes.
 	maxAnswer int
+	// isChange is true if the replicas change something.
+	isChange bool
 }
 
 // reply is an answer whose body is not read, or the error of the call.
@@ -104,7 +106,7 @@ func (c *caller) callAll(ctx context.Context, of *v1alpha1.Limiter, pods []corev
 	}
 	for i := range pods {
 		got := <-replies[i]
-		more := c.receive(&got, &pods[i], request.maxAnswer, each)
+		more := c.receive(&got, &pods[i], request, each)
 		got.cancel(nil)
 		if !more {
 			break
@@ -133,13 +135,13 @@ func (c *caller) send(ctx context.Context, transport http.RoundTripper, pod *cor
 }
 
 // receive reads an answer, and passes it to each.
-func (c *caller) receive(from *reply, pod *corev1.Pod, maxAnswer int, each func(*Replica) bool) bool {
+func (c *caller) receive(from *reply, pod *corev1.Pod, request *call, each func(*Replica) bool) bool {
 	replica := Replica{Pod: pod.Name}
 	err := from.err
 	if err == nil {
 		defer func() { _ = from.response.Body.Close() }()
 		var release func()
-		replica.Body, release, err = c.read(from, maxAnswer)
+		replica.Body, release, err = c.read(from, request)
 		defer release()
 	}
 	if err != nil {
@@ -151,17 +153,23 @@ func (c *caller) receive(from *reply, pod *corev1.Pod, maxAnswer int, each func(
 }
 
 // read reads the body of an answer. The caller calls release when it does not use the body anymore.
-func (c *caller) read(from *reply, maxAnswer int) (body json.RawMessage, release func(), err error) {
+func (c *caller) read(from *reply, request *call) (body json.RawMessage, release func(), err error) {
 	ctx := from.response.Request.Context()
 	defer time.AfterFunc(c.timeout, func() { from.cancel(context.DeadlineExceeded) }).Stop()
-	body, release, err = c.readBounded(ctx, from.response.Body, maxAnswer)
+	if request.isChange { // waits for no other answer: it must be known whether the replica has done it
+		release = func() {}
+		body, err = readInto(nil, from.response.Body, request.maxAnswer+1)
+	} else {
+		body, release, err = c.readBounded(ctx, from.response.Body, request.maxAnswer)
+	}
 	switch {
+	case errors.Is(err, errBusy):
 	case err != nil && context.Cause(ctx) != nil:
 		err = context.Cause(ctx)
 	case err != nil:
 		err = fmt.Errorf("read the answer: %w", err)
-	case len(body) > maxAnswer:
-		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+	case len(body) > request.maxAnswer:
+		err = fmt.Errorf("the answer is larger than %d bytes", request.maxAnswer)
 	case !json.Valid(body):
 		err = fmt.Errorf("the answer with status %d is not JSON", from.response.StatusCode)
 	}

@@ -2,8 +2,6 @@ package adminproxy
 
 import (
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -20,9 +18,6 @@ import (
 
 // Prefix of all paths, followed by the namespace and the name of a Limiter.
 const Prefix = "/admin/v1/limiters/"
-
-// maxBody is the size of the largest request, in bytes, as on a limiter.
-const maxBody = 8 << 20
 
 // Config holds the dependencies of the endpoint.
 type Config struct {
@@ -88,13 +83,13 @@ const (
 type handler struct {
 	Config
 	caller *caller
-	// streams has an element for each stream of denials.
-	streams chan struct{}
+	// streams has an element for each stream of denials, bodies for each large body of a request.
+	streams, bodies chan struct{}
 }
 
 // NewHandler returns the handler of the endpoint.
 func NewHandler(config Config) http.Handler {
-	h := &handler{Config: config, caller: newCaller(config.HashKey), streams: make(chan struct{}, maxStreams)}
+	h := &handler{Config: config, caller: newCaller(config.HashKey), streams: make(chan struct{}, maxStreams), bodies: make(chan struct{}, maxLargeBodies)}
 	mux := http.NewServeMux()
 	for _, to := range routes() {
 		mux.HandleFunc(to.method+" "+Prefix+"{namespace}/{name}/"+to.path, func(w http.ResponseWriter, r *http.Request) {
@@ -118,17 +113,19 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, to *route) *prob
 	if bad != nil {
 		return bad
 	}
+	body, release, bad := h.readRequest(w, r) // first: a user who sends slowly delays no others
+	if bad != nil {
+		return bad
+	}
+	defer release()
 	end, bad := to.begin(r.Context())
 	if bad != nil {
 		return bad
 	}
 	defer end()
-	body, bad := readRequest(r)
-	if bad != nil {
-		return bad
-	}
 	request := &call{
 		method: to.method, path: "/admin/v1/" + to.path, query: r.URL.RawQuery, body: body, user: user.GetName(), maxAnswer: to.maxAnswer,
+		isChange: to.action.role == responder,
 	}
 	var record changeRecord
 	if record, request.body, bad = parseChange(to, body); bad != nil {
@@ -173,15 +170,14 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, of *v1alpha1.L
 		ctx = context.WithoutCancel(ctx)
 	}
 	var answer *answerWriter
-	out := http.NewResponseController(w)
+	to := newUserWriter(w, record != nil)
 	err := h.caller.callAll(ctx, of, pods, request, func(replica *Replica) bool {
 		if answer == nil {
 			w.Header().Set("Content-Type", "application/json")
-			answer = newAnswerWriter(w, of.Namespace+"/"+of.Name)
+			answer = newAnswerWriter(to, of.Namespace+"/"+of.Name)
 		}
 		if record != nil {
 			record.add(replica)
-			_ = out.SetWriteDeadline(time.Now().Add(lineTimeout)) // a user who does not read delays no change; fails for a writer without deadlines
 		}
 		reads := answer.add(*replica)
 		return reads || record != nil
@@ -194,16 +190,6 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, of *v1alpha1.L
 	}
 	answer.end()
 	return nil
-}
-
-func readRequest(r *http.Request) ([]byte, *problem) {
-	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, newProblem(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
-	} else if err != nil {
-		return nil, newProblem(http.StatusBadRequest, "the body ended early")
-	}
-	return body, nil
 }
 
 // pods returns a Limiter and its pods that have not ended.

@@ -74,8 +74,8 @@ func (h *harness) authorize(_ context.Context, a authorizer.Attributes) (authori
 	permission := fmt.Sprintf("%s %s %s.%s/%s of %s/%s", a.GetUser().GetName(), a.GetVerb(), a.GetResource(), a.GetAPIGroup(), a.GetSubresource(),
 		a.GetNamespace(), a.GetName())
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.asked = append(h.asked, permission)
-	h.mu.Unlock()
 	if h.allowed[permission] && a.IsResourceRequest() {
 		return authorizer.DecisionAllow, "", nil
 	}

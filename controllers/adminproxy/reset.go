@@ -122,7 +122,7 @@ func (r *resetRecord) write(ctx context.Context, h *handler, of *v1alpha1.Limite
 func resetNote(user, identifier string, done, replicas int, limiterName, reason string) string {
 	who := "an identifier"
 	if identifier != "" {
-		who = fmt.Sprintf("identifier %q", identifier)
+		who = fmt.Sprintf("identifier %q", clip(identifier))
 	}
 	if done == 0 {
 		return fmt.Sprintf("User %q tried to reset the counters of %s: 0 of %d replicas of Limiter %s confirmed: %s", user, who, replicas, limiterName, reason)

@@ -75,3 +75,13 @@ func (h *handler) policy(ctx context.Context, policy string) (corev1.ObjectRefer
 
 // clusterPrefix is the namespace part of the names of ClusterRateLimitPolicies.
 const clusterPrefix = "cluster"
+
+// maxClipped is the number of bytes of a text of a user or a replica in the note of an event: the reason must have room.
+const maxClipped = 100
+
+func clip(text string) string {
+	if len(text) <= maxClipped {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxClipped], "") + "…"
+}
