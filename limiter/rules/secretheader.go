@@ -1,16 +1,39 @@
 package rules
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// IsSecretHeader reports whether a request header contains credentials.
+// IsSecretHeader reports whether a request header can contain credentials, by the words of its name. In doubt it does: a value that is hashed
+// without need is only hard to read. docs/reference/ratelimitpolicy.md describes the rule for users.
 func IsSecretHeader(name string) bool {
-	switch strings.ToLower(name) {
-	case "authorization", "proxy-authorization", "cookie",
-		"api-key", "apikey", "x-api-key", "x-apikey", "x-goog-api-key", "ocp-apim-subscription-key",
-		"private-token", "x-auth-token", "x-access-token", "x-gitlab-token", "x-vault-token", "x-amz-security-token",
-		"x-auth-request-access-token", "x-forwarded-access-token", "x-session-token":
+	name = strings.ToLower(name)
+	if name == "x-amzn-oidc-data" || slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) }) {
 		return true
-	default:
-		return false
 	}
+	words := strings.FieldsFunc(name, func(c rune) bool { return c == '-' || c == '_' || c == '.' })
+	for i, word := range words {
+		switch {
+		case slices.Contains(secretWords, word):
+			return true
+		case word == "auth" && i == len(words)-1: // X-Auth, but not X-Auth-Request-User
+			return true
+		case strings.HasSuffix(word, "key") && !(word == "key" && i > 0 && slices.Contains(publicKeys, words[i-1])):
+			return true
+		}
+	}
+	return false
 }
+
+// secretParts make a header secret wherever its name contains them: X-Amzn-Oidc-Accesstoken has the third.
+var secretParts = []string{
+	"assertion", "authorization", "token", "jwt", "secret", "password", "passwd", "passphrase", "session", "sessid", "cookie", "credential", "bearer",
+	"signature",
+}
+
+// secretWords are whole words of names. They are too short to be found in other words.
+var secretWords = []string{"authentication", "otp", "totp", "sid", "csrf", "xsrf"}
+
+// publicKeys are the words before "key" in the names of headers that only group or repeat requests.
+var publicKeys = []string{"cache", "idempotency", "partition", "routing", "shard", "surrogate", "websocket"}

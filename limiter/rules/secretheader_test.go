@@ -1,19 +1,31 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 func TestIsSecretHeader_KnowsCredentials(t *testing.T) {
-	for name, want := range map[string]bool{
-		"authorization": true, "Authorization": true, "Proxy-Authorization": true, "cookie": true, "X-API-Key": true, "apikey": true, "X-Auth-Token": true,
-		"x-forwarded-access-token": true, "x-amz-security-token": true,
-		"x-tenant-id": false, "x-user-id": false, "x-forwarded-for": false, "user-agent": false, "": false,
-	} {
-		if got := rules.IsSecretHeader(name); got != want {
-			t.Errorf("%s: %t, want %t", name, got, want)
+	const secret = "authorization Authorization Proxy-Authorization x-authorization x-forwarded-authorization x-original-authorization x-auth " +
+		"X-Basic-Auth x-authentication cookie X-Cookie apikey api-key api_key X-API-Key x-apikey x-goog-api-key dd-api-key ocp-apim-subscription-key " +
+		"subscription-key x-auth-key x-access-key x-accesskey x-functions-key key token Private-Token X-Auth-Token x-access-token x-gitlab-token " +
+		"x-vault-token x-amz-security-token x-auth-request-access-token x-forwarded-access-token x-session-token x-api-token x-token x-id-token " +
+		"x-shopify-access-token x-github-token x-csrf-token X-CSRF x-amzn-oidc-accesstoken x-amzn-oidc-data cf-access-jwt-assertion " +
+		"cf-access-client-secret x-goog-iap-jwt-assertion x-jwt-assertion x-jwt x-secret x-password x-client.secret x-session-id sessionid " +
+		"x-sid x-phpsessid x-otp x-hub-signature-256 x-credentials x-bearer"
+	const public = "x-tenant-id x-user-id x-forwarded-for x-forwarded-user user-agent accept x-auth-request-user x-auth-request-email " +
+		"x-authenticated-user x-amzn-oidc-identity x-amzn-trace-id x-goog-authenticated-user-email idempotency-key X-Idempotency-Key surrogate-key " +
+		"x-cache-key sec-websocket-key x-routing-key x-keys-id x-resident x-inside x-client-id x-request-id"
+	for names, want := range map[string]bool{secret: true, public: false} {
+		for _, name := range strings.Fields(names) {
+			if got := rules.IsSecretHeader(name); got != want {
+				t.Errorf("%s: %t, want %t", name, got, want)
+			}
 		}
+	}
+	if rules.IsSecretHeader("") {
+		t.Error("a header without a name is secret")
 	}
 }
