@@ -252,7 +252,7 @@ func printBypasses(s streams, output string, list []listedBypass, replicas int) 
 	table := explain.NewTable(s.out, "NAME", "POLICY", "IDENTIFIER", "STATE", "REPLICAS", "BY", "REASON")
 	for i := range list {
 		b := &list[i]
-		table.Row(b.Name, b.Policy, bypassIdentifier(&b.Bypass), bypassState(&b.Bypass, time.Now()), fmt.Sprintf("%d/%d", b.Replicas, replicas),
+		table.Row(escaped(b.Name), escaped(b.Policy), bypassIdentifier(&b.Bypass), bypassState(&b.Bypass, time.Now()), fmt.Sprintf("%d/%d", b.Replicas, replicas),
 			explain.Printable(b.CreatedBy), explain.Printable(b.Reason))
 	}
 	return table.Flush()

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/cmd/weir/explain"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/topk"
 )
@@ -42,10 +41,19 @@ func completion(of values) cobra.CompletionFunc {
 		found := of(ctx)
 		slices.Sort(found)
 		found = slices.DeleteFunc(slices.Compact(found), func(v string) bool {
-			return !strings.HasPrefix(v, typed) || explain.Printable(v) != v // the lines of a completion cannot be quoted
+			return !strings.HasPrefix(v, typed) || !isPlain(v)
 		})
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// isPlain reports whether a shell takes a value as it is. Shells insert the common beginning of several completions without quotes, and execute
+// $(…) and other syntax in it. Clients choose identifiers, so all other values are left out.
+func isPlain(value string) bool {
+	const marks = "._:/@=+,-"
+	return !strings.HasPrefix(value, "-") && !strings.ContainsFunc(value, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(marks, c)
+	})
 }
 
 // fixed returns values that are always the same.

@@ -59,6 +59,20 @@ func TestCompletion_LeavesOutHashesAndControlCharacters(t *testing.T) {
 	}
 }
 
+// Shells insert the common beginning of several completions as it is, and execute it as a part of the line. Clients choose identifiers.
+func TestCompletion_LeavesOutWhatAShellExecutes(t *testing.T) {
+	f := fakeOperator(t, `{"limiter":"a/b","replicas":[{"pod":"x","status":200,"body":{
+		"denied":{"identifiers":[{"identifier":"acme$(id)a"},{"identifier":"acme$(id)b"},{"identifier":"acme`+"`id`"+`a"},{"identifier":"acme;reboot"}]},
+		"allowed":{"identifiers":[{"identifier":"acme b"},{"identifier":"acme'"},{"identifier":"acme*"},{"identifier":"-acme"},{"identifier":"acmé"},
+			{"identifier":"~acme"},{"identifier":"acme/A-1_x.y:z@q=0+,"}]}}}]}`)
+	cmd := countersGetCommand()
+	cmd.SetContext(t.Context())
+	got, _ := completion(f.identifiers)(cmd, nil, "")
+	if strings.Join(got, " ") != "acme/A-1_x.y:z@q=0+," {
+		t.Errorf("%q, want only the identifier that a shell takes as it is", got)
+	}
+}
+
 func TestCompletion_ListsTheContextsOfTheKubeconfig(t *testing.T) {
 	f := fakeOperator(t, "")
 	if got := completed(t, "status", "--kubeconfig", f.cluster.kubeconfig, "--context", ""); got != "a\n" {

@@ -104,10 +104,12 @@ func diffRules(ctx context.Context, f *rulesDiffFlags, s streams) error {
 		return err
 	}
 	switch {
-	case len(different) > 0:
-		return &exitError{code: exitDifferent}
+	case len(missing) > 0 && len(different) > 0:
+		return usageError(fmt.Errorf("the rules differ, and these replicas do not answer: %s", strings.Join(missing, ", ")))
 	case len(missing) > 0:
 		return usageError(fmt.Errorf("the other replicas enforce the same rules, but these do not answer: %s", strings.Join(missing, ", ")))
+	case len(different) > 0:
+		return &exitError{code: exitDifferent}
 	default:
 		return nil
 	}

@@ -52,7 +52,7 @@ func TestRulesDiff_HasTheExitStatusOfDiff(t *testing.T) {
 		"a replica lags":                    {ruleSetOne + "," + sameAsX + "," + ruleSetTwo, ruleSetTwo, as(""), 1, "+++ enforced by x, y  sha256:1\nPOLICY  FIELD  FROM  TO\nshop/a  units  2     1\n", ""},
 		"another revision":                  {ruleSetTwo, ruleSetOne, as("sha256:1"), 1, "--- earlier  sha256:1\n+++ enforced by z  sha256:2\n", ""},
 		"one does not answer":               {ruleSetOne + "," + noAnswer, ruleSetOne, as(""), 2, "", "these do not answer: w"},
-		"one lags, and one does not answer": {ruleSetTwo + "," + noAnswer, ruleSetOne, as(""), 1, "shop/a  units  1     2", "replica w does not answer"},
+		"one lags, and one does not answer": {ruleSetTwo + "," + noAnswer, ruleSetOne, as(""), 2, "shop/a  units  1     2", "the rules differ, and these replicas do not answer: w"},
 		"no such revision": {
 			ruleSetOne, `{"pod":"x","status":404,"body":{"detail":"revision \"sha256:3\" is not in Redis"}}`, as("sha256:3"), 2, "",
 			`revision "sha256:3" is not in Redis`,

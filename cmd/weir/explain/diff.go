@@ -147,12 +147,13 @@ func PrintComparisons(w io.Writer, format string, all []Comparison) error {
 		fmt.Fprintln(table, "POLICY\tFIELD\tFROM\tTO")
 		for j := range c.Differences {
 			d := &c.Differences[j]
-			cells := []string{d.Policy, d.Field, describeValue(d.From, format == Wide), describeValue(d.To, format == Wide)}
+			policy := Printable(d.Policy)
+			cells := []string{policy, Printable(d.Field), describeValue(d.From, format == Wide), describeValue(d.To, format == Wide)}
 			switch d.Change {
 			case Added:
-				cells = []string{d.Policy, "-", "absent", "present"}
+				cells = []string{policy, "-", "absent", "present"}
 			case Removed:
-				cells = []string{d.Policy, "-", "present", "absent"}
+				cells = []string{policy, "-", "present", "absent"}
 			}
 			fmt.Fprintln(table, strings.Join(cells, "\t"))
 		}
@@ -174,7 +175,10 @@ func differentPolicies(all []Comparison) (names []string) {
 }
 
 func (s *Side) describe() string {
-	return strings.TrimSpace(s.Name + "  " + s.Revision)
+	if s.Revision == "" {
+		return Printable(s.Name)
+	}
+	return Printable(s.Name) + "  " + Printable(s.Revision)
 }
 
 // describeValue returns a value as JSON.

@@ -47,6 +47,25 @@ func TestDiffRules_NamesThePolicyAndTheField(t *testing.T) {
 	}
 }
 
+// A limiter can be compromised, and names could control the terminal.
+func TestPrintComparisons_EscapesNamesAndRevisions(t *testing.T) {
+	comparison := []Comparison{{
+		From: Side{Name: "published", Revision: "sha256:1"}, To: Side{Name: "enforced by a\n", Revision: "\x1b]0;owned\x07\x1b[2J"},
+		Differences: []Difference{
+			{Policy: "shop/a\x1b[31m\nshop/forged  -  present  absent", Change: Added}, {Policy: "shop/b", Change: Changed, Field: "match.\x1b[2J", From: 1, To: 2},
+		},
+	}}
+	for _, format := range []string{Table, Wide, Name} {
+		var out bytes.Buffer
+		if err := PrintComparisons(&out, format, comparison); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(out.String(), "\x1b\x07") || strings.Contains(out.String(), "\nshop/forged") || strings.Contains(out.String(), "a\n  ") {
+			t.Errorf("%s: %q", format, out.String())
+		}
+	}
+}
+
 func TestPrintComparisons_PrintsEachFormat(t *testing.T) {
 	comparison := []Comparison{{
 		From: Side{"published", "sha256:1"}, To: Side{"enforced by x", "sha256:2"},
