@@ -68,7 +68,10 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
 			exchanges: []exchange{
 				{"GET", "/", acme, 200, map[string]string{}, "served"},
-				{"GET", "/", acme, 402, map[string]string{"Content-Type": "application/json", "Retry-After": "60", "X-Plan": "free"}, "{}"},
+				{
+					"GET", "/", acme, 402,
+					map[string]string{"Content-Type": "application/json", "Retry-After": "60", "X-Plan": "free", "Cache-Control": "no-store"}, "{}",
+				},
 			},
 		},
 		"a cost above the limit is never allowed": {

@@ -15,12 +15,13 @@ type Denial struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^[:cntrl:]]|[[:space:]])*$')",message="message must not contain control characters except tabs and line breaks"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([\\\\t-\\\\r]|[^\\\\p{Cc}\\\\x{061c}\\\\x{200e}\\\\x{200f}\\\\x{202a}-\\\\x{202e}\\\\x{2066}-\\\\x{2069}])*$')",message="message must not contain control characters except tabs and line breaks"
 	Message string `json:"message,omitempty"`
-	// contentType is the media type of the message. For example: application/json. Defaults to text/plain; charset=utf-8.
+	// contentType is the media type of the message: text/plain, application/json or application/…+json, optionally with ; charset=utf-8.
+	// Defaults to text/plain; charset=utf-8.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[A-Za-z0-9-]+=[A-Za-z0-9!#$&^_.+-]+)*$')",message="contentType must be a media type such as application/json or text/html; charset=utf-8"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(?i)(text/plain|application/([a-z0-9!#$&^_.-]+[+])?json)(; ?charset=utf-8)?$')",message="contentType must be text/plain, application/json or application/…+json, optionally with ; charset=utf-8"
 	ContentType string `json:"contentType,omitempty"`
 	// headers are further headers of the response. Names are case-insensitive and unique.
 	// +optional
@@ -33,8 +34,9 @@ type Denial struct {
 
 // DenialHeader is a header of a response.
 type DenialHeader struct {
-	// name is the name of the header. Headers that Weir or the proxy sets are invalid, for example Retry-After, Content-Length, Set-Cookie
-	// and those that begin with RateLimit.
+	// name is the name of the header: Access-Control-Allow-Credentials, Access-Control-Allow-Origin, Access-Control-Expose-Headers,
+	// Content-Language, Link, Vary, or one of your own that begins with X-. Those that Weir or a proxy sets or acts on are invalid, for example
+	// X-RateLimit-Limit and X-Accel-Redirect.
 	// +required
 	Name DenialHeaderName `json:"name"`
 	// value is the value of the header: printable ASCII, without spaces at the ends.
@@ -47,5 +49,5 @@ type DenialHeader struct {
 // DenialHeaderName is the name of a header that the response to a denied request can have.
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+.^_|~-]+$')",message="a header name must be one or more letters, digits or characters of !#$%&*+-.^_|~"
-// +kubebuilder:validation:XValidation:rule="!self.matches('(?i)^(clear-site-data|connection|content-(encoding|length|range|type)|date|grpc-.*|host|keep-alive|proxy-.*|(x-)?rate-?limit.*|retry-after|server|set-cookie2?|strict-transport-security|te|trailer|transfer-encoding|upgrade|x-envoy-.*)$')",message="this header must not be set, because Weir or the proxy sets it, or it affects more than this response; use another header, or contentType for Content-Type"
+// +kubebuilder:validation:XValidation:rule="self.matches('^(?i)(access-control-(allow-credentials|allow-origin|expose-headers)|content-language|link|vary|x-.+)$') && !self.matches('^(?i)x-(accel|archive|envoy|forwarded|lighttpd|litespeed|middleware|original|rate-?limit|reproxy|send-?file|weir)')",message="this header must not be set, because Weir or a proxy sets it or acts on it, or it affects more than this response; use a header of your own that begins with X-"
 type DenialHeaderName string

@@ -50,7 +50,7 @@ func drawAnswer(t *rapid.T) engine.Answer {
 	}
 	if strictest := a.Strictest(); strictest != nil && !a.Allowed && rapid.Bool().Draw(t, "a response") {
 		strictest.Rule.Denial = &rules.Denial{
-			Status: rapid.SampledFrom(rules.DenialStatuses()).Draw(t, "status"), Message: "no", ContentType: "text/html",
+			Status: rapid.SampledFrom(rules.DenialStatuses()).Draw(t, "status"), Message: "no", ContentType: "application/json",
 			Headers: []rules.DenialHeader{{Name: "x-a", Value: rapid.StringMatching(`[!-~]{1,9}`).Draw(t, "value")}},
 		}
 	}

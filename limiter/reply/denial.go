@@ -49,12 +49,14 @@ func (d *Denial) AppendBody(b []byte) []byte {
 	return d.Problem.AppendJSON(b)
 }
 
-// AppendFields appends the Content-Type and the headers of the policy.
+// AppendFields appends the Content-Type and, if the policy sets a response, its headers and Cache-Control: caches may keep a response with status
+// 404 for other clients. They keep none with status 429, the one of other denials (RFC 6585).
 func (d *Denial) AppendFields(dst []Field) []Field {
 	dst = append(dst, Field{Name: "Content-Type", Lower: "content-type", Value: d.ContentType()})
 	if d.policy == nil {
 		return dst
 	}
+	dst = append(dst, Field{Name: "Cache-Control", Lower: "cache-control", Value: "no-store"})
 	for _, h := range d.policy.Headers {
 		dst = append(dst, Field{Name: http.CanonicalHeaderKey(h.Name), Lower: h.Name, Value: h.Value})
 	}

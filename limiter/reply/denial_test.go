@@ -27,6 +27,7 @@ const overA = `{"type":"https://iana.org/assignments/http-problem-types#quota-ex
 func TestDenial_IsTheResponseOfThePolicy(t *testing.T) {
 	page := rules.DenialHeader{Name: "x-reason", Value: "plan"}
 	problem := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"20"}}
+	notStored := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"20"}, "Cache-Control": {"no-store"}}
 	for name, test := range map[string]struct {
 		denial *rules.Denial
 		status int
@@ -35,21 +36,22 @@ func TestDenial_IsTheResponseOfThePolicy(t *testing.T) {
 	}{
 		"none": {nil, 429, problem, overA},
 		"a status": {
-			&rules.Denial{Status: 503}, 503, problem,
+			&rules.Denial{Status: 503}, 503, notStored,
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":503,` +
 				`"detail":"over the limit of shop/a; retry in 20 s","violated-policies":["shop/a"]}` + "\n",
 		},
 		"a header": {
 			&rules.Denial{Headers: []rules.DenialHeader{page}}, 429,
-			http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"20"}, "X-Reason": {"plan"}},
+			http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"20"}, "Cache-Control": {"no-store"}, "X-Reason": {"plan"}},
 			overA,
 		},
 		"a message": {
-			&rules.Denial{Message: "<b>no</b>"}, 429, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Retry-After": {"20"}}, "<b>no</b>",
+			&rules.Denial{Status: 404, Message: "<b>no</b>"}, 404,
+			http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Retry-After": {"20"}, "Cache-Control": {"no-store"}}, "<b>no</b>",
 		},
 		"all fields": {
 			&rules.Denial{Status: 402, Message: "{}", ContentType: "application/json", Headers: []rules.DenialHeader{page}}, 402,
-			http.Header{"Content-Type": {"application/json"}, "Retry-After": {"20"}, "X-Reason": {"plan"}},
+			http.Header{"Content-Type": {"application/json"}, "Retry-After": {"20"}, "Cache-Control": {"no-store"}, "X-Reason": {"plan"}},
 			"{}",
 		},
 	} {

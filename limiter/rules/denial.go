@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"mime"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -71,6 +71,9 @@ func (d *Denial) Validate() error {
 		if err := errors.Join(ValidateDenialHeaderName(h.Name), ValidateDenialHeaderValue(h.Value)); err != nil {
 			return err
 		}
+		if h.Name != strings.ToLower(h.Name) {
+			return fmt.Errorf("the headers of a denial must be in lower case, got %q", h.Name)
+		}
 		if i > 0 && d.Headers[i-1].Name >= h.Name {
 			return fmt.Errorf("the headers of a denial must be sorted and unique, but %q follows %q", h.Name, d.Headers[i-1].Name)
 		}
@@ -91,17 +94,24 @@ func ValidateDenialMessage(message string) error {
 	if len(message) > maxDenialMessage {
 		return errors.New("message must be at most 2048 characters")
 	}
-	if strings.ContainsFunc(message, func(c rune) bool { return c == 0x7f || c < ' ' && (c < '\t' || c > '\r') }) {
+	if strings.ContainsFunc(message, isControl) {
 		return errors.New("message must not contain control characters except tabs and line breaks")
 	}
 	return nil
 }
 
-// ValidateDenialContentType returns an error if contentType is no media type.
+// isControl reports whether a character can control a terminal, or the order in which others are shown.
+func isControl(c rune) bool {
+	return unicode.IsControl(c) && (c < '\t' || c > '\r') || unicode.Is(unicode.Bidi_Control, c)
+}
+
+// denialContentType is the pattern in the CRD. The types are those that browsers neither run nor pass to another program.
+var denialContentType = regexp.MustCompile(`^(?i)(text/plain|application/([a-z0-9!#$&^_.-]+[+])?json)(; ?charset=utf-8)?$`)
+
+// ValidateDenialContentType returns an error if contentType is not text/plain or a media type of JSON.
 func ValidateDenialContentType(contentType string) error {
-	_, _, err := mime.ParseMediaType(contentType)
-	if err != nil || len(contentType) > maxDenialContentType || !strings.Contains(contentType, "/") || !isPrintable(contentType) {
-		return errors.New("contentType must be a media type such as application/json or text/html; charset=utf-8")
+	if len(contentType) > maxDenialContentType || !denialContentType.MatchString(contentType) {
+		return errors.New("contentType must be text/plain, application/json or application/…+json, optionally with ; charset=utf-8")
 	}
 	return nil
 }
@@ -117,26 +127,20 @@ func ValidateDenialHeaderName(name string) error {
 		return fmt.Errorf("a header name must be at most %d characters", maxDenialHeaderName)
 	case name == "" || strings.ContainsFunc(name, func(c rune) bool { return !isToken(c) }):
 		return fmt.Errorf("%q: a header name must be one or more letters, digits or characters of %s", name, marks)
-	case isReserved(strings.ToLower(name)):
-		return fmt.Errorf("header %s must not be set, because Weir or the proxy sets it, or it affects more than this response; "+
-			"use another header, or contentType for Content-Type", name)
+	case !denialHeader.MatchString(name) || reservedHeader.MatchString(name):
+		return fmt.Errorf("header %s must not be set, because Weir or a proxy sets it or acts on it, or it affects more than this response; "+
+			"use a header of your own that begins with X-", name)
 	default:
 		return nil
 	}
 }
 
-// isReserved reports whether a Denial must not have the header: it belongs to the connection, to the body, to the rate-limit headers or to
-// Envoy, or it affects other responses.
-func isReserved(lower string) bool {
-	switch lower {
-	case "clear-site-data", "connection", "content-encoding", "content-length", "content-range", "content-type", "date", "host", "keep-alive",
-		"retry-after", "server", "set-cookie", "set-cookie2", "strict-transport-security", "te", "trailer", "transfer-encoding", "upgrade":
-		return true
-	}
-	limits := strings.TrimPrefix(lower, "x-")
-	return strings.HasPrefix(limits, "ratelimit") || strings.HasPrefix(limits, "rate-limit") || strings.HasPrefix(lower, "grpc-") ||
-		strings.HasPrefix(lower, "proxy-") || strings.HasPrefix(lower, "x-envoy-")
-}
+// The patterns in the CRD. Of the standard headers, a Denial can have those that concern only this response and its reader. Of the others,
+// proxies and servers act on those that reservedHeader matches: X-Accel-Redirect sends a file, and X-Weir-Decision is for proxies.
+var (
+	denialHeader   = regexp.MustCompile(`^(?i)(access-control-(allow-credentials|allow-origin|expose-headers)|content-language|link|vary|x-.+)$`)
+	reservedHeader = regexp.MustCompile(`^(?i)x-(accel|archive|envoy|forwarded|lighttpd|litespeed|middleware|original|rate-?limit|reproxy|send-?file|weir)`)
+)
 
 // ValidateDenialHeaderValue returns an error if a header of a Denial cannot have the value.
 func ValidateDenialHeaderValue(value string) error {

@@ -30,11 +30,14 @@ func TestNewIndex_RejectsADenialThatNoPolicyHas(t *testing.T) {
 		"a longer message":               {rules.Denial{Message: strings.Repeat("m", 8193)}, "at most 2048 characters"},
 		"a control character":            {rules.Denial{Message: "a\x1b"}, "must not contain control characters"},
 		"another control character":      {rules.Denial{Message: "a\x7f"}, "must not contain control characters"},
-		"no media type":                  {rules.Denial{Message: "m", ContentType: "json"}, "must be a media type"},
-		"a media type of two lines":      {rules.Denial{Message: "m", ContentType: "text/plain\r\nX-A: b"}, "must be a media type"},
-		"a long media type":              {rules.Denial{Message: "m", ContentType: "text/" + strings.Repeat("m", 124)}, "must be a media type"},
-		"a header of 64 characters":      {rules.Denial{Headers: header1(strings.Repeat("x", 64), "v")}, ""},
-		"a header of 65 characters":      {rules.Denial{Headers: header1(strings.Repeat("x", 65), "v")}, "at most 64 characters"},
+		"a control character of C1":      {rules.Denial{Message: "\u009b2J"}, "must not contain control characters"},
+		"an override of the direction":   {rules.Denial{Message: "\u202e"}, "must not contain control characters"},
+		"letters of other languages":     {rules.Denial{Message: "no – 上限 – לא"}, ""},
+		"no media type":                  {rules.Denial{Message: "m", ContentType: "json"}, "contentType must be text/plain"},
+		"a media type of two lines":      {rules.Denial{Message: "m", ContentType: "text/plain\r\nX-A: b"}, "contentType must be text/plain"},
+		"a long media type":              {rules.Denial{Message: "m", ContentType: "application/" + strings.Repeat("m", 112) + "+json"}, "contentType must be text/plain"},
+		"a header of 64 characters":      {rules.Denial{Headers: header1("x-"+strings.Repeat("x", 62), "v")}, ""},
+		"a header of 65 characters":      {rules.Denial{Headers: header1("x-"+strings.Repeat("x", 63), "v")}, "at most 64 characters"},
 		"a name that is not a token":     {rules.Denial{Headers: header1("x a", "v")}, "a header name must be"},
 		"a name with a letter of Greek":  {rules.Denial{Headers: header1("x-α", "v")}, "a header name must be"},
 		"an empty name":                  {rules.Denial{Headers: header1("", "v")}, "a header name must be"},
@@ -44,6 +47,7 @@ func TestNewIndex_RejectsADenialThatNoPolicyHas(t *testing.T) {
 		"a space at the end":             {rules.Denial{Headers: header1("x-a", "v ")}, "1 to 256 printable"},
 		"a value of two lines":           {rules.Denial{Headers: header1("x-a", "v\nX-B: c")}, "1 to 256 printable"},
 		"headers that are not sorted":    {rules.Denial{Headers: []rules.DenialHeader{{Name: "x-b", Value: "v"}, {Name: "x-a", Value: "v"}}}, "sorted and unique"},
+		"a header twice, in two cases":   {rules.Denial{Headers: []rules.DenialHeader{{Name: "X-A", Value: "v"}, {Name: "x-a", Value: "w"}}}, "must be in lower case"},
 		"a header twice":                 {rules.Denial{Headers: []rules.DenialHeader{{Name: "x-a", Value: "v"}, {Name: "x-a", Value: "w"}}}, "sorted and unique"},
 	} {
 		r := matching(rules.Match{})
@@ -55,19 +59,41 @@ func TestNewIndex_RejectsADenialThatNoPolicyHas(t *testing.T) {
 	}
 }
 
-func TestValidateDenialHeaderName_RejectsHeadersOfTheConnectionAndOfWeir(t *testing.T) {
+func TestValidateDenialHeaderName_RejectsHeadersThatActBeyondTheResponse(t *testing.T) {
 	for _, name := range []string{
 		"Clear-Site-Data", "Connection", "Content-Encoding", "Content-Length", "Content-Range", "content-type", "Date", "Grpc-Status", "Host",
 		"Keep-Alive", "Proxy-Authenticate", "RateLimit", "RateLimit-Policy", "Rate-Limit", "X-RateLimit-Limit", "X-Rate-Limit-Limit", "Retry-After", "Server", "Set-Cookie",
-		"Set-Cookie2", "Strict-Transport-Security", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "X-Envoy-Ratelimited",
+		"Set-Cookie2", "Strict-Transport-Security", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "X-Envoy-Ratelimited", "X-Weir-Decision",
+		// A proxy acts on them.
+		"X-Accel-Redirect", "X-Accel-Buffering", "X-Sendfile", "X-Send-File", "X-Lighttpd-Send-File", "X-LiteSpeed-Location", "X-Reproxy-URL", "X-Archive-Files",
+		"X-Middleware-Rewrite", "X-Forwarded-Host", "X-Original-URL",
+		// Clients keep them for the host, or follow them.
+		"Alt-Svc", "NEL", "Report-To", "Reporting-Endpoints", "Public-Key-Pins", "Expect-CT", "Accept-CH", "Service-Worker-Allowed", "Refresh", "Location",
+		"Access-Control-Max-Age",
+		// Caches obey them.
+		"Cache-Control", "Surrogate-Control", "CDN-Cache-Control", "Expires", "Age",
 	} {
 		if err := rules.ValidateDenialHeaderName(name); err == nil || !strings.Contains(err.Error(), name+" must not be set") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	for _, name := range []string{"Access-Control-Allow-Origin", "Cache-Control", "Content-Language", "Link", "WWW-Authenticate", "X-Reason", "X-Rate"} {
+	for _, name := range []string{"Access-Control-Allow-Origin", "Content-Language", "link", "Vary", "X-Reason", "X-Rate"} {
 		if err := rules.ValidateDenialHeaderName(name); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestValidateDenialContentType_AllowsOnlyTextAndJSON(t *testing.T) {
+	for contentType, valid := range map[string]bool{
+		"text/plain": true, "text/plain; charset=utf-8": true, "Text/Plain;charset=UTF-8": true, "application/json": true,
+		"application/json; charset=utf-8": true, "application/problem+json": true, "application/vnd.api+json": true,
+		"text/html": false, "application/xhtml+xml": false, "image/svg+xml": false, "text/plain; charset=utf-7": false, "application/grpc": false,
+		"multipart/x-mixed-replace; boundary=a": false, "message/http": false, "application/+json": false, "text/json": false,
+		"application/json, text/html": false, "text/plain; charset=utf-8; x=y": false, "text/plain\n": false, "": false,
+	} {
+		if err := rules.ValidateDenialContentType(contentType); (err == nil) != valid {
+			t.Errorf("%q: %v", contentType, err)
 		}
 	}
 }

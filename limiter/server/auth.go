@@ -34,6 +34,10 @@ type authEndpoint struct {
 	ignored  sync.Once // guards the log line about a caller that is not trusted
 }
 
+// decisionHeader is on every denial. A policy can set a status, a content type and headers that a proxy's own error can have, so a proxy that
+// allows requests while Weir is unavailable needs a header that only a decision has.
+const decisionHeader = "X-Weir-Decision"
+
 func newAuthEndpoint(o Options) *authEndpoint {
 	clients := o.Clients
 	if clients == nil {
@@ -132,6 +136,7 @@ func (d *authEndpoint) write(w http.ResponseWriter, answer *engine.Answer, denie
 		w.WriteHeader(http.StatusOK)
 		return
 	}
+	w.Header().Set(decisionHeader, "denied")
 	response := reply.NewDenial(answer)
 	response.Status = cmp.Or(denied, response.Status)
 	response.Write(w)

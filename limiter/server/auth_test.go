@@ -65,7 +65,7 @@ func TestAuth_AllowsAndDenies(t *testing.T) {
 		maps.Copy(h, more)
 		return h
 	}
-	problem := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"60"}}
+	problem := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"60"}, "X-Weir-Decision": {"denied"}}
 	tests := map[string]struct {
 		target string
 		times  int
@@ -118,7 +118,7 @@ func TestAuth_DeniesWithTheResponseOfThePolicy(t *testing.T) {
 		w := call(h, authRequest(target, nil))
 		header := http.Header{
 			"RateLimit-Policy": {`"shop/a";q=1;w=60`}, "RateLimit": {`"shop/a";r=0;t=60`}, "Retry-After": {"60"},
-			"Content-Type": {"text/plain; charset=utf-8"}, "X-Plan": {"free"},
+			"Content-Type": {"text/plain; charset=utf-8"}, "X-Plan": {"free"}, "Cache-Control": {"no-store"}, "X-Weir-Decision": {"denied"},
 		}
 		if diff := cmp.Diff(header, w.Header()); w.Code != want || w.Body.String() != "buy more" || diff != "" {
 			t.Errorf("%s: status %d, want %d, body %q, headers (-want +got):\n%s", target, w.Code, want, w.Body, diff)

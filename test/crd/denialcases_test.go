@@ -17,8 +17,8 @@ func denialCases() []schemaCase {
 	}
 	const (
 		at       = "spec.denial.headers[]"
-		reserved = "this header must not be set, because Weir or the proxy sets it, or it affects more than this response; " +
-			"use another header, or contentType for Content-Type"
+		reserved = "this header must not be set, because Weir or a proxy sets it or acts on it, or it affects more than this response; " +
+			"use a header of your own that begins with X-"
 	)
 	return []schemaCase{
 		{
@@ -30,7 +30,7 @@ func denialCases() []schemaCase {
 		{at: "spec.denial", kind: "minProperties", accepted: denial(`status: 429`), rejected: denial(``), message: "should have at least 1 properties"},
 		{
 			at: "spec.denial", kind: kindRule, field: "spec.denial.contentType",
-			accepted: denial(`message: m, contentType: text/html`), rejected: denial(`contentType: text/html`),
+			accepted: denial(`message: m, contentType: text/plain`), rejected: denial(`contentType: text/plain`),
 			message: "contentType is valid only with message, because it describes the message; set message or remove contentType",
 		},
 		{
@@ -47,14 +47,19 @@ func denialCases() []schemaCase {
 			message: "message must not contain control characters except tabs and line breaks",
 		},
 		{
+			at: "spec.denial.message", kind: kindRule, accepted: denial(`message: "上限 – לא"`), rejected: denial(`message: "\u202e"`),
+			message: "message must not contain control characters except tabs and line breaks",
+		},
+		{
 			at: "spec.denial.contentType", kind: "maxLength",
-			accepted: denial(`message: m, contentType: text/` + strings.Repeat("m", 123)), rejected: denial(`message: m, contentType: text/` + strings.Repeat("m", 124)),
-			message: "may not be more than 128 bytes",
+			accepted: denial(`message: m, contentType: application/` + strings.Repeat("m", 111) + `+json`),
+			rejected: denial(`message: m, contentType: application/` + strings.Repeat("m", 112) + `+json`),
+			message:  "may not be more than 128 bytes",
 		},
 		{
 			at: "spec.denial.contentType", kind: kindRule,
-			accepted: denial(`message: m, contentType: text/html; charset=utf-8`), rejected: denial(`message: m, contentType: html`),
-			message: "contentType must be a media type such as application/json or text/html; charset=utf-8",
+			accepted: denial(`message: m, contentType: application/problem+json; charset=utf-8`), rejected: denial(`message: m, contentType: text/html`),
+			message: "contentType must be text/plain, application/json or application/…+json, optionally with ; charset=utf-8",
 		},
 		{at: "spec.denial.headers", kind: "minItems", accepted: headers(nine[0]), rejected: headers(), message: "should have at least 1 items"},
 		{at: "spec.denial.headers", kind: "maxItems", accepted: headers(nine[:8]...), rejected: headers(nine...), message: "Too many: 9: must have at most 8 items"},
@@ -64,7 +69,7 @@ func denialCases() []schemaCase {
 		},
 		{at: at + ".name", kind: "required", accepted: headers(header("X-A", "v")), rejected: headers(`{value: v}`), message: "Required value"},
 		{
-			at: at + ".name", kind: "maxLength", accepted: headers(header(strings.Repeat("x", 64), "v")), rejected: headers(header(strings.Repeat("x", 65), "v")),
+			at: at + ".name", kind: "maxLength", accepted: headers(header("x-"+strings.Repeat("x", 62), "v")), rejected: headers(header("x-"+strings.Repeat("x", 63), "v")),
 			message: "may not be more than 64 bytes",
 		},
 		{
@@ -72,6 +77,8 @@ func denialCases() []schemaCase {
 			message: "a header name must be one or more letters, digits or characters of !#$%&*+-.^_|~",
 		},
 		{at: at + ".name", kind: kindRule, accepted: headers(header("X-Rate", "v")), rejected: headers(header("X-RateLimit-Reset", "v")), message: reserved},
+		{at: at + ".name", kind: kindRule, accepted: headers(header("Link", "v")), rejected: headers(header("Location", "v")), message: reserved},
+		{at: at + ".name", kind: kindRule, accepted: headers(header("X-Access", "v")), rejected: headers(header("X-Accel-Redirect", "v")), message: reserved},
 		{at: at + ".value", kind: "required", accepted: headers(header("X-A", "v")), rejected: headers(`{name: X-A}`), message: "Required value"},
 		{
 			at: at + ".value", kind: "maxLength", accepted: headers(header("X-A", strings.Repeat("v", 256))), rejected: headers(header("X-A", strings.Repeat("v", 257))),

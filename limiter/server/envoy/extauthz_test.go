@@ -98,7 +98,7 @@ func TestExtAuthz_DeniesWithTheResponseOfThePolicy(t *testing.T) {
 	}
 	want := map[string]string{
 		"content-type": "text/plain; charset=utf-8", "x-plan": "free", "ratelimit": `"shop/search";r=0;t=60`, "ratelimit-policy": `"shop/search";q=1;w=60`,
-		"retry-after": "60",
+		"retry-after": "60", "cache-control": "no-store",
 	}
 	if diff := cmp.Diff(want, headers); denied.GetStatus().GetCode() != 402 || denied.GetBody() != "buy more" || answer.GetStatus().GetCode() != 8 || diff != "" {
 		t.Errorf("%v\nheaders (-want +got):\n%s", answer, diff)

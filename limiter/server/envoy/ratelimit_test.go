@@ -93,6 +93,7 @@ func TestRateLimit_DeniesWithTheBodyAndTheHeadersOfThePolicy(t *testing.T) {
 		}
 		want := map[string]string{
 			"content-type": test.mediaType, "x-plan": "free", "ratelimit": `"shop/m";r=0;t=60`, "ratelimit-policy": `"shop/m";q=1;w=60`, "retry-after": "60",
+			"cache-control": "no-store",
 		}
 		if diff := cmp.Diff(want, headers); string(answer.GetRawBody()) != test.body || diff != "" {
 			t.Errorf("%s: body %s, headers (-want +got):\n%s", name, answer.GetRawBody(), diff)

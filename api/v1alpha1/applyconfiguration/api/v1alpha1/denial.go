@@ -13,7 +13,8 @@ type DenialApplyConfiguration struct {
 	// message is the body of the response. It is sent as it is. For writes to the Kubernetes API, it is a part of the message of the
 	// error. If omitted, the body is a problem document (RFC 9457, application/problem+json).
 	Message *string `json:"message,omitempty"`
-	// contentType is the media type of the message. For example: application/json. Defaults to text/plain; charset=utf-8.
+	// contentType is the media type of the message: text/plain, application/json or application/…+json, optionally with ; charset=utf-8.
+	// Defaults to text/plain; charset=utf-8.
 	ContentType *string `json:"contentType,omitempty"`
 	// headers are further headers of the response. Names are case-insensitive and unique.
 	Headers []DenialHeaderApplyConfiguration `json:"headers,omitempty"`

@@ -11,8 +11,9 @@ import (
 //
 // DenialHeader is a header of a response.
 type DenialHeaderApplyConfiguration struct {
-	// name is the name of the header. Headers that Weir or the proxy sets are invalid, for example Retry-After, Content-Length, Set-Cookie
-	// and those that begin with RateLimit.
+	// name is the name of the header: Access-Control-Allow-Credentials, Access-Control-Allow-Origin, Access-Control-Expose-Headers,
+	// Content-Language, Link, Vary, or one of your own that begins with X-. Those that Weir or a proxy sets or acts on are invalid, for example
+	// X-RateLimit-Limit and X-Accel-Redirect.
 	Name *apiv1alpha1.DenialHeaderName `json:"name,omitempty"`
 	// value is the value of the header: printable ASCII, without spaces at the ends.
 	Value *string `json:"value,omitempty"`
