@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/socket"
@@ -130,9 +131,13 @@ func adminHandler(p *process, counts *counters, exempted exempt.Lists) (http.Han
 	if err != nil {
 		return nil, err
 	}
+	var portion func(limiter.Charge) admin.Portion
+	if counts.local != nil {
+		portion = func(c limiter.Charge) admin.Portion { return admin.Portion(counts.local.Portion(c)) }
+	}
 	return admin.Authenticated(admin.NewHandler(admin.Options{
-		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read}, Level: levelOf(p.log), Log: p.log,
-		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log}, Totals: p.totals, Decisions: p.decisions,
+		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read, Portion: portion}, Level: levelOf(p.log), Log: p.log,
+		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log, Portion: portion}, Totals: p.totals, Decisions: p.decisions,
 		Bypasses:  &admin.Bypasses{Engine: p.engine, List: p.bypasses, Clock: time.Now, Log: p.log},
 		Published: p.published,
 	})), nil

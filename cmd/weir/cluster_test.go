@@ -72,14 +72,16 @@ func TestSplitAnswer_NamesReplicasThatDoNotAnswer(t *testing.T) {
 
 func TestMergeCounters_AddsTheSharesOfReplicas(t *testing.T) {
 	counter := func(key string, used int64, local bool) admin.Counter {
-		return admin.Counter{Key: key, Limit: 10, Used: used, Remaining: 5 - used, Over: used == 5, Local: local}
+		return admin.Counter{Key: key, Limit: 5, Used: used, Remaining: 5 - used, Over: used == 5, Local: local}
 	}
 	got := mergeCounters([]replicaAnswer[[]admin.Counter]{
-		{"x", []admin.Counter{counter("local", 5, true), counter("redis", 4, false), counter("both", 3, true)}},
-		{"y", []admin.Counter{counter("local", 4, true), counter("redis", 4, false), counter("both", 4, false)}},
+		{"x", []admin.Counter{counter("local", 5, true), counter("redis", 4, false), counter("both", 3, true), counter("idle", 0, true), counter("here", 0, true)}},
+		{"y", []admin.Counter{counter("local", 4, true), counter("redis", 4, false), counter("both", 4, false), counter("idle", 0, true), counter("here", 1, true)}},
 	}, func(c []admin.Counter) []admin.Counter { return c })
 	want := []admin.Counter{
-		{Key: "local", Limit: 10, Used: 9, Remaining: 1, Local: true}, counter("redis", 4, false), counter("both", 4, false),
+		{Key: "local", Limit: 10, Used: 9, Remaining: 1, Local: true},
+		counter("redis", 4, false), counter("both", 4, false),
+		{Key: "here", Limit: 10, Used: 1, Remaining: 9, Local: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

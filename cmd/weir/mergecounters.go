@@ -1,11 +1,13 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
 // mergeCounters merges the counters that replicas report. Those in Redis are the same for all replicas. While Redis is unavailable, each
-// replica has a share of its own: the units are added.
+// replica has a share of its own: the limits and the units are added. Counters without used units are left out, unless no units remain.
 func mergeCounters[T any](answers []replicaAnswer[T], of func(T) []admin.Counter) []admin.Counter {
 	merged := []admin.Counter{}
 	at := map[string]int{} // index in merged by key
@@ -21,11 +23,11 @@ func mergeCounters[T any](answers []replicaAnswer[T], of func(T) []admin.Counter
 			case !c.Local: // that of Redis counts all replicas
 				*is = c
 			case is.Local:
-				is.Used, is.Remaining = is.Used+c.Used, max(0, is.Limit-is.Used-c.Used)
+				is.Limit, is.Used, is.Remaining = is.Limit+c.Limit, is.Used+c.Used, is.Remaining+c.Remaining
 				is.Over = is.Over && c.Over
 				is.ResetAfterMs = max(is.ResetAfterMs, c.ResetAfterMs)
 			}
 		}
 	}
-	return merged
+	return slices.DeleteFunc(merged, func(c admin.Counter) bool { return c.Used == 0 && !c.Over })
 }

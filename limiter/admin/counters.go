@@ -19,6 +19,14 @@ type Counters struct {
 	Engine  *engine.Engine
 	Scanner Scanner
 	Log     *slog.Logger
+	// Portion returns this replica's share of the limit of a charge, which counts while Redis is unavailable. nil if the whole limit counts.
+	Portion func(limiter.Charge) Portion
+}
+
+// Portion is what counts of a limit in one replica, in units. Package local computes it.
+type Portion struct {
+	Units    int64 // of [limiter.Limit.Units]
+	Capacity int64 // of [limiter.Limit.Capacity]
 }
 
 // CounterList is a page of counters.
@@ -57,7 +65,8 @@ type Counter struct {
 	ResetAfterMs int64 `json:"resetAfterMs"`
 	// Over is true if no unit remains.
 	Over bool `json:"over"`
-	// Local is true if Redis is unavailable: the units are then those of this replica's share.
+	// Local is true if Redis is unavailable. Limit, Used and Remaining are then those of this replica's share of the limit: added over all
+	// replicas, they are those of the limit. A share is listed for its identifier even if nothing counts on it.
 	Local bool `json:"local,omitempty"`
 }
 
@@ -67,7 +76,8 @@ type found struct {
 	key, identifier, endpoint string
 }
 
-// read reads the counters at keys. It leaves out those on which nothing counts any more.
+// read reads the counters at keys. It leaves out those on which nothing counts any more, except local shares: the shares of other replicas
+// can have used units.
 func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -86,25 +96,36 @@ func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
 	}
 	var counters []Counter
 	for i, d := range decisions {
-		used := charges[i].Limit.Capacity() - d.Remaining
-		if used <= 0 || d.Origin == limiter.Undecided {
+		isLocal := d.Origin == limiter.OriginLocal
+		used := c.portion(charges[i].Key, charges[i].Limit, isLocal).Capacity - d.Remaining
+		if used <= 0 && !isLocal || d.Origin == limiter.Undecided {
 			continue
 		}
-		counters = append(counters, newCounter(&keys[i], used, d))
+		counters = append(counters, c.newCounter(&keys[i], max(0, used), d))
 	}
 	return counters, nil
 }
 
-func newCounter(k *found, used int64, d limiter.Decision) Counter {
+// portion returns what counts of a limit: all of it, or this replica's share.
+func (c *Counters) portion(key string, limit limiter.Limit, isLocal bool) Portion {
+	if isLocal && c.Portion != nil {
+		return c.Portion(limiter.Charge{Key: key, Limit: limit})
+	}
+	return Portion{Units: limit.Units(), Capacity: limit.Capacity()}
+}
+
+func (c *Counters) newCounter(k *found, used int64, d limiter.Decision) Counter {
 	limit, tier, unlimited := k.rule.LimitOf(k.identifier)
 	if unlimited {
 		limit = k.rule.Limit
 	}
-	remaining := max(0, limit.Capacity()-used)
+	isLocal := d.Origin == limiter.OriginLocal
+	portion := c.portion(k.key, limit, isLocal)
+	remaining := max(0, portion.Capacity-used)
 	return Counter{
 		Policy: k.rule.Policy, Identifier: k.identifier, Endpoint: k.endpoint, Key: k.key, Tier: tier, Algorithm: limit.Algorithm(),
-		Limit: limit.Units(), Window: limit.Window().String(), Used: used, Remaining: remaining, ResetAfterMs: milliseconds(d.ResetAfter),
-		Over: remaining == 0 && !unlimited, Local: d.Origin == limiter.OriginLocal,
+		Limit: portion.Units, Window: limit.Window().String(), Used: used, Remaining: remaining, ResetAfterMs: milliseconds(d.ResetAfter),
+		Over: remaining == 0 && !unlimited, Local: isLocal,
 	}
 }
 

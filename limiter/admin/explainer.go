@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -14,6 +15,8 @@ import (
 // Explainer explains decisions of an engine.
 type Explainer struct {
 	Engine *engine.Engine
+	// Portion is that of [Counters].
+	Portion func(limiter.Charge) Portion
 	// ReadWrite reads an AdmissionReview, see throttle.Settings. Package throttle depends on Kubernetes, and this package does not.
 	ReadWrite func(review []byte) (write rules.Request, isExempt bool, bad *reply.Problem)
 }
@@ -28,6 +31,12 @@ func (e *Explainer) Explain(ctx context.Context, body []byte, all bool) (Explana
 	explained, err := e.Engine.Explain(ctx, check)
 	if err != nil {
 		return Explanation{}, reply.Unavailable(err)
+	}
+	for i := range explained.Policies {
+		p := &explained.Policies[i]
+		if d := p.Result; d != nil && d.Origin == limiter.OriginLocal && e.Portion != nil {
+			p.Used = max(0, e.Portion(limiter.Charge{Key: p.Key, Limit: p.Terms.Limit}).Capacity-d.Remaining)
+		}
 	}
 	out := NewExplanation(&explained, &check.Request, all)
 	if isExempt {

@@ -72,7 +72,8 @@ type Charge struct {
 	Key string `json:"key,omitempty"`
 	// Shared is true if identifiers over the bound share this counter.
 	Shared bool `json:"shared,omitempty"`
-	// Used and Remaining are units. They are absent if the counter was not read.
+	// Used and Remaining are units. They are absent if the counter was not read. With the source local, they are those of this replica's
+	// share of the limit.
 	Used         *int64 `json:"used,omitempty"`
 	Remaining    *int64 `json:"remaining,omitempty"`
 	ResetAfterMs int64  `json:"resetAfterMs,omitempty"`

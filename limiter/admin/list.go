@@ -149,7 +149,7 @@ func (c *Counters) scan(ctx context.Context, rule *rules.Compiled, q CounterQuer
 		if err != nil {
 			return CounterList{}, err
 		}
-		page.Counters, page.Continue = append(page.Counters, counters...), next
+		page.Counters, page.Continue = append(page.Counters, withUnits(counters)...), next
 		if next == "" || len(page.Counters) >= q.Limit || time.Now().After(until) {
 			return page, nil
 		}
@@ -221,4 +221,9 @@ func (c *Counters) readAll(ctx context.Context, keys []found) ([]Counter, error)
 		all = append(all, counters...)
 	}
 	return all, nil
+}
+
+// withUnits leaves out local shares on which nothing counts.
+func withUnits(counters []Counter) []Counter {
+	return slices.DeleteFunc(counters, func(c Counter) bool { return c.Used == 0 })
 }

@@ -89,6 +89,7 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 		names[i] = keys[i].key
 	}
 	err = c.Engine.Reset(ctx, names, r.ID)
+	before = withUnits(before)
 	for i := range before {
 		b := &before[i]
 		c.Log.Warn("counter reset", "policy", b.Policy, "identifier", b.Identifier, "endpoint", b.Endpoint, "used", b.Used,

@@ -79,3 +79,29 @@ func (s share) decision(c limiter.Charge, d limiter.Decision) limiter.Decision {
 func (s share) used(now limiter.Instant, state limiter.State) int64 {
 	return s.weighted.Capacity() - state.Decide(now, s.weighted, 0).Remaining
 }
+
+// units is what this replica admits of x units that are spent by all replicas together.
+func (s share) units(x int64) int64 {
+	if s.empty {
+		return 0
+	}
+	return (x + s.weighted.Capacity() - s.limit.Capacity()) / s.weight
+}
+
+// Portion is this replica's share of a limit, in units. The portions of all replicas together are the limit.
+type Portion struct {
+	Units    int64 // of [limiter.Limit.Units]
+	Capacity int64 // of [limiter.Limit.Capacity]; Remaining of a decision of [Counters.Peek] is at most this
+}
+
+// Portion returns this replica's share of the limit of a charge. Its cost has no meaning.
+func (c *Counters) Portion(charge limiter.Charge) Portion {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	peers := c.peers
+	if k, held := c.held[charge.Key]; held && k.reported != nil {
+		peers = k.peers
+	}
+	s := shareOf(charge.Limit, peers)
+	return Portion{Units: s.units(charge.Limit.Units()), Capacity: s.units(charge.Limit.Capacity())}
+}
