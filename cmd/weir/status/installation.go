@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
@@ -37,6 +38,8 @@ type Webhook struct {
 	Name       string `json:"name"`
 	Registered bool   `json:"registered"`
 	Webhooks   int    `json:"webhooks"`
+	// CAExpires is when the first of the webhooks has no valid CA any more. It is absent if no CA can be read.
+	CAExpires *time.Time `json:"caExpires,omitempty"`
 }
 
 func (r *Report) addOperator(o *Objects) {
@@ -80,7 +83,7 @@ func (r *Report) addWebhooks(o *Objects) {
 			r.Webhooks = append(r.Webhooks, Webhook{Name: name})
 			continue
 		}
-		r.Webhooks = append(r.Webhooks, Webhook{name, true, len(c.Webhooks)})
+		r.Webhooks = append(r.Webhooks, Webhook{name, true, len(c.Webhooks), r.addExpiry(c, o.Now)})
 		for i := range c.Webhooks {
 			if len(c.Webhooks[i].ClientConfig.CABundle) == 0 {
 				r.problem("ValidatingWebhookConfiguration "+name, "", "webhook "+c.Webhooks[i].Name+" has no CA: API servers cannot call it",

@@ -50,6 +50,9 @@ func printInstallation(w io.Writer, r *Report) {
 		if hook.Registered {
 			state = fmt.Sprintf("registered, webhooks: %d", hook.Webhooks)
 		}
+		if hook.CAExpires != nil {
+			state += ", CA expires " + hook.CAExpires.Format(time.DateOnly)
+		}
 		fmt.Fprintf(w, "Webhook:\t%s, %s\n", hook.Name, state)
 	}
 	if r.Operator != nil || len(r.Webhooks) > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,6 +43,9 @@ func (s Scope) where() string {
 type Objects struct {
 	Scope
 
+	// Now is when the objects were read.
+	Now time.Time
+
 	Limiters        []v1alpha1.Limiter
 	Policies        []v1alpha1.RateLimitPolicy
 	ClusterPolicies []v1alpha1.ClusterRateLimitPolicy
@@ -61,7 +65,7 @@ type Unread struct {
 
 // Read reads the objects. Missing permissions are in Objects.Unread. The error of a cluster without Weir is ErrNotInstalled.
 func Read(ctx context.Context, c client.Reader, scope Scope) (*Objects, error) {
-	o := &Objects{Scope: scope}
+	o := &Objects{Scope: scope, Now: time.Now()}
 	where := client.InNamespace(scope.Namespace)
 	err := o.permitted(limiterResource, "list "+limiterResource+" in "+scope.where(), list(ctx, c, func(l *v1alpha1.LimiterList) {
 		o.Limiters = append(o.Limiters, l.Items...)

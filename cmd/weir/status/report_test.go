@@ -77,7 +77,7 @@ func TestNew_SummarizesAHealthyInstallation(t *testing.T) {
 	want := &Report{
 		Version: "v1", Healthy: true, Problems: []Problem{}, Bypasses: []Bypass{},
 		Operator: &Operator{"weir-system", "weir-operator", Replicas{2, &two}, "weir:v1.2.3", "v1.2.3"},
-		Webhooks: []Webhook{{"weir-policies", true, 1}, {"weir-throttle", true, 1}},
+		Webhooks: []Webhook{{"weir-policies", true, 1, nil}, {"weir-throttle", true, 1, nil}},
 		Limiters: []Limiter{{
 			Namespace: "weir-system", Name: "default", Ready: true, Reason: "Deployed", Message: "message of Deployed", Replicas: Replicas{2, &two},
 			Image: "registry:5000/weir@sha256:ab", Version: "sha256:ab", Revision: "sha256:0123456789abcdef", Enforcing: 2, Redis: "Reachable",
