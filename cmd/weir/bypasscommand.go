@@ -17,11 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/bypass"
 )
 
-const (
-	bypassesPath = "/admin/v1/bypasses"
-	// nameOutput is an output format of commands that list objects.
-	nameOutput = "name"
-)
+const bypassesPath = "/admin/v1/bypasses"
 
 // bypassFlags are the flags of weir bypass.
 type bypassFlags struct {
@@ -61,7 +57,7 @@ does not confirm the bypass, the command exits with 1.`,
 	}
 	flags := cmd.Flags()
 	f.endpoint.add(flags)
-	addBypassOutput(cmd, &f.output)
+	addListOutput(cmd, &f.output)
 	flags.StringVar(&f.request.Identifier, "identifier", "", "identifier: a tenant, an address, an API key, or hash: and the hash of an API key")
 	flags.BoolVar(&f.request.AllIdentifiers, "all", false, "let all identifiers pass")
 	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the bypass expires, 1s to 24h")
@@ -95,7 +91,7 @@ func bypassListCommand() *cobra.Command {
 		Example: "  kubectl weir bypass list\n  weir bypass list --admin unix:/run/weir/admin.sock",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := validateBypassOutput(output); err != nil {
+			if err := validateListOutput(output); err != nil {
 				return err
 			}
 			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
@@ -107,7 +103,7 @@ func bypassListCommand() *cobra.Command {
 		},
 	}
 	endpoint.add(cmd.Flags())
-	addBypassOutput(cmd, &output)
+	addListOutput(cmd, &output)
 	return cmd
 }
 
@@ -130,23 +126,12 @@ func bypassEndCommand() *cobra.Command {
 		},
 	}
 	endpoint.add(cmd.Flags())
-	addBypassOutput(cmd, &output)
+	addListOutput(cmd, &output)
 	return cmd
 }
 
-func addBypassOutput(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", explain.Table, "output format: "+strings.Join(explain.Formats(), ", ")+", "+nameOutput)
-}
-
-func validateBypassOutput(output string) error {
-	if output == nameOutput {
-		return nil
-	}
-	return validateOutput(output)
-}
-
 func createBypass(ctx context.Context, f *bypassFlags, s streams) error {
-	if err := validateBypassOutput(f.output); err != nil {
+	if err := validateListOutput(f.output); err != nil {
 		return err
 	}
 	if f.lasts%time.Second != 0 {
@@ -166,7 +151,7 @@ func createBypass(ctx context.Context, f *bypassFlags, s streams) error {
 
 // endBypass finds the policy of a bypass, which the operator records, and ends it.
 func endBypass(ctx context.Context, endpoint *adminClientFlags, name, output string, s streams) error {
-	if err := validateBypassOutput(output); err != nil {
+	if err := validateListOutput(output); err != nil {
 		return err
 	}
 	answers, err := ask[admin.BypassList](ctx, endpoint, http.MethodGet, bypassesPath, nil, s.err)
@@ -233,11 +218,12 @@ func mergeBypasses(answers []replicaAnswer[admin.BypassList]) []listedBypass {
 
 // printBypasses prints the bypasses that replicas report.
 func printBypasses(s streams, output string, list []listedBypass, replicas int) error {
-	if output == nameOutput {
+	if output == explain.Name {
+		var names []string
 		for i := range list {
-			fmt.Fprintln(s.out, escaped(list[i].Name))
+			names = append(names, list[i].Name)
 		}
-		return nil
+		return explain.PrintNames(s.out, names)
 	}
 	object := struct {
 		Bypasses []listedBypass `json:"bypasses"`

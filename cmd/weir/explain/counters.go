@@ -17,7 +17,7 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 		for i := range counters {
 			names = append(names, counters[i].Identifier)
 		}
-		return printNames(w, names)
+		return PrintNames(w, names)
 	}
 	wide := format == Wide
 	columns := []string{"POLICY", "IDENTIFIER", "ENDPOINT", "TIER", "LIMIT", "USED", "REMAINING", "RESET", "SOURCE"}

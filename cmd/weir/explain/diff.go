@@ -134,7 +134,7 @@ func PrintComparisons(w io.Writer, format string, all []Comparison) error {
 		return err
 	}
 	if format == Name {
-		return printNames(w, differentPolicies(all))
+		return PrintNames(w, differentPolicies(all))
 	}
 	for i := range all {
 		c := &all[i]

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// printNames prints each name once, in the order of names.
-func printNames(w io.Writer, names []string) error {
+// PrintNames prints each name once, in the order of names.
+func PrintNames(w io.Writer, names []string) error {
 	printed := map[string]bool{}
 	for _, name := range names {
 		if printed[name] {

@@ -22,7 +22,7 @@ func PrintRules(w io.Writer, format string, set *admin.RuleSet) error {
 		for i := range set.Rules {
 			names = append(names, set.Rules[i].Policy)
 		}
-		return printNames(w, names)
+		return PrintNames(w, names)
 	}
 	columns := []string{"POLICY", "DOMAINS", "AXIS", "IDENTIFIER", "LIMIT", "ALGORITHM", "TIERS", "ENFORCEMENT"}
 	if format == Wide {

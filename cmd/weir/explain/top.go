@@ -21,7 +21,7 @@ func PrintDenied(w io.Writer, top *admin.Top) error {
 	for _, e := range top.Denied.Identifiers {
 		names = append(names, e.Identifier)
 	}
-	return printNames(w, names)
+	return PrintNames(w, names)
 }
 
 // PrintTop prints a top as tables.
