@@ -62,14 +62,19 @@ func limiterCommand() *cobra.Command {
 	return cmd
 }
 
-// runLimiter runs a limiter until ctx is done.
-func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
+// complete validates the flags, and sets what follows from the name of the Limiter.
+func (f *limiterFlags) complete() error {
 	name, err := limiterName(f.limiter)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	f.sockets.throttle.namespace = name.Namespace
-	if err := f.sockets.throttle.validateRedisTimeout(f.counters.timeout); err != nil {
+	return f.sockets.throttle.validateRedisTimeout(f.counters.timeout)
+}
+
+// runLimiter runs a limiter until ctx is done.
+func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
+	if err := f.complete(); err != nil {
 		return usageError(err)
 	}
 	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
@@ -94,7 +99,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	p.published = exchange
-	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(name.Namespace, f.sockets.throttle.additional))
+	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {
 		return usageError(err)
 	}
