@@ -39,8 +39,8 @@ func gatewayAttachCommand() *cobra.Command {
 is in another namespace, and wait until Envoy Gateway has accepted them. Run it again to change a setting. The Gateway names the
 route of each request, so that policies can have routes in spec.targetRefs.
 
-The user needs the permissions to get the Gateway and the Limiter, to list, create and patch SecurityPolicies in the namespace of
-the Gateway, and to get, create and patch ReferenceGrants in the namespace of the Limiter.
+The user needs the permissions to get the Gateway and the Limiter, to get, list, create and patch SecurityPolicies in the namespace
+of the Gateway, and to get, create and patch ReferenceGrants in the namespace of the Limiter.
 
 The ReferenceGrant is deleted with the Limiter, and so is the SecurityPolicy if both namespaces are the same. Otherwise it is
 deleted with the Gateway. With --dry-run, the objects have no owners, because UIDs differ between clusters.`,

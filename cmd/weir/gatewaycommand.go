@@ -95,9 +95,10 @@ func gatewayDetachCommand() *cobra.Command {
 		Use:   "detach GATEWAY",
 		Short: "Make a Gateway call no Limiter",
 		Long: `Delete the SecurityPolicy and the ReferenceGrant that gateway attach has created. The Gateway and the Limiter can be deleted already.
-Objects that other users created are not deleted.
+Objects that other users created are not deleted. A SecurityPolicy to which users have added settings, for example authentication,
+is kept without spec.extAuth.
 
-The user needs the permissions to get and delete SecurityPolicies in the namespace of the Gateway, and ReferenceGrants in the
+The user needs the permissions to get, patch and delete SecurityPolicies in the namespace of the Gateway, and ReferenceGrants in the
 namespace of the Limiter.`,
 		Example: "  kubectl weir gateway detach public --namespace infra",
 		Args:    oneGateway,
@@ -107,7 +108,14 @@ namespace of the Limiter.`,
 				return err
 			}
 			deleted, err := gateway.Detach(cmd.Context(), c, a.Gateway, a.Limiter.Namespace)
-			return errors.Join(printObjects(cmd.OutOrStdout(), "", deleted, "deleted"), err)
+			for _, object := range deleted {
+				done := "deleted"
+				if gateway.IsKept(object) {
+					done = "kept without spec.extAuth, because users have added settings to it"
+				}
+				err = errors.Join(printObjects(cmd.OutOrStdout(), "", []*unstructured.Unstructured{object}, done), err)
+			}
+			return err
 		},
 	}
 	f.add(cmd.Flags())

@@ -287,3 +287,44 @@ func TestGateway_LeavesOtherObjectsAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestGateway_KeepsAReferenceGrantOfAUser(t *testing.T) {
+	w := newGatewayWorld(t)
+	w.user = w.kube.Kubeconfig()
+	grant := referenceGrant("weir-system", "weir.infra.public")
+	grant.Object["spec"] = map[string]any{
+		"from": []any{map[string]any{"group": "gateway.envoyproxy.io", "kind": "SecurityPolicy", "namespace": "blog"}},
+		"to":   []any{map[string]any{"group": "", "kind": "Service"}},
+	}
+	w.must(w.Create(t.Context(), grant))
+	before := w.read(grant)
+	w.command(1, "attach public -n infra --wait 0s", "",
+		"weir gateway attach: ReferenceGrant weir-system/weir.infra.public exists and was not created by this command: rename or delete it\n")
+	w.missing(securityPolicy("infra", "weir-public")) // not half of an attachment
+	w.command(1, "detach public -n infra", "", "weir gateway detach: ReferenceGrant weir-system/weir.infra.public was not created by this command: it is not deleted\n")
+	if after := w.read(grant); after != before {
+		t.Errorf("the ReferenceGrant of a user:\n%s\nbefore\n%s", after, before)
+	}
+}
+
+func TestGateway_DetachKeepsSettingsOfUsers(t *testing.T) {
+	w := newGatewayWorld(t)
+	w.user = w.kube.Kubeconfig()
+	policy, grant := securityPolicy("infra", "weir-public"), referenceGrant("weir-system", "weir.infra.public")
+	w.command(0, "attach public -n infra --wait 0s", "…", "…")
+	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p",
+		`{"metadata":{"labels":{"team":"a"}},"spec":{"jwt":{"optional":true},"extAuth":{"headersToExtAuth":["x-a"]}}}`)
+	w.must(err)
+	w.command(0, "attach public -n infra --timeout 1s --wait 0s", "…", "…")
+	if spec := w.read(policy, "spec"); !strings.Contains(spec, `"jwt":{"optional":true}`) || !strings.Contains(spec, `"headersToExtAuth":["x-a"]`) ||
+		!strings.Contains(spec, `"timeout":"1s"`) {
+		t.Errorf("after a change of the timeout: %s", spec)
+	}
+	w.command(0, "detach public -n infra", "SecurityPolicy infra/weir-public kept without spec.extAuth, because users have added settings to it\n"+
+		"ReferenceGrant weir-system/weir.infra.public deleted\n", "")
+	const spec = `{"jwt":{"optional":true},"targetRefs":[{"group":"gateway.networking.k8s.io","kind":"Gateway","name":"public"}]}`
+	if got := w.read(policy, "spec"); got != spec || w.read(policy, "metadata", "labels") != `{"team":"a"}` || len(policy.GetOwnerReferences()) > 0 {
+		t.Errorf("after detach: %s, labels %v, owners %v, want %s", got, policy.GetLabels(), policy.GetOwnerReferences(), spec)
+	}
+	w.missing(grant)
+}

@@ -22,12 +22,14 @@ var ErrNotAttached = errors.New("the Gateway is not attached")
 type Found struct {
 	limiter *v1alpha1.Limiter
 	gateway *unstructured.Unstructured
+	// existing has the objects of the attachment that exist, in the order of [Attachment.Objects]; nil for each that does not.
+	existing []*unstructured.Unstructured
 	// Notes are what the user has to know or do in addition. Each is a sentence without a period.
 	Notes []string
 }
 
-// Check reads what the attachment depends on. It fails if the Gateway or the Limiter does not exist, or if another SecurityPolicy has the Gateway
-// as its target.
+// Check reads what the attachment depends on. It fails if the Gateway or the Limiter does not exist, if another SecurityPolicy has the Gateway
+// as its target, or if another user created an object with the name of one of the attachment.
 func Check(ctx context.Context, c client.Client, a *Attachment) (*Found, error) {
 	found := &Found{limiter: &v1alpha1.Limiter{}, gateway: emptyObject(gatewayKind(), a.Gateway)}
 	if err := get(ctx, c, a.Gateway, found.gateway); err != nil {
@@ -41,6 +43,9 @@ func Check(ctx context.Context, c client.Client, a *Attachment) (*Found, error) 
 		return nil, fmt.Errorf("read Limiter %s: %w", a.Limiter, err)
 	}
 	if err := found.checkPolicies(ctx, c, a); err != nil {
+		return nil, err
+	}
+	if err := found.readExisting(ctx, c, a); err != nil {
 		return nil, err
 	}
 	if found.limiter.Spec.Endpoints.GRPC.TLS != nil {
@@ -139,81 +144,4 @@ func listPolicies(ctx context.Context, c client.Reader, options ...client.ListOp
 		return nil, fmt.Errorf("list SecurityPolicies: %w", err)
 	}
 	return all.Items, nil
-}
-
-// Apply writes the objects of the attachment and returns them. An object in the namespace of the Limiter is deleted with the Limiter. A
-// SecurityPolicy in another namespace is deleted with the Gateway, because an owner must be in the same namespace.
-func Apply(ctx context.Context, c client.Client, a *Attachment, found *Found) ([]*unstructured.Unstructured, error) {
-	previous := emptyObject(policyKind(), policyKey(a.Gateway))
-	err := c.Get(ctx, policyKey(a.Gateway), previous)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read SecurityPolicy %s: %w", policyKey(a.Gateway), err)
-	}
-	objects := a.Objects()
-	for _, object := range objects {
-		if object.GetNamespace() == a.Limiter.Namespace {
-			ownedBy(object, v1alpha1.GroupVersion.WithKind("Limiter"), a.Limiter.Name, found.limiter.UID)
-		} else {
-			ownedBy(object, gatewayKind(), a.Gateway.Name, found.gateway.GetUID())
-		}
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager), client.ForceOwnership); err != nil {
-			return nil, fmt.Errorf("apply %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
-		}
-	}
-	// The Gateway was attached to a Limiter of another namespace.
-	if before, managed := limiterOf(previous); managed && before.Namespace != a.Limiter.Namespace {
-		if _, err := deleteOwn(ctx, c, emptyObject(grantKind(), grantKey(a.Gateway, before.Namespace))); err != nil {
-			return objects, err
-		}
-	}
-	return objects, nil
-}
-
-// Detach deletes the objects of the attachment of a Gateway, and returns them. limiterNamespace is where a ReferenceGrant is looked for if the
-// SecurityPolicy does not exist. It returns [ErrNotAttached] if there are no objects.
-func Detach(ctx context.Context, c client.Client, gateway types.NamespacedName, limiterNamespace string) ([]*unstructured.Unstructured, error) {
-	policy := emptyObject(policyKind(), policyKey(gateway))
-	err := c.Get(ctx, policyKey(gateway), policy)
-	if meta.IsNoMatchError(err) {
-		return nil, missingKind(policyKind().Kind)
-	}
-	if limiter, managed := limiterOf(policy); err == nil && managed {
-		limiterNamespace = limiter.Namespace
-	}
-	var deleted []*unstructured.Unstructured
-	// The SecurityPolicy first: without the grant it would be invalid, and Envoy Gateway could deny requests.
-	for _, object := range []*unstructured.Unstructured{policy, emptyObject(grantKind(), grantKey(gateway, limiterNamespace))} {
-		was, err := deleteOwn(ctx, c, object)
-		if err != nil {
-			return deleted, err
-		}
-		if was {
-			deleted = append(deleted, object)
-		}
-	}
-	if len(deleted) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNotAttached, gateway)
-	}
-	return deleted, nil
-}
-
-// deleteOwn deletes an object of an attachment. It reports false if it does not exist, and fails if the object is another user's.
-func deleteOwn(ctx context.Context, c client.Client, object *unstructured.Unstructured) (bool, error) {
-	key, kind := client.ObjectKeyFromObject(object), object.GetKind()
-	err := c.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s %s: %w", kind, key, err)
-	}
-	if _, managed := limiterOf(object); !managed {
-		return false, fmt.Errorf("%s %s was not created by this command: it is not deleted", kind, key)
-	}
-	version := object.GetResourceVersion()
-	err = c.Delete(ctx, object, client.Preconditions{ResourceVersion: &version})
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("delete %s %s: %w", kind, key, err)
-	}
-	return true, nil
 }
