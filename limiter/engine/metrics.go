@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -109,8 +110,8 @@ func newStoreSeconds() *prometheus.HistogramVec {
 	}, []string{"op"})
 }
 
-// swapped records the active rule set and drops the series of policies that only the previous one has. Otherwise every
-// policy that was ever active would keep its series.
+// swapped records the active rule set and drops the series of policies, tiers and axes that only the previous one has. Otherwise everything
+// that was ever active would keep its series.
 func (m *Metrics) swapped(previous, now *rules.Index) {
 	m.revision.Reset()
 	m.revision.WithLabelValues(now.Revision()).Set(1)
@@ -118,23 +119,24 @@ func (m *Metrics) swapped(previous, now *rules.Index) {
 	if previous == nil {
 		return
 	}
-	for policy := range previous.Policies() {
-		m.dropUnless(now, policy)
+	for rule := range previous.Rules() {
+		m.dropUnless(now, rule)
 	}
 }
 
-// dropRemoved drops the series of those policies of an answer that the rule set now does not have.
+// dropRemoved drops the series of those policies, tiers and axes of an answer that the rule set now does not have.
 func (m *Metrics) dropRemoved(a *Answer, now *rules.Index) {
 	for i := range a.Results {
-		m.dropUnless(now, a.Results[i].Rule.Policy)
+		m.dropUnless(now, a.Results[i].Rule)
 	}
 }
 
-func (m *Metrics) dropUnless(now *rules.Index, policy string) {
-	if now.ContainsPolicy(policy) {
+func (m *Metrics) dropUnless(now *rules.Index, rule *rules.Compiled) {
+	if next, found := now.RuleOf(rule.Policy); found {
+		m.dropReplaced(rule, next)
 		return
 	}
-	removed := prometheus.Labels{"policy": policy}
+	removed := prometheus.Labels{"policy": rule.Policy}
 	m.decisions.DeletePartialMatch(removed)
 	m.nearLimit.DeletePartialMatch(removed)
 	m.missingIDs.DeletePartialMatch(removed)
@@ -143,6 +145,24 @@ func (m *Metrics) dropUnless(now *rules.Index, policy string) {
 	m.overflow.DeletePartialMatch(removed)
 	m.leftOut.DeletePartialMatch(removed)
 	m.bypassed.DeletePartialMatch(removed)
+}
+
+// dropReplaced drops the series of the tiers and the axis of a rule that the next rule of its policy does not have.
+func (m *Metrics) dropReplaced(rule, next *rules.Compiled) {
+	for i := range rule.Tiers {
+		name := rule.Tiers[i].Name
+		if slices.ContainsFunc(next.Tiers, func(t rules.Tier) bool { return t.Name == name }) {
+			continue
+		}
+		removed := prometheus.Labels{"policy": rule.Policy, "tier": name}
+		m.decisions.DeletePartialMatch(removed)
+		m.nearLimit.DeletePartialMatch(removed)
+	}
+	if rule.Axis != next.Axis {
+		removed := prometheus.Labels{"policy": rule.Policy, "axis": rule.Axis}
+		m.decisions.DeletePartialMatch(removed)
+		m.missingIDs.DeletePartialMatch(removed)
+	}
 }
 
 // decision returns the counter of the decisions of a rule with this result. Policies bound the number of tiers.

@@ -133,3 +133,26 @@ func TestMetrics_IdentifiersCreateNoSeries(t *testing.T) {
 		t.Errorf("%v, %v", problems, err)
 	}
 }
+
+// A tenant can rename the tier of a policy again and again.
+func TestMetrics_DropTheSeriesOfReplacedTiers(t *testing.T) {
+	e, registry := newEngine(t, tiered("shop/a"))
+	for i := range 20 {
+		r := rule("shop/a", 5)
+		r.Tiers = []rules.Tier{{Name: fmt.Sprint("gold-", i), Units: 10, When: rules.When{Identifiers: []string{"gold"}}}}
+		e.Swap(index(t, r))
+		checkTimes(t, e, 10, request(1, of("gold")))
+		checkTimes(t, e, 1, request(1, of("other")))
+	}
+	for _, metric := range []string{"weir_decisions_total", "weir_near_limit_total"} {
+		for labels := range series(t, registry, metric) {
+			if strings.Contains(labels, "gold") && !strings.Contains(labels, "gold-19") {
+				t.Errorf("%s has a series of a replaced tier: %s", metric, labels)
+			}
+		}
+	}
+	kept := fmt.Sprint(slices.Collect(maps.Keys(series(t, registry, "weir_decisions_total"))))
+	if !strings.Contains(kept, "gold-19") || !strings.Contains(kept, "Tenant shop/a ") {
+		t.Errorf("series %s, want also those of the last tier and of the limit of the policy", kept)
+	}
+}

@@ -105,13 +105,8 @@ func (x *Index) Policies() iter.Seq[string] {
 	}
 }
 
-// ContainsPolicy reports whether policy has a rule.
-func (x *Index) ContainsPolicy(policy string) bool {
-	_, found := x.find(policy)
-	return found
-}
-
-func (x *Index) find(policy string) (*Compiled, bool) {
+// RuleOf returns the rule of a policy, if there is one.
+func (x *Index) RuleOf(policy string) (*Compiled, bool) {
 	i, found := slices.BinarySearchFunc(x.rules, policy, func(c Compiled, name string) int {
 		return strings.Compare(c.Policy, name)
 	})
@@ -129,7 +124,7 @@ func (x *Index) InheritEndpoints(previous *Index) {
 		if c.endpoints == nil {
 			continue
 		}
-		if old, found := previous.find(c.Policy); found && old.endpoints != nil && old.Keys == c.Keys {
+		if old, found := previous.RuleOf(c.Policy); found && old.endpoints != nil && old.Keys == c.Keys {
 			c.endpoints = old.endpoints
 		}
 	}

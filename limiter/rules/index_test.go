@@ -296,7 +296,7 @@ func TestIndex_ListsItsPolicies(t *testing.T) {
 		t.Errorf("%d policies %v, the first two are %v", x.Len(), all, first)
 	}
 	for policy, want := range map[string]bool{"shop/a": true, "shop/c": true, "shop/bb": false, "": false} {
-		if got := x.ContainsPolicy(policy); got != want {
+		if _, got := x.RuleOf(policy); got != want {
 			t.Errorf("contains %q: %t", policy, got)
 		}
 	}

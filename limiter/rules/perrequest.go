@@ -63,7 +63,7 @@ func (x *Index) setAges(byAge map[string][]string) {
 	}
 	for namespace, names := range byAge {
 		for age, name := range names {
-			if rule, found := x.find(namespace + "/" + name); found {
+			if rule, found := x.RuleOf(namespace + "/" + name); found {
 				rule.age = int32(age)
 			}
 		}
