@@ -1,11 +1,15 @@
 package rules
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // RoutesOf returns the route that takes the request, from the table of routes. The result is empty without a table, or if no route takes it. target
 // is the path and the query of the request as the gateway has sent them: a gateway compares paths without the normalization of Request.Path, so
-// that another spelling of a path can belong to another route. The routes that follow the first one may take the request: a regular expression took
-// too many steps, or a header has several lines, because of what the client sent. A client must not avoid the limits of a route in this way.
+// that another spelling of a path can belong to another route. Two routes mean that the request is ambiguous: a regular expression took too many
+// steps, or a header can have several lines, because of what the client sent. The caller must reject such a request. To count it for one of the routes
+// lets a client avoid the limits of the other one.
 func (x *Index) RoutesOf(r *Request, target string) []Route {
 	if x == nil || x.routes == nil {
 		return nil
@@ -26,15 +30,24 @@ func (x *Index) RoutesOf(r *Request, target string) []Route {
 	}
 	f := routeSearch{paths: paths, request: r, path: path, query: query, best: len(paths.matches), steps: maxPatternSteps}
 	f.find()
-	var routes []Route
-	if f.best < len(paths.matches) {
-		routes = append(routes, x.routes.routes[paths.matches[f.best].Route])
+	return f.routes(x.routes.routes)
+}
+
+// routes returns the route of the best match, and another one if an uncertain match takes precedence.
+func (f *routeSearch) routes(all []Route) (routes []Route) {
+	add := func(i int) {
+		route := all[f.paths.matches[i].Route]
+		if !slices.Contains(routes, route) {
+			routes = append(routes, route)
+		}
+	}
+	if f.best < len(f.paths.matches) {
+		add(f.best)
 	}
 	for _, i := range f.uncertain {
-		if i > f.best {
-			continue // the best match takes precedence
+		if i < f.best && len(routes) < 2 {
+			add(i)
 		}
-		routes = append(routes, x.routes.routes[paths.matches[i].Route])
 	}
 	return routes
 }

@@ -301,9 +301,11 @@ func TestRoutesOf_FindsTheRouteThatEnvoyGatewayChooses(t *testing.T) {
 			want = `"default/` + strings.ReplaceAll(last.route, "/", ".") + `"`
 		}
 		chosen[last.route]++
-		// A header of several lines can count for two routes.
-		counted, several := strings.Count(last.counted, `"default/`), len(request.Header["X-Plan"]) > 1
-		if !strings.Contains(last.counted, want) || want == "" && last.counted != "" || counted > 1 && !several {
+		if response.StatusCode == http.StatusBadRequest && len(request.Header["X-Plan"]) > 1 {
+			continue // a header of several lines can be ambiguous
+		}
+		counted := strings.Count(last.counted, `"default/`)
+		if !strings.Contains(last.counted, want) || want == "" && last.counted != "" || counted > 1 {
 			t.Errorf("%s %s%s %v: Envoy Gateway chose %q with path %s, counted %s", request.Method, request.Host, request.URL.Opaque, request.Header, last.route,
 				last.path, last.counted)
 		}

@@ -27,6 +27,9 @@ func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check
 	h := a.GetRequest().GetHttp()
 	headers, host := requestHeaders(h), rules.NormalHost(h.GetHost())
 	routes := d.routes(a, headers)
+	if len(routes) > 1 {
+		return engine.Check{}, errAmbiguousRoute
+	}
 	domain := d.domain(a.GetContextExtensions(), routes)
 	descriptors := descriptorsOf(a.GetContextExtensions(), routes, domain)
 	switch {

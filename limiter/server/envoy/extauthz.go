@@ -3,7 +3,9 @@ package envoy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -53,6 +55,10 @@ func newAuthEndpoint(o *Options) *authEndpoint {
 func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	began := time.Now()
 	check, err := d.parseAttributes(in.GetAttributes())
+	if errors.Is(err, errAmbiguousRoute) {
+		d.failures.Invalid()
+		return ambiguous(), nil
+	}
 	if err != nil {
 		d.failures.Invalid()
 		return nil, err
@@ -145,4 +151,17 @@ func options(fields []reply.Field, action corev3.HeaderValueOption_HeaderAppendA
 		list = append(list, &corev3.HeaderValueOption{Header: header, AppendAction: action})
 	}
 	return list
+}
+
+// errAmbiguousRoute is the error for a request that can belong to several routes because of what the client sent.
+var errAmbiguousRoute = errors.New("the route of the request is ambiguous")
+
+// ambiguous denies a request with the status 400. An error of the call lets the failure mode of Envoy allow the request.
+func ambiguous() *authv3.CheckResponse {
+	detail := "the route of the request is ambiguous: a header that routes match is repeated, has commas, or is too long"
+	problem := reply.NewProblem(http.StatusBadRequest, "", detail)
+	return &authv3.CheckResponse{
+		Status:       &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: problem.Detail},
+		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: deniedResponse(problem.Status, string(problem.JSON()), []reply.Field{problemType()})},
+	}
 }

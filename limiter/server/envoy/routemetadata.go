@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"slices"
 	"strings"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -34,8 +33,8 @@ func routeOf(a *authv3.AttributeContext) route {
 
 func text(s *structpb.Struct, field string) string { return s.GetFields()[field].GetStringValue() }
 
-// routes returns the route that the gateway names, else the routes from the table of the rule set. The first one takes the request, and the others may
-// take it. With the context extension "target", the gateway names the route in this way, and the result is empty.
+// routes returns the route that the gateway names, else the routes from the table of the rule set. Two routes mean that the
+// request is ambiguous. With the context extension "target", the gateway names the route in this way, and the result is empty.
 func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]string) []route {
 	if named := routeOf(a); named != (route{}) {
 		return []route{named}
@@ -50,9 +49,7 @@ func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]str
 		r := route{namespace: f.Namespace}
 		r.kind, r.name, _ = strings.Cut(f.Target, "/")
 		r.name, r.section, _ = strings.Cut(r.name, "/")
-		if !slices.Contains(routes, r) {
-			routes = append(routes, r)
-		}
+		routes = append(routes, r)
 	}
 	return routes
 }
