@@ -351,8 +351,12 @@ type slowServer struct {
 
 func (s *slowServer) Load(ctx context.Context) ([]bypass.Bypass, error) {
 	s.loads++
-	time.Sleep(500 * time.Millisecond)
-	return s.server.Load(ctx)
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(500 * time.Millisecond):
+		return s.server.Load(ctx)
+	}
 }
 
 func TestRun_ReadsALargeStoreLessOften(t *testing.T) {
