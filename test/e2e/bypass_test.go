@@ -34,7 +34,7 @@ func (w *administered) expectBypass(stranger, observer, responder string) {
 	notes := w.kubectl("get", "events.events.k8s.io", "-n", w.ns, "--field-selector=reason=Bypassed", "--sort-by=.eventTime", "-o",
 		`jsonpath={range .items[*]}{.regarding.kind} {.regarding.name} {.note}{"\n"}{end}`)
 	want := fmt.Sprintf(`RateLimitPolicy daily User %q lets identifier "acme" pass for 1h0m0s with %s, confirmed by 2 of 2 replicas of Limiter %s/edge: INC-1234: import runs
-RateLimitPolicy daily User %[1]q ended %[2]s, confirmed by 2 of 2 replicas of Limiter %[3]s/edge`, user, name, w.ns)
+RateLimitPolicy daily User %[1]q ended %[2]q, confirmed by 2 of 2 replicas of Limiter %[3]s/edge`, user, name, w.ns)
 	if notes != want {
 		w.Errorf("events %q, want %q", notes, want)
 	}
