@@ -50,7 +50,7 @@ func (d *Denial) AppendBody(b []byte) []byte {
 }
 
 // AppendFields appends the Content-Type and, if the policy sets a response, its headers and Cache-Control: caches may keep a response with status
-// 404 for other clients. They keep none with status 429, the one of other denials (RFC 6585).
+// 404 for other clients. They must not keep one with status 429, that of other denials (RFC 6585).
 func (d *Denial) AppendFields(dst []Field) []Field {
 	dst = append(dst, Field{Name: "Content-Type", Lower: "content-type", Value: d.ContentType()})
 	if d.policy == nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -210,7 +211,7 @@ func (b *badDays) recorded(ctx context.Context, name string) error {
 		b.logf("  %s", strings.TrimRight(line, "\n"))
 	}
 	reset := fmt.Sprintf("reset the counters of identifier %q", customer)
-	for _, text := range []string{"Accepted", "Enforced", "pass for 30m0s with " + name, "ended " + name, reset, "INC-1: import ran twice"} {
+	for _, text := range []string{"Accepted", "Enforced", "pass for 30m0s with " + name, "ended " + strconv.Quote(name), reset, "INC-1: import ran twice"} {
 		b.expect(strings.Contains(events, text), "no event has %q", text)
 	}
 	log, err := b.quietly(ctx, "", "kubectl", "-n", system, "logs", "-l", "app.kubernetes.io/component=operator", "--tail=-1")
