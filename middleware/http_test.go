@@ -70,7 +70,8 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 				{"GET", "/", acme, 200, map[string]string{}, "served"},
 				{
 					"GET", "/", acme, 402,
-					map[string]string{"Content-Type": "application/json", "Retry-After": "60", "X-Plan": "free", "Cache-Control": "no-store"}, "{}",
+					map[string]string{"Content-Type": "application/json", "Retry-After": "60", "X-Plan": "free", "Cache-Control": "no-store"},
+					"{}",
 				},
 			},
 		},

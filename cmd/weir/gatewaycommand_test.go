@@ -67,8 +67,8 @@ func object(kind schema.GroupVersionKind, namespace, name string) *unstructured.
 	return o
 }
 
-func securityPolicy(namespace, name string) *unstructured.Unstructured {
-	return object(schema.GroupVersionKind{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "SecurityPolicy"}, namespace, name)
+func securityPolicy() *unstructured.Unstructured {
+	return object(schema.GroupVersionKind{Group: "gateway.envoyproxy.io", Version: "v1alpha1", Kind: "SecurityPolicy"}, "infra", "weir-public")
 }
 
 func referenceGrant(namespace, name string) *unstructured.Unstructured {
@@ -193,7 +193,7 @@ func TestGateway_AttachesListsAndDetaches(t *testing.T) {
 	w.grant("infra", permission("gateways.gateway.networking.k8s.io", "get"), permission("limiters.weir.dev", "get"), policies, grants)
 	w.grant("weir-system", permission("limiters.weir.dev", "get"), grants)
 
-	policy, grant := securityPolicy("infra", "weir-public"), referenceGrant("weir-system", "weir.infra.public")
+	policy, grant := securityPolicy(), referenceGrant("weir-system", "weir.infra.public")
 	const listener = "note: listener http of the Gateway has SecurityPolicy listener: its requests do not reach Weir, unless you add spec.extAuth there\n"
 	yaml := w.command(0, "attach public -n infra --dry-run -o yaml", "apiVersion: …kind: ReferenceGrant…\n---\n…kind: SecurityPolicy…", listener)
 	if strings.Contains(yaml, "ownerReferences") {
@@ -248,7 +248,7 @@ func TestGateway_AttachesListsAndDetaches(t *testing.T) {
 
 	// A SecurityPolicy that a user has deleted leaves the grant to detach.
 	w.command(0, "attach public -n infra --wait 0s", "…", listener)
-	w.must(w.Delete(t.Context(), securityPolicy("infra", "weir-public")))
+	w.must(w.Delete(t.Context(), securityPolicy()))
 	w.command(0, "detach public -n infra", "ReferenceGrant weir-system/weir.infra.public deleted\n", "")
 }
 
@@ -262,7 +262,7 @@ func TestGateway_LeavesOtherObjectsAlone(t *testing.T) {
 	w.command(0, "attach taken -n infra --dry-run", "ReferenceGrant weir-system/weir.infra.taken would be applied\nSecurityPolicy infra/weir-taken would be applied\n", "note: "+other)
 	w.command(0, "attach taken -n infra --dry-run -o json", `{…"kind": "ReferenceGrant"…"kind": "SecurityPolicy"…"kind": "List"…`, "note: "+other)
 
-	foreign := securityPolicy("infra", "weir-public")
+	foreign := securityPolicy()
 	foreign.Object["spec"] = map[string]any{"targetRefs": []any{}}
 	w.must(w.Create(t.Context(), foreign))
 	w.command(1, "attach public -n infra", "", "…SecurityPolicy infra/weir-public exists and was not created by this command: rename or delete it\n")
@@ -300,7 +300,7 @@ func TestGateway_KeepsAReferenceGrantOfAUser(t *testing.T) {
 	before := w.read(grant)
 	w.command(1, "attach public -n infra --wait 0s", "",
 		"weir gateway attach: ReferenceGrant weir-system/weir.infra.public exists and was not created by this command: rename or delete it\n")
-	w.missing(securityPolicy("infra", "weir-public")) // not half of an attachment
+	w.missing(securityPolicy()) // not half of an attachment
 	w.command(1, "detach public -n infra", "", "weir gateway detach: ReferenceGrant weir-system/weir.infra.public was not created by this command: it is not deleted\n")
 	if after := w.read(grant); after != before {
 		t.Errorf("the ReferenceGrant of a user:\n%s\nbefore\n%s", after, before)
@@ -310,7 +310,7 @@ func TestGateway_KeepsAReferenceGrantOfAUser(t *testing.T) {
 func TestGateway_DetachKeepsSettingsOfUsers(t *testing.T) {
 	w := newGatewayWorld(t)
 	w.user = w.kube.Kubeconfig()
-	policy, grant := securityPolicy("infra", "weir-public"), referenceGrant("weir-system", "weir.infra.public")
+	policy, grant := securityPolicy(), referenceGrant("weir-system", "weir.infra.public")
 	w.command(0, "attach public -n infra --wait 0s", "…", "…")
 	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p",
 		`{"metadata":{"labels":{"team":"a"}},"spec":{"jwt":{"optional":true},"extAuth":{"headersToExtAuth":["x-a"]}}}`)

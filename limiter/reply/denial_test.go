@@ -47,7 +47,8 @@ func TestDenial_IsTheResponseOfThePolicy(t *testing.T) {
 		},
 		"a message": {
 			&rules.Denial{Status: 404, Message: "<b>no</b>"}, 404,
-			http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Retry-After": {"20"}, "Cache-Control": {"no-store"}}, "<b>no</b>",
+			http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Retry-After": {"20"}, "Cache-Control": {"no-store"}},
+			"<b>no</b>",
 		},
 		"all fields": {
 			&rules.Denial{Status: 402, Message: "{}", ContentType: "application/json", Headers: []rules.DenialHeader{page}}, 402,

@@ -32,7 +32,7 @@ func TestNewIndex_RejectsADenialThatNoPolicyHas(t *testing.T) {
 		"another control character":      {rules.Denial{Message: "a\x7f"}, "must not contain control characters"},
 		"a control character of C1":      {rules.Denial{Message: "\u009b2J"}, "must not contain control characters"},
 		"an override of the direction":   {rules.Denial{Message: "\u202e"}, "must not contain control characters"},
-		"letters of other languages":     {rules.Denial{Message: "no – 上限 – לא"}, ""},
+		"letters of other languages":     {rules.Denial{Message: "no – όριο – לא"}, ""},
 		"no media type":                  {rules.Denial{Message: "m", ContentType: "json"}, "contentType must be text/plain"},
 		"a media type of two lines":      {rules.Denial{Message: "m", ContentType: "text/plain\r\nX-A: b"}, "contentType must be text/plain"},
 		"a long media type":              {rules.Denial{Message: "m", ContentType: "application/" + strings.Repeat("m", 112) + "+json"}, "contentType must be text/plain"},

@@ -19,7 +19,7 @@ func TestIsSecretHeader_KnowsCredentials(t *testing.T) {
 		"x-authenticated-user x-amzn-oidc-identity x-amzn-trace-id x-goog-authenticated-user-email idempotency-key X-Idempotency-Key surrogate-key " +
 		"x-cache-key sec-websocket-key x-routing-key x-keys-id x-resident x-inside x-client-id x-request-id"
 	for names, want := range map[string]bool{secret: true, public: false} {
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			if got := rules.IsSecretHeader(name); got != want {
 				t.Errorf("%s: %t, want %t", name, got, want)
 			}

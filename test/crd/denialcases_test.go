@@ -47,7 +47,7 @@ func denialCases() []schemaCase {
 			message: "message must not contain control characters except tabs and line breaks",
 		},
 		{
-			at: "spec.denial.message", kind: kindRule, accepted: denial(`message: "上限 – לא"`), rejected: denial(`message: "\u202e"`),
+			at: "spec.denial.message", kind: kindRule, accepted: denial(`message: "όριο – לא"`), rejected: denial(`message: "\u202e"`),
 			message: "message must not contain control characters except tabs and line breaks",
 		},
 		{
