@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	targets := m.targets()
-	parts := []string{strings.ReplaceAll(conditions.String(), "\n", " ") + "\n"}
+	parts := []string{strings.ReplaceAll(strings.TrimSpace(conditions.String()), "\n", " ") + "\n"}
 	for _, t := range append(m.tables(contenders, s.callers), targetTable(targets)) {
 		if err := t.Write(stdout); err != nil {
 			return err

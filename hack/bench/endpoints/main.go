@@ -162,7 +162,7 @@ func writePage(s settings, conditions string, tables []report.Table) error {
 	if s.page == "" || !s.isWhole() {
 		return nil
 	}
-	parts := []string{strings.ReplaceAll(conditions, "\n", " ") + "\n"}
+	parts := []string{strings.ReplaceAll(strings.TrimSpace(conditions), "\n", " ") + "\n"}
 	for _, t := range tables {
 		parts = append(parts, t.Markdown())
 	}
