@@ -17,6 +17,7 @@ import (
 type attachFlags struct {
 	gatewayFlags
 
+	changed  func(flag string) bool
 	failOpen bool
 	timeout  time.Duration
 	wait     time.Duration
@@ -36,8 +37,9 @@ func gatewayAttachCommand() *cobra.Command {
 		Use:   "attach GATEWAY",
 		Short: "Make a Gateway call a Limiter",
 		Long: `Create the SecurityPolicy with which a Gateway of Envoy Gateway calls a Limiter, and the ReferenceGrant that it needs if the Limiter
-is in another namespace, and wait until Envoy Gateway has accepted them. Run it again to change a setting. The Gateway names the
-route of each request, so that policies can have routes in spec.targetRefs.
+is in another namespace, and wait until Envoy Gateway has accepted them. Run it again to change a setting: flags that are not set
+keep the settings of an attached Gateway. The Gateway names the route of each request, so that policies can have routes in
+spec.targetRefs.
 
 The user needs the permissions to get the Gateway and the Limiter, to get, list, create and patch SecurityPolicies in the namespace
 of the Gateway, and to get, create and patch ReferenceGrants in the namespace of the Limiter.
@@ -49,6 +51,7 @@ deleted with the Gateway. With --dry-run, the objects have no owners, because UI
 			"  kubectl weir gateway attach public -n infra --dry-run -o yaml",
 		Args: oneGateway,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.changed = cmd.Flags().Changed
 			return attachGateway(cmd.Context(), &f, args[0], streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
 		},
 	}
@@ -73,7 +76,9 @@ func attachGateway(ctx context.Context, f *attachFlags, name string, s streams) 
 	if err != nil {
 		return err
 	}
-	a.FailOpen, a.Timeout = f.failOpen, f.timeout
+	if err := f.complete(ctx, c, a); err != nil {
+		return err
+	}
 	found, err := gateway.Check(ctx, c, a)
 	if f.dryRun && gateway.IsConflict(err) {
 		fmt.Fprintln(s.err, "note: "+err.Error())
@@ -96,6 +101,25 @@ func attachGateway(ctx context.Context, f *attachFlags, name string, s streams) 
 		return err
 	}
 	return f.awaitAcceptance(ctx, c, a, s)
+}
+
+// complete sets the settings of an attachment: those of flags that are set, else those of an attached Gateway, else the defaults.
+func (f *attachFlags) complete(ctx context.Context, c client.Client, a *gateway.Attachment) error {
+	a.FailOpen, a.Timeout = f.failOpen, f.timeout
+	current, attached, err := gateway.Settings(ctx, c, a.Gateway)
+	if err != nil || !attached {
+		return err
+	}
+	if !f.changed("limiter") {
+		a.Limiter = current.Limiter
+	}
+	if !f.changed("fail-open") && current.FailOpen != nil {
+		a.FailOpen = *current.FailOpen
+	}
+	if !f.changed("timeout") && current.Timeout > 0 {
+		a.Timeout = current.Timeout
+	}
+	return nil
 }
 
 func (f *attachFlags) awaitAcceptance(ctx context.Context, c client.Client, a *gateway.Attachment, s streams) error {

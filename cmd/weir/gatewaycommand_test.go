@@ -187,7 +187,7 @@ func permission(resource string, verbs ...string) rbacv1.PolicyRule {
 
 func TestGateway_AttachesListsAndDetaches(t *testing.T) {
 	w := newGatewayWorld(t)
-	w.command(1, "attach public -n infra", "", "weir gateway attach: read Gateway infra/public: …grace…cannot get resource…")
+	w.command(1, "attach public -n infra", "", "weir gateway attach: read SecurityPolicy infra/weir-public: …grace…cannot get resource…")
 	policies := permission("securitypolicies.gateway.envoyproxy.io", "get", "list", "create", "patch", "delete")
 	grants := permission("referencegrants.gateway.networking.k8s.io", "get", "create", "patch", "delete")
 	w.grant("infra", permission("gateways.gateway.networking.k8s.io", "get"), permission("limiters.weir.dev", "get"), policies, grants)
@@ -327,4 +327,66 @@ func TestGateway_DetachKeepsSettingsOfUsers(t *testing.T) {
 		t.Errorf("after detach: %s, labels %v, owners %v, want %s", got, policy.GetLabels(), policy.GetOwnerReferences(), spec)
 	}
 	w.missing(grant)
+}
+
+func TestGateway_KeepsTheSettingsThatNoFlagSets(t *testing.T) {
+	w := newGatewayWorld(t)
+	w.user = w.kube.Kubeconfig()
+	policy := securityPolicy()
+	settings := func(want ...string) {
+		t.Helper()
+		spec := w.read(policy, "spec", "extAuth")
+		for _, field := range want {
+			if !strings.Contains(spec, field) {
+				t.Errorf("%s is missing in %s", field, spec)
+			}
+		}
+	}
+	w.command(0, "attach public -n infra --limiter infra/own --fail-open=false --wait 0s", "…", "…")
+	settings(`"failOpen":false`, `"timeout":"100ms"`, `"name":"weir-limiter-own"`)
+	w.command(0, "attach public -n infra --timeout 1s --wait 0s", "SecurityPolicy infra/weir-public applied\n", "…")
+	settings(`"failOpen":false`, `"timeout":"1s"`, `"name":"weir-limiter-own"`)
+	w.command(0, "attach public -n infra --fail-open --wait 0s", "…", "…")
+	settings(`"failOpen":true`, `"timeout":"1s"`, `"name":"weir-limiter-own"`)
+	w.command(0, "attach public -n infra --limiter default --wait 0s", "…", "…")
+	settings(`"failOpen":true`, `"timeout":"1s"`, `"name":"weir-limiter-default"`)
+	dry := w.command(0, "attach public -n infra --timeout 2s --dry-run -o yaml", "…", "…")
+	if !strings.Contains(dry, "timeout: 2s") || !strings.Contains(dry, "name: weir-limiter-default") {
+		t.Errorf("a dry run:\n%s", dry)
+	}
+	// Settings that a user has removed have their defaults.
+	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p", `{"spec":{"extAuth":{"failOpen":null,"timeout":null}}}`)
+	w.must(err)
+	w.command(0, "attach public -n infra --wait 0s", "…", "…")
+	settings(`"failOpen":true`, `"timeout":"100ms"`, `"name":"weir-limiter-default"`)
+}
+
+func TestGateway_RejectsAGatewayThatAnotherSecurityPolicySelects(t *testing.T) {
+	w := newGatewayWorld(t)
+	w.user = w.kube.Kubeconfig()
+	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "label", "gateway", "public", "tier=front")
+	w.must(err)
+	other := object(securityPolicy().GroupVersionKind(), "infra", "by-label")
+	for selector, isOther := range map[string]bool{
+		`{"kind":"Gateway"}`: true, `{"kind":"HTTPRoute"}`: false, `{"kind":"Gateway","group":"example.com"}`: false,
+		`{"kind":"Gateway","group":"gateway.networking.k8s.io","matchLabels":{"tier":"front"}}`:            true,
+		`{"kind":"Gateway","matchLabels":{"tier":"back"}}`:                                                 false,
+		`{"kind":"Gateway","matchExpressions":[{"key":"tier","operator":"In","values":["front","back"]}]}`: true,
+		`{"kind":"Gateway","matchExpressions":[{"key":"tier","operator":"NotIn","values":["front"]}]}`:     false,
+		`{"kind":"Gateway","matchExpressions":[{"key":"tier","operator":"Unknown"}]}`:                      false,
+	} {
+		var fields map[string]any
+		w.must(json.Unmarshal([]byte(selector), &fields))
+		other.Object["spec"] = map[string]any{"targetSelectors": []any{map[string]any{"kind": "GRPCRoute"}, fields}}
+		other.SetResourceVersion("")
+		w.must(w.Create(t.Context(), other))
+		if isOther {
+			w.command(1, "attach public -n infra --wait 0s", "", "…the Gateway already has SecurityPolicy infra/by-label: Envoy Gateway obeys only the oldest…")
+			w.missing(securityPolicy())
+		} else {
+			w.command(0, "attach public -n infra --wait 0s", "…", "…")
+			w.command(0, "detach public -n infra", "…", "")
+		}
+		w.must(w.Delete(t.Context(), other))
+	}
 }

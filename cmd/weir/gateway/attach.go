@@ -97,6 +97,7 @@ func (f *Found) checkPolicies(ctx context.Context, c client.Client, a *Attachmen
 		if p.GetName() == own.Name {
 			return fmt.Errorf("SecurityPolicy %s exists and was not created by this command: rename or delete it", own)
 		}
+		isOther := selects(p, f.gateway)
 		for _, target := range targets(p) {
 			if target["kind"] != gatewayKind().Kind || target["name"] != a.Gateway.Name {
 				continue
@@ -105,6 +106,9 @@ func (f *Found) checkPolicies(ctx context.Context, c client.Client, a *Attachmen
 				f.note("listener %v of the Gateway has SecurityPolicy %s: its requests do not reach Weir, unless you add spec.extAuth there", section, p.GetName())
 				continue
 			}
+			isOther = true
+		}
+		if isOther {
 			return fmt.Errorf("%w %s: Envoy Gateway obeys only the oldest of two. Add spec.extAuth there, as printed with --dry-run, and create "+
 				"the ReferenceGrant, if one is printed", errOtherPolicy, client.ObjectKeyFromObject(p))
 		}
@@ -116,21 +120,6 @@ var errOtherPolicy = errors.New("the Gateway already has SecurityPolicy")
 
 // IsConflict reports whether an error of [Check] is about another SecurityPolicy of the Gateway.
 func IsConflict(err error) bool { return errors.Is(err, errOtherPolicy) }
-
-// targets returns targetRef and targetRefs of a SecurityPolicy.
-func targets(policy *unstructured.Unstructured) []map[string]any {
-	var all []map[string]any
-	if one, found, err := unstructured.NestedMap(policy.Object, "spec", "targetRef"); found && err == nil {
-		all = append(all, one)
-	}
-	list, _, _ := unstructured.NestedSlice(policy.Object, "spec", "targetRefs") // the schema has checked it
-	for _, item := range list {
-		if one, is := item.(map[string]any); is {
-			all = append(all, one)
-		}
-	}
-	return all
-}
 
 // listPolicies lists the SecurityPolicies of the cluster that the options select.
 func listPolicies(ctx context.Context, c client.Reader, options ...client.ListOption) ([]unstructured.Unstructured, error) {
