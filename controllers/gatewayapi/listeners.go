@@ -37,7 +37,7 @@ func listener(
 // listenerSet returns a ListenerSet, and whether its Gateway has accepted it.
 func listenerSet(o *gatewayv1.ListenerSet) (set compile.ListenerSet, accepted bool) {
 	parent := o.Spec.ParentRef
-	set = compile.ListenerSet{Namespace: o.Namespace, Name: o.Name, GatewayNamespace: o.Namespace, Gateway: string(parent.Name)}
+	set = compile.ListenerSet{Namespace: o.Namespace, Name: o.Name, GatewayNamespace: o.Namespace, Gateway: string(parent.Name), Created: o.CreationTimestamp.Time}
 	if parent.Namespace != nil {
 		set.GatewayNamespace = string(*parent.Namespace)
 	}

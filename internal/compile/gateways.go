@@ -89,6 +89,7 @@ type ListenerSet struct {
 	Namespace, Name           string
 	GatewayNamespace, Gateway string
 	Listeners                 []Listener
+	Created                   time.Time
 }
 
 // Grant permits the RateLimitPolicies in namespace From to target a Gateway in Namespace, or every Gateway there if Gateway is empty.

@@ -40,12 +40,7 @@ type tableFit struct {
 }
 
 func (b *tableBuilder) fit() tableFit {
-	hosts := map[*Route][]string{}
-	for _, of := range b.byHost {
-		for route, names := range of {
-			hosts[route] = append(hosts[route], names...)
-		}
-	}
+	hosts := b.routeHosts()
 	f := tableFit{}
 	for route := range hosts {
 		f.routes = append(f.routes, route)
@@ -68,6 +63,32 @@ func (b *tableBuilder) fit() tableFit {
 		f.place[f.over[e.Index].Index] = placeNone
 	}
 	return f
+}
+
+// routeHosts returns the hosts of each route. One on several ports of a Gateway counts once, as groups share most of them, but once more for each
+// port that tenants have added.
+func (b *tableBuilder) routeHosts() map[*Route][]string {
+	type place struct {
+		route          *Route
+		listener, host string
+	}
+	hosts, counted := map[*Route][]string{}, map[place]bool{}
+	for i := range b.groups {
+		g := &b.groups[i]
+		for listener, of := range g.byHost {
+			for route, names := range of {
+				for _, name := range names {
+					at := place{route, listener, name}
+					if counted[at] && !g.shared {
+						continue
+					}
+					counted[at] = true
+					hosts[route] = append(hosts[route], name)
+				}
+			}
+		}
+	}
+	return hosts
 }
 
 // firstWithoutPlace returns the oldest route of a listener without a place in the table, or nil. Its name stands for the others too:
@@ -125,6 +146,10 @@ func (b *tableBuilder) leftOut(fit tableFit, invalid []error) string {
 	switch {
 	case len(b.missing) > 0:
 		return fmt.Sprintf("%s in spec.routeMatching does not exist: pods find no routes of it; create it, or correct its name and namespace", b.missing[0])
+	case b.left.count > 0:
+		of := listenerBudget().PerNamespace
+		return fmt.Sprintf("%d listeners of ListenerSets are left out of the table of routes, such as one of %s, because a namespace can have %d, and all "+
+			"of them %d bytes; requests for their hosts belong to other routes: delete listeners", b.left.count, b.left.first, of.Rules, of.Bytes)
 	case len(fit.over) == 0 && len(invalid) == 0:
 		return ""
 	case len(fit.over) == 0:

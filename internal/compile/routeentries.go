@@ -36,13 +36,8 @@ func (b *tableBuilder) build() (*rules.RouteTable, string) {
 			table.routes = append(table.routes, tableRoute{Route: r, rest: table.addRest(r)})
 		}
 	}
-	for _, listener := range sortedKeys(b.byHost) {
-		hosts := b.hosts(table, b.byHost[listener])
-		if r := fit.firstWithoutPlace(b.byHost[listener]); r != nil {
-			hosts = addRest(hosts, strings.ToLower(listener), table.addRest(r))
-		}
-		table.Listeners = append(table.Listeners, rules.RouteListener{Host: strings.ToLower(listener), Hosts: hosts})
-	}
+	table.Groups = b.ruleGroups()
+	b.addListeners(table, &fit)
 	return table.RouteTable, b.leftOut(fit, table.invalid)
 }
 

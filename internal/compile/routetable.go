@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -29,17 +30,17 @@ type tableBuilder struct {
 
 	missing    []objectKey // Gateways
 	namespaces map[string]labels.Set
-	byHost     map[string]map[*Route][]string // the hosts of routes, by the host of the listener
+	groups     []listenerGroup
 	controller map[*Route]string
+	left       leftListeners
 }
 
 func newTableBuilder(p Policies) *tableBuilder {
-	b := &tableBuilder{
-		gatewayIndex: p.Gateways.index(), namespaces: map[string]labels.Set{}, byHost: map[string]map[*Route][]string{}, controller: map[*Route]string{},
-	}
+	b := &tableBuilder{gatewayIndex: p.Gateways.index(), namespaces: map[string]labels.Set{}, controller: map[*Route]string{}}
 	for _, n := range p.Namespaces {
 		b.namespaces[n.Name] = n.Labels
 	}
+	var shared []sharedListener
 	for _, ref := range p.RouteMatching {
 		key := objectKey{v1alpha1.TargetGateway, ref.Namespace, ref.Name}
 		gateway := b.gateways[key]
@@ -52,15 +53,12 @@ func newTableBuilder(p Policies) *tableBuilder {
 				b.addListener(key, key, l)
 			}
 		}
-		for i := range b.ListenerSets {
-			set := &b.ListenerSets[i]
-			if ref.SectionName != nil || set.GatewayNamespace != ref.Namespace || set.Gateway != ref.Name {
-				continue
-			}
-			for j := range set.Listeners {
-				b.addListener(key, objectKey{listenerSetKind, set.Namespace, set.Name}, &set.Listeners[j])
-			}
+		if ref.SectionName == nil {
+			shared = append(shared, b.sharedListeners(key)...)
 		}
+	}
+	for _, l := range b.fitListeners(shared) { // after those of all Gateways, whose groups come first
+		b.addListener(l.gateway, l.owner, l.Listener)
 	}
 	return b
 }
@@ -70,29 +68,36 @@ func (b *tableBuilder) addListener(gateway, owner objectKey, l *Listener) {
 	if !l.HTTP {
 		return
 	}
-	hosts := b.byHost[l.Hostname]
+	group, host := b.group(gateway, owner, l.Port), strings.ToLower(l.Hostname)
+	hosts := group.byHost[host]
 	if hosts == nil { // also without routes: the listener takes the requests of its host
 		hosts = map[*Route][]string{}
-		b.byHost[l.Hostname] = hosts
+		group.byHost[host] = hosts
 	}
-	for _, route := range b.attached[gateway] {
-		if len(route.Matches) == 0 { // gateways write nothing for it, so that less specific hosts take the requests
-			continue
-		}
-		at := slices.IndexFunc(route.Parents, func(p Parent) bool {
-			of := objectKey{v1alpha1.TargetGateway, p.Namespace, p.Gateway}
-			if p.ListenerSet != "" {
-				of = objectKey{listenerSetKind, p.Namespace, p.ListenerSet}
+	for route, parent := range b.routesOn(gateway, owner, l) {
+		b.controller[route] = parent.Controller
+		for _, name := range intersect(host, route.Hostnames) {
+			if !slices.Contains(hosts[route], name) {
+				hosts[route] = append(hosts[route], name)
 			}
-			return of == owner && (p.Listener == "" || p.Listener == l.Name) && (p.Port == 0 || p.Port == l.Port)
-		})
-		if at < 0 || !b.allows(l, owner.namespace, route) {
-			continue
 		}
-		b.controller[route] = route.Parents[at].Controller
-		for _, host := range intersect(l.Hostname, route.Hostnames) {
-			if !slices.Contains(hosts[route], host) {
-				hosts[route] = append(hosts[route], host)
+	}
+}
+
+// routesOn returns the routes on a listener of owner that have matches, with the parents by which they are on it. Gateways write nothing for a route
+// without matches, so that less specific hosts take the requests.
+func (b *tableBuilder) routesOn(gateway, owner objectKey, l *Listener) iter.Seq2[*Route, *Parent] {
+	return func(yield func(*Route, *Parent) bool) {
+		for _, route := range b.attached[gateway] {
+			at := slices.IndexFunc(route.Parents, func(p Parent) bool {
+				of := objectKey{v1alpha1.TargetGateway, p.Namespace, p.Gateway}
+				if p.ListenerSet != "" {
+					of = objectKey{listenerSetKind, p.Namespace, p.ListenerSet}
+				}
+				return of == owner && (p.Listener == "" || p.Listener == l.Name) && (p.Port == 0 || p.Port == l.Port)
+			})
+			if at >= 0 && len(route.Matches) > 0 && b.allows(l, owner.namespace, route) && !yield(route, &route.Parents[at]) {
+				return
 			}
 		}
 	}
@@ -114,9 +119,9 @@ func (b *tableBuilder) allows(l *Listener, namespace string, route *Route) bool 
 	}
 }
 
-// intersect returns the hosts of requests that both a listener and a route accept, in lower case; "" stands for every host.
+// intersect returns the hosts of requests that both a listener and a route accept, in lower case; "" stands for every host. The host of the
+// listener is in lower case.
 func intersect(listener string, hostnames []string) (hosts []string) {
-	listener = strings.ToLower(listener)
 	if len(hostnames) == 0 {
 		return []string{listener}
 	}

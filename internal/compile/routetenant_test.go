@@ -22,7 +22,7 @@ func findRoute(t *testing.T, set rules.Set, host, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	routes := x.RoutesOf(&rules.Request{Method: "GET", Host: host, Headers: map[string]string{}}, path)
+	routes := x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: host, Target: path})
 	if len(routes) == 0 {
 		return "none"
 	}

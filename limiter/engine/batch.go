@@ -6,8 +6,8 @@ import (
 )
 
 // CheckAll decides several requests as one: when an enforced rule denies any of them, no request is charged. The answers are in the
-// order of checks. Each has the results of its own request, and its Allowed depends on these alone. Peek and CountDebts must be the
-// same in all checks.
+// order of checks. Each has the results of its own request, and its Allowed depends on these alone. Peek, CountDebts and Alternative must
+// be the same in all checks.
 func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error) {
 	if len(checks) == 0 {
 		return nil, nil
@@ -33,14 +33,14 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	if checks[0].CountDebts && s.denyAll() {
 		peek = false
 	}
-	all := s.mergeCharges()
+	all := s.mergeCharges(checks[0].Alternative)
 	results := e.fromLeases(all, peek, began)
 	if len(results) == 0 {
 		results = active.knownDenials(all, peek, began)
 	}
 	if len(results) == 0 && hasOverflow(s.charged) {
 		e.shareOverflow(ctx, active, s.charged, peek)
-		all = s.mergeCharges()
+		all = s.mergeCharges(checks[0].Alternative)
 		results = active.knownDenials(all, peek, began)
 	}
 	if len(results) == 0 && len(all) > 0 {
@@ -52,26 +52,30 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	return e.answers(active, checks, call{peek: peek, began: began}, s, results), nil
 }
 
-// mergeCharges returns the charges of all requests. Charges on one counter become one.
-func (s *scratch) mergeCharges() []ruleCharge {
+// mergeCharges returns the charges of all requests. Charges on one counter become one, which is the highest of alternatives and else their sum.
+func (s *scratch) mergeCharges(alternative bool) []ruleCharge {
 	for i := range s.charged {
 		if indexOfKey(s.charged[:i], s.charged[i].charge.Key) >= 0 {
-			s.merged = merge(append(s.merged[:0], s.charged[:i]...), s.charged[i:])
+			s.merged = merge(append(s.merged[:0], s.charged[:i]...), s.charged[i:], alternative)
 			return s.merged
 		}
 	}
 	return s.charged
 }
 
-// merge adds the charges of more to all. Two charges on one counter become one.
-func merge(all, more []ruleCharge) []ruleCharge {
+// merge adds the charges of more to all: see mergeCharges.
+func merge(all, more []ruleCharge, alternative bool) []ruleCharge {
 	for i := range more {
 		at := indexOfKey(all, more[i].charge.Key)
 		if at < 0 {
 			all = append(all, more[i])
 			continue
 		}
-		all[at].charge.Cost += more[i].charge.Cost
+		if c := &all[at].charge; alternative {
+			c.Cost = max(c.Cost, more[i].charge.Cost)
+		} else {
+			c.Cost += more[i].charge.Cost
+		}
 	}
 	return all
 }

@@ -19,6 +19,9 @@ type Check struct {
 	Peek bool
 	// CountDebts, with Peek and in [Engine.CheckAll], charges the debts of a request that is denied for a reason outside its check.
 	CountDebts bool
+	// Alternative, in [Engine.CheckAll], means that the checks are one request, which can be each of them. It is charged to all of their counters,
+	// and to each only once.
+	Alternative bool
 	// NoDelay denies a request that would have to wait for its turn under a LeakyBucket, for callers that cannot hold it back.
 	NoDelay bool
 	// MaxDelay, unless 0, denies a request that would have to wait longer for its turn. It is rounded down to milliseconds, and ignored

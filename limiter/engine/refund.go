@@ -24,7 +24,7 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 	for i := range checks {
 		active.match(s, &checks[i])
 	}
-	charges := s.mergeCharges()
+	charges := s.mergeCharges(false)
 	var errs []error
 	for i := range charges {
 		if e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {

@@ -5,169 +5,249 @@ import (
 	"strings"
 )
 
-// RoutesOf returns the route that takes the request, from the table of routes. The result is empty without a table, or if no route takes it. target
-// is the path and the query of the request as the gateway has sent them: a gateway compares paths without the normalization of Request.Path, so
-// that another spelling of a path can belong to another route. Two routes mean that the request is ambiguous: a regular expression took too many
-// steps, or a header can have several lines, because of what the client sent. The caller must reject such a request. To count it for one of the routes
-// lets a client avoid the limits of the other one.
-func (x *Index) RoutesOf(r *Request, target string) []Route {
+// RouteRequest is a request as a gateway compares it with its routes, which is without the normalization of [Request].
+type RouteRequest struct {
+	Method string
+	// Host is that of [GatewayHost].
+	Host string
+	// Authority is the host as the client sent it.
+	Authority string
+	// Target is the path with the query.
+	Target string
+	// Port at which the request has arrived in the pod of the gateway, 0 if it is unknown.
+	Port int32
+	// Headers by names in lower case. The lines of a repeated header are joined.
+	Headers map[string]string
+	// Lines returns a new list with the lines of a header as the client sent them, by its name in lower case; nil if the gateway has joined them.
+	Lines func(name string) []string
+}
+
+const (
+	// MaxRoutes is the number of routes that a request can belong to. The caller must reject requests of more.
+	MaxRoutes = 4
+	// minRouteSteps is how many steps must be left, of maxPatternSteps, for a comparison. Otherwise, its result is unknown. Without steps,
+	// regular expressions may take minPatternSteps each: a tenant must not make those of others unknown by few of its own.
+	minRouteSteps = -20_000
+)
+
+// RoutesOf returns the route that takes the request, from the table of routes. The result is empty without a table, or if no route takes it.
+//
+// Several routes mean that the request can belong to each of them, because of the port at which it arrived, or because a header or a regular
+// expression could not be compared exactly. The caller must count it for all of them: otherwise, a client could choose the route that it counts for.
+// More than [MaxRoutes] mean that there are more than the result has.
+func (x *Index) RoutesOf(r *RouteRequest) []Route {
 	if x == nil || x.routes == nil {
 		return nil
 	}
-	hosts, found := x.routes.listeners.find(r.Host)
-	if !found {
-		return nil
-	}
-	paths, found := hosts.find(r.Host)
-	if !found {
-		return nil
-	}
-	path, query := target, ""
-	if i := strings.IndexAny(path, "?#"); i >= 0 {
-		path, query = target[:i], target[i:]
-		query, _, _ = strings.Cut(query, "#")
-		query = strings.TrimPrefix(query, "?")
-	}
-	f := routeSearch{paths: paths, request: r, path: path, query: query, best: len(paths.matches), steps: maxPatternSteps}
-	f.find()
-	return f.routes(x.routes.routes)
+	return x.routes.find(r)
 }
 
-// routes returns the route of the best match, and another one if an uncertain match takes precedence.
-func (f *routeSearch) routes(all []Route) (routes []Route) {
-	add := func(i int) {
-		route := all[f.paths.matches[i].Route]
-		if !slices.Contains(routes, route) {
-			routes = append(routes, route)
+func (t *routeTable) find(r *RouteRequest) (routes []Route) {
+	s, _ := t.searches.Get().(*routeSearch)
+	if s == nil {
+		s = &routeSearch{table: t, results: make([]routeResult, len(t.conditions)), headers: make([]routeHeader, len(t.names))}
+	}
+	s.begin(r)
+	if groups, known := t.byPort[r.Port]; known {
+		for _, i := range groups {
+			routes = s.search(&t.groups[i], routes)
+		}
+	} else {
+		for i := range t.groups {
+			routes = s.search(&t.groups[i], routes)
 		}
 	}
-	if f.best < len(f.paths.matches) {
-		add(f.best)
+	s.end()
+	t.searches.Put(s)
+	return routes
+}
+
+// routeSearch is the state of one call of RoutesOf. It is reused.
+type routeSearch struct {
+	table       *routeTable
+	request     *RouteRequest
+	path, query string
+	results     []routeResult // of routeTable.conditions
+	headers     []routeHeader // of routeTable.names
+	searched    []*routePaths
+	steps       int // that comparisons may still take; below 0 only few each
+
+	paths     *routePaths
+	best      int   // index of the first match that matches the request
+	uncertain []int // indexes of matches that could not be compared
+}
+
+// routeResult is the result of a comparison.
+type routeResult uint8
+
+const (
+	resultNone    routeResult = iota // not compared yet
+	resultNo                         // does not match
+	resultYes                        // matches
+	resultUnknown                    // can match
+)
+
+func resultOf(is, known bool) routeResult {
+	switch {
+	case !known:
+		return resultUnknown
+	case is:
+		return resultYes
+	default:
+		return resultNo
 	}
-	for _, i := range f.uncertain {
-		if i < f.best && len(routes) < 2 {
-			add(i)
+}
+
+func (s *routeSearch) begin(r *RouteRequest) {
+	s.request, s.steps, s.searched = r, maxPatternSteps, s.searched[:0]
+	s.path, s.query = r.Target, ""
+	if i := strings.IndexAny(s.path, "?#"); i >= 0 {
+		s.query, _, _ = strings.Cut(s.path[i:], "#")
+		s.query = strings.TrimPrefix(s.query, "?")
+		s.path = s.path[:i]
+	}
+	clear(s.results)
+	clear(s.headers)
+}
+
+// end releases the request.
+func (s *routeSearch) end() {
+	s.request, s.path, s.query, s.paths = nil, "", "", nil
+	clear(s.headers)
+}
+
+// search adds the routes of a group that can take the request.
+func (s *routeSearch) search(hosts *routeHosts, routes []Route) []Route {
+	listener, found := hosts.find(s.request.Host)
+	if !found {
+		return routes
+	}
+	paths, found := listener.find(s.request.Host)
+	if !found || slices.Contains(s.searched, paths) { // groups share listeners
+		return routes
+	}
+	s.searched = append(s.searched, paths)
+	s.paths, s.best, s.uncertain = paths, len(paths.matches), s.uncertain[:0]
+	s.findMatches()
+	if s.best < len(paths.matches) {
+		routes = s.addRoute(routes, s.best)
+	}
+	for _, i := range s.uncertain {
+		if i < s.best {
+			routes = s.addRoute(routes, i)
 		}
 	}
 	return routes
 }
 
-// routeSearch is the state of one call of RoutesOf.
-type routeSearch struct {
-	paths       *routePaths
-	request     *Request
-	path, query string
-	best        int   // index of the first match that matches the request
-	uncertain   []int // indexes of matches that could not be compared
-	steps       int   // that regular expressions may still take
-	compared    int   // matches, for tests
+func (s *routeSearch) addRoute(routes []Route, match int) []Route {
+	route := s.table.routes[s.paths.matches[match].Route]
+	if len(routes) > MaxRoutes || slices.Contains(routes, route) {
+		return routes
+	}
+	return append(routes, route)
 }
 
-func (f *routeSearch) find() {
-	p := f.paths
-	path := f.path[:min(len(f.path), maxPath)]
+func (s *routeSearch) findMatches() {
+	p := s.paths
+	path := s.path[:min(len(s.path), maxPath)]
 	if len(p.exact) > 0 {
-		f.compare(p.exact[path])
+		s.compare(p.exact[path])
 	}
 	if len(p.prefix) > 0 && strings.HasPrefix(path, "/") {
-		f.findByPrefix(path)
+		s.findByPrefix(path)
 	}
-	f.compare(p.regex)
+	s.compare(p.regex)
 }
 
 // findByPrefix is search.findByPrefix for routes.
-func (f *routeSearch) findByPrefix(path string) {
+func (s *routeSearch) findByPrefix(path string) {
 	end := len(path)
-	if longest := f.paths.prefixes.longest(); end > longest {
+	if longest := s.paths.prefixes.longest(); end > longest {
 		end = strings.LastIndexByte(path[:longest+1], '/')
 	}
 	for ; end >= 0; end = strings.LastIndexByte(path[:end], '/') {
-		if f.paths.prefixes.has(end) {
-			f.compare(f.paths.prefix[path[:end]])
+		if s.paths.prefixes.has(end) {
+			s.compare(s.paths.prefix[path[:end]])
 		}
 	}
 }
 
 // compare looks for a match that takes precedence over the best one. The indexes are sorted.
-func (f *routeSearch) compare(indexes []int) {
+func (s *routeSearch) compare(indexes []int) {
 	for _, i := range indexes {
-		if i >= f.best {
+		if i >= s.best {
 			return
 		}
-		f.compared++
-		is, known := f.matches(&f.paths.matches[i])
-		if !known {
-			f.uncertain = append(f.uncertain, i)
-		}
-		if is && known {
-			f.best = i
+		switch s.matches(&s.paths.matches[i]) {
+		case resultUnknown:
+			s.uncertain = append(s.uncertain, i)
+		case resultYes:
+			s.best = i
 			return
 		}
 	}
 }
 
 // matches compares everything but an exact path or a prefix, by which m was found.
-func (f *routeSearch) matches(m *routeMatch) (is, known bool) {
-	if m.Method != "" && m.Method != f.request.Method || !strings.HasSuffix(f.path, m.Suffix) {
-		return false, true
+func (s *routeSearch) matches(m *routeMatch) routeResult {
+	if m.Method != "" && m.Method != s.request.Method || !strings.HasSuffix(s.path, m.Suffix) {
+		return resultNo
 	}
-	known = true
-	for i := range m.headers {
-		is, certain := f.matchesHeader(&m.headers[i])
-		if certain && !is {
-			return false, true
+	all := resultYes
+	for _, i := range m.conditions {
+		switch s.condition(i) {
+		case resultNo:
+			return resultNo
+		case resultUnknown:
+			all = resultUnknown
 		}
-		known = known && certain
-	}
-	for i := range m.query {
-		is, certain := f.matchesParameter(&m.query[i])
-		if certain && !is {
-			return false, true
-		}
-		known = known && certain
 	}
 	if m.path != nil {
-		is, certain := m.path.matches(f.path, &f.steps)
-		if certain && !is {
-			return false, true
-		}
-		known = known && certain
-	}
-	return true, known
-}
-
-// maxLines bounds the lines of a header that are compared one by one: a client chooses their number.
-const maxLines = 16
-
-// matchesHeader compares the lines of a header, which ext_authz has joined with commas. Envoy also matches one line of several, and a comma can be
-// part of a line. If this makes a difference, the result is unknown.
-func (f *routeSearch) matchesHeader(h *header) (is, known bool) {
-	value, found := f.request.Headers[h.Name]
-	if !found {
-		return false, true
-	}
-	if strings.Count(value, ",") >= maxLines {
-		return false, false
-	}
-	is, known = h.matchesValue(value, &f.steps)
-	for rest, more := value, strings.Contains(value, ","); more && known; {
-		var line string
-		line, rest, more = strings.Cut(rest, ",")
-		matches, certain := h.matchesValue(strings.TrimSpace(line), &f.steps)
-		known = certain && (is || !matches) && (!is || matches || more)
-		if is && matches {
-			break
+		switch s.pattern(m.path, s.path) {
+		case resultNo:
+			return resultNo
+		case resultUnknown:
+			all = resultUnknown
 		}
 	}
-	return is, known
+	return all
 }
 
-func (f *routeSearch) matchesParameter(h *header) (is, known bool) {
-	value, found := parameter(f.query, h.Name)
-	if !found {
-		return false, true
+// condition compares a condition once for each request.
+func (s *routeSearch) condition(i int) routeResult {
+	if s.results[i] != resultNone {
+		return s.results[i]
 	}
-	return h.matchesValue(value, &f.steps)
+	c := &s.table.conditions[i]
+	result := resultNo
+	if c.name >= 0 {
+		result = s.header(&c.header, s.headerOf(c.name))
+	} else if value, found := parameter(s.query, c.Name); found {
+		s.steps -= 1 + len(s.query)/bytesPerStep
+		result = s.value(&c.header, value)
+	}
+	s.results[i] = result
+	return result
+}
+
+// value compares one value.
+func (s *routeSearch) value(h *header, value string) routeResult {
+	switch h.Type {
+	case HeaderExact:
+		return resultOf(value == h.Value, true)
+	case HeaderRegex:
+		return s.pattern(h.expression, value)
+	default:
+		return resultYes
+	}
+}
+
+func (s *routeSearch) pattern(p *pattern, text string) routeResult {
+	if s.steps < minRouteSteps {
+		return resultUnknown
+	}
+	return resultOf(p.matches(text, &s.steps))
 }
 
 // parameter returns the first value of a parameter in a query, without decoding.

@@ -29,18 +29,6 @@ func compileHeader(match HeaderMatch) (header, error) {
 	}
 }
 
-// matchesValue compares one value, without Invert. See matches for steps.
-func (h *header) matchesValue(value string, steps *int) (is, known bool) {
-	switch h.Type {
-	case HeaderExact:
-		return value == h.Value, true
-	case HeaderRegex:
-		return h.expression.matches(value, steps)
-	default:
-		return true, true
-	}
-}
-
 // matches reports whether the header selects r. steps is for regular expressions, see [pattern.matches]. If it does not suffice, the
 // result is unknown: a condition of a rule is then met, so that a client cannot avoid a limit by a long header.
 func (h *header) matches(r *Request, steps *int) (is, known bool) {

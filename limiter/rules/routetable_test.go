@@ -1,6 +1,8 @@
 package rules_test
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -69,17 +71,37 @@ func indexOfTable(t *testing.T, table *rules.RouteTable) *rules.Index {
 	return x
 }
 
-// routesFor returns the names of the routes of a request "METHOD host/path header=value".
+// routesFor returns the names of the routes of a request "METHOD host/path header=value @port", where + stands for a space. With >header=value, the
+// gateway sends the lines of headers as they are, and authority=value is the host as the client sent it.
 func routesFor(x *rules.Index, text string) string {
 	words := strings.Fields(text)
 	host, path, _ := strings.Cut(words[1], "/")
-	r := rules.Request{Method: words[0], Host: host, Headers: map[string]string{}}
+	r := rules.RouteRequest{Method: words[0], Host: host, Target: "/" + path, Headers: map[string]string{}}
+	lines := map[string][]string{}
 	for _, word := range words[2:] {
+		word = strings.ReplaceAll(word, "+", " ")
 		name, value, _ := strings.Cut(word, "=")
+		if raw, is := strings.CutPrefix(name, ">"); is {
+			lines[raw] = append(lines[raw], value)
+			r.Lines = func(name string) []string { return slices.Clone(lines[name]) }
+			continue
+		}
+		if port, is := strings.CutPrefix(word, "@"); is {
+			number, err := strconv.Atoi(port)
+			if err != nil {
+				panic(err)
+			}
+			r.Port = int32(number)
+			continue
+		}
+		if name == "authority" {
+			r.Authority = value
+			continue
+		}
 		r.Headers[name] = value
 	}
 	var names []string
-	for _, route := range x.RoutesOf(&r, "/"+path) {
+	for _, route := range x.RoutesOf(&r) {
 		names = append(names, strings.TrimPrefix(route.Target, "HTTPRoute/"))
 		if route.Namespace != "ns-"+names[len(names)-1] {
 			names = append(names, "in namespace "+route.Namespace)
@@ -168,30 +190,13 @@ func TestRoutesOf_AddsRoutesThatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// ext_authz joins the lines of a header, and Envoy also takes a route that one of them matches.
-func TestRoutesOf_AddsRoutesThatALineOfAHeaderMatches(t *testing.T) {
-	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
-		"exact: ^/ x-plan=free", "regex: ^/ x-team=~a.*", "both: ^/ x-both=a,b", "rest: ^/",
-	}}}))
-	for request, want := range map[string]string{
-		"GET h/ x-plan=free": "exact", "GET h/ x-plan=paid": "rest", "GET h/ x-plan=paid,free": "rest exact", "GET h/ x-plan=free,paid": "rest exact",
-		"GET h/ x-plan=paid,other": "rest", "GET h/ x-team=ab": "regex", "GET h/ x-team=ab,cd": "regex", "GET h/ x-team=cd,ab": "rest regex", "GET h/ x-team=cd,ef": "rest",
-		"GET h/ x-both=a,b": "rest both", "GET h/ x-both=a": "rest",
-		"GET h/ x-team=b" + strings.Repeat(",b", 15): "rest", "GET h/ x-team=b" + strings.Repeat(",b", 16): "rest regex",
-	} {
-		if got := routesFor(x, request); got != want {
-			t.Errorf("%s: %q, want %q", request, got, want)
-		}
-	}
-}
-
 func TestRoutesOf_WithoutATable(t *testing.T) {
 	x, err := rules.NewIndex(rules.Set{}, "", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range []*rules.Index{x, nil} {
-		if got := x.RoutesOf(&rules.Request{Method: "GET", Host: "h"}, "/"); len(got) > 0 {
+		if got := x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: "h", Target: "/"}); len(got) > 0 {
 			t.Errorf("%v", got)
 		}
 	}
@@ -208,6 +213,9 @@ func TestNewIndex_RejectsAnInvalidTable(t *testing.T) {
 		"unknown header match type": {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Path: prefix, Query: []rules.HeaderMatch{{Name: "a"}}}}},
 		"match 1 of 0":              {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Matches: []int{1}}}}}},
 		"match -1 of 0":             {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Matches: []int{-1}}}}}},
+		"group 1 of 1":              {Listeners: []rules.RouteListener{{Groups: []int{1}}}},
+		"group 2 of 2":              {Groups: make([]rules.RouteGroup, 2), Listeners: []rules.RouteListener{{Groups: []int{0, 2}}}},
+		"group -1 of 1":             {Listeners: []rules.RouteListener{{Groups: []int{-1}}}},
 		"longer than":               {Listeners: []rules.RouteListener{{Host: "*" + strings.Repeat("x", 300)}}},
 		"is longer than":            {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Host: "*" + strings.Repeat("x", 300)}}}}},
 	} {

@@ -33,7 +33,7 @@ provider:
     resource: {type: File, file: {paths: [%[1]s/resources]}}
     infrastructure: {type: Host, host: {configHome: %[1]s/config, dataHome: %[1]s/data, stateHome: %[1]s/state, runtimeDir: %[1]s/run}}
 logging: {level: {default: warn}}
-extensionApis: {enableBackend: true}
+extensionApis: {enableBackend: true, enableEnvoyPatchPolicy: true}
 rateLimit:
   timeout: 2s
   failClosed: true
@@ -62,11 +62,16 @@ func start(t *testing.T, log *fixture.LockedBuffer, environ []string, program st
 // made the names and directories that Envoy Gateway uses.
 func rig(t *testing.T, resources string) {
 	t.Helper()
-	rigWith(t, "", resources)
+	rigWith(t, rigOptions{}, resources)
 }
 
-// rigWith is rig with other listeners of the Gateway, in YAML.
-func rigWith(t *testing.T, listeners, resources string) {
+// rigOptions are changes of testdata/gateway.yaml, in YAML.
+type rigOptions struct {
+	listeners string // of the Gateway
+	bootstrap string // added to that of Envoy
+}
+
+func rigWith(t *testing.T, options rigOptions, resources string) {
 	t.Helper()
 	home, redis := t.TempDir(), fixture.Redis(t)
 	program := func(name string) string {
@@ -92,13 +97,20 @@ func rigWith(t *testing.T, listeners, resources string) {
 	}
 	write("server.yaml", fmt.Sprintf(serverConfig, home, strings.Replace(redis.Addr(), "127.0.0.1", "localhost", 1)))
 	text := string(base)
-	if listeners != "" {
+	if options.listeners != "" {
 		before, after, found := strings.Cut(text, "  listeners: ")
 		if !found {
 			t.Fatal("testdata/gateway.yaml has no listeners")
 		}
 		_, after, _ = strings.Cut(after, "\n")
-		text = before + "  listeners: " + listeners + "\n" + after
+		text = before + "  listeners: " + options.listeners + "\n" + after
+	}
+	if options.bootstrap != "" {
+		const provider = "  provider: "
+		if !strings.Contains(text, provider) {
+			t.Fatal("testdata/gateway.yaml has no provider")
+		}
+		text = strings.Replace(text, provider, fmt.Sprintf("  bootstrap: {type: Merge, value: %q}\n", options.bootstrap)+provider, 1)
 	}
 	write("resources/all.yaml", text+"---\n"+resources)
 	bin := filepath.Join(home, "data", "envoy-versions", "1.40.0", "bin")

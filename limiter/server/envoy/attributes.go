@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
 	"github.com/weir-dev/weir/limiter/engine"
@@ -22,21 +23,23 @@ const (
 	principalClaim = "principal"
 )
 
-// parseAttributes returns the check for an authorization request. The error has the code INVALID_ARGUMENT and names the field.
-func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, error) {
+// parseAttributes returns the check for an authorization request, and the routes to which it can belong. The check is that of the first one. The
+// error has the code INVALID_ARGUMENT and names the field.
+func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, []route, error) {
 	h := a.GetRequest().GetHttp()
 	headers, host := requestHeaders(h), rules.NormalHost(h.GetHost())
 	routes := d.routes(a, headers)
-	if len(routes) > 1 {
-		return engine.Check{}, errAmbiguousRoute
+	if len(routes) > rules.MaxRoutes {
+		return engine.Check{}, nil, errAmbiguousRoute
 	}
-	domain := d.domain(a.GetContextExtensions(), routes)
-	descriptors := descriptorsOf(a.GetContextExtensions(), routes, domain)
+	first := routes[:min(len(routes), 1)]
+	domain := d.domain(a.GetContextExtensions(), first)
+	descriptors := descriptorsOf(a.GetContextExtensions(), first, domain)
 	switch {
 	case len(domain) > maxDomain:
-		return engine.Check{}, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
+		return engine.Check{}, nil, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
 	case len(descriptors) > 0 && len(descriptors[0]) > maxEntries:
-		return engine.Check{}, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
+		return engine.Check{}, nil, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
 	}
 	client := d.client(a.GetSource(), headers)
 	return engine.Check{
@@ -54,7 +57,7 @@ func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check
 		},
 		Cost:    1,
 		NoDelay: true,
-	}, nil
+	}, routes, nil
 }
 
 // domain returns the domain in the context extensions, else the namespace of the route, else the default domain. Only these come from the
@@ -93,13 +96,16 @@ func requestHeaders(h *authv3.AttributeContext_HttpRequest) map[string]string {
 		add(name, given[name])
 	}
 	for _, field := range raw {
-		value := field.GetValue()
-		if len(field.GetRawValue()) > 0 {
-			value = string(field.GetRawValue())
-		}
-		add(field.GetKey(), value)
+		add(field.GetKey(), valueOf(field))
 	}
 	return rules.NormalHeaders(lines)
+}
+
+func valueOf(field *corev3.HeaderValue) string {
+	if raw := field.GetRawValue(); len(raw) > 0 {
+		return string(raw)
+	}
+	return field.GetValue()
 }
 
 func allLower(headers map[string]string) bool {

@@ -54,7 +54,7 @@ func newAuthEndpoint(o *Options) *authEndpoint {
 // Check implements authv3.AuthorizationServer.
 func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	began := time.Now()
-	check, err := d.parseAttributes(in.GetAttributes())
+	check, routes, err := d.parseAttributes(in.GetAttributes())
 	if errors.Is(err, errAmbiguousRoute) {
 		d.failures.Invalid()
 		return ambiguous(), nil
@@ -64,7 +64,7 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 		return nil, err
 	}
 	check.Endpoint = "ext_authz"
-	answer, err := d.engine.Check(ctx, &check)
+	answer, err := d.decide(ctx, &check, in.GetAttributes().GetContextExtensions(), routes)
 	d.gate.Failed(err)
 	if err != nil {
 		d.failures.Unavailable(err)
@@ -153,12 +153,12 @@ func options(fields []reply.Field, action corev3.HeaderValueOption_HeaderAppendA
 	return list
 }
 
-// errAmbiguousRoute is the error for a request that can belong to several routes because of what the client sent.
+// errAmbiguousRoute is the error for a request that can belong to more than rules.MaxRoutes routes because of what the client sent.
 var errAmbiguousRoute = errors.New("the route of the request is ambiguous")
 
 // ambiguous denies a request with the status 400. An error of the call lets the failure mode of Envoy allow the request.
 func ambiguous() *authv3.CheckResponse {
-	detail := "the route of the request is ambiguous: a header that routes match is repeated, has commas, or is too long"
+	detail := "the route of the request is ambiguous: a header that routes match is repeated, has many commas, or is too long"
 	problem := reply.NewProblem(http.StatusBadRequest, "", detail)
 	return &authv3.CheckResponse{
 		Status:       &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: problem.Detail},

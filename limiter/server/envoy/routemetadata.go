@@ -1,11 +1,13 @@
 package envoy
 
 import (
+	"context"
 	"strings"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -33,8 +35,8 @@ func routeOf(a *authv3.AttributeContext) route {
 
 func text(s *structpb.Struct, field string) string { return s.GetFields()[field].GetStringValue() }
 
-// routes returns the route that the gateway names, else the routes from the table of the rule set. Two routes mean that the
-// request is ambiguous. With the context extension "target", the gateway names the route in this way, and the result is empty.
+// routes returns the route that the gateway names, else the routes from the table of the rule set to which the request can belong.
+// With the context extension "target", the gateway names the route in this way, and the result is empty.
 func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]string) []route {
 	if named := routeOf(a); named != (route{}) {
 		return []route{named}
@@ -43,7 +45,10 @@ func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]str
 		return nil
 	}
 	h := a.GetRequest().GetHttp()
-	found := d.engine.Index().RoutesOf(&rules.Request{Method: h.GetMethod(), Host: rules.GatewayHost(h.GetHost()), Headers: headers}, h.GetPath())
+	found := d.engine.Index().RoutesOf(&rules.RouteRequest{
+		Method: h.GetMethod(), Host: rules.GatewayHost(h.GetHost()), Authority: h.GetHost(), Target: h.GetPath(), Headers: headers, Lines: linesOf(h),
+		Port: int32(a.GetDestination().GetAddress().GetSocketAddress().GetPortValue()),
+	})
 	routes := make([]route, 0, len(found))
 	for _, f := range found {
 		r := route{namespace: f.Namespace}
@@ -54,7 +59,54 @@ func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]str
 	return routes
 }
 
-// descriptorsOf returns a descriptor with the context extensions, and descriptors that name the routes and their sections, so that policies can
+// linesOf returns the lines of headers if Envoy sends them as they are (encode_raw_headers), nil if it has joined them.
+func linesOf(h *authv3.AttributeContext_HttpRequest) func(name string) []string {
+	raw := h.GetHeaderMap().GetHeaders()
+	if len(raw) == 0 || len(h.GetHeaders()) > 0 {
+		return nil
+	}
+	return func(name string) (lines []string) {
+		for _, field := range raw {
+			if strings.EqualFold(field.GetKey(), name) {
+				lines = append(lines, valueOf(field))
+			}
+		}
+		return lines
+	}
+}
+
+// decide decides the request of check, for all routes to which it can belong.
+func (d *authEndpoint) decide(ctx context.Context, check *engine.Check, extensions map[string]string, routes []route) (engine.Answer, error) {
+	if len(routes) < 2 {
+		return d.engine.Check(ctx, check)
+	}
+	answers, err := d.engine.CheckAll(ctx, d.checks(check, extensions, routes))
+	if err != nil {
+		return engine.Answer{}, err
+	}
+	return mergeAnswers(answers, make([]intent, len(answers))), nil
+}
+
+// checks returns a check for each route to which the request of check can belong. They have different descriptors, and the namespaces of the
+// routes as domains unless the context extension sets it.
+func (d *authEndpoint) checks(check *engine.Check, extensions map[string]string, routes []route) []engine.Check {
+	var all []engine.Check
+	for i := range routes {
+		one, of := *check, routes[i:i+1]
+		one.Alternative = true
+		one.Request.Domain = d.domain(extensions, of)
+		one.Request.Descriptors = descriptorsOf(extensions, of, one.Request.Domain)
+		if one.Request.Domain == routes[i].namespace {
+			all = append(all, one)
+		}
+	}
+	if len(all) == 0 {
+		return []engine.Check{*check}
+	}
+	return all
+}
+
+// descriptorsOf returns a descriptor with the context extensions, and descriptors that name the route and its section, so that policies can
 // match each of them. The context extension "target" replaces the latter, and so does a domain that is not the namespace of the route:
 // names of routes are unique only in their namespace.
 func descriptorsOf(extensions map[string]string, routes []route, domain string) []rules.Descriptor {

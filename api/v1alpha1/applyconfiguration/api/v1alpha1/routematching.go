@@ -10,8 +10,9 @@ type RouteMatchingApplyConfiguration struct {
 	// gateways are Gateways of the Gateway API that send requests to the pods over ext_authz and do not name the route of each request. For such a
 	// request, the pods find the route as the Gateway API requires: by the hosts of listeners and routes, paths, methods, headers and query. The
 	// namespace of the route is then the domain of the request. All callers that send neither a route nor a domain must be these Gateways: other
-	// clients could choose a route by the host. Several listeners with the same host count as one. To leave out a listener that only redirects to
-	// another one, set sectionName. If omitted, only gateways that name the route can use policies with targetRefs.
+	// clients could choose a route by the host. The port in the pod of the gateway distinguishes listeners with the same host. If it is neither the
+	// port of a listener nor one that Envoy Gateway derives from it, a request counts for the routes of all of them. To leave out a listener that only
+	// redirects to another one, set sectionName. If omitted, only gateways that name the route can use policies with targetRefs.
 	Gateways []GatewayReferenceApplyConfiguration `json:"gateways,omitempty"`
 }
 

@@ -1,0 +1,168 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// maxGroups bounds the ports in the table of routes. Tenants choose those of ListenerSets. The last group has all further ports.
+const maxGroups = 64
+
+// listenerGroup has the routes of the listeners of a Gateway with one port, by the host of the listener.
+type listenerGroup struct {
+	gateway objectKey // zero for the group of all further ports
+	port    int32     // 0 for any
+	shared  bool      // only ListenerSets have it
+	byHost  map[string]map[*Route][]string
+	rest    []*Route // of listeners that do not fit
+}
+
+// group returns the group of a listener of owner, which is the Gateway or a ListenerSet.
+func (b *tableBuilder) group(gateway, owner objectKey, port int32) *listenerGroup {
+	added := listenerGroup{gateway: gateway, port: port, shared: owner != gateway, byHost: map[string]map[*Route][]string{}}
+	find := func() int {
+		return slices.IndexFunc(b.groups, func(g listenerGroup) bool { return g.gateway == added.gateway && g.port == added.port })
+	}
+	at := find()
+	if at < 0 && len(b.groups) >= maxGroups-1 {
+		added.gateway, added.port = objectKey{}, 0
+		at = find()
+	}
+	if at < 0 {
+		at, b.groups = len(b.groups), append(b.groups, added)
+	}
+	return &b.groups[at]
+}
+
+// ruleGroups returns the groups of the table.
+func (b *tableBuilder) ruleGroups() (all []rules.RouteGroup) {
+	gateways := map[objectKey]int{}
+	for i := range b.groups {
+		g := &b.groups[i]
+		if _, known := gateways[g.gateway]; !known {
+			gateways[g.gateway] = len(gateways)
+		}
+		all = append(all, rules.RouteGroup{Gateway: gateways[g.gateway], Port: g.port, Shared: g.shared})
+	}
+	return all
+}
+
+// sharedListener is a listener of a ListenerSet.
+type sharedListener struct {
+	*Listener
+
+	gateway, owner objectKey
+	set            *ListenerSet
+}
+
+// sharedListeners returns the listeners of the ListenerSets of a Gateway.
+func (b *tableBuilder) sharedListeners(gateway objectKey) (all []sharedListener) {
+	for i := range b.ListenerSets {
+		set := &b.ListenerSets[i]
+		if set.GatewayNamespace != gateway.namespace || set.Gateway != gateway.name {
+			continue
+		}
+		for j := range set.Listeners {
+			if !set.Listeners[j].HTTP {
+				continue
+			}
+			all = append(all, sharedListener{&set.Listeners[j], gateway, objectKey{listenerSetKind, set.Namespace, set.Name}, set})
+		}
+	}
+	return all
+}
+
+// leftListeners are the listeners of ListenerSets that do not fit into the table.
+type leftListeners struct {
+	count int
+	first string // ListenerSet
+}
+
+// listenerBudget bounds the listeners of ListenerSets, which tenants create. It is apart from that of their routes, as restBudget.
+func listenerBudget() Budget {
+	return Budget{PerNamespace: Usage{Bytes: 64 << 10, Rules: 500}, Total: Usage{Bytes: 512 << 10, Rules: 5000}}
+}
+
+// fitListeners returns the listeners that fit into the table, the oldest first. The requests for the hosts of the others must not leave the limits of
+// the Gateway: the oldest route of each takes those that no other route takes.
+func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListener) {
+	slices.SortStableFunc(all, func(x, y sharedListener) int {
+		return cmp.Or(x.set.Created.Compare(y.set.Created), cmp.Compare(x.set.Namespace, y.set.Namespace), cmp.Compare(x.set.Name, y.set.Name))
+	})
+	charges := make([]Charge, len(all))
+	for i := range all {
+		l := &all[i]
+		charges[i] = Charge{
+			Policy: fmt.Sprintf("%s/%s/%d", l.set.Namespace, l.set.Name, i), Namespace: l.set.Namespace, Created: l.set.Created,
+			Usage: Usage{Rules: 1, Bytes: sizeOf(rules.RouteListener{Host: l.Hostname, Groups: []int{maxGroups}, Hosts: []rules.RouteHost{}})},
+		}
+	}
+	_, over := listenerBudget().Fit(charges)
+	left := map[int]bool{}
+	for _, e := range over {
+		left[e.Index] = true
+	}
+	for i := range all {
+		l := &all[i]
+		if !left[i] {
+			fitting = append(fitting, *l)
+			continue
+		}
+		if b.left.count++; b.left.count == 1 {
+			b.left.first = l.owner.String()
+		}
+		for route := range b.routesOn(l.gateway, l.owner, l.Listener) {
+			group := b.group(l.gateway, l.owner, l.Port)
+			if !slices.Contains(group.rest, route) {
+				group.rest = append(group.rest, route)
+			}
+			break
+		}
+	}
+	return fitting
+}
+
+// addListeners adds the listeners of all groups to the table. Groups share equal ones.
+func (b *tableBuilder) addListeners(table *tableEntries, fit *tableFit) {
+	known := map[string][]int{} // listeners of the table, by host
+	for i := range b.groups {
+		g := &b.groups[i]
+		rest := -1
+		if len(g.rest) > 0 {
+			rest = table.addRest(slices.MinFunc(g.rest, compareAge))
+			if g.byHost[""] == nil {
+				g.byHost[""] = map[*Route][]string{}
+			}
+		}
+		for _, host := range sortedKeys(g.byHost) {
+			hosts := b.hosts(table, g.byHost[host])
+			if r := fit.firstWithoutPlace(g.byHost[host]); r != nil {
+				hosts = addRest(hosts, host, table.addRest(r))
+			}
+			if rest >= 0 && (host == "" || strings.HasPrefix(host, "*")) {
+				hosts = addRest(hosts, host, rest)
+			}
+			same := slices.IndexFunc(known[host], func(at int) bool { return slices.EqualFunc(table.Listeners[at].Hosts, hosts, equalHosts) })
+			if same >= 0 {
+				l := &table.Listeners[known[host][same]]
+				l.Groups = append(l.Groups, i)
+				continue
+			}
+			known[host] = append(known[host], len(table.Listeners))
+			table.Listeners = append(table.Listeners, rules.RouteListener{Groups: []int{i}, Host: host, Hosts: hosts})
+		}
+	}
+	for i := range table.Listeners {
+		if l := &table.Listeners[i]; len(l.Groups) == len(b.groups) {
+			l.Groups = nil
+		}
+	}
+}
+
+func equalHosts(a, b rules.RouteHost) bool {
+	return a.Host == b.Host && slices.Equal(a.Matches, b.Matches)
+}

@@ -1,0 +1,177 @@
+package compile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// findRoutesAt returns the namespaces of the routes that a limiter finds for a request at a port, 0 if it is unknown.
+func findRoutesAt(t *testing.T, set rules.Set, port int32, host, path string) string {
+	t.Helper()
+	x, err := rules.NewIndex(set, "r", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, r := range x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: host, Target: path, Port: port}) {
+		found = append(found, r.Namespace)
+	}
+	return strings.Join(found, " ")
+}
+
+// mine is a ListenerSet of blog for the host of shop, with a route.
+func mine(port int32) (compile.ListenerSet, compile.Route) {
+	r := tableRoute("blog/mine ^/")
+	r.Parents = []compile.Parent{{Namespace: "blog", ListenerSet: "mine"}}
+	return compile.ListenerSet{
+		Namespace: "blog", Name: "mine", GatewayNamespace: "infra", Gateway: "public",
+		Listeners: []compile.Listener{{Name: "x", Hostname: "Shop.example", Port: port, HTTP: true, SameNamespace: true}},
+	}, r
+}
+
+// A tenant with a ListenerSet on another port must not take the requests of a host, and with them the limits of their namespace.
+func TestRouteTable_ListenerSetTakesNoRequestsOfOtherPorts(t *testing.T) {
+	for _, test := range []struct {
+		listeners []compile.Listener
+		port      int32 // of the ListenerSet
+		want      map[int32]string
+	}{
+		{[]compile.Listener{{Name: "https", Port: 443}}, 9999, map[int32]string{443: "shop", 10443: "shop", 9999: "shop blog", 0: "shop blog", 8443: "shop blog"}},
+		{[]compile.Listener{{Name: "http", Port: 80}, {Name: "https", Port: 443}}, 80, map[int32]string{443: "shop", 80: "blog", 10080: "blog", 0: "blog shop"}},
+		{[]compile.Listener{{Name: "https", Port: 443}}, 443, map[int32]string{443: "blog", 0: "blog"}}, // the listener is more specific, as in the gateway
+	} {
+		set, route := mine(test.port)
+		p := tablePolicies(test.listeners, tableRoute("shop/all shop.example ^/"), route)
+		p.Gateways.ListenerSets = []compile.ListenerSet{set}
+		compiled := p.Compile(testIdentity()).Set
+		for port, want := range test.want {
+			if got := findRoutesAt(t, compiled, port, "shop.example", "/pay"); got != want {
+				t.Errorf("ListenerSet at %d, request at %d: %s, want %s", test.port, port, got, want)
+			}
+		}
+	}
+}
+
+func TestRouteTable_RouteOfAnotherGatewayTakesNoRequestsOfItsPort(t *testing.T) {
+	other := tableRoute("blog/b shop.example =/pay")
+	other.Parents = []compile.Parent{{Namespace: "blog", Gateway: "own"}}
+	p := tablePolicies([]compile.Listener{{Port: 443}}, tableRoute("shop/a shop.example ^/"), other)
+	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "blog", Name: "own"})
+	p.Gateways.Gateways = append(p.Gateways.Gateways, compile.Gateway{Namespace: "blog", Name: "own", Listeners: []compile.Listener{{Port: 8080, HTTP: true, SameNamespace: true}}})
+	set := p.Compile(testIdentity()).Set
+	// Both Gateways can have Services that map ports in another way, so that the request counts for both. Only one has other paths.
+	for request, want := range map[string]string{"443 /pay": "shop blog", "8080 /pay": "shop blog", "443 /": "shop", "0 /": "shop"} {
+		port, path, _ := strings.Cut(request, " ")
+		var number int32
+		if _, err := fmt.Sscan(port, &number); err != nil {
+			t.Fatal(err)
+		}
+		if got := findRoutesAt(t, set, number, "shop.example", path); got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
+}
+
+func TestRouteTable_PortsShareEqualListeners(t *testing.T) {
+	routes := []compile.Route{tableRoute("shop/all ^/"), tableRoute("blog/http ^/blog")}
+	routes[1].Parents[0].Listener = "http"
+	listeners := func() []compile.Listener {
+		return []compile.Listener{
+			{Name: "http", Port: 80},
+			{Name: "https", Port: 443},
+			{Name: "alt", Port: 8443},
+			{Name: "Sub", Hostname: "SUB.example", Port: 443},
+			{Name: "sub", Hostname: "sub.example", Port: 80},
+			{Name: "sub2", Hostname: "sub.example", Port: 8443},
+		}
+	}
+	table := tablePolicies(listeners(), routes...).Compile(testIdentity()).Set.RouteTable
+	want := []rules.RouteGroup{{Port: 80}, {Port: 443}, {Port: 8443}}
+	if diff := cmp.Diff(want, table.Groups); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+	var got []string
+	for _, l := range table.Listeners {
+		got = append(got, fmt.Sprint(l.Host, l.Groups, len(l.Hosts[0].Matches)))
+	}
+	if diff := cmp.Diff([]string{"[0] 2", "sub.example[] 1", "[1 2] 1"}, got); diff != "" {
+		t.Errorf("listeners (-want +got):\n%s", diff)
+	}
+}
+
+// Tenants choose the ports of ListenerSets.
+func TestRouteTable_BoundsThePorts(t *testing.T) {
+	routes := []compile.Route{tableRoute("shop/all shop.example ^/")}
+	p := tablePolicies([]compile.Listener{{Port: 443}})
+	for i := range 100 {
+		name := fmt.Sprintf("s%02d", i)
+		p.Gateways.ListenerSets = append(p.Gateways.ListenerSets, compile.ListenerSet{
+			Namespace: "blog", Name: name, GatewayNamespace: "infra", Gateway: "public",
+			Listeners: []compile.Listener{{Name: "x", Hostname: name + ".example", Port: int32(2000 + i), HTTP: true, SameNamespace: true}},
+		})
+		r := tableRoute("blog/" + name + " ^/")
+		r.Parents = []compile.Parent{{Namespace: "blog", ListenerSet: name}}
+		routes = append(routes, r)
+	}
+	p.Gateways.Routes = routes
+	set := p.Compile(testIdentity()).Set
+	if n := len(set.RouteTable.Groups); n != 64 {
+		t.Errorf("%d groups, want 64", n)
+	}
+	for request, want := range map[string]string{
+		"443 shop.example": "shop", "443 s00.example": "", "2000 s00.example": "blog", "2099 s99.example": "blog", "443 s99.example": "blog", "2050 s99.example": "blog",
+	} {
+		port, host, _ := strings.Cut(request, " ")
+		var number int32
+		if _, err := fmt.Sscan(port, &number); err != nil {
+			t.Fatal(err)
+		}
+		if got := findRoutesAt(t, set, number, host, "/"); got != want {
+			t.Errorf("%s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// The hosts of ListenerSets use up the room of their namespace only. Above it, requests keep the limits of the Gateway.
+func TestRouteTable_BoundsTheListenersOfANamespace(t *testing.T) {
+	p := tablePolicies([]compile.Listener{{Port: 443}, {Port: 443, Hostname: "*.example"}})
+	p.Gateways.Routes = []compile.Route{tableRoute("shop/all shop.example ^/")}
+	add := func(namespace, name string, created, listeners int) {
+		set := compile.ListenerSet{Namespace: namespace, Name: name, GatewayNamespace: "infra", Gateway: "public", Created: time.Unix(int64(created), 0)}
+		for i := range listeners {
+			set.Listeners = append(set.Listeners, compile.Listener{Name: fmt.Sprint("l", i), Hostname: fmt.Sprintf("%d.%s.example", i, name), Port: 443, HTTP: true, SameNamespace: true})
+		}
+		set.Listeners = append(set.Listeners, compile.Listener{Name: "tcp", Port: 9})
+		p.Gateways.ListenerSets = append(p.Gateways.ListenerSets, set)
+		r := tableRoute(namespace + "/" + name + " ^/")
+		r.Parents = []compile.Parent{{Namespace: namespace, ListenerSet: name}}
+		p.Gateways.Routes = append(p.Gateways.Routes, r)
+	}
+	add("blog", "late", 3, 10)
+	add("blog", "many", 2, 495)
+	add("bank", "new", 4, 2)
+	result := p.Compile(testIdentity())
+	for host, want := range map[string]string{
+		"shop.example": "shop", "0.many.example": "blog", "494.many.example": "blog", "4.late.example": "blog", "5.late.example": "blog", "9.late.example": "blog",
+		"1.new.example": "bank",
+	} {
+		if got := findRoutesAt(t, result.Set, 443, host, "/"); got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+	const want = "5 listeners of ListenerSets are left out of the table of routes, such as one of ListenerSet blog/late, because a namespace can have 500"
+	if !strings.HasPrefix(result.LeftOut, want) {
+		t.Errorf("left out: %s", result.LeftOut)
+	}
+	if n := len(result.Set.RouteTable.Listeners); n != 504 {
+		t.Errorf("%d listeners, want 2 of the Gateway and 502", n)
+	}
+}

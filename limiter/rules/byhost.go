@@ -1,0 +1,57 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// byHost finds values by host names.
+type byHost[T any] struct {
+	exact     map[string]T
+	wildcard  map[string]T // by ".shop.example" for "*.shop.example"
+	wildcards lengths      // of the keys of wildcard
+	any       *T
+}
+
+func (h *byHost[T]) add(host string, value T) error {
+	suffix, isWildcard := strings.CutPrefix(host, "*")
+	switch {
+	case host == "":
+		h.any = &value
+		return nil
+	case len(suffix) > maxHost:
+		return fmt.Errorf("host %q is longer than %d bytes", truncate(host), maxHost)
+	case isWildcard:
+		if h.wildcard == nil {
+			h.wildcard = map[string]T{}
+		}
+		h.wildcard[suffix], h.wildcards = value, h.wildcards.with(len(suffix))
+	default:
+		if h.exact == nil {
+			h.exact = map[string]T{}
+		}
+		h.exact[host] = value
+	}
+	return nil
+}
+
+// find returns the value for the most specific name. A client can send a host that is longer than every name, and a wildcard matches it.
+func (h *byHost[T]) find(host string) (value T, found bool) {
+	if len(host) <= maxHost {
+		if value, found = h.exact[host]; found {
+			return value, true
+		}
+	}
+	for i := max(1, len(host)-h.wildcards.longest()); len(h.wildcard) > 0 && i < len(host); i++ { // "*" matches at least one character
+		if host[i] != '.' || !h.wildcards.has(len(host)-i) {
+			continue
+		}
+		if value, found = h.wildcard[host[i:]]; found {
+			return value, true
+		}
+	}
+	if h.any == nil {
+		return value, false
+	}
+	return *h.any, true
+}

@@ -1,0 +1,48 @@
+package rules
+
+import "slices"
+
+// privileged is the lowest port that a process can listen on without privileges. Gateways whose pods are unprivileged listen on shifted higher ports.
+const (
+	privileged = 1024
+	shifted    = 10_000
+)
+
+// podPorts returns the ports in the pods of a gateway at which requests for a port of a listener arrive: the same, as in Istio, or a higher one
+// without privileges, as in Envoy Gateway. Services can have other ports: see byPort.
+func podPorts(port int32) []int32 {
+	if port > 0 && port < privileged {
+		return []int32{port, port + shifted}
+	}
+	return []int32{port}
+}
+
+// byPort returns for each port in the pods of the gateways the groups to which a request can belong. A Gateway without a group of this port can
+// have a Service that maps ports in another way, so that the request can belong to all of its groups. The owner of a ListenerSet chooses the port
+// of a shared group: such a port does not exclude the other groups of the Gateway, because their Service can map to it.
+func byPort(groups []RouteGroup) map[int32][]int {
+	ports := map[int32][]int{}
+	for i := range groups {
+		for _, port := range podPorts(groups[i].Port) {
+			ports[port] = nil
+		}
+	}
+	delete(ports, 0)
+	for port := range ports {
+		matched, owned := map[int]bool{}, map[int]bool{} // by Gateway
+		isAt := func(g *RouteGroup) bool { return g.Port == 0 || slices.Contains(podPorts(g.Port), port) }
+		for i := range groups {
+			if g := &groups[i]; isAt(g) {
+				matched[g.Gateway] = true
+				owned[g.Gateway] = owned[g.Gateway] || !g.Shared
+			}
+		}
+		for i := range groups {
+			g := &groups[i]
+			if isAt(g) || !matched[g.Gateway] || !owned[g.Gateway] && !g.Shared {
+				ports[port] = append(ports[port], i)
+			}
+		}
+	}
+	return ports
+}

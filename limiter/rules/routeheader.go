@@ -1,0 +1,159 @@
+package rules
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxRuns is the number of parts between commas up to which regular expressions are compared with all values that they can be lines of.
+	maxRuns = 8
+	// bytesPerStep is how many bytes a search for a text compares in the time of a step.
+	bytesPerStep = 64
+)
+
+// routeHeader is a header of a request.
+type routeHeader struct {
+	looked, found bool
+	// value has the lines, joined with commas.
+	value string
+	// lines are the lines; nil if value can be one of them or several.
+	lines []string
+	// replaced is true if the gateway can have replaced bytes of value that are no UTF-8.
+	replaced bool
+}
+
+// hostHeader is the name of the header that Envoy stores as the pseudo-header :authority, so that it is not among the headers.
+const hostHeader = "host"
+
+// bytewise returns text with a rune for each byte: the expressions of Envoy match bytes, and those of Go runes. A header and all that it is compared
+// with are in this form.
+func bytewise(text string) string {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			runes := make([]rune, len(text))
+			for j := range len(text) {
+				runes[j] = rune(text[j])
+			}
+			return string(runes)
+		}
+	}
+	return text
+}
+
+// headerOf returns the header with a name of the table.
+func (s *routeSearch) headerOf(name int) *routeHeader {
+	h := &s.headers[name]
+	if h.looked {
+		return h
+	}
+	h.looked = true
+	key := s.table.names[name]
+	switch {
+	case key == hostHeader:
+		h.lines = []string{s.request.Authority}
+	case s.request.Lines != nil:
+		h.lines = s.request.Lines(key)
+	default:
+		h.value, h.found = s.request.Headers[key]
+		h.value, h.replaced = bytewise(h.value), strings.Contains(h.value, "!")
+		return h
+	}
+	for i := range h.lines {
+		h.lines[i] = bytewise(h.lines[i])
+	}
+	h.found, h.value = len(h.lines) > 0, strings.Join(h.lines, ",")
+	return h
+}
+
+// header compares a header as Envoy does: since release 1.39, a header matches if one of its lines matches, and before if the lines match that
+// are joined with commas. If the result differs, or the lines are unknown and can be such that it differs, it is unknown.
+func (s *routeSearch) header(h *header, of *routeHeader) (result routeResult) {
+	switch {
+	case !of.found:
+		return resultNo
+	case of.lines != nil:
+		return s.lines(h, of)
+	case of.replaced && h.Type == HeaderRegex:
+		return resultUnknown // it can match what the gateway has replaced and not !, or the reverse
+	case !strings.Contains(of.value, ","):
+		result = s.value(h, of.value)
+	case h.Type == HeaderExact:
+		result = s.hasRun(of.value, h.Value)
+	default:
+		result = s.runs(h, of.value)
+	}
+	if result == resultYes && of.replaced {
+		return resultUnknown
+	}
+	return result
+}
+
+// lines compares a header whose lines are known.
+func (s *routeSearch) lines(h *header, of *routeHeader) routeResult {
+	if len(of.lines) == 1 {
+		return s.value(h, of.lines[0])
+	}
+	each := resultNo
+	for _, line := range of.lines {
+		s.steps--
+		if each = max(each, s.value(h, line)); each == resultUnknown {
+			return each
+		}
+	}
+	if s.value(h, of.value) != each {
+		return resultUnknown
+	}
+	return each
+}
+
+// hasRun compares an exact text with a value with commas. The text can be one of its lines if it occurs between commas.
+func (s *routeSearch) hasRun(value, text string) routeResult {
+	for {
+		if s.steps -= 1 + len(text)/bytesPerStep; s.steps < minRouteSteps {
+			return resultUnknown
+		}
+		if rest, is := strings.CutPrefix(value, text); is && (rest == "" || rest[0] == ',') {
+			return resultUnknown
+		}
+		_, rest, more := strings.Cut(value, ",")
+		if !more {
+			return resultNo
+		}
+		value = rest
+	}
+}
+
+// runs compares a value with commas, each of which can separate two lines. It matches if it does as a whole, and if one line does for each way in
+// which the commas can separate lines.
+func (s *routeSearch) runs(h *header, value string) routeResult {
+	if strings.Count(value, ",") >= maxRuns {
+		return resultUnknown
+	}
+	parts := strings.Split(value, ",")
+	begins := make([]int, len(parts)+1)
+	for i, part := range parts {
+		begins[i+1] = begins[i] + len(part) + 1
+	}
+	some := false
+	without := make([]bool, len(parts)+1) // whether the parts before can be lines that all do not match
+	without[0] = true
+	for i := range parts {
+		if !without[i] {
+			continue
+		}
+		for j := i + 1; j <= len(parts); j++ {
+			result := s.value(h, value[begins[i]:begins[j]-1])
+			some = some || result != resultNo
+			without[j] = without[j] || result != resultYes
+		}
+	}
+	switch {
+	case !without[len(parts)]:
+		return resultYes
+	case some:
+		return resultUnknown
+	default:
+		return resultNo
+	}
+}

@@ -1,0 +1,156 @@
+package rules_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// byHeaders is a table with matches of headers.
+func byHeaders(t *testing.T) *rules.Index {
+	t.Helper()
+	return indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
+		"exact: ^/ x-plan=free", "regex: ^/ x-team=~a.*", "both: ^/ x-both=a,b", "bang: ^/ x-bang=a!", "json: ^/ accept=~.*json.*", "latin: ^/ x-latin=~b.", "umlaut: ^/ x-umlaut=ä", "class: ^/ x-class=~[^!]",
+		"host: ^/ host=Shop.example:80", "rest: ^/",
+	}}}))
+}
+
+// ext_authz joins the lines of a header with commas, which can also be part of a line. Envoy 1.39 takes a route that one line matches, and
+// earlier releases one that the joined lines match. A request is counted for each route that it can belong to, and only for these.
+func TestRoutesOf_ComparesJoinedLinesOfHeaders(t *testing.T) {
+	x := byHeaders(t)
+	for request, want := range map[string]string{
+		"x-plan=free": "exact", "x-plan=paid": "rest", "x-plan=paid,free": "rest exact", "x-plan=free,paid": "rest exact", "x-plan=a,free,b": "rest exact",
+		"x-plan=paid,other": "rest", "x-plan=afree,b": "rest", "x-plan=freedom,b": "rest", "x-plan=a,freedom": "rest", "x-plan=paid,+free": "rest",
+		"x-plan=,": "rest", "x-plan=,free": "rest exact",
+		"x-team=ab": "regex", "x-team=ba": "rest", "x-team=ab,cd": "regex", "x-team=cd,ab": "rest regex", "x-team=cd,ef": "rest", "x-team=ab,ac,ad": "regex",
+		"x-team=cd,ef,ab": "rest regex", "x-team=cd,+ab": "rest",
+		"x-both=a,b": "rest both", "x-both=a": "rest", "x-both=a,b,c": "rest both", "x-both=c,a,b": "rest both", "x-both=c,a,b,d": "rest both", "x-both=a,bc": "rest",
+		"x-both=ca,b": "rest", "x-both=b,a": "rest", "x-both=a,c,b": "rest",
+		"accept=text/html,a/json;q=1,*/*": "json", "accept=text/json": "json", "accept=text/html,*/*": "rest",
+		// Envoy sends ! for bytes that are no UTF-8.
+		"x-bang=a!": "rest bang", "x-bang=b!": "rest", "x-team=a!": "rest regex", "x-class=!": "rest class", "x-plan=free!": "rest", "x-plan=free,!": "rest exact",
+		// Its expressions match bytes.
+		"x-latin=bä": "rest", "x-latin=bcä": "rest", "x-latin=bc": "latin", "x-umlaut=ä": "umlaut", "x-umlaut=a,ä": "rest umlaut", "x-umlaut=ö": "rest",
+		// Its host header is the authority.
+		"host=Shop.example:80": "rest", "authority=Shop.example:80": "host", "authority=shop.example:80": "rest",
+		// Above 8 parts, a regular expression is not compared with all lines that a value can have.
+		"x-team=b" + strings.Repeat(",b", 7): "rest", "x-team=b" + strings.Repeat(",b", 8): "rest regex",
+		"x-plan=b" + strings.Repeat(",b", 99): "rest",
+	} {
+		if got := routesFor(x, "GET h/ "+request); got != want {
+			t.Errorf("%s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// With encode_raw_headers, only several lines can belong to two routes, because of the release of Envoy.
+func TestRoutesOf_ComparesLinesOfHeadersAsTheyAre(t *testing.T) {
+	x := byHeaders(t)
+	for request, want := range map[string]string{
+		">x-plan=free": "exact", ">x-plan=paid": "rest", ">x-plan=paid,free": "rest", ">x-both=a,b": "both", ">x-both=a,b,c": "rest", ">x-team=cd,ab": "rest",
+		">x-team=ab,cd": "regex", ">x-bang=a!": "bang", ">x-team=a!": "regex", ">x-team=a\xff": "regex", ">x-latin=b\xff": "latin", ">x-latin=bä": "rest",
+		">x-umlaut=ä": "umlaut", ">x-class=\xff": "class", ">x-class=ä": "rest", ">x-class=!": "rest", ">x-class=a": "class", ">a=b authority=Shop.example:80": "host",
+		">accept=text/html,json": "json", ">other=a": "rest",
+		">x-team=b" + strings.Repeat(",b", 20): "rest",
+		">x-plan=paid >x-plan=free":            "rest exact", ">x-plan=free >x-plan=free": "rest exact", ">x-plan=paid >x-plan=other": "rest",
+		">x-both=a >x-both=b": "rest both", ">x-both=a,b >x-both=c": "rest both", ">x-both=a >x-both=c": "rest",
+		">x-team=ab >x-team=cd": "regex", ">x-team=cd >x-team=ab": "rest regex", ">x-team=cd >x-team=ef": "rest",
+		">x-plan=free >x-team=ab": "exact", "x-plan=free >x-team=ab": "regex",
+	} {
+		if got := routesFor(x, "GET h/ "+request); got != want {
+			t.Errorf("%q: %q, want %q", request, got, want)
+		}
+	}
+}
+
+func TestRoutesOf_ReturnsABoundedNumberOfRoutes(t *testing.T) {
+	var matches, values []string
+	for i := range 10 {
+		matches, values = append(matches, fmt.Sprintf("r%d: ^/ x=v%d", i, i)), append(values, fmt.Sprintf("v%d", i))
+	}
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": append(matches, "rest: ^/")}}))
+	for n, want := range map[int]string{1: "r0", 2: "rest r0 r1", 3: "rest r0 r1 r2", 4: "rest r0 r1 r2 r3", 10: "rest r0 r1 r2 r3"} {
+		if got := routesFor(x, "GET h/ x="+strings.Join(values[:n], ",")); got != want {
+			t.Errorf("%d values: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// A condition that many matches have is compared once. Otherwise, later ones of an honest request would be unknown.
+func TestRoutesOf_ComparesEachConditionOnce(t *testing.T) {
+	var matches []string
+	for i := range 100 {
+		matches = append(matches, fmt.Sprintf("r%d: ^/ x-slow=~(a|b|ab|ba)*c x-n=%d", i, i))
+	}
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": append(matches, "rest: ^/")}}))
+	slow := "x-slow=" + strings.Repeat("ab", 200) + "c"
+	for request, want := range map[string]string{slow + " x-n=99": "r99", slow + " x-n=0": "r0", slow: "rest", slow + "d x-n=99": "rest"} {
+		if got := routesFor(x, "GET h/ "+request); got != want {
+			t.Errorf("%.30s…: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// expensive returns tables with routes of a tenant, and a request of a client, which are expensive to compare.
+func expensive(t testing.TB) map[string]func() int {
+	t.Helper()
+	conditions := map[string]func(i int) []rules.HeaderMatch{
+		"texts": func(i int) []rules.HeaderMatch {
+			return []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "x", Value: fmt.Sprint(strings.Repeat(",", 200), i)}}
+		},
+		"expressions": func(i int) []rules.HeaderMatch {
+			return []rules.HeaderMatch{{Type: rules.HeaderRegex, Name: "x", Value: fmt.Sprintf("(,|,,|%d)*c", i)}}
+		},
+		"headers": func(i int) (all []rules.HeaderMatch) {
+			for n := range 15 {
+				all = append(all, rules.HeaderMatch{Type: rules.HeaderExact, Name: fmt.Sprint("y", n), Value: "a"})
+			}
+			return append(all, rules.HeaderMatch{Type: rules.HeaderExact, Name: "z", Value: strconv.Itoa(i)})
+		},
+	}
+	request := &rules.RouteRequest{Method: "GET", Host: "h", Target: "/", Headers: map[string]string{"x": strings.Repeat(",", 50_000), "z": "no"}}
+	for n := range 15 {
+		request.Headers[fmt.Sprint("y", n)] = "a"
+	}
+	calls := map[string]func() int{}
+	for name, condition := range conditions {
+		table := &rules.RouteTable{Routes: []rules.Route{}, Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{}}}}}
+		host := &table.Listeners[0].Hosts[0]
+		for i := range 2000 {
+			table.Routes = append(table.Routes, rules.Route{Target: strconv.Itoa(i)})
+			table.Matches = append(table.Matches, rules.RouteMatch{Route: i, Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}, Headers: condition(i)})
+			host.Matches = append(host.Matches, i)
+		}
+		x, err := rules.NewIndex(rules.Set{RouteTable: table}, "", "weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls[name] = func() int { return len(x.RoutesOf(request)) }
+	}
+	return calls
+}
+
+// A client and a tenant together must not make a request expensive. What is not compared can match.
+func TestRoutesOf_BoundsTheStepsOfARequest(t *testing.T) {
+	calls := expensive(t)
+	for name, want := range map[string]int{"texts": rules.MaxRoutes + 1, "expressions": rules.MaxRoutes + 1, "headers": 0} {
+		if got := calls[name](); got != want {
+			t.Errorf("%s: %d routes, want %d", name, got, want)
+		}
+	}
+}
+
+func BenchmarkRoutesOf_Expensive(b *testing.B) {
+	for name, call := range expensive(b) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				call()
+			}
+		})
+	}
+}
