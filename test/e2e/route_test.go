@@ -97,4 +97,5 @@ func TestTargetRefs_LimitTheRouteThatTheGatewayNames(t *testing.T) {
 	if got := w.condition("checkout", "Ready"); !strings.HasPrefix(got, "False TargetNotFound ") {
 		t.Errorf("Ready is %s", got)
 	}
+	w.expectRouteMatching(authv3.NewAuthorizationClient(conn))
 }
