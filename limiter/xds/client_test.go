@@ -3,6 +3,7 @@ package xds
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -84,6 +85,12 @@ func (b *lockedBuffer) String() string {
 
 func start(t *testing.T) *harness {
 	t.Helper()
+	return startWith(t, grpc.NewServer(), nil)
+}
+
+// startWith starts a client with the credentials, and the server.
+func startWith(t *testing.T, server *grpc.Server, credentials func() (*tls.Config, error)) *harness {
+	t.Helper()
 	h := &harness{
 		fakeServer: &fakeServer{
 			requests: make(chan *discoveryv3.DiscoveryRequest, 10), responses: make(chan *discoveryv3.DiscoveryResponse), hangup: make(chan struct{}),
@@ -95,12 +102,11 @@ func start(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, h.fakeServer)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	client := New(Options{
-		Server: listener.Addr().String(), Node: &corev3.Node{Id: "envoy-ratelimit"}, TypeURL: typeURL, Apply: h.apply,
+		Server: listener.Addr().String(), Credentials: credentials, Node: &corev3.Node{Id: "envoy-ratelimit"}, TypeURL: typeURL, Apply: h.apply,
 		MinWait: time.Millisecond, MaxWait: 10 * time.Millisecond, Metrics: h.metrics, Log: slog.New(slog.NewTextHandler(h.log, nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
