@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -132,27 +133,31 @@ func (w *gatewayWorld) report(policy *unstructured.Unstructured, conditions ...s
 	w.must(w.Client.Status().Update(w.Context(), policy))
 }
 
+// newGatewayWorld uses the API server that the tests share, and deletes its objects at the end of the test: only namespaces stay, because no
+// controller finishes their deletion.
 func newGatewayWorld(t *testing.T) *gatewayWorld {
 	t.Helper()
-	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
-	if err != nil {
-		t.Fatal(err)
+	kube := fixture.Kube(t)
+	w := &gatewayWorld{T: t, kube: kube, user: kube.Kubeconfig()}
+	if _, err := kube.Kubectl(t.Context(), "get", "crd", "securitypolicies.gateway.envoyproxy.io"); err != nil {
+		w.must(kube.InstallGatewayAPI(t.Context()))
+		w.kubectl("apply", "--server-side", "-f", filepath.Join("testdata", "securitypolicies.yaml"))
+		w.must(kube.WaitForCRDs(t.Context(), "securitypolicies.gateway.envoyproxy.io"))
 	}
 	t.Cleanup(func() {
-		if err := kube.Stop(); err != nil {
+		_, err := kube.Kubectl(context.WithoutCancel(t.Context()), "delete", "--all", "--all-namespaces",
+			"securitypolicies.gateway.envoyproxy.io,referencegrants.gateway.networking.k8s.io,gateways.gateway.networking.k8s.io,limiters.weir.dev")
+		if err != nil {
 			t.Error(err)
 		}
+		for _, namespace := range []string{"infra", "weir-system"} {
+			if _, err := kube.Kubectl(context.WithoutCancel(t.Context()), "delete", "--all", "-n", namespace, "roles,rolebindings"); err != nil {
+				t.Error(err)
+			}
+		}
 	})
-	w := &gatewayWorld{T: t, kube: kube, user: kube.Kubeconfig()}
-	w.must(kube.InstallGatewayAPI(t.Context()))
-	w.command(1, "list", "", "weir gateway list: the cluster does not have the CRD of SecurityPolicy: install Envoy Gateway\n")
-	for _, path := range []string{filepath.Join("..", "..", "config", "crd", "bases"), filepath.Join("testdata", "securitypolicies.yaml")} {
-		_, err := kube.Kubectl(t.Context(), "apply", "--server-side", "-f", path)
-		w.must(err)
-	}
-	w.must(kube.WaitForCRDs(t.Context(), "limiters.weir.dev", "securitypolicies.gateway.envoyproxy.io"))
-	_, err = kube.Kubectl(t.Context(), "apply", "-f", filepath.Join("testdata", "gateways.yaml"))
-	w.must(err)
+	w.kubectl("apply", "-f", filepath.Join("testdata", "gateways.yaml"))
+	var err error
 	w.Client, err = client.New(kube.Config(), client.Options{})
 	w.must(err)
 	config, err := kube.UserConfig("grace")
@@ -160,6 +165,12 @@ func newGatewayWorld(t *testing.T) *gatewayWorld {
 	w.user, err = kube.WriteKubeconfig("grace", config)
 	w.must(err)
 	return w
+}
+
+func (w *gatewayWorld) kubectl(arguments ...string) {
+	w.Helper()
+	_, err := w.kube.Kubectl(w.Context(), arguments...)
+	w.must(err)
 }
 
 // grant gives the user permissions in a namespace, or in all if it is empty.
@@ -237,8 +248,7 @@ func TestGateway_AttachesListsAndDetaches(t *testing.T) {
 		t.Errorf("after a change: %s of %s", got, w.owner(policy))
 	}
 	w.command(1, "list -n infra", "…infra/own…Pending…", "")
-	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "delete", "limiter", "own")
-	w.must(err)
+	w.kubectl("-n", "infra", "delete", "limiter", "own")
 	w.command(1, "list -n infra", "…infra/own…LimiterNotFound  detach the Gateway…", "")
 
 	w.command(0, "detach public -n infra", "SecurityPolicy infra/weir-public deleted\n", "")
@@ -312,9 +322,8 @@ func TestGateway_DetachKeepsSettingsOfUsers(t *testing.T) {
 	w.user = w.kube.Kubeconfig()
 	policy, grant := securityPolicy(), referenceGrant("weir-system", "weir.infra.public")
 	w.command(0, "attach public -n infra --wait 0s", "…", "…")
-	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p",
+	w.kubectl("-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p",
 		`{"metadata":{"labels":{"team":"a"}},"spec":{"jwt":{"optional":true},"extAuth":{"headersToExtAuth":["x-a"]}}}`)
-	w.must(err)
 	w.command(0, "attach public -n infra --timeout 1s --wait 0s", "…", "…")
 	if spec := w.read(policy, "spec"); !strings.Contains(spec, `"jwt":{"optional":true}`) || !strings.Contains(spec, `"headersToExtAuth":["x-a"]`) ||
 		!strings.Contains(spec, `"timeout":"1s"`) {
@@ -355,8 +364,7 @@ func TestGateway_KeepsTheSettingsThatNoFlagSets(t *testing.T) {
 		t.Errorf("a dry run:\n%s", dry)
 	}
 	// Settings that a user has removed have their defaults.
-	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p", `{"spec":{"extAuth":{"failOpen":null,"timeout":null}}}`)
-	w.must(err)
+	w.kubectl("-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p", `{"spec":{"extAuth":{"failOpen":null,"timeout":null}}}`)
 	w.command(0, "attach public -n infra --wait 0s", "…", "…")
 	settings(`"failOpen":true`, `"timeout":"100ms"`, `"name":"weir-limiter-default"`)
 }
@@ -364,8 +372,7 @@ func TestGateway_KeepsTheSettingsThatNoFlagSets(t *testing.T) {
 func TestGateway_RejectsAGatewayThatAnotherSecurityPolicySelects(t *testing.T) {
 	w := newGatewayWorld(t)
 	w.user = w.kube.Kubeconfig()
-	_, err := w.kube.Kubectl(t.Context(), "-n", "infra", "label", "gateway", "public", "tier=front")
-	w.must(err)
+	w.kubectl("-n", "infra", "label", "gateway", "public", "tier=front")
 	other := object(securityPolicy().GroupVersionKind(), "infra", "by-label")
 	for selector, isOther := range map[string]bool{
 		`{"kind":"Gateway"}`: true, `{"kind":"HTTPRoute"}`: false, `{"kind":"Gateway","group":"example.com"}`: false,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func TestOperatorCommand_RejectsInvalidFlags(t *testing.T) {
 	}
 }
 
-func TestOperator_NamesTheMissingCRD(t *testing.T) {
+func TestCommands_NameTheMissingCRD(t *testing.T) {
 	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +116,11 @@ func TestOperator_NamesTheMissingCRD(t *testing.T) {
 		if err := runOperator(t.Context(), f); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+	const want = "weir gateway list: the cluster does not have the CRD of SecurityPolicy: install Envoy Gateway\n"
+	var out, errs bytes.Buffer
+	if exit := run([]string{"gateway", "list"}, &out, &errs); exit != 1 || errs.String() != want || out.Len() > 0 {
+		t.Errorf("exit status %d, %s%s, want %q", exit, &out, &errs, want)
 	}
 }
 
