@@ -42,7 +42,8 @@ func TestDocumentedACL_AStolenLimiterCannotPublishRules(t *testing.T) {
 		try     func() error
 		allowed bool
 	}{
-		"publish rules":                     {publish(own), !readOnly},
+		// Redis 6.2 rejects the PTTL of publish. What a limiter can do there instead is to move the pointer.
+		"publish rules":                     {publish(own), false},
 		"publish rules of another Limiter":  {publish(other), false},
 		"move the pointer":                  {run("SET", "weir:rules:"+own+":current", "sha256:b"), !readOnly},
 		"move the pointer by a script":      {script(write, "weir:rules:"+own+":current"), !readOnly},
