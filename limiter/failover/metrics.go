@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics describe local mode.
 type metrics struct {
-	mode, activations, seconds, counters, bytes, unreported, evicted, floored, lost *prometheus.Desc
+	mode, activations, seconds, replicas, counters, bytes, unreported, evicted, floored, lost *prometheus.Desc
 
 	reportedUnits *prometheus.CounterVec
 }
@@ -15,10 +15,12 @@ func newMetrics() *metrics {
 		mode:        describe("weir_local_mode", "1 while the store, or a part of it, is unavailable and every policy applies its onStoreFailure; otherwise 0."),
 		activations: describe("weir_local_mode_activations_total", "Times that the store, or a part of it, became unavailable."),
 		seconds:     describe("weir_local_mode_seconds_total", "Seconds during which the store, or a part of it, was unavailable."),
-		counters:    describe("weir_local_counters", "Counters in memory, for use while the store is unavailable."),
-		bytes:       describe("weir_local_bytes", "Approximate memory of the counters in memory, in bytes."),
-		unreported:  describe("weir_local_owing", "Counters in memory with units that are not reported to the store yet."),
-		evicted:     describe("weir_local_evicted_total", "Counters evicted from memory before their windows ended."),
+		replicas: describe("weir_local_replicas",
+			"Replicas that share each limit while the store is unavailable, including this one. An increase applies immediately, a decrease after 10 seconds."),
+		counters:   describe("weir_local_counters", "Counters in memory, for use while the store is unavailable."),
+		bytes:      describe("weir_local_bytes", "Approximate memory of the counters in memory, in bytes."),
+		unreported: describe("weir_local_owing", "Counters in memory with units that are not reported to the store yet."),
+		evicted:    describe("weir_local_evicted_total", "Counters evicted from memory before their windows ended."),
 		floored: describe("weir_local_floored_total",
 			"Decisions on counters that were not in memory and so began with the estimated usage of evicted counters."),
 		lost: describe("weir_local_lost_units_total", "Units spent on counters that were evicted before they could be reported to the store."),
@@ -45,7 +47,7 @@ func (m *metrics) reported(units int64, uncounted bool, err error) {
 // Describe implements prometheus.Collector.
 func (s *Store) Describe(to chan<- *prometheus.Desc) {
 	m := s.metrics
-	for _, d := range []*prometheus.Desc{m.mode, m.activations, m.seconds, m.counters, m.bytes, m.unreported, m.evicted, m.floored, m.lost} {
+	for _, d := range []*prometheus.Desc{m.mode, m.activations, m.seconds, m.replicas, m.counters, m.bytes, m.unreported, m.evicted, m.floored, m.lost} {
 		to <- d
 	}
 	m.reportedUnits.Describe(to)
@@ -68,6 +70,7 @@ func (s *Store) Collect(to chan<- prometheus.Metric) {
 	gauge(m.mode, mode)
 	counter(m.activations, float64(began))
 	counter(m.seconds, lasted.Seconds())
+	gauge(m.replicas, float64(stats.Replicas))
 	gauge(m.counters, float64(stats.Held))
 	gauge(m.bytes, float64(stats.Bytes))
 	gauge(m.unreported, float64(stats.Unreported))

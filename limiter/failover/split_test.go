@@ -398,7 +398,7 @@ func TestCollect_DescribesTheCountersInMemory(t *testing.T) {
 	}
 	stats = w.local.Stats()
 	for name, want := range map[string]float64{
-		"weir_local_counters": float64(stats.Held), "weir_local_bytes": float64(stats.Bytes), "weir_local_owing": float64(stats.Unreported),
+		"weir_local_replicas": 1, "weir_local_counters": float64(stats.Held), "weir_local_bytes": float64(stats.Bytes), "weir_local_owing": float64(stats.Unreported),
 		"weir_local_evicted_total": float64(stats.Evicted), "weir_local_floored_total": float64(stats.Estimated),
 		"weir_local_lost_units_total": float64(stats.Lost),
 	} {

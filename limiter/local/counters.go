@@ -46,6 +46,8 @@ type Counters struct {
 
 // Stats are figures about Counters. The 64-bit figures are totals since New.
 type Stats struct {
+	// Replicas share each limit, including this one.
+	Replicas int64
 	// Held counters, those that were learned included, and their approximate memory in bytes. The memory for a learned counter whose
 	// units no longer count is reused for another, and is included until then.
 	Held, Bytes int
@@ -186,6 +188,7 @@ func (c *Counters) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
+	s.Replicas = c.peers.Replicas
 	s.Held, s.Bytes, s.Unreported = len(c.held)+c.learned.len(), c.bytes+int(c.learned.bytes.Load()), len(c.unreported)
 	s.Evicted = c.evicted.count()
 	return s

@@ -34,6 +34,7 @@ type badDays struct {
 	*scenario
 
 	replicas []*forwarded
+	pods     []string // of the replicas
 }
 
 // answerBadDays runs the commands of docs/how-to and docs/runbooks in situations in which they are needed.
@@ -54,7 +55,7 @@ func answerBadDays(ctx context.Context, s *scenario) (err error) {
 	if err := b.connect(ctx); err != nil {
 		return err
 	}
-	return sequence(b.customerIsDenied, b.policyMatchesTooMuch, b.redisIsUnavailable, b.commandsFailPlainly)(ctx)
+	return sequence(b.customerIsDenied, b.policyMatchesTooMuch, b.redisIsUnavailable, b.replicaLags, b.commandsFailPlainly)(ctx)
 }
 
 // connect forwards a port to each replica.
@@ -64,11 +65,11 @@ func (b *badDays) connect(ctx context.Context) error {
 		return err
 	}
 	for pod := range strings.FieldsSeq(pods) {
-		f, err := b.forward(ctx, system, "pod/"+pod, 8080)
+		f, err := b.forward(ctx, "pod/"+pod, 8080)
 		if err != nil {
 			return err
 		}
-		b.replicas = append(b.replicas, f)
+		b.replicas, b.pods = append(b.replicas, f), append(b.pods, pod)
 	}
 	if len(b.replicas) != 2 {
 		return fmt.Errorf("the Limiter has the pods %q, want 2", pods)
@@ -80,7 +81,7 @@ func (b *badDays) disconnect() {
 	for _, f := range b.replicas {
 		_ = f.stop() // the step ends
 	}
-	b.replicas = nil
+	b.replicas, b.pods = nil, nil
 }
 
 // decision is the answer of a replica.
@@ -284,6 +285,9 @@ func (b *badDays) redisIsUnavailable(ctx context.Context) error {
 	if err := b.exhaust(ctx, "redis"); err != nil {
 		return err
 	}
+	if err := b.replicasShareLimits(ctx); err != nil {
+		return err
+	}
 	if err := b.run(ctx, "kubectl", "-n", system, "scale", "deployment/redis", "--replicas=0"); err != nil {
 		return err
 	}
@@ -298,7 +302,8 @@ func (b *badDays) redisIsUnavailable(ctx context.Context) error {
 	if err := b.exhaust(ctx, "local"); err != nil {
 		return err
 	}
-	b.show(ctx, true, []string{"local share"}, "counters", "get", customer, "--policy", of)
+	shares := fmt.Sprintf("%d per 24h  %d     0 ", dailyLimit, dailyLimit) // of both replicas
+	b.show(ctx, true, []string{"local share", shares}, "counters", "get", customer, "--policy", of)
 	_, ended := b.show(ctx, true, nil, "counters", "reset", customer, "--policy", of, "--reason", "INC-2: outage of Redis")
 	b.allReplicas(ctx, ended, "reset of each share", http.StatusOK)
 	if err := b.exhaust(ctx, "local"); err != nil {

@@ -87,7 +87,7 @@ type redisKey struct {
 
 // redisKeys returns the keys in Redis that are not counters.
 func (s *scenario) redisKeys(ctx context.Context) (keys []redisKey, err error) {
-	redis, err := s.forward(ctx, system, "service/redis", redisPort)
+	redis, err := s.forward(ctx, "service/redis", redisPort)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ type forwarded struct {
 }
 
 // forward runs kubectl port-forward on a free local port.
-func (s *scenario) forward(ctx context.Context, namespace, target string, port int) (*forwarded, error) {
-	f := &forwarded{process: exec.CommandContext(ctx, s.kubectl, "-n", namespace, "port-forward", target, fmt.Sprintf(":%d", port))}
+func (s *scenario) forward(ctx context.Context, target string, port int) (*forwarded, error) {
+	f := &forwarded{process: exec.CommandContext(ctx, s.kubectl, "-n", system, "port-forward", target, fmt.Sprintf(":%d", port))}
 	out, err := f.process.StdoutPipe()
 	if err != nil {
 		return nil, err

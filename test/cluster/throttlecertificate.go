@@ -127,7 +127,7 @@ func (w *tenants) allPresent(ctx context.Context, certificate []byte) error {
 
 func (w *tenants) presents(ctx context.Context, began time.Time, pod string, certificate []byte) (err error) {
 	const port = 9443
-	f, err := w.forward(ctx, system, "pod/"+pod, port)
+	f, err := w.forward(ctx, "pod/"+pod, port)
 	if err != nil {
 		return err
 	}
