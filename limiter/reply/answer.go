@@ -88,7 +88,7 @@ func newResult(r *engine.Result) Result {
 	return Result{
 		Policy:       r.Rule.Policy,
 		Axis:         r.Rule.Axis,
-		Identifier:   clip(r.Identifier),
+		Identifier:   ClipIdentifier(r.Identifier),
 		Algorithm:    r.Rule.Algorithm,
 		Window:       r.Window.String(),
 		Tier:         r.Tier,
@@ -105,8 +105,8 @@ func newResult(r *engine.Result) Result {
 // matches has one: without a bound, an answer could be too large for its reader.
 const maxIdentifier = 256
 
-// clip shortens an identifier to maxIdentifier, with "…" at the end.
-func clip(identifier string) string {
+// ClipIdentifier shortens an identifier to 256 bytes, with "…" at the end.
+func ClipIdentifier(identifier string) string {
 	const more = "…"
 	if len(identifier) <= maxIdentifier {
 		return identifier

@@ -121,6 +121,13 @@ func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallS
 // start starts a server that gate limits, and returns a client of it.
 func start(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*service, grpc_testing.TestServiceClient) {
 	t.Helper()
+	implementation, address := serve(t, gate, options...)
+	return implementation, dial(t, address)
+}
+
+// serve starts a server that gate limits, and returns its address.
+func serve(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*service, string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -133,13 +140,17 @@ func start(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*s
 	var served sync.WaitGroup
 	served.Go(func() { _ = s.Serve(listener) })
 	t.Cleanup(func() { s.Stop(); served.Wait() })
-	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("API.shop.example:443"))
+	return implementation, listener.Addr().String()
+}
+
+func dial(t testing.TB, address string, options ...grpc.DialOption) grpc_testing.TestServiceClient {
+	t.Helper()
+	connection, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("API.shop.example:443"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connection.Close() })
-	return implementation, grpc_testing.NewTestServiceClient(connection)
+	return grpc_testing.NewTestServiceClient(connection)
 }
 
 // callOf returns the context of a call of a tenant.

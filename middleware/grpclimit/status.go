@@ -11,11 +11,13 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/middleware"
 )
 
@@ -40,6 +42,7 @@ func statusOf(err error) error {
 		details = []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(unavailableRetry)}}
 	default:
 	}
+	text = reply.GRPCMessage(text)
 	detailed, err := status.New(code, text).WithDetails(details...)
 	if err != nil { // impossible with these details
 		return status.Error(code, text)
@@ -60,24 +63,33 @@ func codeOf(httpStatus int) codes.Code {
 	}
 }
 
-// denial returns the details of a denial: when to retry, if a retry can succeed, and the limits that deny the call.
+// maxQuotas is the size of the limits in a status, in bytes. One has at most 1 KiB. The status is sent as base64 in a header: see reply.GRPCMessage.
+const maxQuotas = 2048
+
+// denial returns the details of a denial: when to retry, if a retry can succeed, and the limits that deny the call, the strictest first.
 func denial(a *engine.Answer) []protoadapt.MessageV1 {
 	var details []protoadapt.MessageV1
 	if r := a.Strictest(); r != nil && r.RetryAfter != limiter.Never {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(r.RetryAfter)})
 	}
-	quotas := &errdetails.QuotaFailure{}
+	quotas, size := &errdetails.QuotaFailure{}, 0
 	for i := range a.Results {
-		if r := &a.Results[i]; !r.Allowed && !r.Rule.Shadow {
-			quotas.Violations = append(quotas.Violations, violation(r))
+		r := &a.Results[i]
+		if r.Allowed || r.Rule.Shadow {
+			continue
 		}
+		v := violation(r)
+		if size += proto.Size(v); size > maxQuotas {
+			break
+		}
+		quotas.Violations = append(quotas.Violations, v)
 	}
 	return append(details, quotas)
 }
 
 func violation(r *engine.Result) *errdetails.QuotaFailure_Violation {
 	return &errdetails.QuotaFailure_Violation{
-		Subject:     strings.ToLower(r.Rule.Axis) + ":" + r.Identifier,
+		Subject:     strings.ToLower(r.Rule.Axis) + ":" + reply.ClipIdentifier(r.Identifier),
 		Description: fmt.Sprintf("over the limit of %s: %d per %v", r.Rule.Policy, r.Decision.Limit, r.Window),
 		QuotaId:     r.Rule.Policy,
 		QuotaValue:  r.Decision.Limit,

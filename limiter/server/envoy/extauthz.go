@@ -110,10 +110,10 @@ func isGRPC(headers map[string]string) bool {
 }
 
 // asGRPC changes a denial to the one of a gRPC service. Without a status, Envoy derives UNAVAILABLE from 429, which clients retry. Envoy
-// sends the body as the message.
+// sends the body as the message, in the same header list as all fields of the denial.
 func asGRPC(denied *authv3.DeniedHttpResponse, message string) {
 	denied.Headers[0].Header = &corev3.HeaderValue{Key: "grpc-status", Value: strconv.Itoa(int(codes.ResourceExhausted))} // instead of the type
-	denied.Body = message
+	denied.Body = reply.GRPCMessage(message)
 }
 
 // errorResponse reports that there is no decision. The failure mode of Envoy then allows or denies the request.

@@ -110,6 +110,19 @@ func TestExtAuthz_DeniesWithTheResponseOfThePolicy(t *testing.T) {
 	}
 }
 
+// Envoy sends each of these characters as six bytes.
+func TestExtAuthz_BoundsTheMessageOfGRPCCalls(t *testing.T) {
+	rule := search()
+	rule.Units, rule.Denial = 1, &rules.Denial{Message: strings.Repeat("é", 2048)}
+	w := limiterOf(t, rule)
+	a := attributes("GET", "/v1/search")
+	a.GetRequest().GetHttp().GetHeaders()["content-type"] = "application/grpc"
+	w.check(t, a)
+	if got, want := w.check(t, a).GetDeniedResponse().GetBody(), strings.Repeat("é", 169)+"…"; got != want {
+		t.Errorf("%d bytes: %.30q…", len(got), got)
+	}
+}
+
 // A field with one value that a later filter or the service has set describes a stricter limit, or another one.
 func TestExtAuthz_AllowedResponseKeepsEarlierFields(t *testing.T) {
 	for style, want := range map[reply.Style]corev3.HeaderValueOption_HeaderAppendAction{
