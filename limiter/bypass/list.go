@@ -25,6 +25,8 @@ type List struct {
 	changed chan struct{} // has a value if Run must call the Store
 	active  atomic.Pointer[Active]
 
+	failures atomic.Int64 // exchanges with the Store that failed
+
 	mu     sync.Mutex
 	byName map[string]*Bypass // those that have not expired; replaced, never changed
 	passed map[passing]time.Time

@@ -297,6 +297,9 @@ func TestRun_MergesTheListsOfProcesses(t *testing.T) {
 		}
 		s.set(errors.New("unavailable"))
 		time.Sleep(time.Minute)
+		if a.Failures() == 0 {
+			t.Error("no failure of an exchange is counted")
+		}
 		expect("expired during an outage", "-one", "-two")
 		if a.Active() != nil {
 			t.Error("an expired bypass is active")

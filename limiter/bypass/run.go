@@ -37,10 +37,13 @@ func (l *List) Run(ctx context.Context, store Store, log *slog.Logger) {
 		if ctx.Err() != nil {
 			return
 		}
+		if err != nil {
+			l.failures.Add(1)
+		}
 		if isFailing != (err != nil) {
 			isFailing = err != nil
 			if isFailing {
-				log.Warn("bypasses are not exchanged with other processes until Redis is available", "error", err)
+				log.Warn("bypasses are not exchanged with other processes", "error", err)
 			} else {
 				log.Info("bypasses are exchanged with other processes again")
 			}
@@ -56,6 +59,9 @@ func (l *List) Run(ctx context.Context, store Store, log *slog.Logger) {
 		}
 	}
 }
+
+// Failures returns the number of exchanges with the Store that failed.
+func (l *List) Failures() int64 { return l.failures.Load() }
 
 // rest waits, unless the list changes.
 func (l *List) rest(ctx context.Context, lasts time.Duration) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -91,7 +92,10 @@ func enforce(ctx context.Context, client *redisclient.Client, patience time.Dura
 			errs = append(errs, spendAndRefund(ctx, store, algorithm, true))
 		}
 	}
-	return errors.Join(errs...)
+	bypasses := redisstore.NewBypasses(client, "weir:weir-system/default:")
+	errSave := bypasses.Save(ctx, []bypass.Bypass{bypassOf("one", time.Now())})
+	_, errLoad := bypasses.Load(ctx)
+	return errors.Join(append(errs, errSave, errLoad)...)
 }
 
 // withoutPermission is how long a test waits for a subscription that must not start: one that starts does so in less than a

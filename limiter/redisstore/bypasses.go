@@ -2,10 +2,13 @@ package redisstore
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -20,7 +23,14 @@ const (
 	maxText = 64 << 10
 	// maxRemoved is the number of entries that one command removes.
 	maxRemoved = 1000
+	// maxFields and maxBytes bound the hash, because another program can have filled it: each process reads all of it, twice a second. An entry
+	// usually has 500 bytes.
+	maxFields = 20_000
+	maxBytes  = 16 << 20
 )
+
+//go:embed bypasses.lua
+var bypassesLua string
 
 // Bypasses is a bypass.Store: a hash of the processes that share counters. Its key is in the range of their counters, so that they need no
 // further permission.
@@ -35,16 +45,22 @@ func NewBypasses(client *redisclient.Client, prefix string) *Bypasses {
 }
 
 // Load implements bypass.Store. It removes entries that have expired, and everything that is not an entry: each process would read it until
-// the hash expires, and each Save prolongs that.
+// the hash expires, and each Save prolongs that. It deletes a hash that is too large, and returns an error: each process then writes its entries
+// again.
 func (b *Bypasses) Load(ctx context.Context) ([]bypass.Bypass, error) {
-	fields, err := b.client.Redis().HGetAll(ctx, b.key).Result()
-	b.client.RefreshTopology(ctx, err)
+	script := redisclient.NewScript("bypasses", bypassesLua)
+	fields, err := redisclient.RunAs(ctx, b.client, redis.NewStringSliceCmd, script, []string{b.key}, []any{maxFields, maxBytes}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the bypasses in %s: %w", b.key, redisclient.WithKind(err))
+		return nil, fmt.Errorf("read the bypasses in %s: %w", b.key, err)
+	}
+	if len(fields) == 1 && fields[0] != "" {
+		return nil, fmt.Errorf("%s had %s, which is too much to read, and was deleted: find the program that writes to it. Bypasses are written again",
+			b.key, fields[0])
 	}
 	var entries []bypass.Bypass
 	var removed []string
-	for name, text := range fields {
+	for i := 0; i+1 < len(fields); i += 2 {
+		name, text := fields[i], fields[i+1]
 		var entry bypass.Bypass
 		if len(text) > maxText || json.Unmarshal([]byte(text), &entry) != nil || entry.Name != name ||
 			entry.Validate(time.Now().Add(maxAhead)) != nil || time.Since(entry.ExpiresAt) > removedAfter {

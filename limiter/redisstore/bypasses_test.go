@@ -74,3 +74,32 @@ func TestBypasses_LoadRemovesWhatCanNeverBeValid(t *testing.T) {
 		t.Errorf("%v fields remain (%v)", n, err)
 	}
 }
+
+func TestBypasses_LoadDeletesAHashThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	server := fixture.Redis(t)
+	do(t, server, append([]string{"ACL", "SETUSER"}, supportedACL(t, server, "weir-limiter")...)...)
+	client := connect(t, redisclient.Options{
+		Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Username: "weir-limiter", Password: "secret",
+	})
+	store, key := redisstore.NewBypasses(client, "weir:weir-system/default:"), "weir:weir-system/default:throttle:bypasses"
+	current := bypassOf("current", time.Now().Truncate(time.Second))
+	for what, fill := range map[string]string{
+		"20001 fields":   "for i = 1, 20000 do redis.call('HSET', KEYS[1], i, '') end",
+		"20000000 bytes": "redis.call('HSET', KEYS[1], ('x'):rep(1e7), ('x'):rep(1e7)) redis.call('HDEL', KEYS[1], 'current')",
+	} {
+		if err := store.Save(t.Context(), []bypass.Bypass{current}); err != nil {
+			t.Fatal(err)
+		}
+		do(t, server, "EVAL", fill, "1", key)
+		if all, err := store.Load(t.Context()); err == nil || len(all) > 0 || !strings.Contains(err.Error(), key+" had "+what+", which is too much to read, and was deleted") {
+			t.Errorf("%s: %+v (%v)", what, all, err)
+		}
+		if n, err := server.Do(t.Context(), "EXISTS", key); err != nil || n != int64(0) {
+			t.Errorf("%s: the hash remains (%v)", what, err)
+		}
+		if all, err := store.Load(t.Context()); err != nil || len(all) > 0 {
+			t.Errorf("%s: %+v (%v)", what, all, err)
+		}
+	}
+}
