@@ -122,7 +122,11 @@ func bypassEndCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return endBypass(cmd.Context(), &endpoint, args[0], output, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+			if err := validateListOutput(output); err != nil {
+				return err
+			}
+			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+			return changeBypass(cmd.Context(), &endpoint, bypassesPath+"/end", &admin.EndBypassRequest{Name: args[0]}, output, s)
 		},
 	}
 	endpoint.add(cmd.Flags())
@@ -147,23 +151,6 @@ func createBypass(ctx context.Context, f *bypassFlags, s streams) error {
 		return usageError(errors.New("--reason is required: it is recorded with your name"))
 	}
 	return changeBypass(ctx, &f.endpoint, bypassesPath, &f.request, f.output, s)
-}
-
-// endBypass finds the policy of a bypass, which the operator records, and ends it.
-func endBypass(ctx context.Context, endpoint *adminClientFlags, name, output string, s streams) error {
-	if err := validateListOutput(output); err != nil {
-		return err
-	}
-	answers, err := ask[admin.BypassList](ctx, endpoint, http.MethodGet, bypassesPath, nil, s.err)
-	if err != nil {
-		return err
-	}
-	for _, b := range mergeBypasses(answers) {
-		if b.Name == name {
-			return changeBypass(ctx, endpoint, bypassesPath+"/end", &admin.EndBypassRequest{Name: name, Policy: b.Policy}, output, s)
-		}
-	}
-	return fmt.Errorf("there is no bypass %s: it has expired, or another Limiter has it", escaped(name))
 }
 
 // changeBypass sends a request to all replicas, and prints the bypass.

@@ -30,7 +30,7 @@ type bypassRequest struct {
 // endBypassRequest has the fields of admin.EndBypassRequest.
 type endBypassRequest struct {
 	Name   string `json:"name"`
-	Policy string `json:"policy"`
+	Policy string `json:"policy,omitempty"`
 }
 
 // parseBypass returns the record of the request in body, and the body to forward, as parseReset does. The operator sets the name and the time,
@@ -60,7 +60,7 @@ func parseEndBypass(body []byte) (record changeRecord, forward []byte, bad *prob
 
 // bypassRecord is what is recorded of the creation or the end of a bypass.
 type bypassRecord struct {
-	policy, name string
+	policy, name string         // of the end, the policy can be one that replicas report
 	created      *bypassRequest // nil if it is the end
 	identifier   string         // as replicas count it; "" if no replica reports it
 	// replicas is the number of replicas, done the number of those that confirm the change.
@@ -77,21 +77,26 @@ func (b *bypassRecord) add(replica *Replica) {
 	}
 	var result struct {
 		Name       string `json:"name"`
+		Policy     string `json:"policy"`
 		Identifier string `json:"identifier"`
 	}
 	if replica.Status == http.StatusOK && json.Unmarshal(replica.Body, &result) == nil && result.Name != "" {
 		b.done++
-		b.identifier = cmp.Or(b.identifier, result.Identifier)
+		b.identifier, b.policy = cmp.Or(b.identifier, result.Identifier), cmp.Or(b.policy, result.Policy)
 	}
 }
 
-// write implements changeRecord. A change that no replica confirms is recorded, too.
+// write implements changeRecord. A change that no replica confirms is recorded, too: on the Limiter, if the policy is unknown.
 func (b *bypassRecord) write(ctx context.Context, h *handler, of *v1alpha1.Limiter, user string) {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
 	limiterName := of.Namespace + "/" + of.Name
 	var err error
-	if !b.rejected {
+	switch {
+	case b.rejected:
+	case b.policy == "":
+		err = h.createEventOn(ctx, of, limiterReference(of), of.Namespace, reasonBypassed, b.note(user, limiterName))
+	default:
 		err = h.createEvent(ctx, of, b.policy, reasonBypassed, b.note(user, limiterName))
 	}
 	log := h.Log.With("bypass", b.name, "policy", b.policy, "identifier", b.identifier, "limiter", limiterName, "replicas", b.done, "of", b.replicas,

@@ -48,6 +48,27 @@ func TestRecordBypass_CreatesAnEventWithTheUserAndTheReason(t *testing.T) {
 	}
 }
 
+// A user who is only a responder cannot list bypasses, and so does not know the policy.
+func TestRecordBypass_AnEndWithoutPolicyIsRecordedOnThatOfTheBypass(t *testing.T) {
+	h := newBypassHarness(t)
+	got := h.replica(200, `{"name":"b","policy":"shop/daily","identifier":"5f3a"}`)
+	h.call("jane", "POST", "edge/main/bypasses/end", `{"name":"b"}`)
+	want := `RateLimitPolicy shop/daily: User "jane" ended "b", confirmed by 1 of 1 replicas of Limiter edge/main`
+	if e := h.events(); !slices.Equal(e, []string{want}) || !slices.Equal(*got, []string{`{"name":"b"}`}) {
+		t.Errorf("%q, want %q; forwarded %q", e, want, *got)
+	}
+	for answer, event := range map[int]string{
+		503: `Limiter edge/main: User "jane" tried to end "b", confirmed by 0 of 1 replicas of Limiter edge/main`, 404: "",
+	} {
+		h := newBypassHarness(t)
+		h.replica(answer, `{}`)
+		h.call("jane", "POST", "edge/main/bypasses/end", `{"name":"b"}`)
+		if e := strings.Join(h.events(), ""); e != event || !strings.Contains(h.log.String(), "bypass ended") {
+			t.Errorf("%d: event %q, want %q; log %s", answer, e, event, h.log.String())
+		}
+	}
+}
+
 func TestRecordBypass_DependsOnWhatReplicasAnswer(t *testing.T) {
 	for _, c := range []struct {
 		request      string

@@ -40,8 +40,8 @@ type BypassRequest struct {
 // EndBypassRequest ends a bypass.
 type EndBypassRequest struct {
 	Name string `json:"name"`
-	// Policy of the bypass. The request has an effect only if it is that of the bypass.
-	Policy string `json:"policy"`
+	// Policy of the bypass. If it is that of another one, the request has no effect. It can be empty.
+	Policy string `json:"policy,omitempty"`
 }
 
 // BypassList lists the bypasses that have not expired, the latest first.
@@ -117,17 +117,19 @@ func (b *Bypasses) Create(ctx context.Context, r *BypassRequest) (bypass.Bypass,
 
 // End ends a bypass, and logs who did it.
 func (b *Bypasses) End(ctx context.Context, r *EndBypassRequest) (bypass.Bypass, *reply.Problem) {
-	missing := reply.NewProblem(http.StatusNotFound, "name",
-		fmt.Sprintf("policy %s has no bypass %s: it has expired, or never existed", quote(r.Policy), quote(r.Name)))
+	missing := reply.NewProblem(http.StatusNotFound, "name", "there is no bypass "+quote(r.Name)+": it has expired, or another Limiter has it")
+	if r.Policy != "" {
+		missing.Detail = fmt.Sprintf("policy %s has no bypass %s: it has expired, or never existed", quote(r.Policy), quote(r.Name))
+	}
 	for _, entry := range b.List.All() {
-		if entry.Name != r.Name || entry.Policy != r.Policy {
+		if entry.Name != r.Name || r.Policy != "" && entry.Policy != r.Policy {
 			continue
 		}
 		ended, found := b.List.End(r.Name, Caller(ctx))
 		if !found {
 			return bypass.Bypass{}, missing
 		}
-		b.Log.Warn("bypass ended", "bypass", r.Name, "policy", r.Policy, "identifier", ended.Identifier, "caller", Caller(ctx), "endedBy", ended.EndedBy)
+		b.Log.Warn("bypass ended", "bypass", r.Name, "policy", ended.Policy, "identifier", ended.Identifier, "caller", Caller(ctx), "endedBy", ended.EndedBy)
 		return ended, nil
 	}
 	return bypass.Bypass{}, missing

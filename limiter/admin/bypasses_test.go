@@ -54,6 +54,7 @@ func TestHandler_CreatesAndEndsBypasses(t *testing.T) {
 	}
 	for body, status := range map[string]int{
 		`{"name":"one","policy":"shop/b"}`: 404, `{"name":"two","policy":"shop/a"}`: 404, `{"name":"one","policy":"shop/a","x":1}`: 400, `{"name":"one","policy":"shop/a"}`: 200,
+		`{"name":"two"}`: 404, `{"name":"one"}`: 200,
 	} {
 		if w := call(t, e, http.MethodPost, "/admin/v1/bypasses/end", body); w.Code != status {
 			t.Errorf("end %s: %d %s", body, w.Code, w.Body)

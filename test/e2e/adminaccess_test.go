@@ -290,7 +290,7 @@ func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 	w.expectRequest(1, 429) // both replicas know the denial
 
 	stranger, observer := w.user("stranger"), w.user("olga@example.com", "weir-observer")
-	responder := w.account("oncall", "weir-observer", "weir-responder")
+	responder := w.account("oncall", "weir-responder")
 	get, reset := []string{"counters", "get", "acme"}, []string{"counters", "reset", "acme", "--policy", policy, "--reason", "INC-1234: import ran twice"}
 
 	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/counters`, "bind the ClusterRole weir-observer"}, get...)
@@ -318,7 +318,7 @@ func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 	w.expect(observer, false, []string{`user "olga@example.com" cannot create limiters/resets`, "bind the ClusterRole weir-responder"}, reset...)
 	w.expectRequest(0, 429)
 	w.expect(responder, false, []string{"policy is required"}, "counters", "reset", "acme", "--reason", "x")
-	w.expect(responder, false, []string{"is not enforced by this limiter"}, "counters", "get", "acme", "--policy", w.ns+"/none")
+	w.expect(observer, false, []string{"is not enforced by this limiter"}, "counters", "get", "acme", "--policy", w.ns+"/none")
 
 	w.expect(responder, true, []string{"1 counter with used units would be reset"}, append(reset, "--dry-run")...)
 	w.expectRequest(0, 429)
