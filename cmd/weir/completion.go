@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/cmd/weir/explain"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/topk"
 )
@@ -114,27 +114,29 @@ func (f *adminClientFlags) domains(ctx context.Context) (names []string) {
 	return names
 }
 
-// identifiers returns the busiest and the most denied identifiers of a limiter.
-func (f *adminClientFlags) identifiers(ctx context.Context) (names []string) {
+// identifiers returns the busiest and the most denied identifiers of a limiter, as arguments.
+func (f *adminClientFlags) identifiers(ctx context.Context) []string {
+	return f.topIdentifiers(ctx, func(e *topk.Entry) string { return explain.Identifier(e.Identifier, e.Hashed) })
+}
+
+// loggedIdentifiers returns them as denials have them.
+func (f *adminClientFlags) loggedIdentifiers(ctx context.Context) []string {
+	return f.topIdentifiers(ctx, func(e *topk.Entry) string { return e.Identifier })
+}
+
+func (f *adminClientFlags) topIdentifiers(ctx context.Context, name func(*topk.Entry) string) (names []string) {
 	tops, err := ask[admin.Top](ctx, f, http.MethodGet, "/admin/v1/top", nil, io.Discard)
 	if err != nil {
 		return nil
 	}
 	for i := range tops {
 		for _, list := range []topk.List{tops[i].value.Denied, tops[i].value.Allowed} {
-			for _, e := range list.Identifiers {
-				if !isHash(e.Identifier) {
-					names = append(names, e.Identifier)
-				}
+			for j := range list.Identifiers {
+				names = append(names, name(&list.Identifiers[j]))
 			}
 		}
 	}
 	return names
-}
-
-// isHash reports whether an identifier can be the hash of a secret. As an argument it would be hashed again.
-func isHash(identifier string) bool {
-	return len(identifier) == hex.EncodedLen(16) && strings.Trim(identifier, "0123456789abcdef") == ""
 }
 
 // policies returns the policies in the cluster.

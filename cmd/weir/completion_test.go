@@ -46,16 +46,17 @@ func TestCompletion_ListsPoliciesAndIdentifiersOfALimiter(t *testing.T) {
 	}
 }
 
-// A hash of a secret would be hashed again, and a name that a terminal must not get cannot be completed.
-func TestCompletion_LeavesOutHashesAndControlCharacters(t *testing.T) {
+// A hash of a secret without "hash:" would be hashed again, but denials have it. A name that a terminal must not get cannot be completed.
+func TestCompletion_MarksHashesAndLeavesOutControlCharacters(t *testing.T) {
 	f := fakeOperator(t, `{"limiter":"a/b","replicas":[{"pod":"x","status":200,"body":{
-		"denied":{"identifiers":[{"identifier":"0123456789abcdef0123456789abcdef"},{"identifier":"b\u001b[2J"},{"identifier":"acme"}]},
+		"denied":{"identifiers":[{"identifier":"5f3a","hashed":true},{"identifier":"b\u001b[2J"},{"identifier":"acme"}]},
 		"allowed":{"identifiers":[{"identifier":"acme"},{"identifier":"zeta"}]}}}]}`)
 	cmd := countersGetCommand()
 	cmd.SetContext(t.Context())
 	got, _ := completion(f.identifiers)(cmd, nil, "")
-	if strings.Join(got, " ") != "acme zeta" {
-		t.Errorf("%q, want acme and zeta", got)
+	logged, _ := completion(f.loggedIdentifiers)(cmd, nil, "")
+	if strings.Join(got, " ") != "acme hash:5f3a zeta" || strings.Join(logged, " ") != "5f3a acme zeta" {
+		t.Errorf("%q, of denials %q", got, logged)
 	}
 }
 

@@ -48,7 +48,7 @@ followed within ten seconds. The command reports on standard error which replica
 	flags.StringVar(&filter.Endpoint, "endpoint", "", "only denials at this endpoint: check, auth, rls, ext_authz or throttle")
 	completeEndpoint(cmd, &endpoint)
 	completeFlags(cmd, map[string]values{
-		"policy": endpoint.policies, "identifier": endpoint.identifiers, "endpoint": fixed("check", "auth", "rls", "ext_authz", "throttle"),
+		"policy": endpoint.policies, "identifier": endpoint.loggedIdentifiers, "endpoint": fixed("check", "auth", "rls", "ext_authz", "throttle"),
 		"output": fixed(explain.Table, explain.JSON),
 	})
 	return cmd

@@ -99,12 +99,9 @@ func (b *Bypasses) Create(ctx context.Context, r *BypassRequest) (bypass.Bypass,
 		entry.Name = NewBypassName()
 	}
 	if !r.AllIdentifiers {
-		counted := selected[0].CountedAs(r.Identifier)
-		if len(counted) == 0 {
-			return bypass.Bypass{}, reply.NewProblem(http.StatusBadRequest, "identifier", "identifier "+quote(r.Identifier)+" is no address, and policy "+
-				r.Policy+" counts by address")
+		if entry.Identifier, bad = countedAs(selected[0], r.Identifier); bad != nil {
+			return bypass.Bypass{}, bad
 		}
-		entry.Identifier = counted[0]
 	}
 	entry, err := b.List.Add(entry)
 	b.Log.Warn("bypass created", "bypass", entry.Name, "policy", r.Policy, "identifier", entry.Identifier, "allIdentifiers", r.AllIdentifiers,

@@ -52,13 +52,15 @@ type Counter struct {
 	Policy string `json:"policy"`
 	// Identifier as it is counted: API keys are hashed, and so are identifiers that are too long for a key. "-" counts requests without an
 	// identifier, "?" those whose identifier cannot be read, and "%overflow" those of identifiers over the bound.
-	Identifier string            `json:"identifier"`
-	Endpoint   string            `json:"endpoint,omitempty"`
-	Key        string            `json:"key"`
-	Tier       string            `json:"tier,omitempty"`
-	Algorithm  limiter.Algorithm `json:"algorithm"`
-	Limit      int64             `json:"limit"`
-	Window     string            `json:"window"`
+	Identifier string `json:"identifier"`
+	// Hashed is true if Identifier is the hash of an API key. A request names it with "hash:" before it.
+	Hashed    bool              `json:"hashed,omitempty"`
+	Endpoint  string            `json:"endpoint,omitempty"`
+	Key       string            `json:"key"`
+	Tier      string            `json:"tier,omitempty"`
+	Algorithm limiter.Algorithm `json:"algorithm"`
+	Limit     int64             `json:"limit"`
+	Window    string            `json:"window"`
 	// Used and Remaining are units. A tier that depends on other parts of a request can have another limit.
 	Used         int64 `json:"used"`
 	Remaining    int64 `json:"remaining"`
@@ -123,8 +125,9 @@ func (c *Counters) newCounter(k *found, used int64, d limiter.Decision) Counter 
 	portion := c.portion(k.key, limit, isLocal)
 	remaining := max(0, portion.Capacity-used)
 	return Counter{
-		Policy: k.rule.Policy, Identifier: k.identifier, Endpoint: k.endpoint, Key: k.key, Tier: tier, Algorithm: limit.Algorithm(),
-		Limit: portion.Units, Window: limit.Window().String(), Used: used, Remaining: remaining, ResetAfterMs: milliseconds(d.ResetAfter),
+		Policy: k.rule.Policy, Identifier: k.identifier, Hashed: k.rule.Hashes(k.identifier), Endpoint: k.endpoint, Key: k.key, Tier: tier,
+		Algorithm: limit.Algorithm(),
+		Limit:     portion.Units, Window: limit.Window().String(), Used: used, Remaining: remaining, ResetAfterMs: milliseconds(d.ResetAfter),
 		Over: remaining == 0 && !unlimited, Local: isLocal,
 	}
 }

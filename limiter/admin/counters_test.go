@@ -17,10 +17,12 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -222,6 +224,9 @@ func TestCounters_KeepSecretsHashed(t *testing.T) {
 		if got := l.all(t, admin.CounterQuery{Identifier: given}); !slices.Equal(got, []string{"shop/key " + hash + " 1/2 false"}) {
 			t.Errorf("%s: %q", given, got)
 		}
+		if list, _ := l.List(t.Context(), admin.CounterQuery{Identifier: given}); len(list.Counters) != 1 || !list.Counters[0].Hashed {
+			t.Errorf("%s: %+v, want a hashed identifier", given, list)
+		}
 	}
 	if _, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: "s3cret", Reason: "x"}); bad != nil {
 		t.Fatal(bad)
@@ -323,6 +328,23 @@ func TestCounters_FindAddressesInAnySpelling(t *testing.T) {
 	}
 	if got := l.all(t, admin.CounterQuery{Identifier: "acme"}); got != nil {
 		t.Errorf("what is no address has the counters %q", got)
+	}
+	// A network has the counters of many clients.
+	const network = "10.0.0.0/8"
+	_, list := l.List(t.Context(), admin.CounterQuery{Policy: "shop/ip", Identifier: network})
+	_, reset := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/ip", Identifier: network, Reason: "x"})
+	bypasses := admin.Bypasses{Engine: l.Engine, List: bypass.NewList(time.Now), Clock: time.Now, Log: l.Log}
+	_, created := bypasses.Create(t.Context(), &admin.BypassRequest{Policy: "shop/ip", Identifier: network, Seconds: 60, Reason: "x"})
+	for what, bad := range map[string]*reply.Problem{"list": list, "reset": reset, "bypass": created} {
+		if bad == nil || bad.Status != http.StatusBadRequest || bad.Field != "identifier" || !strings.HasPrefix(bad.Detail, `identifier "10.0.0.0/8" is not one client`) {
+			t.Errorf("%s: %+v", what, bad)
+		}
+	}
+	if _, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: network, Reason: "x"}); bad != nil {
+		t.Errorf("%+v", bad)
+	}
+	if got := l.all(t, admin.CounterQuery{Identifier: "2001:db8::7"}); len(got) != 1 {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -58,6 +58,8 @@ const (
 // Charge is a counter that a request is charged to. Durations are whole milliseconds, rounded up.
 type Charge struct {
 	Identifier string `json:"identifier"`
+	// Hashed as in [Counter].
+	Hashed bool `json:"hashed,omitempty"`
 	// From is where the identifier comes from, for example "header x-tenant-id".
 	From string `json:"from"`
 	// Tier of the policy that applies, or "".
@@ -120,7 +122,8 @@ func newPolicy(p *engine.ExplainedPolicy, r *rules.Request, decides string, isSe
 
 func newCharge(p *engine.ExplainedPolicy, r *rules.Request) *Charge {
 	c := &Charge{
-		Identifier: p.Identifier, From: identifierSource(&p.Rule.Rule, r), Tier: p.Terms.Tier, Cost: p.Terms.Cost, Key: p.Key, Shared: p.Shared,
+		Identifier: p.Identifier, Hashed: p.Rule.Hashes(p.Identifier), From: identifierSource(&p.Rule.Rule, r),
+		Tier: p.Terms.Tier, Cost: p.Terms.Cost, Key: p.Key, Shared: p.Shared,
 	}
 	if p.Terms.Unlimited || p.Bypass != nil {
 		return c

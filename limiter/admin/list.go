@@ -57,6 +57,11 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 		return CounterList{}, reply.NewProblem(http.StatusBadRequest, "identifier", "policy "+selected[0].Policy+
 			" has storage: Compact, and Redis does not have the names of compact counters: name an identifier")
 	}
+	if q.Policy != "" && q.Identifier != "" {
+		if _, bad := countedAs(selected[0], q.Identifier); bad != nil {
+			return CounterList{}, bad
+		}
+	}
 	var skipped []string
 	if q.Policy == "" {
 		selected, skipped = withoutText(selected, q.Identifier)
@@ -89,6 +94,15 @@ func withoutText(selected []*rules.Compiled, identifier string) (kept []*rules.C
 		}
 	}
 	return kept, skipped
+}
+
+// countedAs returns the identifier under which a rule counts what a person writes.
+func countedAs(rule *rules.Compiled, identifier string) (string, *reply.Problem) {
+	counted, err := rule.CountedAs(identifier)
+	if err != nil {
+		return "", reply.NewProblem(http.StatusBadRequest, "identifier", "identifier "+quote(identifier)+" "+err.Error())
+	}
+	return counted, nil
 }
 
 func unavailable(err error) *reply.Problem {
@@ -162,20 +176,19 @@ func (c *Counters) keysOf(
 	ctx context.Context, selected []*rules.Compiled, identifier string, mustSearch bool,
 ) (keys []found, unsearched *Unsearched, err error) {
 	for _, rule := range selected {
-		if !rule.PerEndpoint {
-			for _, counted := range rule.CountedAs(identifier) {
-				keys = append(keys, found{rule, rule.Keys.Literal(counted), counted, ""})
-			}
+		counted, err := rule.CountedAs(identifier)
+		if err != nil || rule.PerEndpoint && rule.Compact { // Redis does not have the names of the endpoints
 			continue
 		}
-		if rule.Compact {
-			continue // Redis does not have the names of the endpoints
+		if !rule.PerEndpoint {
+			keys = append(keys, found{rule, rule.Keys.Literal(counted), counted, ""})
+			continue
 		}
 		if unsearched != nil {
 			unsearched.Policies = append(unsearched.Policies, rule.Policy)
 			continue
 		}
-		own, err := c.endpointKeys(ctx, rule, identifier)
+		own, err := c.endpointKeys(ctx, rule, counted)
 		switch {
 		case err == nil:
 			keys = append(keys, own...)
@@ -188,27 +201,24 @@ func (c *Counters) keysOf(
 	return keys, unsearched, nil
 }
 
-// endpointKeys returns the keys of the counters of an identifier under a rule that counts endpoints separately.
-func (c *Counters) endpointKeys(ctx context.Context, rule *rules.Compiled, identifier string) (keys []found, err error) {
-	for _, counted := range rule.CountedAs(identifier) {
-		of, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
-		for {
-			list, next, err := c.Scanner.Scan(ctx, of, cursor, scanStep)
-			if err != nil {
-				return nil, err
-			}
-			for _, key := range list {
-				if _, endpoint, ok := rule.Keys.Parse(key); ok && !seen[key] {
-					seen[key] = true
-					keys = append(keys, found{rule, key, counted, endpoint})
-				}
-			}
-			if cursor = next; cursor == "" {
-				break
+// endpointKeys returns the keys of the counters of an identifier, as it is counted, under a rule that counts endpoints separately.
+func (c *Counters) endpointKeys(ctx context.Context, rule *rules.Compiled, counted string) (keys []found, err error) {
+	of, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
+	for {
+		list, next, err := c.Scanner.Scan(ctx, of, cursor, scanStep)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range list {
+			if _, endpoint, ok := rule.Keys.Parse(key); ok && !seen[key] {
+				seen[key] = true
+				keys = append(keys, found{rule, key, counted, endpoint})
 			}
 		}
+		if cursor = next; cursor == "" {
+			return keys, nil
+		}
 	}
-	return keys, nil
 }
 
 func (c *Counters) readAll(ctx context.Context, keys []found) ([]Counter, error) {

@@ -65,6 +65,11 @@ func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *re
 	if bad != nil {
 		return ResetResult{}, bad
 	}
+	if !r.AllPolicies {
+		if _, bad := countedAs(selected[0], r.Identifier); bad != nil {
+			return ResetResult{}, bad
+		}
+	}
 	var skipped []string
 	if r.AllPolicies {
 		selected, skipped = withoutText(selected, r.Identifier)

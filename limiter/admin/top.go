@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/topk"
 )
 
@@ -89,7 +90,26 @@ func (h *handler) top(w http.ResponseWriter, r *http.Request) {
 		reply.NewProblem(http.StatusServiceUnavailable, "", err.Error()).Write(w)
 		return
 	}
+	h.markHashes(top.Allowed.Identifiers)
+	h.markHashes(top.Denied.Identifiers)
 	write(w, top)
+}
+
+// markHashes sets Hashed of the entries of policies that the limiter enforces now.
+func (h *handler) markHashes(entries []topk.Entry) {
+	index := h.Counters.Engine.Index()
+	if index == nil {
+		return
+	}
+	byPolicy := map[string]*rules.Compiled{}
+	for rule := range index.Rules() {
+		byPolicy[rule.Policy] = rule
+	}
+	for i := range entries {
+		e := &entries[i]
+		rule := byPolicy[e.Policy]
+		e.Hashed = rule != nil && rule.Hashes(e.Identifier)
+	}
 }
 
 // MergeTops returns the Top of several replicas, with n identifiers in each list.

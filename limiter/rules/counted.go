@@ -1,14 +1,22 @@
 package rules
 
 import (
+	"cmp"
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/limiter"
 )
 
-// hashPrefix marks what a person writes as the hash of a secret. A secret can look like a hash, and must not become part of a key.
-const hashPrefix = "hash:"
+// HashPrefix marks what a person writes as the hash of a secret. A secret can look like a hash, and must not become part of a key.
+const HashPrefix = "hash:"
+
+// Hashes reports whether identifier, as the rule counts it, is the hash of a secret.
+func (c *Compiled) Hashes(identifier string) bool {
+	return c.Identifier.Secret && !limiter.IsPlaceholder(identifier)
+}
 
 // CountsText reports whether the rule can count text as it is, so that the text becomes part of a key. A rule whose identifiers are secrets
 // or addresses does not.
@@ -20,25 +28,45 @@ func (c *Compiled) countsAddresses() bool {
 	return c.Identifier.From == FromClientIP || c.Identifier.Address
 }
 
-// CountedAs returns the identifiers under which the rule can count what a person writes: an address in its canonical form, and a secret as its
-// hash, unless it is a hash behind "hash:".
-func (c *Compiled) CountedAs(text string) []string {
+// CountedAs returns the identifier under which the rule counts what a person writes: an address in its canonical form, and a secret as its hash,
+// unless it is a hash behind "hash:". The error describes a text that is not the identifier of one client, and does not contain it.
+func (c *Compiled) CountedAs(text string) (string, error) {
 	if limiter.IsPlaceholder(text) {
-		return []string{text}
+		return text, nil
 	}
 	if c.countsAddresses() {
-		text, _, _ = strings.Cut(text, "/") // a prefix, as answers show it
-		if text = address(text, c.Identifier.IPv6Prefix); text == "" {
-			return nil
+		var err error
+		if text, err = c.clientOf(text); err != nil {
+			return "", err
 		}
 	}
-	if c.Identifier.Secret {
-		if hash, is := strings.CutPrefix(text, hashPrefix); is {
-			return []string{hash}
-		}
-		return []string{c.hashKey.Hash(text)}
+	if !c.Identifier.Secret {
+		return text, nil
 	}
-	return []string{text}
+	if hash, is := strings.CutPrefix(text, HashPrefix); is {
+		return hash, nil
+	}
+	return c.hashKey.Hash(text), nil
+}
+
+// clientOf returns the identifier of an address, or of a prefix as answers show it.
+func (c *Compiled) clientOf(text string) (string, error) {
+	ip, _, hasLength := strings.Cut(text, "/")
+	client := address(ip, c.Identifier.IPv6Prefix)
+	if client == "" {
+		return "", fmt.Errorf("is no address, and policy %s counts by address", c.Policy)
+	}
+	if hasLength {
+		own, _ := netip.ParsePrefix(client) // the zero Prefix for an IPv4 address
+		if ip, err := netip.ParseAddr(client); err == nil {
+			own = netip.PrefixFrom(ip, ip.BitLen())
+		}
+		if given, err := netip.ParsePrefix(text); err != nil || given.Masked() != own {
+			return "", fmt.Errorf("is not one client: policy %s counts each IPv4 address and each IPv6 /%d separately. Name one of them",
+				c.Policy, cmp.Or(c.Identifier.IPv6Prefix, defaultIPv6Prefix))
+		}
+	}
+	return client, nil
 }
 
 // LimitOf returns the limit of an identifier, and the name of its tier: the first tier that lists the identifier, or the limit of the rule. It

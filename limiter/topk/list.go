@@ -19,6 +19,8 @@ type Entry struct {
 	Policy string `json:"policy"`
 	// Identifier as it is counted: secrets are hashed. One longer than 63 bytes is cut, and ends with "…".
 	Identifier string `json:"identifier"`
+	// Hashed is true if Identifier is a hash. A Sketch does not know it.
+	Hashed bool `json:"hashed,omitempty"`
 	// Requests is at least the true number, and at most Error more than it.
 	Requests int64 `json:"requests"`
 	Error    int64 `json:"error"`
@@ -110,7 +112,7 @@ func Merge(n int, lists ...List) List {
 			k := key{e.Policy, e.Identifier}
 			sum := sums[k]
 			if sum == nil {
-				sum = &Entry{Policy: e.Policy, Identifier: e.Identifier}
+				sum = &Entry{Policy: e.Policy, Identifier: e.Identifier, Hashed: e.Hashed}
 				sums[k] = sum
 			}
 			sum.Requests, sum.Error = sum.Requests+e.Requests, sum.Error+e.Error

@@ -15,7 +15,7 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 	if format == Name {
 		var names []string
 		for i := range counters {
-			names = append(names, counters[i].Identifier)
+			names = append(names, Identifier(counters[i].Identifier, counters[i].Hashed))
 		}
 		return PrintNames(w, names)
 	}
@@ -33,7 +33,7 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 			source = "local share"
 		}
 		cells := []string{
-			c.Policy, Printable(c.Identifier), Printable(c.Endpoint), c.Tier, describeLimit(c.Limit, c.Window),
+			c.Policy, Printable(Identifier(c.Identifier, c.Hashed)), Printable(c.Endpoint), c.Tier, describeLimit(c.Limit, c.Window),
 			strconv.FormatInt(c.Used, 10), strconv.FormatInt(c.Remaining, 10), ms(c.ResetAfterMs).String(), source,
 		}
 		if wide {

@@ -3,7 +3,17 @@ package explain
 import (
 	"fmt"
 	"io"
+
+	"github.com/weir-dev/weir/limiter/rules"
 )
+
+// Identifier returns an identifier as it is counted in the form that commands accept as an argument.
+func Identifier(counted string, isHashed bool) string {
+	if isHashed {
+		return rules.HashPrefix + counted
+	}
+	return counted
+}
 
 // PrintNames prints each name once, in the order of names.
 func PrintNames(w io.Writer, names []string) error {

@@ -120,7 +120,7 @@ func row(p *admin.Policy, wide bool) []string {
 	if c.ResetAfterMs > 0 {
 		reset = ms(c.ResetAfterMs).String()
 	}
-	cells := []string{name, outcome, Printable(c.Identifier), c.Tier, cost, limit, number(c.Used), number(c.Remaining)}
+	cells := []string{name, outcome, Printable(Identifier(c.Identifier, c.Hashed)), c.Tier, cost, limit, number(c.Used), number(c.Remaining)}
 	if wide {
 		cells = append(cells, c.From, string(c.Algorithm), reset, c.Key)
 	}

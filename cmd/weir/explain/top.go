@@ -19,7 +19,7 @@ const maxTopPolicies = 5
 func PrintDenied(w io.Writer, top *admin.Top) error {
 	var names []string
 	for _, e := range top.Denied.Identifiers {
-		names = append(names, e.Identifier)
+		names = append(names, Identifier(e.Identifier, e.Hashed))
 	}
 	return PrintNames(w, names)
 }
@@ -57,7 +57,7 @@ func PrintTop(w io.Writer, top *admin.Top) error {
 func printEntries(w io.Writer, title, column string, list *topk.List) {
 	fmt.Fprintf(w, "%s\tPOLICY\t%s\tERROR\n", title, column)
 	for _, e := range list.Identifiers {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", Printable(e.Identifier), e.Policy, e.Requests, e.Error)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", Printable(Identifier(e.Identifier, e.Hashed)), e.Policy, e.Requests, e.Error)
 	}
 }
 
