@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/weir/explain"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
@@ -30,6 +29,7 @@ const exitDenied = 3
 // explainFlags are the flags of weir explain.
 type explainFlags struct {
 	policies string
+	limiter  limiterFile
 	hashKey  string
 	prefix   string
 	output   string
@@ -54,8 +54,8 @@ With --filename the request is a write to the Kubernetes API.
 
 The policies and the counters are those of a Limiter in the cluster, or with --admin those of a running limiter without
 Kubernetes. With --policies, the policies are the *.yaml and *.yml files in a directory or a file, and no server is needed:
-the counters are empty, as on a new limiter. Labels and tenants of namespaces are unknown. An invalid policy is reported on
-standard error and left out.
+the counters are empty, as on a new limiter. Identifiers come from where the identity table of --limiter-file states. Labels and
+tenants of namespaces are unknown. An invalid policy is reported on standard error and left out.
 
 Exit status: 0 if the request would be allowed, 1 if it cannot be explained, 2 if the command line is invalid, 3 if the
 request would be denied.`,
@@ -77,6 +77,7 @@ request would be denied.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.policies, "policies", "", "directory or file with the policies")
+	f.limiter.add(flags)
 	f.admin.add(flags)
 	flags.StringVar(&f.hashKey, "hash-key", "",
 		"file with the key with which limiters hash API keys, for the counter keys that are shown; empty uses a random key")
@@ -196,7 +197,11 @@ func (f *explainFlags) offline(s streams) (*admin.Explainer, error) {
 	if err := validatePrefix(f.prefix); err != nil {
 		return nil, usageError(err)
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(key))
+	identity, err := f.limiter.identity()
+	if err != nil {
+		return nil, err
+	}
+	loader, err := policyfile.NewLoader(identity.WithHashKey(key))
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/weir/explain"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
@@ -28,6 +27,7 @@ type rulesDiffFlags struct {
 	endpoint adminClientFlags
 	output   string
 	policies string
+	limiter  limiterFile
 	hashKey  string
 	revision string
 }
@@ -42,7 +42,7 @@ has published, with --revision an earlier rule set, which Redis keeps for an hou
 the policies in files. The output names each policy and each field of its compiled form that differs, as weir rules -o json
 prints them. Replicas with the same revision are compared once.
 
-Files are compiled with the default identity table. Of enforced policies, only those in the namespaces of the files are compared,
+Files are compiled with the identity table of --limiter-file. Of enforced policies, only those in the namespaces of the files are compared,
 and cluster policies if the files have some. Routes of policies with targetRefs are not compared, because only the operator knows them.
 Without --hash-key, API keys in tiers are not compared.
 
@@ -63,6 +63,7 @@ Exit status, as with diff: 0 if the rules are the same, 1 if they differ, 2 if a
 	f.endpoint.add(flags)
 	addListOutput(cmd, &f.output)
 	flags.StringVar(&f.policies, "policies", "", "compare with the policies in this file or directory; - is standard input")
+	f.limiter.add(flags)
 	flags.StringVar(&f.hashKey, "hash-key", "", "file with the key with which the limiter hashes API keys, to compare those in tiers; only with --policies")
 	flags.StringVar(&f.revision, "revision", "", "compare with the rule set of this revision, sha256:…; empty is the published one")
 	completeEndpoint(cmd, &f.endpoint)
@@ -75,6 +76,8 @@ func diffRules(ctx context.Context, f *rulesDiffFlags, s streams) error {
 		return usageError(errors.New("--policies and --revision exclude each other: remove one of them"))
 	case f.policies == "" && f.hashKey != "":
 		return usageError(errors.New("--hash-key is used only with --policies"))
+	case f.policies == "" && f.limiter != "":
+		return usageError(errors.New("--limiter-file is used only with --policies"))
 	case f.policies == "" && f.endpoint.address != "":
 		return usageError(errors.New("--admin requires --policies: a limiter without Kubernetes has only one rule set"))
 	}
@@ -175,7 +178,11 @@ func (f *rulesDiffFlags) readFiles(s streams) (ruleSide, error) {
 	if key == nil {
 		key = limiter.RandomHashKey()
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(key))
+	identity, err := f.limiter.identity()
+	if err != nil {
+		return ruleSide{}, err
+	}
+	loader, err := policyfile.NewLoader(identity.WithHashKey(key))
 	if err != nil {
 		return ruleSide{}, err
 	}
