@@ -166,6 +166,12 @@ type LimiterStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Selector string `json:"selector,omitempty"`
+	// certificates lists the certificates in Secrets of the Limiter, and when they expire.
+	// +optional
+	// +listType=map
+	// +listMapKey=use
+	// +kubebuilder:validation:MaxItems=8
+	Certificates []LimiterCertificate `json:"certificates,omitempty"`
 	// revision is the content hash of the rules that the operator has published to the replicas.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128

@@ -23,8 +23,8 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the installation in a cluster, and its problems",
-		Long: `Show Limiters, their Redis, policies by condition, webhooks, the expiry of their CAs, and the operator of a cluster, and the problems with what to do
-and the runbook page of each. Everything except bypasses is read from the API server, with the ClusterRole weir-observer. Bypasses are read from
+		Long: `Show Limiters, their Redis, policies by condition, webhooks, the expiry of certificates, and the operator of a cluster, and the problems with what to
+do and the runbook page of each. Everything except bypasses is read from the API server, with the ClusterRole weir-observer. Bypasses are read from
 limiters through the operator; if it cannot be reached, the output states why. With --namespace it shows only the Limiters and
 RateLimitPolicies of one namespace, and a RoleBinding suffices.
 

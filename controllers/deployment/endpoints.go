@@ -20,6 +20,7 @@ type tlsFile struct {
 	field  string // of the Limiter, for messages
 	secret string
 	keys   []string
+	use    v1alpha1.CertificateUse // "" if it is no certificate of the Limiter
 }
 
 func (f tlsFile) dir() string { return path.Join(filesDir, f.volume) }
@@ -27,13 +28,14 @@ func (f tlsFile) dir() string { return path.Join(filesDir, f.volume) }
 // endpointTLS is the TLS configuration of one port.
 type endpointTLS struct {
 	name string // of the port, the prefix of its flags
+	use  v1alpha1.CertificateUse
 	spec *v1alpha1.EndpointTLS
 }
 
 func endpointsTLS(limiter *v1alpha1.Limiter) []endpointTLS {
 	var all []endpointTLS
 	endpoints := limiter.Spec.Endpoints
-	for _, e := range []endpointTLS{{"http", endpoints.HTTP.TLS}, {"grpc", endpoints.GRPC.TLS}} {
+	for _, e := range []endpointTLS{{"http", v1alpha1.CertificateHTTP, endpoints.HTTP.TLS}, {"grpc", v1alpha1.CertificateGRPC, endpoints.GRPC.TLS}} {
 		if e.spec != nil {
 			all = append(all, e)
 		}
@@ -44,7 +46,7 @@ func endpointsTLS(limiter *v1alpha1.Limiter) []endpointTLS {
 // pair is the certificate of the port. It is a file set of its own, because a Secret of another owner may hold the CAs.
 func (e endpointTLS) pair() tlsFile {
 	return tlsFile{
-		e.name + "-tls", "spec.endpoints." + e.name + ".tls.secretRef", e.spec.SecretRef.Name, []string{certificateKey, privateKeyKey},
+		e.name + "-tls", "spec.endpoints." + e.name + ".tls.secretRef", e.spec.SecretRef.Name, []string{certificateKey, privateKeyKey}, e.use,
 	}
 }
 
@@ -54,7 +56,7 @@ func (e endpointTLS) clientCA() (files tlsFile, found bool) {
 		return tlsFile{}, false
 	}
 	return tlsFile{
-		e.name + "-client-ca", "spec.endpoints." + e.name + ".tls.clientCASecretRef", e.spec.ClientCASecretRef.Name, []string{caKey},
+		e.name + "-client-ca", "spec.endpoints." + e.name + ".tls.clientCASecretRef", e.spec.ClientCASecretRef.Name, []string{caKey}, "",
 	}, true
 }
 
@@ -156,10 +158,10 @@ func checkEndpoints(limiter *v1alpha1.Limiter) error {
 	return nil
 }
 
-// checkEndpointSecrets returns a conditionError if a Secret of an endpoint does not exist or lacks a key.
-func (r *Reconciler) checkEndpointSecrets(ctx context.Context, limiter *v1alpha1.Limiter) error {
+// checkEndpointSecrets returns a conditionError if a Secret of an endpoint does not exist or lacks a key. It adds certificates to found.
+func (r *Reconciler) checkEndpointSecrets(ctx context.Context, limiter *v1alpha1.Limiter, found *Secrets) error {
 	for _, files := range tlsFiles(limiter) {
-		keys, err := r.readKeys(ctx, limiter.Namespace, files.secret)
+		keys, certificate, err := r.readKeys(ctx, limiter.Namespace, files.secret)
 		if missing, is := errors.AsType[conditionError](err); is {
 			return secretMissing("%s: %s", files.field, missing.message)
 		}
@@ -170,6 +172,9 @@ func (r *Reconciler) checkEndpointSecrets(ctx context.Context, limiter *v1alpha1
 			if !keys.Has(key) {
 				return secretMissing("%s: Secret %s has no key %s: add it", files.field, files.secret, key)
 			}
+		}
+		if files.use != "" {
+			found.addCertificate(files.use, files.secret, certificate)
 		}
 	}
 	return nil

@@ -91,12 +91,13 @@ func (r *Reconciler) deploy(ctx context.Context, limiter *v1alpha1.Limiter) (out
 	var result outcome
 	secrets, err := r.readSecretKeys(ctx, limiter)
 	failed := result.record(err)
-	failed = errors.Join(failed, result.record(r.checkEndpointSecrets(ctx, limiter)))
+	failed = errors.Join(failed, result.record(r.checkEndpointSecrets(ctx, limiter, &secrets)))
 	failed = errors.Join(failed, result.record(r.createHashKey(ctx, limiter)))
 	failed = errors.Join(failed, result.record(checkTemplate(limiter)))
 	failed = errors.Join(failed, result.record(checkEndpoints(limiter)))
-	failed = errors.Join(failed, result.record(r.checkThrottleSecret(ctx, limiter)))
+	failed = errors.Join(failed, result.record(r.checkThrottleSecret(ctx, limiter, &secrets)))
 	failed = errors.Join(failed, result.record(checkWithdrawal(limiter)))
+	result.certificates = secrets.Certificates
 	keepDeployment := failed != nil || len(result.blocking) > 0
 	objects := Render(limiter, secrets, r.Options)
 	for _, object := range objects {

@@ -62,5 +62,8 @@ func statusApplyConfiguration(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatu
 		WithReadyReplicas(s.ReadyReplicas).
 		WithSelector(s.Selector)
 	status.WithConditions(conditions.Apply(s.Conditions)...)
+	for _, c := range s.Certificates {
+		status.WithCertificates(v1alpha1ac.LimiterCertificate().WithUse(c.Use).WithSecret(c.Secret).WithNotBefore(c.NotBefore).WithNotAfter(c.NotAfter))
+	}
 	return v1alpha1ac.Limiter(limiter.Name, limiter.Namespace).WithResourceVersion(limiter.ResourceVersion).WithStatus(status)
 }

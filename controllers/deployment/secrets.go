@@ -2,11 +2,14 @@ package deployment
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -28,10 +31,12 @@ type Keys []string
 // Has reports whether the Secret has a value under key.
 func (k Keys) Has(key string) bool { return slices.Contains(k, key) }
 
-// Secrets describes the Secrets that a Limiter references. It holds keys only, never values.
+// Secrets describes the Secrets that a Limiter references. It holds keys only, never values, except certificates.
 type Secrets struct {
 	// TLS are the keys of the TLS Secret.
 	TLS Keys
+	// Certificates are those in the Secrets, in the order of their uses.
+	Certificates []v1alpha1.LimiterCertificate
 }
 
 // credentialsSecret returns the name of the Secret with the Redis credentials, or "".
@@ -54,7 +59,7 @@ func tlsSecret(limiter *v1alpha1.Limiter) string {
 func (r *Reconciler) readSecretKeys(ctx context.Context, limiter *v1alpha1.Limiter) (Secrets, error) {
 	var found Secrets
 	if name := credentialsSecret(limiter); name != "" {
-		keys, err := r.readKeys(ctx, limiter.Namespace, name)
+		keys, _, err := r.readKeys(ctx, limiter.Namespace, name)
 		if err != nil {
 			return found, err
 		}
@@ -66,10 +71,11 @@ func (r *Reconciler) readSecretKeys(ctx context.Context, limiter *v1alpha1.Limit
 	if name == "" {
 		return found, nil
 	}
-	keys, err := r.readKeys(ctx, limiter.Namespace, name)
+	keys, certificate, err := r.readKeys(ctx, limiter.Namespace, name)
 	if err != nil {
 		return found, err
 	}
+	found.addCertificate(v1alpha1.CertificateRedis, name, certificate)
 	if keys.Has(certificateKey) != keys.Has(privateKeyKey) {
 		return found, secretMissing("spec.redis.tls.secretRef: Secret %s has only one of the keys %s and %s: add the other one, or remove both",
 			name, certificateKey, privateKeyKey)
@@ -78,14 +84,15 @@ func (r *Reconciler) readSecretKeys(ctx context.Context, limiter *v1alpha1.Limit
 	return found, nil
 }
 
-func (r *Reconciler) readKeys(ctx context.Context, namespace, name string) (Keys, error) {
+// readKeys reads a Secret. It returns its keys, and the certificate in it, nil without a valid one.
+func (r *Reconciler) readKeys(ctx context.Context, namespace, name string) (Keys, *x509.Certificate, error) {
 	var secret corev1.Secret
 	err := r.Uncached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, secretMissing("Secret %s does not exist in namespace %s", name, namespace)
+		return nil, nil, secretMissing("Secret %s does not exist in namespace %s", name, namespace)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
+		return nil, nil, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
 	}
 	var keys Keys
 	for key, value := range secret.Data {
@@ -94,5 +101,24 @@ func (r *Reconciler) readKeys(ctx context.Context, namespace, name string) (Keys
 		}
 	}
 	slices.Sort(keys)
-	return keys, nil
+	return keys, firstCertificate(secret.Data[certificateKey]), nil
+}
+
+// firstCertificate returns the first certificate in PEM, which a server or client presents as its own, or nil.
+func firstCertificate(text []byte) *x509.Certificate {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
+			return certificate
+		}
+	}
+	return nil
+}
+
+// addCertificate adds a certificate, unless it is nil.
+func (s *Secrets) addCertificate(use v1alpha1.CertificateUse, secret string, c *x509.Certificate) {
+	if c != nil {
+		s.Certificates = append(s.Certificates, v1alpha1.LimiterCertificate{
+			Use: use, Secret: secret, NotBefore: metav1.NewTime(c.NotBefore), NotAfter: metav1.NewTime(c.NotAfter),
+		})
+	}
 }

@@ -16,6 +16,8 @@ import (
 // outcome is the result of deploying a Limiter.
 type outcome struct {
 	blocking []conditionError
+	// certificates are those of the Limiter that can be read.
+	certificates []v1alpha1.LimiterCertificate
 	// deployment is the live Deployment, or nil if it does not exist.
 	deployment *appsv1.Deployment
 }
@@ -33,7 +35,7 @@ func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
 	return v1alpha1.LimiterStatus{
 		ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas, ReadyReplicas: status.ReadyReplicas,
-		Selector: status.Selector, Conditions: ownedConditions(status.Conditions),
+		Selector: status.Selector, Conditions: ownedConditions(status.Conditions), Certificates: status.Certificates,
 	}
 }
 
@@ -54,6 +56,7 @@ func newStatus(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Lim
 		ObservedGeneration: limiter.Generation,
 		Selector:           metav1.FormatLabelSelector(labelSelector(limiter)),
 		Conditions:         ownedConditions(limiter.Status.Conditions),
+		Certificates:       o.certificates,
 	}
 	if o.deployment != nil {
 		s.Replicas, s.ReadyReplicas = o.deployment.Status.Replicas, o.deployment.Status.ReadyReplicas

@@ -122,12 +122,12 @@ func throttleVolume() corev1.Volume {
 	return keysVolume(throttlePortName, ThrottleSecret, certificateKey, privateKeyKey)
 }
 
-// checkThrottleSecret returns a conditionError if the Secret with the serving certificate is incomplete.
-func (r *Reconciler) checkThrottleSecret(ctx context.Context, limiter *v1alpha1.Limiter) error {
+// checkThrottleSecret returns a conditionError if the Secret with the serving certificate is incomplete. It adds the certificate to found.
+func (r *Reconciler) checkThrottleSecret(ctx context.Context, limiter *v1alpha1.Limiter, found *Secrets) error {
 	if !r.Options.servesThrottle(limiter) {
 		return nil
 	}
-	keys, err := r.readKeys(ctx, limiter.Namespace, ThrottleSecret)
+	keys, certificate, err := r.readKeys(ctx, limiter.Namespace, ThrottleSecret)
 	if err != nil {
 		return err
 	}
@@ -136,5 +136,6 @@ func (r *Reconciler) checkThrottleSecret(ctx context.Context, limiter *v1alpha1.
 			return secretMissing("spec.kubernetesThrottle: Secret %s has no key %s: waiting for its owner to issue the certificate", ThrottleSecret, key)
 		}
 	}
+	found.addCertificate(v1alpha1.CertificateKubernetesThrottle, ThrottleSecret, certificate)
 	return nil
 }

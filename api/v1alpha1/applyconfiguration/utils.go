@@ -78,6 +78,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LeaseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):
 		return &apiv1alpha1.LimiterApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LimiterCertificate"):
+		return &apiv1alpha1.LimiterCertificateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterNetworkPolicy"):
 		return &apiv1alpha1.LimiterNetworkPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterSpec"):

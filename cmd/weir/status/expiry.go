@@ -7,6 +7,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
 const (
@@ -30,7 +32,7 @@ func (r *Report) addExpiry(c *admissionv1.ValidatingWebhookConfiguration, now ti
 		return nil
 	}
 	expires := first.NotAfter.UTC()
-	if message := expiryMessage(first, now); message != "" {
+	if message := expiryMessage(first.NotBefore, first.NotAfter, now, "API servers cannot call it"); message != "" {
 		r.problem("ValidatingWebhookConfiguration "+c.Name, "", fmt.Sprintf("the CA of webhook %s %s", webhook, message),
 			advice{"check that the operator runs, or that cert-manager does, which renews the CA", "WeirOperatorAbsent"})
 	}
@@ -49,15 +51,31 @@ func longestValid(bundle []byte) (longest *x509.Certificate) {
 	return longest
 }
 
-// expiryMessage returns the problem of a certificate, "" if it is valid for long enough.
-func expiryMessage(c *x509.Certificate, now time.Time) string {
-	date, left := c.NotAfter.UTC().Format(time.RFC3339), c.NotAfter.Sub(now)
+// expiryMessage returns the problem of a certificate with its effect, "" if the certificate is valid for long enough.
+func expiryMessage(begins, ends, now time.Time, effect string) string {
+	date, left := ends.UTC().Format(time.RFC3339), ends.Sub(now)
 	switch {
 	case left <= 0:
-		return "has expired on " + date + ": API servers cannot call it"
-	case left < min(expirySoon, c.NotAfter.Sub(c.NotBefore)/expiryPart):
-		return "expires on " + date + ", and was not renewed in time: API servers cannot call it from then on"
+		return "has expired on " + date + ": " + effect
+	case left < min(expirySoon, ends.Sub(begins)/expiryPart):
+		return "expires on " + date + ", and was not renewed in time: " + effect + " from then on"
 	default:
 		return ""
+	}
+}
+
+// addCertificateProblem reports a certificate of a Limiter that has expired or expires soon.
+func (r *Report) addCertificateProblem(object string, c *v1alpha1.LimiterCertificate, now time.Time) {
+	effect, page := "clients that verify it cannot connect", "WeirRequestsFail"
+	switch c.Use {
+	case v1alpha1.CertificateRedis:
+		effect, page = "Redis rejects the replicas", "redis-down"
+	case v1alpha1.CertificateKubernetesThrottle:
+		effect, page = "API servers cannot call the Limiter", "policy-not-enforced"
+	case v1alpha1.CertificateHTTP, v1alpha1.CertificateGRPC:
+	}
+	if message := expiryMessage(c.NotBefore.Time, c.NotAfter.Time, now, effect); message != "" {
+		r.problem(object, "", fmt.Sprintf("the %s certificate in Secret %s %s", c.Use, c.Secret, message),
+			advice{"renew the certificate in the Secret, or check the program that renews it. Replicas load it without a restart", page})
 	}
 }

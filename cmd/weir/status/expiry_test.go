@@ -11,6 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
 const day = 24 * time.Hour
@@ -29,6 +33,38 @@ func authority(t *testing.T, now time.Time, life, left time.Duration) []byte {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestNew_ReportsCertificatesOfLimitersThatExpire(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for use, want := range map[v1alpha1.CertificateUse]string{
+		"Redis":              "certificate in Secret pair expires on 2026-12-06T12:00:00Z, and was not renewed in time: Redis rejects the replicas from then on redis-down",
+		"HTTP":               "cannot connect from then on WeirRequestsFail",
+		"GRPC":               "cannot connect from then on WeirRequestsFail",
+		"KubernetesThrottle": "API servers cannot call the Limiter from then on policy-not-enforced",
+	} {
+		for left, isProblem := range map[time.Duration]bool{15 * day: false, 13 * day: true, 0: true} {
+			o := healthy()
+			o.Now = now
+			o.Limiters[0].Status.Certificates = []v1alpha1.LimiterCertificate{{
+				Use: use, Secret: "pair", NotBefore: metav1.NewTime(now.Add(left - 365*day)), NotAfter: metav1.NewTime(now.Add(left)),
+			}}
+			r := New(o)
+			if r.Healthy == isProblem || len(r.Problems) > 1 {
+				t.Errorf("%s with %v left: %+v", use, left, r.Problems)
+			}
+			if left == 13*day && len(r.Problems) == 1 {
+				p := r.Problems[0]
+				if got := p.Message + " " + strings.TrimSuffix(strings.TrimPrefix(p.Runbook, "docs/runbooks/"), ".md"); !strings.HasSuffix(got, want) {
+					t.Errorf("%s: %s, want %s", use, got, want)
+				}
+			}
+			line := strings.Fields(string(use) + " pair " + now.Add(left).Format("2006-01-02"))
+			if table := printed(t, "table", r); !strings.Contains(strings.Join(strings.Fields(table), " "), strings.Join(line, " ")) {
+				t.Errorf("%s: no line %q in\n%s", use, line, table)
+			}
+		}
+	}
 }
 
 func TestNew_ReportsCAsThatExpire(t *testing.T) {

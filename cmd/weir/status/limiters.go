@@ -41,6 +41,8 @@ type Limiter struct {
 	Degraded string `json:"degraded,omitempty"`
 	// ThrottleRegistered is the reason of the condition with this name, if the Limiter has it.
 	ThrottleRegistered string `json:"throttleRegistered,omitempty"`
+	// Certificates of the Limiter, and when they expire.
+	Certificates []v1alpha1.LimiterCertificate `json:"certificates,omitempty"`
 }
 
 // Replicas count pods.
@@ -72,7 +74,7 @@ func limiterOf(l *v1alpha1.Limiter, pods *appsv1.Deployment) Limiter {
 		Ready: ready.Status == metav1.ConditionTrue, Reason: ready.Reason, Message: ready.Message,
 		Replicas: Replicas{Ready: l.Status.ReadyReplicas},
 		Revision: l.Status.Revision, Enforcing: l.Status.EnforcingReplicas,
-		Redis: redisUnknown, Degraded: reasonIfTrue(l.Status.Conditions, v1alpha1.ConditionDegraded),
+		Redis: redisUnknown, Degraded: reasonIfTrue(l.Status.Conditions, v1alpha1.ConditionDegraded), Certificates: l.Status.Certificates,
 	}
 	if pods != nil {
 		one.Replicas.Wanted = pods.Spec.Replicas
@@ -127,6 +129,9 @@ func (r *Report) addLimiterProblems(l *v1alpha1.Limiter, one *Limiter, o *Object
 		r.problem(object, "", fmt.Sprintf("%d of %d ready replicas enforce the current rules", one.Enforcing, one.Replicas.Ready), advice{
 			"wait ten seconds. If it remains, look at the log of the replicas that are missing", "WeirRulesDiffer",
 		})
+	}
+	for i := range one.Certificates {
+		r.addCertificateProblem(object, &one.Certificates[i], o.Now)
 	}
 	throttle := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionThrottleRegistered)
 	switch {

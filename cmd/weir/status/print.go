@@ -85,6 +85,18 @@ func printLimiters(w io.Writer, list []Limiter, wide bool) {
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
+	printCertificates(w, list)
+}
+
+// printCertificates lists the certificates of Limiters, if there are any.
+func printCertificates(w io.Writer, list []Limiter) {
+	columns := "\nLIMITER\tCERTIFICATE\tSECRET\tEXPIRES\n"
+	for i := range list {
+		for _, c := range list[i].Certificates {
+			fmt.Fprintf(w, "%s%s/%s\t%s\t%s\t%s\n", columns, list[i].Namespace, list[i].Name, c.Use, c.Secret, c.NotAfter.UTC().Format(time.DateOnly))
+			columns = ""
+		}
+	}
 }
 
 func printPolicies(w io.Writer, p *Policies, wide bool) {

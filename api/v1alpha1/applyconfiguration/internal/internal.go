@@ -69,6 +69,8 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.CIDR
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.CertificateUse
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ClientName
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ClusterRateLimitPolicy
@@ -678,6 +680,21 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
       default:
         observedGeneration: -1
+- name: com.github.weir-dev.weir.api.v1alpha1.LimiterCertificate
+  map:
+    fields:
+    - name: notAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: notBefore
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: secret
+      type:
+        scalar: string
+    - name: use
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.CertificateUse
 - name: com.github.weir-dev.weir.api.v1alpha1.LimiterNetworkPolicy
   map:
     fields:
@@ -754,6 +771,14 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
   map:
     fields:
+    - name: certificates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterCertificate
+          elementRelationship: associative
+          keys:
+          - use
     - name: conditions
       type:
         list:

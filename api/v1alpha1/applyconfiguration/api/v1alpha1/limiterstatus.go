@@ -22,6 +22,8 @@ type LimiterStatusApplyConfiguration struct {
 	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
 	// selector is the label selector of the pods in text form. The scale subresource uses it for autoscalers.
 	Selector *string `json:"selector,omitempty"`
+	// certificates lists the certificates in Secrets of the Limiter, and when they expire.
+	Certificates []LimiterCertificateApplyConfiguration `json:"certificates,omitempty"`
 	// revision is the content hash of the rules that the operator has published to the replicas.
 	Revision *string `json:"revision,omitempty"`
 	// enforcingReplicas is the number of live replicas that enforce every rule of this revision.
@@ -82,6 +84,19 @@ func (b *LimiterStatusApplyConfiguration) WithReadyReplicas(value int32) *Limite
 // If called multiple times, the Selector field is set to the value of the last call.
 func (b *LimiterStatusApplyConfiguration) WithSelector(value string) *LimiterStatusApplyConfiguration {
 	b.Selector = &value
+	return b
+}
+
+// WithCertificates adds the given value to the Certificates field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Certificates field.
+func (b *LimiterStatusApplyConfiguration) WithCertificates(values ...*LimiterCertificateApplyConfiguration) *LimiterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithCertificates")
+		}
+		b.Certificates = append(b.Certificates, *values[i])
+	}
 	return b
 }
 
