@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -113,6 +114,27 @@ func TestServer_AdmitsCallsWhileStreamsAreSilent(t *testing.T) {
 		_, err := w.rls.ShouldRateLimit(t.Context(), request(describe("tenant=acme")))
 		return err == nil
 	})
+}
+
+// Otherwise a client could make the endpoints reject the calls of others.
+func TestServer_MessagesThatCannotBeDecodedLeaveTheGate(t *testing.T) {
+	gate := overload.NewGate(1, slog.New(slog.DiscardHandler))
+	admitted := 0
+	for gate.Enter() {
+		admitted++
+	}
+	gate.Leave() // room for one call
+	var rls, auth counter
+	w := serve(t, Options{Engine: newEngine(t, noon()), RateLimitGate: gate.Endpoint(&rls), ExtAuthzGate: gate.Endpoint(&auth)})
+	for _, method := range []string{ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, authv3.Authorization_Check_FullMethodName} {
+		for range 3 {
+			err := w.conn.Invoke(t.Context(), method, raw("\xff\xff\xff"), &emptypb.Empty{}, grpc.ForceCodec(rawCodec{}))
+			wantError(t, err, codes.Internal, "unmarshal")
+		}
+	}
+	if admitted == 0 || rls.Load()+auth.Load() > 0 {
+		t.Errorf("the gate admitted %d calls, and then rejected %d of RLS and %d of ext_authz", admitted, rls.Load(), auth.Load())
+	}
 }
 
 func second[T any](_ T, err error) error { return err }

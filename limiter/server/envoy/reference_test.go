@@ -205,3 +205,16 @@ func TestReference_RulesCanDifferInWhatTheyCount(t *testing.T) {
 		})
 	}
 }
+
+// Envoy Gateway sends the descriptors of all routes of a listener, also of those without a limit.
+func TestReference_AllowsATestWithoutALimit(t *testing.T) {
+	for name, isMixed := range map[string]bool{"one algorithm": false, "several algorithms": true} {
+		w := serve(t, Options{
+			Engine: newEngine(t, noon(), per("a", 2, time.Hour, "own")), Style: "RateLimit",
+			Reference: &Reference{Limit: func(string) *ReferenceLimit { return nil }, Mixed: func() bool { return isMixed }},
+		})
+		if got := summary(w.ask(t, counting(0, "unknown=x"), counting(1, "own=x"))); got != "OK: OK -, OK 1" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
