@@ -227,15 +227,24 @@ func TestExplain_NamesTheRoutesOfTheRequest(t *testing.T) {
 
 // An expression can count any header as an API key.
 func TestExplain_ShowsNoHeaderThatAnExpressionCanCount(t *testing.T) {
-	for from, want := range map[rules.IdentifierSource]string{rules.FromExpression: "is set", rules.FromCookie: `is "free"`} {
+	for id, want := range map[rules.Identifier]string{
+		{From: rules.FromExpression, Name: "request.host", Secret: true}: "is set; the policy matches another value", {From: rules.FromCookie, Name: "x-plan", Secret: true}: `is "free"`,
+	} {
 		r, key := rule("shop/a"), rule("shop/z-key")
 		r.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "x-plan", Value: "paid"}}
-		key.Identifier = rules.Identifier{From: from, Name: `request.host`, Secret: true}
+		key.Identifier = id
 		x, bad := (&admin.Explainer{Engine: newSecretEngine(t, r, key)}).Explain(t.Context(), []byte(`{"domain":"shop","path":"/","headers":{"x-plan":"free"}}`), false)
 		if bad != nil || !strings.HasPrefix(x.Policies[0].Reason, "header x-plan "+want) {
-			t.Errorf("%s: %+v %+v", from, x, bad)
+			t.Errorf("%+v: %+v %+v", id, x, bad)
 		}
 	}
+}
+
+func TestExplain_ShowsNoSecretValueThatThePolicyExcludes(t *testing.T) {
+	r := rule("shop/a")
+	r.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "authorization", Value: "s3cret", Invert: true}}
+	expect(t, reasons(t, newEngine(t, memstore.New(epoch), r), `{"domain":"shop","path":"/","headers":{"authorization":"s3cret"}}`),
+		"shop/a NoMatch match.http.headers[0]: header authorization is set; the policy matches requests without this value")
 }
 
 func TestExplain_ShortensWhatTheClientSends(t *testing.T) {

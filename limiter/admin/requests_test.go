@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -254,5 +255,73 @@ func TestMergeTops_SortsPolicies(t *testing.T) {
 	}
 	if want := []string{"a", "b", "c", "d", "e"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+// repeating lists each key twice, as SCAN can, with a key of another program.
+type repeating struct{ store }
+
+func (s repeating) Scan(ctx context.Context, keys limiter.KeyRange, cursor string, n int) ([]string, string, error) {
+	found, next, err := s.store.Scan(ctx, keys, cursor, n)
+	return append(append(found, "weir:other"), found...), next, err
+}
+
+func TestCounters_ListEachKeyOnce(t *testing.T) {
+	l := newCounters(t, repeating{memstore.New(time.Now)}, longRule("shop/a", limiter.FixedWindow))
+	l.spend(t, 1, "acme", "/")
+	if got := l.all(t, admin.CounterQuery{Policy: "shop/a"}); !slices.Equal(got, []string{"shop/a acme 1/2 false"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestCounters_OfAnIdentifierWithoutLimitAreNotOver(t *testing.T) {
+	r := longRule("shop/a", limiter.FixedWindow)
+	l := newCounters(t, memstore.New(time.Now), r)
+	l.spend(t, 3, "acme", "/")
+	r.Tiers = []rules.Tier{{Name: "staff", When: rules.When{Identifiers: []string{"acme"}}, Unlimited: true}}
+	x, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{r}}, "sha256:2", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Engine.Swap(x)
+	list, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/a", Identifier: "acme"})
+	if bad != nil || len(list.Counters) != 1 || list.Counters[0].Over || list.Counters[0].Limit != 3 || list.Counters[0].Used != 3 || list.Counters[0].Tier != "staff" {
+		t.Errorf("%+v %+v", list, bad)
+	}
+}
+
+// A bucket holds what remains: under a larger limit, more would count as used.
+func TestCounters_OfABucketAreThoseOfItsOwnTier(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket} {
+		r := longRule("shop/a", algorithm)
+		r.Tiers = []rules.Tier{{Name: "plan", When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan"}}, Units: 50, Burst: 40}}
+		l := newCounters(t, memstore.New(time.Now), r)
+		l.spend(t, 1, "acme", "/")
+		if got := l.all(t, admin.CounterQuery{Policy: "shop/a", Identifier: "acme"}); !slices.Equal(got, []string{"shop/a acme 1/2 false"}) {
+			t.Errorf("%s: %q", algorithm, got)
+		}
+	}
+}
+
+func TestDenials_AreSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounting(t)
+		ctx, cancel := context.WithCancel(admin.WithCaller(t.Context(), "tester"))
+		w := httptest.NewRecorder()
+		go c.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/admin/v1/denials?policy=shop/tenant", http.NoBody))
+		synctest.Wait()
+		c.check(t, 3, "acme")
+		time.Sleep(25 * time.Second)
+		cancel()
+		synctest.Wait()
+		if lines := strings.Split(strings.TrimSpace(w.Body.String()), "\n"); len(lines) != 4 || strings.Count(w.Body.String(), `"denial"`) != 1 || lines[3] != "{}" {
+			t.Errorf("want the first line, a denial, and one line each ten seconds:\n%s", w.Body)
+		}
+	})
+}
+
+func TestHandler_AnswersWithTheNewLogLevel(t *testing.T) {
+	if w := call(t, newEndpoint(t), http.MethodPut, "/admin/v1/log-level", `{"level":"warn"}`); w.Body.String() != "{\"level\":\"WARN\"}\n" {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
