@@ -70,10 +70,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "Requests that no policy matched.",
 		}),
 		storeSeconds: newStoreSeconds(),
-		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_store_errors_total",
-			Help: "Failed calls to the store by kind: timeout, canceled, other, or one of the kinds of Redis errors (docs/reference/redis.md).",
-		}, []string{"kind"}),
+		storeErrors:  newStoreErrors(),
 		revision: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_rules_revision_info",
 			Help: "1 for the revision of the active rule set.",
@@ -91,6 +88,19 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.nearLimit)
 	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
+}
+
+// newStoreErrors returns the counter of errors. The kinds of errors of an outage begin with 0: rate() misses the first errors of a series that
+// begins with them.
+func newStoreErrors() *prometheus.CounterVec {
+	errs := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_store_errors_total",
+		Help: "Failed calls to the store by kind: timeout, canceled, other, or one of the kinds of Redis errors (docs/reference/redis.md).",
+	}, []string{"kind"})
+	for _, kind := range []string{limiter.KindTimeout, "disconnected", "unreachable", "unavailable"} {
+		errs.WithLabelValues(kind)
+	}
+	return errs
 }
 
 func newNearLimit() *prometheus.CounterVec {

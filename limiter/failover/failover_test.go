@@ -285,6 +285,25 @@ func TestRefund_RefundsUnitsWhereTheyAreCounted(t *testing.T) {
 	}
 }
 
+// rate() sees no increase of a series that begins with the first report.
+func TestStore_HasSeriesOfReportedUnitsBeforeTheFirstReport(t *testing.T) {
+	families, err := newWorld().registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []string
+	for _, family := range families {
+		if family.GetName() == "weir_local_repaid_units_total" {
+			for _, m := range family.GetMetric() {
+				results = append(results, m.GetLabel()[0].GetValue())
+			}
+		}
+	}
+	if want := []string{"counted", "uncounted", "unknown"}; !slices.Equal(results, want) {
+		t.Errorf("weir_local_repaid_units_total has series of %q, want %q", results, want)
+	}
+}
+
 // Units that the store has not counted stay unreported. Units that it may have counted are not reported again.
 func TestRecovering_ReportsUnitsAtMostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

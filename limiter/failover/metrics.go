@@ -11,7 +11,7 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
-	return &metrics{
+	m := &metrics{
 		mode:        describe("weir_local_mode", "1 while the store, or a part of it, is unavailable and every policy applies its onStoreFailure; otherwise 0."),
 		activations: describe("weir_local_mode_activations_total", "Times that the store, or a part of it, became unavailable."),
 		seconds:     describe("weir_local_mode_seconds_total", "Seconds during which the store, or a part of it, was unavailable."),
@@ -30,16 +30,27 @@ func newMetrics() *metrics {
 				"or unknown (the reply was lost).",
 		}, []string{"result"}),
 	}
+	for _, result := range []string{resultCounted, resultUncounted, resultUnknown} {
+		m.reportedUnits.WithLabelValues(result) // with a series that begins with the first outage, rate() misses this outage
+	}
+	return m
 }
+
+// Values of the label result.
+const (
+	resultCounted   = "counted"
+	resultUncounted = "uncounted"
+	resultUnknown   = "unknown"
+)
 
 // reported counts units of a report by its result.
 func (m *metrics) reported(units int64, uncounted bool, err error) {
-	result := "counted"
+	result := resultCounted
 	switch {
 	case uncounted:
-		result = "uncounted"
+		result = resultUncounted
 	case err != nil:
-		result = "unknown"
+		result = resultUnknown
 	}
 	m.reportedUnits.WithLabelValues(result).Add(float64(units))
 }

@@ -26,16 +26,16 @@ const (
 	limitersStopped fault = "the limiters are stopped"
 )
 
-// emptyUntil has the metrics that have no series until a fault happens.
-var emptyUntil = map[string]fault{
+// zeroUntil has the metrics that do not increase, or have no series, until a fault happens.
+var zeroUntil = map[string]fault{
 	"weir_store_errors_total":                     redisStopped,
 	"weir_local_repaid_units_total":               redisRestarted,
 	"apiserver_admission_webhook_fail_open_count": limitersStopped,
 }
 
-// faultOf returns the fault that the query needs, or "" if it returns data while all is well.
+// faultOf returns the fault that the query needs to return more than 0, or "" if it returns data while all is well.
 func (q query) faultOf() fault {
-	for metric, f := range emptyUntil {
+	for metric, f := range zeroUntil {
 		if strings.Contains(q.expr, metric) {
 			return f
 		}
@@ -59,11 +59,23 @@ func queries(t *testing.T) []query {
 		}
 		for _, p := range d.Panels {
 			for _, target := range p.Targets {
-				all = append(all, query{d.UID + ": " + p.Title, replacements.Replace(target.Expr)})
+				for _, expr := range alternatives(target.Expr) {
+					all = append(all, query{d.UID + ": " + p.Title, replacements.Replace(expr)})
+				}
 			}
 		}
 	}
 	return all
+}
+
+// alternatives returns both sides of an expression of the form A or B, because B hides an A without data. Other expressions it returns as they
+// are.
+func alternatives(expr string) []string {
+	left, right, is := strings.Cut(expr, " or ")
+	if !is || strings.Count(left, "(") != strings.Count(left, ")") {
+		return []string{expr}
+	}
+	return []string{left, right}
 }
 
 func TestQueries_ReturnDataInPrometheus(t *testing.T) {
@@ -88,7 +100,7 @@ func TestQueries_ReturnDataInPrometheus(t *testing.T) {
 	awaitData(t, p, "all is well", of(""))
 	for _, q := range all {
 		if f := q.faultOf(); f != "" {
-			if values, err := p.values(t.Context(), q.expr); err != nil || len(values) > 0 {
+			if values, err := p.values(t.Context(), q.expr); err != nil || slices.ContainsFunc(values, isPositive) {
 				t.Errorf("%s returns %v before %s: %v", q.where, values, f, err)
 			}
 		}
@@ -102,7 +114,10 @@ func TestQueries_ReturnDataInPrometheus(t *testing.T) {
 	awaitData(t, p, string(limitersStopped), of(limitersStopped))
 }
 
-// awaitData waits until each query has returned a number.
+// isPositive reports whether a value of Prometheus is a number above 0.
+func isPositive(value string) bool { return value != "NaN" && value != "0" }
+
+// awaitData waits until each query has returned a number, above 0 if it needs a fault.
 func awaitData(t *testing.T, p prometheus, when string, missing []query) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -112,7 +127,7 @@ func awaitData(t *testing.T, p prometheus, when string, missing []query) {
 		var errs []error
 		missing = slices.DeleteFunc(missing, func(q query) bool {
 			values, err := p.values(ctx, q.expr)
-			found := slices.ContainsFunc(values, func(v string) bool { return v != "NaN" })
+			found := slices.ContainsFunc(values, func(v string) bool { return isPositive(v) || v == "0" && q.faultOf() == "" })
 			if err == nil && !found {
 				err = fmt.Errorf("no data, only %v", values)
 			}
