@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -171,20 +169,6 @@ func (w *World) writeHashKey(ctx context.Context, d *appsv1.Deployment, dir stri
 	}
 	path = filepath.Join(dir, hashkey.DataKey)
 	return path, os.WriteFile(path, secret.Data[hashkey.DataKey], 0o600)
-}
-
-// routeService routes connections to the Service to the running limiters.
-func (w *World) routeService(ctx context.Context) error {
-	service, err := read(ctx, w, operatorNamespace, serviceName, &corev1.Service{})
-	if err != nil {
-		return err
-	}
-	var addresses []string
-	for _, l := range w.limiters {
-		addresses = append(addresses, l.address)
-	}
-	w.Kube.Services.Route(net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(deployment.ThrottlePort)), addresses...)
-	return nil
 }
 
 // MarkReady sets the status of the Deployment as other controllers would: limiters are ready once they listen.
