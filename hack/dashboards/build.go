@@ -12,6 +12,19 @@ const (
 	size      = "bytes"
 )
 
+// leastTop is the least upper end of the axis of a graph with the unit. Without it, the axis of a graph with only zeros ends at 100, or at
+// 10000 %. A graph of times is never all zero.
+func leastTop(unit string) float64 {
+	switch unit {
+	case perSecond, count:
+		return 1
+	case ratio:
+		return 0.1
+	default:
+		return 0
+	}
+}
+
 // query is a PromQL expression and the name of its series.
 type query struct{ expr, legend string }
 
@@ -68,11 +81,16 @@ func (d dashboard) with(sections ...section) dashboard {
 	return d
 }
 
-// place puts charts into lines of the given number and height, from y on. It returns the first free y.
+// place puts charts into lines of the given number and height, from y on. A chart that is alone in its line fills it. It returns the first
+// free y.
 func place(charts []chart, y, perLine, height int, add func(chart, grid)) int {
 	width := 24 / perLine
 	for i, c := range charts {
-		add(c, grid{X: i % perLine * width, Y: y + i/perLine*height, W: width, H: height})
+		g := grid{X: i % perLine * width, Y: y + i/perLine*height, W: width, H: height}
+		if i == len(charts)-1 && g.X == 0 {
+			g.W = 24
+		}
+		add(c, g)
 	}
 	return y + (len(charts)+perLine-1)/perLine*height
 }
@@ -98,6 +116,9 @@ func number(c chart, g grid) panel {
 	p.FieldConfig.Defaults.Color = map[string]any{"mode": "thresholds"}
 	p.FieldConfig.Defaults.Thresholds = &thresholds{Mode: "absolute", Steps: steps}
 	p.FieldConfig.Defaults.NoValue = "none"
+	if c.unit == count { // increase extrapolates to parts of an event
+		p.FieldConfig.Defaults.Decimals = new(int)
+	}
 	p.Options = map[string]any{
 		"colorMode": "value", "graphMode": "none", "reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "values": false},
 	}
@@ -109,6 +130,9 @@ func graph(c chart, g grid) panel {
 	zero := 0.0
 	p.FieldConfig.Defaults.Min = &zero
 	p.FieldConfig.Defaults.Custom = map[string]any{"fillOpacity": 10, "lineWidth": 1, "showPoints": "never"}
+	if top := leastTop(c.unit); top > 0 {
+		p.FieldConfig.Defaults.Custom["axisSoftMax"] = top
+	}
 	p.Options = map[string]any{
 		"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true},
 		"tooltip": map[string]any{"mode": "multi", "sort": "desc"},

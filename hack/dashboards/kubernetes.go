@@ -94,7 +94,7 @@ func throttlingLimiters() section {
 				title:       "Denials by policy",
 				description: "Of ClusterRateLimitPolicies, which can also limit other requests.",
 				unit:        perSecond,
-				queries:     []query{{"topk(10, " + rate("policy", of("weir_decisions_total", `policy=~"cluster/.+"`, `result="denied"`)) + ")", "{{policy}}"}},
+				queries:     []query{{topDenials(`policy=~"cluster/.+"`), "{{policy}}"}},
 			},
 			{
 				title:       "Decisions by axis",

@@ -102,6 +102,7 @@ type fields struct {
 type defaults struct {
 	Unit       string         `json:"unit"`
 	Min        *float64       `json:"min,omitempty"`
+	Decimals   *int           `json:"decimals,omitempty"`
 	Color      map[string]any `json:"color,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
 	Thresholds *thresholds    `json:"thresholds,omitempty"`

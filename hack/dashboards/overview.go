@@ -13,7 +13,6 @@ func overview() dashboard {
 
 // overviewNow has the numbers of the moment.
 func overviewNow() section {
-	denied := rate("", of("weir_decisions_total", `result="denied"`))
 	return section{
 		title: "Now",
 		numbers: []chart{
@@ -25,9 +24,9 @@ func overviewNow() section {
 			},
 			{
 				title:       "Denied decisions",
-				description: "Part of the decisions by policies that deny.",
+				description: "Part of the decisions by policies that deny. Policies in Shadow deny no request.",
 				unit:        ratio,
-				queries:     []query{{denied + " / " + rate("", of("weir_decisions_total")), ""}},
+				queries:     []query{{"(" + denials("") + ") / " + rate("", of("weir_decisions_total")), ""}},
 			},
 			{
 				title: "Decision time, 99th percentile",
@@ -71,7 +70,7 @@ func decisionsOfAll() section {
 			},
 			{
 				title:       "Decisions by result",
-				description: "One request has one decision for each policy that it matches.",
+				description: "One request has one decision for each policy that it matches. Decisions of policies in Shadow are included.",
 				unit:        perSecond,
 				queries:     []query{{rate("result", of("weir_decisions_total")), "{{result}}"}},
 			},
@@ -79,7 +78,7 @@ func decisionsOfAll() section {
 				title:       "Policies that deny most",
 				description: "Denied requests of the ten policies with most of them.",
 				unit:        perSecond,
-				queries:     []query{{"topk(10, " + rate("policy", of("weir_decisions_total", `result="denied"`)) + ")", "{{policy}}"}},
+				queries:     []query{{topDenials(), "{{policy}}"}},
 			},
 			{
 				title:       "Policies nearest to their limit",
@@ -176,7 +175,8 @@ func replicas() section {
 				title:       "Replicas by revision of the rules",
 				description: "More than one revision for minutes: runbook WeirRulesDiffer.",
 				unit:        count,
-				queries:     []query{{"count by (job, revision) (" + of("weir_rules_revision_info") + ")", "{{job}} {{revision}}"}},
+				queries: []query{{"count by (job, revision) (label_replace(" + of("weir_rules_revision_info") +
+					`, "revision", "$1", "revision", "sha256:(.{12}).*"))`, "{{job}} {{revision}}"}},
 			},
 			{
 				title:       "Requests by replica",
@@ -188,13 +188,13 @@ func replicas() section {
 				title:       "Processors",
 				description: "Processors that each limiter uses.",
 				unit:        count,
-				queries:     []query{{rate("instance", of("process_cpu_seconds_total")), "{{instance}}"}},
+				queries:     []query{{sum("instance", ofLimiters("rate("+of("process_cpu_seconds_total")+"[$__rate_interval])")), "{{instance}}"}},
 			},
 			{
 				title:       "Memory",
 				description: "Resident memory of each limiter.",
 				unit:        size,
-				queries:     []query{{sum("instance", of("process_resident_memory_bytes")), "{{instance}}"}},
+				queries:     []query{{sum("instance", ofLimiters(of("process_resident_memory_bytes"))), "{{instance}}"}},
 			},
 		},
 	}

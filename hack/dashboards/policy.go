@@ -3,6 +3,9 @@ package main
 // policy selects the policy that the user has chosen.
 const policy = `policy=~"$policy"`
 
+// noTier is the name of the series of requests that no tier applies to.
+const noTier = "no tier"
+
 // onePolicy answers the questions of the owner of a policy.
 func onePolicy() dashboard {
 	d := base("weir-policy", "Weir policy",
@@ -20,7 +23,6 @@ func onePolicy() dashboard {
 // policyNow has the numbers of the moment.
 func policyNow() section {
 	decisions := of("weir_decisions_total", policy)
-	denied := of("weir_decisions_total", policy, `result="denied"`)
 	return section{
 		title: "Now",
 		numbers: []chart{
@@ -34,13 +36,13 @@ func policyNow() section {
 				title:       "Denied",
 				description: "Part of the matched requests that the policy denies. Runbook: WeirDeniesMost.",
 				unit:        ratio, warn: 0.1, critical: 0.5,
-				queries: []query{{rate("", denied) + " / " + rate("", decisions), ""}},
+				queries: []query{{"(" + denials("", policy) + ") / " + rate("", decisions), ""}},
 			},
 			{
 				title:       "Denied requests",
 				description: "Per second.",
 				unit:        perSecond,
-				queries:     []query{{rate("", denied), ""}},
+				queries:     []query{{denials("", policy), ""}},
 			},
 			{
 				title:       "Identifiers",
@@ -52,13 +54,13 @@ func policyNow() section {
 				title:       "Without a usable identifier",
 				description: "Part of the matched requests. Runbook: WeirIdentifiersMissing.",
 				unit:        ratio, warn: 0.01, critical: 0.05,
-				queries: []query{{rate("", of("weir_missing_identifier_total", policy)) + " / " + rate("", decisions), ""}},
+				queries: []query{{"(" + orZero(rate("", of("weir_missing_identifier_total", policy)), rate("", decisions)) + ") / " + rate("", decisions), ""}},
 			},
 			{
 				title:       "Would be denied",
 				description: "Of a policy in Shadow. Runbook: WeirShadowDenials.",
 				unit:        perSecond,
-				queries:     []query{{rate("", of("weir_shadow_denials_total", policy)), ""}},
+				queries:     []query{{orZero(rate("", of("weir_shadow_denials_total", policy)), rate("", decisions)), ""}},
 			},
 		},
 	}
@@ -67,7 +69,6 @@ func policyNow() section {
 // policyDecisions has the decisions of the policy.
 func policyDecisions() section {
 	decisions := of("weir_decisions_total", policy)
-	denied := of("weir_decisions_total", policy, `result="denied"`)
 	return section{
 		title: "Decisions",
 		graphs: []chart{
@@ -87,25 +88,28 @@ func policyDecisions() section {
 				title:       "Denied part",
 				description: "Of the matched requests.",
 				unit:        ratio,
-				queries:     []query{{rate("", denied) + " / " + rate("", decisions), "denied"}},
+				queries:     []query{{"(" + denials("", policy) + ") / " + rate("", decisions), "denied"}},
 			},
 			{
 				title:       "By tier",
-				description: "Matched requests. Without a name: the limit of the policy applies.",
+				description: "Matched requests. no tier: the limit of the policy applies.",
 				unit:        perSecond,
-				queries:     []query{{rate("tier", decisions), "{{tier}}"}},
+				queries:     []query{{named(rate("tier", decisions), "tier", noTier), "{{tier}}"}},
 			},
 			{
 				title:       "Near the limit",
 				description: "Part of the matched requests that leave less than 20 % of the limit: denials are close.",
 				unit:        ratio,
-				queries:     []query{{rate("tier", of("weir_near_limit_total", policy)) + " / on (tier) " + rate("tier", decisions), "{{tier}}"}},
+				queries: []query{{
+					named(rate("tier", of("weir_near_limit_total", policy))+" / on (tier) "+rate("tier", decisions), "tier", noTier),
+					"{{tier}}",
+				}},
 			},
 			{
 				title:       "Denied by replica",
 				description: "A large difference suggests local mode, or clients that stay with one replica.",
 				unit:        perSecond,
-				queries:     []query{{rate("instance", denied), "{{instance}}"}},
+				queries:     []query{{denials("instance", policy), "{{instance}}"}},
 			},
 		},
 	}
@@ -113,6 +117,7 @@ func policyDecisions() section {
 
 // policyMisses has requests that the policy does not count as intended.
 func policyMisses() section {
+	decisions := of("weir_decisions_total", policy)
 	return section{
 		title: "What the policy misses",
 		graphs: []chart{
@@ -126,7 +131,7 @@ func policyMisses() section {
 				title:       "Denials in Shadow",
 				description: "Requests that the policy would deny if it was enforced.",
 				unit:        perSecond,
-				queries:     []query{{rate("", of("weir_shadow_denials_total", policy)), "would be denied"}},
+				queries:     []query{{orZero(rate("", of("weir_shadow_denials_total", policy)), rate("", decisions)), "would be denied"}},
 			},
 			{
 				title:       "Identifiers",
@@ -139,8 +144,8 @@ func policyMisses() section {
 				description: "Runbooks: WeirIdentifierOverflow, WeirPoliciesLeftOut.",
 				unit:        perSecond,
 				queries: []query{
-					{rate("", of("weir_identifier_overflow_total", policy)), "new identifiers that get no counter"},
-					{rate("", of("weir_policies_left_out_total", policy)), "left out: too many policies match"},
+					{orZero(rate("", of("weir_identifier_overflow_total", policy)), rate("", decisions)), "new identifiers that get no counter"},
+					{orZero(rate("", of("weir_policies_left_out_total", policy)), rate("", decisions)), "left out: too many policies match"},
 				},
 			},
 		},
