@@ -220,15 +220,8 @@ func (s *routeSearch) condition(i int) routeResult {
 		return s.results[i]
 	}
 	c := &s.table.conditions[i]
-	result := resultNo
-	if c.name >= 0 {
-		result = s.header(&c.header, s.headerOf(c.name))
-	} else if value, found := parameter(s.query, c.Name); found {
-		s.steps -= 1 + len(s.query)/bytesPerStep
-		result = s.value(&c.header, value)
-	}
-	s.results[i] = result
-	return result
+	s.results[i] = s.header(&c.header, s.headerOf(c.name))
+	return s.results[i]
 }
 
 // value compares one value.
@@ -244,10 +237,16 @@ func (s *routeSearch) value(h *header, value string) routeResult {
 }
 
 func (s *routeSearch) pattern(p *pattern, text string) routeResult {
-	if s.steps < minRouteSteps {
+	if s.spend(0) {
 		return resultUnknown
 	}
 	return resultOf(p.matches(text, &s.steps))
+}
+
+// spend spends steps, and reports whether too many have been spent.
+func (s *routeSearch) spend(steps int) bool {
+	s.steps -= steps
+	return s.steps < minRouteSteps
 }
 
 // parameter returns the first value of a parameter in a query, without decoding.

@@ -12,9 +12,9 @@ type routeTable struct {
 	groups []routeHosts
 	// byPort has the groups to which a request can belong, by its port in the pod of the gateway. Requests of other ports can belong to all.
 	byPort map[int32][]int
-	// conditions on headers and parameters, each once however many matches have it, and the names of their headers.
+	// conditions on headers and parameters, each once however many matches have it, and the names of these headers and parameters.
 	conditions []routeCompared
-	names      []string
+	names      []routeName
 	searches   sync.Pool // of *routeSearch
 }
 
@@ -46,7 +46,13 @@ type routeCondition struct {
 type routeCompared struct {
 	header
 
-	name int // index of routeTable.names; -1 for a parameter
+	name int // index of routeTable.names
+}
+
+// routeName is the name of a header or of a parameter of the query.
+type routeName struct {
+	query bool
+	name  string
 }
 
 func compileRouteTable(t *RouteTable) (*routeTable, error) {
@@ -54,7 +60,7 @@ func compileRouteTable(t *RouteTable) (*routeTable, error) {
 		return nil, nil //nolint:nilnil // no table
 	}
 	table := &routeTable{routes: t.Routes, groups: make([]routeHosts, max(1, len(t.Groups))), byPort: byPort(t.Groups)}
-	known, names := map[routeCondition]int{}, map[string]int{}
+	known, names := map[routeCondition]int{}, map[routeName]int{}
 	matches := make([]routeMatch, len(t.Matches))
 	for i := range t.Matches {
 		m, err := table.compileMatch(t.Matches[i], len(t.Routes), known, names)
@@ -104,7 +110,7 @@ func (t *routeTable) addListener(l *RouteListener, matches []routeMatch) error {
 }
 
 // compileMatch compiles a match and adds its conditions to the table. known and names have the indexes of those that the table has.
-func (t *routeTable) compileMatch(match RouteMatch, routes int, known map[routeCondition]int, names map[string]int) (m routeMatch, err error) {
+func (t *routeTable) compileMatch(match RouteMatch, routes int, known map[routeCondition]int, names map[routeName]int) (m routeMatch, err error) {
 	m.RouteMatch = match
 	if match.Route < 0 || match.Route >= routes {
 		return m, fmt.Errorf("route %d of %d", match.Route, routes)
@@ -137,21 +143,20 @@ func (t *routeTable) compileMatch(match RouteMatch, routes int, known map[routeC
 	return m, nil
 }
 
-func (t *routeTable) addCondition(c routeCondition, names map[string]int) (index int, err error) {
-	compared := routeCompared{name: -1}
+func (t *routeTable) addCondition(c routeCondition, names map[routeName]int) (index int, err error) {
+	var compared routeCompared
 	match := c.HeaderMatch
 	match.Value = bytewise(match.Value)
 	if compared.header, err = compileHeader(match); err != nil {
 		return 0, err
 	}
-	if !c.query {
-		name, found := names[c.Name]
-		if !found {
-			name = len(t.names)
-			names[c.Name], t.names = name, append(t.names, c.Name)
-		}
-		compared.name = name
+	of := routeName{c.query, c.Name}
+	name, found := names[of]
+	if !found {
+		name = len(t.names)
+		names[of], t.names = name, append(t.names, of)
 	}
+	compared.name = name
 	t.conditions = append(t.conditions, compared)
 	return len(t.conditions) - 1, nil
 }

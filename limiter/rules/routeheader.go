@@ -8,13 +8,14 @@ import (
 const (
 	// maxRuns is the number of parts between commas up to which regular expressions are compared with all values that they can be lines of.
 	maxRuns = 8
-	// bytesPerStep is how many bytes a search for a text compares in the time of a step.
-	bytesPerStep = 64
+	// bytesPerStep is how many bytes are compared with a text in the time of a step, and queryPerStep how many of a query are searched for a name.
+	bytesPerStep, queryPerStep = 64, 8
 )
 
-// routeHeader is a header of a request.
+// routeHeader is a header or a parameter of a request.
 type routeHeader struct {
 	looked, found bool
+	unknown       bool // too many steps have been spent to look for it
 	// value has the lines, joined with commas.
 	value string
 	// lines are the lines; nil if value can be one of them or several.
@@ -41,15 +42,23 @@ func bytewise(text string) string {
 	return text
 }
 
-// headerOf returns the header with a name of the table.
+// headerOf returns the header or the parameter with a name of the table.
 func (s *routeSearch) headerOf(name int) *routeHeader {
 	h := &s.headers[name]
 	if h.looked {
 		return h
 	}
 	h.looked = true
-	key := s.table.names[name]
+	of := &s.table.names[name]
+	key := of.name
 	switch {
+	case of.query:
+		if h.unknown = s.spend(1 + len(s.query)/queryPerStep); h.unknown {
+			return h
+		}
+		if value, found := parameter(s.query, key); found {
+			h.lines = []string{value}
+		}
 	case key == hostHeader:
 		h.lines = []string{s.request.Authority}
 	case s.request.Lines != nil:
@@ -70,6 +79,8 @@ func (s *routeSearch) headerOf(name int) *routeHeader {
 // are joined with commas. If the result differs, or the lines are unknown and can be such that it differs, it is unknown.
 func (s *routeSearch) header(h *header, of *routeHeader) (result routeResult) {
 	switch {
+	case of.unknown:
+		return resultUnknown
 	case !of.found:
 		return resultNo
 	case of.lines != nil:
@@ -96,7 +107,9 @@ func (s *routeSearch) lines(h *header, of *routeHeader) routeResult {
 	}
 	each := resultNo
 	for _, line := range of.lines {
-		s.steps--
+		if s.spend(1) {
+			return resultUnknown
+		}
 		if each = max(each, s.value(h, line)); each == resultUnknown {
 			return each
 		}
@@ -110,7 +123,7 @@ func (s *routeSearch) lines(h *header, of *routeHeader) routeResult {
 // hasRun compares an exact text with a value with commas. The text can be one of its lines if it occurs between commas.
 func (s *routeSearch) hasRun(value, text string) routeResult {
 	for {
-		if s.steps -= 1 + len(text)/bytesPerStep; s.steps < minRouteSteps {
+		if s.spend(1 + len(text)/bytesPerStep) {
 			return resultUnknown
 		}
 		if rest, is := strings.CutPrefix(value, text); is && (rest == "" || rest[0] == ',') {

@@ -14,6 +14,7 @@ func byHeaders(t *testing.T) *rules.Index {
 	t.Helper()
 	return indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
 		"exact: ^/ x-plan=free", "regex: ^/ x-team=~a.*", "both: ^/ x-both=a,b", "bang: ^/ x-bang=a!", "json: ^/ accept=~.*json.*", "latin: ^/ x-latin=~b.", "umlaut: ^/ x-umlaut=ä", "class: ^/ x-class=~[^!]",
+		"c1: ^/ x-c1=~b[\\x{80}-\\x{8f}]", "empty: ^/ x-empty=~a*", "skip: ^/ x-skip=~a|a,b,c",
 		"host: ^/ host=Shop.example:80", "rest: ^/",
 	}}}))
 }
@@ -29,7 +30,7 @@ func TestRoutesOf_ComparesJoinedLinesOfHeaders(t *testing.T) {
 		"x-team=ab": "regex", "x-team=ba": "rest", "x-team=ab,cd": "regex", "x-team=cd,ab": "rest regex", "x-team=cd,ef": "rest", "x-team=ab,ac,ad": "regex",
 		"x-team=cd,ef,ab": "rest regex", "x-team=cd,+ab": "rest",
 		"x-both=a,b": "rest both", "x-both=a": "rest", "x-both=a,b,c": "rest both", "x-both=c,a,b": "rest both", "x-both=c,a,b,d": "rest both", "x-both=a,bc": "rest",
-		"x-both=ca,b": "rest", "x-both=b,a": "rest", "x-both=a,c,b": "rest",
+		"x-skip=a,b,c": "rest skip", "x-skip=a": "skip", "x-skip=a,b": "rest skip", "x-empty=": "empty", "x-both=ca,b": "rest", "x-both=b,a": "rest", "x-both=a,c,b": "rest",
 		"accept=text/html,a/json;q=1,*/*": "json", "accept=text/json": "json", "accept=text/html,*/*": "rest",
 		// Envoy sends ! for bytes that are no UTF-8.
 		"x-bang=a!": "rest bang", "x-bang=b!": "rest", "x-team=a!": "rest regex", "x-class=!": "rest class", "x-plan=free!": "rest", "x-plan=free,!": "rest exact",
@@ -52,7 +53,8 @@ func TestRoutesOf_ComparesLinesOfHeadersAsTheyAre(t *testing.T) {
 	x := byHeaders(t)
 	for request, want := range map[string]string{
 		">x-plan=free": "exact", ">x-plan=paid": "rest", ">x-plan=paid,free": "rest", ">x-both=a,b": "both", ">x-both=a,b,c": "rest", ">x-team=cd,ab": "rest",
-		">x-team=ab,cd": "regex", ">x-bang=a!": "bang", ">x-team=a!": "regex", ">x-team=a\xff": "regex", ">x-latin=b\xff": "latin", ">x-latin=bä": "rest",
+		">x-team=ab,cd": "regex", ">x-bang=a!": "bang", ">x-team=a!": "regex", ">x-team=a\xff": "regex", ">x-latin=b\xff": "latin", ">x-c1=b\x80": "c1", ">x-c1=b\x90": "rest", ">x-empty=": "empty",
+		">x-latin=bä": "rest",
 		">x-umlaut=ä": "umlaut", ">x-class=\xff": "class", ">x-class=ä": "rest", ">x-class=!": "rest", ">x-class=a": "class", ">a=b authority=Shop.example:80": "host",
 		">accept=text/html,json": "json", ">other=a": "rest",
 		">x-team=b" + strings.Repeat(",b", 20): "rest",
@@ -112,7 +114,18 @@ func expensive(t testing.TB) map[string]func() int {
 			return append(all, rules.HeaderMatch{Type: rules.HeaderExact, Name: "z", Value: strconv.Itoa(i)})
 		},
 	}
-	request := &rules.RouteRequest{Method: "GET", Host: "h", Target: "/", Headers: map[string]string{"x": strings.Repeat(",", 50_000), "z": "no"}}
+	query := map[string]bool{"parameters": true}
+	conditions["parameters"] = func(i int) []rules.HeaderMatch {
+		return []rules.HeaderMatch{{Type: rules.HeaderExact, Name: strconv.Itoa(i), Value: "1"}}
+	}
+	conditions["values"] = func(i int) []rules.HeaderMatch {
+		return []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "q", Value: strconv.Itoa(i)}}
+	}
+	query["values"] = true
+	conditions["lines"] = conditions["texts"]
+	request := &rules.RouteRequest{
+		Method: "GET", Host: "h", Target: "/?" + strings.Repeat("&", 50_000), Headers: map[string]string{"x": strings.Repeat(",", 50_000), "z": "no"},
+	}
 	for n := range 15 {
 		request.Headers[fmt.Sprint("y", n)] = "a"
 	}
@@ -122,22 +135,47 @@ func expensive(t testing.TB) map[string]func() int {
 		host := &table.Listeners[0].Hosts[0]
 		for i := range 2000 {
 			table.Routes = append(table.Routes, rules.Route{Target: strconv.Itoa(i)})
-			table.Matches = append(table.Matches, rules.RouteMatch{Route: i, Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}, Headers: condition(i)})
+			match := rules.RouteMatch{Route: i, Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}}
+			if query[name] {
+				match.Query = condition(i)
+			} else {
+				match.Headers = condition(i)
+			}
+			table.Matches = append(table.Matches, match)
 			host.Matches = append(host.Matches, i)
 		}
 		x, err := rules.NewIndex(rules.Set{RouteTable: table}, "", "weir:")
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls[name] = func() int { return len(x.RoutesOf(request)) }
+		of := *request
+		if name == "lines" {
+			of.Lines = func(string) []string { return make([]string, 1000) }
+		}
+		calls[name] = func() int { return len(x.RoutesOf(&of)) }
 	}
 	return calls
+}
+
+// The budget suffices for honest requests, also with many routes.
+func TestRoutesOf_ComparesManyRoutesExactly(t *testing.T) {
+	var matches []string
+	for i := range 1000 {
+		matches = append(matches, fmt.Sprintf("r%d: ^/ x=value-%d", i, i))
+	}
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": append(matches, "rest: ^/")}}))
+	list := strings.Repeat("a,", 20)
+	for request, want := range map[string]string{"x=" + list + "b": "rest", "x=" + list + "value-999": "rest r999", "x=value-999": "r999"} {
+		if got := routesFor(x, "GET h/ "+request); got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
 }
 
 // A client and a tenant together must not make a request expensive. What is not compared can match.
 func TestRoutesOf_BoundsTheStepsOfARequest(t *testing.T) {
 	calls := expensive(t)
-	for name, want := range map[string]int{"texts": rules.MaxRoutes + 1, "expressions": rules.MaxRoutes + 1, "headers": 0} {
+	for name, want := range map[string]int{"texts": rules.MaxRoutes + 1, "expressions": rules.MaxRoutes + 1, "headers": 0, "parameters": rules.MaxRoutes + 1, "values": 0, "lines": rules.MaxRoutes + 1} {
 		if got := calls[name](); got != want {
 			t.Errorf("%s: %d routes, want %d", name, got, want)
 		}

@@ -53,6 +53,6 @@ type RouteMatch struct {
 
 // Validate returns an error if a limiter cannot compare requests with the match.
 func (m RouteMatch) Validate() error {
-	_, err := new(routeTable).compileMatch(m, m.Route+1, map[routeCondition]int{}, map[string]int{})
+	_, err := new(routeTable).compileMatch(m, m.Route+1, map[routeCondition]int{}, map[routeName]int{})
 	return err
 }
