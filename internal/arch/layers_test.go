@@ -30,6 +30,11 @@ func layers() []layer {
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
 		{pkg: "limiter/redisclient", external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/bypass"},
+		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},
+		{
+			pkg: "limiter/tracing/otlp", internal: []string{"limiter/tracing"},
+			external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"},
+		},
 		{pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/controlplane", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/storetest", internal: []string{"limiter"}, external: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},

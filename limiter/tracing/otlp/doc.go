@@ -1,0 +1,2 @@
+// Package otlp exports the spans of package tracing to an OpenTelemetry collector, over OTLP and gRPC.
+package otlp
