@@ -110,5 +110,6 @@ func (e sheddingEngine) Check(ctx context.Context, c *engine.Check) (engine.Answ
 // server returns the server for --throttle-listen.
 func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle.Server {
 	shedding := sheddingEngine{p.engine, metrics.Shed("throttle"), metrics.Failures("throttle")}
-	return throttle.NewServer(throttle.NewHandler(shedding, d.terms, metrics.Endpoint("throttle")), d.reloader.getCertificate, p.drain, p.log)
+	handler := throttle.NewHandler(shedding, d.terms, throttle.Telemetry{Seconds: metrics.Endpoint("throttle")})
+	return throttle.NewServer(handler, d.reloader.getCertificate, p.drain, p.log)
 }

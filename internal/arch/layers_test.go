@@ -35,7 +35,10 @@ func layers() []layer {
 			pkg: "limiter/tracing/otlp", internal: []string{"limiter/tracing"},
 			external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"},
 		},
-		{pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
+		{
+			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/redisclient", "limiter/tracing"},
+			external: []string{"github.com/redis/go-redis"},
+		},
 		{pkg: "limiter/controlplane", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/storetest", internal: []string{"limiter"}, external: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 
@@ -50,8 +53,8 @@ func layers() []layer {
 		{pkg: "limiter/lease", internal: []string{"limiter"}, external: []string{"github.com/prometheus/client_golang"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/topk"},
-			external: []string{"github.com/prometheus/client_golang"},
+			internal: []string{"limiter", "limiter/rules", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/topk", "limiter/tracing"},
+			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
 		{
@@ -73,7 +76,7 @@ func layers() []layer {
 		{pkg: "limiter/socket"},
 		{
 			pkg:      "limiter/server",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket"},
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
@@ -90,7 +93,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "limiter/server/envoy",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/socket"},
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/socket", "limiter/tracing"},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
 				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf", "golang.org/x/time",
@@ -149,8 +152,8 @@ func layers() []layer {
 		},
 		{
 			pkg:      "webhook/throttle", // part of the limiter
-			internal: []string{"limiter", "limiter/exempt", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket"},
-			external: []string{"golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
+			internal: []string{"limiter", "limiter/exempt", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket", "limiter/tracing"},
+			external: []string{"go.opentelemetry.io/otel/attribute", "golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
 		{
 			pkg:      "controllers/adminproxy",

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"slices"
+
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // CheckAll decides several requests as one: when an enforced rule denies any of them, no request is charged. The answers are in the
@@ -25,8 +27,13 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	}
 	s := e.borrow()
 	defer e.release(s)
+	span := tracing.From(ctx)
 	for i := range checks {
-		active.match(s, &checks[i])
+		if span == nil {
+			active.match(s, &checks[i])
+		} else {
+			active.matchTraced(span, s, &checks[i])
+		}
 		s.ends = append(s.ends, len(s.charged))
 	}
 	peek, began := checks[0].Peek, e.clock()
@@ -49,7 +56,11 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 			return nil, err
 		}
 	}
-	return e.answers(active, checks, call{peek: peek, began: began}, s, results), nil
+	answers := e.answers(active, checks, call{peek: peek, began: began}, s, results)
+	if span != nil {
+		traceStrictest(span, answers)
+	}
+	return answers, nil
 }
 
 // mergeCharges returns the charges of all requests. Charges on one counter become one, which is the highest of alternatives and else their sum.

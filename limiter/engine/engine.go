@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // Engine decides requests against the rules of the last Swap. It is safe for concurrent use.
@@ -135,7 +136,12 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	}
 	s := e.borrow()
 	defer e.release(s)
-	active.match(s, c)
+	span := tracing.From(ctx)
+	if span == nil {
+		active.match(s, c)
+	} else {
+		active.matchTraced(span, s, c)
+	}
 	charges := s.charged
 	if len(charges) == 0 {
 		return e.unlimited(active, s, 0, c), nil
@@ -158,6 +164,9 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	answer := active.answer(results)
 	answer.Bypassed = s.bypassedOf(0)
 	e.count(active, c, &answer, call{answer.Allowed, c.Peek, began})
+	if span != nil {
+		traceAnswer(span, &answer)
+	}
 	return answer, nil
 }
 
@@ -171,7 +180,11 @@ func (e *Engine) spend(ctx context.Context, active *active, matched []ruleCharge
 	case e.leases != nil:
 		spend = e.leases.Spend
 	}
+	ctx, step := tracing.Step(ctx, op)
 	decisions, err := spend(ctx, charges)
+	if step != nil {
+		endStep(step, err)
+	}
 	if e.failover == nil {
 		e.metrics.storeCalled(op, e.clock().Sub(began), err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // Calls to one Redis node share round trips: while enough batches are in flight, calls wait for a reply, and are then sent
@@ -35,6 +36,7 @@ type call struct {
 	began    time.Time
 	deadline time.Time
 	purpose  purpose
+	span     *tracing.Span // nil unless the request is traced
 
 	reply  result      // from Redis; only the goroutine that sends the call uses it
 	waits  bool        // for result; the caller does not send the call itself
@@ -68,6 +70,7 @@ type batcher struct {
 	// send sends a batch, and stores the reply in every call. It returns by their deadlines, or as long after them as this
 	// process is late.
 	send    func([]*call)
+	node    string   // in spans
 	meter   Meter    // nil: no measurements
 	breaker *breaker // nil: no breaker
 
@@ -166,8 +169,11 @@ func (b *batcher) sendBatch(batch []*call) {
 	began := time.Now()
 	sent := b.breaker.send(batch, b.send)
 	now := time.Now()
-	if sent && b.meter != nil {
-		b.meter.Sent(Batch{Began: began, Ended: now, calls: batch})
+	if sent {
+		if b.meter != nil {
+			b.meter.Sent(Batch{Began: began, Ended: now, calls: batch})
+		}
+		b.trace(batch, began, now)
 	}
 	b.mu.Lock()
 	b.inFlight--
@@ -192,6 +198,24 @@ func (b *batcher) sendBatch(batch []*call) {
 	if next != nil {
 		go b.sendBatch(next)
 	}
+}
+
+// trace adds the round trip of a batch to the traces of its calls. It is called before the callers get their results.
+func (b *batcher) trace(batch []*call, began, ended time.Time) {
+	var traced []*tracing.Span
+	for _, c := range batch {
+		if c.span != nil {
+			traced = append(traced, c.span)
+		}
+	}
+	if traced == nil {
+		return
+	}
+	trip := tracing.RoundTrip{Began: began, Ended: ended, Node: b.node, Calls: len(batch)}
+	if err := batch[0].reply.err; err != nil {
+		trip.ErrorKind = limiter.ErrorKind(err)
+	}
+	trip.Record(traced)
 }
 
 // settle sends the caller its result. It is called once for a call. The caller may use the call for another one then.

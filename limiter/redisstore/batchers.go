@@ -37,9 +37,9 @@ func (b *batchers) forKey(deadline time.Time, key string) *batcher {
 	defer b.mu.Unlock()
 	node, known := b.byNode[address]
 	if !known {
-		node = &batcher{send: b.send, meter: b.meter}
+		node = &batcher{send: b.send, node: b.describe(address), meter: b.meter}
 		if b.breaker != nil {
-			node.breaker = b.breaker.newBreaker(b.describe(address))
+			node.breaker = b.breaker.newBreaker(node.node)
 		}
 		b.byNode[address] = node
 	}

@@ -90,20 +90,20 @@ func (s *Store) onOneNode(deadline time.Time, charges []limiter.Charge) bool {
 
 // across decides charges in several slots. At first, each node of the cluster decides all of its charges together. If a node does not have
 // the keys of all of them, which it reports before anything is counted there, each slot is decided on its own.
-func (s *Store) across(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) across(of origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	inGroups := s.spendGroups
 	if mode == modePeek {
 		inGroups = s.peekGroups
 	}
 	var decisions []limiter.Decision
 	var err error
-	if s.onOneNode(deadline, charges) {
-		decisions, err = s.run(deadline, mode, charges)
+	if s.onOneNode(of.deadline, charges) {
+		decisions, err = s.run(of, mode, charges)
 	} else {
-		decisions, err = inGroups(deadline, s.groupByNode(deadline, charges), len(charges))
+		decisions, err = inGroups(of, s.groupByNode(of.deadline, charges), len(charges))
 	}
 	if errors.Is(err, errSeveralSlots) {
-		return inGroups(deadline, groupBySlot(charges), len(charges))
+		return inGroups(of, groupBySlot(charges), len(charges))
 	}
 	return decisions, err
 }
@@ -127,12 +127,12 @@ func (g chargeGroup) isDenied(own []limiter.Decision) bool {
 
 // spendGroups spends all groups at the same time. If one is denied, it refunds the others and peeks at them, in one more round trip. Until
 // then, other requests see these units as spent: a limit can seem fuller than it is, never emptier.
-func (s *Store) spendGroups(deadline time.Time, groups []chargeGroup, n int) ([]limiter.Decision, error) {
+func (s *Store) spendGroups(of origin, groups []chargeGroup, n int) ([]limiter.Decision, error) {
 	decisions := make([]limiter.Decision, n)
 	var counted []chargeGroup
 	var failed error
 	denied := false
-	for i, own := range s.runGroups(deadline, modeSpend, groups) {
+	for i, own := range s.runGroups(of, modeSpend, groups) {
 		switch g := groups[i]; {
 		case own.err != nil:
 			if failed == nil || errors.Is(failed, errSeveralSlots) {
@@ -148,20 +148,20 @@ func (s *Store) spendGroups(deadline time.Time, groups []chargeGroup, n int) ([]
 	}
 	switch {
 	case errors.Is(failed, errSeveralSlots): // the call is repeated
-		_, err := s.uncount(deadline, counted, decisions)
+		_, err := s.uncount(of, counted, decisions)
 		return nil, errors.Join(failed, err)
 	case failed != nil:
 		go s.refundGroups(counted, decisions) // the caller does not wait: the call may be at its deadline
 		return nil, failed
 	case denied && len(counted) > 0:
-		return s.uncount(deadline, counted, decisions)
+		return s.uncount(of, counted, decisions)
 	default:
 		return decisions, nil
 	}
 }
 
 // runGroups decides all groups at the same time.
-func (s *Store) runGroups(deadline time.Time, mode string, groups []chargeGroup) []result {
+func (s *Store) runGroups(of origin, mode string, groups []chargeGroup) []result {
 	results := make([]result, len(groups))
 	if mode == modeSpend && slices.ContainsFunc(groups, func(g chargeGroup) bool { return s.Unavailable(g.charges[0].Key) }) {
 		for i := range results { // nothing is counted in vain on the other nodes
@@ -172,20 +172,20 @@ func (s *Store) runGroups(deadline time.Time, mode string, groups []chargeGroup)
 	done := make(chan struct{}, len(groups))
 	for i := 1; i < len(groups); i++ {
 		go func() {
-			results[i].decisions, results[i].err = s.run(deadline, mode, groups[i].charges)
+			results[i].decisions, results[i].err = s.run(of, mode, groups[i].charges)
 			done <- struct{}{}
 		}()
 	}
-	results[0].decisions, results[0].err = s.run(deadline, mode, groups[0].charges)
+	results[0].decisions, results[0].err = s.run(of, mode, groups[0].charges)
 	for range len(groups) - 1 {
 		<-done
 	}
 	return results
 }
 
-func (s *Store) peekGroups(deadline time.Time, groups []chargeGroup, n int) ([]limiter.Decision, error) {
+func (s *Store) peekGroups(of origin, groups []chargeGroup, n int) ([]limiter.Decision, error) {
 	decisions := make([]limiter.Decision, n)
-	for i, own := range s.runGroups(deadline, modePeek, groups) {
+	for i, own := range s.runGroups(of, modePeek, groups) {
 		if own.err != nil {
 			return nil, own.err
 		}
@@ -196,14 +196,14 @@ func (s *Store) peekGroups(deadline time.Time, groups []chargeGroup, n int) ([]l
 
 // uncount refunds groups that were counted, and replaces their decisions by those of a peek. It returns at the deadline; the refunds
 // continue after it.
-func (s *Store) uncount(deadline time.Time, counted []chargeGroup, decisions []limiter.Decision) ([]limiter.Decision, error) {
+func (s *Store) uncount(of origin, counted []chargeGroup, decisions []limiter.Decision) ([]limiter.Decision, error) {
 	outcome := make(chan result, 1)
 	go func() {
 		after := slices.Clone(decisions)
 		err := s.refundAndPeek(counted, after)
 		outcome <- result{after, err}
 	}()
-	timer := time.NewTimer(time.Until(deadline))
+	timer := time.NewTimer(time.Until(of.deadline))
 	defer timer.Stop()
 	select {
 	case r := <-outcome:

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"slices"
-	"time"
 
 	"github.com/weir-dev/weir/limiter"
 )
@@ -13,7 +12,7 @@ func haveDebts(charges []limiter.Charge) bool {
 
 // spendDebts spends charges in several slots of which some are debts. It spends the debts first, one by one, because they are counted and
 // never refunded, whatever the decisions about the other charges are. If a debt is denied, it peeks the other charges.
-func (s *Store) spendDebts(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) spendDebts(of origin, charges []limiter.Charge) ([]limiter.Decision, error) {
 	decisions, denied, counted := make([]limiter.Decision, len(charges)), false, false
 	var others chargeGroup
 	for i, c := range charges {
@@ -32,7 +31,7 @@ func (s *Store) spendDebts(deadline time.Time, charges []limiter.Charge) ([]limi
 		if !c.CountsAlways() {
 			continue
 		}
-		own, err := s.run(deadline, modeSpend, charges[i:i+1])
+		own, err := s.run(of, modeSpend, charges[i:i+1])
 		if err != nil {
 			return fail(err)
 		}
@@ -46,7 +45,7 @@ func (s *Store) spendDebts(deadline time.Time, charges []limiter.Charge) ([]limi
 	if denied {
 		decide = s.peekUntil
 	}
-	own, err := decide(deadline, others.charges)
+	own, err := decide(of, others.charges)
 	if err != nil {
 		return fail(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // Store is a limiter.Store in Redis. Each call runs one script in one round trip. On a Redis Cluster a call whose keys are on
@@ -71,44 +72,54 @@ func NewStore(client *redisclient.Client, timeout time.Duration, options ...Stor
 
 // Spend implements limiter.Store. It ignores the cancellation of the caller's context: whether a call is counted depends
 // on Redis alone.
-func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if len(charges) == 0 {
 		return nil, nil
 	}
-	return s.spendUntil(time.Now().Add(s.timeout), charges)
+	return s.spendUntil(s.origin(ctx), charges)
 }
 
-func (s *Store) spendUntil(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
+// origin is what the calls of one request have in common.
+type origin struct {
+	deadline time.Time
+	span     *tracing.Span // nil unless the request is traced
+}
+
+func (s *Store) origin(ctx context.Context) origin {
+	return origin{deadline: time.Now().Add(s.timeout), span: tracing.From(ctx)}
+}
+
+func (s *Store) spendUntil(of origin, charges []limiter.Charge) ([]limiter.Decision, error) {
 	switch {
 	case s.inOneRun(charges):
-		return s.run(deadline, modeSpend, charges)
+		return s.run(of, modeSpend, charges)
 	case haveDebts(charges):
-		return s.spendDebts(deadline, charges)
+		return s.spendDebts(of, charges)
 	default:
-		return s.across(deadline, modeSpend, charges)
+		return s.across(of, modeSpend, charges)
 	}
 }
 
 // Peek implements limiter.Store.
-func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if len(charges) == 0 {
 		return nil, nil
 	}
-	return s.peekUntil(time.Now().Add(s.timeout), charges)
+	return s.peekUntil(s.origin(ctx), charges)
 }
 
-func (s *Store) peekUntil(deadline time.Time, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) peekUntil(of origin, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if !s.inOneRun(charges) {
-		return s.across(deadline, modePeek, charges)
+		return s.across(of, modePeek, charges)
 	}
-	return s.run(deadline, modePeek, charges)
+	return s.run(of, modePeek, charges)
 }
 
 // run decides charges whose keys are in one slot, or on one node of a Redis Cluster.
-func (s *Store) run(deadline time.Time, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) run(of origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	c := s.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
-	*c = call{mode: mode, charges: charges, began: deadline.Add(-s.timeout), deadline: deadline, result: c.result}
-	decisions, err := s.batchers.forKey(deadline, charges[0].Key).do(c)
+	*c = call{mode: mode, charges: charges, began: of.deadline.Add(-s.timeout), deadline: of.deadline, span: of.span, result: c.result}
+	decisions, err := s.batchers.forKey(of.deadline, charges[0].Key).do(c)
 	*c = call{result: c.result} // do returns when nothing else uses the call
 	s.calls.Put(c)
 	return decisions, err

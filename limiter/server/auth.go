@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // authEndpoint serves /v1/auth/{domain}, which a proxy calls before it forwards a request. The headers of the call describe the
@@ -28,6 +29,7 @@ type authEndpoint struct {
 	seconds  prometheus.Observer
 	gate     *overload.Endpoint
 	failures *Failures
+	tracer   *tracing.Tracer
 	clients  *address.Trusted
 	claims   string // name of the claims header as in http.Header, or empty
 	maxDelay time.Duration
@@ -45,7 +47,7 @@ func newAuthEndpoint(o Options) *authEndpoint {
 	}
 	return &authEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("auth"), gate: o.Gate.Endpoint(o.Metrics.Shed("auth")),
-		failures: o.Metrics.Failures("auth"), clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
+		failures: o.Metrics.Failures("auth"), tracer: o.Tracer, clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
 	}
 }
 
@@ -68,18 +70,21 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 		rejectOverloaded(w)
 		return
 	}
-	answer, err := decide(r.Context(), d.engine, &check, d.gate) // a request that waits for its turn below takes no CPU
-	d.seconds.Observe(time.Since(began).Seconds())
+	ctx, span := d.tracer.HTTP(r, "/v1/auth/{domain}", "auth", began)
+	answer, err := decide(ctx, d.engine, &check, d.gate) // a request that waits for its turn below takes no CPU
+	span.Observe(d.seconds, time.Since(began).Seconds())
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
 		reply.Unavailable(err).Write(w)
+		span.EndHTTP(http.StatusServiceUnavailable)
 		return
 	}
 	if err := sleep(r.Context(), answer.Delay); err != nil {
+		span.End("canceled")
 		return // the caller closed the connection; its units stay spent
 	}
-	d.write(w, &answer, status)
+	span.EndHTTP(d.write(w, &answer, status))
 }
 
 // read returns the check for the original request.
@@ -128,18 +133,20 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (d *authEndpoint) write(w http.ResponseWriter, answer *engine.Answer, denied int) {
+// write sends an answer, and returns the status. The argument denied is that of a denial.
+func (d *authEndpoint) write(w http.ResponseWriter, answer *engine.Answer, denied int) (status int) {
 	if err := d.style.SetHeaders(w.Header(), answer, time.Now()); err != nil {
 		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
 	if answer.Allowed {
 		w.WriteHeader(http.StatusOK)
-		return
+		return http.StatusOK
 	}
 	w.Header().Set(decisionHeader, "denied")
 	response := reply.NewDenial(answer)
 	response.Status = cmp.Or(denied, response.Status)
 	response.Write(w)
+	return response.Status
 }
 
 // parseDenyStatus reads the query parameters of the endpoint: ?deny=403 is for proxies that treat all statuses except 401 and 403 as a server

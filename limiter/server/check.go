@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/socket"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // maxPooled is the size of the largest buffer that is kept between requests, in bytes.
@@ -32,6 +33,7 @@ type checkEndpoint struct {
 	seconds  prometheus.Observer
 	gate     *overload.Endpoint
 	failures *Failures
+	tracer   *tracing.Tracer
 	buffers  sync.Pool // of *bytes.Buffer
 }
 
@@ -54,15 +56,18 @@ func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rejectOverloaded(w)
 		return
 	}
-	decision, err := decide(r.Context(), d.engine, &check, d.gate)
+	ctx, span := d.tracer.HTTP(r, "/v1/check", "check", began)
+	decision, err := decide(ctx, d.engine, &check, d.gate)
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
 		reply.Unavailable(err).Write(w)
+		span.EndHTTP(http.StatusServiceUnavailable)
 		return
 	}
-	d.write(w, &decision)
-	d.seconds.Observe(time.Since(began).Seconds())
+	status := d.write(w, &decision)
+	span.Observe(d.seconds, time.Since(began).Seconds())
+	span.EndHTTP(status)
 }
 
 // decide decides a request that has entered the gate, which it leaves. A caller that reads its response slowly costs only memory.
@@ -91,8 +96,8 @@ func (d *checkEndpoint) read(w http.ResponseWriter, r *http.Request) (engine.Che
 	return decode(buffer.Bytes())
 }
 
-// write sends a decision. The units of a caller that closed the connection stay spent.
-func (d *checkEndpoint) write(w http.ResponseWriter, decision *engine.Answer) {
+// write sends a decision, and returns the status. The units of a caller that closed the connection stay spent.
+func (d *checkEndpoint) write(w http.ResponseWriter, decision *engine.Answer) (status int) {
 	if err := d.style.SetHeaders(w.Header(), decision, time.Now()); err != nil {
 		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
@@ -102,12 +107,13 @@ func (d *checkEndpoint) write(w http.ResponseWriter, decision *engine.Answer) {
 		panic(fmt.Sprintf("server: encoding plain data: %v", err))
 	}
 	w.Header()["Content-Type"] = []string{"application/json"}
-	if decision.Allowed {
-		w.WriteHeader(http.StatusOK)
-	} else {
-		w.WriteHeader(http.StatusTooManyRequests)
+	status = http.StatusOK
+	if !decision.Allowed {
+		status = http.StatusTooManyRequests
 	}
+	w.WriteHeader(status)
 	_, _ = w.Write(buffer.Bytes())
+	return status
 }
 
 func (d *checkEndpoint) buffer() *bytes.Buffer {

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // defaultMaxDelay must be shorter than socket.StopTimeout, the time that a drain waits for requests in flight.
@@ -57,6 +58,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Gate rejects requests while the process is overloaded. Nil admits all requests.
 	Gate *overload.Gate
+	// Tracer traces sampled requests. Nil traces nothing.
+	Tracer *tracing.Tracer
 	// Clients finds the client address of a request to /v1/auth. Nil trusts only the direct caller: the client is the last
 	// address in X-Forwarded-For.
 	Clients *address.Trusted
@@ -72,7 +75,7 @@ type Options struct {
 func NewHandler(o Options) http.Handler {
 	check := &checkEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("check"), gate: o.Gate.Endpoint(o.Metrics.Shed("check")),
-		failures: o.Metrics.Failures("check"),
+		failures: o.Metrics.Failures("check"), tracer: o.Tracer,
 	}
 	auth := newAuthEndpoint(o)
 	// Not a ServeMux: it redirects //v1/check, and callers do not follow a redirect with a body.

@@ -61,11 +61,21 @@ func (r *Readiness) origin() string {
 
 func (r *Readiness) drain() { r.draining.Store(true) }
 
+// OpsOption changes the handler for monitoring.
+type OpsOption func(*promhttp.HandlerOpts)
+
+// WithExemplars makes /metrics also use the format OpenMetrics, which has exemplars. In this format, the names of all counters end in _total.
+func WithExemplars(o *promhttp.HandlerOpts) { o.EnableOpenMetrics = true }
+
 // NewOpsHandler returns the handler for monitoring: /metrics, /healthz (200 while the process serves) and /readyz (200 with the
 // active revision and its origin, or 503 with the reason).
-func NewOpsHandler(metrics prometheus.Gatherer, readiness *Readiness) http.Handler {
+func NewOpsHandler(metrics prometheus.Gatherer, readiness *Readiness, options ...OpsOption) http.Handler {
+	var o promhttp.HandlerOpts
+	for _, option := range options {
+		option(&o)
+	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, o))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok")
 	})

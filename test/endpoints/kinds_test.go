@@ -188,7 +188,7 @@ func TestEndpoints_MatchOnlyTheirKindOfRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := httptest.NewRecorder()
-		throttle.NewHandler(l.engine, settings, ignored{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, throttle.Path+"?timeout=2s", strings.NewReader(
+		throttle.NewHandler(l.engine, settings, throttle.Telemetry{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, throttle.Path+"?timeout=2s", strings.NewReader(
 			`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE","namespace":"shop","name":"a",
 			  "kind":{"group":"","version":"v1","kind":"ConfigMap"},"resource":{"group":"","version":"v1","resource":"configmaps"},
 			  "userInfo":{"username":"alice"},"object":{}}}`)))
@@ -198,10 +198,6 @@ func TestEndpoints_MatchOnlyTheirKindOfRequest(t *testing.T) {
 		checkKinds(t, set, l.store.take(), []string{kubernetes})
 	})
 }
-
-type ignored struct{}
-
-func (ignored) Observe(float64) {}
 
 // checkKinds checks that all policies of the kinds are charged, and no others.
 func checkKinds(t *testing.T, set rules.Set, charges []charge, kinds []string) {

@@ -20,7 +20,7 @@ func (o *countingObserver) Observe(float64) { o.n++ }
 
 func TestHandler_MeasuresDecisionsOnly(t *testing.T) {
 	var observed countingObserver
-	h := NewHandler(&stubEngine{answer: engine.Answer{Allowed: true}}, newTestSettings(t, defaultOptions()), &observed)
+	h := NewHandler(&stubEngine{answer: engine.Answer{Allowed: true}}, newTestSettings(t, defaultOptions()), Telemetry{Seconds: &observed})
 	post(h, reviewBody(t, "create"))
 	post(h, []byte("{}"))
 	w := httptest.NewRecorder()

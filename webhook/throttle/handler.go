@@ -9,12 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // Path is the path of the endpoint.
@@ -40,14 +42,22 @@ type Observer interface{ Observe(seconds float64) }
 type handler struct {
 	engine   Engine
 	settings *Settings
-	seconds  Observer
+	observe  Telemetry
 	buffers  sync.Pool           // of *bytes.Buffer
 	large    *semaphore.Weighted // of maxLargeBytes
 }
 
+// Telemetry receives what a handler reports about requests. The zero value discards it.
+type Telemetry struct {
+	// Seconds records the duration of decisions. Nil disables recording.
+	Seconds Observer
+	// Tracer traces sampled requests. Nil traces nothing.
+	Tracer *tracing.Tracer
+}
+
 // NewHandler returns the handler of the endpoint. It rejects requests that are not an AdmissionReview with application/problem+json.
-func NewHandler(e Engine, settings *Settings, seconds Observer) http.Handler {
-	return &handler{engine: e, settings: settings, seconds: seconds, large: semaphore.NewWeighted(maxLargeBytes)}
+func NewHandler(e Engine, settings *Settings, t Telemetry) http.Handler {
+	return &handler{engine: e, settings: settings, observe: t, large: semaphore.NewWeighted(maxLargeBytes)}
 }
 
 // ServeHTTP implements http.Handler.
@@ -56,14 +66,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout(r))
 	defer cancel()
 	bad := checkTarget(w, r)
-	if bad == nil {
-		bad = h.review(ctx, w, r)
-	}
 	if bad != nil {
 		bad.Write(w)
 		return
 	}
-	h.seconds.Observe(time.Since(began).Seconds())
+	ctx, span := h.observe.Tracer.HTTP(r.WithContext(ctx), Path, "throttle", began)
+	if bad = h.review(ctx, w, r); bad != nil {
+		bad.Write(w)
+		span.EndHTTP(bad.Status)
+		return
+	}
+	if h.observe.Seconds != nil {
+		span.Observe(h.observe.Seconds, time.Since(began).Seconds())
+	}
+	span.EndHTTP(http.StatusOK)
 }
 
 // checkTarget returns a problem if the path or method is wrong.
@@ -95,7 +111,12 @@ func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if bad != nil {
 		return bad
 	}
-	write(w, h.decide(ctx, in))
+	response := h.decide(ctx, in)
+	if span := tracing.From(ctx); span != nil {
+		span.Set(attribute.String("weir.admission.uid", string(in.UID)))
+		response.AuditAnnotations[auditTrace] = span.TraceID()
+	}
+	write(w, response)
 	return nil
 }
 

@@ -218,7 +218,7 @@ func TestIsExempt_ByUserGroupAndNamespace(t *testing.T) {
 			}
 		})
 	}
-	if !reviewResponse(t, NewHandler(newEngine(t, atNoon(), limit("a", 1, hour)), newTestSettings(t, Options{Exempt: exempt.Lists{Namespaces: []string{""}}}), discardObserver{}),
+	if !reviewResponse(t, NewHandler(newEngine(t, atNoon(), limit("a", 1, hour)), newTestSettings(t, Options{Exempt: exempt.Lists{Namespaces: []string{""}}}), Telemetry{}),
 		reviewBody(t, "create", inNamespace(""))).Allowed {
 		t.Error("an empty exempt namespace exempts cluster-scoped objects")
 	}

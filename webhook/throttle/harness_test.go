@@ -86,16 +86,11 @@ func newTestSettings(t testing.TB, s Options) *Settings {
 	return settings
 }
 
-// discardObserver is an Observer that discards everything.
-type discardObserver struct{}
-
-func (discardObserver) Observe(float64) {}
-
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newTestHandler(t testing.TB, e Engine) http.Handler {
 	t.Helper()
-	return NewHandler(e, newTestSettings(t, defaultOptions()), discardObserver{})
+	return NewHandler(e, newTestSettings(t, defaultOptions()), Telemetry{})
 }
 
 // reviewBody returns a review that a kube-apiserver has sent, with changes. TestAPIServer_SendsTheRecordedReviews writes the files in

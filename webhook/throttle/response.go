@@ -24,6 +24,7 @@ const (
 	auditSource    = "source"
 	auditShadow    = "shadow-denied" // comma-separated policies in shadow mode that would have denied
 	auditCause     = "cause"
+	auditTrace     = "trace-id" // of a write that is traced
 )
 
 // response converts an answer to an AdmissionResponse.

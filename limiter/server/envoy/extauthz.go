@@ -22,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // authEndpoint serves the external authorization filter of Envoy.
@@ -40,6 +41,7 @@ type authEndpoint struct {
 	defaultDomain string
 	noDomain      rate.Sometimes   // limits the log lines about requests without a domain
 	metadata      protowire.Number // of the field dynamic_metadata
+	tracer        *tracing.Tracer
 }
 
 func newAuthEndpoint(o *Options) *authEndpoint {
@@ -47,7 +49,7 @@ func newAuthEndpoint(o *Options) *authEndpoint {
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, gate: o.ExtAuthzGate,
 		failures: cmp.Or[Failures](o.ExtAuthzFailures, uncounted{}), clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
 		defaultDomain: o.DefaultDomain, noDomain: rate.Sometimes{First: 1, Interval: logInterval},
-		metadata: metadataField(&authv3.CheckResponse{}),
+		metadata: metadataField(&authv3.CheckResponse{}), tracer: o.Tracer,
 	}
 }
 
@@ -64,6 +66,7 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 		return nil, err
 	}
 	check.Endpoint = "ext_authz"
+	ctx, span := startSpan(ctx, d.tracer, authMethod, "ext_authz", began)
 	answer, err := d.decide(ctx, &check, in.GetAttributes().GetContextExtensions(), routes)
 	d.gate.Failed(err)
 	if err != nil {
@@ -72,12 +75,16 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 	switch {
 	case err == nil:
 		out := d.response(&answer, isGRPC(check.Request.Headers), began)
-		observe(d.seconds, began)
+		observe(d.seconds, span, began)
+		endSpan(span, nil)
 		return out, nil
 	case d.errorResponse && ctx.Err() == nil:
+		endSpan(span, unavailable(ctx, err)) // also if the status of the call is OK
 		return errorResponse(err), nil
 	default:
-		return nil, unavailable(ctx, err)
+		err = unavailable(ctx, err)
+		endSpan(span, err)
+		return nil, err
 	}
 }
 

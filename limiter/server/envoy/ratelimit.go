@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // rateLimitEndpoint serves the rate limit filter of Envoy.
@@ -33,13 +34,14 @@ type rateLimitEndpoint struct {
 	refused    rate.Sometimes // limits the log lines about refused refunds
 	calls      *sync.Pool
 	reference  *Reference // nil for the responses of Weir
+	tracer     *tracing.Tracer
 }
 
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, gate: o.RateLimitGate,
 		failures: cmp.Or[Failures](o.RateLimitFailures, uncounted{}), multiplier: o.UnitMultiplier, refunds: o.Refunds,
-		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(), reference: o.Reference,
+		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(), reference: o.Reference, tracer: o.Tracer,
 	}
 }
 
@@ -57,18 +59,22 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 		d.failures.Invalid()
 		return d.refuseRefund(ctx, i)
 	}
+	ctx, span := startSpan(ctx, d.tracer, rateLimitMethod, "rls", began)
 	answers, err := d.decide(ctx, &c.batch)
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
-		return unavailable(ctx, err)
+		err = unavailable(ctx, err)
+		endSpan(span, err)
+		return err
 	}
 	if d.reference != nil {
 		c.response = d.reference.respond(c.response, answers, &c.batch, began)
 	} else {
 		d.respond(c, answers, began)
 	}
-	observe(d.seconds, began)
+	observe(d.seconds, span, began)
+	endSpan(span, nil)
 	return nil
 }
 

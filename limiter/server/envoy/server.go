@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/socket"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // Bounds of the server.
@@ -76,6 +77,8 @@ type Options struct {
 	RateLimitFailures, ExtAuthzFailures Failures
 	// RateLimitGate and ExtAuthzGate reject calls of their endpoint while the process is overloaded. Nil admits all calls.
 	RateLimitGate, ExtAuthzGate *overload.Endpoint
+	// Tracer traces sampled calls. Nil traces nothing.
+	Tracer *tracing.Tracer
 	// Credentials of the server. Nil disables TLS.
 	Credentials credentials.TransportCredentials
 	// ClientIP returns the client address for the address of Envoy's peer, which is the zero Addr if it is unknown, and the headers
@@ -191,8 +194,9 @@ func unavailable(ctx context.Context, err error) error {
 	return status.Error(codes.Unavailable, reply.Unavailable(err).Detail)
 }
 
-func observe(o Observer, began time.Time) {
+// observe records the duration of a call.
+func observe(o Observer, span *tracing.Span, began time.Time) {
 	if o != nil {
-		o.Observe(time.Since(began).Seconds())
+		span.Observe(o, time.Since(began).Seconds())
 	}
 }

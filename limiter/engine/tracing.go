@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/tracing"
+)
+
+// matchTraced is match for a request that is traced.
+func (a *active) matchTraced(span *tracing.Span, s *scratch, c *Check) {
+	began, before := time.Now(), len(s.charged)
+	a.match(s, c)
+	domain := strings.ToValidUTF8(c.Request.Domain, "?") // other bytes would make a whole batch of spans invalid
+	span.Record("match", began, time.Now(), attribute.String("weir.domain", domain), attribute.Int("weir.policies", len(s.charged)-before),
+		attribute.String("weir.revision", a.index.Revision()))
+}
+
+// endStep ends the span of a call of the store.
+func endStep(step *tracing.Span, err error) {
+	if err == nil {
+		step.End("")
+		return
+	}
+	step.End(limiter.ErrorKind(err))
+}
+
+// traceAnswer adds an answer with at least one result to the span of the request. It adds no identifier, and no key.
+func traceAnswer(span *tracing.Span, a *Answer) {
+	first := &a.Results[0]
+	result := "allowed"
+	if !a.Allowed {
+		result = "denied"
+	}
+	span.Set(
+		attribute.String("weir.result", result), attribute.String("weir.source", string(a.Source)), attribute.String("weir.policy", first.Rule.Policy),
+		attribute.String("weir.axis", first.Rule.Axis), attribute.Int64("weir.limit", first.Decision.Limit), attribute.Int64("weir.remaining", first.Remaining),
+	)
+	if first.Tier != "" {
+		span.Set(attribute.String("weir.tier", first.Tier))
+	}
+}
+
+// traceStrictest adds the first denial of a call with several requests, or else the first answer with a result.
+func traceStrictest(span *tracing.Span, answers []Answer) {
+	var shown *Answer
+	for i := range answers {
+		a := &answers[i]
+		if len(a.Results) > 0 && (shown == nil || shown.Allowed && !a.Allowed) {
+			shown = a
+		}
+	}
+	if shown != nil {
+		traceAnswer(span, shown)
+	}
+}
