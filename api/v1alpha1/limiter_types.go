@@ -102,6 +102,9 @@ type LimiterSpec struct {
 	// decisionLog selects the decisions that the pods write to their standard output. If omitted, no decisions are written.
 	// +optional
 	DecisionLog DecisionLog `json:"decisionLog,omitzero"`
+	// tracing sends traces of sampled requests to an OpenTelemetry collector. If omitted, no requests are traced.
+	// +optional
+	Tracing Tracing `json:"tracing,omitzero"`
 	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
 	// registered.
 	// +optional

@@ -45,6 +45,7 @@ type socketFlags struct {
 
 	throttle    throttleFlags
 	decisionLog decisionLogFlags
+	tracing     tracingFlags
 }
 
 func (f *socketFlags) add(flags *pflag.FlagSet) {
@@ -77,6 +78,7 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 		"respond with error_response to ext_authz calls that cannot be decided; an older Envoy treats it as a denial")
 	f.throttle.add(flags)
 	f.decisionLog.add(flags)
+	f.tracing.add(flags)
 }
 
 // listeners opens --listen, --grpc-listen (nil if empty), --ops-listen and --throttle-listen (nil if empty).
@@ -183,6 +185,7 @@ func (d *endpoints) withProxyProtocol(listener net.Listener) net.Listener {
 func (d *endpoints) http(p *process, metrics *server.Metrics) http.Handler {
 	return server.NewHandler(server.Options{
 		Engine: p.engine, Style: d.style, Metrics: metrics, Log: p.log, Gate: p.gate, Clients: d.clients, ClaimsHeader: d.flags.claimsHeader,
+		Tracer: p.traces.Tracer,
 	})
 }
 
@@ -194,6 +197,7 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 			_, err := readiness.Revision()
 			return err
 		},
+		Tracer:           p.traces.Tracer,
 		RateLimitSeconds: metrics.Endpoint("rls"), ExtAuthzSeconds: metrics.Endpoint("ext_authz"),
 		RateLimitFailures: metrics.Failures("rls"), ExtAuthzFailures: metrics.Failures("ext_authz"),
 		RateLimitGate: p.gate.Endpoint(metrics.Shed("rls")), ExtAuthzGate: p.gate.Endpoint(metrics.Shed("ext_authz")),

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/server"
+	"github.com/weir-dev/weir/limiter/tracing/otlp"
 )
 
 // process is the part that `weir limiter` and `weir serve` share: the engine and its endpoints.
@@ -49,6 +50,7 @@ type process struct {
 	bypasses      *bypass.List
 	bypassStore   bypass.Store    // nil if other processes do not share the counters
 	published     admin.RuleStore // nil except in weir limiter
+	traces        *otlp.Exporter
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.
@@ -79,12 +81,16 @@ func newProcess(
 	}
 	bypasses := newBypasses(registry)
 	options := append(slices.Clip(counts.options), engine.CountIdentifiers(), engine.ObserveDecisions(decisions), engine.WithBypasses(bypasses))
+	traces, err := f.tracing.open(ctx, registry, log)
+	if err != nil {
+		return nil, usageError(err)
+	}
 	p := &process{
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, hashKey: counts.hashKey, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
 		gate:   overload.NewGate(runtime.GOMAXPROCS(0), log),
 		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), options...),
-		heap:   newHeapFloor(counts.memory), decisions: decisions, bypasses: bypasses,
+		heap:   newHeapFloor(counts.memory), decisions: decisions, bypasses: bypasses, traces: traces,
 	}
 	p.totals = admin.NewTotals(p.engine, registry)
 	return p, nil
@@ -124,7 +130,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var group errgroup.Group
-	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run), asTask(p.decisions.Run), asTask(p.exchangeBypasses)) {
+	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run), asTask(p.decisions.Run), asTask(p.exchangeBypasses), asTask(p.traces.Run)) {
 		group.Go(func() error {
 			defer stopSockets() // a limiter must not keep serving if its rules no longer change
 			return task(work)
@@ -141,7 +147,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	}
 	http := &server.Server{
 		Check:         check,
-		Ops:           server.NewOpsHandler(p.registry, readiness),
+		Ops:           server.NewOpsHandler(p.registry, readiness, p.opsOptions()...),
 		CheckListener: p.check,
 		TLS:           p.endpoints.httpTLS,
 		OpsListener:   p.ops,
@@ -163,6 +169,14 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	err := serving.Wait()
 	stopWork()
 	return errors.Join(err, group.Wait())
+}
+
+// opsOptions returns those of the handler for monitoring. The service that weir ratelimit replaces has counters whose names have no suffix.
+func (p *process) opsOptions() []server.OpsOption {
+	if p.traces.Tracer == nil || p.service != nil {
+		return nil
+	}
+	return []server.OpsOption{server.WithExemplars}
 }
 
 // asTask returns a task for a function that ends only with its context.

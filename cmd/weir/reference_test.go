@@ -27,6 +27,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/server"
+	"github.com/weir-dev/weir/limiter/tracing/otlp"
 	"github.com/weir-dev/weir/limiter/xds"
 )
 
@@ -177,6 +178,7 @@ func limiterMetrics(t *testing.T) []metric {
 	xds.NewMetrics(registry)
 	newServiceStats(registry, 0.8)
 	newBypasses(registry)
+	otlp.NewMetrics(registry)
 	if _, err := (&decisionLogFlags{}).open(nil, registry); err != nil {
 		t.Fatal(err)
 	}

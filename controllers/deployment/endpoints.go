@@ -115,7 +115,7 @@ func endpointArguments(spec v1alpha1.LimiterSpec) []string {
 		}
 	}
 	text("log-level", strings.ToLower(string(spec.LogLevel)))
-	return append(args, decisionLogArguments(spec.DecisionLog)...)
+	return append(append(args, decisionLogArguments(spec.DecisionLog)...), tracingArguments(spec.Tracing)...)
 }
 
 func texts[T ~string](values []T) []string {

@@ -136,6 +136,7 @@ func TestLimiter_RoundTripsThroughGoTypes(t *testing.T) {
 			Identifiers:     v1alpha1.IdentifierBound{Max: new(int64(250_000)), Overflow: v1alpha1.OverflowDeny},
 			CounterGroup:    "checkout",
 			LogLevel:        v1alpha1.LogLevelDebug,
+			Tracing:         v1alpha1.Tracing{Endpoint: "http://collector:4317", SampleOneIn: 5},
 			DecisionLog:     v1alpha1.DecisionLog{DenialsPerSecond: 10, SampleOneIn: 5, Identifiers: v1alpha1.LoggedIdentifiersOmitted},
 			ResponseHeaders: v1alpha1.ResponseHeadersNone, Image: "registry.example/weir:v1",
 			PodTemplate: v1alpha1.PodTemplate{

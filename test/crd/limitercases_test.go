@@ -30,6 +30,7 @@ func limiterCases() []schemaCase {
 	all = append(all, counterCases()...)
 	all = append(all, routeMatchingCases()...)
 	all = append(all, decisionLogCases()...)
+	all = append(all, tracingCases()...)
 	all = append(all, tenantCases()...)
 	return append(all, podCases()...)
 }

@@ -128,6 +128,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TenantIdentityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Tier"):
 		return &apiv1alpha1.TierApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Tracing"):
+		return &apiv1alpha1.TracingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("UserIdentity"):
 		return &apiv1alpha1.UserIdentityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("When"):

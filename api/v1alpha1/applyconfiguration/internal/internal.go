@@ -768,6 +768,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: routeMatching
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
+    - name: tracing
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Tracing
 - name: com.github.weir-dev.weir.api.v1alpha1.LimiterStatus
   map:
     fields:
@@ -1279,6 +1282,15 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Timeout
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Tracing
+  map:
+    fields:
+    - name: endpoint
+      type:
+        scalar: string
+    - name: sampleOneIn
+      type:
+        scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.UserIdentity
   map:
     fields:

@@ -44,6 +44,8 @@ type LimiterSpecApplyConfiguration struct {
 	LogLevel *apiv1alpha1.LogLevel `json:"logLevel,omitempty"`
 	// decisionLog selects the decisions that the pods write to their standard output. If omitted, no decisions are written.
 	DecisionLog *DecisionLogApplyConfiguration `json:"decisionLog,omitempty"`
+	// tracing sends traces of sampled requests to an OpenTelemetry collector. If omitted, no requests are traced.
+	Tracing *TracingApplyConfiguration `json:"tracing,omitempty"`
 	// kubernetesThrottle registers the pods as an admission webhook that limits writes to the Kubernetes API. If omitted, no webhook is
 	// registered.
 	KubernetesThrottle *KubernetesThrottleApplyConfiguration `json:"kubernetesThrottle,omitempty"`
@@ -173,6 +175,14 @@ func (b *LimiterSpecApplyConfiguration) WithLogLevel(value apiv1alpha1.LogLevel)
 // If called multiple times, the DecisionLog field is set to the value of the last call.
 func (b *LimiterSpecApplyConfiguration) WithDecisionLog(value *DecisionLogApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.DecisionLog = value
+	return b
+}
+
+// WithTracing sets the Tracing field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Tracing field is set to the value of the last call.
+func (b *LimiterSpecApplyConfiguration) WithTracing(value *TracingApplyConfiguration) *LimiterSpecApplyConfiguration {
+	b.Tracing = value
 	return b
 }
 
