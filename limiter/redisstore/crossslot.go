@@ -103,7 +103,7 @@ func (s *Store) across(of origin, mode string, charges []limiter.Charge) ([]limi
 		decisions, err = inGroups(of, s.groupByNode(of.deadline, charges), len(charges))
 	}
 	if errors.Is(err, errSeveralSlots) {
-		return inGroups(of, groupBySlot(charges), len(charges))
+		return inGroups(of.later(), groupBySlot(charges), len(charges))
 	}
 	return decisions, err
 }

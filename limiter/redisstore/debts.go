@@ -35,7 +35,7 @@ func (s *Store) spendDebts(of origin, charges []limiter.Charge) ([]limiter.Decis
 		if err != nil {
 			return fail(err)
 		}
-		decisions[i], counted = own[0], true
+		decisions[i], counted, of = own[0], true, of.later()
 		denied = denied || !c.Shadow && !own[0].Allowed
 	}
 	if len(others.charges) == 0 {

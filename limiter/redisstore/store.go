@@ -81,12 +81,19 @@ func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.
 
 // origin is what the calls of one request have in common.
 type origin struct {
-	deadline time.Time
-	span     *tracing.Span // nil unless the request is traced
+	began, deadline time.Time
+	span            *tracing.Span // nil unless the request is traced
 }
 
 func (s *Store) origin(ctx context.Context) origin {
-	return origin{deadline: time.Now().Add(s.timeout), span: tracing.From(ctx)}
+	now := time.Now()
+	return origin{began: now, deadline: now.Add(s.timeout), span: tracing.From(ctx)}
+}
+
+// later returns the origin of calls after a round trip of the same request, which is no time in a queue.
+func (o origin) later() origin {
+	o.began = time.Now()
+	return o
 }
 
 func (s *Store) spendUntil(of origin, charges []limiter.Charge) ([]limiter.Decision, error) {
@@ -118,7 +125,7 @@ func (s *Store) peekUntil(of origin, charges []limiter.Charge) ([]limiter.Decisi
 // run decides charges whose keys are in one slot, or on one node of a Redis Cluster.
 func (s *Store) run(of origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	c := s.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
-	*c = call{mode: mode, charges: charges, began: of.deadline.Add(-s.timeout), deadline: of.deadline, span: of.span, result: c.result}
+	*c = call{mode: mode, charges: charges, began: of.began, deadline: of.deadline, span: of.span, result: c.result}
 	decisions, err := s.batchers.forKey(of.deadline, charges[0].Key).do(c)
 	*c = call{result: c.result} // do returns when nothing else uses the call
 	s.calls.Put(c)
