@@ -199,6 +199,7 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 		},
 		Tracer:           p.traces.Tracer,
 		RateLimitSeconds: metrics.Endpoint("rls"), ExtAuthzSeconds: metrics.Endpoint("ext_authz"),
+		RateLimitRequests: metrics.GRPCRequests("rls"), ExtAuthzRequests: metrics.GRPCRequests("ext_authz"),
 		RateLimitFailures: metrics.Failures("rls"), ExtAuthzFailures: metrics.Failures("ext_authz"),
 		RateLimitGate: p.gate.Endpoint(metrics.Shed("rls")), ExtAuthzGate: p.gate.Endpoint(metrics.Shed("ext_authz")),
 		ClientIP: func(peer netip.Addr, headers map[string]string) netip.Addr {

@@ -442,7 +442,8 @@ func TestRateLimit_ReportsTheStatisticsOfTheService(t *testing.T) {
 		"ratelimit_service_rate_limit_over_limit" + labels + " 2", "ratelimit_service_rate_limit_within_limit" + labels + " 5",
 		"ratelimit_service_rate_limit_near_limit" + labels + " 1", "ratelimit_service_rate_limit_shadow_mode" + labels + " 0",
 		`ratelimit_service_should_rate_limit_error{err_type="service_error"} 1`, "ratelimit_service_config_load_success 1",
-		`weir_failed_requests_total{endpoint="rls",reason="invalid"} 1`,
+		`weir_failed_requests_total{endpoint="rls",reason="invalid"} 1`, `weir_requests_total{code="INVALID_ARGUMENT",endpoint="rls"} 1`,
+		`weir_requests_total{code="OVER_LIMIT",endpoint="rls"} 2`,
 	} {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("%s is not in the metrics", want)

@@ -110,6 +110,8 @@ func (e sheddingEngine) Check(ctx context.Context, c *engine.Check) (engine.Answ
 // server returns the server for --throttle-listen.
 func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle.Server {
 	shedding := sheddingEngine{p.engine, metrics.Shed("throttle"), metrics.Failures("throttle")}
-	handler := throttle.NewHandler(shedding, d.terms, throttle.Telemetry{Seconds: metrics.Endpoint("throttle"), Tracer: p.traces.Tracer})
+	handler := throttle.NewHandler(shedding, d.terms, throttle.Telemetry{
+		Seconds: metrics.Endpoint("throttle"), Requests: metrics.HTTPRequests("throttle"), Tracer: p.traces.Tracer,
+	})
 	return throttle.NewServer(handler, d.reloader.getCertificate, p.drain, p.log)
 }

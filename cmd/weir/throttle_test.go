@@ -158,6 +158,9 @@ func TestThrottle_ReplicasShareCounters(t *testing.T) {
 	}
 	if _, text := get(t, ops[0]+"/metrics"); !strings.Contains(text, `weir_decision_duration_seconds_count{endpoint="throttle"} 4`) {
 		t.Errorf("the metrics do not report 4 decisions at the endpoint:\n%s", text)
+	} else if !strings.Contains(text, `weir_requests_total{code="200",endpoint="throttle"} 3`) ||
+		!strings.Contains(text, `weir_requests_total{code="429",endpoint="throttle"} 1`) {
+		t.Errorf("the metrics do not report the codes of 3 writes that pass and of one that is denied:\n%s", text)
 	}
 }
 

@@ -69,6 +69,12 @@ func decisionsOfAll() section {
 				queries:     []query{{rate("endpoint", of("weir_decision_duration_seconds_count")), "{{endpoint}}"}},
 			},
 			{
+				title:       "Responses by code",
+				description: "HTTP status, or status of gRPC, of all requests. Runbook for those without a decision: WeirRequestsFail.",
+				unit:        perSecond,
+				queries:     []query{{rate("endpoint, code", of("weir_requests_total")) + " > 0", "{{endpoint}} {{code}}"}},
+			},
+			{
 				title:       "Decisions by result",
 				description: "One request has one decision for each policy that it matches. Decisions of policies in Shadow are included.",
 				unit:        perSecond,

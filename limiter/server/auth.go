@@ -29,6 +29,7 @@ type authEndpoint struct {
 	seconds  prometheus.Observer
 	gate     *overload.Endpoint
 	failures *Failures
+	requests *HTTPRequests
 	tracer   *tracing.Tracer
 	clients  *address.Trusted
 	claims   string // name of the claims header as in http.Header, or empty
@@ -47,28 +48,30 @@ func newAuthEndpoint(o Options) *authEndpoint {
 	}
 	return &authEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("auth"), gate: o.Gate.Endpoint(o.Metrics.Shed("auth")),
-		failures: o.Metrics.Failures("auth"), tracer: o.Tracer, clients: clients, claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
+		failures: o.Metrics.Failures("auth"), requests: o.Metrics.HTTPRequests("auth"), tracer: o.Tracer, clients: clients,
+		claims: http.CanonicalHeaderKey(o.ClaimsHeader), maxDelay: cmp.Or(o.MaxDelay, defaultMaxDelay),
 	}
 }
 
-// serve does not read the body of r: it belongs to the client, if the proxy sends it at all.
-func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain string) {
+func (d *authEndpoint) serveDomain(w http.ResponseWriter, r *http.Request, domain string) {
+	d.requests.Count(d.serve(w, r, domain))
+}
+
+// serve returns the status of the response. It does not read the body of r: it belongs to the client, if the proxy sends it at all.
+func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain string) (status int) {
 	began := time.Now()
-	status, bad := parseDenyStatus(r.URL.RawQuery)
+	denied, bad := parseDenyStatus(r.URL.RawQuery)
 	if bad != nil {
 		d.failures.Invalid()
-		bad.Write(w)
-		return
+		return reject(w, bad)
 	}
 	check, bad := d.read(r, domain)
 	if bad != nil {
 		d.failures.Invalid()
-		bad.Write(w)
-		return
+		return reject(w, bad)
 	}
 	if !d.gate.Enter() {
-		rejectOverloaded(w)
-		return
+		return rejectOverloaded(w)
 	}
 	ctx, span := d.tracer.HTTP(r, "/v1/auth/{domain}", "auth", began)
 	answer, err := decide(ctx, d.engine, &check, d.gate) // a request that waits for its turn below takes no CPU
@@ -76,15 +79,16 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
-		reply.Unavailable(err).Write(w)
-		span.EndHTTP(http.StatusServiceUnavailable)
-		return
+		span.EndHTTP(reject(w, reply.Unavailable(err)))
+		return statusWithout(err)
 	}
 	if err := sleep(r.Context(), answer.Delay); err != nil {
 		span.End("canceled")
-		return // the caller closed the connection; its units stay spent
+		return statusClosed // its units stay spent
 	}
-	span.EndHTTP(d.write(w, &answer, status))
+	status = d.write(w, &answer, denied)
+	span.EndHTTP(status)
+	return status
 }
 
 // read returns the check for the original request.

@@ -33,41 +33,44 @@ type checkEndpoint struct {
 	seconds  prometheus.Observer
 	gate     *overload.Endpoint
 	failures *Failures
+	requests *HTTPRequests
 	tracer   *tracing.Tracer
 	buffers  sync.Pool // of *bytes.Buffer
 }
 
 func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.requests.Count(d.serve(w, r))
+}
+
+// serve returns the status of the response.
+func (d *checkEndpoint) serve(w http.ResponseWriter, r *http.Request) (status int) {
 	began := time.Now()
 	announced, admitted := d.gate.Announce()
 	if !admitted {
-		rejectOverloaded(w)
-		return
+		return rejectOverloaded(w)
 	}
 	check, bad := d.read(w, r)
 	if bad != nil {
 		d.gate.Withdraw(announced)
 		d.failures.Invalid()
-		bad.Write(w)
-		return
+		return reject(w, bad)
 	}
 	check.Endpoint = "check"
 	if !d.gate.Begin(announced) {
-		rejectOverloaded(w)
-		return
+		return rejectOverloaded(w)
 	}
 	ctx, span := d.tracer.HTTP(r, "/v1/check", "check", began)
 	decision, err := decide(ctx, d.engine, &check, d.gate)
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
-		reply.Unavailable(err).Write(w)
-		span.EndHTTP(http.StatusServiceUnavailable)
-		return
+		span.EndHTTP(reject(w, reply.Unavailable(err)))
+		return statusWithout(err)
 	}
-	status := d.write(w, &decision)
+	status = d.write(w, &decision)
 	span.Observe(d.seconds, time.Since(began).Seconds())
 	span.EndHTTP(status)
+	return status
 }
 
 // decide decides a request that has entered the gate, which it leaves. A caller that reads its response slowly costs only memory.

@@ -21,9 +21,10 @@ const defaultMaxDelay = 5 * time.Second
 
 // Metrics has the metrics of the endpoints of a limiter.
 type Metrics struct {
-	seconds *prometheus.HistogramVec
-	shed    *prometheus.CounterVec
-	failed  *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+	shed     *prometheus.CounterVec
+	failed   *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of the endpoints.
@@ -38,8 +39,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_shed_total",
 		Help: "Requests that got no decision because the process was overloaded, by endpoint: check, auth, rls, ext_authz or throttle. " +
 			"They were not counted.",
-	}, []string{"endpoint"}), failed: newFailuresVec()}
-	registry.MustRegister(m.seconds, m.shed, m.failed)
+	}, []string{"endpoint"}), requests: newRequestsVec(), failed: newFailuresVec()}
+	registry.MustRegister(m.seconds, m.requests, m.shed, m.failed)
 	return m
 }
 
@@ -75,7 +76,7 @@ type Options struct {
 func NewHandler(o Options) http.Handler {
 	check := &checkEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.Metrics.Endpoint("check"), gate: o.Gate.Endpoint(o.Metrics.Shed("check")),
-		failures: o.Metrics.Failures("check"), tracer: o.Tracer,
+		failures: o.Metrics.Failures("check"), requests: o.Metrics.HTTPRequests("check"), tracer: o.Tracer,
 	}
 	auth := newAuthEndpoint(o)
 	// Not a ServeMux: it redirects //v1/check, and callers do not follow a redirect with a body.
@@ -85,12 +86,20 @@ func NewHandler(o Options) http.Handler {
 			return
 		}
 		if domain, is := strings.CutPrefix(r.URL.Path, "/v1/auth/"); is && domain != "" && !strings.Contains(domain, "/") {
-			auth.serve(w, r, domain)
+			auth.serveDomain(w, r, domain)
 			return
 		}
 		reply.NewProblem(http.StatusNotFound, "", "path "+clip(r.URL.Path)+" does not exist; use POST /v1/check or /v1/auth/{domain}").Write(w)
 	})
 }
 
-// rejectOverloaded writes the response to a request that a gate has rejected.
-func rejectOverloaded(w http.ResponseWriter) { reply.Unavailable(limiter.ErrOverloaded).Write(w) }
+// reject writes a problem, and returns its status.
+func reject(w http.ResponseWriter, p *reply.Problem) (status int) {
+	p.Write(w)
+	return p.Status
+}
+
+// rejectOverloaded writes the response to a request that a gate has rejected, and returns its status.
+func rejectOverloaded(w http.ResponseWriter) (status int) {
+	return reject(w, reply.Unavailable(limiter.ErrOverloaded))
+}

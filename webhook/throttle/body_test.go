@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // countingObserver counts observations.
@@ -30,6 +31,37 @@ func TestHandler_MeasuresDecisionsOnly(t *testing.T) {
 	}
 	if got := w.Header().Get("Allow"); got != "POST" {
 		t.Errorf("Allow: %q, want POST", got)
+	}
+}
+
+// statuses records statuses.
+type statuses []int
+
+func (s *statuses) Count(status int) { *s = append(*s, status) }
+
+func TestHandler_CountsEachRequestByItsStatus(t *testing.T) {
+	denial := engine.Answer{Results: []engine.Result{{Rule: &rules.Compiled{Rule: rules.Rule{Policy: "cluster/a", Axis: "User"}}}}}
+	create := reviewBody(t, "create")
+	for name, test := range map[string]struct {
+		engine stubEngine
+		method string
+		body   []byte
+		want   int
+	}{
+		"allowed":                    {stubEngine{answer: engine.Answer{Allowed: true}}, http.MethodPost, create, 200},
+		"exempt":                     {stubEngine{}, http.MethodPost, reviewBody(t, "create", inNamespace("kube-system")), 200},
+		"denied":                     {stubEngine{answer: denial}, http.MethodPost, create, 429},
+		"passes without a decision":  {stubEngine{err: engine.ErrNoRules}, http.MethodPost, create, 503},
+		"refused without a decision": {stubEngine{err: &engine.RefusedError{Policy: "cluster/a"}}, http.MethodPost, create, 503},
+		"no review":                  {stubEngine{}, http.MethodPost, []byte("{}"), 400},
+		"another method":             {stubEngine{}, http.MethodGet, create, 405},
+	} {
+		var got statuses
+		h := NewHandler(&test.engine, newTestSettings(t, defaultOptions()), Telemetry{Requests: &got})
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(test.method, Path+"?timeout=2s", bytes.NewReader(test.body)))
+		if len(got) != 1 || got[0] != test.want {
+			t.Errorf("%s: %v, want %d", name, got, test.want)
+		}
 	}
 }
 

@@ -38,6 +38,9 @@ type Engine interface {
 // Observer records the duration of decisions, in seconds.
 type Observer interface{ Observe(seconds float64) }
 
+// Requests counts requests by the HTTP status of the response or, if the response is an AdmissionReview, by the one that it contains.
+type Requests interface{ Count(status int) }
+
 // handler serves POST /v1/throttle.
 type handler struct {
 	engine   Engine
@@ -51,6 +54,8 @@ type handler struct {
 type Telemetry struct {
 	// Seconds records the duration of decisions. Nil disables recording.
 	Seconds Observer
+	// Requests counts the requests. Nil disables counting.
+	Requests Requests
 	// Tracer traces sampled requests. Nil traces nothing.
 	Tracer *tracing.Tracer
 }
@@ -62,24 +67,33 @@ func NewHandler(e Engine, settings *Settings, t Telemetry) http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status := h.serve(w, r)
+	if h.observe.Requests != nil {
+		h.observe.Requests.Count(status)
+	}
+}
+
+// serve returns the status of a request as Requests counts it.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) (status int) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout(r))
 	defer cancel()
 	bad := checkTarget(w, r)
 	if bad != nil {
 		bad.Write(w)
-		return
+		return bad.Status
 	}
 	ctx, span := h.observe.Tracer.HTTP(r.WithContext(ctx), Path, "throttle", began)
-	if bad = h.review(ctx, w, r); bad != nil {
+	if status, bad = h.review(ctx, w, r); bad != nil {
 		bad.Write(w)
 		span.EndHTTP(bad.Status)
-		return
+		return bad.Status
 	}
 	if h.observe.Seconds != nil {
 		span.Observe(h.observe.Seconds, time.Since(began).Seconds())
 	}
 	span.EndHTTP(http.StatusOK)
+	return status
 }
 
 // checkTarget returns a problem if the path or method is wrong.
@@ -94,11 +108,11 @@ func checkTarget(w http.ResponseWriter, r *http.Request) *reply.Problem {
 	return nil
 }
 
-// review reads a review and responds to it. It returns a problem if it does not respond.
-func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Request) *reply.Problem {
+// review reads a review and responds to it, and returns the status of the write. It returns a problem if it does not respond.
+func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Request) (status int, bad *reply.Problem) {
 	if size := bodyWeight(r); size > maxPooled {
 		if h.large.Acquire(ctx, size) != nil {
-			return reply.NewProblem(http.StatusServiceUnavailable, "body", "the body is large, and other large bodies took all of the timeout; retry later")
+			return 0, reply.NewProblem(http.StatusServiceUnavailable, "body", "the body is large, and other large bodies took all of the timeout; retry later")
 		}
 		defer h.large.Release(size)
 		deadline, _ := ctx.Deadline()
@@ -109,7 +123,7 @@ func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	in, bad := h.read(r)
 	if bad != nil {
-		return bad
+		return 0, bad
 	}
 	response := h.decide(ctx, in)
 	if span := tracing.From(ctx); span != nil {
@@ -117,7 +131,7 @@ func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Req
 		response.AuditAnnotations[auditTrace] = span.TraceID()
 	}
 	write(w, response)
-	return nil
+	return statusOf(response), nil
 }
 
 // bodyWeight returns the weight of a body, in bytes of maxLargeBytes. A body that is larger than that is handled alone. One of unknown size

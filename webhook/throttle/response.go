@@ -27,6 +27,9 @@ const (
 	auditTrace     = "trace-id" // of a write that is traced
 )
 
+// undecided is the result of a write that passes without a decision.
+const undecided = "undecided"
+
 // response converts an answer to an AdmissionResponse.
 func (s *Settings) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
 	out := &admissionv1.AdmissionResponse{UID: in.UID, Allowed: a.Allowed, AuditAnnotations: audit(a)}
@@ -53,7 +56,7 @@ func allow(in *admissionv1.AdmissionRequest, result string) *admissionv1.Admissi
 func (s *Settings) failureResponse(in *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
 	const retryAfter = time.Second // as the other endpoints
 	cause := reply.Unavailable(err).Detail
-	out := allow(in, "undecided")
+	out := allow(in, undecided)
 	out.AuditAnnotations[auditCause] = cause
 	if refused, is := errors.AsType[*engine.RefusedError](err); is {
 		out.Allowed = false
@@ -64,6 +67,18 @@ func (s *Settings) failureResponse(in *admissionv1.AdmissionRequest, err error) 
 		}
 	}
 	return out
+}
+
+// statusOf returns the HTTP status that the client of a write gets, or 503 if a write passes without a decision.
+func statusOf(out *admissionv1.AdmissionResponse) int {
+	switch {
+	case out.Result != nil:
+		return int(out.Result.Code)
+	case out.AuditAnnotations[auditResult] == undecided:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusOK
+	}
 }
 
 // details describe the written object. They contain the wait if the client should wait for it.

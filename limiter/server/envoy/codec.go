@@ -26,7 +26,9 @@ type call struct {
 	batch    batch
 	fields   []reply.Field // of the response
 	response []byte        // in wire format
-	calls    *sync.Pool
+	// overLimit is whether the response is a denial.
+	overLimit bool
+	calls     *sync.Pool
 }
 
 // The largest calls that are reused. They are larger than those of usual configurations of Envoy.
@@ -98,13 +100,18 @@ func (d *rateLimitEndpoint) service() *grpc.ServiceDesc {
 //
 //nolint:revive // the arguments are those of a grpc.MethodHandler
 func (d *rateLimitEndpoint) handle(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (response any, err error) {
+	announced := announcementOf(ctx)
+	c := d.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
 	defer func() {
 		if p := recover(); p != nil {
 			response, err = nil, panicked(d.log, p)
 		}
+		if err == nil && c.overLimit {
+			d.requests.CountOverLimit()
+		} else {
+			d.requests.Count(uint32(status.Code(err)))
+		}
 	}()
-	announced := announcementOf(ctx)
-	c := d.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
 	if err := decode(c); err != nil {
 		d.gate.Withdraw(announced)
 		d.failures.Invalid()

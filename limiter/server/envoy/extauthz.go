@@ -35,6 +35,7 @@ type authEndpoint struct {
 	seconds  Observer
 	gate     *overload.Endpoint
 	failures Failures
+	requests Requests
 	clientIP func(peer netip.Addr, headers map[string]string) netip.Addr
 	// errorResponse and defaultDomain: see Options.
 	errorResponse bool
@@ -47,8 +48,8 @@ type authEndpoint struct {
 func newAuthEndpoint(o *Options) *authEndpoint {
 	return &authEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, gate: o.ExtAuthzGate,
-		failures: cmp.Or[Failures](o.ExtAuthzFailures, uncounted{}), clientIP: o.ClientIP, errorResponse: o.ErrorResponse,
-		defaultDomain: o.DefaultDomain, noDomain: rate.Sometimes{First: 1, Interval: logInterval},
+		failures: cmp.Or[Failures](o.ExtAuthzFailures, uncounted{}), requests: cmp.Or[Requests](o.ExtAuthzRequests, uncounted{}),
+		clientIP: o.ClientIP, errorResponse: o.ErrorResponse, defaultDomain: o.DefaultDomain, noDomain: rate.Sometimes{First: 1, Interval: logInterval},
 		metadata: metadataField(&authv3.CheckResponse{}), tracer: o.Tracer,
 	}
 }

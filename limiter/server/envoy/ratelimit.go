@@ -29,6 +29,7 @@ type rateLimitEndpoint struct {
 	seconds    Observer
 	gate       *overload.Endpoint
 	failures   Failures
+	requests   Requests
 	multiplier bool
 	refunds    bool           // whether callers can refund units
 	refused    rate.Sometimes // limits the log lines about refused refunds
@@ -40,8 +41,9 @@ type rateLimitEndpoint struct {
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, gate: o.RateLimitGate,
-		failures: cmp.Or[Failures](o.RateLimitFailures, uncounted{}), multiplier: o.UnitMultiplier, refunds: o.Refunds,
-		refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(), reference: o.Reference, tracer: o.Tracer,
+		failures: cmp.Or[Failures](o.RateLimitFailures, uncounted{}), requests: cmp.Or[Requests](o.RateLimitRequests, uncounted{}),
+		multiplier: o.UnitMultiplier, refunds: o.Refunds, refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(),
+		reference: o.Reference, tracer: o.Tracer,
 	}
 }
 
@@ -69,7 +71,7 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 		return err
 	}
 	if d.reference != nil {
-		c.response = d.reference.respond(c.response, answers, &c.batch, began)
+		c.response, c.overLimit = d.reference.respond(c.response, answers, &c.batch, began)
 	} else {
 		d.respond(c, answers, began)
 	}
@@ -186,7 +188,7 @@ func (d *rateLimitEndpoint) respond(c *call, answers []engine.Answer, now time.T
 		b, body = beginMessage(b, responseRawBody)
 		b = endMessage(denial.AppendBody(b), body)
 	}
-	c.fields, c.response = fields, appendMetadata(b, responseMetadata, answers)
+	c.fields, c.response, c.overLimit = fields, appendMetadata(b, responseMetadata, answers), !merged.Allowed
 }
 
 // headers converts fields to headers of Envoy.

@@ -90,8 +90,8 @@ func isUsedUp(a *engine.Answer) bool {
 	return len(a.Results) > 0 && !a.Results[0].Rule.WholeDebt && !a.Results[0].Rule.Shadow && a.Results[0].Remaining == 0
 }
 
-// respond appends the response of a call.
-func (s *Reference) respond(b []byte, answers []engine.Answer, q *batch, now time.Time) []byte {
+// respond appends the response of a call, and reports whether it is a denial.
+func (s *Reference) respond(b []byte, answers []engine.Answer, q *batch, now time.Time) (response []byte, overLimit bool) {
 	allowed := true
 	for i := range answers {
 		allowed = allowed && answers[i].Allowed
@@ -106,7 +106,7 @@ func (s *Reference) respond(b []byte, answers []engine.Answer, q *batch, now tim
 		}
 		b = endMessage(b, begin)
 	}
-	return b
+	return b, !allowed
 }
 
 // appendResult appends the limit of a descriptor and what remains of it. A descriptor has one result: its limits exclude each other.

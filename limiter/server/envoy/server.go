@@ -57,11 +57,21 @@ type Failures interface {
 	Unavailable(err error)
 }
 
-// uncounted is the Failures of an endpoint without metrics.
+// Requests counts the calls of an endpoint by the code of the response.
+type Requests interface {
+	// Count counts a call whose response has a code of gRPC.
+	Count(code uint32)
+	// CountOverLimit counts a call that the rate limit service denied. Its code of gRPC is OK.
+	CountOverLimit()
+}
+
+// uncounted is the Failures and the Requests of an endpoint without metrics.
 type uncounted struct{}
 
 func (uncounted) Invalid()          {}
 func (uncounted) Unavailable(error) {}
+func (uncounted) Count(uint32)      {}
+func (uncounted) CountOverLimit()   {}
 
 // Options configure a Server. Engine and Log are required.
 type Options struct {
@@ -75,6 +85,8 @@ type Options struct {
 	RateLimitSeconds, ExtAuthzSeconds Observer
 	// RateLimitFailures and ExtAuthzFailures count the requests of their endpoint that got no decision. Nil disables counting.
 	RateLimitFailures, ExtAuthzFailures Failures
+	// RateLimitRequests and ExtAuthzRequests count the calls of their endpoint. Nil disables counting.
+	RateLimitRequests, ExtAuthzRequests Requests
 	// RateLimitGate and ExtAuthzGate reject calls of their endpoint while the process is overloaded. Nil admits all calls.
 	RateLimitGate, ExtAuthzGate *overload.Endpoint
 	// Tracer traces sampled calls. Nil traces nothing.
@@ -138,10 +150,10 @@ func NewServer(o Options) *Server {
 	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(&o), drain: o.Drain}
 	rateLimit := newRateLimitEndpoint(&o)
 	service := rateLimit.service()
-	gated.add(service, service.Methods[0], o.RateLimitGate)
+	gated.add(service, service.Methods[0], gatedMethod{o.RateLimitGate, rateLimit.requests})
 	s.grpc.RegisterService(service, rateLimit)
 	auth := newAuthEndpoint(&o)
-	gated.register(s.grpc, &authv3.Authorization_ServiceDesc, auth, o.ExtAuthzGate, auth.failures)
+	gated.register(s.grpc, &authv3.Authorization_ServiceDesc, auth, gatedMethod{o.ExtAuthzGate, auth.requests}, auth.failures)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	return s
