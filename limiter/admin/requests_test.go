@@ -290,14 +290,15 @@ func TestCounters_OfAnIdentifierWithoutLimitAreNotOver(t *testing.T) {
 	}
 }
 
-// A bucket holds what remains: under a larger limit, more would count as used.
+// A bucket drains at the rate of its limit: under a larger one, it would be empty too early.
 func TestCounters_OfABucketAreThoseOfItsOwnTier(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket} {
-		r := longRule("shop/a", algorithm)
+		r, now := longRule("shop/a", algorithm), epoch()
 		r.Tiers = []rules.Tier{{Name: "plan", When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan"}}, Units: 50, Burst: 40}}
-		l := newCounters(t, memstore.New(time.Now), r)
-		l.spend(t, 1, "acme", "/")
-		if got := l.all(t, admin.CounterQuery{Policy: "shop/a", Identifier: "acme"}); !slices.Equal(got, []string{"shop/a acme 1/2 false"}) {
+		l := newCounters(t, memstore.New(func() time.Time { return now }), r)
+		l.spend(t, 3, "acme", "/")
+		now = now.Add(time.Duration(r.WindowSeconds) * time.Second / 3)
+		if got := l.all(t, admin.CounterQuery{Policy: "shop/a", Identifier: "acme"}); !slices.Equal(got, []string{"shop/a acme 2/1 false"}) {
 			t.Errorf("%s: %q", algorithm, got)
 		}
 	}
