@@ -9,12 +9,13 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// maxGroups bounds the ports in the table of routes. Tenants choose those of ListenerSets. The last group has all further ports.
+// maxGroups bounds the ports in the table of routes. Tenants choose those of ListenerSets. The last groups have all further ports: one those of
+// Gateways, and one those that only ListenerSets have.
 const maxGroups = 64
 
 // listenerGroup has the routes of the listeners of a Gateway with one port, by the host of the listener.
 type listenerGroup struct {
-	gateway objectKey // zero for the group of all further ports
+	gateway objectKey // without a name for the groups of all further ports
 	port    int32     // 0 for any
 	shared  bool      // only ListenerSets have it
 	byHost  map[string]map[*Route][]string
@@ -28,7 +29,12 @@ func (b *tableBuilder) group(gateway, owner objectKey, port int32) *listenerGrou
 		return slices.IndexFunc(b.groups, func(g listenerGroup) bool { return g.gateway == added.gateway && g.port == added.port })
 	}
 	at := find()
-	if at < 0 && len(b.groups) >= maxGroups-1 {
+	switch {
+	case at >= 0:
+	case added.shared && len(b.groups) >= maxGroups-1: // after those of all Gateways
+		added.gateway, added.port = objectKey{kind: listenerSetKind}, 0
+		at = find()
+	case !added.shared && len(b.groups) >= maxGroups-2:
 		added.gateway, added.port = objectKey{}, 0
 		at = find()
 	}
@@ -76,10 +82,17 @@ func (b *tableBuilder) sharedListeners(gateway objectKey) (all []sharedListener)
 	return all
 }
 
-// leftListeners are the listeners of ListenerSets that do not fit into the table.
+// leftListeners are listeners of ListenerSets that the table does not have.
 type leftListeners struct {
 	count int
 	first string // ListenerSet
+	port  int32  // of the first one
+}
+
+func (left *leftListeners) add(l *sharedListener) {
+	if left.count++; left.count == 1 {
+		left.first, left.port = l.owner.String(), l.Port
+	}
 }
 
 // listenerBudget bounds the listeners of ListenerSets, which tenants create. It is apart from that of their routes, as restBudget.
@@ -112,18 +125,34 @@ func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListe
 			fitting = append(fitting, *l)
 			continue
 		}
-		if b.left.count++; b.left.count == 1 {
-			b.left.first = l.owner.String()
-		}
-		for route := range b.routesOn(l.gateway, l.owner, l.Listener) {
-			group := b.group(l.gateway, l.owner, l.Port)
-			if !slices.Contains(group.rest, route) {
-				group.rest = append(group.rest, route)
-			}
-			break
-		}
+		b.left.add(l)
+		b.addRestOf(l, b.group(l.gateway, l.owner, l.Port))
 	}
 	return fitting
+}
+
+// addShared adds the routes of a listener of a ListenerSet. It is left out if its requests arrive at a port in the pod at which those of a listener
+// of its Gateway can arrive too, for example at 10443 instead of 443: its owner chooses port and host, and must not take these requests.
+func (b *tableBuilder) addShared(l *sharedListener) {
+	at := slices.IndexFunc(b.groups, func(g listenerGroup) bool {
+		return g.gateway == l.gateway && !g.shared && g.port != l.Port && rules.ShareAPodPort(g.port, l.Port)
+	})
+	if at < 0 {
+		b.addListener(l.gateway, l.owner, l.Listener)
+		return
+	}
+	b.shifted.add(l)
+	b.addRestOf(l, &b.groups[at])
+}
+
+// addRestOf makes the oldest route of a listener that is left out take the requests of a group that no other route takes.
+func (b *tableBuilder) addRestOf(l *sharedListener, group *listenerGroup) {
+	for route := range b.routesOn(l.gateway, l.owner, l.Listener) {
+		if !slices.Contains(group.rest, route) {
+			group.rest = append(group.rest, route)
+		}
+		return
+	}
 }
 
 // addListeners adds the listeners of all groups to the table. Groups share equal ones.

@@ -127,7 +127,7 @@ func TestRouteTable_BoundsThePorts(t *testing.T) {
 		t.Errorf("%d groups, want 64", n)
 	}
 	for request, want := range map[string]string{
-		"443 shop.example": "shop", "443 s00.example": "", "2000 s00.example": "blog", "2099 s99.example": "blog", "443 s99.example": "blog", "2050 s99.example": "blog",
+		"443 shop.example": "shop", "443 s00.example": "", "2000 s00.example": "blog", "2099 s99.example": "blog", "443 s99.example": "", "2050 s99.example": "", "2098 s99.example": "blog",
 	} {
 		port, host, _ := strings.Cut(request, " ")
 		var number int32
@@ -173,5 +173,45 @@ func TestRouteTable_BoundsTheListenersOfANamespace(t *testing.T) {
 	}
 	if n := len(result.Set.RouteTable.Listeners); n != 504 {
 		t.Errorf("%d listeners, want 2 of the Gateway and 502", n)
+	}
+}
+
+// A Gateway with many ports leaves no room for those of ListenerSets. They must not join the group of its further ports, which any request can have.
+func TestRouteTable_ManyPortsOfAGatewayGiveListenerSetsNoRequests(t *testing.T) {
+	var listeners []compile.Listener
+	for i := range 64 {
+		listeners = append(listeners, compile.Listener{Port: int32(2000 + i)})
+	}
+	set, route := mine(9999)
+	p := tablePolicies(listeners, tableRoute("shop/all shop.example ^/"), route)
+	p.Gateways.ListenerSets = []compile.ListenerSet{set}
+	compiled := p.Compile(testIdentity()).Set
+	for port, want := range map[int32]string{2000: "shop", 2063: "shop blog", 9999: "shop blog"} { // 2063 and 9999 have no group of their own
+		if got := findRoutesAt(t, compiled, port, "shop.example", "/pay"); got != want {
+			t.Errorf("request at %d: %s, want %s", port, got, want)
+		}
+	}
+	if n := len(compiled.RouteTable.Groups); n != 64 {
+		t.Errorf("%d groups, want 64", n)
+	}
+}
+
+// Envoy Gateway serves a listener at 443 at 10443 in the pod.
+func TestRouteTable_ListenerSetTakesNoRequestsOfAPortInThePod(t *testing.T) {
+	for _, ports := range [][2]int32{{443, 10443}, {10443, 443}} {
+		set, route := mine(ports[1])
+		set.Listeners = append(set.Listeners, compile.Listener{Name: "y", Hostname: "blog.example", Port: ports[1], HTTP: true, SameNamespace: true})
+		p := tablePolicies([]compile.Listener{{Port: ports[0]}}, tableRoute("shop/all shop.example ^/"), route)
+		p.Gateways.ListenerSets = []compile.ListenerSet{set}
+		result := p.Compile(testIdentity())
+		for host, want := range map[string]string{"shop.example": "shop", "blog.example": "blog"} { // the limits of the Gateway hold for the latter
+			if got := findRoutesAt(t, result.Set, 10443, host, "/pay"); got != want {
+				t.Errorf("ListenerSet at %d: a request for %s belongs to %s, want %s", ports[1], host, got, want)
+			}
+		}
+		const want = "2 listeners of ListenerSets are left out of the table of routes, such as one of ListenerSet blog/mine, because requests for a listener"
+		if !strings.HasPrefix(result.LeftOut, want) || !strings.Contains(result.LeftOut, fmt.Sprintf(" port %d,", ports[1])) {
+			t.Errorf("left out: %s", result.LeftOut)
+		}
 	}
 }

@@ -32,7 +32,8 @@ type tableBuilder struct {
 	namespaces map[string]labels.Set
 	groups     []listenerGroup
 	controller map[*Route]string
-	left       leftListeners
+	left       leftListeners // those above the budget
+	shifted    leftListeners // those at a port that a listener of the Gateway has in the pod
 }
 
 func newTableBuilder(p Policies) *tableBuilder {
@@ -58,7 +59,7 @@ func newTableBuilder(p Policies) *tableBuilder {
 		}
 	}
 	for _, l := range b.fitListeners(shared) { // after those of all Gateways, whose groups come first
-		b.addListener(l.gateway, l.owner, l.Listener)
+		b.addShared(&l)
 	}
 	return b
 }

@@ -17,9 +17,15 @@ func podPorts(port int32) []int32 {
 	return []int32{port}
 }
 
+// ShareAPodPort reports whether requests for listeners with these ports can arrive at the same port in the pods of a gateway.
+func ShareAPodPort(a, b int32) bool {
+	return slices.ContainsFunc(podPorts(a), func(port int32) bool { return slices.Contains(podPorts(b), port) })
+}
+
 // byPort returns for each port in the pods of the gateways the groups to which a request can belong. A Gateway without a group of this port can
 // have a Service that maps ports in another way, so that the request can belong to all of its groups. The owner of a ListenerSet chooses the port
-// of a shared group: such a port does not exclude the other groups of the Gateway, because their Service can map to it.
+// of a shared group: such a port does not exclude the other groups of the Gateway, because their Service can map to it. A shared group of any port
+// has only the requests at ports that no group has: its owners must not take those of others.
 func byPort(groups []RouteGroup) map[int32][]int {
 	ports := map[int32][]int{}
 	for i := range groups {
@@ -30,7 +36,7 @@ func byPort(groups []RouteGroup) map[int32][]int {
 	delete(ports, 0)
 	for port := range ports {
 		matched, owned := map[int]bool{}, map[int]bool{} // by Gateway
-		isAt := func(g *RouteGroup) bool { return g.Port == 0 || slices.Contains(podPorts(g.Port), port) }
+		isAt := func(g *RouteGroup) bool { return g.Port == 0 && !g.Shared || slices.Contains(podPorts(g.Port), port) }
 		for i := range groups {
 			if g := &groups[i]; isAt(g) {
 				matched[g.Gateway] = true
@@ -39,7 +45,7 @@ func byPort(groups []RouteGroup) map[int32][]int {
 		}
 		for i := range groups {
 			g := &groups[i]
-			if isAt(g) || !matched[g.Gateway] || !owned[g.Gateway] && !g.Shared {
+			if isAt(g) || g.Port != 0 && (!matched[g.Gateway] || !owned[g.Gateway] && !g.Shared) {
 				ports[port] = append(ports[port], i)
 			}
 		}

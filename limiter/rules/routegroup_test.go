@@ -19,17 +19,31 @@ func TestRoutesOf_FindsTheListenersOfThePort(t *testing.T) {
 		l.Host, l.Hosts[0].Host = "", ""
 	}
 	x := indexOfTable(t, table)
-	const all = "http https shared other rest"
+	const all, others = "http https shared other rest", "http https shared other" // rest has the ports that tenants choose and no group has
 	for request, want := range map[string]string{
-		"GET h/ @80": "http other rest", "GET h/ @10080": "http other rest", // another Gateway can have a Service that maps its port to 80
-		"GET h/ @443": "https other rest", "GET h/ @10443": "https other rest",
-		"GET h/ @9999": all, // tenants choose it, and it can be that of another port in the pod
-		"GET h/ @9000": all, // that of the other Gateway
+		"GET h/ @80": "http other", "GET h/ @10080": "http other", // another Gateway can have a Service that maps its port to 80
+		"GET h/ @443": "https other", "GET h/ @10443": "https other",
+		"GET h/ @9999": others, // tenants choose it, and it can be that of another port in the pod
+		"GET h/ @9000": others, // that of the other Gateway
 		"GET h/ @8080": all, "GET h/": all, "GET h/ @11024": all, "GET h/ @19000": all, "GET h/ @19999": all, "GET h/ @10000": all,
 	} {
 		if got := routesFor(x, request); got != want {
 			t.Errorf("%s: %s, want %s", request, got, want)
 		}
+	}
+}
+
+// A Gateway has all ports above a bound in one group, so that requests at any port can belong to it.
+func TestRoutesOf_FindsTheListenersOfAnyPort(t *testing.T) {
+	table := tableOf(t, map[string]map[string][]string{"a.example": {"a.example": {"http: ^/"}}, "b.example": {"b.example": {"any: ^/"}}})
+	table.Groups = []rules.RouteGroup{{Port: 80}, {Gateway: 1}}
+	for i := range table.Listeners {
+		l := &table.Listeners[i]
+		l.Groups = []int{i}
+		l.Host, l.Hosts[0].Host = "", ""
+	}
+	if got := routesFor(indexOfTable(t, table), "GET h/ @80"); got != "http any" {
+		t.Errorf("routes %s, want both", got)
 	}
 }
 

@@ -16,7 +16,7 @@ type RouteTable struct {
 type RouteGroup struct {
 	// Gateway is equal for all ports of a Gateway.
 	Gateway int `json:"gateway"`
-	// Port of the listeners. 0 means any.
+	// Port of the listeners. 0 means any, or any that no group has if Shared is true.
 	Port int32 `json:"port,omitempty"`
 	// Shared is true if only ListenerSets have this port. Their owners choose it.
 	Shared bool `json:"shared,omitempty"`
