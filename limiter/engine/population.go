@@ -43,25 +43,51 @@ func (s *sketch) clear() {
 	}
 }
 
-// estimate returns the estimated number of distinct hashes in both sketches together.
+// estimate returns the estimated number of distinct hashes in both sketches together, by algorithm 6 of Otmar Ertl, New cardinality estimation
+// algorithms for HyperLogLog sketches, 2017: it has no bias where the usual estimate changes to linear counting.
 func estimate(a, b *sketch) float64 {
-	const m = float64(registers)
-	sum, empty := 0.0, 0.0
+	const m, bits = float64(registers), 64 - indexBits
+	var counts [bits + 2]float64 // of registers by their rank
 	for i := range a {
 		x, y := a[i].Load(), b[i].Load()
 		for shift := 0; shift < 32; shift += 8 {
-			rank := max(x>>shift&0xff, y>>shift&0xff)
-			sum += math.Ldexp(1, -int(rank))
-			if rank == 0 {
-				empty++
-			}
+			counts[max(x>>shift&0xff, y>>shift&0xff)]++
 		}
 	}
-	raw := 0.7213 / (1 + 1.079/m) * m * m / sum
-	if raw <= 2.5*m && empty > 0 {
-		return m * math.Log(m/empty) // linear counting is more exact for few hashes
+	sum := m * fullRegisters(1-counts[bits+1]/m)
+	for rank := bits; rank >= 1; rank-- {
+		sum = (sum + counts[rank]) / 2
 	}
-	return raw
+	sum += m * emptyRegisters(counts[0]/m)
+	return m * m / (2 * math.Ln2 * sum)
+}
+
+// emptyRegisters is σ of the algorithm, for the part of the registers that are empty.
+func emptyRegisters(part float64) float64 {
+	if part == 1 {
+		return math.Inf(1) // no hash was added
+	}
+	sum, weight, previous := part, 1.0, -1.0
+	for sum != previous {
+		part *= part
+		previous, sum = sum, sum+part*weight
+		weight *= 2
+	}
+	return sum
+}
+
+// fullRegisters is τ of the algorithm, for the part of the registers that do not have the highest rank.
+func fullRegisters(part float64) float64 {
+	if part == 0 || part == 1 {
+		return 0
+	}
+	sum, weight, previous := 1-part, 1.0, -1.0
+	for sum != previous {
+		part = math.Sqrt(part)
+		weight /= 2
+		previous, sum = sum, sum-(1-part)*(1-part)*weight
+	}
+	return sum / 3
 }
 
 // population estimates the number of live counters of one rule that this replica has charged: those of the last one to two

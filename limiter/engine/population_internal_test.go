@@ -116,15 +116,26 @@ func TestSketch_KeepsTheMostLeadingZeros(t *testing.T) {
 	}
 }
 
-// The formula of Flajolet et al., HyperLogLog (2007), figure 3, for 1024 registers that are all 2: α·m²/Σ2⁻².
+// With 1024 registers that are all 2, the sum of algorithm 6 is 1024/4. With half of them 1 and the others empty it is
+// 1024·(1/4 + 1/2 + 1/4 + 1/8 + 1/64 + 1/8192 + …). The estimate is 1024²/(2·ln 2·sum).
 func TestEstimate_IsThatOfTheFormula(t *testing.T) {
-	a, b := &sketch{}, &sketch{}
-	for i := range a {
-		a[i].Store(0x02010201)
-		b[i].Store(0x01020102)
-	}
-	if got := estimate(a, b); math.Abs(got-2951.3) > 0.1 {
-		t.Errorf("%f, want 2951.3", got)
+	for _, test := range []struct {
+		a, b uint32
+		want float64
+	}{
+		{0x02010201, 0x01020102, 2954.64},
+		{0x00010000, 0x00010001, 647.52},
+		{0x00000000, 0x00000000, 0},
+		{0x37363736, 0x36363636, 2.047377936e19}, // half of them have the highest rank, so that τ(1/2) = 0.1499… counts
+	} {
+		a, b := &sketch{}, &sketch{}
+		for i := range a {
+			a[i].Store(test.a)
+			b[i].Store(test.b)
+		}
+		if got := estimate(a, b); math.Abs(got-test.want) > max(0.01, test.want*1e-9) {
+			t.Errorf("%08x, %08x: %f, want %f", test.a, test.b, got, test.want)
+		}
 	}
 }
 
