@@ -39,7 +39,7 @@ func TestRoutesOf_FindsTheListenersOfAnyPort(t *testing.T) {
 	table.Groups = []rules.RouteGroup{{Port: 80}, {Gateway: 1}}
 	for i := range table.Listeners {
 		l := &table.Listeners[i]
-		l.Groups = []int{i}
+		l.Groups = []int{int(l.Host[0] - 'a')}
 		l.Host, l.Hosts[0].Host = "", ""
 	}
 	if got := routesFor(indexOfTable(t, table), "GET h/ @80"); got != "http any" {
