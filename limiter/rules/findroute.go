@@ -67,8 +67,13 @@ type routeSearch struct {
 	table       *routeTable
 	request     *RouteRequest
 	path, query string
+	parsed      bool // whether parameters has the query
+	parameters  map[string]string
+	unparsed    bool          // whether the query has more parameters than maxParts
 	results     []routeResult // of routeTable.conditions
 	headers     []routeHeader // of routeTable.names
+	compared    []int         // indexes of results that are set
+	looked      []int         // indexes of headers that are set
 	searched    []*routePaths
 	steps       int // that comparisons may still take; below 0 only few each
 
@@ -99,21 +104,25 @@ func resultOf(is, known bool) routeResult {
 }
 
 func (s *routeSearch) begin(r *RouteRequest) {
-	s.request, s.steps, s.searched = r, maxPatternSteps, s.searched[:0]
+	s.request, s.steps, s.searched, s.parsed = r, maxPatternSteps, s.searched[:0], false
 	s.path, s.query = r.Target, ""
 	if i := strings.IndexAny(s.path, "?#"); i >= 0 {
 		s.query, _, _ = strings.Cut(s.path[i:], "#")
 		s.query = strings.TrimPrefix(s.query, "?")
 		s.path = s.path[:i]
 	}
-	clear(s.results)
-	clear(s.headers)
 }
 
-// end releases the request.
+// end releases the request. It clears only what the request has set: tenants can add many conditions to the table.
 func (s *routeSearch) end() {
 	s.request, s.path, s.query, s.paths = nil, "", "", nil
-	clear(s.headers)
+	for _, i := range s.compared {
+		s.results[i] = resultNone
+	}
+	for _, i := range s.looked {
+		s.headers[i] = routeHeader{}
+	}
+	s.compared, s.looked = s.compared[:0], s.looked[:0]
 }
 
 // search adds the routes of a group that can take the request.
@@ -221,6 +230,7 @@ func (s *routeSearch) condition(i int) routeResult {
 	}
 	c := &s.table.conditions[i]
 	s.results[i] = s.header(&c.header, s.headerOf(c.name))
+	s.compared = append(s.compared, i)
 	return s.results[i]
 }
 
@@ -247,16 +257,4 @@ func (s *routeSearch) pattern(p *pattern, text string) routeResult {
 func (s *routeSearch) spend(steps int) bool {
 	s.steps -= steps
 	return s.steps < minRouteSteps
-}
-
-// parameter returns the first value of a parameter in a query, without decoding.
-func parameter(query, name string) (value string, found bool) {
-	for query != "" {
-		var pair string
-		pair, query, _ = strings.Cut(query, "&")
-		if key, value, _ := strings.Cut(pair, "="); key == name {
-			return value, true
-		}
-	}
-	return "", false
 }

@@ -8,18 +8,23 @@ import (
 const (
 	// maxRuns is the number of parts between commas up to which regular expressions are compared with all values that they can be lines of.
 	maxRuns = 8
-	// bytesPerStep is how many bytes are compared with a text in the time of a step, and queryPerStep how many of a query are searched for a name.
-	bytesPerStep, queryPerStep = 64, 8
+	// maxParts is the number of parameters of a query, and of parts of a header between commas, that are looked up. The others are unknown.
+	maxParts = 1024
+	// bytesPerStep is how many bytes are compared with a text in the time of a step.
+	bytesPerStep = 64
 )
 
 // routeHeader is a header or a parameter of a request.
 type routeHeader struct {
 	looked, found bool
-	unknown       bool // too many steps have been spent to look for it
+	unknown       bool // the request can have it
 	// value has the lines, joined with commas.
 	value string
 	// lines are the lines; nil if value can be one of them or several.
 	lines []string
+	// parts are those of value between commas, and between is value between two commas; nil until they are needed.
+	parts   map[string]bool
+	between string
 	// replaced is true if the gateway can have replaced bytes of value that are no UTF-8.
 	replaced bool
 }
@@ -49,15 +54,14 @@ func (s *routeSearch) headerOf(name int) *routeHeader {
 		return h
 	}
 	h.looked = true
+	s.looked = append(s.looked, name)
 	of := &s.table.names[name]
 	key := of.name
 	switch {
 	case of.query:
-		if h.unknown = s.spend(1 + len(s.query)/queryPerStep); h.unknown {
-			return h
-		}
-		if value, found := parameter(s.query, key); found {
-			h.lines = []string{value}
+		value, found := s.parameter(key)
+		if h.unknown = !found && s.unparsed; found {
+			h.lines, h.replaced = []string{value}, strings.Contains(value, "!")
 		}
 	case key == hostHeader:
 		h.lines = []string{s.request.Authority}
@@ -75,6 +79,29 @@ func (s *routeSearch) headerOf(name int) *routeHeader {
 	return h
 }
 
+// parameter returns the first value of a parameter of the query, without decoding. The query is parsed once, however many parameters the table has.
+func (s *routeSearch) parameter(name string) (value string, found bool) {
+	if !s.parsed {
+		s.parse()
+	}
+	value, found = s.parameters[name]
+	return value, found
+}
+
+func (s *routeSearch) parse() {
+	s.parsed, s.parameters = true, map[string]string{}
+	query := s.query
+	for n := 0; query != "" && n < maxParts; n++ {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		key, value, _ := strings.Cut(pair, "=")
+		if _, found := s.parameters[key]; !found {
+			s.parameters[key] = value
+		}
+	}
+	s.unparsed = query != ""
+}
+
 // header compares a header as Envoy does: since release 1.39, a header matches if one of its lines matches, and before if the lines match that
 // are joined with commas. If the result differs, or the lines are unknown and can be such that it differs, it is unknown.
 func (s *routeSearch) header(h *header, of *routeHeader) (result routeResult) {
@@ -83,14 +110,14 @@ func (s *routeSearch) header(h *header, of *routeHeader) (result routeResult) {
 		return resultUnknown
 	case !of.found:
 		return resultNo
-	case of.lines != nil:
-		return s.lines(h, of)
 	case of.replaced && h.Type == HeaderRegex:
 		return resultUnknown // it can match what the gateway has replaced and not !, or the reverse
+	case of.lines != nil:
+		result = s.lines(h, of)
 	case !strings.Contains(of.value, ","):
 		result = s.value(h, of.value)
 	case h.Type == HeaderExact:
-		result = s.hasRun(of.value, h.Value)
+		result = s.hasRun(of, h.Value)
 	default:
 		result = s.runs(h, of.value)
 	}
@@ -121,20 +148,33 @@ func (s *routeSearch) lines(h *header, of *routeHeader) routeResult {
 }
 
 // hasRun compares an exact text with a value with commas. The text can be one of its lines if it occurs between commas.
-func (s *routeSearch) hasRun(value, text string) routeResult {
-	for {
-		if s.spend(1 + len(text)/bytesPerStep) {
-			return resultUnknown
-		}
-		if rest, is := strings.CutPrefix(value, text); is && (rest == "" || rest[0] == ',') {
-			return resultUnknown
-		}
-		_, rest, more := strings.Cut(value, ",")
-		if !more {
-			return resultNo
-		}
-		value = rest
+func (s *routeSearch) hasRun(of *routeHeader, text string) routeResult {
+	switch {
+	case !of.split():
+		return resultUnknown
+	case !strings.Contains(text, ","):
+		return resultOf(false, !of.parts[text])
+	case s.spend(1 + len(of.value)/bytesPerStep):
+		return resultUnknown
+	default:
+		return resultOf(false, !strings.Contains(of.between, ","+text+","))
 	}
+}
+
+// split sets the parts of the value, once for all texts. It reports whether there are not too many.
+func (h *routeHeader) split() bool {
+	if h.parts != nil {
+		return len(h.parts) > 0
+	}
+	h.parts = map[string]bool{}
+	if strings.Count(h.value, ",") >= maxParts {
+		return false
+	}
+	h.between = "," + h.value + ","
+	for part := range strings.SplitSeq(h.value, ",") {
+		h.parts[part] = true
+	}
+	return true
 }
 
 // runs compares a value with commas, each of which can separate two lines. It matches if it does as a whole, and if one line does for each way in

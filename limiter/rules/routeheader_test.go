@@ -175,7 +175,7 @@ func TestRoutesOf_ComparesManyRoutesExactly(t *testing.T) {
 // A client and a tenant together must not make a request expensive. What is not compared can match.
 func TestRoutesOf_BoundsTheStepsOfARequest(t *testing.T) {
 	calls := expensive(t)
-	for name, want := range map[string]int{"texts": rules.MaxRoutes + 1, "expressions": rules.MaxRoutes + 1, "headers": 0, "parameters": rules.MaxRoutes + 1, "values": 0, "lines": rules.MaxRoutes + 1} {
+	for name, want := range map[string]int{"texts": rules.MaxRoutes + 1, "expressions": rules.MaxRoutes + 1, "headers": 0, "parameters": rules.MaxRoutes + 1, "values": rules.MaxRoutes + 1, "lines": rules.MaxRoutes + 1} {
 		if got := calls[name](); got != want {
 			t.Errorf("%s: %d routes, want %d", name, got, want)
 		}
@@ -190,5 +190,75 @@ func BenchmarkRoutesOf_Expensive(b *testing.B) {
 				call()
 			}
 		})
+	}
+}
+
+// An honest request must not be unknown because of the names of others.
+func TestRoutesOf_ParsesTheQueryOnce(t *testing.T) {
+	var matches []string
+	for i := range 2000 {
+		matches = append(matches, fmt.Sprintf("r%d: ^/ ?q%d=1", i, i))
+	}
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": append(matches, "rest: ^/")}}))
+	query := strings.Repeat("name=value&", 200)
+	for request, want := range map[string]string{"": "rest", "q7=1": "r7", "q7=2&q7=1": "rest", "q1999=1&": "r1999"} {
+		if got := routesFor(x, "GET h/?"+query+request); got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
+}
+
+// A query with very many parameters can have each.
+func TestRoutesOf_BoundsTheParametersOfAQuery(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {"q: ^/ ?q=1", "rest: ^/"}}}))
+	for query, want := range map[string]string{
+		strings.Repeat("a&", 1023) + "q=1": "q", strings.Repeat("a&", 1024) + "q=1": "rest q", strings.Repeat("a&", 1024) + "b": "rest q", "q=1&" + strings.Repeat("a&", 2000): "q",
+		strings.Repeat("a&", 1023) + "b": "rest",
+	} {
+		if got := routesFor(x, "GET h/?"+query); got != want {
+			t.Errorf("%d bytes of query: %s, want %s", len(query), got, want)
+		}
+	}
+}
+
+// Texts are looked up among the parts of a header, so that a long one with few commas costs no more.
+func TestRoutesOf_SplitsAHeaderOnce(t *testing.T) {
+	var matches []string
+	for i := range 2000 {
+		matches = append(matches, fmt.Sprintf("r%d: ^/ x=v%d", i, i))
+	}
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": append(matches, "two: ^/ x=a,b", "rest: ^/")}}))
+	list := strings.Repeat("part,", 1000)
+	for value, want := range map[string]string{
+		list + "b": "rest", list + "v3": "rest r3", "v3," + list: "rest r3", "v33," + list: "rest r33", list + "a,b": "rest two", list + "a,bc": "rest", list + "ba,b": "rest",
+		"a,b," + list: "rest two",
+	} {
+		if got := routesFor(x, "GET h/ x="+value); got != want {
+			t.Errorf("%.10s...%s: %s, want %s", value, value[len(value)-5:], got, want)
+		}
+	}
+}
+
+// A search is reused, and clears only what the request before it has set.
+func TestRoutesOf_ForgetsEarlierRequests(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {"x: ^/ x=1", "q: ^/ ?q=1", "rest: ^/"}}}))
+	for range 10 {
+		for _, request := range [][2]string{{"GET h/ x=1", "x"}, {"GET h/", "rest"}, {"GET h/?q=1", "q"}, {"GET h/", "rest"}, {"GET h/?q=2 x=2", "rest"}} {
+			if got := routesFor(x, request[0]); got != request[1] {
+				t.Fatalf("%s: %s, want %s", request[0], got, request[1])
+			}
+		}
+	}
+}
+
+// Envoy compares the bytes of the query. It sends those that are no UTF-8 as !.
+func TestRoutesOf_ComparesTheBytesOfTheQuery(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
+		"one: ^/ ?q=~x.y", "two: ^/ ?q=~x..y", "exact: ^/ ?q=é", "mark: ^/ ?q=a!", "rest: ^/",
+	}}}))
+	for query, want := range map[string]string{"q=xéy": "two", "q=x-y": "one", "q=é": "exact", "q=x!y": "rest one two", "q=a!": "rest one two mark", "q=a": "rest"} {
+		if got := routesFor(x, "GET h/?"+query); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
 	}
 }
