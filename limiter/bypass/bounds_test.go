@@ -2,6 +2,7 @@ package bypass_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -179,6 +180,38 @@ func TestHasPassed_CountsFromTheExpiryEvenIfItIsNoticedLater(t *testing.T) {
 		if got := l.HasPassed("shop/daily", "acme"); got != want {
 			t.Errorf("%v after the creation: %v, want %v", after, got, want)
 		}
+	}
+}
+
+// The Store bounds the bytes of all entries. JSON writes a "<" with six.
+func TestAdd_BoundsTheBytesOfEntries(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	l := bypass.NewList(func() time.Time { return now })
+	full := map[string]string{} // the error of a full namespace
+	for _, namespace := range []string{"a", "b", "c", "d", "e"} {
+		for i := range 500 {
+			b := of(fmt.Sprint(namespace, i), now, time.Hour)
+			b.Policy, b.Identifier, b.Reason = namespace+"/p", strings.Repeat("<", bypass.MaxIdentifier), strings.Repeat("<", bypass.MaxReason)
+			if _, err := l.Add(b); err != nil {
+				full[namespace] = err.Error()
+				break
+			}
+			l.End(b.Name, "jane")
+		}
+	}
+	if !strings.Contains(full["a"], "policies of namespace a would have") || !strings.Contains(full["e"], "policies of all namespaces would have") {
+		t.Errorf("errors %q", full)
+	}
+	size, entries := 0, l.All()
+	for i := range entries {
+		text, err := json.Marshal(&entries[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(text)
+	}
+	if size > 4<<20 || size < 3<<20 { // EndedBy is written after an entry is admitted
+		t.Errorf("%d entries have %d bytes", len(entries), size)
 	}
 }
 

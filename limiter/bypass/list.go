@@ -2,6 +2,7 @@ package bypass
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,9 @@ const (
 	maxEntriesPerNamespace = 500
 	// maxEntries is the number of entries of a List, also ended ones.
 	maxEntries = 5000
+	// maxBytesPerNamespace and maxBytes bound the entries as JSON, which writes a byte of a text as up to six. Usual entries have 500 bytes. The
+	// Store has room for the lists of four groups of processes that cannot reach it.
+	maxBytesPerNamespace, maxBytes = 1 << 20, 4 << 20
 )
 
 // List is the list of a process. It is safe for concurrent use.
@@ -75,10 +79,15 @@ func (l *List) Add(b Bypass) (Bypass, error) {
 // admit returns an error if the list has no room for b. The lock is held.
 func (l *List) admit(b *Bypass, now time.Time) error {
 	entries, active := 0, 0
+	size := encodedSize(b)
+	total, bytes := size, size // of all, and of those of the namespace
 	for _, other := range l.byName {
+		size := encodedSize(other)
+		total += size
 		if other.Namespace() != b.Namespace() {
 			continue
 		}
+		bytes += size
 		entries++
 		if other.IsActive(now) {
 			active++
@@ -94,9 +103,24 @@ func (l *List) admit(b *Bypass, now time.Time) error {
 	case len(l.byName) >= maxEntries:
 		return fmt.Errorf("the policies of all namespaces have %d bypasses, of at most %d, with those that have ended: wait until some expire, or change the policy",
 			len(l.byName), maxEntries)
+	case bytes > maxBytesPerNamespace:
+		return fmt.Errorf("the bypasses for policies of namespace %s would have %d bytes, of at most %d, with those that have ended: "+
+			"wait until some expire, or write shorter reasons", b.Namespace(), bytes, maxBytesPerNamespace)
+	case total > maxBytes:
+		return fmt.Errorf("the bypasses for policies of all namespaces would have %d bytes, of at most %d, with those that have ended: "+
+			"wait until some expire, or write shorter reasons", total, maxBytes)
 	default:
 		return nil
 	}
+}
+
+// encodedSize returns the size of b as JSON, in bytes.
+func encodedSize(b *Bypass) int {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return maxBytes // only a time after the year 9999 has no JSON
+	}
+	return len(text)
 }
 
 // End ends the bypass with this name. It reports false if the list has no such bypass, also if it has expired. A bypass that has ended

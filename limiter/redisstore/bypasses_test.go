@@ -103,3 +103,31 @@ func TestBypasses_LoadDeletesAHashThatIsTooLarge(t *testing.T) {
 		}
 	}
 }
+
+// Otherwise the responders of some namespaces can stop the exchange of all bypasses.
+func TestBypasses_TheHashHasRoomForWhatAListAdmits(t *testing.T) {
+	t.Parallel()
+	server := fixture.Redis(t)
+	client := connect(t, redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}})
+	store := redisstore.NewBypasses(client, "weir:x:")
+	list, now := bypass.NewList(time.Now), time.Now()
+	for _, namespace := range []string{"a", "b", "c", "d", "e"} {
+		for i := range 500 {
+			b := bypassOf(fmt.Sprintf("%s-%d", namespace, i), now)
+			b.Policy, b.Identifier, b.Reason = namespace+"/p", strings.Repeat("<", bypass.MaxIdentifier), strings.Repeat("<", bypass.MaxReason)
+			if _, err := list.Add(b); err != nil {
+				break
+			}
+			list.End(b.Name, "jane")
+		}
+	}
+	all := list.All()
+	for part := range slices.Chunk(all, 20) {
+		if err := store.Save(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := store.Load(t.Context()); err != nil || len(got) != len(all) || len(all) < 100 {
+		t.Errorf("the list has %d bypasses, Load returns %d, %v", len(all), len(got), err)
+	}
+}
