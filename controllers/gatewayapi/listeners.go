@@ -1,6 +1,8 @@
 package gatewayapi
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -44,15 +46,19 @@ func listenerSet(o *gatewayv1.ListenerSet) (set compile.ListenerSet, accepted bo
 	for i := range o.Spec.Listeners {
 		l := &o.Spec.Listeners[i]
 		added := listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes)
-		for j := range o.Status.Listeners {
-			if status := &o.Status.Listeners[j]; status.Name == l.Name {
-				added.HTTP = added.HTTP && serves(status.Conditions)
-			}
-		}
+		at := slices.IndexFunc(o.Status.Listeners, func(s gatewayv1.ListenerEntryStatus) bool { return s.Name == l.Name })
+		added.HTTP = added.HTTP && at >= 0 && accepts(o.Status.Listeners[at].Conditions, o.Generation) && serves(o.Status.Listeners[at].Conditions)
 		set.Listeners = append(set.Listeners, added)
 	}
 	isGateway := (parent.Group == nil || *parent.Group == v1alpha1.GatewayGroup) && (parent.Kind == nil || *parent.Kind == gatewayv1.Kind(v1alpha1.TargetGateway))
 	return set, isGateway && meta.IsStatusConditionTrue(o.Status.Conditions, string(gatewayv1.ListenerSetConditionAccepted))
+}
+
+// accepts reports whether the gateway has accepted a listener of a ListenerSet in this generation, if the condition has one. Its owner is a tenant: a
+// listener that the gateway has not compared with those of others must not take their requests.
+func accepts(conditions []metav1.Condition, generation int64) bool {
+	accepted := meta.FindStatusCondition(conditions, string(gatewayv1.ListenerConditionAccepted))
+	return accepted != nil && accepted.Status == metav1.ConditionTrue && (accepted.ObservedGeneration == 0 || accepted.ObservedGeneration == generation)
 }
 
 // serves reports whether no condition of a listener states that it takes no requests. A listener without conditions serves, and so does one whose

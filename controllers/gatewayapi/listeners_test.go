@@ -11,7 +11,7 @@ import (
 func TestConvert_ListenerThatDoesNotServeTakesNoRequests(t *testing.T) {
 	for name, test := range map[string]struct {
 		conditions []metav1.Condition
-		want       bool
+		want       bool // of a Gateway
 	}{
 		"no conditions": {nil, true},
 		"programmed":    {[]metav1.Condition{{Type: "Accepted", Status: "True"}, {Type: "Programmed", Status: "True"}}, true},
@@ -24,7 +24,8 @@ func TestConvert_ListenerThatDoesNotServeTakesNoRequests(t *testing.T) {
 		gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "other", Protocol: "HTTP"}, {Name: "a", Protocol: "HTTP"}}
 		gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "a", Conditions: test.conditions}}
 		set.Spec.Listeners = []gatewayv1.ListenerEntry{{Name: "other", Protocol: "HTTP"}, {Name: "a", Protocol: "HTTP"}}
-		set.Status.Listeners = []gatewayv1.ListenerEntryStatus{{Name: "a", Conditions: test.conditions}}
+		accepted := []metav1.Condition{{Type: "Accepted", Status: "True"}}
+		set.Status.Listeners = []gatewayv1.ListenerEntryStatus{{Name: "other", Conditions: accepted}, {Name: "a", Conditions: test.conditions}}
 		set.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "True"}}
 		Trim(gateway)
 		Trim(set)
@@ -33,9 +34,35 @@ func TestConvert_ListenerThatDoesNotServeTakesNoRequests(t *testing.T) {
 			"Gateway":     {g.Gateways[0].Listeners[0].HTTP, g.Gateways[0].Listeners[1].HTTP},
 			"ListenerSet": {g.ListenerSets[0].Listeners[0].HTTP, g.ListenerSets[0].Listeners[1].HTTP},
 		} {
-			if !all[0] || all[1] != test.want {
-				t.Errorf("%s: %s takes requests: %v for the other listener, %v for this one, want %v", name, kind, all[0], all[1], test.want)
+			want := test.want && (kind == "Gateway" || name != "no conditions" && name != "unknown")
+			if !all[0] || all[1] != want {
+				t.Errorf("%s: %s takes requests: %v for the other listener, %v for this one, want %v", name, kind, all[0], all[1], want)
 			}
+		}
+	}
+}
+
+// A tenant adds a listener with the host of another one to an accepted ListenerSet, or changes one. It is rejected later.
+func TestConvert_ListenerThatTheGatewayHasNotSeenTakesNoRequests(t *testing.T) {
+	accepted := func(generation int64) []metav1.Condition {
+		return []metav1.Condition{{Type: "Accepted", Status: "True", ObservedGeneration: generation}}
+	}
+	for name, test := range map[string]struct {
+		status []gatewayv1.ListenerEntryStatus
+		want   bool
+	}{
+		"no status":          {nil, false},
+		"another listener":   {[]gatewayv1.ListenerEntryStatus{{Name: "b", Conditions: accepted(7)}}, false},
+		"not accepted":       {[]gatewayv1.ListenerEntryStatus{{Name: "a"}}, false},
+		"earlier generation": {[]gatewayv1.ListenerEntryStatus{{Name: "a", Conditions: accepted(6)}}, false},
+		"this generation":    {[]gatewayv1.ListenerEntryStatus{{Name: "a", Conditions: accepted(7)}}, true},
+		"no generation":      {[]gatewayv1.ListenerEntryStatus{{Name: "a", Conditions: accepted(0)}}, true},
+	} {
+		set := &gatewayv1.ListenerSet{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
+		set.Spec.Listeners = []gatewayv1.ListenerEntry{{Name: "a", Protocol: "HTTPS"}}
+		set.Status.Listeners, set.Status.Conditions = test.status, accepted(6)
+		if got := Convert(set).ListenerSets[0].Listeners[0].HTTP; got != test.want {
+			t.Errorf("%s: takes requests: %v, want %v", name, got, test.want)
 		}
 	}
 }
