@@ -43,7 +43,7 @@ func (b *tableBuilder) build() (*rules.RouteTable, string) {
 
 // hosts returns the hosts of a listener with the matches of the routes, in order of precedence. The rest of a route comes last: it must not take the
 // requests of a match of another route.
-func (b *tableBuilder) hosts(table *tableEntries, on map[*Route][]string) []rules.RouteHost {
+func (g *listenerGroup) hosts(table *tableEntries, on map[*Route][]string) []rules.RouteHost {
 	matches, rest := map[string][]int{}, map[string][]int{}
 	likeEnvoyGateway := map[string]bool{}
 	for _, r := range table.routes {
@@ -52,7 +52,7 @@ func (b *tableBuilder) hosts(table *tableEntries, on map[*Route][]string) []rule
 			if r.rest >= 0 {
 				rest[host] = append(rest[host], r.rest)
 			}
-			likeEnvoyGateway[host] = likeEnvoyGateway[host] || b.controller[r.Route] == envoyGateway
+			likeEnvoyGateway[host] = likeEnvoyGateway[host] || g.controller[r.Route] == envoyGateway
 		}
 	}
 	list := []rules.RouteHost{}

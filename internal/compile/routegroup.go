@@ -20,11 +20,15 @@ type listenerGroup struct {
 	shared  bool      // only ListenerSets have it
 	byHost  map[string]map[*Route][]string
 	rest    []*Route // of listeners that do not fit
+	// controller of each route on the Gateway. Another Gateway of the route can have another one.
+	controller map[*Route]string
 }
 
 // group returns the group of a listener of owner, which is the Gateway or a ListenerSet.
 func (b *tableBuilder) group(gateway, owner objectKey, port int32) *listenerGroup {
-	added := listenerGroup{gateway: gateway, port: port, shared: owner != gateway, byHost: map[string]map[*Route][]string{}}
+	added := listenerGroup{
+		gateway: gateway, port: port, shared: owner != gateway, byHost: map[string]map[*Route][]string{}, controller: map[*Route]string{},
+	}
 	find := func() int {
 		return slices.IndexFunc(b.groups, func(g listenerGroup) bool { return g.gateway == added.gateway && g.port == added.port })
 	}
@@ -168,7 +172,7 @@ func (b *tableBuilder) addListeners(table *tableEntries, fit *tableFit) {
 			}
 		}
 		for _, host := range sortedKeys(g.byHost) {
-			hosts := b.hosts(table, g.byHost[host])
+			hosts := g.hosts(table, g.byHost[host])
 			if r := fit.firstWithoutPlace(g.byHost[host]); r != nil {
 				hosts = addRest(hosts, host, table.addRest(r))
 			}

@@ -215,3 +215,25 @@ func TestRouteTable_ListenerSetTakesNoRequestsOfAPortInThePod(t *testing.T) {
 		}
 	}
 }
+
+// The same route can be on a Gateway of Istio and on one of Envoy Gateway, which order routes in different ways.
+func TestRouteTable_OrderDependsOnTheControllerOfTheGateway(t *testing.T) {
+	older, newer := tableRoute("shop/pay shop.example ^/pay"), tableRoute("blog/pay shop.example ^/pay/")
+	older.Created, newer.Created = time.Unix(1, 0), time.Unix(2, 0)
+	for _, r := range []*compile.Route{&older, &newer} {
+		r.Parents[0].Controller = "istio.io/gateway-controller"
+	}
+	newer.Parents = append(newer.Parents, compile.Parent{Namespace: "infra", Gateway: "z", Controller: "gateway.envoyproxy.io/gatewayclass-controller"})
+	older.Parents = append(older.Parents, newer.Parents[1])
+	p := tablePolicies([]compile.Listener{{Port: 443}}, older, newer)
+	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "infra", Name: "z"})
+	p.Gateways.Gateways = append(p.Gateways.Gateways, compile.Gateway{Namespace: "infra", Name: "z", Listeners: []compile.Listener{{Port: 9000, HTTP: true}}})
+	table := p.Compile(testIdentity()).Set.RouteTable
+	var first []string
+	for _, l := range table.Listeners {
+		first = append(first, fmt.Sprint(l.Groups, table.Routes[table.Matches[l.Hosts[0].Matches[0]].Route].Namespace))
+	}
+	if diff := cmp.Diff([]string{"[0]shop", "[1]blog"}, first); diff != "" {
+		t.Errorf("first routes of Istio and of Envoy Gateway (-want +got):\n%s", diff)
+	}
+}

@@ -31,13 +31,12 @@ type tableBuilder struct {
 	missing    []objectKey // Gateways
 	namespaces map[string]labels.Set
 	groups     []listenerGroup
-	controller map[*Route]string
 	left       leftListeners // those above the budget
 	shifted    leftListeners // those at a port that a listener of the Gateway has in the pod
 }
 
 func newTableBuilder(p Policies) *tableBuilder {
-	b := &tableBuilder{gatewayIndex: p.Gateways.index(), namespaces: map[string]labels.Set{}, controller: map[*Route]string{}}
+	b := &tableBuilder{gatewayIndex: p.Gateways.index(), namespaces: map[string]labels.Set{}}
 	for _, n := range p.Namespaces {
 		b.namespaces[n.Name] = n.Labels
 	}
@@ -76,7 +75,7 @@ func (b *tableBuilder) addListener(gateway, owner objectKey, l *Listener) {
 		group.byHost[host] = hosts
 	}
 	for route, parent := range b.routesOn(gateway, owner, l) {
-		b.controller[route] = parent.Controller
+		group.controller[route] = parent.Controller
 		for _, name := range intersect(host, route.Hostnames) {
 			if !slices.Contains(hosts[route], name) {
 				hosts[route] = append(hosts[route], name)
