@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,35 +33,60 @@ func (f *tracingFlags) add(flags *pflag.FlagSet) {
 			"decides whether a request is traced")
 }
 
-// isOn reports whether requests are traced.
-func (f *tracingFlags) isOn() bool {
-	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
-		return false
-	}
-	return cmp.Or(f.endpoint, os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")) != ""
-}
-
 // open returns the exporter of traces. It exports nothing if tracing is off.
 func (f *tracingFlags) open(ctx context.Context, registry prometheus.Registerer, log *slog.Logger) (*otlp.Exporter, error) {
 	if f.sample < 0 {
 		return nil, fmt.Errorf("--tracing-sample %d is invalid: must not be negative", f.sample)
 	}
-	if !f.isOn() {
-		if f.sample > 0 {
-			return nil, errors.New("--tracing-sample requires --tracing-endpoint, which is empty")
-		}
+	source, endpoint := f.receiver()
+	if endpoint == "" && f.sample > 0 {
+		return nil, errors.New("--tracing-sample requires --tracing-endpoint, which is empty")
+	}
+	if endpoint == "" || isDisabled() {
 		otlp.NewMetrics(registry) // a dashboard finds them
 		return &otlp.Exporter{}, nil
 	}
-	if f.endpoint != "" {
-		u, err := url.Parse(f.endpoint)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("--tracing-endpoint %q is invalid: must be a URL such as http://collector:4317", f.endpoint)
-		}
+	if !isReceiver(endpoint, f.endpoint != "") {
+		return nil, fmt.Errorf("%s %q is invalid: must be a URL such as http://collector:4317, without a path", source, endpoint)
 	}
 	traces, err := otlp.New(ctx, otlp.Options{Endpoint: f.endpoint, Version: version, SampleOneIn: f.sample, Log: log, Registry: registry})
 	if err != nil {
-		return nil, fmt.Errorf("--tracing-endpoint: %w", err)
+		return nil, fmt.Errorf("%s: %w", source, err)
 	}
 	return traces, nil
+}
+
+// receiver returns the URL of the collector, "" without one, and the name of the flag or variable that sets it.
+func (f *tracingFlags) receiver() (source, endpoint string) {
+	if f.endpoint != "" {
+		return "--tracing-endpoint", f.endpoint
+	}
+	for _, source = range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} { // the first of them has precedence
+		if endpoint = strings.TrimSpace(os.Getenv(source)); endpoint != "" {
+			return source, endpoint
+		}
+	}
+	return "", ""
+}
+
+// isDisabled reports whether the environment switches tracing off, whatever the flags are.
+func isDisabled() bool {
+	return strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none"
+}
+
+// endpointPattern is that of the field endpoint of a Limiter.
+var endpointPattern = regexp.MustCompile(`^https?://([a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$`)
+
+// isReceiver reports whether spans can be sent to a URL. The SDK accepts others, and sends the spans to localhost or to no host. A flag has a
+// port; without one, gRPC uses 443, which is usual in the environment.
+func isReceiver(endpoint string, isFlag bool) bool {
+	if isFlag && !endpointPattern.MatchString(endpoint) {
+		return false
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Path != "" && u.Path != "/" {
+		return false
+	}
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
+	return err == nil && port > 0
 }

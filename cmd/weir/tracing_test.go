@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -199,9 +200,21 @@ func TestTracingFlags_RejectInvalidOnes(t *testing.T) {
 		"a negative sample":           {flags: tracingFlags{endpoint: "http://a:1", sample: -1}, want: "--tracing-sample -1 is invalid: must not be negative"},
 		"a sample without a receiver": {flags: tracingFlags{sample: 1}, want: "--tracing-sample requires --tracing-endpoint, which is empty"},
 		"no URL":                      {flags: tracingFlags{endpoint: "collector:4317"}, want: `--tracing-endpoint "collector:4317" is invalid`},
-		"another scheme":              {flags: tracingFlags{endpoint: "grpc://collector:4317"}, want: "is invalid: must be a URL such as http://collector:4317"},
+		"another scheme":              {flags: tracingFlags{endpoint: "grpc://collector:4317"}, want: "is invalid: must be a URL such as http://collector:4317, without a path"},
 		"a URL":                       {flags: tracingFlags{endpoint: "https://collector:4317", sample: 5}, on: true},
 		"the environment":             {env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"}, on: true},
+		"no port":                     {flags: tracingFlags{endpoint: "http://collector"}, want: `--tracing-endpoint "http://collector" is invalid`},
+		"a path":                      {flags: tracingFlags{endpoint: "http://collector:4318/v1/traces"}, want: "is invalid: must be a URL such as http://collector:4317, without a path"},
+		"no host":                     {flags: tracingFlags{endpoint: "http://:4317"}, want: "--tracing-endpoint"},
+		"a port that does not exist":  {flags: tracingFlags{endpoint: "http://collector:65536"}, want: "--tracing-endpoint"},
+		"port 0":                      {flags: tracingFlags{endpoint: "http://collector:0"}, want: "--tracing-endpoint"},
+		"the last port":               {flags: tracingFlags{endpoint: "http://[2001:db8::1]:65535"}, on: true},
+		"a flag and a variable":       {flags: tracingFlags{endpoint: "http://a:1"}, env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "a:1"}, on: true},
+		"a sample and a variable":     {flags: tracingFlags{sample: 5}, env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector.example"}, on: true},
+		"a variable that is a prefix": {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": " http://127.0.0.1:1/ "}, on: true},
+		"two variables": {
+			env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_ENDPOINT": "a:1"}, on: true,
+		},
 		"disabled in the environment": {flags: tracingFlags{endpoint: "http://a:1"}, env: map[string]string{"OTEL_SDK_DISABLED": "true"}},
 		"no exporter":                 {flags: tracingFlags{endpoint: "http://a:1"}, env: map[string]string{"OTEL_TRACES_EXPORTER": "none"}},
 	} {
@@ -218,5 +231,37 @@ func TestTracingFlags_RejectInvalidOnes(t *testing.T) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// The environment switches tracing off for all programs of a pod, so that the flags of one need not change.
+func TestTracingFlags_DisabledInTheEnvironmentAreNoError(t *testing.T) {
+	for name, value := range map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "none"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			f := tracingFlags{endpoint: "http://127.0.0.1:4317", sample: 10}
+			var log transcript
+			traces, err := f.open(t.Context(), prometheus.NewRegistry(), log.logger())
+			if err != nil || traces.Tracer != nil {
+				t.Errorf("%v, %v, want no error and no traces", traces, err)
+			}
+		})
+	}
+}
+
+// The SDK ignores such a value, and sends the spans to localhost.
+func TestTracingFlags_RejectAnInvalidEndpointOfTheEnvironment(t *testing.T) {
+	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		for _, endpoint := range []string{"collector:4317", "10.0.0.1:4317", "http://", "/x", "http://collector:4318/v1/traces", "http://collector:99999"} {
+			t.Run(variable+"="+endpoint, func(t *testing.T) {
+				t.Setenv(variable, endpoint)
+				var log transcript
+				_, err := (&tracingFlags{}).open(t.Context(), prometheus.NewRegistry(), log.logger())
+				want := fmt.Sprintf("%s %q is invalid: must be a URL such as http://collector:4317", variable, endpoint)
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %s", err, want)
+				}
+			})
+		}
 	}
 }

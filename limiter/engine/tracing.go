@@ -28,16 +28,20 @@ func endStep(step *tracing.Span, err error) {
 	step.End(limiter.ErrorKind(err))
 }
 
-// traceAnswer adds an answer with at least one result to the span of the request. It adds no identifier, and no key.
+// traceAnswer adds an answer to the span of the request. It adds no identifier, and no key, and no policy in shadow mode: these decide nothing.
 func traceAnswer(span *tracing.Span, a *Answer) {
-	first := &a.Results[0]
 	result := "allowed"
 	if !a.Allowed {
 		result = "denied"
 	}
+	span.Set(attribute.String("weir.result", result), attribute.String("weir.source", string(a.Source)))
+	first := a.Strictest()
+	if first == nil {
+		return
+	}
 	span.Set(
-		attribute.String("weir.result", result), attribute.String("weir.source", string(a.Source)), attribute.String("weir.policy", first.Rule.Policy),
-		attribute.String("weir.axis", first.Rule.Axis), attribute.Int64("weir.limit", first.Decision.Limit), attribute.Int64("weir.remaining", first.Remaining),
+		attribute.String("weir.policy", first.Rule.Policy), attribute.String("weir.axis", first.Rule.Axis),
+		attribute.Int64("weir.limit", first.Decision.Limit), attribute.Int64("weir.remaining", first.Remaining),
 	)
 	if first.Tier != "" {
 		span.Set(attribute.String("weir.tier", first.Tier))

@@ -65,6 +65,23 @@ func TestCheck_ATraceShowsTheDecisionAndNoIdentifier(t *testing.T) {
 	}
 }
 
+// A policy in shadow mode decides nothing: the response has no policy either.
+func TestCheck_ATraceDoesNotShowAShadowPolicyAsTheDecidingOne(t *testing.T) {
+	shadow := tiered("shop/a")
+	shadow.Shadow = true
+	e, _ := newEngine(t, shadow)
+	checkTimes(t, e, 12, request(1, of("gold")))
+	spans := traced(t, func(ctx context.Context) {
+		answer, err := e.Check(ctx, request(1, of("gold")))
+		if err != nil || answer.Strictest() != nil || !answer.Allowed {
+			t.Fatalf("%+v %v", answer, err)
+		}
+	})
+	if got, want := describeSpans(spans[len(spans)-1:], "weir."), "/v1/check endpoint=check result=allowed source=memory"; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
 // A span with other bytes cannot be encoded, and the others of its batch are lost with it.
 func TestCheck_ATraceShowsTextOnly(t *testing.T) {
 	e, _ := newEngine(t, tiered("shop/a"))

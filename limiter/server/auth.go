@@ -79,8 +79,10 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
-		span.EndHTTP(reject(w, reply.Unavailable(err)))
-		return statusWithout(err)
+		reject(w, reply.Unavailable(err))
+		status = statusWithout(err)
+		span.EndHTTP(status)
+		return status
 	}
 	if err := sleep(r.Context(), answer.Delay); err != nil {
 		span.End("canceled")

@@ -64,8 +64,10 @@ func (d *checkEndpoint) serve(w http.ResponseWriter, r *http.Request) (status in
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
-		span.EndHTTP(reject(w, reply.Unavailable(err)))
-		return statusWithout(err)
+		reject(w, reply.Unavailable(err))
+		status = statusWithout(err)
+		span.EndHTTP(status)
+		return status
 	}
 	status = d.write(w, &decision)
 	span.Observe(d.seconds, time.Since(began).Seconds())

@@ -37,7 +37,7 @@ type HTTPRequests struct {
 func (m *Metrics) HTTPRequests(endpoint string) *HTTPRequests {
 	r := &HTTPRequests{byStatus: map[int]prometheus.Counter{}, other: m.requests.WithLabelValues(endpoint, otherCode)}
 	for _, status := range append(rules.DenialStatuses(), http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
-		http.StatusMethodNotAllowed, http.StatusTooManyRequests, statusClosed, http.StatusServiceUnavailable) {
+		http.StatusMethodNotAllowed, http.StatusLengthRequired, http.StatusTooManyRequests, statusClosed, http.StatusServiceUnavailable) {
 		r.byStatus[status] = m.requests.WithLabelValues(endpoint, strconv.Itoa(status))
 	}
 	return r

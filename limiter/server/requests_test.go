@@ -10,12 +10,16 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // counted returns the series of weir_requests_total that are not 0, sorted, and the number of all.
@@ -115,8 +119,8 @@ func TestRequests_HaveSeriesOfKnownCodesOnly(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry)
 	overHTTP, overGRPC := m.HTTPRequests("check"), m.GRPCRequests("rls")
-	if got, series := counted(t, registry); len(got) != 0 || series != 11+10 {
-		t.Errorf("%d series, and %q before the first request, want 21 and none", series, got)
+	if got, series := counted(t, registry); len(got) != 0 || series != 12+10 {
+		t.Errorf("%d series, and %q before the first request, want 22 and none", series, got)
 	}
 	for status := -1; status < 1000; status++ {
 		overHTTP.Count(status)
@@ -128,8 +132,8 @@ func TestRequests_HaveSeriesOfKnownCodesOnly(t *testing.T) {
 	overGRPC.CountOverLimit()
 	got, series := counted(t, registry)
 	want := []string{
-		"check 200 1", "check 400 1", "check 401 1", "check 402 1", "check 403 1", "check 404 1", "check 405 1", "check 429 1", "check 499 1",
-		"check 503 1", "check other 991",
+		"check 200 1", "check 400 1", "check 401 1", "check 402 1", "check 403 1", "check 404 1", "check 405 1", "check 411 1", "check 429 1",
+		"check 499 1", "check 503 1", "check other 990",
 		"rls CANCELLED 1", "rls DEADLINE_EXCEEDED 1", "rls INTERNAL 1", "rls INVALID_ARGUMENT 1", "rls OK 1", "rls OVER_LIMIT 1",
 		"rls PERMISSION_DENIED 1", "rls RESOURCE_EXHAUSTED 1", "rls UNAVAILABLE 1", "rls other 993",
 	}
@@ -162,5 +166,31 @@ func BenchmarkGRPCRequests_Count(b *testing.B) {
 	r := NewMetrics(prometheus.NewRegistry()).GRPCRequests("rls")
 	for b.Loop() {
 		r.Count(0)
+	}
+}
+
+// A caller that closes its connection is no failure of the limiter, in a trace as in the counts.
+func TestRequests_ASpanHasTheCountedStatus(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	tracer := tracing.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(recorder)), tracing.Options{SampleOneIn: 1, MaxPerSecond: 10})
+	h := NewHandler(Options{
+		Engine: newEngine(t, canceledStore{}, tenantRule("a", 3)), Style: reply.RateLimitHeaders, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Log: discard(), Tracer: tracer,
+	})
+	post(h, acme)
+	call(h, forwardedOfAcme())
+	statuses := 0
+	for _, s := range recorder.Ended() {
+		for _, a := range s.Attributes() {
+			if a.Key != "http.response.status_code" {
+				continue
+			}
+			if statuses++; a.Value.AsInt64() != 499 || s.Status().Code != codes.Unset {
+				t.Errorf("%s: status %d, %v, want 499 and no error", s.Name(), a.Value.AsInt64(), s.Status())
+			}
+		}
+	}
+	if statuses != 2 {
+		t.Errorf("%d spans with a status, want 2", statuses)
 	}
 }

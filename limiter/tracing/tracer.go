@@ -91,6 +91,9 @@ func (t *Tracer) sampled(ctx context.Context, parent string, state func() string
 	case len(parent) < parentLength:
 	case !hasSampledFlag(parent[flagAt]): // of almost all requests; nothing else is read
 		return nil
+	case t.bound.Tokens() < 1: // what a caller sends in vain is not parsed
+		t.options.Skipped()
+		return nil
 	default:
 		carrier := propagation.MapCarrier{parentField: parent}
 		if s := state(); len(s) <= maxState {

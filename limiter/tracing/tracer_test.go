@@ -112,6 +112,21 @@ func TestTracer_BoundsTheTracesOfASecond(t *testing.T) {
 	}
 }
 
+// The flag costs a caller nothing, so that it must cost a limiter next to nothing.
+func TestTracer_RequestsAboveTheBoundAllocateNothing(t *testing.T) {
+	tracer, _, skipped := newTracer(tracing.Options{MaxPerSecond: 1})
+	r, now := request(sampled), time.Now()
+	_, span := tracer.HTTP(r, "/v1/check", "check", now)
+	span.EndHTTP(http.StatusOK)
+	allocated := testing.AllocsPerRun(1000, func() { // a few of them are traced
+		_, span := tracer.HTTP(r, "/v1/check", "check", now)
+		span.EndHTTP(http.StatusOK)
+	})
+	if allocated != 0 || *skipped < 900 {
+		t.Errorf("%v allocations, and %d requests skipped, want 0 and about 1000", allocated, *skipped)
+	}
+}
+
 func TestTracer_RequestsThatAreNotSampledAllocateNothing(t *testing.T) {
 	tracer, _, _ := newTracer(tracing.Options{SampleOneIn: 1 << 60})
 	var off *tracing.Tracer
