@@ -33,7 +33,9 @@ func layers() []layer {
 		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 		{
 			pkg: "limiter/tracing/otlp", internal: []string{"limiter/tracing"},
-			external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"},
+			external: []string{
+				"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", "github.com/prometheus/client_golang", "golang.org/x/time",
+			},
 		},
 		{
 			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/redisclient", "limiter/tracing"},

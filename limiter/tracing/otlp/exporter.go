@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
 
 	"github.com/weir-dev/weir/limiter/tracing"
 )
@@ -65,7 +66,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	dropped := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_trace_dropped_total",
 		Help: "What the OpenTelemetry collector did not receive, by reason: rate (sampled requests above 1000 per second, which were not traced), queue " +
-			"(spans that did not fit into the queue) or export (spans whose export failed).",
+			"(spans that did not fit into the queue) or export (spans whose export failed, that the collector rejected, or that waited when the process ended).",
 	}, []string{"reason"})
 	registry.MustRegister(exported, dropped)
 	return &Metrics{
@@ -76,7 +77,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 // New returns an Exporter. It does not connect yet, and a collector that is unavailable is no error.
 func New(ctx context.Context, o Options) (*Exporter, error) {
 	metrics := NewMetrics(o.Registry)
-	var options []otlptracegrpc.Option
+	options := []otlptracegrpc.Option{otlptracegrpc.WithDialOption(grpc.WithChainUnaryInterceptor(readPartialSuccess))}
 	if o.Endpoint != "" {
 		options = append(options, otlptracegrpc.WithEndpointURL(o.Endpoint))
 	}
@@ -106,5 +107,6 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	_ = e.provider.Shutdown(stopping) // the exporter logs its failures
+	_ = e.provider.Shutdown(stopping) // what fails is logged
+	e.queue.exporter.abandon()
 }
