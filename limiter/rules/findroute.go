@@ -23,8 +23,11 @@ type RouteRequest struct {
 }
 
 const (
-	// MaxRoutes is the number of routes that a request can belong to. The caller must reject requests of more.
+	// MaxRoutes is the number of routes that a request can belong to. The caller must reject requests of more. The rules of one route count as
+	// one: a policy of the route has one counter for all of them.
 	MaxRoutes = 4
+	// maxRouteRules is the number of rules of routes that a request can belong to: an HTTPRoute has at most 16.
+	maxRouteRules = 16
 	// minRouteSteps is how many steps must be left, of maxPatternSteps, for a comparison. Otherwise, its result is unknown. Without steps,
 	// regular expressions may take minPatternSteps each: a tenant must not make those of others unknown by few of its own.
 	minRouteSteps = -20_000
@@ -34,12 +37,27 @@ const (
 //
 // Several routes mean that the request can belong to each of them, because of the port at which it arrived, or because a header or a regular
 // expression could not be compared exactly. The caller must count it for all of them: otherwise, a client could choose the route that it counts for.
-// More than [MaxRoutes] mean that there are more than the result has.
+// The caller must reject requests of [TooManyRoutes].
 func (x *Index) RoutesOf(r *RouteRequest) []Route {
 	if x == nil || x.routes == nil {
 		return nil
 	}
 	return x.routes.find(r)
+}
+
+// TooManyRoutes reports whether the routes are those of a request that can belong to more than [MaxRoutes] routes, or to very many rules of them.
+func TooManyRoutes(routes []Route) bool {
+	if len(routes) <= MaxRoutes {
+		return false
+	}
+	distinct := 0
+	for i, r := range routes {
+		known := slices.ContainsFunc(routes[:i], func(o Route) bool { return o.Namespace == r.Namespace && routeOf(o.Target) == routeOf(r.Target) })
+		if !known {
+			distinct++
+		}
+	}
+	return distinct > MaxRoutes || len(routes) > maxRouteRules
 }
 
 func (t *routeTable) find(r *RouteRequest) (routes []Route) {
@@ -151,7 +169,7 @@ func (s *routeSearch) search(hosts *routeHosts, routes []Route) []Route {
 
 func (s *routeSearch) addRoute(routes []Route, match int) []Route {
 	route := s.table.routes[s.paths.matches[match].Route]
-	if len(routes) > MaxRoutes || slices.Contains(routes, route) {
+	if TooManyRoutes(routes) || slices.Contains(routes, route) {
 		return routes
 	}
 	return append(routes, route)

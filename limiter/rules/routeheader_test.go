@@ -262,3 +262,33 @@ func TestRoutesOf_ComparesTheBytesOfTheQuery(t *testing.T) {
 		}
 	}
 }
+
+// A list of languages can meet an expression of each rule. The gateway has joined them, so that each rule can be the one that it chose.
+func TestTooManyRoutes_CountsTheRulesOfARouteOnce(t *testing.T) {
+	for _, test := range []struct {
+		routes, rules int
+		tooMany       bool
+	}{{1, 5, false}, {1, 16, false}, {1, 17, true}, {4, 1, false}, {5, 1, true}, {4, 4, false}, {3, 6, true}} {
+		table, languages := &rules.RouteTable{}, []string{}
+		host := rules.RouteHost{Host: "shop.example"}
+		for route := range test.routes {
+			for rule := range test.rules {
+				language := fmt.Sprintf("l%d-%d", route, rule)
+				languages = append(languages, language)
+				host.Matches = append(host.Matches, len(table.Matches))
+				table.Matches = append(table.Matches, rules.RouteMatch{
+					Route: len(table.Routes), Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"},
+					Headers: []rules.HeaderMatch{{Type: rules.HeaderRegex, Name: "accept-language", Value: language}},
+				})
+				table.Routes = append(table.Routes, rules.Route{Namespace: "shop", Target: fmt.Sprintf("HTTPRoute/r%d/%s", route, language)})
+			}
+		}
+		table.Listeners = []rules.RouteListener{{Host: "shop.example", Hosts: []rules.RouteHost{host}}}
+		found := indexOfTable(t, table).RoutesOf(&rules.RouteRequest{
+			Method: "GET", Host: "shop.example", Target: "/", Headers: map[string]string{"accept-language": strings.Join(languages, ",")},
+		})
+		if got := rules.TooManyRoutes(found); got != test.tooMany || !got && len(found) != test.routes*test.rules {
+			t.Errorf("%d routes of %d rules: %d found, too many: %t", test.routes, test.rules, len(found), got)
+		}
+	}
+}

@@ -28,8 +28,8 @@ const (
 func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, []route, error) {
 	h := a.GetRequest().GetHttp()
 	headers, host := requestHeaders(h), rules.NormalHost(h.GetHost())
-	routes := d.routes(a, headers)
-	if len(routes) > rules.MaxRoutes {
+	routes, tooMany := d.routes(a, headers)
+	if tooMany {
 		return engine.Check{}, nil, errAmbiguousRoute
 	}
 	first := routes[:min(len(routes), 1)]

@@ -35,28 +35,28 @@ func routeOf(a *authv3.AttributeContext) route {
 
 func text(s *structpb.Struct, field string) string { return s.GetFields()[field].GetStringValue() }
 
-// routes returns the route that the gateway names, else the routes from the table of the rule set to which the request can belong.
-// With the context extension "target", the gateway names the route in this way, and the result is empty.
-func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]string) []route {
+// routes returns the route that the gateway names, else the routes from the table of the rule set to which the request can belong, and whether these
+// are too many. With the context extension "target", the gateway names the route in this way, and the result is empty.
+func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]string) (routes []route, tooMany bool) {
 	if named := routeOf(a); named != (route{}) {
-		return []route{named}
+		return []route{named}, false
 	}
 	if _, given := a.GetContextExtensions()[rules.RouteEntry]; given {
-		return nil
+		return nil, false
 	}
 	h := a.GetRequest().GetHttp()
 	found := d.engine.Index().RoutesOf(&rules.RouteRequest{
 		Method: h.GetMethod(), Host: rules.GatewayHost(h.GetHost()), Authority: h.GetHost(), Target: h.GetPath(), Headers: headers, Lines: linesOf(h),
 		Port: int32(a.GetDestination().GetAddress().GetSocketAddress().GetPortValue()),
 	})
-	routes := make([]route, 0, len(found))
+	routes = make([]route, 0, len(found))
 	for _, f := range found {
 		r := route{namespace: f.Namespace}
 		r.kind, r.name, _ = strings.Cut(f.Target, "/")
 		r.name, r.section, _ = strings.Cut(r.name, "/")
 		routes = append(routes, r)
 	}
-	return routes
+	return routes, rules.TooManyRoutes(found)
 }
 
 // linesOf returns the lines of headers if Envoy sends them as they are (encode_raw_headers), nil if it has joined them.
