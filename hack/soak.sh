@@ -19,7 +19,7 @@ go test -count=1 -timeout 30m -v -run WritesNoPolicyStatusWhileALimiterScales ./
 echo "soak: a storm of writes to the Kubernetes API"
 go run ./hack/prepare kube kube-controller-manager
 go test -count=1 -timeout 30m -v -run ExemptLose ./test/kubernetes
-packages=$(go list ./limiter/...)
+packages=$(go list ./limiter/... ./test/http2)
 for package in $packages; do
   targets=$(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true)
   for target in $targets; do

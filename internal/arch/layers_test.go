@@ -93,9 +93,12 @@ func layers() []layer {
 			},
 			external: []string{"github.com/prometheus"},
 		},
+		{pkg: "limiter/server/h2", external: []string{"golang.org/x/net/http", "golang.org/x/net/http2", "google.golang.org/grpc"}},
 		{
-			pkg:      "limiter/server/envoy",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/socket", "limiter/tracing"},
+			pkg: "limiter/server/envoy",
+			internal: []string{
+				"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/h2", "limiter/socket", "limiter/tracing",
+			},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
 				"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf", "golang.org/x/time",

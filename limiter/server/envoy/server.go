@@ -16,13 +16,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/server/h2"
 	"github.com/weir-dev/weir/limiter/socket"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
@@ -35,8 +35,6 @@ const (
 	maxHeaders        = 32 << 10 // bytes
 	maxStreams        = 1024     // concurrent streams per connection; Envoy opens another connection for more
 	connectionTimeout = 10 * time.Second
-	// A call on a worker does not have to grow the stack of a goroutine of its own. More calls at a time get new goroutines.
-	streamWorkers = 256
 	// After keepaliveAfter without activity the server sends a ping, and closes the connection if there is no reply within
 	// keepaliveTimeout.
 	keepaliveAfter, keepaliveTimeout = time.Minute, 10 * time.Second
@@ -118,9 +116,10 @@ type Options struct {
 
 // Server is the gRPC server of a limiter.
 type Server struct {
-	grpc   *grpc.Server
-	health *healthEndpoint
-	drain  time.Duration
+	transport *h2.Server
+	grpc      *grpc.Server // serves the calls that transport does not serve itself
+	health    *healthEndpoint
+	drain     time.Duration
 }
 
 // NewServer returns a Server. Run starts it.
@@ -128,34 +127,28 @@ func NewServer(o Options) *Server {
 	recovered := recovery.WithRecoveryHandlerContext(func(_ context.Context, p any) error {
 		return panicked(o.Log, p)
 	})
-	settings := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.ConnectionTimeout(connectionTimeout),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: keepaliveAfter, Timeout: keepaliveTimeout, MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace,
-		}),
-		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(recovered)),
-		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovered)),
+	interceptor := recovery.UnaryServerInterceptor(recovered)
+	s := &Server{
+		grpc: grpc.NewServer(
+			grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true),
+			grpc.ChainUnaryInterceptor(interceptor), grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovered)),
+		),
+		health: newHealthEndpoint(&o), drain: o.Drain,
 	}
-	if o.Credentials != nil {
-		settings = append(settings, grpc.Creds(o.Credentials))
+	methods := map[string]h2.Method{}
+	register := func(service *grpc.ServiceDesc, implementation any, m gatedMethod) {
+		s.grpc.RegisterService(service, implementation)
+		for _, method := range service.Methods {
+			methods["/"+service.ServiceName+"/"+method.MethodName] = unary(m, implementation, method.Handler, interceptor)
+		}
 	}
-	gated := gates{}
-	settings = append(settings, grpc.InTapHandle(gated.tap()))
-	s := &Server{grpc: grpc.NewServer(settings...), health: newHealthEndpoint(&o), drain: o.Drain}
-	rateLimit := newRateLimitEndpoint(&o)
-	service := rateLimit.service()
-	gated.add(service, service.Methods[0], gatedMethod{o.RateLimitGate, rateLimit.requests})
-	s.grpc.RegisterService(service, rateLimit)
-	auth := newAuthEndpoint(&o)
-	gated.register(s.grpc, &authv3.Authorization_ServiceDesc, auth, gatedMethod{o.ExtAuthzGate, auth.requests}, auth.failures)
+	rateLimit, auth := newRateLimitEndpoint(&o), newAuthEndpoint(&o)
+	register(rateLimit.service(), rateLimit, gatedMethod{o.RateLimitGate, rateLimit.requests})
+	authGate := gatedMethod{o.ExtAuthzGate, auth.requests}
+	register(authGate.gated(&authv3.Authorization_ServiceDesc, auth.failures), auth, authGate)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
+	s.transport = newTransport(methods, s.grpc, &o)
 	return s
 }
 
@@ -169,7 +162,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	defer unfollow()
 
 	failed := make(chan error, 1)
-	go func() { failed <- s.grpc.Serve(listener) }()
+	go func() { failed <- s.transport.Serve(listener) }()
 	cause := socket.Drain(ctx, s.drain, s.health.Shutdown, failed)
 	if cause != nil {
 		cause = fmt.Errorf("serve gRPC on %s: %w", listener.Addr(), cause)
@@ -180,21 +173,13 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 // stop rejects new calls and waits for calls in flight, at most socket.StopTimeout.
 func (s *Server) stop() error {
 	s.health.end()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		s.grpc.GracefulStop()
-	}()
-	timer := time.NewTimer(socket.StopTimeout)
-	defer timer.Stop()
-	select {
-	case <-stopped:
-		return nil
-	case <-timer.C:
-		s.grpc.Stop()
-		<-stopped
+	defer s.grpc.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), socket.StopTimeout)
+	defer cancel()
+	if err := s.transport.Shutdown(ctx); err != nil {
 		return fmt.Errorf("gRPC calls did not end within %v and were aborted", socket.StopTimeout)
 	}
+	return nil
 }
 
 // unavailable returns the status of a call without a decision because of err, an error of the engine. It is never a response with the

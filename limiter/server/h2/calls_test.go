@@ -1,0 +1,196 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestServer_ServesCallsAndTheFallback(t *testing.T) {
+	_, address := serve(t, settings())
+	c := dial(t, address)
+	c.wantEcho(1)
+	c.call(3, "/b/Other", 3)
+	c.want("HEADERS 3", "DATA 3 8", "HEADERS 3 grpc-status=0")
+	c.open(5, "/a/Echo", false, "grpc-encoding", "gzip") // which only the fallback may decode
+	c.must(c.WriteData(5, true, []byte("any")))
+	c.want("HEADERS 5", "DATA 5 3", "HEADERS 5 grpc-status=0")
+	c.wantEcho(7)
+}
+
+func TestServer_CallsHaveTheirPeerMetadataAndTimeout(t *testing.T) {
+	o := settings()
+	o.Metadata = []string{"traceparent"}
+	var got context.Context
+	o.Methods["/a/Context"] = Method{Serve: func(ctx context.Context, _, _ []byte) ([]byte, error) {
+		got = ctx //nolint:fatcontext // no loop
+		return nil, errors.New("an error without a status")
+	}}
+	_, address := serve(t, o)
+	c := dial(t, address)
+	c.open(1, "/a/Context", false, "traceparent", "00-1", "other", "x", "grpc-timeout", "1H")
+	c.must(c.WriteData(1, true, message(0)))
+	c.want("HEADERS 1 grpc-status=2 grpc-message=an error without a status")
+	md, _ := metadata.FromIncomingContext(got)
+	p, _ := peer.FromContext(got)
+	_, timed := got.Deadline()
+	if len(md) != 1 || md["traceparent"][0] != "00-1" || p.Addr.String() != c.LocalAddr().String() || !timed {
+		t.Errorf("%d fields of metadata, peer %v, with a deadline: %v", len(md), p.Addr, timed)
+	}
+	c.open(3, "/a/Wait", false, "grpc-timeout", "1m")
+	c.must(c.WriteData(3, true, message(0)))
+	c.want("HEADERS 3 grpc-status=4 grpc-message=context deadline exceeded")
+}
+
+func TestServer_ARejectedCallHasItsStatusBeforeItsMessage(t *testing.T) {
+	o := settings()
+	o.Methods["/a/No"] = rejecting()
+	s, address := serve(t, o)
+	c := dial(t, address)
+	for i := range uint32(2 * o.MaxStreams) {
+		id := 2*i + 1
+		c.open(id, "/a/No", false)
+		c.want(fmt.Sprintf("HEADERS %d grpc-status=14 grpc-message=50 %%25 %%0A", id))
+		c.must(c.WriteData(id, true, message(100)))
+	}
+	wantIdle(t, s)
+}
+
+// The streams of clients that do not end their rejected calls are reset when there are no others.
+func TestServer_RejectedCallsThatDoNotEndTakeNoStreams(t *testing.T) {
+	o := settings()
+	o.Methods["/a/No"] = rejecting()
+	_, address := serve(t, o)
+	c := dial(t, address)
+	for i := range uint32(o.MaxStreams) {
+		c.open(2*i+1, "/a/No", false)
+		c.want(fmt.Sprintf("HEADERS %d grpc-status=14 grpc-message=50 %%25 %%0A", 2*i+1))
+	}
+	last := uint32(2*o.MaxStreams + 1)
+	c.call(last, "/a/Echo", 3)
+	for range o.MaxStreams {
+		if got := c.read(); !strings.HasPrefix(got, "RST_STREAM") || !strings.HasSuffix(got, "NO_ERROR") {
+			t.Fatalf("the server sent %q", got)
+		}
+	}
+	c.want(fmt.Sprint("HEADERS ", last), fmt.Sprintf("DATA %d 8", last), fmt.Sprintf("HEADERS %d grpc-status=0", last))
+	c.must(c.WriteData(1, true, message(3))) // was on its way: not an error
+	c.wantEcho(last + 2)
+}
+
+func TestServer_MessagesThatCannotBeReadFail(t *testing.T) {
+	for name, test := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"none":                 {nil, "13 grpc-message=cardinality violation: received no request message from non-client-streaming RPC"},
+		"a part of its header": {[]byte{0, 0}, "13 grpc-message=unexpected EOF"},
+		"a part":               {message(9)[:9], "13 grpc-message=unexpected EOF"},
+		"two":                  {append(message(1), message(1)...), "13 grpc-message=cardinality violation: received multiple request messages from non-client-streaming RPC"},
+		"one and a part":       {append(message(1), 0), "13 grpc-message=unexpected EOF"},
+		"one and a large one":  {append(message(1), 0, 1, 0, 0, 0), "8 grpc-message=grpc: received message larger than max (16777216 vs. 1048576)"},
+		"compressed":           {[]byte{1, 0, 0, 0, 0}, "13 grpc-message=grpc: compressed flag set with identity or empty encoding"},
+		"an unknown format":    {[]byte{2, 0, 0, 0, 0}, "13 grpc-message=grpc: received unexpected payload format 2"},
+		"too large":            {[]byte{0, 0, 16, 0, 1}, "8 grpc-message=grpc: received message larger than max (1048577 vs. 1048576)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := settings()
+			failures := make(chan error, 9)
+			echo := o.Methods["/a/Echo"]
+			echo.Fail = func(_ context.Context, err error) { failures <- err }
+			o.Methods["/a/Echo"] = echo
+			s, address := serve(t, o)
+			c := dial(t, address)
+			c.open(1, "/a/Echo", false)
+			c.must(c.WriteData(1, true, test.data))
+			c.want("HEADERS 1 grpc-status=" + test.want)
+			if err := <-failures; status.Code(err) == codes.OK || len(failures) > 0 {
+				t.Errorf("%v, and %d more failures", err, len(failures))
+			}
+			c.wantEcho(3)
+			wantIdle(t, s)
+		})
+	}
+}
+
+func TestServer_CallsThatAreResetFail(t *testing.T) {
+	o := settings()
+	ended := make(chan error, 9)
+	wait := o.Methods["/a/Wait"]
+	wait.Fail = func(_ context.Context, err error) { ended <- fmt.Errorf("failed: %w", err) }
+	serveWait := wait.Serve
+	wait.Serve = func(ctx context.Context, message, out []byte) ([]byte, error) {
+		_, err := serveWait(ctx, message, out)
+		ended <- err
+		return nil, err
+	}
+	o.Methods["/a/Wait"] = wait
+	s, address := serve(t, o)
+	c := dial(t, address)
+	c.call(1, "/a/Wait", 9)
+	c.must(c.WriteRSTStream(1, http2.ErrCodeCancel))
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that runs ended with %v", err)
+	}
+	c.open(3, "/a/Wait", false)
+	c.must(c.WriteData(3, false, message(9)[:7]))
+	c.must(c.WriteRSTStream(3, http2.ErrCodeCancel))
+	if err := <-ended; status.Code(errors.Unwrap(err)) != codes.Canceled {
+		t.Errorf("a call that is not complete ended with %v", err)
+	}
+	c.call(5, "/b/Other", 9) // of the fallback
+	c.must(c.WriteRSTStream(5, http2.ErrCodeCancel))
+	c.open(7, "/b/Other", false)
+	c.must(c.WriteData(7, false, message(9)))
+	c.must(c.WriteRSTStream(7, http2.ErrCodeCancel))
+	wantIdle(t, s)
+}
+
+// The server reset a stream whose handler still runs: what the client sent before it knew is ignored.
+func TestServer_IgnoresWhatFollowsAReset(t *testing.T) {
+	o := settings()
+	running, leave := make(chan struct{}, 9), make(chan struct{})
+	o.Methods["/a/Stuck"] = Method{Serve: stuck(running, leave)}
+	s, address := serve(t, o)
+	c := dial(t, address)
+	c.call(1, "/a/Stuck", 1)
+	<-running
+	for range 3 {
+		c.must(c.WriteData(1, true, message(1)))
+	}
+	c.want("RST_STREAM 1 STREAM_CLOSED")
+	c.open(1, "/a/Stuck", true)
+	c.wantEcho(3)
+	close(leave)
+	wantIdle(t, s)
+	c.must(c.WriteData(1, true, message(1)))
+	c.wantEcho(5)
+}
+
+// wantIdle waits until no call of the only connection is in progress, and checks that nothing is left of the calls before.
+func wantIdle(t *testing.T, s *Server) {
+	t.Helper()
+	fixture.Await(t, "no call is left", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.conns {
+			c.mu.Lock()
+			idle := len(c.streams)+c.resets+c.held+c.partial+len(c.blocked) == 0
+			c.mu.Unlock()
+			if !idle {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,200 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// conn is a connection. One goroutine reads its frames.
+type conn struct {
+	server *Server
+	raw    net.Conn // below TLS
+	nc     net.Conn
+	framer *http2.Framer
+	header *headerBlock
+	peer   *peer.Peer
+	base   context.Context //nolint:containedctx // of all calls of the connection
+
+	lastRead atomic.Int64 // when something was received, in nanoseconds since 1970
+
+	// Only the goroutine that reads the connection uses these fields.
+	last    uint32  // the highest stream of the client
+	open    request // whose header block is not complete
+	window  int     // bytes of DATA that the client can still send
+	unacked int     // bytes of DATA for which the client has no window yet
+	budget  budget
+	pings   pings
+
+	mu        sync.Mutex
+	changed   *sync.Cond // something ended for which the reader may wait
+	streams   map[uint32]*stream
+	ended     closedStreams
+	resets    int    // the streams that the client has reset and whose handler runs
+	served    uint32 // the highest stream that is not ignored
+	forwarded int    // the streams that the fallback has
+	held      int    // bytes of messages that workers have
+	partial   int    // bytes of messages that are incomplete, or that the fallback has not read yet
+	output
+	windows
+	drainState
+}
+
+// Bounds of a connection.
+const (
+	connectionWindow = 1 << 20 // bytes of DATA
+	// maxForwarded bounds the streams that the fallback has: each of them has several goroutines.
+	maxForwarded = 128
+	// maxHeld bounds the messages of a connection that workers have, in bytes. Then no more frames are read.
+	maxHeld = 4 << 20
+	// maxPartial bounds the messages of a connection that are incomplete, in bytes. Then their streams are reset.
+	maxPartial = 4 << 20
+)
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{server: s, raw: nc, nc: nc, streams: map[uint32]*stream{}, window: defaultWindow}
+	c.changed = sync.NewCond(&c.mu)
+	c.windows = windows{connection: defaultWindow, initial: defaultWindow, frame: maxFrame}
+	c.touch()
+	return c
+}
+
+// run serves the connection until it is closed.
+func (c *conn) run() {
+	defer c.close()
+	if err := c.start(); err != nil {
+		return
+	}
+	c.startTimers()
+	for c.waitForRoom() {
+		if err := c.next(); err != nil && !c.survives(err) {
+			return
+		}
+	}
+	c.linger()
+}
+
+var errPreface = errors.New("the client does not use HTTP/2")
+
+// start does the handshakes of TLS and HTTP/2.
+func (c *conn) start() error {
+	o := &c.server.options
+	if err := c.nc.SetDeadline(time.Now().Add(o.ConnectionTimeout)); err != nil {
+		return fmt.Errorf("set the deadline of the handshake: %w", err)
+	}
+	var auth credentials.AuthInfo
+	if o.Credentials != nil {
+		secured, info, err := o.Credentials.ServerHandshake(c.nc)
+		if err != nil {
+			return fmt.Errorf("TLS: %w", err)
+		}
+		c.secure(secured)
+		auth = info
+	}
+	setUserTimeout(c.raw, o.KeepaliveTimeout)
+	c.peer = &peer.Peer{Addr: c.nc.RemoteAddr(), LocalAddr: c.nc.LocalAddr(), AuthInfo: auth}
+	c.base = peer.NewContext(context.Background(), c.peer)
+	in := &input{conn: c}
+	c.framer = http2.NewFramer(nil, in)
+	c.framer.SetReuseFrames()
+	c.framer.SetMaxReadFrameSize(maxFrame)
+	c.header = newHeaderBlock(o.MaxHeaders)
+	if err := c.preface(in); err != nil {
+		return err
+	}
+	if err := c.nc.SetDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("end the deadline of the handshake: %w", err)
+	}
+	return nil
+}
+
+// preface sends the settings, and reads those of the client, which are its first frame.
+func (c *conn) preface(in io.Reader) error {
+	o := &c.server.options
+	c.mu.Lock()
+	c.out = appendSettings(c.out,
+		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(o.MaxStreams)},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(o.MaxHeaders)},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(c.streamWindow())})
+	c.out = appendWindowUpdate(c.out, 0, connectionWindow-defaultWindow)
+	c.window = connectionWindow
+	c.started = true
+	c.mu.Unlock()
+	got := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(in, got); err != nil {
+		return fmt.Errorf("read the preface: %w", err)
+	}
+	if string(got) != http2.ClientPreface {
+		return errPreface
+	}
+	frame, err := c.framer.ReadFrame()
+	if err != nil {
+		return fmt.Errorf("read the settings: %w", err)
+	}
+	if settings, is := frame.(*http2.SettingsFrame); is && !settings.IsAck() {
+		return c.onSettings(settings)
+	}
+	c.goAway(http2.ErrCodeProtocol, "the first frame is not SETTINGS")
+	return errPreface
+}
+
+// streamWindow is the initial window of a stream, in bytes: a whole message fits.
+func (c *conn) streamWindow() int {
+	return max(defaultWindow, c.server.options.MaxMessage+messageHeader)
+}
+
+// secure makes the connection use nc from now on.
+func (c *conn) secure(nc net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nc = nc
+}
+
+// touch notes that something was received.
+func (c *conn) touch() { c.lastRead.Store(time.Now().UnixNano()) }
+
+// waitForRoom waits as long as the client does not read what it is sent, or its messages take too much memory. It reports whether the
+// connection is open.
+func (c *conn) waitForRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.closed && (c.writing && len(c.out) > maxOut || c.held > maxHeld) {
+		c.wait()
+	}
+	return !c.closed
+}
+
+// wait waits for a change, after it has written what there is to write. The caller has the mutex.
+func (c *conn) wait() {
+	if c.writing || len(c.out) == 0 {
+		c.changed.Wait()
+		return
+	}
+	c.writing = true
+	c.writeAndUnlock()
+	c.mu.Lock()
+}
+
+// survives handles an error of a frame, and reports whether the connection continues.
+func (c *conn) survives(err error) bool {
+	if stream, is := errors.AsType[http2.StreamError](err); is {
+		c.abortStream(stream.StreamID, stream.Code)
+		err := c.budget.spend()
+		return err == nil || c.survives(err)
+	}
+	if code, is := errors.AsType[http2.ConnectionError](err); is {
+		c.goAway(http2.ErrCode(code), "")
+	} else if errors.Is(err, http2.ErrFrameTooLarge) {
+		c.goAway(http2.ErrCodeFrameSize, "")
+	}
+	return false
+}

@@ -1,0 +1,194 @@
+package h2
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// readMessage reads the frames of the response on a stream and returns the size of its message, with its header.
+func (c *client) readMessage(stream uint32) int {
+	c.t.Helper()
+	size := 0
+	for {
+		got := c.read()
+		if got == fmt.Sprint("HEADERS ", stream) {
+			continue
+		}
+		if got == fmt.Sprintf("HEADERS %d grpc-status=0", stream) {
+			return size
+		}
+		n := 0
+		if _, err := fmt.Sscanf(got, fmt.Sprintf("DATA %d %%d", stream), &n); err != nil && got != "WINDOW_UPDATE" {
+			c.t.Fatalf("the server sent %q", got)
+		}
+		size += n
+	}
+}
+
+func TestServer_LargeMessages(t *testing.T) {
+	for _, path := range []string{"/a/Echo", "/b/Other"} {
+		t.Run(path, func(t *testing.T) {
+			s, address := serve(t, settings())
+			c := dial(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 24})
+			c.must(c.WriteWindowUpdate(0, 1<<24))
+			for i := range uint32(8) { // more than the window of the connection
+				const size = 1 << 20
+				go c.call(2*i+1, path, size)
+				if got := c.readMessage(2*i + 1); got != size+messageHeader {
+					t.Fatalf("call %d got %d bytes", i, got)
+				}
+			}
+			wantIdle(t, s)
+		})
+	}
+}
+
+func TestServer_ResponsesWaitForWindows(t *testing.T) {
+	for _, path := range []string{"/a/Echo", "/b/Other"} {
+		t.Run(path, func(t *testing.T) {
+			s, address := serve(t, settings())
+			c := dial(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+			c.call(1, path, 20)
+			c.want("HEADERS 1", "DATA 1 10")
+			s.mu.Lock()
+			for server := range s.conns {
+				server.mu.Lock()
+				if server.streams[1].message != nil {
+					t.Error("the message is kept, although only its response is needed")
+				}
+				server.mu.Unlock()
+			}
+			s.mu.Unlock()
+			c.must(c.WriteWindowUpdate(1, 5))
+			c.want("DATA 1 5")
+			c.must(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 8})) // the window is -2
+			c.want("SETTINGS")
+			c.must(c.WriteWindowUpdate(1, 5))
+			c.want("DATA 1 3")
+			c.must(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100}))
+			c.want("SETTINGS", "DATA 1 7", "HEADERS 1 grpc-status=0")
+			wantIdle(t, s)
+		})
+	}
+}
+
+func TestServer_ResponsesWaitForTheWindowOfTheConnection(t *testing.T) {
+	s, address := serve(t, settings())
+	c := dial(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	c.call(1, "/a/Echo", 70_000)
+	c.want("HEADERS 1", "DATA 1 16384", "DATA 1 16384", "DATA 1 16384", "DATA 1 16383")
+	c.call(3, "/a/Echo", 1)
+	c.want("HEADERS 3")
+	c.must(c.WriteWindowUpdate(0, 4471))
+	c.want("DATA 1 4470", "HEADERS 1 grpc-status=0", "DATA 3 1")
+	c.must(c.WriteRSTStream(3, http2.ErrCodeCancel))
+	wantIdle(t, s)
+}
+
+func TestServer_RejectsInvalidWindows(t *testing.T) {
+	for name, test := range map[string]struct {
+		send func(c *client)
+		want string
+	}{
+		"of the connection": {func(c *client) { c.must(c.WriteWindowUpdate(0, 1<<31-1)) }, "GOAWAY 1 FLOW_CONTROL_ERROR"},
+		"of a stream":       {func(c *client) { c.must(c.WriteWindowUpdate(1, 1<<31-1)) }, "RST_STREAM 1 FLOW_CONTROL_ERROR"},
+		"initial": {func(c *client) {
+			c.must(c.WriteWindowUpdate(1, 1<<30))
+			c.must(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}))
+		}, "GOAWAY 1 FLOW_CONTROL_ERROR"},
+		"a setting": {func(c *client) {
+			c.must(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31}))
+		}, "GOAWAY 1 FLOW_CONTROL_ERROR"},
+		"of an idle stream": {func(c *client) { c.must(c.WriteWindowUpdate(3, 1)) }, "GOAWAY 1 PROTOCOL_ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, address := serve(t, settings())
+			c := dial(t, address)
+			c.open(1, "/a/Echo", false)
+			test.send(c)
+			c.want(test.want)
+		})
+	}
+}
+
+// The bytes of a stream and of a connection are bounded whatever the client sends.
+func TestServer_ClientsCannotExceedTheirWindows(t *testing.T) {
+	o := settings()
+	o.MaxMessage = 100 << 10
+	_, address := serve(t, o)
+	part := make([]byte, maxFrame)
+	c := dial(t, address)
+	c.call(1, "/a/No", 1) // a response of the fallback, which reads the body
+	c.readMessage(1)
+	c.open(3, "/a/Echo", false)
+	c.must(c.WriteData(3, false, append([]byte{0, 0, 1, 144, 0}, part[5:]...))) // of a message that fits
+	for range 6 {
+		c.must(c.WriteData(3, false, part))
+	}
+	c.want("RST_STREAM 3 FLOW_CONTROL_ERROR")
+	c.wantEcho(5)
+}
+
+// Messages that are never complete take at most 4 MiB.
+func TestServer_IncompleteMessagesAreBounded(t *testing.T) {
+	s, address := serve(t, settings())
+	c := dial(t, address)
+	reset := make(chan string, 1)
+	go func() {
+		for {
+			if got := c.read(); got != "WINDOW_UPDATE" {
+				reset <- got
+				return
+			}
+		}
+	}()
+	for i := range uint32(5) {
+		c.open(2*i+1, "/a/Echo", false)
+		body := message(1 << 20)
+		for body = body[:len(body)-10]; len(body) > 0; body = body[min(len(body), maxFrame):] {
+			c.must(c.WriteData(2*i+1, false, body[:min(len(body), maxFrame)]))
+		}
+	}
+	if got := <-reset; got != "RST_STREAM 9 ENHANCE_YOUR_CALM" {
+		t.Errorf("the server sent %q", got)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.mu.Lock()
+		if c.partial > maxPartial {
+			t.Errorf("the connection holds %d bytes", c.partial)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// Padding takes no part of a message's window.
+func TestServer_PaddingIsNoPartOfAMessage(t *testing.T) {
+	o := settings()
+	o.MaxMessage = 100 << 10
+	s, address := serve(t, o)
+	c := dial(t, address)
+	c.open(1, "/a/Echo", false)
+	c.must(c.WriteData(1, false, message(600)[:messageHeader]))
+	go func() {
+		for i := range 600 {
+			_ = c.WriteDataPadded(1, i == 599, []byte{'x'}, bytes.Repeat([]byte{0}, 255)) // the responses fail then
+		}
+	}()
+	for {
+		if got := c.read(); strings.HasPrefix(got, "HEADERS 1 ") {
+			if got != "HEADERS 1 grpc-status=0" {
+				t.Errorf("the server sent %q", got)
+			}
+			break
+		} else if got == "closed" {
+			t.Fatal("the connection was closed")
+		}
+	}
+	wantIdle(t, s)
+}

@@ -1,0 +1,335 @@
+package h2
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// onRequest opens a stream for the header block that was read.
+func (c *conn) onRequest() error {
+	id := c.open.stream
+	if ignored := c.enter(id); ignored {
+		return nil
+	}
+	defer c.entered()
+	h := c.header
+	switch {
+	case h.tooLarge:
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeFrameSize}
+	case h.malformed, c.open.self, h.pseudo.method == "", h.pseudo.path == "", h.pseudo.scheme == "":
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	}
+	length, valid := contentLength(h)
+	if !valid {
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	}
+	if !c.slot() {
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+	}
+	s := &stream{conn: c, id: id, window: c.streamWindow(), declared: length}
+	if call, is := c.parse(h); is {
+		c.announce(s, call)
+	} else if code, st := refusal(h); st != nil {
+		c.answer(s, earlyResponse(code, st))
+	} else if !c.forward(s) {
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+	}
+	if c.open.ended {
+		return c.endRequest(s)
+	}
+	return nil
+}
+
+// enter counts a stream. It reports whether the stream is ignored, because it came after the last GOAWAY.
+func (c *conn) enter(id uint32) (ignored bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = id
+	if !c.refusing {
+		c.served, c.opening = id, true
+	}
+	return c.refusing
+}
+
+// entered is called when the stream was added, or was not. The connection may have waited for this to end.
+func (c *conn) entered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opening = false
+	c.ending = c.ending || c.refusing && len(c.streams) == 0
+}
+
+// slot reports whether the client can open a stream. A stream that the client has reset counts until its handler has ended: it waits for
+// this, because for the client, the stream has ended.
+func (c *conn) slot() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := c.server.options.MaxStreams
+	for !c.closed && len(c.streams) >= most && c.resets > 0 {
+		c.wait()
+	}
+	if len(c.streams) >= most {
+		c.resetAnswered()
+	}
+	return len(c.streams) < most
+}
+
+// resetAnswered resets the streams that have their response and whose request has not ended. The caller has the mutex.
+func (c *conn) resetAnswered() {
+	for id, s := range c.streams {
+		if s.answered {
+			c.out = appendReset(c.out, id, http2.ErrCodeNo)
+			c.remove(s)
+			c.ended.add(id, true)
+		}
+	}
+}
+
+// contentLength returns the content-length of a request, or -1.
+func contentLength(h *headerBlock) (length int64, valid bool) {
+	length = -1
+	for i := range h.fields {
+		if h.fields[i].Name != "content-length" {
+			continue
+		}
+		n, err := strconv.ParseUint(h.fields[i].Value, 10, 63)
+		if err != nil || length >= 0 && length != int64(n) {
+			return 0, false
+		}
+		length = int64(n)
+	}
+	return length, true
+}
+
+// call is the header of a call that the server serves itself.
+type call struct {
+	method   *method
+	timeout  time.Duration
+	timed    bool // it has a timeout
+	metadata metadata.MD
+}
+
+// parse returns the call of a header block, unless it is one for the fallback.
+func (c *conn) parse(h *headerBlock) (k call, is bool) {
+	k.method = c.server.methods[h.pseudo.path]
+	if k.method == nil || h.pseudo.method != http.MethodPost || h.pseudo.authority == "" {
+		return k, false
+	}
+	is = false
+	for i := range h.fields {
+		name, value := h.fields[i].Name, h.fields[i].Value
+		switch name {
+		case "content-type":
+			if is = value == "application/grpc"; !is {
+				return k, false
+			}
+		case "grpc-encoding":
+			if value != "identity" {
+				return k, false
+			}
+		case "grpc-timeout":
+			if k.timeout, k.timed = parseTimeout(value); k.timeout == 0 {
+				return k, false
+			}
+		case "host":
+			return k, false
+		default:
+			if strings.HasSuffix(name, binarySuffix) && !isBinary(value) {
+				return k, false
+			}
+			if slices.Contains(c.server.options.Metadata, name) {
+				if k.metadata == nil {
+					k.metadata = metadata.MD{}
+				}
+				k.metadata.Append(name, value)
+			}
+		}
+	}
+	return k, is
+}
+
+// announce adds a call that the server serves itself, or rejects it.
+func (c *conn) announce(s *stream, k call) {
+	ctx, admitted := c.base, true
+	if k.metadata != nil {
+		ctx = metadata.NewIncomingContext(ctx, k.metadata)
+	}
+	s.method = k.method
+	if k.method.Announce != nil {
+		ctx, admitted = k.method.Announce(ctx)
+	}
+	if !admitted {
+		c.answer(s, k.method.rejected)
+		return
+	}
+	s.ctx, s.cancel = withTimeout(ctx, k.timeout, k.timed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.sendWindow = c.initial
+	c.streams[s.id] = s
+}
+
+// answer responds to a request before it has ended. What the client still sends is ignored.
+func (c *conn) answer(s *stream, block []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[s.id] = s
+	c.finish(s, block)
+}
+
+func withTimeout(ctx context.Context, timeout time.Duration, timed bool) (context.Context, context.CancelFunc) {
+	if timed {
+		return context.WithTimeout(ctx, timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
+// take adds DATA to a request.
+func (c *conn) take(s *stream, data []byte) error {
+	if s.declared >= 0 {
+		if s.declared -= int64(len(data)); s.declared < 0 {
+			return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+		}
+	}
+	if s.exchange != nil {
+		return c.takeBody(s, data)
+	}
+	if s.answered {
+		return nil
+	}
+	if !c.hold(len(data)) {
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
+	}
+	if err := s.collect(data); err != nil {
+		c.fail(s, err)
+	}
+	return nil
+}
+
+// hold accounts for n bytes of an incomplete message. It reports whether there is room for them.
+func (c *conn) hold(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.partial+n > maxPartial {
+		return false
+	}
+	c.partial += n
+	return true
+}
+
+// endRequest ends a request: a call has its message now.
+func (c *conn) endRequest(s *stream) error {
+	c.budget.earn(earnedByCall)
+	c.mu.Lock()
+	s.ended = true
+	c.mu.Unlock()
+	if s.declared > 0 {
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+	}
+	if s.exchange != nil {
+		c.endBody(s)
+		return nil
+	}
+	if s.answered {
+		c.mu.Lock()
+		c.remove(s)
+		c.mu.Unlock()
+		return nil
+	}
+	if err := s.check(); err != nil {
+		c.fail(s, err)
+		return nil
+	}
+	c.mu.Lock()
+	c.partial -= len(s.message)
+	c.held += len(s.message)
+	s.running = true
+	c.mu.Unlock()
+	c.server.workers.run(s)
+	return nil
+}
+
+// fail ends a call whose message cannot be read.
+func (c *conn) fail(s *stream, err error) {
+	c.forget(s, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.finish(s, trailersOnly(statusOf(err)))
+}
+
+// forget ends a call that no worker has.
+func (c *conn) forget(s *stream, err error) {
+	if s.method.Fail != nil {
+		s.method.Fail(s.ctx, err)
+	}
+	s.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partial -= len(s.message)
+	s.message = nil
+}
+
+// onReset ends a stream that the client has reset.
+func (c *conn) onReset(f *http2.RSTStreamFrame) error {
+	if c.isIdle(f.StreamID) {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	c.mu.Lock()
+	s := c.streams[f.StreamID]
+	paid := s != nil && s.ended
+	c.mu.Unlock()
+	if paid {
+		c.budget.earn(1) // a call whose client waits no longer
+	}
+	c.drop(f.StreamID)
+	return nil
+}
+
+// abortStream resets a stream.
+func (c *conn) abortStream(id uint32, code http2.ErrCode) {
+	c.drop(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended.add(id, true)
+	c.out = appendReset(c.out, id, code)
+}
+
+var errReset = status.Error(codes.Canceled, context.Canceled.Error())
+
+// drop ends a stream without a response. If a worker has it, it counts until that has ended.
+func (c *conn) drop(id uint32) {
+	c.mu.Lock()
+	s := c.streams[id]
+	if s == nil || s.reset {
+		c.mu.Unlock()
+		return
+	}
+	s.reset = true
+	running, answered := s.running, s.answered || s.trailer != nil
+	if running {
+		c.resets++
+	} else {
+		c.remove(s)
+	}
+	if s.pending != nil {
+		c.blocked = slices.DeleteFunc(c.blocked, func(one *stream) bool { return one == s })
+	}
+	c.mu.Unlock()
+	switch {
+	case s.exchange != nil:
+		s.exchange.breakOff()
+	case running:
+		s.cancel()
+	case !answered:
+		c.forget(s, errReset)
+	}
+}

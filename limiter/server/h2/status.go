@@ -1,0 +1,119 @@
+package h2
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The header blocks of all responses. They use only the static table and literals that are not indexed. An encoder has no state then, so that
+// responses of several goroutines can be encoded in any order.
+var (
+	headerOK  = appendLiteral([]byte{statusOK}, "content-type", "application/grpc") //nolint:gochecknoglobals // constant
+	trailerOK = appendLiteral(nil, "grpc-status", "0")                              //nolint:gochecknoglobals // constant
+)
+
+// statusOK is ":status: 200" in the static table of HPACK.
+const statusOK = 0x88
+
+// appendLiteral appends a field that is not indexed, without compression.
+func appendLiteral(b []byte, name, value string) []byte {
+	b = append(b, 0)
+	b = append(hpackLength(b, len(name)), name...)
+	return append(hpackLength(b, len(value)), value...)
+}
+
+// hpackLength appends the length of a string that is not compressed: an integer with a prefix of 7 bits.
+func hpackLength(b []byte, n int) []byte {
+	if n < 127 {
+		return append(b, byte(n))
+	}
+	b = append(b, 127)
+	for n -= 127; n >= 128; n >>= 7 {
+		b = append(b, byte(n)|128)
+	}
+	return append(b, byte(n))
+}
+
+// statusOf returns the status of an error of a call, as grpc-go does.
+func statusOf(err error) *status.Status {
+	if s, is := status.FromError(err); is {
+		return s
+	}
+	return status.FromContextError(err)
+}
+
+// appendTrailer appends the fields of a status.
+func appendTrailer(b []byte, code codes.Code, message string) []byte {
+	b = appendLiteral(b, "grpc-status", strconv.Itoa(int(code)))
+	if message == "" {
+		return b
+	}
+	return appendLiteral(b, "grpc-message", percentEncode(message))
+}
+
+// trailersOnly returns the header block of a response without a message.
+func trailersOnly(s *status.Status) []byte {
+	return appendTrailer(slices.Clip(headerOK), s.Code(), s.Message())
+}
+
+// percentEncode encodes a message of a status: all but the printable ASCII characters, and "%".
+func percentEncode(message string) string {
+	const hex = "0123456789ABCDEF"
+	message = strings.ToValidUTF8(message, "\uFFFD")
+	var b []byte
+	for i := range len(message) {
+		c := message[i]
+		if c >= ' ' && c <= '~' && c != '%' {
+			if b != nil {
+				b = append(b, c)
+			}
+			continue
+		}
+		if b == nil {
+			b = append(make([]byte, 0, len(message)+8), message[:i]...)
+		}
+		b = append(b, '%', hex[c>>4], hex[c&15])
+	}
+	if b == nil {
+		return message
+	}
+	return string(b)
+}
+
+// parseTimeout parses the value of grpc-timeout: at most 8 digits and a unit.
+func parseTimeout(value string) (time.Duration, bool) {
+	if len(value) < 2 || len(value) > 9 {
+		return 0, false
+	}
+	var unit time.Duration
+	switch value[len(value)-1] {
+	case 'H':
+		unit = time.Hour
+	case 'M':
+		unit = time.Minute
+	case 'S':
+		unit = time.Second
+	case 'm':
+		unit = time.Millisecond
+	case 'u':
+		unit = time.Microsecond
+	case 'n':
+		unit = time.Nanosecond
+	default:
+		return 0, false
+	}
+	n, err := strconv.ParseUint(value[:len(value)-1], 10, 32)
+	if err != nil {
+		return 0, false
+	}
+	if n > uint64(math.MaxInt64/unit) {
+		return math.MaxInt64, true
+	}
+	return time.Duration(n) * unit, true
+}

@@ -1,0 +1,130 @@
+package h2
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// output is what a connection has to send. The mutex of the connection guards it.
+type output struct {
+	out, spare []byte
+	writing    bool // a goroutine writes
+	closed     bool // nothing more is sent
+}
+
+const (
+	// maxOut is when the frames of a client that does not read are not read either, in bytes.
+	maxOut = 256 << 10
+	// maxSpare bounds the buffers that a connection keeps, in bytes.
+	maxSpare = 64 << 10
+)
+
+// flush writes what there is to write, unless another goroutine does.
+func (c *conn) flush() {
+	c.mu.Lock()
+	if c.writing || len(c.out) == 0 && !c.ending {
+		c.mu.Unlock()
+		return
+	}
+	c.writing = true
+	c.writeAndUnlock()
+}
+
+// send is called with the mutex, which it unlocks, after something was added to the output. The first goroutine that adds something
+// writes, after it has let others run: those of the same batch then add their response, and the connection is written only once.
+func (c *conn) sendAndUnlock() {
+	if c.writing {
+		c.mu.Unlock()
+		return
+	}
+	c.writing = true
+	c.mu.Unlock()
+	runtime.Gosched()
+	c.mu.Lock()
+	c.writeAndUnlock()
+}
+
+// writeAndUnlock writes until the output is empty.
+func (c *conn) writeAndUnlock() {
+	for len(c.out) > 0 && !c.closed {
+		batch := c.out
+		c.out = c.spare[:0]
+		c.spare = nil
+		c.mu.Unlock()
+		err := c.write(batch)
+		c.mu.Lock()
+		if cap(batch) <= maxSpare {
+			c.spare = batch
+		}
+		c.changed.Broadcast()
+		if err != nil {
+			c.shut()
+		}
+	}
+	c.writing = false
+	if c.ending && !c.closed {
+		c.halfClose()
+	}
+	c.mu.Unlock()
+}
+
+func (c *conn) write(batch []byte) error {
+	if err := c.nc.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout)); err != nil {
+		return err //nolint:wrapcheck // it closes the connection
+	}
+	if _, err := c.nc.Write(batch); err != nil || c.nc == c.raw {
+		return err //nolint:wrapcheck // it closes the connection
+	}
+	return c.nc.SetWriteDeadline(time.Time{}) //nolint:wrapcheck // TLS may write when it reads
+}
+
+// respond sends the response of a call and ends it.
+func (c *conn) respond(s *stream, message []byte, err error) {
+	c.mu.Lock()
+	s.running = false
+	c.held -= len(s.message)
+	s.message = nil // the response may wait for a long time
+	if s.reset {
+		c.resets--
+	}
+	if s.reset || c.closed {
+		c.remove(s)
+		c.sendAndUnlock() // the connection may end now
+		return
+	}
+	switch length := messageHeader + len(message); {
+	case err != nil:
+		c.finish(s, trailersOnly(statusOf(err)))
+	case len(c.blocked) == 0 && length <= min(c.frame, c.connection, s.sendWindow):
+		c.connection -= length
+		c.out = appendHeaders(c.out, s.id, headerOK, false)
+		c.out = appendMessageHeader(appendFrame(c.out, length, http2.FrameData, 0, s.id), len(message))
+		c.out = append(c.out, message...)
+		c.finish(s, trailerOK)
+	default:
+		c.out = appendHeaders(c.out, s.id, headerOK, false)
+		s.pending = append(appendMessageHeader(make([]byte, 0, length), len(message)), message...)
+		s.trailer = trailerOK
+		c.block(s)
+	}
+	c.sendAndUnlock()
+}
+
+// finish ends a response with a header block, which can be empty. The caller has the mutex.
+func (c *conn) finish(s *stream, block []byte) {
+	if len(block) == 0 {
+		c.out = appendFrame(c.out, 0, http2.FrameData, http2.FlagDataEndStream, s.id)
+	} else {
+		c.out = appendHeaders(c.out, s.id, block, true)
+	}
+	s.answered, c.responded = true, true
+	if !s.ended && c.refusing {
+		c.out = appendReset(c.out, s.id, http2.ErrCodeNo)
+		c.ended.add(s.id, true)
+	}
+	if s.ended || c.refusing {
+		c.remove(s)
+	}
+}
