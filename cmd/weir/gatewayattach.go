@@ -38,8 +38,8 @@ func gatewayAttachCommand() *cobra.Command {
 		Short: "Make a Gateway call a Limiter",
 		Long: `Create the SecurityPolicy with which a Gateway of Envoy Gateway calls a Limiter, and the ReferenceGrant that it needs if the Limiter
 is in another namespace, and wait until Envoy Gateway has accepted them. Run it again to change a setting: flags that are not set
-keep the settings of an attached Gateway. The Gateway names the route of each request, so that policies can have routes in
-spec.targetRefs.
+keep the settings of an attached Gateway. If you have removed failOpen from its SecurityPolicy, it stays removed. The Gateway names the
+route of each request, so that policies can have routes in spec.targetRefs.
 
 The user needs the permissions to get the Gateway and the Limiter, to get, list, create and patch SecurityPolicies in the namespace
 of the Gateway, and to get, create and patch ReferenceGrants in the namespace of the Limiter.
@@ -103,9 +103,10 @@ func attachGateway(ctx context.Context, f *attachFlags, name string, s streams) 
 	return f.awaitAcceptance(ctx, c, a, s)
 }
 
-// complete sets the settings of an attachment: those of flags that are set, else those of an attached Gateway, else the defaults.
+// complete sets the settings of an attachment: those of flags that are set, else those of an attached Gateway, else the defaults. If a user has
+// removed failOpen, it stays removed, so that Envoy Gateway denies requests without a decision: only the flag allows them again.
 func (f *attachFlags) complete(ctx context.Context, c client.Client, a *gateway.Attachment) error {
-	a.FailOpen, a.Timeout = f.failOpen, f.timeout
+	a.FailOpen, a.Timeout = &f.failOpen, f.timeout
 	current, attached, err := gateway.Settings(ctx, c, a.Gateway)
 	if err != nil || !attached {
 		return err
@@ -113,8 +114,8 @@ func (f *attachFlags) complete(ctx context.Context, c client.Client, a *gateway.
 	if !f.changed("limiter") {
 		a.Limiter = current.Limiter
 	}
-	if !f.changed("fail-open") && current.FailOpen != nil {
-		a.FailOpen = *current.FailOpen
+	if !f.changed("fail-open") && current.ExtAuth {
+		a.FailOpen = current.FailOpen
 	}
 	if !f.changed("timeout") && current.Timeout > 0 {
 		a.Timeout = current.Timeout

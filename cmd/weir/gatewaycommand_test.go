@@ -363,8 +363,19 @@ func TestGateway_KeepsTheSettingsThatNoFlagSets(t *testing.T) {
 	if !strings.Contains(dry, "timeout: 2s") || !strings.Contains(dry, "name: weir-limiter-default") {
 		t.Errorf("a dry run:\n%s", dry)
 	}
-	// Settings that a user has removed have their defaults.
+	// Without failOpen, Envoy Gateway denies requests without a decision. Only the flag changes that. A timeout has its default again.
 	w.kubectl("-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p", `{"spec":{"extAuth":{"failOpen":null,"timeout":null}}}`)
+	for _, flags := range []string{"", "--limiter weir-system/default", "--timeout 100ms"} {
+		w.command(0, "attach public -n infra --wait 0s "+flags, "…", "…")
+		settings(`"timeout":"100ms"`, `"name":"weir-limiter-default"`)
+		if spec := w.read(policy, "spec", "extAuth"); strings.Contains(spec, "failOpen") {
+			t.Errorf("attach %s sets failOpen, which a user has removed: %s", flags, spec)
+		}
+	}
+	w.command(0, "attach public -n infra --fail-open --wait 0s", "…", "…")
+	settings(`"failOpen":true`)
+	// Without extAuth, the command creates it with the defaults.
+	w.kubectl("-n", "infra", "patch", "securitypolicy", "weir-public", "--type=merge", "-p", `{"spec":{"extAuth":null,"jwt":{"optional":true}}}`)
 	w.command(0, "attach public -n infra --wait 0s", "…", "…")
 	settings(`"failOpen":true`, `"timeout":"100ms"`, `"name":"weir-limiter-default"`)
 }

@@ -40,6 +40,7 @@ type Objects struct {
 	cache     cache.Cache
 	uncached  client.Reader
 	interval  time.Duration
+	sets      generations
 
 	mu          sync.Mutex
 	discovered  bool
@@ -155,10 +156,16 @@ func (o *Objects) start(ctx context.Context, k kind) error {
 		return fmt.Errorf("watch %s: %w", k.resource, err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { o.notify() },
-		DeleteFunc: func(any) { o.notify() },
+		AddFunc: func(added any) {
+			o.sets.add(added)
+			o.notify()
+		},
+		DeleteFunc: func(deleted any) {
+			o.sets.remove(deleted)
+			o.notify()
+		},
 		UpdateFunc: func(before, after any) {
-			if differs(before, after) {
+			if differs(o.sets.replace(before, after)) {
 				o.notify()
 			}
 		},
@@ -248,7 +255,7 @@ func (o *Objects) Read(ctx context.Context) (*compile.Gateways, uint64, error) {
 		}
 		err = meta.EachListItem(list, func(item runtime.Object) error {
 			if object, is := item.(client.Object); is {
-				convert(object, g)
+				convert(o.sets.servedBy(object), g)
 				hash += maphash.String(seed, string(object.GetUID())+" "+object.GetResourceVersion()) // a sum does not depend on the order
 			}
 			return nil

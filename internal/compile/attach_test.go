@@ -69,6 +69,9 @@ func gateways() *compile.Gateways {
 
 // routesOf returns "shop:HTTPRoute/checkout".
 func routesOf(rule rules.Rule) []string {
+	if rule.Match.Routes == nil {
+		return []string{"the rule matches all requests"}
+	}
 	list := []string{}
 	for _, r := range rule.Match.Routes {
 		list = append(list, r.Namespace+":"+r.Target)
@@ -178,6 +181,28 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The operator has started and cannot read routes yet: it must not report that a policy has changed, or has not.
+func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *v1alpha1.RateLimitPolicySpec) { s.Limit++ }} {
+		cluster, namespaced := attachedToCluster("a", "Gateway/infra:public"), attached("shop/a", "Gateway/infra:public")
+		policies := func(g *compile.Gateways) compile.Policies {
+			return compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Namespaced: []v1alpha1.RateLimitPolicy{namespaced}, Gateways: g}
+		}
+		before := policies(gateways()).Compile(testIdentity())
+		if change != nil {
+			change(&cluster.Spec.RateLimitPolicySpec)
+			change(&namespaced.Spec)
+		}
+		after := policies(&compile.Gateways{Unreadable: compile.ErrGatewaysPending, Previous: before.Set}).Compile(testIdentity())
+		if diff := cmp.Diff(before.Set.Rules, after.Set.Rules); diff != "" || len(before.Set.Rules) != 2 {
+			t.Errorf("%s: %d rules, -before +after:\n%s", name, len(before.Set.Rules), diff)
+		}
+		if len(after.Kept) != 2 || after.Kept[0].Outdated != (change != nil) || after.Kept[1].Outdated != (change != nil) {
+			t.Errorf("%s: kept %+v", name, after.Kept)
+		}
 	}
 }
 

@@ -152,8 +152,8 @@ func (b *tableBuilder) leftOut(fit tableFit, invalid []error) string {
 			"of them %d bytes; requests for their hosts belong to other routes: delete listeners", b.left.count, b.left.first, of.Rules, of.Bytes)
 	case b.shifted.count > 0:
 		return fmt.Sprintf("%d listeners of ListenerSets are left out of the table of routes, such as one of %s, because requests for a listener of the "+
-			"Gateway can arrive at its port %d, or the reverse: gateways can add 10000 to ports below 1024; requests for their hosts belong to other "+
-			"routes: choose another port", b.shifted.count, b.shifted.first, b.shifted.port)
+			"Gateway, or for an older one of another namespace with the same host, can arrive at its port %d, or the reverse: gateways can add "+
+			"10000 to ports below 1024; requests for their hosts belong to other routes: choose another port", b.shifted.count, b.shifted.first, b.shifted.port)
 	case len(fit.over) == 0 && len(invalid) == 0:
 		return ""
 	case len(fit.over) == 0:

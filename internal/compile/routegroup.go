@@ -19,7 +19,8 @@ type listenerGroup struct {
 	port    int32     // 0 for any
 	shared  bool      // only ListenerSets have it
 	byHost  map[string]map[*Route][]string
-	rest    []*Route // of listeners that do not fit
+	owners  map[string]string // the namespace of the first listener, by host
+	rest    []*Route          // of listeners that do not fit
 	// controller of each route on the Gateway. Another Gateway of the route can have another one.
 	controller map[*Route]string
 }
@@ -27,7 +28,8 @@ type listenerGroup struct {
 // group returns the group of a listener of owner, which is the Gateway or a ListenerSet.
 func (b *tableBuilder) group(gateway, owner objectKey, port int32) *listenerGroup {
 	added := listenerGroup{
-		gateway: gateway, port: port, shared: owner != gateway, byHost: map[string]map[*Route][]string{}, controller: map[*Route]string{},
+		gateway: gateway, port: port, shared: owner != gateway, byHost: map[string]map[*Route][]string{}, owners: map[string]string{},
+		controller: map[*Route]string{},
 	}
 	find := func() int {
 		return slices.IndexFunc(b.groups, func(g listenerGroup) bool { return g.gateway == added.gateway && g.port == added.port })
@@ -136,10 +138,13 @@ func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListe
 }
 
 // addShared adds the routes of a listener of a ListenerSet. It is left out if its requests arrive at a port in the pod at which those of a listener
-// of its Gateway can arrive too, for example at 10443 instead of 443: its owner chooses port and host, and must not take these requests.
+// of its Gateway can arrive too, for example at 10443 instead of 443, or those of an older listener of another namespace with the same host: its owner
+// chooses port and host, and must not take these requests.
 func (b *tableBuilder) addShared(l *sharedListener) {
+	host := strings.ToLower(l.Hostname)
 	at := slices.IndexFunc(b.groups, func(g listenerGroup) bool {
-		return g.gateway == l.gateway && !g.shared && g.port != l.Port && rules.ShareAPodPort(g.port, l.Port)
+		taken := !g.shared || g.owners[host] != "" && g.owners[host] != l.owner.namespace
+		return g.gateway == l.gateway && taken && g.port != l.Port && rules.ShareAPodPort(g.port, l.Port)
 	})
 	if at < 0 {
 		b.addListener(l.gateway, l.owner, l.Listener)

@@ -237,3 +237,56 @@ func TestRouteTable_OrderDependsOnTheControllerOfTheGateway(t *testing.T) {
 		t.Errorf("first routes of Istio and of Envoy Gateway (-want +got):\n%s", diff)
 	}
 }
+
+// Neither 443 nor 10443 is a port of the Gateway, and both are one port in the pods of Envoy Gateway. One tenant must not deny the requests of another.
+func TestRouteTable_ListenerSetsTakeNoRequestsOfEachOther(t *testing.T) {
+	for _, ports := range [][2]int32{{443, 10443}, {10443, 443}} {
+		for _, test := range []struct{ host, newerHost, want, wantNewer, leftOut string }{
+			{"shop.example", "shop.example", "shop", "", "1 listeners"}, // the older one keeps the host
+			{"shop.example", "Shop.Example", "shop", "", "1 listeners"},
+			{"shop.example", "", "shop", "blog", ""},
+			{"shop.example", "*.example", "shop", "blog", ""},
+			{"*.example", "", "shop", "blog", ""},
+			{"", "", "shop", "", "1 listeners"},
+		} {
+			set := func(namespace, host string, created int64, port int32) (compile.ListenerSet, compile.Route) {
+				r := tableRoute(namespace + "/r ^/")
+				r.Parents = []compile.Parent{{Namespace: namespace, ListenerSet: "s"}}
+				return compile.ListenerSet{
+					Namespace: namespace, Name: "s", GatewayNamespace: "infra", Gateway: "public", Created: time.Unix(created, 0),
+					Listeners: []compile.Listener{{Name: "x", Hostname: host, Port: port, HTTP: true, SameNamespace: true}},
+				}, r
+			}
+			older, route := set("shop", test.host, 1, ports[0])
+			newer, newerRoute := set("blog", test.newerHost, 2, ports[1])
+			p := tablePolicies([]compile.Listener{{Port: 80}}, route, newerRoute)
+			p.Gateways.ListenerSets = []compile.ListenerSet{newer, older}
+			result := p.Compile(testIdentity())
+			name := fmt.Sprintf("%q at %d and %q at %d", test.host, ports[0], test.newerHost, ports[1])
+			if got := findRoutesAt(t, result.Set, 10443, "shop.example", "/pay"); got != test.want {
+				t.Errorf("%s: a request for shop.example belongs to %q, want %q", name, got, test.want)
+			}
+			if got := findRoutesAt(t, result.Set, 10443, "other", "/"); test.newerHost == "" && test.wantNewer != "" && got != test.wantNewer {
+				t.Errorf("%s: a request for another host belongs to %q, want %q", name, got, test.wantNewer)
+			}
+			if !strings.HasPrefix(result.LeftOut, test.leftOut) || test.leftOut == "" && result.LeftOut != "" {
+				t.Errorf("%s: left out: %q, want %q", name, result.LeftOut, test.leftOut)
+			}
+		}
+	}
+}
+
+func TestRouteTable_ListenerSetsOfANamespaceShareAHost(t *testing.T) {
+	set, route := mine(443)
+	again := set
+	again.Name, again.Listeners = "again", []compile.Listener{{Name: "y", Hostname: "shop.example", Port: 10443, HTTP: true, SameNamespace: true}}
+	route.Parents = append(route.Parents, compile.Parent{Namespace: "blog", ListenerSet: "again"})
+	p := tablePolicies([]compile.Listener{{Port: 80}}, route)
+	p.Gateways.ListenerSets = []compile.ListenerSet{set, again}
+	result := p.Compile(testIdentity())
+	for _, port := range []int32{443, 10443} {
+		if got := findRoutesAt(t, result.Set, port, "shop.example", "/"); got != "blog" || result.LeftOut != "" {
+			t.Errorf("port %d: %q, left out: %q", port, got, result.LeftOut)
+		}
+	}
+}

@@ -72,7 +72,7 @@ func (b *tableBuilder) addListener(gateway, owner objectKey, l *Listener) {
 	hosts := group.byHost[host]
 	if hosts == nil { // also without routes: the listener takes the requests of its host
 		hosts = map[*Route][]string{}
-		group.byHost[host] = hosts
+		group.byHost[host], group.owners[host] = hosts, owner.namespace
 	}
 	for route, parent := range b.routesOn(gateway, owner, l) {
 		group.controller[route] = parent.Controller

@@ -35,23 +35,24 @@ func (h *byHost[T]) add(host string, value T) error {
 	return nil
 }
 
-// find returns the value for the most specific name. A client can send a host that is longer than every name, and a wildcard matches it.
-func (h *byHost[T]) find(host string) (value T, found bool) {
+// find returns the value for the most specific name, and how specific it is, -1 without one. A client can send a host that is longer than every
+// name, and a wildcard matches it.
+func (h *byHost[T]) find(host string) (value T, specificity int) {
 	if len(host) <= maxHost {
-		if value, found = h.exact[host]; found {
-			return value, true
+		if value, found := h.exact[host]; found {
+			return value, maxHost + 1
 		}
 	}
 	for i := max(1, len(host)-h.wildcards.longest()); len(h.wildcard) > 0 && i < len(host); i++ { // "*" matches at least one character
 		if host[i] != '.' || !h.wildcards.has(len(host)-i) {
 			continue
 		}
-		if value, found = h.wildcard[host[i:]]; found {
-			return value, true
+		if value, found := h.wildcard[host[i:]]; found {
+			return value, len(host) - i
 		}
 	}
 	if h.any == nil {
-		return value, false
+		return value, -1
 	}
-	return *h.any, true
+	return *h.any, 0
 }

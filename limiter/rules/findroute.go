@@ -8,10 +8,8 @@ import (
 // RouteRequest is a request as a gateway compares it with its routes, which is without the normalization of [Request].
 type RouteRequest struct {
 	Method string
-	// Host is that of [GatewayHost].
+	// Host as the client sent it, with the port.
 	Host string
-	// Authority is the host as the client sent it.
-	Authority string
 	// Target is the path with the query.
 	Target string
 	// Port at which the request has arrived in the pod of the gateway, 0 if it is unknown.
@@ -28,9 +26,6 @@ const (
 	MaxRoutes = 4
 	// maxRouteRules is the number of rules of routes that a request can belong to: an HTTPRoute has at most 16.
 	maxRouteRules = 16
-	// minRouteSteps is how many steps must be left, of maxPatternSteps, for a comparison. Otherwise, its result is unknown. Without steps,
-	// regular expressions may take minPatternSteps each: a tenant must not make those of others unknown by few of its own.
-	minRouteSteps = -20_000
 )
 
 // RoutesOf returns the route that takes the request, from the table of routes. The result is empty without a table, or if no route takes it.
@@ -60,23 +55,28 @@ func TooManyRoutes(routes []Route) bool {
 	return distinct > MaxRoutes || len(routes) > maxRouteRules
 }
 
-func (t *routeTable) find(r *RouteRequest) (routes []Route) {
+func (t *routeTable) find(r *RouteRequest) []Route {
 	s, _ := t.searches.Get().(*routeSearch)
 	if s == nil {
-		s = &routeSearch{table: t, results: make([]routeResult, len(t.conditions)), headers: make([]routeHeader, len(t.names))}
+		s = newRouteSearch(t)
 	}
-	s.begin(r)
-	if groups, known := t.byPort[r.Port]; known {
-		for _, i := range groups {
-			routes = s.search(&t.groups[i], routes)
-		}
-	} else {
-		for i := range t.groups {
-			routes = s.search(&t.groups[i], routes)
-		}
-	}
+	routes := s.find(r)
 	s.end()
 	t.searches.Put(s)
+	return routes
+}
+
+func (s *routeSearch) find(r *RouteRequest) (routes []Route) {
+	s.begin(r)
+	host, other := routeHost(r.Host)
+	s.addPaths(host)
+	if other != "" {
+		s.addPaths(other)
+	}
+	s.setSteps()
+	for _, paths := range s.searched {
+		routes = s.search(paths, routes)
+	}
 	return routes
 }
 
@@ -88,16 +88,28 @@ type routeSearch struct {
 	parsed      bool // whether parameters has the query
 	parameters  map[string]string
 	unparsed    bool          // whether the query has more parameters than maxParts
-	results     []routeResult // of routeTable.conditions
+	results     []routeResult // of routeTable.uses
+	known       []routeResult // of routeTable.conditions, yes or no
 	headers     []routeHeader // of routeTable.names
 	compared    []int         // indexes of results that are set
 	looked      []int         // indexes of headers that are set
 	searched    []*routePaths
-	steps       int // that comparisons may still take; below 0 only few each
+	budgets     []routeBudget // by namespace
+	begun       []int         // indexes of budgets that are set
+	shared      int           // steps that are left for all namespaces
+	reserve     int           // steps of each namespace that do not depend on the others
 
 	paths     *routePaths
+	namespace int   // of the match that is compared
 	best      int   // index of the first match that matches the request
 	uncertain []int // indexes of matches that could not be compared
+}
+
+func newRouteSearch(t *routeTable) *routeSearch {
+	return &routeSearch{
+		table: t, results: make([]routeResult, len(t.uses)), known: make([]routeResult, len(t.conditions)),
+		headers: make([]routeHeader, len(t.names)), budgets: make([]routeBudget, len(t.namespaces)),
+	}
 }
 
 // routeResult is the result of a comparison.
@@ -122,7 +134,7 @@ func resultOf(is, known bool) routeResult {
 }
 
 func (s *routeSearch) begin(r *RouteRequest) {
-	s.request, s.steps, s.searched, s.parsed = r, maxPatternSteps, s.searched[:0], false
+	s.request, s.searched, s.parsed = r, s.searched[:0], false
 	s.path, s.query = r.Target, ""
 	if i := strings.IndexAny(s.path, "?#"); i >= 0 {
 		s.query, _, _ = strings.Cut(s.path[i:], "#")
@@ -135,36 +147,69 @@ func (s *routeSearch) begin(r *RouteRequest) {
 func (s *routeSearch) end() {
 	s.request, s.path, s.query, s.paths = nil, "", "", nil
 	for _, i := range s.compared {
-		s.results[i] = resultNone
+		s.results[i], s.known[s.table.uses[i].condition] = resultNone, resultNone
 	}
 	for _, i := range s.looked {
 		s.headers[i] = routeHeader{}
 	}
-	s.compared, s.looked = s.compared[:0], s.looked[:0]
+	for _, i := range s.begun {
+		s.budgets[i] = routeBudget{}
+	}
+	s.compared, s.looked, s.begun = s.compared[:0], s.looked[:0], s.begun[:0]
 }
 
-// search adds the routes of a group that can take the request.
-func (s *routeSearch) search(hosts *routeHosts, routes []Route) []Route {
-	listener, found := hosts.find(s.request.Host)
-	if !found {
-		return routes
+// addPaths adds the paths of the listeners that can take a request for the host.
+func (s *routeSearch) addPaths(host string) {
+	if groups, known := s.table.byPort[s.request.Port]; known {
+		for _, of := range groups {
+			s.addPathsOf(of, host)
+		}
+		return
 	}
-	paths, found := listener.find(s.request.Host)
-	if !found || slices.Contains(s.searched, paths) { // groups share listeners
-		return routes
+	for i := range s.table.groups {
+		s.addPathsOf(portGroups{i}, host)
 	}
-	s.searched = append(s.searched, paths)
+}
+
+// addPathsOf adds the paths of the listeners with the most specific host name of the groups.
+func (s *routeSearch) addPathsOf(groups portGroups, host string) {
+	most, before := 0, len(s.searched)
+	for _, i := range groups {
+		listener, specificity := s.table.groups[i].find(host)
+		if specificity < most {
+			continue
+		}
+		if specificity > most {
+			most, s.searched = specificity, s.searched[:before]
+		}
+		if paths, found := listener.find(host); found >= 0 && !slices.Contains(s.searched, paths) { // groups share listeners
+			s.searched = append(s.searched, paths)
+		}
+	}
+}
+
+// search adds the routes of paths that can take the request.
+func (s *routeSearch) search(paths *routePaths, routes []Route) []Route {
 	s.paths, s.best, s.uncertain = paths, len(paths.matches), s.uncertain[:0]
 	s.findMatches()
+	s.measure()
+	s.uncertain = slices.DeleteFunc(s.uncertain, func(i int) bool { return i > s.best })
 	if s.best < len(paths.matches) {
 		routes = s.addRoute(routes, s.best)
 	}
+	others := slices.ContainsFunc(s.uncertain, func(i int) bool { return !s.overspent(i) })
 	for _, i := range s.uncertain {
-		if i < s.best {
+		// A namespace with too expensive expressions must not deny requests that a route of another namespace can take.
+		if !s.overspent(i) || !others && !s.isOfAnother(i) {
 			routes = s.addRoute(routes, i)
 		}
 	}
 	return routes
+}
+
+// isOfAnother reports whether the best match is of another namespace than match i.
+func (s *routeSearch) isOfAnother(i int) bool {
+	return s.best < len(s.paths.matches) && s.paths.matches[s.best].namespace != s.paths.matches[i].namespace
 }
 
 func (s *routeSearch) addRoute(routes []Route, match int) []Route {
@@ -221,8 +266,9 @@ func (s *routeSearch) matches(m *routeMatch) routeResult {
 	if m.Method != "" && m.Method != s.request.Method || !strings.HasSuffix(s.path, m.Suffix) {
 		return resultNo
 	}
+	s.namespace = m.namespace
 	all := resultYes
-	for _, i := range m.conditions {
+	for _, i := range m.uses {
 		switch s.condition(i) {
 		case resultNo:
 			return resultNo
@@ -241,15 +287,23 @@ func (s *routeSearch) matches(m *routeMatch) routeResult {
 	return all
 }
 
-// condition compares a condition once for each request.
-func (s *routeSearch) condition(i int) routeResult {
-	if s.results[i] != resultNone {
-		return s.results[i]
+// condition compares a condition once for each request. If one namespace has too few steps for it, another one with the same condition can have enough.
+func (s *routeSearch) condition(use int) routeResult {
+	if s.results[use] != resultNone {
+		return s.results[use]
 	}
-	c := &s.table.conditions[i]
-	s.results[i] = s.header(&c.header, s.headerOf(c.name))
-	s.compared = append(s.compared, i)
-	return s.results[i]
+	i := s.table.uses[use].condition
+	if s.known[i] == resultNone {
+		c := &s.table.conditions[i]
+		s.results[use] = s.header(&c.header, s.headerOf(c.name))
+		if s.results[use] != resultUnknown {
+			s.known[i] = s.results[use]
+		}
+	} else {
+		s.results[use] = s.known[i]
+	}
+	s.compared = append(s.compared, use)
+	return s.results[use]
 }
 
 // value compares one value.
@@ -262,17 +316,4 @@ func (s *routeSearch) value(h *header, value string) routeResult {
 	default:
 		return resultYes
 	}
-}
-
-func (s *routeSearch) pattern(p *pattern, text string) routeResult {
-	if s.spend(0) {
-		return resultUnknown
-	}
-	return resultOf(p.matches(text, &s.steps))
-}
-
-// spend spends steps, and reports whether too many have been spent.
-func (s *routeSearch) spend(steps int) bool {
-	s.steps -= steps
-	return s.steps < minRouteSteps
 }

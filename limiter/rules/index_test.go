@@ -386,6 +386,48 @@ func TestNormalHostAndNormalPath(t *testing.T) {
 	}
 }
 
+func TestNormalPath_OfACleanPathIsThePathItself(t *testing.T) {
+	for _, target := range []string{"/v1/search", "/v1/search?q=x", "/"} {
+		if got := testing.AllocsPerRun(100, func() { rules.NormalPath(target) }); got > 0 {
+			t.Errorf("%s: %v allocations, want none", target, got)
+		}
+	}
+}
+
+// A name in another script stays as strings.ToLower returns it: K is a Kelvin sign.
+func TestNormalHeaders_LowersNamesAsTheStandardLibrary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.OneOf(rapid.StringMatching(`[!-~]{0,20}`), rapid.String(), rapid.Just("X-\u212a"), rapid.Just("\xff-A")).Draw(t, "name")
+		other := rapid.StringMatching(`X-[A-Za-z]{1,9}`).Draw(t, "another name")
+		want := map[string]string{strings.ToLower(other): "b"}
+		want[strings.ToLower(name)] = "a"
+		if strings.EqualFold(name, other) {
+			t.Skip("the names are equal")
+		}
+		if diff := cmp.Diff(want, rules.NormalHeaders(map[string][]string{name: {"a"}, other: {"b"}})); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func BenchmarkNormalHeaders(b *testing.B) {
+	h := map[string][]string{
+		"Accept-Encoding": {"gzip"}, "User-Agent": {"curl/8"}, "X-Forwarded-For": {"203.0.113.7"}, "X-Forwarded-Host": {"shop.example"},
+		"X-Forwarded-Method": {"GET"}, "X-Forwarded-Uri": {"/orders"}, "X-Tenant-Id": {"acme"},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		rules.NormalHeaders(h)
+	}
+}
+
+func BenchmarkNormalPath(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		rules.NormalPath("/v1/search?q=x")
+	}
+}
+
 func TestNormalHeaders_JoinsLines(t *testing.T) {
 	got := rules.NormalHeaders(map[string][]string{"X-Plan": {"free", "paid"}, "Cookie": {"a=1", "b=2"}, "x-empty": nil})
 	want := map[string]string{"x-plan": "free,paid", "cookie": "a=1; b=2", "x-empty": ""}

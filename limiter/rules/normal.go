@@ -3,17 +3,43 @@ package rules
 import (
 	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
 // NormalHeaders returns the headers of a request as expressions see them: each name in lower case, the lines of a repeated
 // header joined to one value (see JoinHeader).
 func NormalHeaders(h map[string][]string) map[string]string {
 	headers := make(map[string]string, len(h))
+	length := 0
+	for name := range h {
+		length += len(name)
+	}
+	var names lowerNames
+	names.built.Grow(length)
 	for name, values := range h {
-		name = strings.ToLower(name)
+		name = names.lower(name)
 		headers[name] = JoinHeader(name, values)
 	}
 	return headers
+}
+
+// lowerNames has names in lower case. All names of a request share an allocation: almost every name in an http.Header has a capital.
+type lowerNames struct{ built strings.Builder }
+
+// lower is strings.ToLower.
+func (b *lowerNames) lower(name string) string {
+	from := b.built.Len()
+	for i := range len(name) {
+		c := name[i]
+		if c >= utf8.RuneSelf {
+			return strings.ToLower(name)
+		}
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		b.built.WriteByte(c)
+	}
+	return b.built.String()[from:]
 }
 
 // ParseQuery returns the parameters in the query of a request target such as /v1/search?q=x, nil if the target has no query.

@@ -41,8 +41,13 @@ func compilePattern(expression string) (*pattern, error) {
 }
 
 // matches reports whether the pattern matches text, and reduces steps by its cost. If the comparison takes more than the remaining steps,
-// the result is unknown.
+// and more than minPatternSteps, the result is unknown.
 func (p *pattern) matches(text string, steps *int) (is, known bool) {
+	return p.matchesWithin(text, steps, minPatternSteps)
+}
+
+// matchesWithin is matches for a comparison that may take minimum steps, however few remain.
+func (p *pattern) matchesWithin(text string, steps *int, minimum int) (is, known bool) {
 	if worst := len(p.program.Inst) * (len(text) + 1); worst <= *steps {
 		*steps -= worst
 		return p.fast.MatchString(text), true
@@ -51,10 +56,10 @@ func (p *pattern) matches(text string, steps *int) (is, known bool) {
 	if v == nil {
 		v = newVisit(len(p.program.Inst))
 	}
-	v.left = max(*steps, minPatternSteps)
+	v.left = max(*steps, minimum)
 	allowed := v.left
 	is, known = v.run(p.program, text)
-	*steps -= allowed - v.left // below 0 if only minPatternSteps were left
+	*steps -= allowed - v.left // below 0 if only the minimum was left
 	p.visits.Put(v)
 	return is, known
 }

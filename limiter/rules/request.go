@@ -39,15 +39,17 @@ type Descriptor []Entry
 type Entry struct{ Key, Value string }
 
 // NormalHost returns host in lower case, without port and trailing dot.
-func NormalHost(host string) string { return strings.TrimSuffix(GatewayHost(host), ".") }
+func NormalHost(host string) string {
+	host, _ = cutPort(host)
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
 
-// GatewayHost returns host in lower case and without port, as gateways compare it with the hosts of routes. For them, a host with a trailing dot is
-// another host.
-func GatewayHost(host string) string {
+// cutPort returns the host before the last colon and the port after it. The colons of an IPv6 address are in brackets.
+func cutPort(host string) (before, port string) {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		host = host[:i]
+		return host[:i], host[i+1:]
 	}
-	return strings.ToLower(host)
+	return host, "0"
 }
 
 // NormalPath returns the path decoded, without query, dot segments and double slashes, and with a leading slash, so that a client cannot
@@ -56,7 +58,10 @@ func NormalPath(p string) string {
 	if i := strings.IndexAny(p, "?#"); i >= 0 {
 		p = p[:i]
 	}
-	return path.Clean("/" + decode(p))
+	if p = decode(p); !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return path.Clean(p)
 }
 
 // decode decodes the valid escapes in p and keeps invalid ones, so that an invalid escape does not hide the others.

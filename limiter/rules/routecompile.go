@@ -11,11 +11,13 @@ type routeTable struct {
 	routes []Route
 	groups []routeHosts
 	// byPort has the groups to which a request can belong, by its port in the pod of the gateway. Requests of other ports can belong to all.
-	byPort map[int32][]int
+	byPort map[int32][]portGroups
 	// conditions on headers and parameters, each once however many matches have it, and the names of these headers and parameters.
 	conditions []routeCompared
 	names      []routeName
-	searches   sync.Pool // of *routeSearch
+	uses       []routeUse // of conditions, each once for a namespace
+	namespaces [][]int    // of the routes, with indexes of the names in their conditions
+	searches   sync.Pool  // of *routeSearch
 }
 
 // routeHosts are the hosts of one group: those of the routes, by those of the listeners.
@@ -28,13 +30,15 @@ type routePaths struct {
 	prefix   map[string][]int // by the prefix without trailing slash
 	prefixes lengths          // of the keys of prefix
 	regex    []int
+	spenders int // number of namespaces with matches whose comparison can take steps
 }
 
 type routeMatch struct {
 	RouteMatch
 
-	path       *pattern // of the type RegularExpression
-	conditions []int    // indexes of routeTable.conditions
+	namespace int
+	path      *pattern // of the type RegularExpression
+	uses      []int    // indexes of routeTable.uses
 }
 
 // routeCondition is a condition on a header or on a parameter of the query.
@@ -49,6 +53,11 @@ type routeCompared struct {
 	name int // index of routeTable.names
 }
 
+// routeUse is a condition of a namespace, which pays for the comparison.
+type routeUse struct {
+	namespace, condition int
+}
+
 // routeName is the name of a header or of a parameter of the query.
 type routeName struct {
 	query bool
@@ -59,11 +68,12 @@ func compileRouteTable(t *RouteTable) (*routeTable, error) {
 	if t == nil {
 		return nil, nil //nolint:nilnil // no table
 	}
-	table := &routeTable{routes: t.Routes, groups: make([]routeHosts, max(1, len(t.Groups))), byPort: byPort(t.Groups)}
-	known, names := map[routeCondition]int{}, map[routeName]int{}
+	c := newRouteCompiler(t.Routes)
+	table := c.routeTable
+	table.groups, table.byPort = make([]routeHosts, max(1, len(t.Groups))), byPort(t.Groups)
 	matches := make([]routeMatch, len(t.Matches))
 	for i := range t.Matches {
-		m, err := table.compileMatch(t.Matches[i], len(t.Routes), known, names)
+		m, err := c.compileMatch(t.Matches[i])
 		if err != nil {
 			return nil, fmt.Errorf("match %d of the routes: %w", i, err)
 		}
@@ -87,6 +97,7 @@ func (t *routeTable) addListener(l *RouteListener, matches []routeMatch) error {
 			}
 			paths.add(matches[i])
 		}
+		paths.spenders = spendersOf(paths.matches)
 		if err := hosts.add(h.Host, paths); err != nil {
 			return err
 		}
@@ -109,12 +120,43 @@ func (t *routeTable) addListener(l *RouteListener, matches []routeMatch) error {
 	return nil
 }
 
-// compileMatch compiles a match and adds its conditions to the table. known and names have the indexes of those that the table has.
-func (t *routeTable) compileMatch(match RouteMatch, routes int, known map[routeCondition]int, names map[routeName]int) (m routeMatch, err error) {
-	m.RouteMatch = match
-	if match.Route < 0 || match.Route >= routes {
-		return m, fmt.Errorf("route %d of %d", match.Route, routes)
+// routeCompiler compiles the matches of a table.
+type routeCompiler struct {
+	*routeTable
+
+	namespaceOf []int // of each route
+	// known, named and used have the indexes of what the table has.
+	known   map[routeCondition]int
+	named   map[routeName]int
+	used    map[routeUse]int
+	namesOf map[[2]int]bool // namespaces and names
+}
+
+func newRouteCompiler(routes []Route) *routeCompiler {
+	namespaces := map[string]int{}
+	c := &routeCompiler{
+		routeTable: &routeTable{routes: routes}, known: map[routeCondition]int{}, named: map[routeName]int{}, used: map[routeUse]int{},
+		namesOf: map[[2]int]bool{},
 	}
+	for _, r := range routes {
+		namespace, found := namespaces[r.Namespace]
+		if !found {
+			namespace = len(namespaces)
+			namespaces[r.Namespace] = namespace
+		}
+		c.namespaceOf = append(c.namespaceOf, namespace)
+	}
+	c.namespaces = make([][]int, len(namespaces))
+	return c
+}
+
+// compileMatch compiles a match and adds its conditions to the table.
+func (c *routeCompiler) compileMatch(match RouteMatch) (m routeMatch, err error) {
+	m.RouteMatch = match
+	if match.Route < 0 || match.Route >= len(c.routes) {
+		return m, fmt.Errorf("route %d of %d", match.Route, len(c.routes))
+	}
+	m.namespace = c.namespaceOf[match.Route]
 	switch match.Path.Type {
 	case PathExact, PathPrefix:
 	case PathRegex:
@@ -129,36 +171,55 @@ func (t *routeTable) compileMatch(match RouteMatch, routes int, known map[routeC
 		all   []HeaderMatch
 	}{{false, match.Headers}, {true, match.Query}} {
 		for _, h := range of.all {
-			c := routeCondition{of.query, h}
-			i, found := known[c]
-			if !found {
-				if i, err = t.addCondition(c, names); err != nil {
-					return m, err
-				}
-				known[c] = i
+			condition, err := c.addCondition(routeCondition{of.query, h})
+			if err != nil {
+				return m, err
 			}
-			m.conditions = append(m.conditions, i)
+			m.uses = append(m.uses, c.addUse(routeUse{m.namespace, condition}))
 		}
 	}
 	return m, nil
 }
 
-func (t *routeTable) addCondition(c routeCondition, names map[routeName]int) (index int, err error) {
+func (c *routeCompiler) addUse(use routeUse) (index int) {
+	index, found := c.used[use]
+	if !found {
+		index = len(c.uses)
+		c.used[use], c.uses = index, append(c.uses, use)
+		c.addName(use.namespace, c.conditions[use.condition].name)
+	}
+	return index
+}
+
+func (c *routeCompiler) addName(namespace, name int) {
+	of := [2]int{namespace, name}
+	if !c.namesOf[of] {
+		c.namesOf[of] = true
+		c.namespaces[namespace] = append(c.namespaces[namespace], name)
+	}
+}
+
+func (c *routeCompiler) addCondition(condition routeCondition) (index int, err error) {
+	index, found := c.known[condition]
+	if found {
+		return index, nil
+	}
 	var compared routeCompared
-	match := c.HeaderMatch
+	match := condition.HeaderMatch
 	match.Value = bytewise(match.Value)
 	if compared.header, err = compileHeader(match); err != nil {
 		return 0, err
 	}
-	of := routeName{c.query, c.Name}
-	name, found := names[of]
+	of := routeName{condition.query, condition.Name}
+	name, found := c.named[of]
 	if !found {
-		name = len(t.names)
-		names[of], t.names = name, append(t.names, of)
+		name = len(c.names)
+		c.named[of], c.names = name, append(c.names, of)
 	}
 	compared.name = name
-	t.conditions = append(t.conditions, compared)
-	return len(t.conditions) - 1, nil
+	index = len(c.conditions)
+	c.known[condition], c.conditions = index, append(c.conditions, compared)
+	return index, nil
 }
 
 func (p *routePaths) add(m routeMatch) {

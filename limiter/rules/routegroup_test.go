@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weir-dev/weir/limiter/rules"
@@ -33,17 +34,31 @@ func TestRoutesOf_FindsTheListenersOfThePort(t *testing.T) {
 	}
 }
 
-// A Gateway has all ports above a bound in one group, so that requests at any port can belong to it.
+// A Gateway has all ports above a bound in one group, so that requests at any port can belong to it. Only ports below 1024 can be higher in a pod.
 func TestRoutesOf_FindsTheListenersOfAnyPort(t *testing.T) {
-	table := tableOf(t, map[string]map[string][]string{"a.example": {"a.example": {"http: ^/"}}, "b.example": {"b.example": {"any: ^/"}}})
-	table.Groups = []rules.RouteGroup{{Port: 80}, {Gateway: 1}}
-	for i := range table.Listeners {
-		l := &table.Listeners[i]
-		l.Groups = []int{int(l.Host[0] - 'a')}
-		l.Host, l.Hosts[0].Host = "", ""
-	}
-	if got := routesFor(indexOfTable(t, table), "GET h/ @80"); got != "http any" {
-		t.Errorf("routes %s, want both", got)
+	for _, test := range []struct {
+		groups []rules.RouteGroup
+		port   string
+		want   string
+	}{
+		{[]rules.RouteGroup{{Port: 80}, {Gateway: 1}}, "@80", "first second"},
+		{[]rules.RouteGroup{{Port: 80}, {}}, "@80", "first second"},
+		{[]rules.RouteGroup{{Port: 80}, {}}, "@10000", "first second"},
+		{[]rules.RouteGroup{{Port: 80}, {}}, "", "first second"},
+		{[]rules.RouteGroup{{Port: 1023}, {Port: 2000}}, "@11023", "first"},
+		{[]rules.RouteGroup{{Port: 1024}, {Port: 2000}}, "@1024", "first"},
+		{[]rules.RouteGroup{{Port: 1024}, {Port: 2000}}, "@11024", "first second"},
+	} {
+		table := tableOf(t, map[string]map[string][]string{"a.example": {"a.example": {"first: ^/"}}, "b.example": {"b.example": {"second: ^/"}}})
+		table.Groups = test.groups
+		for i := range table.Listeners {
+			l := &table.Listeners[i]
+			l.Groups = []int{int(l.Host[0] - 'a')}
+			l.Host, l.Hosts[0].Host = "", ""
+		}
+		if got := routesFor(indexOfTable(t, table), "GET h/ "+test.port); got != test.want {
+			t.Errorf("%+v at port %q: routes %s, want %s", test.groups, test.port, got, test.want)
+		}
 	}
 }
 
@@ -64,5 +79,48 @@ func TestRoutesOf_FindsARouteOfSeveralPortsOnce(t *testing.T) {
 	x := indexOfTable(t, table)
 	if http, https := routesFor(x, "GET h/ @80"), routesFor(x, "GET h/ @443"); http != "" || https != "a" {
 		t.Errorf("port 80: %q, port 443: %q", http, https)
+	}
+}
+
+// Each port of a Gateway would otherwise take steps of the request again, until a comparison is unknown.
+func TestRoutesOf_ComparesTheListenersOfSeveralPortsOnce(t *testing.T) {
+	table := tableOf(t, map[string]map[string][]string{"": {"": {"slow: ~/(a|b|ab|ba)*c", "rest: ^/"}}})
+	for port := range 100 {
+		table.Groups = append(table.Groups, rules.RouteGroup{Port: int32(2000 + port)})
+	}
+	x := indexOfTable(t, table)
+	path := strings.Repeat("ab", 200)
+	for request, want := range map[string]string{"GET h/" + path + "c": "slow", "GET h/" + path + "d": "rest"} {
+		if got := routesFor(x, request); got != want {
+			t.Errorf("...%s: %s, want %s", request[len(request)-1:], got, want)
+		}
+	}
+}
+
+// Two tenants have ListenerSets at ports that are the same port in the pod of Envoy Gateway. As there, a request belongs to the more specific host.
+func TestRoutesOf_SharedGroupsOfAPortInThePodAreOnePort(t *testing.T) {
+	table := tableOf(t, map[string]map[string][]string{
+		"": {"": {"any: ^/"}}, "*.example": {"*.example": {"wild: ^/"}}, "shop.example": {"shop.example": {"shop: ^/"}}, "same.example": {"same.example": {"same: ^/"}},
+	})
+	for _, first := range []int{0, 1} { // the group of shop
+		second := 1 - first
+		table.Groups = []rules.RouteGroup{{Shared: true}, {Shared: true}, {Gateway: 1, Port: 10443, Shared: true}}
+		table.Groups[first].Port, table.Groups[second].Port = 443, 10443
+		groups := map[string][]int{"": {second}, "*.example": {second}, "shop.example": {first}, "same.example": {0, 1}}
+		for i := range table.Listeners {
+			table.Listeners[i].Groups = groups[table.Listeners[i].Host]
+		}
+		x := indexOfTable(t, table)
+		for request, want := range map[string]string{
+			"shop.example/ @10443": "shop", "x.example/ @10443": "wild", "same.example/ @10443": "same", "other/ @10443": "any",
+			"shop.example/ @443": "shop", "x.example/ @443": "", "other/ @443": "",
+		} {
+			if got := routesFor(x, "GET "+request); got != want {
+				t.Errorf("%s, group %d: %q, want %q", request, first, got, want)
+			}
+		}
+		if got := routesFor(x, "GET shop.example/ @8443"); got != "shop wild" && got != "wild shop" { // a Service can map the port
+			t.Errorf("another port: %q, want both", got)
+		}
 	}
 }

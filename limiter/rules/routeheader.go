@@ -19,7 +19,8 @@ type routeHeader struct {
 	looked, found bool
 	unknown       bool // the request can have it
 	// value has the lines, joined with commas.
-	value string
+	value  string
+	commas int // in value
 	// lines are the lines; nil if value can be one of them or several.
 	lines []string
 	// parts are those of value between commas, and between is value between two commas; nil until they are needed.
@@ -50,12 +51,17 @@ func bytewise(text string) string {
 // headerOf returns the header or the parameter with a name of the table.
 func (s *routeSearch) headerOf(name int) *routeHeader {
 	h := &s.headers[name]
-	if h.looked {
-		return h
+	if !h.looked {
+		h.looked = true
+		s.looked = append(s.looked, name)
+		s.look(h, &s.table.names[name])
+		h.commas = strings.Count(h.value, ",")
 	}
-	h.looked = true
-	s.looked = append(s.looked, name)
-	of := &s.table.names[name]
+	return h
+}
+
+// look sets a header or parameter to that of the request.
+func (s *routeSearch) look(h *routeHeader, of *routeName) {
 	key := of.name
 	switch {
 	case of.query:
@@ -64,19 +70,18 @@ func (s *routeSearch) headerOf(name int) *routeHeader {
 			h.lines, h.replaced = []string{value}, strings.Contains(value, "!")
 		}
 	case key == hostHeader:
-		h.lines = []string{s.request.Authority}
+		h.lines = []string{s.request.Host}
 	case s.request.Lines != nil:
 		h.lines = s.request.Lines(key)
 	default:
 		h.value, h.found = s.request.Headers[key]
 		h.value, h.replaced = bytewise(h.value), strings.Contains(h.value, "!")
-		return h
+		return
 	}
 	for i := range h.lines {
 		h.lines[i] = bytewise(h.lines[i])
 	}
 	h.found, h.value = len(h.lines) > 0, strings.Join(h.lines, ",")
-	return h
 }
 
 // parameter returns the first value of a parameter of the query, without decoding. The query is parsed once, however many parameters the table has.
@@ -114,12 +119,12 @@ func (s *routeSearch) header(h *header, of *routeHeader) (result routeResult) {
 		return resultUnknown // it can match what the gateway has replaced and not !, or the reverse
 	case of.lines != nil:
 		result = s.lines(h, of)
-	case !strings.Contains(of.value, ","):
+	case of.commas == 0:
 		result = s.value(h, of.value)
 	case h.Type == HeaderExact:
 		result = s.hasRun(of, h.Value)
 	default:
-		result = s.runs(h, of.value)
+		result = s.runs(h, of)
 	}
 	if result == resultYes && of.replaced {
 		return resultUnknown
@@ -167,7 +172,7 @@ func (h *routeHeader) split() bool {
 		return len(h.parts) > 0
 	}
 	h.parts = map[string]bool{}
-	if strings.Count(h.value, ",") >= maxParts {
+	if h.commas >= maxParts {
 		return false
 	}
 	h.between = "," + h.value + ","
@@ -179,10 +184,11 @@ func (h *routeHeader) split() bool {
 
 // runs compares a value with commas, each of which can separate two lines. It matches if it does as a whole, and if one line does for each way in
 // which the commas can separate lines.
-func (s *routeSearch) runs(h *header, value string) routeResult {
-	if strings.Count(value, ",") >= maxRuns {
+func (s *routeSearch) runs(h *header, of *routeHeader) routeResult {
+	if of.commas >= maxRuns {
 		return resultUnknown
 	}
+	value := of.value
 	parts := strings.Split(value, ",")
 	begins := make([]int, len(parts)+1)
 	for i, part := range parts {

@@ -239,6 +239,44 @@ func TestRoutesOf_SplitsAHeaderOnce(t *testing.T) {
 	}
 }
 
+// A header with very many commas can have each text between two of them, also after it was compared once.
+func TestRoutesOf_BoundsThePartsOfAHeader(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {"one: ^/ x=1", "two: ^/ x=2", "rest: ^/"}}}))
+	for commas, want := range map[int]string{1023: "rest", 1024: "rest one two"} {
+		if got := routesFor(x, "GET h/ x=a"+strings.Repeat(",a", commas)); got != want {
+			t.Errorf("%d commas: %s, want %s", commas, got, want)
+		}
+	}
+}
+
+// A text with commas is searched in the header. A client and a tenant together must not make that expensive.
+func TestRoutesOf_BoundsTheSearchForTextsWithCommas(t *testing.T) {
+	var matches []string
+	for i := range 2000 {
+		matches = append(matches, fmt.Sprintf("r%d: ^/ x=a,b%d", i, i))
+	}
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": append(matches, "rest: ^/")}}))
+	for value, unknown := range map[string]bool{strings.Repeat(strings.Repeat("a", 60)+",", 1000): true, "a,c": false} {
+		got := x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: "h", Target: "/", Headers: map[string]string{"x": value}})
+		if rules.TooManyRoutes(got) != unknown || !unknown && len(got) != 1 {
+			t.Errorf("%d bytes: %d routes", len(value), len(got))
+		}
+	}
+}
+
+// A gateway that sends the lines of headers sends them in a list that is searched and copied for each call.
+func TestRoutesOf_ReadsTheLinesOfAHeaderOnce(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {"a: ^/ x=1", "b: ^/ x=2", "c: ^/ x=~3", "d: ^/ y=1"}}}))
+	calls := map[string]int{}
+	x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: "h", Target: "/", Lines: func(name string) []string {
+		calls[name]++
+		return []string{"4"}
+	}})
+	if calls["x"] != 1 || calls["y"] != 1 || len(calls) != 2 {
+		t.Errorf("lines are read %v times", calls)
+	}
+}
+
 // A search is reused, and clears only what the request before it has set.
 func TestRoutesOf_ForgetsEarlierRequests(t *testing.T) {
 	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {"x: ^/ x=1", "q: ^/ ?q=1", "rest: ^/"}}}))
@@ -268,11 +306,11 @@ func TestTooManyRoutes_CountsTheRulesOfARouteOnce(t *testing.T) {
 	for _, test := range []struct {
 		routes, rules int
 		tooMany       bool
-	}{{1, 5, false}, {1, 16, false}, {1, 17, true}, {4, 1, false}, {5, 1, true}, {4, 4, false}, {3, 6, true}} {
+	}{{1, 5, false}, {1, 16, false}, {1, 17, true}, {4, 1, false}, {5, 1, true}, {4, 4, false}, {3, 6, true}, {4, 0, false}, {5, 0, true}} {
 		table, languages := &rules.RouteTable{}, []string{}
 		host := rules.RouteHost{Host: "shop.example"}
 		for route := range test.routes {
-			for rule := range test.rules {
+			for rule := range max(1, test.rules) {
 				language := fmt.Sprintf("l%d-%d", route, rule)
 				languages = append(languages, language)
 				host.Matches = append(host.Matches, len(table.Matches))
@@ -280,14 +318,18 @@ func TestTooManyRoutes_CountsTheRulesOfARouteOnce(t *testing.T) {
 					Route: len(table.Routes), Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"},
 					Headers: []rules.HeaderMatch{{Type: rules.HeaderRegex, Name: "accept-language", Value: language}},
 				})
-				table.Routes = append(table.Routes, rules.Route{Namespace: "shop", Target: fmt.Sprintf("HTTPRoute/r%d/%s", route, language)})
+				target := rules.RouteTarget("HTTPRoute", fmt.Sprint("r", route), language)
+				if test.rules == 0 { // without names of rules
+					target = rules.RouteTarget("HTTPRoute", fmt.Sprint("r", route), "")
+				}
+				table.Routes = append(table.Routes, rules.Route{Namespace: "shop", Target: target})
 			}
 		}
 		table.Listeners = []rules.RouteListener{{Host: "shop.example", Hosts: []rules.RouteHost{host}}}
 		found := indexOfTable(t, table).RoutesOf(&rules.RouteRequest{
 			Method: "GET", Host: "shop.example", Target: "/", Headers: map[string]string{"accept-language": strings.Join(languages, ",")},
 		})
-		if got := rules.TooManyRoutes(found); got != test.tooMany || !got && len(found) != test.routes*test.rules {
+		if got := rules.TooManyRoutes(found); got != test.tooMany || !got && len(found) != test.routes*max(1, test.rules) {
 			t.Errorf("%d routes of %d rules: %d found, too many: %t", test.routes, test.rules, len(found), got)
 		}
 	}

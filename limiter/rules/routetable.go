@@ -53,6 +53,7 @@ type RouteMatch struct {
 
 // Validate returns an error if a limiter cannot compare requests with the match.
 func (m RouteMatch) Validate() error {
-	_, err := new(routeTable).compileMatch(m, m.Route+1, map[routeCondition]int{}, map[routeName]int{})
+	m.Route = 0
+	_, err := newRouteCompiler([]Route{{}}).compileMatch(m)
 	return err
 }

@@ -95,7 +95,7 @@ func routesFor(x *rules.Index, text string) string {
 			continue
 		}
 		if name == "authority" {
-			r.Authority = value
+			r.Host = value
 			continue
 		}
 		r.Headers[name] = value
@@ -129,6 +129,22 @@ func TestRoutesOf_ComparesEachPartOfARequest(t *testing.T) {
 	} {
 		if got := routesFor(x, request); got != want {
 			t.Errorf("%s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// A client chooses how long a path is. Only prefixes of lengths that the table has are looked up, which are found at every length.
+func TestRoutesOf_FindsPrefixesOfAllLengths(t *testing.T) {
+	for length := 1; length < 140; length++ {
+		prefix := "/" + strings.Repeat("p", length-1)
+		x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {"short: ^/p", "long: ^" + prefix + "x"}}}))
+		for path, want := range map[string]string{
+			prefix + "x": "long", prefix + "x/": "long", prefix + "x/y": "long", prefix + "x" + strings.Repeat("/y", 100): "long", prefix + "xy": "",
+			"/p/" + strings.Repeat("y", length): "short", "/p/y/" + strings.Repeat("y", 200): "short",
+		} {
+			if got := routesFor(x, "GET h"+path); got != want {
+				t.Errorf("prefix of %d bytes, %s: %q, want %q", length+1, path, got, want)
+			}
 		}
 	}
 }
@@ -173,7 +189,7 @@ func TestRoutesOf_FindsTheHost(t *testing.T) {
 // A client must not leave a route by a header that takes too long to compare.
 func TestRoutesOf_AddsRoutesThatCannotBeCompared(t *testing.T) {
 	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {
-		"first: =/a x-a=b", "slow: ^/a x-slow=~(a|b|ab|ba)*c", "rest: ^/a", "after: ^/ x-slow=~(a|b|ab|ba)*c",
+		"first: =/a x-a=b", "slow: ^/a x-slow=~(a|b|ab|ba)*c", "rest: ^/a", "path: ~/p(a|b|ab|ba)*c", "after: ^/ x-slow=~(a|b|ab|ba)*c", "p: ^/",
 	}}}))
 	long := strings.Repeat("ab", 4000)
 	for request, want := range map[string]string{
@@ -181,11 +197,24 @@ func TestRoutesOf_AddsRoutesThatCannotBeCompared(t *testing.T) {
 		"GET h/a x-slow=aba":               "rest",
 		"GET h/a x-slow=" + long:           "rest slow",
 		"GET h/a x-a=b x-slow=" + long:     "first",
-		"GET h/other x-slow=" + long:       "after",
-		"GET h/other x-slow=" + long + "c": "after",
+		"GET h/other x-slow=" + long:       "p after",
+		"GET h/other x-slow=" + long + "c": "p after",
+		"GET h/p" + long:                   "p path",
+		"GET h/pabc":                       "path",
 	} {
 		if got := routesFor(x, request); got != want {
 			t.Errorf("%.40s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// HTTP does not allow such a target. Gateways compare an empty path, so that only expressions can match it.
+func TestRoutesOf_ATargetWithoutAPath(t *testing.T) {
+	x := indexOfTable(t, tableOf(t, map[string]map[string][]string{"": {"": {"prefix: ^/", "query: ~[^?]* ?q=1", "regex: ~[^?]*"}}}))
+	for target, want := range map[string]string{"?q=1": "query", "?q=2": "regex", "#?q=1": "regex", "": "regex", "*": "regex"} {
+		got := x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: "h", Target: target})
+		if len(got) != 1 || got[0].Target != "HTTPRoute/"+want {
+			t.Errorf("%q: %v, want %s", target, got, want)
 		}
 	}
 }
@@ -202,6 +231,24 @@ func TestRoutesOf_WithoutATable(t *testing.T) {
 	}
 }
 
+// The compiler asks before it adds a match to a table of which it does not know the routes yet.
+func TestValidate_AMatchThatLimitersCompare(t *testing.T) {
+	for _, test := range []struct {
+		match rules.RouteMatch
+		want  string
+	}{
+		{rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}}, ""},
+		{rules.RouteMatch{Route: 7, Path: rules.PathMatch{Type: rules.PathRegex, Value: "/a|b"}}, ""},
+		{rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathRegex, Value: "("}}, "missing closing"},
+		{rules.RouteMatch{}, "unknown path match type"},
+	} {
+		err := test.match.Validate()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v, want %q", test.match, err, test.want)
+		}
+	}
+}
+
 func TestNewIndex_RejectsAnInvalidTable(t *testing.T) {
 	prefix := rules.PathMatch{Type: rules.PathPrefix, Value: "/"}
 	for want, table := range map[string]rules.RouteTable{
@@ -212,6 +259,7 @@ func TestNewIndex_RejectsAnInvalidTable(t *testing.T) {
 		"must have a name":          {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Path: prefix, Headers: []rules.HeaderMatch{{}}}}},
 		"unknown header match type": {Routes: []rules.Route{{}}, Matches: []rules.RouteMatch{{Path: prefix, Query: []rules.HeaderMatch{{Name: "a"}}}}},
 		"match 1 of 0":              {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Matches: []int{1}}}}}},
+		"match 0 of 0":              {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Matches: []int{0}}}}}},
 		"match -1 of 0":             {Listeners: []rules.RouteListener{{Hosts: []rules.RouteHost{{Matches: []int{-1}}}}}},
 		"group 1 of 1":              {Listeners: []rules.RouteListener{{Groups: []int{1}}}},
 		"group 2 of 2":              {Groups: make([]rules.RouteGroup, 2), Listeners: []rules.RouteListener{{Groups: []int{0, 2}}}},

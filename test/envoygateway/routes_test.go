@@ -136,7 +136,7 @@ func randomMatch(random *rand.Rand) (m gatewayv1.HTTPRouteMatch) {
 }
 
 func randomRequest(random *rand.Rand) *http.Request {
-	host := pick(random, "a.org", "b.org", "deep.a.org", "org", "shop.example", "api.shop.example", "x.shop.example", "x.example", "other.net", "A.org:8888")
+	host := pick(random, "a.org", "b.org", "deep.a.org", "org", "shop.example", "api.shop.example", "x.shop.example", "x.example", "other.net", "A.org:8888", "shop.example:abc", "x.example:")
 	path := pick(random, "/", "/a", "/a/", "/a/b", "/a/b/", "/a/b/c", "/a/b/c/d", "/a/b/c/dd", "/ab", "/b", "/A", "/%61", "/a%2Fb", "/a//b", "/a/./b", "/a/../b", "/b/b", "/a/b;c")
 	query := pick(random, "", "", "", "?q=1", "?q=2", "?q=12", "?Page=1", "?page=1", "?q=2&q=1", "?q=1&Page=2", "?q=a%20b", "?q=a+b", "?q", "?")
 	r, err := http.NewRequest(pick(random, "GET", "GET", "POST", "PUT"), front+"/", nil)
@@ -157,9 +157,12 @@ func randomRequest(random *rand.Rand) *http.Request {
 	return r
 }
 
-// isExact reports whether Weir must find exactly one route for the headers of a request, because only one is possible.
-func isExact(header http.Header, raw bool) bool {
-	for _, lines := range header {
+// isExact reports whether Weir must find exactly one route for the host and headers of a request, because only one is possible in all gateways.
+func isExact(r *http.Request, raw bool) bool {
+	if strings.HasSuffix(r.Host, ":") || strings.HasSuffix(r.Host, ":abc") { // gateways differ in what they take for a port
+		return false
+	}
+	for _, lines := range r.Header {
 		joined := strings.Join(lines, ",")
 		if len(lines) > 1 || !raw && (strings.ContainsAny(joined, ",!") || !utf8.ValidString(joined)) {
 			return false
@@ -350,7 +353,7 @@ func compareRoutes(t *testing.T, mode routesMode) {
 		}
 		chosen[last.route]++
 		counted := strings.Count(last.counted, `"default/`)
-		isOne := isExact(request.Header, mode.raw)
+		isOne := isExact(request, mode.raw)
 		if isOne {
 			exact++
 		}

@@ -31,8 +31,8 @@ const retries = 2
 // Attachment is a Gateway that calls a Limiter.
 type Attachment struct {
 	Gateway, Limiter types.NamespacedName
-	// FailOpen allows requests without a decision.
-	FailOpen bool
+	// FailOpen allows requests without a decision, or denies them. If it is nil, the SecurityPolicy keeps what it has.
+	FailOpen *bool
 	// Timeout is how long Envoy waits for a decision.
 	Timeout time.Duration
 }
@@ -65,20 +65,7 @@ func grantKey(gateway types.NamespacedName, limiterNamespace string) types.Names
 func (a *Attachment) Objects() []*unstructured.Unstructured {
 	policy := a.newObject(policyKind(), policyKey(a.Gateway), map[string]any{
 		"targetRefs": []any{map[string]any{"group": gatewayKind().Group, "kind": gatewayKind().Kind, "name": a.Gateway.Name}},
-		"extAuth": map[string]any{
-			"failOpen":             a.FailOpen,
-			"timeout":              a.Timeout.String(),
-			"includeRouteMetadata": true,
-			"grpc": map[string]any{
-				"backendRefs": []any{map[string]any{
-					"name": deployment.Name(a.Limiter.Name), "namespace": a.Limiter.Namespace, "port": int64(grpcPort),
-				}},
-				// A limiter that stops rejects calls that Envoy sends at that moment. No other failure is repeated: the call may have been counted.
-				"backendSettings": map[string]any{
-					"retry": map[string]any{"numRetries": int64(retries), "retryOn": map[string]any{"triggers": []any{"refused-stream"}}},
-				},
-			},
-		},
+		"extAuth":    a.extAuth(),
 	})
 	if a.Limiter.Namespace == a.Gateway.Namespace {
 		return []*unstructured.Unstructured{policy}
@@ -88,6 +75,26 @@ func (a *Attachment) Objects() []*unstructured.Unstructured {
 		"to":   []any{map[string]any{"group": "", "kind": "Service", "name": deployment.Name(a.Limiter.Name)}},
 	})
 	return []*unstructured.Unstructured{grant, policy}
+}
+
+func (a *Attachment) extAuth() map[string]any {
+	settings := map[string]any{
+		"timeout":              a.Timeout.String(),
+		"includeRouteMetadata": true,
+		"grpc": map[string]any{
+			"backendRefs": []any{map[string]any{
+				"name": deployment.Name(a.Limiter.Name), "namespace": a.Limiter.Namespace, "port": int64(grpcPort),
+			}},
+			// A limiter that stops rejects calls that Envoy sends at that moment. No other failure is repeated: the call may have been counted.
+			"backendSettings": map[string]any{
+				"retry": map[string]any{"numRetries": int64(retries), "retryOn": map[string]any{"triggers": []any{"refused-stream"}}},
+			},
+		},
+	}
+	if a.FailOpen != nil {
+		settings["failOpen"] = *a.FailOpen
+	}
+	return settings
 }
 
 func (a *Attachment) newObject(kind schema.GroupVersionKind, key types.NamespacedName, spec map[string]any) *unstructured.Unstructured {

@@ -29,6 +29,7 @@ func Settings(ctx context.Context, c client.Reader, gateway types.NamespacedName
 		return Current{}, false, nil
 	}
 	current.Limiter = limiter
+	_, current.ExtAuth, _ = unstructured.NestedMap(policy.Object, "spec", "extAuth")
 	if failOpen, found, err := unstructured.NestedBool(policy.Object, "spec", "extAuth", "failOpen"); found && err == nil {
 		current.FailOpen = &failOpen
 	}
@@ -39,7 +40,9 @@ func Settings(ctx context.Context, c client.Reader, gateway types.NamespacedName
 
 // Current are the settings of an attachment.
 type Current struct {
-	Limiter  types.NamespacedName
+	Limiter types.NamespacedName
+	// ExtAuth is whether the SecurityPolicy has the settings of a call, of which FailOpen and Timeout are two.
+	ExtAuth  bool
 	FailOpen *bool
 	Timeout  time.Duration
 }

@@ -46,7 +46,7 @@ func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]str
 	}
 	h := a.GetRequest().GetHttp()
 	found := d.engine.Index().RoutesOf(&rules.RouteRequest{
-		Method: h.GetMethod(), Host: rules.GatewayHost(h.GetHost()), Authority: h.GetHost(), Target: h.GetPath(), Headers: headers, Lines: linesOf(h),
+		Method: h.GetMethod(), Host: h.GetHost(), Target: h.GetPath(), Headers: headers, Lines: linesOf(h),
 		Port: int32(a.GetDestination().GetAddress().GetSocketAddress().GetPortValue()),
 	})
 	routes = make([]route, 0, len(found))
