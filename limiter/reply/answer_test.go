@@ -1,7 +1,9 @@
 package reply
 
 import (
+	"bytes"
 	"encoding/json"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -72,6 +74,60 @@ func TestReadAnswer_ReadsWhatNewAnswerWrites(t *testing.T) {
 			t.Errorf("%s is read as %+v, want %+v", text, got, want)
 		}
 	})
+}
+
+// equalsEncodingJSON reports a difference between AppendJSON and encoding/json.
+func equalsEncodingJSON(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, a *Answer,
+) {
+	t.Helper()
+	var want bytes.Buffer
+	if err := json.NewEncoder(&want).Encode(a); err != nil {
+		t.Errorf("encode: %v", err)
+	}
+	if got := string(a.AppendJSON([]byte("before"))); got != "before"+want.String() {
+		t.Errorf("got\n%s, want \"before\" and\n%s", got, &want)
+	}
+}
+
+func TestAnswer_AppendsTheSameJSONAsTheStandardLibrary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		decided := rapid.Custom(drawAnswer).Draw(t, "answer")
+		a := NewAnswer(&decided)
+		equalsEncodingJSON(t, &a)
+	})
+}
+
+func TestAnswer_AppendsEachMember(t *testing.T) {
+	retry := int64(-1)
+	for name, a := range map[string]Answer{
+		"the zero answer": {Results: []Result{}},
+		"all members": {
+			Allowed: true, Policy: "a/b", Limit: 1, Remaining: 2, ResetAfterMs: 3, RetryAfterMs: &retry, DelayMs: 5, Source: "redis", Revision: "sha256:1",
+			Results: []Result{{}, {
+				Policy: "a/c", Axis: "User", Identifier: "<é>\x80\"\\\n", Algorithm: "LeakyBucket", Window: "1m0s", Tier: "free", Allowed: true, Limit: 6,
+				Remaining: 7, ResetAfterMs: 8, RetryAfterMs: &retry, Shadow: true, Source: "local",
+			}},
+			Denial: &rules.Denial{Status: 402, Message: "no & never", ContentType: "a/b", Headers: []rules.DenialHeader{{Name: "x-a", Value: "b"}}},
+		},
+		"the longest numbers": {Limit: math.MaxInt64, Remaining: math.MinInt64, Results: []Result{{Limit: math.MinInt64, Remaining: math.MaxInt64}}},
+	} {
+		t.Run(name, func(t *testing.T) { equalsEncodingJSON(t, &a) })
+	}
+}
+
+func BenchmarkAnswer_AppendJSON(b *testing.B) {
+	decided := engine.Answer{Allowed: true, Source: engine.SourceRedis, Revision: "sha256:" + strings.Repeat("0", 64), Results: []engine.Result{
+		{Rule: &rules.Compiled{Rule: tenantRule("a", 5)}, Identifier: "tenant-0000001", Source: engine.SourceRedis, Window: 24 * time.Hour},
+	}}
+	buffer := make([]byte, 0, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		a := NewAnswer(&decided)
+		buffer = a.AppendJSON(buffer[:0])
+	}
 }
 
 func TestNewAnswer_HasTheNumbersOfTheStrictestPolicy(t *testing.T) {

@@ -1,9 +1,7 @@
 package reply
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -121,11 +119,7 @@ func (p *Problem) AppendJSON(b []byte) []byte {
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if isEscaped(s[i]) {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				panic(fmt.Sprintf("reply: encode a string: %v", err))
-			}
-			return append(b, quoted...)
+			return appendValue(b, s)
 		}
 	}
 	b = append(b, '"')

@@ -29,17 +29,18 @@ func (t *text) number(n int64) {
 // quoted writes a string, which must be printable ASCII.
 func (t *text) quoted(s string) error {
 	t.built.WriteByte('"')
+	from := 0 // of what is not written yet
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c < ' ' || c > '~':
 			return fmt.Errorf("%q contains a character that is not printable ASCII", s)
 		case c == '"' || c == '\\':
+			t.raw(s[from:i])
 			t.built.WriteByte('\\')
-			t.built.WriteByte(c)
-		default:
-			t.built.WriteByte(c)
+			from = i
 		}
 	}
+	t.raw(s[from:])
 	t.built.WriteByte('"')
 	return nil
 }

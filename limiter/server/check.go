@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -108,9 +107,8 @@ func (d *checkEndpoint) write(w http.ResponseWriter, decision *engine.Answer) (s
 	}
 	buffer := d.buffer()
 	defer d.release(buffer)
-	if err := json.NewEncoder(buffer).Encode(reply.NewAnswer(decision)); err != nil {
-		panic(fmt.Sprintf("server: encoding plain data: %v", err))
-	}
+	answer := reply.NewAnswer(decision)
+	buffer.Write(answer.AppendJSON(buffer.AvailableBuffer()))
 	w.Header()["Content-Type"] = []string{"application/json"}
 	status = http.StatusOK
 	if !decision.Allowed {
