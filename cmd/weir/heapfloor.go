@@ -40,6 +40,7 @@ func newHeapFloor(memory int64) *heapFloor {
 // run adjusts GOGC until ctx is done, and then restores the default.
 func (h *heapFloor) run(ctx context.Context) error {
 	if h == nil {
+		<-ctx.Done() // a task that returns ends the process
 		return nil
 	}
 	defer debug.SetGCPercent(minGCPercent)

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
+	"testing/synctest"
 )
 
 func TestGCPercentFor_StartsACollectionAtTheFloor(t *testing.T) {
@@ -64,7 +65,17 @@ func TestHeapFloor_LeavesGOGCOfTheEnvironment(t *testing.T) {
 	if h != nil {
 		t.Errorf("a floor of %d bytes, want none", h.bytes)
 	}
-	if err := h.run(t.Context()); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.run(ctx) }()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("it has ended, which ends the process")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
