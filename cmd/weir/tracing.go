@@ -33,7 +33,7 @@ func (f *tracingFlags) add(flags *pflag.FlagSet) {
 			"decides whether a request is traced")
 }
 
-// open returns the exporter of traces. It exports nothing if tracing is off.
+// open returns the exporter of traces. It exports nothing if tracing is off, or if the environment has an invalid endpoint.
 func (f *tracingFlags) open(ctx context.Context, registry prometheus.Registerer, log *slog.Logger) (*otlp.Exporter, error) {
 	if f.sample < 0 {
 		return nil, fmt.Errorf("--tracing-sample %d is invalid: must not be negative", f.sample)
@@ -43,17 +43,28 @@ func (f *tracingFlags) open(ctx context.Context, registry prometheus.Registerer,
 		return nil, errors.New("--tracing-sample requires --tracing-endpoint, which is empty")
 	}
 	if endpoint == "" || isDisabled() {
-		otlp.NewMetrics(registry) // a dashboard finds them
-		return &otlp.Exporter{}, nil
+		return noTraces(registry), nil
 	}
 	if !isReceiver(endpoint, f.endpoint != "") {
-		return nil, fmt.Errorf("%s %q is invalid: must be a URL such as http://collector:4317, without a path", source, endpoint)
+		err := fmt.Errorf("%s %q is invalid: must be a URL such as http://collector:4317, without a path", source, endpoint)
+		if f.endpoint != "" {
+			return nil, err
+		}
+		// A cluster can set the environment of all its pods. A limiter that does not start would be worse than one without traces.
+		log.Warn("Tracing is off", "error", err)
+		return noTraces(registry), nil
 	}
 	traces, err := otlp.New(ctx, otlp.Options{Endpoint: f.endpoint, Version: version, SampleOneIn: f.sample, Log: log, Registry: registry})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
 	return traces, nil
+}
+
+// noTraces returns an exporter that exports nothing. It registers the metrics all the same: a dashboard finds them.
+func noTraces(registry prometheus.Registerer) *otlp.Exporter {
+	otlp.NewMetrics(registry)
+	return &otlp.Exporter{}
 }
 
 // receiver returns the URL of the collector, "" without one, and the name of the flag or variable that sets it.
