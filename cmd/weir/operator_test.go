@@ -99,16 +99,9 @@ func TestOperatorCommand_RejectsInvalidFlags(t *testing.T) {
 	}
 }
 
-func TestCommands_NameTheMissingCRD(t *testing.T) {
-	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := kube.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+// nameTheMissingCRD needs an API server without CRDs: that of [TestStatus_ShowsAnInstallationToItsObservers], because a start takes seconds.
+func nameTheMissingCRD(t *testing.T, kube *fixture.KubeProcess) {
+	t.Helper()
 	t.Setenv("KUBECONFIG", kube.Kubeconfig())
 	for kind, namespaces := range map[string][]string{"RateLimitPolicy": nil, "Limiter": {"weir-system"}} {
 		f := operatorFlags{webhook: webhookFlags{certificates: "None"}, metrics: operatorMetricsFlags{address: "0"}, health: "0", watchNamespaces: namespaces}

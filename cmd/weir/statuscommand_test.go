@@ -86,6 +86,7 @@ func TestStatus_ShowsAnInstallationToItsObservers(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	t.Run("other commands name the missing CRD", func(t *testing.T) { nameTheMissingCRD(t, kube) })
 	w := &statusWorld{T: t, kube: kube}
 	w.expect(kube.Kubeconfig(), 2, nil, "weir status: the cluster does not have the CRDs of Weir: Weir is not installed; install Weir, or select another cluster with --context")
 

@@ -139,7 +139,7 @@ func TestCallAll_CallsAllReplicasOverABoundedNumberOfConnections(t *testing.T) {
 }
 
 // answers calls the pods of the Limiter edge/main with this timeout, and returns what each answers.
-func (h *harness) answers(timeout time.Duration, most int) (got []string) {
+func (h *harness) answers(timeout time.Duration, most int, isChange bool) (got []string) {
 	h.Helper()
 	c := newCaller(h.key)
 	c.timeout = timeout
@@ -149,7 +149,7 @@ func (h *harness) answers(timeout time.Duration, most int) (got []string) {
 	}
 	var of v1alpha1.Limiter
 	of.Namespace, of.Name = "edge", "main"
-	err := c.callAll(h.Context(), &of, pods.Items, &call{method: http.MethodGet, path: "/", maxAnswer: most}, func(r *Replica) bool {
+	err := c.callAll(h.Context(), &of, pods.Items, &call{method: http.MethodGet, path: "/", maxAnswer: most, isChange: isChange}, func(r *Replica) bool {
 		got = append(got, fmt.Sprintf("%s %d %.40s%s", r.Pod, r.Status, r.Body, r.Error))
 		return true
 	})
@@ -159,7 +159,7 @@ func (h *harness) answers(timeout time.Duration, most int) (got []string) {
 	return got
 }
 
-func TestCallAll_AReplicaThatHangsTakesNoAnswerFromOthers(t *testing.T) {
+func TestCallAll_AReplicaThatHangsOrBreaksOffTakesNoAnswerFromOthers(t *testing.T) {
 	h := newHarness(t)
 	ended := make(chan struct{})
 	defer close(ended)
@@ -170,8 +170,14 @@ func TestCallAll_AReplicaThatHangsTakesNoAnswerFromOthers(t *testing.T) {
 		<-ended
 	})
 	h.pod(nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"a":1}`) })
-	want := []string{"main-1 0 no answer within 5s", "main-2 0 no answer within 5s", `main-3 200 {"a":1}`}
-	if got := h.answers(time.Second, maxAnswer); fmt.Sprint(got) != fmt.Sprint(want) {
+	h.pod(nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "9")
+		_, _ = io.WriteString(w, `{"a":1}`)
+	})
+	want := []string{
+		"main-1 0 no answer within 5s", "main-2 0 no answer within 5s", `main-3 200 {"a":1}`, "main-4 0 read the answer: unexpected EOF",
+	}
+	if got := h.answers(time.Second, maxAnswer, false); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -188,9 +194,11 @@ func TestCallAll_BoundsWhatAReplicaSends(t *testing.T) {
 		_, _ = io.WriteString(w, "1")
 	})
 	want := []string{`main-1 200 "xxxxxxxx"`, "main-2 0 the answer is larger than 10 bytes"}
-	got := h.answers(time.Minute, 10)
-	if len(got) != 3 || fmt.Sprint(got[:2]) != fmt.Sprint(want) || !strings.HasPrefix(got[2], "main-3 0 net/http: ") {
-		t.Errorf("got  %q\nwant %q", got, want)
+	for _, isChange := range []bool{false, true} {
+		got := h.answers(time.Minute, 10, isChange)
+		if len(got) != 3 || fmt.Sprint(got[:2]) != fmt.Sprint(want) || !strings.HasPrefix(got[2], "main-3 0 net/http: ") {
+			t.Errorf("change %v: got  %q\nwant %q", isChange, got, want)
+		}
 	}
 }
 
@@ -275,5 +283,25 @@ func TestDescribe_AddsTheStateOfThePod(t *testing.T) {
 		if got := describe(pod, errors.New("x")); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func TestCallAll_EndsWithTheFirstAnswerThatIsNotRead(t *testing.T) {
+	h := newHarness(t)
+	for range 3 {
+		h.pod(nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+	}
+	var pods corev1.PodList
+	if err := h.kube.List(t.Context(), &pods); err != nil {
+		t.Fatal(err)
+	}
+	of := v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "main"}}
+	var got []string
+	err := newCaller(h.key).callAll(t.Context(), &of, pods.Items, &call{method: http.MethodGet, path: "/", maxAnswer: 10}, func(r *Replica) bool {
+		got = append(got, r.Pod)
+		return len(got) < 2
+	})
+	if err != nil || fmt.Sprint(got) != "[main-1 main-2]" {
+		t.Errorf("%q are read (%v)", got, err)
 	}
 }

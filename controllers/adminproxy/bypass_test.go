@@ -110,6 +110,15 @@ func TestParseBypass_RejectsWhatTheOperatorSets(t *testing.T) {
 	}
 }
 
+// Replicas compare the times of bypasses, wherever the operator runs.
+func TestParseBypass_CreatesABypassInWholeSecondsOfUTC(t *testing.T) {
+	now := time.Date(2026, 5, 1, 2, 3, 4, 999_999_999, time.FixedZone("east", 3600))
+	_, forward, bad := parseBypass([]byte(aBypass), now)
+	if bad != nil || !strings.Contains(string(forward), `"createdAt":"2026-05-01T01:03:04Z"`) {
+		t.Errorf("forwarded %s: %+v", forward, bad)
+	}
+}
+
 func TestParseBypass_ForwardsAllFieldsThatLimitersRead(t *testing.T) {
 	for own, theirs := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[bypassRequest](): reflect.TypeFor[admin.BypassRequest](), reflect.TypeFor[endBypassRequest](): reflect.TypeFor[admin.EndBypassRequest](),

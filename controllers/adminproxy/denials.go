@@ -83,16 +83,19 @@ func (h *handler) denials(w http.ResponseWriter, r *http.Request) {
 	}
 	ticker := time.NewTicker(resume)
 	defer ticker.Stop()
-	s.run(ctx, pods, ticker.C, func() ([]corev1.Pod, *problem) {
-		if _, bad := h.Access.admit(r, name.Namespace, name.Name, action); bad != nil {
-			return nil, bad
-		}
-		_, pods, bad := h.pods(ctx, name)
-		if bad != nil && bad.Status == http.StatusServiceUnavailable { // the API server is unavailable, or there are no pods: this can end
-			return nil, nil
-		}
-		return pods, bad
-	})
+	s.run(ctx, pods, ticker.C, func() ([]corev1.Pod, *problem) { return h.look(r.WithContext(ctx), name, action) })
+}
+
+// look returns the pods of a Limiter for a stream that continues, or why it must end.
+func (h *handler) look(r *http.Request, name types.NamespacedName, do action) ([]corev1.Pod, *problem) {
+	if _, bad := h.Access.admit(r, name.Namespace, name.Name, do); bad != nil {
+		return nil, bad
+	}
+	_, pods, bad := h.pods(r.Context(), name)
+	if bad != nil && bad.Status == http.StatusServiceUnavailable { // the API server is unavailable, or there are no pods: this can end
+		return nil, nil
+	}
+	return pods, bad
 }
 
 // stream is a response with the denials of several replicas.
@@ -192,6 +195,7 @@ func (s *stream) begin() bool {
 
 // fail answers that no replica can be followed.
 func (s *stream) fail() {
+	s.extend()
 	if s.rejected != nil {
 		s.rejected.write(s.w)
 		return
@@ -205,6 +209,11 @@ func (s *stream) fail() {
 
 // write writes a line. It returns false if the user does not read.
 func (s *stream) write(line *DenialLine) bool {
-	_ = s.out.SetWriteDeadline(time.Now().Add(lineTimeout)) // fails for a writer without deadlines, as in a test
+	s.extend()
 	return json.NewEncoder(s.w).Encode(line) == nil
+}
+
+// extend gives the user time to read what is written next: the timeout of the server is that of a request.
+func (s *stream) extend() {
+	_ = s.out.SetWriteDeadline(time.Now().Add(lineTimeout)) // fails for a writer without deadlines, as in a test
 }

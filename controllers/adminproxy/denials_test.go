@@ -3,12 +3,10 @@ package adminproxy
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -200,6 +198,7 @@ func TestDenials_AnswersWithAProblemIfNoReplicaCanBeFollowed(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	h.pod(nil, func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(2 * requestTimeout) // the answer also outlasts the timeouts of requests
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"detail":"policy a/b is not enforced"}`)
 	})
@@ -223,28 +222,28 @@ func TestDenials_LimitsStreams(t *testing.T) {
 	}
 }
 
+func TestDenials_AStreamThatHasEndedMakesRoomForAnother(t *testing.T) {
+	h := newHarness(t)
+	h.allowed["jane get limiters.weir.dev/denials of edge/main"] = true
+	h.pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, nil) // no replica can be followed, so each stream ends
+	for n := range maxStreams + 1 {
+		if status, text := h.call("jane", "GET", "edge/main/denials", ""); status != 503 || !strings.Contains(text, "no replica of Limiter edge/main answers") {
+			t.Fatalf("after %d streams: %d %s", n, status, text)
+		}
+	}
+}
+
 func TestServer_EndsStreamsWhenItStops(t *testing.T) {
 	h := newHarness(t)
 	ended := make(chan struct{}, 1)
 	h.pod(nil, streaming(ended))
-	identity := httptest.NewTLSServer(http.NotFoundHandler()) // its certificate, and clients that trust it
-	defer identity.Close()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{
-		Handler: h.handler, Listener: listener, Follow: func(context.Context) {}, Log: slog.New(slog.DiscardHandler),
-		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &identity.TLS.Certificates[0], nil },
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.Start(ctx) }()
-	f := h.read(identity.Client(), "https://"+listener.Addr().String(), "")
+	address, client, stop := start(t, h.handler)
+	f := h.read(client, "https://"+address, "")
 	if line := f.next(); line != `{"pod":"main-1","following":true}` {
 		t.Error(line)
 	}
-	stop()
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
 	if line := f.next(); line != `{"error":"the operator stops: call it again"}` {
 		t.Error(line)
 	}

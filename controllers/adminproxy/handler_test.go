@@ -37,7 +37,7 @@ import (
 // harness is an endpoint with an API server whose users authenticate with their name as a token, and have the permissions in allowed.
 type harness struct {
 	*testing.T
-	kube    client.Client
+	kube    client.WithWatch
 	key     *limiter.HashKey
 	handler http.Handler
 	allowed map[string]bool
@@ -206,6 +206,7 @@ func TestHandler_NamesEachReplicaThatDoesNotAnswer(t *testing.T) {
 	h.pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, nil)
 	h.pod(func(p *corev1.Pod) { p.Spec.Containers[0].Ports, p.Status.PodIP = nil, "127.0.0.1" }, nil)
 	h.pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil)
+	h.pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, nil)
 	status, text := h.call("jane", "GET", "edge/main/rules?a=b%2Fc", "")
 	var answer Answer
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 {

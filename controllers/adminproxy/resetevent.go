@@ -3,7 +3,6 @@ package adminproxy
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,27 +49,18 @@ func limiterReference(of *v1alpha1.Limiter) corev1.ObjectReference {
 // policy returns a reference to a policy, and the namespace of its events.
 func (h *handler) policy(ctx context.Context, policy string) (corev1.ObjectReference, string, error) {
 	namespace, name, _ := strings.Cut(policy, "/")
-	candidates := []struct {
-		object   client.Object
-		key      types.NamespacedName
-		kind, in string
-	}{{&v1alpha1.RateLimitPolicy{}, types.NamespacedName{Namespace: namespace, Name: name}, "RateLimitPolicy", namespace}}
-	if namespace == clusterPrefix {
-		candidates = slices.Insert(candidates, 0, struct {
-			object   client.Object
-			key      types.NamespacedName
-			kind, in string
-		}{&v1alpha1.ClusterRateLimitPolicy{}, types.NamespacedName{Name: name}, "ClusterRateLimitPolicy", metav1.NamespaceDefault})
+	key, kind, in := types.NamespacedName{Namespace: namespace, Name: name}, "RateLimitPolicy", namespace
+	var object client.Object = &v1alpha1.RateLimitPolicy{}
+	if namespace == clusterPrefix { // no policy in a namespace with this name is enforced
+		key, kind, in = types.NamespacedName{Name: name}, "ClusterRateLimitPolicy", metav1.NamespaceDefault
+		object = &v1alpha1.ClusterRateLimitPolicy{}
 	}
-	var err error
-	for _, c := range candidates {
-		if err = h.Client.Get(ctx, c.key, c.object); err == nil {
-			return corev1.ObjectReference{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: c.kind, Namespace: c.key.Namespace, Name: name, UID: c.object.GetUID(),
-			}, c.in, nil
-		}
+	if err := h.Client.Get(ctx, key, object); err != nil {
+		return corev1.ObjectReference{}, "", fmt.Errorf("read policy %s: %w", policy, err)
 	}
-	return corev1.ObjectReference{}, "", fmt.Errorf("read policy %s: %w", policy, err)
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: key.Namespace, Name: name, UID: object.GetUID(),
+	}, in, nil
 }
 
 // clusterPrefix is the namespace part of the names of ClusterRateLimitPolicies.

@@ -2,9 +2,14 @@ package adminproxy
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -83,6 +88,56 @@ func TestFollow_ASlowUserIsNotTheSilenceOfTheReplica(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(began), e)
 		}
 	})
+}
+
+// A replica counts the denials that a slow operator does not read, also without one that follows.
+func TestFollow_PassesOnHowManyDenialsAReplicaHasDropped(t *testing.T) {
+	answer := &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}\n{}\n" + `{"dropped":1}`))}
+	f := follower{transport: answering{answer, nil}, request: &call{path: "/admin/v1/denials", user: "jane"}, events: make(chan event, 64)}
+	f.follow(t.Context(), replicaPod())
+	close(f.events)
+	var got []DenialLine
+	for e := range f.events {
+		got = append(got, e.line)
+	}
+	want := []DenialLine{{Pod: "main-1", Following: true}, {Pod: "main-1", Dropped: 1}, {Pod: "main-1", Error: "it has ended the stream"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// answering is a replica with this answer.
+type answering struct {
+	response *http.Response
+	err      error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a answering) RoundTrip(*http.Request) (*http.Response, error) { return a.response, a.err }
+
+func TestFollow_NamesWhyAReplicaIsNotFollowed(t *testing.T) {
+	answer := func(status int, body io.Reader) answering {
+		return answering{&http.Response{StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)), Body: io.NopCloser(body)}, nil}
+	}
+	for _, test := range []struct {
+		replica  answering
+		want     string
+		rejected bool
+	}{
+		{answer(503, strings.NewReader("<html>")), "it answers 503 Service Unavailable", true},
+		{answer(503, strings.NewReader(`{"title":"x"}`)), "it answers 503 Service Unavailable", true},
+		{answer(404, strings.NewReader(`{"detail":"not enforced"}`)), "not enforced", true},
+		{answer(404, iotest.ErrReader(errors.New("reset"))), "read the answer: reset", false},
+		{answer(200, iotest.ErrReader(errors.New("reset"))), "reset", false},
+		{answer(200, strings.NewReader(strings.Repeat("x", maxLine+1))), "bufio.Scanner: token too long", false},
+		{answering{nil, errors.New("refused")}, "refused", false},
+	} {
+		f := follower{transport: test.replica, request: &call{path: "/admin/v1/denials", user: "jane"}, events: make(chan event, 64)}
+		f.follow(t.Context(), replicaPod())
+		if e := <-f.events; !e.ended || e.line.Error != test.want || (e.problem != nil) != test.rejected {
+			t.Errorf("%+v, want %q", e, test.want)
+		}
+	}
 }
 
 func TestFollow_EndsWithTheUser(t *testing.T) {

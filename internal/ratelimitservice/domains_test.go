@@ -193,6 +193,32 @@ descriptor 7 of domain a, in k: spec.match.descriptors[1].except: 65 entries con
 	}
 }
 
+// A previous version can have more or fewer descriptors than the invalid one that it replaces.
+func TestUpdate_NumbersDescriptorsAfterAReplacedOne(t *testing.T) {
+	for _, previous := range [][]*ratelimitv3.RateLimitDescriptor{{node("x", per(1, 1))}, {node("x", per(1, 1)), node("y", per(1, 1)), node("z", per(1, 1))}} {
+		d := ratelimitservice.NewDomains(options(), keep)
+		if _, err := update(d, noon, true, config("a", node("first", nil, previous...))); err != nil {
+			t.Fatal(err)
+		}
+		_, err := update(d, noon, true, config("a", node("first", nil, node("x", per(1, 1)), node("y", per(1, 99))), wildcards(65)))
+		want := `descriptor 3 of domain a, in first: unit 99 is unknown; the units are second, minute, hour, day, week, month, year
+descriptor 5 of domain a, in k: spec.match.descriptors[1].except: 65 entries contain *, but at most 64 can; a request is compared with each of them`
+		if err == nil || err.Error() != want {
+			t.Errorf("after %d descriptors: %v", len(previous)+1, err)
+		}
+	}
+}
+
+// No descriptor can be left out to make the domain valid.
+func TestUpdate_AnInvalidDomainIsNoProblemOfADescriptor(t *testing.T) {
+	d := ratelimitservice.NewDomains(options(), keep)
+	const domain = "a b"
+	_, err := update(d, noon, true, config(domain, node("k", per(1, 1)), node("l", per(1, 1))))
+	if err == nil || !strings.HasPrefix(err.Error(), "domain "+domain+": spec.domains[0]: ") || d.Count() != 0 {
+		t.Errorf("%v, %d domains", err, d.Count())
+	}
+}
+
 // sameLines reports whether two texts have the same lines in any order.
 func sameLines(a, b string) bool {
 	left, right := strings.Split(a, "\n"), strings.Split(b, "\n")
@@ -250,13 +276,21 @@ func TestUpdate_ManyEntriesSeparateCounters(t *testing.T) {
 
 func TestUpdate_RejectsWhatNamesNoDomainOrOneTwice(t *testing.T) {
 	d := ratelimitservice.NewDomains(options(), keep)
-	got, err := update(d, noon, true, config(""), config("a", node("k", per(1, 1))), config("a", node("k", per(2, 1))))
+	got, err := update(d, noon, true, config(""), config("a", node("k", per(1, 1))), config("a", node("k", per(2, 1))), config("b", node("k", per(3, 1))))
 	want := "domain : domain is missing or empty; set it to the domain of the rate limit filter of Envoy\ndomain a is listed twice; only the first applies"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
-	if diff := cmp.Diff([]string{"a|k 1/1s"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"a|k 1/1s", "b|k 3/1s"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The server has a configuration, although no request is limited yet.
+func TestUpdate_ADomainWithoutLimitsIsActive(t *testing.T) {
+	d := ratelimitservice.NewDomains(options(), keep)
+	if got, err := update(d, noon, true, config("a", node("k", nil))); len(got) > 0 || err != nil || d.Count() != 1 {
+		t.Errorf("%q (%v), %d domains", got, err, d.Count())
 	}
 }
 
@@ -517,6 +551,17 @@ func TestReport_PrintsNamesWithoutEscapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []ratelimitservice.LimitReport{`d|x.a\|b=c=d.e=: 3 per 1s, algorithm FixedWindow, shadow_mode: false`}
+	if diff := cmp.Diff(want, ratelimitservice.Report(d.Rules())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReport_PrintsALimitOfZeroAsItWasReceived(t *testing.T) {
+	d := ratelimitservice.NewDomains(options(), keep)
+	if err := d.Update(noon, []*ratelimitv3.RateLimitConfig{config("a", node("k", per(0, 2)))}, true); err != nil {
+		t.Fatal(err)
+	}
+	want := []ratelimitservice.LimitReport{`a.k: 0 per 1m0s, algorithm FixedWindow, shadow_mode: false`}
 	if diff := cmp.Diff(want, ratelimitservice.Report(d.Rules())); diff != "" {
 		t.Error(diff)
 	}

@@ -70,6 +70,7 @@ func TestParseEnvironment_ReadsRedis(t *testing.T) {
 		"a URL":              {with("REDIS_URL=rediss://redis:6379/1"), ratelimitservice.Redis{Type: "SINGLE", URL: "rediss://redis:6379/1"}},
 		"a cluster":          {with("REDIS_TYPE=cluster", "REDIS_URL=a:6379, b:6379"), ratelimitservice.Redis{Type: "CLUSTER", Addresses: []string{"a:6379", "b:6379"}}},
 		"Sentinels":          {with("REDIS_TYPE=SENTINEL", "REDIS_URL=main,a:26379,b:26379", "REDIS_SENTINEL_AUTH=x"), ratelimitservice.Redis{Type: "SENTINEL", Primary: "main", Addresses: []string{"a:26379", "b:26379"}, SentinelPassword: "x"}},
+		"one Sentinel":       {with("REDIS_TYPE=SENTINEL", "REDIS_URL=main,a:26379"), ratelimitservice.Redis{Type: "SENTINEL", Primary: "main", Addresses: []string{"a:26379"}}},
 		"TLS without a name": {with("REDIS_TLS=true", "REDIS_TLS_CACERT=/ca", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true"), ratelimitservice.Redis{Type: "SINGLE", Addresses: []string{"redis:6379"}, TLS: true, CA: "/ca", SkipHostname: true}},
 		"empty is not set":   {with("REDIS_TYPE=", "REDIS_TLS="), ratelimitservice.Redis{Type: "SINGLE", Addresses: []string{"redis:6379"}}},
 	} {
@@ -103,6 +104,24 @@ func TestParseEnvironment_ReadsOtherVariables(t *testing.T) {
 	}
 }
 
+func TestParseEnvironment_AcceptsTheEndsOfARange(t *testing.T) {
+	for text, want := range map[string]float64{"0": 0, "1": 1} {
+		if got, err := ratelimitservice.ParseEnvironment(with("NEAR_LIMIT_RATIO=" + text)); err != nil || got.NearLimit != want {
+			t.Errorf("%s: %v (%v)", text, got.NearLimit, err)
+		}
+	}
+}
+
+// The variables of TLS can stay when it is switched off. Others are listed in order.
+func TestParseEnvironment_ListsUnknownVariables(t *testing.T) {
+	got, err := ratelimitservice.ParseEnvironment(with("GRPC_SERVER_USE_TLS=false", "GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY=k", "GRPC_CLIENT_TLS_CACERT=ca",
+		"GRPC_CLIENT_TLS_SAN=envoy", "REDIS_D=1", "REDIS_B=1", "REDIS_A=1", "XDS_E=1", "CACHE_C=1"))
+	want := strings.Fields("CACHE_C REDIS_A REDIS_B REDIS_D XDS_E")
+	if diff := cmp.Diff(want, got.Unknown); diff != "" || err != nil || len(got.WithoutEffect) > 0 {
+		t.Errorf("%s, without effect %q (%v)", diff, got.WithoutEffect, err)
+	}
+}
+
 func TestParseEnvironment_NamesVariablesThatMustChange(t *testing.T) {
 	for variable, want := range map[string]string{
 		"CONFIG_TYPE=FILE":                   `CONFIG_TYPE: "FILE" is not supported; set GRPC_XDS_SOTW, or convert the files with weir import envoy-ratelimit`,
@@ -123,6 +142,7 @@ func TestParseEnvironment_NamesVariablesThatMustChange(t *testing.T) {
 		"NEAR_LIMIT_RATIO=1.1":               `NEAR_LIMIT_RATIO: "1.1" is invalid: must be a number from 0 to 1`,
 		"NEAR_LIMIT_RATIO=-0.1":              `NEAR_LIMIT_RATIO: "-0.1" is invalid: must be a number from 0 to 1`,
 		"XDS_CLIENT_BACKOFF_MAX_INTERVAL=60": `XDS_CLIENT_BACKOFF_MAX_INTERVAL: "60" is invalid: must be a positive duration, such as 10s`,
+		"XDS_CLIENT_BACKOFF_MAX_INTERVAL=0s": `XDS_CLIENT_BACKOFF_MAX_INTERVAL: "0s" is invalid: must be a positive duration, such as 10s`,
 		"CONFIG_GRPC_XDS_NODE_METADATA=a":    `CONFIG_GRPC_XDS_NODE_METADATA: "a" is invalid: must be a list such as key1=value1,key2=value2`,
 	} {
 		t.Run(variable, func(t *testing.T) {

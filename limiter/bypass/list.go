@@ -33,6 +33,7 @@ type List struct {
 
 	mu     sync.Mutex
 	byName map[string]*Bypass // those that have not expired; replaced, never changed
+	sizes  map[*Bypass]int    // encodedSize of those that the last call of admit has counted
 	passed map[passing]time.Time
 }
 
@@ -81,8 +82,14 @@ func (l *List) admit(b *Bypass, now time.Time) error {
 	entries, active := 0, 0
 	size := encodedSize(b)
 	total, bytes := size, size // of all, and of those of the namespace
+	known := l.sizes
+	l.sizes = make(map[*Bypass]int, len(l.byName))
 	for _, other := range l.byName {
-		size := encodedSize(other)
+		size := known[other]
+		if size == 0 {
+			size = encodedSize(other)
+		}
+		l.sizes[other] = size
 		total += size
 		if other.Namespace() != b.Namespace() {
 			continue

@@ -1,7 +1,9 @@
 package decisionlog_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter/decisionlog"
+	"github.com/weir-dev/weir/limiter/engine"
 )
 
 // received returns the policies and identifiers of the records that a follower has received.
@@ -53,8 +56,45 @@ func TestFollow_SendsWhatTheFilterSelects(t *testing.T) {
 		l.log.Unfollow(f)
 	}
 	l.check(t, 1, "x-tenant-id", "acme")
-	if got := received(followers[decisionlog.Filter{}]); len(got) > 0 {
-		t.Errorf("after Unfollow: %v", got)
+	for filter, f := range followers {
+		if got := received(f); len(got) > 0 {
+			t.Errorf("%+v after Unfollow: %v", filter, got)
+		}
+	}
+}
+
+// The follower began, or has ended, after the engine asked where the decision goes.
+func TestDecided_SendsOnlyToWhatSelectHasChosen(t *testing.T) {
+	var out bytes.Buffer
+	l := newLogging(t, decisionlog.Options{Handler: slog.NewJSONHandler(&out, nil)})
+	before := l.log.Select(true)
+	f, err := l.log.Follow(decisionlog.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	during := l.log.Select(true)
+	c := &engine.Check{Endpoint: "rls"}
+	if l.log.Decided(before, c, answerOf(false, time.Second), false); len(received(f)) > 0 {
+		t.Error("a follower receives a denial from before")
+	}
+	if l.log.Decided(during, c, answerOf(false, time.Second), false); len(received(f)) != 1 {
+		t.Error("a follower does not receive a denial")
+	}
+	l.log.Unfollow(f)
+	if l.log.Decided(during, c, answerOf(false, time.Second), false); len(received(f)) > 0 {
+		t.Error("a follower receives a denial after its end")
+	}
+	if l.written(func() {}); out.Len() > 0 {
+		t.Errorf("denials that are only followed are logged: %s", &out)
+	}
+}
+
+func TestHasIdentifiers_UnlessTheyAreOmitted(t *testing.T) {
+	for identifiers, want := range map[decisionlog.Identifiers]bool{decisionlog.Counted: true, decisionlog.Hashed: true, decisionlog.Omitted: false} {
+		l := newLogging(t, decisionlog.Options{Identifiers: identifiers, HashKey: hashKey(t)})
+		if got := l.log.HasIdentifiers(); got != want {
+			t.Errorf("%s: %v", identifiers, got)
+		}
 	}
 }
 
@@ -77,28 +117,28 @@ func TestFollow_ShowsThatAShadowPolicyDeniesNothing(t *testing.T) {
 func TestFollow_BoundsRecordsAndFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLogging(t, decisionlog.Options{})
-		var first *decisionlog.Follower
-		for i := range 16 {
+		var all []*decisionlog.Follower
+		for range 16 {
 			f, err := l.log.Follow(decisionlog.Filter{Policy: "shop/tenant"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if i == 0 {
-				first = f
-			}
+			all = append(all, f)
 		}
 		if _, err := l.log.Follow(decisionlog.Filter{}); !errors.Is(err, decisionlog.ErrTooManyFollowers) {
 			t.Errorf("%v", err)
 		}
 		l.check(t, 2+1100, "x-tenant-id", "acme")
-		if n, missed := len(received(first)), first.Dropped(); n != 1000 || missed != 100 {
-			t.Errorf("%d records and %d dropped, want 1000 and 100", n, missed)
+		for i, f := range all { // one that has received enough takes nothing from others
+			if n, missed := len(received(f)), f.Dropped(); n != 1000 || missed != 100 {
+				t.Errorf("follower %d: %d records and %d dropped, want 1000 and 100", i, n, missed)
+			}
 		}
 		for range 2 {
 			time.Sleep(time.Second)
 			l.check(t, 600, "x-tenant-id", "acme")
 		}
-		if n, missed := len(received(first)), first.Dropped(); n != 1024 || missed != 1200-1024 {
+		if n, missed := len(received(all[0])), all[0].Dropped(); n != 1024 || missed != 1200-1024 {
 			t.Errorf("%d records and %d dropped, want those that wait and the rest", n, missed)
 		}
 	})

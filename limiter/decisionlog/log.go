@@ -219,9 +219,9 @@ type perSecond struct {
 func (p *perSecond) admit(now time.Time) bool {
 	const shift = 31
 	for {
-		state, second := p.state.Load(), now.Unix()
+		state, second := p.state.Load(), now.Unix()&(1<<(63-shift)-1) // the seconds begin again in 2106
 		n := state & (1<<shift - 1)
-		if state>>shift != second&(1<<(63-shift)-1) {
+		if state>>shift != second {
 			n = 0
 		}
 		if n >= min(p.most, 1<<shift-1) {

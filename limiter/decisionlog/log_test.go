@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -169,7 +170,11 @@ func TestRecord_JSONHasTheFieldsOfTheLog(t *testing.T) {
 	}
 	defer l.log.Unfollow(follower)
 	l.written(func() { l.check(t, 3, "x-tenant-id", "acme") })
-	for _, want := range lines(t, &out) {
+	logged := lines(t, &out)
+	if len(logged) != 2 {
+		t.Fatalf("%d denials of a follower are logged, want 2", len(logged))
+	}
+	for _, want := range logged {
 		text, err := json.Marshal(<-follower.Records())
 		if err != nil {
 			t.Fatal(err)
@@ -278,6 +283,32 @@ func TestLog_NeverWaitsForItsReader(t *testing.T) {
 		}
 		_ = writes.Close() // ends the write
 	})
+}
+
+func TestRun_EndsWhenAllIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := newLogging(t, decisionlog.Options{SampleOneIn: 1, Handler: slog.NewJSONHandler(&out, nil)})
+		began := time.Now()
+		l.written(func() { l.check(t, 100, "x-tenant-id", "acme") })
+		if took, n := time.Since(began), len(lines(t, &out)); took > 0 || n != 1 { // the others are denials
+			t.Errorf("%d records after %v, want 1 immediately", n, took)
+		}
+	})
+}
+
+// fullDisk is a log that cannot be written.
+type fullDisk struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (fullDisk) Handle(context.Context, slog.Record) error {
+	return errors.New("no space left on device")
+}
+
+func TestLog_CountsWhatCannotBeWritten(t *testing.T) {
+	l := newLogging(t, decisionlog.Options{SampleOneIn: 1, Handler: fullDisk{}})
+	l.written(func() { l.check(t, 1, "x-tenant-id", "acme") })
+	l.counted(t, dropped(1, 0))
 }
 
 func TestNew_RejectsInvalidOptions(t *testing.T) {

@@ -18,3 +18,18 @@ func TestPerSecond_CountsNoMoreEventsThanItsBitsHold(t *testing.T) {
 		t.Errorf("state %x, want 1 event in the next second", p.state.Load())
 	}
 }
+
+// After 2106, the number of the second does not fit into its bits.
+func TestPerSecond_BoundsEventsAtAnyTime(t *testing.T) {
+	for _, second := range []int64{0, 1, 1_800_000_000, 1<<32 - 1, 1 << 32, 1<<32 + 5, 1 << 40} {
+		p, now := perSecond{most: 2}, time.Unix(second, 999_999_999)
+		for i, want := range []bool{true, true, false, false} {
+			if got := p.admit(now); got != want {
+				t.Errorf("second %d: event %d is admitted: %v", second, i+1, got)
+			}
+		}
+		if !p.admit(now.Add(1)) {
+			t.Errorf("second %d: the first event of the next second is not admitted", second)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package tracing_test
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -56,6 +57,16 @@ func TestRoundTrip_IsLinkedWithAllRequestsOfItsBatch(t *testing.T) {
 		if !linked(batch, r) || !linked(r, batch) {
 			t.Errorf("request %d is linked %v, and the batch with it %v", i+1, linked(r, batch), linked(batch, r))
 		}
+	}
+}
+
+func TestRoundTrip_OfOneCallIsNoBatch(t *testing.T) {
+	tracer, recorder, _ := newTracer(tracing.Options{SampleOneIn: 1})
+	_, span := tracer.HTTP(request(""), "/v1/check", "check", time.Now())
+	(&tracing.RoundTrip{Node: "redis:6379", Calls: 1}).Record([]*tracing.Span{span})
+	want := map[string]string{"db.system.name": "redis", "db.operation.name": "EVALSHA", "server.address": "redis:6379"}
+	if s := recorder.Ended()[0]; !maps.Equal(attributesOf(s), want) || s.Status().Code.String() != "Unset" {
+		t.Errorf("%v with status %v, want %v", attributesOf(s), s.Status(), want)
 	}
 }
 

@@ -61,6 +61,9 @@ func (t *Tracer) HTTP(r *http.Request, route, endpoint string, began time.Time) 
 	return t.start(under, route, endpoint, began, attribute.String("http.request.method", method(r.Method)), attribute.String("http.route", route))
 }
 
+// Fields returns the names of the fields of metadata that GRPC reads.
+func Fields() []string { return []string{parentField, stateField} }
+
 // GRPC starts the span of a call of a method. The function value returns a field of its metadata, or "".
 func (t *Tracer) GRPC(ctx context.Context, name, endpoint string, began time.Time, value func(field string) string) (context.Context, *Span) {
 	if t == nil {

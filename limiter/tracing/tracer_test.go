@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -109,6 +110,25 @@ func TestTracer_BoundsTheTracesOfASecond(t *testing.T) {
 	}
 	if n := len(recorder.Ended()); n < 3 || n > 10 || n+*skipped != 20 {
 		t.Errorf("%d requests were traced and %d skipped, want 3 and 17", n, *skipped)
+	}
+}
+
+// A limiter that samples a request without a trace context counts it, too, if there is no room.
+func TestTracer_CountsWhatItSkips(t *testing.T) {
+	for name, parent := range map[string]string{"sampled by the caller": sampled, "sampled here": ""} {
+		synctest.Test(t, func(t *testing.T) { // so that no time passes
+			tracer, recorder, skipped := newTracer(tracing.Options{SampleOneIn: 1, MaxPerSecond: 1})
+			for n := range 3 {
+				ctx, span := tracer.HTTP(request(parent), "/v1/check", "check", time.Now())
+				if first := n == 0; (span != nil) != first || tracing.From(ctx) != span {
+					t.Errorf("%s: request %d is traced: %v", name, n, span != nil)
+				}
+				span.EndHTTP(http.StatusOK)
+			}
+			if len(recorder.Ended()) != 1 || *skipped != 2 {
+				t.Errorf("%s: %d traced and %d skipped, want 1 and 2", name, len(recorder.Ended()), *skipped)
+			}
+		})
 	}
 }
 

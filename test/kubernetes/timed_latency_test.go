@@ -3,10 +3,13 @@ package kubernetes
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-dev/weir/test/latency"
 )
 
 // The bounds are generous because of other load on the machine. The command hack/latency has the targets.
 func TestMeasureLatency_ALimiterAddsLittle(t *testing.T) {
+	latency.Alone(t)
 	l, err := MeasureLatency(t.Context(), newWorld(t), 150)
 	must(t, err)
 	for percent, most := range map[float64]time.Duration{50: 5 * time.Millisecond, 99: 50 * time.Millisecond} {

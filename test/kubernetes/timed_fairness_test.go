@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/latency"
 )
 
 const (
@@ -126,6 +127,7 @@ func median(all []time.Duration) time.Duration {
 }
 
 func TestFairness_AFloodDoesNotDelayAnotherTenantsRollout(t *testing.T) {
+	latency.Alone(t)
 	w := newWorld(t)
 	t.Run("of a user", func(t *testing.T) {
 		startControllers(t, w)

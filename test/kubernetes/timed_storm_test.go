@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/latency"
 )
 
 // stormDuration is the duration of the storm: five seconds, or the value of WEIR_SOAK, in which 1 means ten minutes.
@@ -28,6 +29,7 @@ func stormDuration() (time.Duration, error) {
 
 // Tenants flood both API servers, and Redis fails and recovers repeatedly. Exempt users write all the time.
 func TestStorm_ExemptLoseNoRequest(t *testing.T) {
+	latency.Alone(t)
 	w := newWorld(t)
 	lasts := mustGet[time.Duration](t)(stormDuration())
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
