@@ -41,14 +41,14 @@ var errNoTime = fmt.Errorf("the calls of the replicas have taken %v: try again",
 // caller calls limiters.
 type caller struct {
 	hashKey *limiter.HashKey
-	// timeout is replicaTimeout.
-	timeout time.Duration
+	// timeout is replicaTimeout, and total callTimeout.
+	timeout, total time.Duration
 	// large has an element while a large answer is in memory.
 	large chan struct{}
 }
 
 func newCaller(hashKey *limiter.HashKey) *caller {
-	return &caller{hashKey: hashKey, timeout: replicaTimeout, large: make(chan struct{}, 1)}
+	return &caller{hashKey: hashKey, timeout: replicaTimeout, total: callTimeout, large: make(chan struct{}, 1)}
 }
 
 // call is a request to limiters.
@@ -92,7 +92,7 @@ func (c *caller) callAll(ctx context.Context, of *v1alpha1.Limiter, pods []corev
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errNoTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.total, errNoTime)
 	defer cancel() // also closes the connections of answers that are not read
 	replies := make([]chan reply, len(pods))
 	start := func(i int) {

@@ -89,7 +89,14 @@ type handler struct {
 
 // NewHandler returns the handler of the endpoint.
 func NewHandler(config Config) http.Handler {
-	h := &handler{Config: config, caller: newCaller(config.HashKey), streams: make(chan struct{}, maxStreams), bodies: make(chan struct{}, maxLargeBodies)}
+	return newHandler(config).mux()
+}
+
+func newHandler(config Config) *handler {
+	return &handler{Config: config, caller: newCaller(config.HashKey), streams: make(chan struct{}, maxStreams), bodies: make(chan struct{}, maxLargeBodies)}
+}
+
+func (h *handler) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, to := range routes() {
 		mux.HandleFunc(to.method+" "+Prefix+"{namespace}/{name}/"+to.path, func(w http.ResponseWriter, r *http.Request) {

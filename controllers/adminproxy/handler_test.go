@@ -40,6 +40,7 @@ type harness struct {
 	kube    client.WithWatch
 	key     *limiter.HashKey
 	handler http.Handler
+	caller  *caller
 	allowed map[string]bool
 	mu      sync.Mutex // of asked
 	asked   []string
@@ -58,10 +59,11 @@ func newHarness(t *testing.T) *harness {
 	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "daily", UID: "uid-daily"}}
 	of := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "main"}}
 	h.kube = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, policy, of).Build()
-	h.handler = NewHandler(Config{
+	endpoint := newHandler(Config{
 		Access: &Access{Authenticator: authenticator.RequestFunc(authenticate), Authorizer: authorizer.AuthorizerFunc(h.authorize)},
 		Client: h.kube, Uncached: h.kube, HashKey: h.key, Log: slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
+	h.handler, h.caller = endpoint.mux(), endpoint.caller
 	return h
 }
 
