@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // gatewayWorld is an API server with Gateways and Limiters, without controllers.
@@ -23,7 +23,7 @@ type gatewayWorld struct {
 	*testing.T
 	client.Client
 
-	kube *fixture.KubeProcess
+	kube *kubetest.KubeProcess
 	user string // kubeconfig with the documented permissions
 }
 
@@ -137,7 +137,7 @@ func (w *gatewayWorld) report(policy *unstructured.Unstructured, conditions ...s
 // controller finishes their deletion.
 func newGatewayWorld(t *testing.T) *gatewayWorld {
 	t.Helper()
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	w := &gatewayWorld{T: t, kube: kube, user: kube.Kubeconfig()}
 	if _, err := kube.Kubectl(t.Context(), "get", "crd", "securitypolicies.gateway.envoyproxy.io"); err != nil {
 		w.must(kube.InstallGatewayAPI(t.Context()))

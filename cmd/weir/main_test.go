@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
-func TestMain(m *testing.M) { fixture.Main(m) }
+func TestMain(m *testing.M) { kubetest.Main(m) }

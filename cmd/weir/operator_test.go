@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 func TestLimiterName_ParsesNamespaceAndName(t *testing.T) {
@@ -100,7 +100,7 @@ func TestOperatorCommand_RejectsInvalidFlags(t *testing.T) {
 }
 
 // nameTheMissingCRD needs an API server without CRDs: that of [TestStatus_ShowsAnInstallationToItsObservers], because a start takes seconds.
-func nameTheMissingCRD(t *testing.T, kube *fixture.KubeProcess) {
+func nameTheMissingCRD(t *testing.T, kube *kubetest.KubeProcess) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", kube.Kubeconfig())
 	for kind, namespaces := range map[string][]string{"RateLimitPolicy": nil, "Limiter": {"weir-system"}} {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/weir/status"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // statusWorld is an API server with the objects of an installation, without controllers.
@@ -27,7 +27,7 @@ type statusWorld struct {
 	*testing.T
 	client.Client
 
-	kube *fixture.KubeProcess
+	kube *kubetest.KubeProcess
 }
 
 func (w *statusWorld) must(err error) {
@@ -77,7 +77,7 @@ func (w *statusWorld) user(name, namespace string) (kubeconfig string) {
 }
 
 func TestStatus_ShowsAnInstallationToItsObservers(t *testing.T) {
-	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
+	kube, err := kubetest.StartKube(t.Context(), kubetest.KubeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

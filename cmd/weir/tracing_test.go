@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/otlptest"
 )
 
 const (
@@ -93,18 +94,18 @@ func callTraced(t *testing.T, address string) {
 
 func TestTracing_FollowsRequestsFromTheirCallerToRedis(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-	collector := fixture.StartCollector(t)
+	collector := otlptest.StartCollector(t)
 	base, ops, address := serveTraced(t, tracingFlags{endpoint: collector.URL})
 	if status := checkTraced(t, base); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	callTraced(t, address)
-	var spans []fixture.CollectedSpan
+	var spans []otlptest.CollectedSpan
 	fixture.Await(t, "the spans of two requests", func() bool {
 		spans = collector.Spans(traceOfCaller)
 		return len(spans) >= 8
 	})
-	byID := map[string]fixture.CollectedSpan{}
+	byID := map[string]otlptest.CollectedSpan{}
 	for _, s := range spans {
 		byID[s.ID] = s
 	}
@@ -135,7 +136,7 @@ func TestTracing_FollowsRequestsFromTheirCallerToRedis(t *testing.T) {
 }
 
 // wantAttributes checks the attributes of the span of /v1/check, and that no span contains the identifier.
-func wantAttributes(t *testing.T, spans []fixture.CollectedSpan) {
+func wantAttributes(t *testing.T, spans []otlptest.CollectedSpan) {
 	t.Helper()
 	for _, s := range spans {
 		for name, value := range s.Attributes {
@@ -180,7 +181,7 @@ func wantExemplar(t *testing.T, ops string) {
 }
 
 func TestTracing_IsOffByDefault(t *testing.T) {
-	collector := fixture.StartCollector(t)
+	collector := otlptest.StartCollector(t)
 	base, ops, address := serveTraced(t, tracingFlags{})
 	checkTraced(t, base)
 	callTraced(t, address)

@@ -27,12 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
-	fixture.Main(m)
+	kubetest.Main(m)
 }
 
 const (
@@ -70,14 +70,14 @@ func (r *fakeCleaner) Forget(ctx context.Context, limiter *v1alpha1.Limiter) err
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	scheme := runtime.NewScheme()
 	must(t, AddToScheme(scheme))
 	people, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
 	must(t, err)
 	h := &harness{
 		T: t, kube: people, cleaner: &fakeCleaner{}, events: events.NewFakeRecorder(100),
-		namespace: fixture.Namespace(t, kube), now: time.Now(),
+		namespace: kubetest.Namespace(t, kube), now: time.Now(),
 	}
 	h.restart()
 	return h
@@ -94,7 +94,7 @@ func (h *harness) restart() {
 
 // recordingWrites records every write of the controller.
 func (h *harness) recordingWrites() interceptor.Funcs {
-	return fixture.InterceptWrites(func(verb, kind, name string) error {
+	return kubetest.InterceptWrites(func(verb, kind, name string) error {
 		h.writes = append(h.writes, verb+" "+kind+" "+name)
 		return nil
 	})

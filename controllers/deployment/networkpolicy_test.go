@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // expectRedisPorts fails unless the NetworkPolicy allows the pods to reach Redis at exactly these ports. 0 means every port.
@@ -112,7 +112,7 @@ func TestNetworkPolicy_KeepsOldRedisPortsUntilOldPodsAreGone(t *testing.T) {
 	switch stored := roll(2, 2, 1); {
 	case stored:
 		h.expectRedisPorts("while the last old pod terminates", 0, 6379, 6380)
-	case os.Getenv(fixture.KubeVersionEnv) == "":
+	case os.Getenv(kubetest.KubeVersionEnv) == "":
 		t.Error("the API server does not store the number of terminating pods")
 	default: // Kubernetes before 1.35 does not report them
 		h.expectRedisPorts("while a pod terminates that the Deployment does not report", 0)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 func TestPrune_DeletesOwnedNetworkPoliciesWhenDisabled(t *testing.T) {
@@ -58,7 +59,7 @@ func TestPodMonitors_RequireTheirCRD(t *testing.T) {
 	if got := h.message(v1alpha1.ConditionProgrammed); !strings.Contains(got, "does not have this kind") {
 		t.Errorf("the message of Programmed is %q", got)
 	}
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	if _, err := kube.Kubectl(t.Context(), "create", "-f", writeFile(t, podMonitorDefinition)); err != nil {
 		t.Fatal(err)
 	}

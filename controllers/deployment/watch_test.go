@@ -21,13 +21,14 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // The controller runs as in the operator: with caches and watches, and with the operator's permissions only.
 func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h := newHarness(t)
 	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	const user = "system:serviceaccount:weir-system:weir-operator-of-this-test"
 	_, err := kube.Kubectl(t.Context(), "apply", "-f", "testdata/role.yaml")
 	h.must(err)

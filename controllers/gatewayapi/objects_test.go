@@ -21,12 +21,12 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
-	fixture.Main(m)
+	kubetest.Main(m)
 }
 
 // started returns Objects that run until the test ends, and a client. Both have the permissions of config.
@@ -61,8 +61,8 @@ func must(t *testing.T, err error) {
 }
 
 func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
-	kube := fixture.Kube(t)
-	namespace := fixture.Namespace(t, kube)
+	kube := kubetest.Kube(t)
+	namespace := kubetest.Namespace(t, kube)
 	o, c := started(t, kube.Config())
 	changed := o.Changed()
 	// The objects after a notification, which the test requires: nothing else makes the operator read them.
@@ -119,7 +119,7 @@ func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
 
 // The ClusterRole of the operator can be older than its image.
 func TestObjects_NameAMissingPermission(t *testing.T) {
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	must(t, kube.InstallGatewayAPI(t.Context()))
 	t.Cleanup(func() { must(t, kube.UninstallGatewayAPI(context.Background())) })
 	_, admin := started(t, kube.Config())

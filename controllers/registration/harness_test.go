@@ -22,7 +22,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/webhook/certificate"
 )
 
@@ -44,14 +44,14 @@ type harness struct {
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	scheme := runtime.NewScheme()
 	must(t, AddToScheme(scheme))
 	must(t, deployment.AddToScheme(scheme)) // its kinds are in the same cache
 	must(t, rbacv1.AddToScheme(scheme))
 	people, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
 	must(t, err)
-	h := &harness{T: t, kube: people, events: events.NewFakeRecorder(100), namespace: fixture.Namespace(t, kube), now: time.Now()}
+	h := &harness{T: t, kube: people, events: events.NewFakeRecorder(100), namespace: kubetest.Namespace(t, kube), now: time.Now()}
 	h.rotator, err = certificate.NewRotator(certificate.Config{
 		Rotation:               certificate.DefaultRotation("*." + h.namespace + ".svc"),
 		Secret:                 types.NamespacedName{Namespace: h.namespace, Name: deployment.ThrottleSecret},
@@ -95,7 +95,7 @@ func (h *harness) restart() {
 
 // recordingWrites records every write of the controller. Writes to the configuration fail with configurationErr if it is set.
 func (h *harness) recordingWrites() interceptor.Funcs {
-	return fixture.InterceptWrites(func(verb, _, name string) error {
+	return kubetest.InterceptWrites(func(verb, _, name string) error {
 		h.writes = append(h.writes, verb+" "+name)
 		if name == ConfigurationName && h.configurationErr != nil {
 			return h.configurationErr

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // clientAs returns a client for a user with the permissions of cluster-admin and in no exempt group.
@@ -26,7 +27,7 @@ func (h *harness) clientAs(user string, groups ...string) client.Client {
 	}
 	h.must(h.kube.Create(h.Context(), binding))
 	h.Cleanup(func() { h.must(h.kube.Delete(context.Background(), binding)) })
-	config := fixture.Kube(h.T).Config()
+	config := kubetest.Kube(h.T).Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	c, err := client.New(config, client.Options{Scheme: h.kube.Scheme()})
 	h.must(err)
@@ -50,7 +51,7 @@ func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 	h.must(h.kube.Update(t.Context(), p))
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.FailurePolicy = v1alpha1.WebhookFailureFail })
 	h.setReplicas("default", 2, 0)
-	alice, shop := h.clientAs("alice"), fixture.Namespace(t, fixture.Kube(t))
+	alice, shop := h.clientAs("alice"), kubetest.Namespace(t, kubetest.Kube(t))
 	h.reconcile()
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	fixture.Await(h, "the API server rejects writes of alice", func() bool { return h.write(alice, shop) != nil })
@@ -94,7 +95,7 @@ func (h *harness) annotate(c client.Client) error {
 func TestLockout_OneCommandDisablesThrottling(t *testing.T) {
 	h := newRegisteredHarness(t)
 	const patch = `{"spec":{"kubernetesThrottle":{"enabled":false}}}`
-	_, err := fixture.Kube(t).Kubectl(t.Context(), "patch", "limiter", "default", "-n", h.namespace, "--type=merge", "-p", patch)
+	_, err := kubetest.Kube(t).Kubectl(t.Context(), "patch", "limiter", "default", "-n", h.namespace, "--type=merge", "-p", patch)
 	h.must(err)
 	h.reconcile()
 	if h.configuration() != nil {
@@ -106,7 +107,7 @@ func TestLockout_OneCommandDisablesThrottling(t *testing.T) {
 		t.Error("the webhook is not registered again")
 	}
 	// This works without an operator.
-	_, err = fixture.Kube(t).Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", ConfigurationName)
+	_, err = kubetest.Kube(t).Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", ConfigurationName)
 	h.must(err)
 }
 

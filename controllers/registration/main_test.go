@@ -7,14 +7,14 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
-	fixture.Main(m)
+	kubetest.Main(m)
 }
 
 func must(t testing.TB, err error) {

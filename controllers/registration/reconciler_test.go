@@ -18,7 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
@@ -173,7 +173,7 @@ func TestEvaluate_KeepsTheWebhookForAGracePeriodWithoutReadyPods(t *testing.T) {
 
 func TestEvaluate_RegistersOnlyLimitersInTheOperatorNamespace(t *testing.T) {
 	h := newRegisteredHarness(t)
-	elsewhere := fixture.Namespace(t, fixture.Kube(t))
+	elsewhere := kubetest.Namespace(t, kubetest.Kube(t))
 	h.limiter(elsewhere, "default", nil)
 	h.limiter(elsewhere, "plain", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil })
 	h.reconcile()

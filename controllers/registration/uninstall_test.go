@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // collectGarbage deletes the configuration if none of its owners exists, as the garbage collector of Kubernetes does.
@@ -37,7 +38,7 @@ func (h *harness) collectGarbage() {
 // helm deletes all of it.
 func TestUninstall_LeavesNoWebhookThatRejectsWrites(t *testing.T) {
 	h := newHarness(t)
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	root, err := fixture.ModuleRoot()
 	h.must(err)
 	kubectl := func(args ...string) {
@@ -52,7 +53,7 @@ func TestUninstall_LeavesNoWebhookThatRejectsWrites(t *testing.T) {
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.FailurePolicy = v1alpha1.WebhookFailureFail })
 	h.setReplicas("default", 2, 0)
 	h.reconcile()
-	alice, shop := h.clientAs("alice"), fixture.Namespace(t, kube)
+	alice, shop := h.clientAs("alice"), kubetest.Namespace(t, kube)
 	fixture.Await(h, "the API server rejects writes, because no limiter answers", func() bool { return h.write(alice, shop) != nil })
 	h.collectGarbage()
 	if h.configuration() == nil {

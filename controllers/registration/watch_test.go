@@ -22,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/webhook/certificate"
 )
 
@@ -29,7 +30,7 @@ import (
 func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h := newHarness(t)
 	h.must(eventsv1.AddToScheme(h.kube.Scheme()))
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	user := "system:serviceaccount:" + h.namespace + ":weir-operator"
 	for _, args := range [][]string{
 		{"apply", "-n", h.namespace, "-f", "testdata/role.yaml"},
@@ -84,7 +85,7 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		s.KubernetesThrottle.NamespacedPolicies, s.KubernetesThrottle.NamespacedPolicySelector = v1alpha1.NamespacedPoliciesSelected, team
 	})
 	fixture.Await(h, "the condition reports that no policy is selected", status(v1alpha1.ReasonNoPolicies))
-	shop := fixture.Namespace(t, kube)
+	shop := kubetest.Namespace(t, kube)
 	p := h.policy("pods", nil, "pods") // the template of a policy in namespace shop
 	h.must(h.kube.Delete(t.Context(), p))
 	h.must(h.kube.Create(t.Context(), &v1alpha1.RateLimitPolicy{

@@ -31,11 +31,12 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
-	fixture.Main(m)
+	kubetest.Main(m)
 }
 
 var limiterName = types.NamespacedName{Namespace: "weir-system", Name: "default"}
@@ -89,8 +90,8 @@ func (s store) Replicas(ctx context.Context) ([]publish.Replica, error) {
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	kube := fixture.Kube(t)
-	h := &harness{T: t, redis: fixture.Redis(t), namespace: fixture.Namespace(t, kube), now: time.Unix(1_800_000_000, 0)}
+	kube := kubetest.Kube(t)
+	h := &harness{T: t, redis: fixture.Redis(t), namespace: kubetest.Namespace(t, kube), now: time.Unix(1_800_000_000, 0)}
 	scheme := runtime.NewScheme()
 	h.must(v1alpha1.AddToScheme(scheme))
 	h.must(corev1.AddToScheme(scheme))
@@ -374,7 +375,7 @@ func (h *harness) manage(resync time.Duration, wrap func(next http.RoundTripper)
 // withManager is manage, and prepares the manager before the controllers are added to it.
 func (h *harness) withManager(resync time.Duration, wrap func(next http.RoundTripper) http.RoundTripper, prepare func(ctrl.Manager)) {
 	h.Helper()
-	config := fixture.Kube(h.T).Config()
+	config := kubetest.Kube(h.T).Config()
 	config.Wrap(wrap)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:     h.kube.Scheme(),

@@ -16,12 +16,13 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/gatewayapi"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // The CRDs of the Gateway API are installed, a route comes and goes: the policy follows without an edit and without a restart.
 func TestSetupWithManager_APolicyFollowsItsRoute(t *testing.T) {
 	h := newHarness(t)
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	h.must(gatewayapi.AddToScheme(h.kube.Scheme()))
 	h.withManager(time.Hour, func(next http.RoundTripper) http.RoundTripper { return next }, func(mgr ctrl.Manager) {
 		api, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())

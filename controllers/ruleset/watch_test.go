@@ -22,6 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 func TestPredicates_AcceptReplacedObjectsAndReadyReplicas(t *testing.T) {
@@ -133,7 +134,7 @@ func TestReconcile_ReadsUnwatchedChangesWithinAMinute(t *testing.T) {
 // The controller runs as in the operator: with caches, watches and leader election, and with the permissions in config/.
 func TestSetupWithManager_RunsWithThePermissionsOfTheManifests(t *testing.T) {
 	h := newHarness(t)
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	root, err := fixture.ModuleRoot()
 	h.must(err)
 	_, err = kube.Kubectl(t.Context(), "apply", "-k", filepath.Join(root, "config", "default"))

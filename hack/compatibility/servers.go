@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // group is the servers of one kind, and what is tested on each of them.
@@ -58,12 +59,12 @@ func groups() []group {
 			},
 		},
 		{
-			name: "Kubernetes", env: fixture.KubeVersionEnv,
+			name: "Kubernetes", env: kubetest.KubeVersionEnv,
 			columns: []column{
 				{name: "CRDs", packages: []string{"./test/crd"}},
 				{name: "operator", packages: []string{"./controllers/..."}},
 			},
-			servers: []server{kube(oldestKube), kube(fixture.KubeVersion)},
+			servers: []server{kube(oldestKube), kube(kubetest.KubeVersion)},
 		},
 	}
 }

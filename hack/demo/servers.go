@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // demo has the servers and processes of the demo, in the order in which they start.
@@ -19,10 +20,10 @@ type demo struct {
 	steps    int // headings printed
 	dir      string
 	weir     string
-	kube     *fixture.KubeProcess
+	kube     *kubetest.KubeProcess
 	redis    *fixture.RedisProcess // nil if embedded is used
 	embedded *miniredis.Miniredis
-	stack    *fixture.Stack
+	stack    *kubetest.Stack
 }
 
 // prepare builds weir and starts the API server and Redis.
@@ -42,7 +43,7 @@ func prepare(ctx context.Context) (d *demo, err error) {
 		return d, err
 	}
 	d.command("etcd & kube-apiserver &")
-	if d.kube, err = fixture.StartKube(ctx, fixture.KubeOptions{Progress: os.Stdout}); err != nil {
+	if d.kube, err = kubetest.StartKube(ctx, kubetest.KubeOptions{Progress: os.Stdout}); err != nil {
 		return d, err
 	}
 	return d, d.startRedis(ctx)
@@ -102,7 +103,7 @@ func (d *demo) startWeir(ctx context.Context) (err error) {
 	if err := d.kube.WaitForCRDs(ctx, "limiters.weir.dev", "ratelimitpolicies.weir.dev", "clusterratelimitpolicies.weir.dev"); err != nil {
 		return err
 	}
-	d.stack, err = fixture.StartStack(ctx, fixture.StackOptions{
+	d.stack, err = kubetest.StartStack(ctx, kubetest.StackOptions{
 		Weir: d.weir, Kube: d.kube, RedisURL: d.redisURL(), Limiters: 2,
 		Announce: func(command string) {
 			if strings.HasPrefix(command, "weir ") { // runs in the background

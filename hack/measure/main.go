@@ -29,6 +29,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 const (
@@ -122,10 +123,10 @@ type environment struct {
 	settings
 
 	dir     string
-	kube    *fixture.KubeProcess
+	kube    *kubetest.KubeProcess
 	redis   *fixture.RedisProcess
-	options fixture.StackOptions
-	stack   *fixture.Stack
+	options kubetest.StackOptions
+	stack   *kubetest.Stack
 	client  client.Client
 }
 
@@ -144,7 +145,7 @@ func newEnvironment(ctx context.Context, s settings) (e *environment, err error)
 		return e, err
 	}
 	crds := []string{filepath.Join(root, "config", "crd", "bases")}
-	if e.kube, err = fixture.StartKube(ctx, fixture.KubeOptions{CRDs: crds, Progress: os.Stderr}); err != nil {
+	if e.kube, err = kubetest.StartKube(ctx, kubetest.KubeOptions{CRDs: crds, Progress: os.Stderr}); err != nil {
 		return e, err
 	}
 	if e.redis, err = fixture.StartRedis(ctx); err != nil {
@@ -159,8 +160,8 @@ func newEnvironment(ctx context.Context, s settings) (e *environment, err error)
 	if e.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return e, err
 	}
-	e.options = fixture.StackOptions{Weir: weir, Kube: e.kube, RedisURL: e.redis.URL(), Limiters: s.replicas}
-	e.stack, err = fixture.StartStack(ctx, e.options)
+	e.options = kubetest.StackOptions{Weir: weir, Kube: e.kube, RedisURL: e.redis.URL(), Limiters: s.replicas}
+	e.stack, err = kubetest.StartStack(ctx, e.options)
 	return e, err
 }
 

@@ -21,6 +21,7 @@ import (
 	"syscall"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
@@ -47,8 +48,8 @@ func programs() []program {
 		{name: "cc", optional: true, get: func(ctx context.Context, _ io.Writer) (string, error) {
 			return fixture.Program(ctx, "gcc", "gcc", "libc6-dev")
 		}},
-		{name: "kube", get: fixture.KubeAssets},
-		{name: "kube-controller-manager", get: fixture.ControllerManagerBinary},
+		{name: "kube", get: kubetest.KubeAssets},
+		{name: "kube-controller-manager", get: kubetest.ControllerManagerBinary},
 		{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
 		{name: "nginx", get: debian("nginx")},
 		{name: "haproxy", get: debian("haproxy")},

@@ -1,5 +1,7 @@
 package arch
 
+import "slices"
+
 // module is the path of the Weir module. Package paths in the tables are relative to it.
 const module = "github.com/weir-dev/weir"
 
@@ -226,5 +228,9 @@ func bans() []ban {
 		{"middleware/...", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
 		{"middleware", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},
 		{"cmd/...", testPackages, "the product does not import test packages"},
+		{
+			"test/fixture", slices.Concat(kubernetes, []string{"google.golang.org/grpc"}),
+			"the tests of a limiter link and load fast; test/fixture/kubetest starts API servers",
+		},
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 // TestIsRedundant_ConsidersEveryFieldOfARule fails when a Rule or a Match gets a new field. Check first whether
@@ -68,7 +68,7 @@ func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
 	if spec[0] == "axis: Endpoint" {
 		spec = slices.DeleteFunc(spec, func(part string) bool { return part == "scope: Endpoint" })
 	}
-	return fixture.Policy(t, name, "{"+strings.Join(spec, ", ")+"}")
+	return policytest.Policy(t, name, "{"+strings.Join(spec, ", ")+"}")
 }
 
 func drawRequest(t *rapid.T) rules.Request {

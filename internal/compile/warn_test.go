@@ -8,11 +8,11 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 // warningsFor compiles the policies together and returns the warnings for the first one.
-func warningsFor(t fixture.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
+func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
 	t.Helper()
 	set, problems := compile.Compile(policies, compile.DefaultIdentity())
 	if len(problems) > 0 {
@@ -150,7 +150,7 @@ func TestWarn(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, warningsFor(t, fixture.Policy(t, "a", c.spec))); diff != "" {
+			if diff := cmp.Diff(c.want, warningsFor(t, policytest.Policy(t, "a", c.spec))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -208,7 +208,7 @@ func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 			if c.redundant {
 				want = []string{redundant}
 			}
-			got := warningsFor(t, fixture.Policy(t, "a", c.policy), fixture.Policy(t, "b", c.other))
+			got := warningsFor(t, policytest.Policy(t, "a", c.policy), policytest.Policy(t, "b", c.other))
 			for i := 0; i < len(got); i++ {
 				if strings.HasPrefix(got[i], "spec.algorithm: FixedWindow") {
 					got = append(got[:i], got[i+1:]...)
@@ -225,9 +225,9 @@ func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 }
 
 func TestWarn_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
-	other := fixture.Policy(t, "b", `{axis: User, limit: 1, window: 1m}`)
+	other := policytest.Policy(t, "b", `{axis: User, limit: 1, window: 1m}`)
 	other.Namespace = "elsewhere"
-	if got := warningsFor(t, fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
+	if got := warningsFor(t, policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
 		t.Errorf("got warnings %q, want none from another namespace", got)
 	}
 }

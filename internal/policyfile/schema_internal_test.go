@@ -20,15 +20,15 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/config/crd"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
-func TestMain(m *testing.M) { fixture.Main(m) }
+func TestMain(m *testing.M) { kubetest.Main(m) }
 
 // TestLoad_AgreesWithTheAPIServer sends every policy of the test files and of the samples to a real API server, which must
 // reject the same policies with the same field errors.
 func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	server := &apiServer{config: kube.Config()}
 	schemas, err := newSchemas()
 	if err != nil {

@@ -16,22 +16,23 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 const owner = "crd-test"
 
-func TestMain(m *testing.M) { fixture.Main(m) }
+func TestMain(m *testing.M) { kubetest.Main(m) }
 
 // namespace is a separate namespace for one test, on an API server with the CRDs installed.
 type namespace struct {
 	client.Client
 	name string
-	kube *fixture.KubeProcess
+	kube *kubetest.KubeProcess
 }
 
 func newNamespace(t *testing.T) namespace {
 	t.Helper()
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func newNamespace(t *testing.T) namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return namespace{Client: c, name: fixture.Namespace(t, kube), kube: kube}
+	return namespace{Client: c, name: kubetest.Namespace(t, kube), kube: kube}
 }
 
 // object returns the minimal object of k with change merged into it. change is a JSON merge patch in YAML: null removes a field.

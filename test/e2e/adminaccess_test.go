@@ -24,13 +24,14 @@ import (
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/topk"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
 // administered is an operator with the permissions of the chart, and two limiters whose pods exist in the API server.
 type administered struct {
 	*testing.T
-	kube     *fixture.KubeProcess
+	kube     *kubetest.KubeProcess
 	weir, ns string
 	operator *fixture.WeirProcess
 	address  string // of the admin endpoint of the operator
@@ -45,9 +46,9 @@ type administeredReplica struct {
 
 func newAdministered(t *testing.T) *administered {
 	t.Helper()
-	w := &administered{T: t, kube: fixture.Kube(t)}
+	w := &administered{T: t, kube: kubetest.Kube(t)}
 	redis := fixture.Redis(t)
-	w.ns = fixture.Namespace(t, w.kube)
+	w.ns = kubetest.Namespace(t, w.kube)
 	var err error
 	w.weir, err = fixture.BuildWeir(t.Context(), t.TempDir())
 	w.must(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // coldStart is the maximum time until a limiter with a snapshot is ready, for each failure of Redis.
@@ -215,9 +216,9 @@ func TestReadyz_ReportsWhatIsMissingWithoutRedisAndSnapshot(t *testing.T) {
 
 // TestColdStart_FromTheSnapshotOfTheOperator starts without Redis, and starts Redis after the limiter is ready.
 func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
-	w := &testCluster{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
+	w := &testCluster{T: t, kube: kubetest.Kube(t), redis: fixture.Redis(t)}
 	w.redis.Kill()
-	w.ns = fixture.Namespace(t, w.kube)
+	w.ns = kubetest.Namespace(t, w.kube)
 	cluster, err := client.New(w.kube.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
-func TestMain(m *testing.M) { fixture.Main(m) }
+func TestMain(m *testing.M) { kubetest.Main(m) }
 
 // patience is the timeout of each wait. The events take milliseconds, unless a comment states another duration.
 const patience = 60 * time.Second
@@ -23,21 +24,21 @@ const patience = 60 * time.Second
 // testCluster is an API server and a Redis with processes of Weir.
 type testCluster struct {
 	*testing.T
-	kube  *fixture.KubeProcess
+	kube  *kubetest.KubeProcess
 	redis *fixture.RedisProcess
-	stack *fixture.Stack
+	stack *kubetest.Stack
 	ns    string
 }
 
 func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
-	w := &testCluster{T: t, kube: fixture.Kube(t), redis: fixture.Redis(t)}
-	w.ns = fixture.Namespace(t, w.kube)
+	w := &testCluster{T: t, kube: kubetest.Kube(t), redis: fixture.Redis(t)}
+	w.ns = kubetest.Namespace(t, w.kube)
 	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.stack, err = fixture.StartStack(t.Context(), fixture.StackOptions{
+	w.stack, err = kubetest.StartStack(t.Context(), kubetest.StackOptions{
 		Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: 2, GRPC: true,
 	})
 	if err != nil {

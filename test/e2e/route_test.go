@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // installGatewayAPI installs the CRDs of the Gateway API until the test ends.
-func installGatewayAPI(t *testing.T, kube *fixture.KubeProcess) {
+func installGatewayAPI(t *testing.T, kube *kubetest.KubeProcess) {
 	t.Helper()
 	if err := kube.InstallGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func httpRoute(namespace, name string) string {
 
 // TestTargetRefs_LimitTheRouteThatTheGatewayNames sends what Envoy Gateway sends for a request, to a limiter with the rules of a real operator.
 func TestTargetRefs_LimitTheRouteThatTheGatewayNames(t *testing.T) {
-	installGatewayAPI(t, fixture.Kube(t))
+	installGatewayAPI(t, kubetest.Kube(t))
 	w := newTestCluster(t)
 	apply(t, w.kube, httpRoute(w.ns, "checkout"))
 	target := `axis: IP, limit: %d, window: 1d, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: checkout%s}]`

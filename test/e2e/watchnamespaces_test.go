@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
 // TestOperator_WorksInItsWatchedNamespacesOnly runs an operator with only the permissions that the chart grants it with watchNamespaces.
 func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
-	kube, redis := fixture.Kube(t), fixture.Redis(t)
-	watched, other := fixture.Namespace(t, kube), fixture.Namespace(t, kube)
+	kube, redis := kubetest.Kube(t), fixture.Redis(t)
+	watched, other := kubetest.Namespace(t, kube), kubetest.Namespace(t, kube)
 	text, err := tool.Output(t, "helm", "template", "weir", tool.Root(t, "charts", "weir"), "--namespace", watched,
 		"--set=watchNamespaces={"+watched+"},limiterSecrets={redis-login},crds.install=false,webhook.certificates=None")
 	if err != nil {
@@ -110,7 +111,7 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 }
 
 // checkMetrics reads the metrics of an operator without a token, with one that has no permission, and with one that has it.
-func checkMetrics(t *testing.T, kube *fixture.KubeProcess, address, namespace string) {
+func checkMetrics(t *testing.T, kube *kubetest.KubeProcess, address, namespace string) {
 	t.Helper()
 	token := func(account string) string {
 		t.Helper()
@@ -162,7 +163,7 @@ func checkMetrics(t *testing.T, kube *fixture.KubeProcess, address, namespace st
 }
 
 // apply applies manifests.
-func apply(t *testing.T, kube *fixture.KubeProcess, manifests string) {
+func apply(t *testing.T, kube *kubetest.KubeProcess, manifests string) {
 	t.Helper()
 	if _, err := kube.Kubectl(t.Context(), "apply", "-f", tool.File(t, "manifests.yaml", manifests)); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // review is an admission review for the creation of a RateLimitPolicy in the namespace shop.
@@ -27,8 +28,8 @@ const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 // does: by the name of its Service, trusting only the CA bundle that the operator has written into the configuration. The API server
 // of the test cannot call it, because it cannot reach a Service.
 func TestWebhook_ValidatesPolicies(t *testing.T) {
-	kube := fixture.Kube(t)
-	namespace := fixture.Namespace(t, kube)
+	kube := kubetest.Kube(t)
+	namespace := kubetest.Namespace(t, kube)
 	kubectl := func(args ...string) string {
 		t.Helper()
 		out, err := kube.Kubectl(t.Context(), args...)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // envoyGateway is the module of Envoy Gateway with its CRDs, and the directory of the CRDs.
@@ -26,7 +27,7 @@ func TestEnvoyGateway_ItsSchemasAcceptTheObjectsOfTheCommandAndOfTheDocuments(t 
 		t.Fatal(err)
 	}
 	dir := filepath.Join(download(t, envoyGateway), envoyGatewayCRDs)
-	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{CRDs: []string{filepath.Join(root, "config", "crd", "bases")}})
+	kube, err := kubetest.StartKube(t.Context(), kubetest.KubeOptions{CRDs: []string{filepath.Join(root, "config", "crd", "bases")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // gatewayModules are the Go modules with the CRDs of the projects on docs/how-to/other-gateways.md, and the files with the CRDs.
@@ -108,7 +109,7 @@ func TestOtherGateways_TheirSchemasAcceptTheDocumentedObjects(t *testing.T) {
 			t.Errorf("the page does not name version %s of %s", version, name)
 		}
 	}
-	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{CRDs: crds})
+	kube, err := kubetest.StartKube(t.Context(), kubetest.KubeOptions{CRDs: crds})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ package gitops
 import (
 	"testing"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
-func TestMain(m *testing.M) { fixture.Main(m) }
+func TestMain(m *testing.M) { kubetest.Main(m) }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // The samples are applied on the client and on the server side, and then changed as an operator changes them. Applying them again
@@ -155,7 +156,7 @@ func declared(object map[string]any) map[string]any {
 func TestApply_KeepsTheReplicasOfAScaledLimiter(t *testing.T) {
 	s := newServer(t)
 	limiter := readState(t, filepath.Join("testdata", "states", "limiter-created.yaml")).object()
-	limiter.SetNamespace(fixture.Namespace(t, s.kube))
+	limiter.SetNamespace(kubetest.Namespace(t, s.kube))
 	unstructured.RemoveNestedField(limiter.Object, "status")
 	unstructured.RemoveNestedField(limiter.Object, "metadata", "generation")
 	unstructured.RemoveNestedField(limiter.Object, "spec", "replicas")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // The field owners are those of a cluster: the user, or a tool that applies for the user, and the operator.
@@ -24,12 +24,12 @@ const (
 // server is a real API server without an operator: the tests write the status.
 type server struct {
 	client.Client
-	kube *fixture.KubeProcess
+	kube *kubetest.KubeProcess
 }
 
 func newServer(t *testing.T) server {
 	t.Helper()
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	c, err := client.New(kube.Config(), client.Options{})
 	must(t, err)
 	return server{c, kube}
@@ -43,7 +43,7 @@ func (s server) create(t *testing.T, state state) *unstructured.Unstructured {
 	namespaced, err := s.IsObjectNamespaced(last)
 	must(t, err)
 	if namespaced {
-		last.SetNamespace(fixture.Namespace(t, s.kube))
+		last.SetNamespace(kubetest.Namespace(t, s.kube))
 	}
 	for _, step := range state.steps {
 		step = step.DeepCopy()

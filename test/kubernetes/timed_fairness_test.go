@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/latency"
 )
 
@@ -54,7 +54,7 @@ func job(namespace string, parallelism int32) *batchv1.Job {
 func startControllers(t *testing.T, w *World, args ...string) {
 	t.Helper()
 	args = append(args, "--controllers=deployment-controller,replicaset-controller,job-controller,namespace-controller,serviceaccount-controller")
-	m := mustGet[*fixture.ControllerManager](t)(fixture.StartControllerManager(t.Context(), w.Kube, args...))
+	m := mustGet[*kubetest.ControllerManager](t)(kubetest.StartControllerManager(t.Context(), w.Kube, args...))
 	ctx, cancel := context.WithCancel(context.Background())
 	var nodes sync.WaitGroup
 	nodes.Go(func() {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 const (
@@ -38,7 +39,7 @@ const (
 
 // World is a cluster whose API is throttled.
 type World struct {
-	Kube  *fixture.KubePair
+	Kube  *kubetest.KubePair
 	Redis *fixture.RedisProcess
 	// Admin is a client of group system:masters for the first API server.
 	Admin client.Client
@@ -72,8 +73,8 @@ func (w *World) start(ctx context.Context, progress io.Writer) error {
 	if w.Redis, err = fixture.StartRedis(ctx); err != nil {
 		return err
 	}
-	crds := fixture.KubeOptions{CRDs: []string{filepath.Join(root, "config", "crd", "bases")}, Progress: progress}
-	if w.Kube, err = fixture.StartKubePair(ctx, crds); err != nil {
+	crds := kubetest.KubeOptions{CRDs: []string{filepath.Join(root, "config", "crd", "bases")}, Progress: progress}
+	if w.Kube, err = kubetest.StartKubePair(ctx, crds); err != nil {
 		return err
 	}
 	if w.Admin, err = newClient(w.Kube.ConfigOf(0)); err != nil {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/controllers/deployment"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
@@ -25,7 +25,7 @@ const (
 	image     = "registry.example/weir@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-func TestMain(m *testing.M) { fixture.Main(m) }
+func TestMain(m *testing.M) { kubetest.Main(m) }
 
 // installManifest writes the file of make install-yaml and returns its path.
 func installManifest(t *testing.T, image string) (string, error) {
@@ -42,7 +42,7 @@ func installManifest(t *testing.T, image string) (string, error) {
 // install applies install.yaml and config/redis and returns their Deployments. The server rejects unknown fields.
 func install(t *testing.T) (client.Client, []appsv1.Deployment) {
 	t.Helper()
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	file, err := installManifest(t, image)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestPods_HaveOnlyThePermissionsTheyNeed(t *testing.T) {
 }
 
 func TestSamplesAndOptionalManifests_AreValidOnTheServer(t *testing.T) {
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	install(t)
 	tool.InstallCRDs(t, kube)
 	if _, err := kube.Kubectl(t.Context(), "apply", "-f", tool.Root(t, "config", "samples", "00-namespace.yaml")); err != nil {

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
 func TestChart_IsValidOnTheServer(t *testing.T) {
-	kube := fixture.Kube(t)
+	kube := kubetest.Kube(t)
 	tool.InstallCRDs(t, kube)
-	into := fixture.Namespace(t, kube)
+	into := kubetest.Namespace(t, kube)
 	for name, values := range valueSets(t) {
 		text, err := template(t, append(values, "--namespace", into)...)
 		if err != nil {
@@ -26,7 +26,7 @@ func TestChart_IsValidOnTheServer(t *testing.T) {
 
 // TestRelease_CanBeInstalledUpgradedAndUninstalled runs on its own API server, without the CRDs of Weir.
 func TestRelease_CanBeInstalledUpgradedAndUninstalled(t *testing.T) {
-	kube, err := fixture.StartKube(t.Context(), fixture.KubeOptions{})
+	kube, err := kubetest.StartKube(t.Context(), kubetest.KubeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

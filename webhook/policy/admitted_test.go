@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 func TestValidateCreate_WarnsOfAPolicyForWritesThatNoLimiterAdmits(t *testing.T) {
@@ -38,7 +38,7 @@ func TestValidateCreate_WarnsOfAPolicyForWritesThatNoLimiterAdmits(t *testing.T)
 		"a policy for requests":                      {validSpec, []v1alpha1.Limiter{none}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := fixture.Policy(t, "a", c.spec)
+			p := policytest.Policy(t, "a", c.spec)
 			p.Namespace = "shop"
 			warnings, err := newValidator(stored{limiters: c.limiters}).ValidateCreate(t.Context(), &p)
 			const want = "spec.match.kubernetes: no Limiter lets policies of namespace shop limit writes; see the condition Ready"
@@ -47,7 +47,7 @@ func TestValidateCreate_WarnsOfAPolicyForWritesThatNoLimiterAdmits(t *testing.T)
 			}
 		})
 	}
-	p := fixture.Policy(t, "a", writes)
+	p := policytest.Policy(t, "a", writes)
 	if _, err := newValidator(stored{err: errors.New("no cache")}).ValidateCreate(t.Context(), &p); err != nil {
 		t.Errorf("a failed list rejects the policy: %v", err)
 	}

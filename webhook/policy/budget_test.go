@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 // limiterWith returns a Limiter whose budget admits that many policies in a namespace and in total.
@@ -20,8 +20,8 @@ func limiterWith(name string, perNamespace, total int64) v1alpha1.Limiter {
 }
 
 func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) {
-	a, b, c := fixture.Policy(t, "a", validSpec), fixture.Policy(t, "b", `{axis: Tenant, limit: 10, window: 1m}`), fixture.Policy(t, "c", `{axis: IP, limit: 10, window: 1m}`)
-	other := fixture.Policy(t, "other", validSpec)
+	a, b, c := policytest.Policy(t, "a", validSpec), policytest.Policy(t, "b", `{axis: Tenant, limit: 10, window: 1m}`), policytest.Policy(t, "c", `{axis: IP, limit: 10, window: 1m}`)
+	other := policytest.Policy(t, "other", validSpec)
 	other.Namespace = "elsewhere"
 	elsewhere := limiterWith("elsewhere", 1, 1)
 	elsewhere.Spec.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"at": "elsewhere"}}
@@ -74,7 +74,7 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 // of returns a policy with that namespace, name and age in minutes.
 func of(t *testing.T, namespace, name string, age int, spec string) v1alpha1.RateLimitPolicy {
 	t.Helper()
-	p := fixture.Policy(t, name, spec)
+	p := policytest.Policy(t, name, spec)
 	p.Namespace, p.CreationTimestamp = namespace, metav1.NewTime(time.Unix(1_800_000_000, 0).Add(-time.Duration(age)*time.Minute))
 	return p
 }

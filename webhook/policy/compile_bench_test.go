@@ -6,7 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 // BenchmarkCompile measures the validation of one policy in a namespace with 1000 other policies, with and without a CEL expression in each
@@ -19,9 +19,9 @@ func BenchmarkCompile(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var others []v1alpha1.RateLimitPolicy
 			for i := range 1000 {
-				others = append(others, fixture.Policy(b, fmt.Sprintf("p%d", i), fmt.Sprintf(spec, i+1)))
+				others = append(others, policytest.Policy(b, fmt.Sprintf("p%d", i), fmt.Sprintf(spec, i+1)))
 			}
-			policy := fixture.Policy(b, "a", fmt.Sprintf(spec, 5000))
+			policy := policytest.Policy(b, "a", fmt.Sprintf(spec, 5000))
 			for b.Loop() {
 				compileWith(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
 			}

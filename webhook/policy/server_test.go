@@ -28,13 +28,14 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/webhook/certificate"
 	"github.com/weir-dev/weir/webhook/policy"
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // controller-runtime prints a warning if no logger is set
-	fixture.Main(m)
+	kubetest.Main(m)
 }
 
 // patience is the timeout of each wait. The events take milliseconds, unless a comment states another duration.
@@ -51,7 +52,7 @@ func secret() types.NamespacedName {
 type testCluster struct {
 	*testing.T
 	client.Client
-	kube      *fixture.KubeProcess
+	kube      *kubetest.KubeProcess
 	addr      string
 	namespace string
 	warnings  *warnings
@@ -59,8 +60,8 @@ type testCluster struct {
 
 func newTestCluster(t *testing.T) *testCluster {
 	t.Helper()
-	kube := fixture.Kube(t)
-	w := &testCluster{T: t, kube: kube, namespace: fixture.Namespace(t, kube), warnings: &warnings{}}
+	kube := kubetest.Kube(t)
+	w := &testCluster{T: t, kube: kube, namespace: kubetest.Namespace(t, kube), warnings: &warnings{}}
 	var err error
 	w.addr, err = fixture.FreeAddr(t.Context())
 	w.must(err)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 // stored is a reader of the given policies. If err is set, each List fails.
@@ -56,7 +56,7 @@ const (
 )
 
 func TestValidateCreate_ReportsEveryInvalidField(t *testing.T) {
-	policy := fixture.Policy(t, "a", invalidSpec)
+	policy := policytest.Policy(t, "a", invalidSpec)
 	_, err := newValidator(stored{}).ValidateCreate(t.Context(), &policy)
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
@@ -76,7 +76,7 @@ func TestValidateCreate_ReportsEveryInvalidField(t *testing.T) {
 }
 
 func TestValidateUpdate_ValidatesOnlyChangesOfTheSpec(t *testing.T) {
-	invalid, valid := fixture.Policy(t, "a", invalidSpec), fixture.Policy(t, "a", validSpec)
+	invalid, valid := policytest.Policy(t, "a", invalidSpec), policytest.Policy(t, "a", validSpec)
 	labelled, changed, deleting := *invalid.DeepCopy(), *invalid.DeepCopy(), *invalid.DeepCopy()
 	labelled.Labels = map[string]string{"team": "a"}
 	changed.Spec.Limit = 11
@@ -104,7 +104,7 @@ func TestValidateUpdate_ValidatesOnlyChangesOfTheSpec(t *testing.T) {
 }
 
 func TestValidateUpdate_IgnoresTheStoredVersionOfThePolicy(t *testing.T) {
-	before, after := fixture.Policy(t, "a", validSpec), fixture.Policy(t, "a", `{axis: User, limit: 20, window: 1m}`)
+	before, after := policytest.Policy(t, "a", validSpec), policytest.Policy(t, "a", `{axis: User, limit: 20, window: 1m}`)
 	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{before}}).ValidateUpdate(t.Context(), &before, &after)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("%v %q", err, warnings)
@@ -112,15 +112,15 @@ func TestValidateUpdate_IgnoresTheStoredVersionOfThePolicy(t *testing.T) {
 }
 
 func TestValidateCreate_IgnoresProblemsOfOtherPolicies(t *testing.T) {
-	policy := fixture.Policy(t, "a", validSpec)
-	if _, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{fixture.Policy(t, "b", invalidSpec)}}).ValidateCreate(t.Context(), &policy); err != nil {
+	policy := policytest.Policy(t, "a", validSpec)
+	if _, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{policytest.Policy(t, "b", invalidSpec)}}).ValidateCreate(t.Context(), &policy); err != nil {
 		t.Error(err)
 	}
 }
 
 // The other policy has no effect because of this one. That is a warning for its owner.
 func TestValidateCreate_WarnsOnlyOfThePolicyItself(t *testing.T) {
-	strict, lax := fixture.Policy(t, "z", `{axis: User, limit: 1, window: 1m}`), fixture.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`)
+	strict, lax := policytest.Policy(t, "z", `{axis: User, limit: 1, window: 1m}`), policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`)
 	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{lax}}).ValidateCreate(t.Context(), &strict)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("%v, warnings %q, want none", err, warnings)
@@ -133,7 +133,7 @@ func TestValidateCreate_WarnsOnlyOfThePolicyItself(t *testing.T) {
 
 func TestValidateCreate_ValidatesAloneIfOtherPoliciesCannotBeRead(t *testing.T) {
 	unreadable := newValidator(stored{err: errors.New("the cache has stopped")})
-	policy, invalid := fixture.Policy(t, "a", validSpec), fixture.Policy(t, "a", invalidSpec)
+	policy, invalid := policytest.Policy(t, "a", validSpec), policytest.Policy(t, "a", invalidSpec)
 	warnings, err := unreadable.ValidateCreate(t.Context(), &policy)
 	if err != nil || len(warnings) != 1 || warnings[0] != warnOthersUnavailable {
 		t.Errorf("%v %q", err, warnings)
@@ -146,7 +146,7 @@ func TestValidateCreate_ValidatesAloneIfOtherPoliciesCannotBeRead(t *testing.T) 
 func TestValidateCreate_ValidatesClusterRateLimitPolicies(t *testing.T) {
 	clusterWide := func(name, spec string) v1alpha1.ClusterRateLimitPolicy {
 		p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		p.Spec.RateLimitPolicySpec = fixture.Policy(t, name, spec).Spec
+		p.Spec.RateLimitPolicySpec = policytest.Policy(t, name, spec).Spec
 		return p
 	}
 	v := func(s stored) validator[*v1alpha1.ClusterRateLimitPolicy] {
@@ -156,14 +156,14 @@ func TestValidateCreate_ValidatesClusterRateLimitPolicies(t *testing.T) {
 	if _, err := v(stored{}).ValidateCreate(t.Context(), &invalid); !apierrors.IsInvalid(err) {
 		t.Errorf("an invalid ClusterRateLimitPolicy: got error %v, want an error of an invalid object", err)
 	}
-	sameName := fixture.Policy(t, "a", invalidSpec) // in a namespace with the name cluster, so that its full name is cluster/a as well
+	sameName := policytest.Policy(t, "a", invalidSpec) // in a namespace with the name cluster, so that its full name is cluster/a as well
 	sameName.Namespace = "cluster"
 	all := stored{policies: []v1alpha1.RateLimitPolicy{sameName}, cluster: []v1alpha1.ClusterRateLimitPolicy{valid, clusterWide("b", validSpec)}}
 	warnings, err := v(all).ValidateUpdate(t.Context(), &invalid, &valid)
 	if want := "spec: has no effect, because policy cluster/b counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("an invalid policy becomes valid: error %v, warnings %q, want %q", err, warnings, want)
 	}
-	namespaced := fixture.Policy(t, "c", validSpec)
+	namespaced := policytest.Policy(t, "c", validSpec)
 	warnings, err = newValidator(all).ValidateCreate(t.Context(), &namespaced)
 	if want := "spec: has no effect, because policy cluster/a counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("a RateLimitPolicy next to it: error %v, warnings %q, want %q", err, warnings, want)

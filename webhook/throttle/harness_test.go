@@ -20,10 +20,10 @@ import (
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
-func TestMain(m *testing.M) { fixture.Main(m) }
+func TestMain(m *testing.M) { kubetest.Main(m) }
 
 const (
 	hour = time.Hour

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // update writes the reviews that the API server sends to testdata.
@@ -33,7 +34,7 @@ var update = flag.Bool("update", false, "write the reviews of the API server to 
 
 // cluster is a kube-apiserver that calls a handler for writes to the configmaps of one namespace.
 type cluster struct {
-	kube      *fixture.KubeProcess
+	kube      *kubetest.KubeProcess
 	namespace string
 	mu        sync.Mutex
 	bodies    [][]byte
@@ -42,8 +43,8 @@ type cluster struct {
 // newCluster registers a handler with these rules. Unlike the operator it uses failurePolicy Fail, which makes failures visible.
 func newCluster(t *testing.T, list ...rules.Rule) *cluster {
 	t.Helper()
-	kube := fixture.Kube(t)
-	c := &cluster{kube: kube, namespace: fixture.Namespace(t, kube)}
+	kube := kubetest.Kube(t)
+	c := &cluster{kube: kube, namespace: kubetest.Namespace(t, kube)}
 	files := newFiles(t)
 	handler := newTestHandler(t, newEngine(t, memstore.New(time.Now), list...))
 	address := serveTLS(t, c.recordRequests(handler), files, 0).address

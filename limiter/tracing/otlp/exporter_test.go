@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/otlptest"
 )
 
 // start returns an Exporter, its metrics, and a function that stops it.
@@ -62,7 +63,7 @@ func value(t *testing.T, registry *prometheus.Registry, metric, reason string) f
 
 func TestExporter_SendsWhatIsQueuedWhenItEnds(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "k8s.pod.name=limiter-0,service.name=edge")
-	collector := fixture.StartCollector(t)
+	collector := otlptest.StartCollector(t)
 	e, registry, stop := start(t, Options{Endpoint: collector.URL})
 	for range 100 {
 		trace(e)
@@ -83,7 +84,7 @@ func TestExporter_SendsWhatIsQueuedWhenItEnds(t *testing.T) {
 
 // A caller can choose the text of some attributes.
 func TestExporter_CutsLongAttributes(t *testing.T) {
-	collector := fixture.StartCollector(t)
+	collector := otlptest.StartCollector(t)
 	e, _, stop := start(t, Options{Endpoint: collector.URL})
 	_, span := e.Tracer.HTTP(httptest.NewRequest(http.MethodPost, "/v1/check", http.NoBody), "/v1/check", "check", time.Now())
 	span.Set(attribute.String("weir.admission.uid", strings.Repeat("x", 300)))
@@ -95,7 +96,7 @@ func TestExporter_CutsLongAttributes(t *testing.T) {
 }
 
 func TestExporter_ReadsTheEnvironment(t *testing.T) {
-	collector := fixture.StartCollector(t)
+	collector := otlptest.StartCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
 	e, _, stop := start(t, Options{})
 	trace(e)

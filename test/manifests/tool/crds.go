@@ -8,11 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // InstallCRDs installs the CRDs of cert-manager and of Prometheus Operator that manifests can use.
-func InstallCRDs(t testing.TB, kube *fixture.KubeProcess) {
+func InstallCRDs(t testing.TB, kube *kubetest.KubeProcess) {
 	t.Helper()
 	certManager := module(t, "github.com/cert-manager/cert-manager")
 	prometheus := module(t, "github.com/prometheus-operator/prometheus-operator")
