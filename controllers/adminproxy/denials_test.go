@@ -21,10 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/test/fixture"
 )
-
-// requestTimeout bounds the requests of the operator in these tests, and must not bound a stream.
-const requestTimeout = 50 * time.Millisecond
 
 // following is a stream of denials of the user jane.
 type following struct {
@@ -37,9 +35,13 @@ type following struct {
 // follow begins a stream of denials. The operator stops when stop is called.
 func (h *harness) follow(query string) (f *following, stop context.CancelFunc) {
 	h.Helper()
+	return h.followFrom(httptest.NewUnstartedServer(h.handler), query)
+}
+
+// followFrom is [harness.follow] from this server.
+func (h *harness) followFrom(server *httptest.Server, query string) (f *following, stop context.CancelFunc) {
+	h.Helper()
 	serving, stop := context.WithCancel(h.Context())
-	server := httptest.NewUnstartedServer(h.handler)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = requestTimeout, requestTimeout
 	server.Config.BaseContext = func(net.Listener) context.Context { return withStreams(context.Background(), serving) }
 	server.Start()
 	f = h.read(server.Client(), server.URL, query)
@@ -134,6 +136,13 @@ func TestDenials_FollowsAllReplicasUntilTheUserEnds(t *testing.T) {
 	<-ended
 }
 
+// late returns a server whose time to write the answer to a request is over before the handler begins.
+func (h *harness) late() *httptest.Server {
+	server := httptest.NewUnstartedServer(h.handler)
+	server.Config.WriteTimeout = time.Nanosecond
+	return server
+}
+
 func TestDenials_OutlastTheTimeoutsOfRequests(t *testing.T) {
 	h := newHarness(t)
 	h.pod(nil, func(w http.ResponseWriter, r *http.Request) {
@@ -142,12 +151,19 @@ func TestDenials_OutlastTheTimeoutsOfRequests(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	f, _ := h.follow("")
+	server := h.late()
+	server.Config.ReadTimeout = time.Minute
+	reading := &fixture.ReadDeadline{Listener: server.Listener}
+	server.Listener = reading
+	f, _ := h.followFrom(server, "")
 	f.next()
-	for begun := time.Now(); time.Since(begun) < 10*requestTimeout; {
+	for range 100 {
 		if line := f.next(); line != `{"pod":"main-1","denial":{}}` {
 			t.Fatal(line)
 		}
+	}
+	if at := reading.At(); !at.IsZero() {
+		t.Errorf("the operator would end the stream at %v, because the user sends nothing", at)
 	}
 }
 
@@ -193,16 +209,15 @@ func TestDenials_NamesReplicasThatAreNotFollowed(t *testing.T) {
 func TestDenials_AnswersWithAProblemIfNoReplicaCanBeFollowed(t *testing.T) {
 	h := newHarness(t)
 	h.pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, nil)
-	f, _ := h.follow("")
+	f, _ := h.followFrom(h.late(), "") // the answer outlasts the timeout of requests, as a stream does
 	if got, want := f.next(), "503 no replica of Limiter edge/main answers: replica main-1: the pod is starting: it has no address yet"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	h.pod(nil, func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(2 * requestTimeout) // the answer also outlasts the timeouts of requests
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"detail":"policy a/b is not enforced"}`)
 	})
-	f, _ = h.follow("")
+	f, _ = h.followFrom(h.late(), "")
 	if got, want := f.next(), "404 policy a/b is not enforced"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -14,16 +14,21 @@ import (
 
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/decisionlog"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
-// requestTimeout bounds the requests of follow, and must not bound the stream.
-const requestTimeout = 50 * time.Millisecond
-
-// follow calls the stream of denials, and returns a function that returns its next line.
+// follow calls the stream of denials, and returns a function that returns its next line. The time that the server has to write the answer to a
+// request is over before the handler begins.
 func follow(t *testing.T, h http.Handler, query string) (next func() admin.DenialLine, end func()) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = requestTimeout, requestTimeout
+	server.Config.WriteTimeout = time.Nanosecond
+	return followFrom(t, server, query)
+}
+
+// followFrom is follow from this server.
+func followFrom(t *testing.T, server *httptest.Server, query string) (next func() admin.DenialLine, end func()) {
+	t.Helper()
 	server.Start()
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/admin/v1/denials"+query, http.NoBody)
@@ -76,12 +81,19 @@ func TestDenials_AreStreamed(t *testing.T) {
 
 func TestDenials_OutlastTheTimeoutsOfRequests(t *testing.T) {
 	c := newCounting(t)
-	next, end := follow(t, c, "")
+	server := httptest.NewUnstartedServer(c)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Minute, time.Nanosecond
+	reading := &fixture.ReadDeadline{Listener: server.Listener}
+	server.Listener = reading
+	next, end := followFrom(t, server, "")
 	defer end()
 	next()
-	for begun := time.Now(); time.Since(begun) < 10*requestTimeout; {
+	for range 10 {
 		c.check(t, 3, "acme")
 		next()
+	}
+	if at := reading.At(); !at.IsZero() {
+		t.Errorf("the limiter would end the stream at %v, because the caller sends nothing", at)
 	}
 }
 
