@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/manifests/tool"
@@ -42,22 +44,30 @@ type program struct {
 	get      func(ctx context.Context, progress io.Writer) (path string, err error)
 }
 
-func programs() []program {
-	return []program{
-		// First, because the go command uses cgo if there is a C compiler. A later one would make it build the programs below again.
-		{name: "cc", optional: true, get: func(ctx context.Context, _ io.Writer) (string, error) {
-			return fixture.Program(ctx, "gcc", "gcc", "libc6-dev")
-		}},
-		{name: "kube", get: kubetest.KubeAssets},
-		{name: "kube-controller-manager", get: kubetest.ControllerManagerBinary},
-		{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
-		{name: "nginx", get: debian("nginx")},
-		{name: "haproxy", get: debian("haproxy")},
-		{name: "caddy", get: debian("caddy")},
-		{name: "kustomize", get: pinned("kustomize")},
-		{name: "helm", get: pinned("helm")},
-		{name: "kube-score", get: pinned("kube-score")},
-		{name: "promtool", get: func(ctx context.Context, _ io.Writer) (string, error) { return tool.Path(ctx, "promtool") }},
+// programs returns the program that the others need, and lists of programs. The programs of a list are built or installed in turn, because
+// they compile the same packages, or wait for the same lock.
+func programs() (first program, lists [][]program) {
+	// The go command uses cgo if there is a C compiler. A later one would make it build the programs below again.
+	first = program{name: "cc", optional: true, get: func(ctx context.Context, _ io.Writer) (string, error) {
+		return fixture.Program(ctx, "gcc", "gcc", "libc6-dev")
+	}}
+	return first, [][]program{
+		{
+			{name: "kube", get: kubetest.KubeAssets},
+			{name: "kube-controller-manager", get: kubetest.ControllerManagerBinary},
+		},
+		{
+			{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
+			{name: "nginx", get: debian("nginx")},
+			{name: "haproxy", get: debian("haproxy")},
+			{name: "caddy", get: debian("caddy")},
+			{name: "promtool", get: func(ctx context.Context, _ io.Writer) (string, error) { return tool.Path(ctx, "promtool") }},
+		},
+		{
+			{name: "kustomize", get: pinned("kustomize")},
+			{name: "helm", get: pinned("helm")},
+			{name: "kube-score", get: pinned("kube-score")},
+		},
 	}
 }
 
@@ -82,14 +92,29 @@ func names(all []program) []string {
 	return list
 }
 
+// prepare makes the chosen programs available, those of each list of [programs] at the same time: a link or a download leaves cores idle.
+// progress must be safe for concurrent use.
 func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
-	all := programs()
+	first, lists := programs()
+	all := append([]program{first}, slices.Concat(lists...)...)
 	for _, name := range chosen {
 		if !slices.ContainsFunc(all, func(n program) bool { return n.name == name }) {
 			return fmt.Errorf("unknown program %q: must be one of %s", name, strings.Join(names(all), ", "))
 		}
 	}
-	for _, n := range all {
+	if err := get(ctx, progress, []program{first}, chosen); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, list := range lists {
+		group.Go(func() error { return get(ctx, progress, list, chosen) })
+	}
+	return group.Wait()
+}
+
+// get makes the chosen programs of a list available, in turn.
+func get(ctx context.Context, progress io.Writer, list []program, chosen []string) error {
+	for _, n := range list {
 		if len(chosen) > 0 && !slices.Contains(chosen, n.name) {
 			continue
 		}
