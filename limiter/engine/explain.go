@@ -72,7 +72,7 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 	}
 	x.add(charges, results)
 	if known := active.knownDenials(charges, false, now); len(known) > 0 {
-		results = known // as Check does
+		results, x.Refused = known, "" // as Check does, which does not call the store then
 	}
 	if len(results) > 0 {
 		x.Answer = active.answerBefore(charges, results)

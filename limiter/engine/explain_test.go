@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter/engine"
@@ -88,6 +89,38 @@ func TestExplain_AnswersWithKnownDenials(t *testing.T) {
 	}
 	if p := x.Policies[0]; p.Used != 0 || !p.Result.Allowed {
 		t.Errorf("the counter: %+v, want that of the store", p)
+	}
+}
+
+func TestExplain_NamesThePolicyThatRefusesDuringAnOutage(t *testing.T) {
+	e := newOutageEngine(t, rule("shop/a", 10), onFailure(rule("shop/b", 10), rules.DenyOnFailure))
+	e.store.set(all, none)
+	x := explain(t, e.Engine, request(1, map[string]string{"tenant": "acme"}))
+	if diff := cmp.Diff(engine.Answer{}, x.Answer); diff != "" || x.Refused != "shop/b" {
+		t.Errorf("refused by %q (-want +got):\n%s", x.Refused, diff)
+	}
+	if p := x.Policies[1]; p.Key == "" || p.Identifier != "acme" || p.Result != nil {
+		t.Errorf("the policy that refuses: %+v", p)
+	}
+}
+
+// Check answers a known denial without the store, so no policy refuses the request.
+func TestExplain_AnswersWithKnownDenialsDuringAnOutage(t *testing.T) {
+	e := newOutageEngine(t, onFailure(rule("shop/a", 1), rules.DenyOnFailure))
+	ask := request(1, map[string]string{"tenant": "acme"})
+	for range 2 {
+		if _, err := e.Check(t.Context(), ask); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.store.set(all, none)
+	x := explain(t, e.Engine, ask)
+	const want = "cache denied: shop/a false 0 cache"
+	if got := summary(x.Answer, nil); got != want || x.Refused != "" {
+		t.Errorf("explained %q, refused by %q, want %q", got, x.Refused, want)
+	}
+	if got := summary(e.Check(t.Context(), ask)); got != want {
+		t.Errorf("decided %q", got)
 	}
 }
 
