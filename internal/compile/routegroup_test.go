@@ -216,6 +216,19 @@ func TestRouteTable_ListenerSetTakesNoRequestsOfAPortInThePod(t *testing.T) {
 	}
 }
 
+// The Gateway has no listener for the host, and no other route.
+func TestRouteTable_RequestsOfAListenerThatIsLeftOutBelongToItsRoute(t *testing.T) {
+	for _, listener := range []string{"shop.example", "*.example", ""} {
+		set, route := mine(10443)
+		set.Listeners[0].Hostname = "blog.example"
+		p := tablePolicies([]compile.Listener{{Port: 443, Hostname: listener}}, route)
+		p.Gateways.ListenerSets = []compile.ListenerSet{set}
+		if got := findRoutesAt(t, p.Compile(testIdentity()).Set, 10443, "blog.example", "/"); got != "blog" {
+			t.Errorf("listener %q: routes %q", listener, got)
+		}
+	}
+}
+
 // The same route can be on a Gateway of Istio and on one of Envoy Gateway, which order routes in different ways.
 func TestRouteTable_OrderDependsOnTheControllerOfTheGateway(t *testing.T) {
 	older, newer := tableRoute("shop/pay shop.example ^/pay"), tableRoute("blog/pay shop.example ^/pay/")

@@ -37,7 +37,7 @@ func precedenceInEnvoyGateway(a, b *rules.RouteMatch) int {
 	bHeaders, bExact := count(b)
 	return cmp.Or(
 		cmp.Compare(rankOf(a, 1), rankOf(b, 1)),
-		-cmp.Compare(lengthOf(a), lengthOf(b)),
+		-cmp.Compare(len(a.Path.Value), len(b.Path.Value)), // with the trailing slash of a prefix
 		-cmp.Compare(aHeaders, bHeaders),
 		-cmp.Compare(aExact, bExact),
 		-cmp.Compare(len(a.Query), len(b.Query)),
@@ -61,14 +61,6 @@ func rankOf(m *rules.RouteMatch, regex int) int {
 func trimmedLengthOf(m *rules.RouteMatch) int {
 	if m.Path.Type == rules.PathPrefix {
 		return len(strings.TrimSuffix(m.Path.Value, "/"))
-	}
-	return len(m.Path.Value)
-}
-
-// lengthOf returns the length of a path in Envoy Gateway, which counts the trailing slash of a prefix.
-func lengthOf(m *rules.RouteMatch) int {
-	if m.Path.Type == rules.PathPrefix && m.Path.Value == "/" {
-		return 0
 	}
 	return len(m.Path.Value)
 }

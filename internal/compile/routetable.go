@@ -140,8 +140,7 @@ func intersect(listener string, hostnames []string) (hosts []string) {
 // contains reports whether a wildcard such as *.shop.example has the name, which can be a wildcard too.
 func contains(wildcard, name string) bool {
 	suffix, is := strings.CutPrefix(wildcard, "*")
-	name = strings.TrimPrefix(name, "*")
-	return is && strings.HasSuffix(name, suffix) && len(name) > len(suffix)
+	return is && strings.HasSuffix(name, suffix)
 }
 
 func (r *Route) key() objectKey { return objectKey{r.Kind, r.Namespace, r.Name} }

@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 )
 
 // tableRoute returns a route of the Gateway infra/public: "shop/checkout a.example,*.b.example =/pay POST", where = stands for an exact path, ^ for a
-// prefix and ~ for a regular expression. Each further path begins another match.
+// prefix, ~ for a regular expression and */ for a suffix. Each further path begins another match.
 func tableRoute(text string) compile.Route {
 	words := strings.Fields(text)
 	namespace, name, _ := strings.Cut(words[0], "/")
@@ -29,13 +30,11 @@ func tableRoute(text string) compile.Route {
 		case last < 0:
 			r.Hostnames = strings.Split(word, ",")
 		case strings.HasPrefix(word, "?"):
-			r.Matches[last].Query = append(r.Matches[last].Query, rules.HeaderMatch{Type: rules.HeaderExact, Name: word[1:], Value: "1"})
+			r.Matches[last].Query = append(r.Matches[last].Query, headerMatch(word[1:]))
 		case strings.HasPrefix(word, "x-"):
-			kind, name := rules.HeaderExact, word
-			if trimmed, is := strings.CutSuffix(word, "~"); is {
-				kind, name = rules.HeaderRegex, trimmed
-			}
-			r.Matches[last].Headers = append(r.Matches[last].Headers, rules.HeaderMatch{Type: kind, Name: name, Value: "1"})
+			r.Matches[last].Headers = append(r.Matches[last].Headers, headerMatch(word))
+		case strings.HasPrefix(word, "*/"):
+			r.Matches[last].Suffix = word[1:]
 		case strings.HasPrefix(word, "#"):
 			r.Matches[last].Rule = word[1:]
 			r.Rules = append(r.Rules, word[1:])
@@ -44,6 +43,14 @@ func tableRoute(text string) compile.Route {
 		}
 	}
 	return r
+}
+
+// headerMatch returns a match for the value 1, with ~ at its end as a regular expression.
+func headerMatch(text string) rules.HeaderMatch {
+	if name, is := strings.CutSuffix(text, "~"); is {
+		return rules.HeaderMatch{Type: rules.HeaderRegex, Name: name, Value: "1"}
+	}
+	return rules.HeaderMatch{Type: rules.HeaderExact, Name: text, Value: "1"}
 }
 
 // tablePolicies are policies of a Limiter with routeMatching for the Gateway infra/public with these listeners.
@@ -156,6 +163,7 @@ func TestRouteTable_OrdersMatchesByPrecedence(t *testing.T) {
 		"headers before the query": {"", []string{"shop/a ^/ ?a ?b", "shop/b ^/ x-a"}, "b a"},
 		"a longer query":           {"", []string{"shop/a ^/ ?a", "shop/b ^/ ?a ?b"}, "b a"},
 		"the older route":          {"", []string{"shop/a ^/", "shop/b ^/"}, "b a"},
+		"a method of any service":  {"", []string{"shop/a ^/", "shop/b ^/ */Get"}, "b a"},
 		"a slash in Envoy Gateway": {"gateway.envoyproxy.io/gatewayclass-controller", []string{"shop/a ^/pay", "shop/b ^/pay/"}, "b a"},
 		"expressions last":         {"", []string{"shop/a ~/pay.*", "shop/b ^/"}, "b a"},
 		"expressions first in Envoy Gateway": {
@@ -166,6 +174,15 @@ func TestRouteTable_OrdersMatchesByPrecedence(t *testing.T) {
 		},
 		"a method is an exact header in Envoy Gateway": {
 			"gateway.envoyproxy.io/gatewayclass-controller", []string{"shop/a ^/ x-a~", "shop/b ^/ POST"}, "b a",
+		},
+		"exact headers in Envoy Gateway": {
+			"gateway.envoyproxy.io/gatewayclass-controller", []string{"shop/a ^/ x-a x-b~", "shop/b ^/ x-a x-b"}, "b a",
+		},
+		"a longer query in Envoy Gateway": {
+			"gateway.envoyproxy.io/gatewayclass-controller", []string{"shop/a ^/ ?a", "shop/b ^/ ?a~ ?b~"}, "b a",
+		},
+		"an exact query in Envoy Gateway": {
+			"gateway.envoyproxy.io/gatewayclass-controller", []string{"shop/a ^/ ?a ?b~", "shop/b ^/ ?a ?b"}, "b a",
 		},
 	} {
 		for _, reverse := range []bool{false, true} {
@@ -224,6 +241,10 @@ func TestRouteTable_ReportsWhatLimitersCannotFind(t *testing.T) {
 	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "infra", Name: "gone"})
 	if left := p.Compile(testIdentity()).LeftOut; !strings.HasPrefix(left, "Gateway infra/gone in spec.routeMatching does not exist") {
 		t.Errorf("left out: %s", left)
+	}
+	slices.Reverse(p.RouteMatching)
+	if n := len(p.Compile(testIdentity()).Set.RouteTable.Routes); n == 0 {
+		t.Error("a Gateway that does not exist hides the routes of the next one")
 	}
 	p.Gateways.Unreadable, p.Gateways.Previous.RouteTable = compile.ErrGatewaysPending, &rules.RouteTable{Routes: []rules.Route{{Namespace: "kept"}}}
 	if table := p.Compile(testIdentity()).Set.RouteTable; table != p.Gateways.Previous.RouteTable {

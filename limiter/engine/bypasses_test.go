@@ -198,6 +198,9 @@ func TestExplain_NamesTheBypass(t *testing.T) {
 		x.Policies[0].Result != nil || x.Policies[1].Bypass != nil || x.Policies[1].Used != 1 {
 		t.Errorf("%+v", x)
 	}
+	if by := x.Answer.Bypassed; len(by) != 1 || by[0].Rule.Policy != "shop/a" || len(x.Answer.Results) != 1 {
+		t.Errorf("answer %+v", x.Answer)
+	}
 	if n, err := testutil.GatherAndCount(registry, "weir_bypassed_total"); err != nil || n != 0 {
 		t.Errorf("an explanation is counted: %d (%v)", n, err)
 	}
