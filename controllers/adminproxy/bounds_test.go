@@ -161,6 +161,7 @@ func (h *harness) answers(timeout time.Duration, most int, isChange bool) (got [
 }
 
 func TestCallAll_AReplicaThatHangsOrBreaksOffTakesNoAnswerFromOthers(t *testing.T) {
+	t.Parallel() // it waits for the timeout
 	h := newHarness(t)
 	ended := make(chan struct{})
 	defer close(ended)
@@ -178,7 +179,7 @@ func TestCallAll_AReplicaThatHangsOrBreaksOffTakesNoAnswerFromOthers(t *testing.
 	want := []string{
 		"main-1 0 no answer within 5s", "main-2 0 no answer within 5s", `main-3 200 {"a":1}`, "main-4 0 read the answer: unexpected EOF",
 	}
-	if got := h.answers(time.Second, maxAnswer, false); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := h.answers(replicaTimeout, maxAnswer, false); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -44,6 +44,7 @@ func (h *harness) send(address, user, request string, size int) net.Conn {
 
 // kubectl weir bypass end reads the list of bypasses first. An observer of any Limiter sends requests whose bodies never arrive.
 func TestReadRequest_UsersWhoSendNoBodyDelayNoOthers(t *testing.T) {
+	t.Parallel() // it waits for the timeout
 	h := newHarness(t)
 	h.allowed["olga get limiters.weir.dev/bypasses of other/limiter"] = true // another namespace; the Limiter does not even exist
 	h.allowed["jane get limiters.weir.dev/bypasses of edge/main"] = true
@@ -116,6 +117,7 @@ func (w *blockedWriter) SetWriteDeadline(at time.Time) error {
 
 // A reset of many counters has a large answer.
 func TestCallAll_AUserWhoDoesNotReadDoesNotHideThatAResetWasDone(t *testing.T) {
+	t.Parallel() // another user waits for the timeout
 	h := newResetHarness(t)
 	for _, user := range []string{"olga", "joe"} {
 		h.allowed[user+" get limiters.weir.dev/rules of edge/main"] = true
