@@ -33,8 +33,9 @@ func TestStorm_ExemptLoseNoRequest(t *testing.T) {
 	w := newWorld(t)
 	lasts := mustGet[time.Duration](t)(stormDuration())
 	namespace := mustGet[string](t)(w.Namespace(t.Context(), "acme"))
-	p := policy("storm", v1alpha1.AxisTenant, 60, "1m", nil)
-	strict := policy("storm-closed", v1alpha1.AxisTenant, 60, "1m", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
+	const limit = 10 // so few that a slow machine reaches it while Redis is available
+	p := policy("storm", v1alpha1.AxisTenant, limit, "1m", nil)
+	strict := policy("storm-closed", v1alpha1.AxisTenant, limit, "1m", func(s *v1alpha1.ClusterRateLimitPolicySpec) {
 		s.OnStoreFailure = v1alpha1.StoreFailureDeny // rejects limited writes while Redis is unavailable
 	})
 	must(t, w.Enforce(t.Context(), Person("alice"), configMap(namespace), p, strict))
