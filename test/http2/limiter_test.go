@@ -30,7 +30,10 @@ const (
 )
 
 // endpoint is the gRPC port of a limiter that runs until the test ends.
-type endpoint struct{ network, address string }
+type endpoint struct {
+	network, address string
+	reference        bool // it is a server of grpc-go
+}
 
 // serve runs a limiter whose only policy admits every call. wrap changes its store.
 func serve(t testing.TB, wrap func(limiter.Store) limiter.Store) *endpoint {
@@ -65,7 +68,7 @@ func serveOn(t testing.TB, listener net.Listener, wrap func(limiter.Store) limit
 			t.Error(err)
 		}
 	})
-	return &endpoint{listener.Addr().Network(), listener.Addr().String()}
+	return &endpoint{network: listener.Addr().Network(), address: listener.Addr().String()}
 }
 
 func unchanged(s limiter.Store) limiter.Store { return s }

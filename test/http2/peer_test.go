@@ -28,6 +28,8 @@ type peer struct {
 	body   []byte         // the message of a call
 	sent   map[int][]byte // by stream; see script
 
+	reference bool // connected to a server of grpc-go
+
 	mu      sync.Mutex
 	streams map[uint32]*response
 	resets  map[http2.ErrCode]int // all streams, also those that are not recorded

@@ -22,10 +22,68 @@ func TestServer_ServesCallsAndTheFallback(t *testing.T) {
 	c.wantEcho(1)
 	c.call(3, "/b/Other", 3)
 	c.want("HEADERS 3", "DATA 3 8", "HEADERS 3 grpc-status=0")
-	c.open(5, "/a/Echo", false, "grpc-encoding", "gzip") // which only the fallback may decode
-	c.must(c.WriteData(5, true, []byte("any")))
-	c.want("HEADERS 5", "DATA 5 3", "HEADERS 5 grpc-status=0")
-	c.wantEcho(7)
+	c.wantEcho(5)
+}
+
+func TestServer_RefusesRequestsThatAreNotCalls(t *testing.T) {
+	for name, test := range map[string]struct {
+		fields []string
+		want   string
+	}{
+		"compressed": {callFields("grpc-encoding", "gzip"), "grpc-accept-encoding=identity grpc-status=12 grpc-message=the message is compressed"},
+		"an invalid timeout": {
+			callFields("grpc-timeout", "soon"), ":status=400 grpc-status=13 grpc-message=grpc-timeout is invalid",
+		},
+		"no time": {callFields("grpc-timeout", "0n"), "grpc-status=4 grpc-message=context deadline exceeded"},
+		"GET": {
+			append([]string{":method", "GET"}, callFields()[2:]...),
+			":status=405 allow=POST grpc-status=13 grpc-message=the method of a call must be POST",
+		},
+		"another content-type": {
+			append(callFields()[:8], "content-type", "application/grpc-web"),
+			":status=415 grpc-status=3 grpc-message=the content-type of a call must be application/grpc",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, address := serve(t, settings())
+			c := dial(t, address)
+			c.header(1, false, test.fields...)
+			c.want("HEADERS 1 " + test.want)
+			c.must(c.WriteData(1, true, message(100)))
+			c.header(3, true, test.fields...)
+			c.want("HEADERS 3 " + test.want)
+			c.wantEcho(5)
+			wantIdle(t, s)
+		})
+	}
+}
+
+func TestServer_TheContentLengthIsThatOfTheMessage(t *testing.T) {
+	for length, want := range map[string]string{"7": "RST_STREAM 1 PROTOCOL_ERROR", "9": "RST_STREAM 1 PROTOCOL_ERROR", "8": "HEADERS 1"} {
+		t.Run(length, func(t *testing.T) {
+			s, address := serve(t, settings())
+			c := dial(t, address)
+			c.header(1, false, callFields("content-length", length)...)
+			c.must(c.WriteData(1, true, message(3)))
+			c.want(want)
+			wantIdle(t, s)
+		})
+	}
+}
+
+func TestServer_ServesCallsInOtherForms(t *testing.T) {
+	_, address := serve(t, settings())
+	c := dial(t, address)
+	for i, fields := range [][]string{
+		callFields("grpc-encoding", "identity", "x-bin", "%", "host", "a", "content-length", "8", "content-length", "8"),
+		append(callFields()[:6], "content-type", "application/grpc+proto"), // without :authority
+		append(callFields()[:8], "content-type", "application/grpc;x"),
+	} {
+		id := uint32(2*i + 1)
+		c.header(id, false, fields...)
+		c.must(c.WriteData(id, true, message(3)))
+		c.want(fmt.Sprint("HEADERS ", id), fmt.Sprintf("DATA %d 8", id), fmt.Sprintf("HEADERS %d grpc-status=0", id))
+	}
 }
 
 func TestServer_CallsHaveTheirPeerMetadataAndTimeout(t *testing.T) {
@@ -93,15 +151,14 @@ func TestServer_MessagesThatCannotBeReadFail(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"none":                 {nil, "13 grpc-message=cardinality violation: received no request message from non-client-streaming RPC"},
-		"a part of its header": {[]byte{0, 0}, "13 grpc-message=unexpected EOF"},
-		"a part":               {message(9)[:9], "13 grpc-message=unexpected EOF"},
-		"two":                  {append(message(1), message(1)...), "13 grpc-message=cardinality violation: received multiple request messages from non-client-streaming RPC"},
-		"one and a part":       {append(message(1), 0), "13 grpc-message=unexpected EOF"},
-		"one and a large one":  {append(message(1), 0, 1, 0, 0, 0), "8 grpc-message=grpc: received message larger than max (16777216 vs. 1048576)"},
-		"compressed":           {[]byte{1, 0, 0, 0, 0}, "13 grpc-message=grpc: compressed flag set with identity or empty encoding"},
-		"an unknown format":    {[]byte{2, 0, 0, 0, 0}, "13 grpc-message=grpc: received unexpected payload format 2"},
-		"too large":            {[]byte{0, 0, 16, 0, 1}, "8 grpc-message=grpc: received message larger than max (1048577 vs. 1048576)"},
+		"none":                 {nil, "13 grpc-message=the request has no complete message"},
+		"a part of its header": {message(0)[:4], "13 grpc-message=the request has no complete message"},
+		"a part":               {message(9)[:13], "13 grpc-message=the request has no complete message"},
+		"two":                  {append(message(1), message(1)...), "13 grpc-message=the request has more than one message"},
+		"one and a byte":       {append(message(1), 0), "13 grpc-message=the request has more than one message"},
+		"compressed":           {[]byte{1, 0, 0, 0, 0}, "13 grpc-message=the message has a flag, but the call has no grpc-encoding"},
+		"an unknown flag":      {[]byte{2, 0, 0, 0, 0}, "13 grpc-message=the message has a flag, but the call has no grpc-encoding"},
+		"too large":            {[]byte{0, 0, 16, 0, 1}, "8 grpc-message=received message larger than max (1048577 vs. 1048576)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := settings()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,16 +107,27 @@ func (c *client) must(err error) {
 	}
 }
 
-// open sends the header of a call, with other or more fields.
-func (c *client) open(stream uint32, path string, end bool, more ...string) {
+// callFields returns the fields of a call, with more fields.
+func callFields(more ...string) []string {
+	return append([]string{":method", "POST", ":scheme", "http", ":path", "/a/Echo", ":authority", "limiter", "content-type", "application/grpc"}, more...)
+}
+
+// header sends a header block.
+func (c *client) header(stream uint32, end bool, fields ...string) {
 	c.t.Helper()
 	c.block.Reset()
-	fields := []string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "limiter", "content-type", "application/grpc", "te", "trailers"}
-	fields = append(fields, more...)
-	for i := 0; i < len(fields); i += 2 {
-		c.must(c.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+	for field := range slices.Chunk(fields, 2) {
+		c.must(c.encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
 	}
 	c.must(c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(), EndHeaders: true, EndStream: end}))
+}
+
+// open sends the header of a call, with more fields.
+func (c *client) open(stream uint32, path string, end bool, more ...string) {
+	c.t.Helper()
+	fields := callFields(append([]string{"te", "trailers"}, more...)...)
+	fields[5] = path
+	c.header(stream, end, fields...)
 }
 
 // message returns a message of n bytes with its header.

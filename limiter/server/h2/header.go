@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -18,7 +19,8 @@ type headerBlock struct {
 	encoded   int
 	fragments int
 	pseudo    pseudoFields
-	regular   bool // whether a field was no pseudo-header field
+	length    int64 // content-length, or -1
+	regular   bool  // whether a field was no pseudo-header field
 	malformed bool
 	tooLarge  bool
 }
@@ -41,7 +43,7 @@ const tableSize = 4096
 // begin starts the next block.
 func (b *headerBlock) begin() {
 	clear(b.fields) // the strings
-	*b = headerBlock{decoder: b.decoder, fields: b.fields[:0], maxSize: b.maxSize}
+	*b = headerBlock{decoder: b.decoder, fields: b.fields[:0], maxSize: b.maxSize, length: -1}
 	b.decoder.SetEmitEnabled(true)
 }
 
@@ -73,12 +75,20 @@ func (b *headerBlock) add(f hpack.HeaderField) {
 		b.malformed = b.malformed || b.regular || !b.pseudo.set(f.Name, f.Value)
 	} else {
 		b.regular = true
-		b.malformed = b.malformed || !validField(f.Name, f.Value)
+		b.malformed = b.malformed || !validField(f.Name, f.Value) || f.Name == "content-length" && !b.setLength(f.Value)
 		b.fields = append(b.fields, f)
 	}
 	if b.malformed || b.tooLarge {
 		b.decoder.SetEmitEnabled(false)
 	}
+}
+
+// setLength sets the content-length. It reports whether it is a number, and the only one.
+func (b *headerBlock) setLength(value string) bool {
+	n, err := strconv.ParseUint(value, 10, 63)
+	valid := err == nil && (b.length < 0 || b.length == int64(n))
+	b.length = int64(n)
+	return valid
 }
 
 // set sets a field. It reports whether the field is known and was not set before.

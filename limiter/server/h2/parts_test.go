@@ -71,6 +71,11 @@ func TestHeaderBlock_Malformed(t *testing.T) {
 		"connection":                  {append(call, "connection", "close"), true},
 		"transfer-encoding":           {append(call, "transfer-encoding", "chunked"), true},
 		"te":                          {append(call, "te", "gzip"), true},
+		"content-length":              {append(call, "content-length", "0"), false},
+		"a negative content-length":   {append(call, "content-length", "-1"), true},
+		"no content-length":           {append(call, "content-length", ""), true},
+		"two content-lengths":         {append(call, "content-length", "1", "content-length", "2"), true},
+		"the same twice":              {append(call, "content-length", "1", "content-length", "1"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var encoded bytes.Buffer

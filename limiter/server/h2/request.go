@@ -28,20 +28,18 @@ func (c *conn) onRequest() error {
 	case h.malformed, c.open.self, h.pseudo.method == "", h.pseudo.path == "", h.pseudo.scheme == "":
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	}
-	length, valid := contentLength(h)
-	if !valid {
-		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
-	}
 	if !c.slot() {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
-	s := &stream{conn: c, id: id, window: c.streamWindow(), declared: length}
-	if call, is := c.parse(h); is {
-		c.announce(s, call)
-	} else if code, st := refusal(h); st != nil {
-		c.answer(s, earlyResponse(code, st))
-	} else if !c.forward(s) {
-		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+	s := &stream{conn: c, id: id, method: c.server.methods[h.pseudo.path], window: c.streamWindow(), declared: h.length}
+	if s.method == nil {
+		if !c.forward(s) {
+			return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+		}
+	} else if k, refused := c.parse(h); refused != nil {
+		c.answer(s, refused)
+	} else {
+		c.announce(s, k)
 	}
 	if c.open.ended {
 		return c.endRequest(s)
@@ -94,58 +92,31 @@ func (c *conn) resetAnswered() {
 	}
 }
 
-// contentLength returns the content-length of a request, or -1.
-func contentLength(h *headerBlock) (length int64, valid bool) {
-	length = -1
-	for i := range h.fields {
-		if h.fields[i].Name != "content-length" {
-			continue
-		}
-		n, err := strconv.ParseUint(h.fields[i].Value, 10, 63)
-		if err != nil || length >= 0 && length != int64(n) {
-			return 0, false
-		}
-		length = int64(n)
-	}
-	return length, true
-}
-
-// call is the header of a call that the server serves itself.
+// call is the header of a call.
 type call struct {
-	method   *method
 	timeout  time.Duration
 	timed    bool // it has a timeout
 	metadata metadata.MD
 }
 
-// parse returns the call of a header block, unless it is one for the fallback.
-func (c *conn) parse(h *headerBlock) (k call, is bool) {
-	k.method = c.server.methods[h.pseudo.path]
-	if k.method == nil || h.pseudo.method != http.MethodPost || h.pseudo.authority == "" {
-		return k, false
-	}
-	is = false
+// parse returns the call of a header block, or the response to a request that is refused before its message is read.
+func (c *conn) parse(h *headerBlock) (k call, refused []byte) {
+	kind := ""
 	for i := range h.fields {
-		name, value := h.fields[i].Name, h.fields[i].Value
-		switch name {
+		switch name, value := h.fields[i].Name, h.fields[i].Value; name {
 		case "content-type":
-			if is = value == "application/grpc"; !is {
-				return k, false
-			}
+			kind = value
 		case "grpc-encoding":
 			if value != "identity" {
-				return k, false
+				refused = refusal(http.StatusOK, codes.Unimplemented, "the message is compressed", "grpc-accept-encoding", "identity")
 			}
 		case "grpc-timeout":
-			if k.timeout, k.timed = parseTimeout(value); k.timeout == 0 {
-				return k, false
+			if k.timeout, k.timed = parseTimeout(value); !k.timed {
+				refused = refusal(http.StatusBadRequest, codes.Internal, "grpc-timeout is invalid")
+			} else if k.timeout == 0 {
+				refused = refusal(http.StatusOK, codes.DeadlineExceeded, context.DeadlineExceeded.Error())
 			}
-		case "host":
-			return k, false
 		default:
-			if strings.HasSuffix(name, binarySuffix) && !isBinary(value) {
-				return k, false
-			}
 			if slices.Contains(c.server.options.Metadata, name) {
 				if k.metadata == nil {
 					k.metadata = metadata.MD{}
@@ -154,7 +125,28 @@ func (c *conn) parse(h *headerBlock) (k call, is bool) {
 			}
 		}
 	}
-	return k, is
+	switch {
+	case h.pseudo.method != http.MethodPost:
+		refused = refusal(http.StatusMethodNotAllowed, codes.Internal, "the method of a call must be POST", "allow", http.MethodPost)
+	case !isGRPC(kind):
+		refused = refusal(http.StatusUnsupportedMediaType, codes.InvalidArgument, "the content-type of a call must be application/grpc")
+	}
+	return k, refused
+}
+
+// refusal returns the header block of a response without a message, with more fields.
+func refusal(httpStatus int, code codes.Code, message string, more ...string) []byte {
+	b := appendLiteral(nil, ":status", strconv.Itoa(httpStatus))
+	b = appendLiteral(b, "content-type", "application/grpc")
+	for field := range slices.Chunk(more, 2) {
+		b = appendLiteral(b, field[0], field[1])
+	}
+	return appendTrailer(b, code, message)
+}
+
+func isGRPC(contentType string) bool {
+	rest, found := strings.CutPrefix(contentType, "application/grpc")
+	return found && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 // announce adds a call that the server serves itself, or rejects it.
@@ -163,12 +155,11 @@ func (c *conn) announce(s *stream, k call) {
 	if k.metadata != nil {
 		ctx = metadata.NewIncomingContext(ctx, k.metadata)
 	}
-	s.method = k.method
-	if k.method.Announce != nil {
-		ctx, admitted = k.method.Announce(ctx)
+	if s.method.Announce != nil {
+		ctx, admitted = s.method.Announce(ctx)
 	}
 	if !admitted {
-		c.answer(s, k.method.rejected)
+		c.answer(s, s.method.rejected)
 		return
 	}
 	s.ctx, s.cancel = withTimeout(ctx, k.timeout, k.timed)

@@ -31,7 +31,7 @@ type Method struct {
 type Options struct {
 	// Methods are the unary methods by their full name, for example /package.Service/Method.
 	Methods map[string]Method
-	// Fallback serves all other streams, and calls in unusual forms, for example compressed ones.
+	// Fallback serves all other streams.
 	Fallback http.Handler
 	// Metadata are the names of the header fields that the context of a call has as metadata, in lower case.
 	Metadata []string

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -64,54 +65,29 @@ func trailersOnly(s *status.Status) []byte {
 
 // percentEncode encodes a message of a status: all but the printable ASCII characters, and "%".
 func percentEncode(message string) string {
-	const hex = "0123456789ABCDEF"
-	message = strings.ToValidUTF8(message, "\uFFFD")
-	var b []byte
-	for i := range len(message) {
-		c := message[i]
+	var b strings.Builder
+	for _, c := range []byte(strings.ToValidUTF8(message, "\uFFFD")) {
 		if c >= ' ' && c <= '~' && c != '%' {
-			if b != nil {
-				b = append(b, c)
-			}
-			continue
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
-		if b == nil {
-			b = append(make([]byte, 0, len(message)+8), message[:i]...)
-		}
-		b = append(b, '%', hex[c>>4], hex[c&15])
 	}
-	if b == nil {
-		return message
-	}
-	return string(b)
+	return b.String()
 }
 
 // parseTimeout parses the value of grpc-timeout: at most 8 digits and a unit.
 func parseTimeout(value string) (time.Duration, bool) {
-	if len(value) < 2 || len(value) > 9 {
+	last := len(value) - 1
+	if last < 1 || last > 8 {
 		return 0, false
 	}
-	var unit time.Duration
-	switch value[len(value)-1] {
-	case 'H':
-		unit = time.Hour
-	case 'M':
-		unit = time.Minute
-	case 'S':
-		unit = time.Second
-	case 'm':
-		unit = time.Millisecond
-	case 'u':
-		unit = time.Microsecond
-	case 'n':
-		unit = time.Nanosecond
-	default:
+	i := strings.IndexByte("HMSmun", value[last])
+	n, err := strconv.ParseUint(value[:last], 10, 32)
+	if i < 0 || err != nil {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(value[:len(value)-1], 10, 32)
-	if err != nil {
-		return 0, false
-	}
+	unit := [...]time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond, time.Microsecond, time.Nanosecond}[i]
 	if n > uint64(math.MaxInt64/unit) {
 		return math.MaxInt64, true
 	}

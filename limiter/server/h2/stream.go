@@ -3,7 +3,6 @@ package h2
 import (
 	"context"
 	"encoding/binary"
-	"io"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -38,54 +37,27 @@ func (s *stream) collect(data []byte) error {
 	if len(s.message) < messageHeader {
 		return nil
 	}
-	return checkLength(binary.BigEndian.Uint32(s.message[1:]), s.conn.server.options.MaxMessage)
-}
-
-func checkLength(length uint32, most int) error {
+	length, most := binary.BigEndian.Uint32(s.message[1:]), s.conn.server.options.MaxMessage
 	if int64(length) > int64(most) {
-		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", length, most)
+		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", length, most)
 	}
 	return nil
 }
 
-// check returns why the request of a call is not one message, after it has ended. The errors are those of grpc-go.
+// check returns why the request of a call, which has ended, is not one message that is not compressed.
 func (s *stream) check() error {
-	if len(s.message) == 0 {
-		return violation("no request message")
+	if len(s.message) < messageHeader {
+		return status.Error(codes.Internal, "the request has no complete message")
 	}
-	rest, err := s.checkMessage(s.message)
-	if err != nil || len(rest) == 0 {
-		return err
+	switch rest := len(s.message) - messageHeader - int(binary.BigEndian.Uint32(s.message[1:])); {
+	case s.message[0] != 0:
+		return status.Error(codes.Internal, "the message has a flag, but the call has no grpc-encoding")
+	case rest < 0:
+		return status.Error(codes.Internal, "the request has no complete message")
+	case rest > 0:
+		return status.Error(codes.Internal, "the request has more than one message")
 	}
-	if _, err := s.checkMessage(rest); err != nil {
-		return err
-	}
-	return violation("multiple request messages")
-}
-
-// checkMessage checks the message at the start of b, and returns what follows it.
-func (s *stream) checkMessage(b []byte) (rest []byte, err error) {
-	if len(b) < messageHeader {
-		return nil, status.Error(codes.Internal, io.ErrUnexpectedEOF.Error())
-	}
-	length := binary.BigEndian.Uint32(b[1:])
-	if err := checkLength(length, s.conn.server.options.MaxMessage); err != nil {
-		return nil, err
-	}
-	if len(b)-messageHeader < int(length) {
-		return nil, status.Error(codes.Internal, io.ErrUnexpectedEOF.Error())
-	}
-	switch b[0] {
-	case 0:
-		return b[messageHeader+int(length):], nil
-	case 1:
-		return nil, status.Error(codes.Internal, "grpc: compressed flag set with identity or empty encoding")
-	}
-	return nil, status.Errorf(codes.Internal, "grpc: received unexpected payload format %d", b[0])
-}
-
-func violation(what string) error {
-	return status.Error(codes.Internal, "cardinality violation: received "+what+" from non-client-streaming RPC")
+	return nil
 }
 
 // run serves a call on a worker.
@@ -104,3 +76,25 @@ func (s *stream) run(o *worker) {
 
 // maxScratch bounds the memory that an idle worker keeps, in bytes.
 const maxScratch = 16 << 10
+
+// closedStreams remembers the streams that have ended last. A client that has not seen the end still sends frames of them.
+type closedStreams struct {
+	ids   [128]uint32
+	reset [128]bool // by the server
+	next  int
+}
+
+func (c *closedStreams) add(id uint32, reset bool) {
+	c.ids[c.next], c.reset[c.next] = id, reset
+	c.next = (c.next + 1) % len(c.ids)
+}
+
+// find reports whether a stream is one of the last that have ended, and whether the server has reset it.
+func (c *closedStreams) find(id uint32) (found, reset bool) {
+	for i := range c.ids {
+		if c.ids[i] == id {
+			found, reset = true, reset || c.reset[i]
+		}
+	}
+	return found, reset
+}
