@@ -46,6 +46,11 @@ func serve(t testing.TB, wrap func(limiter.Store) limiter.Store) *endpoint {
 }
 
 func serveOn(t testing.TB, listener net.Listener, wrap func(limiter.Store) limiter.Store) *endpoint {
+	return serveWith(t, listener, wrap, nil)
+}
+
+// serveWith runs a limiter with the readiness that ready returns. Nil means always ready.
+func serveWith(t testing.TB, listener net.Listener, wrap func(limiter.Store) limiter.Store, ready func() error) *endpoint {
 	t.Helper()
 	store := wrap(memstore.New(time.Now))
 	decide := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
@@ -60,7 +65,7 @@ func serveOn(t testing.TB, listener net.Listener, wrap func(limiter.Store) limit
 	decide.Swap(index)
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
-	server := envoy.NewServer(envoy.Options{Engine: decide, Log: slog.New(slog.DiscardHandler)})
+	server := envoy.NewServer(envoy.Options{Engine: decide, Ready: ready, Log: slog.New(slog.DiscardHandler)})
 	go func() { stopped <- server.Run(ctx, listener) }()
 	t.Cleanup(func() {
 		stop()

@@ -61,6 +61,76 @@ func TestServer_AStreamThatIsResetCountsUntilItsCallHasEnded(t *testing.T) {
 	held.held(32<<20, maxStreams+320)
 }
 
+// The server of grpc-go would return before the handler of a stream that is reset has ended.
+func TestServer_AStreamOfAnotherServiceCountsUntilItsHandlerHasEnded(t *testing.T) {
+	const most = 128 // for a connection
+	var blocked, running, highest atomic.Int64
+	release := make(chan struct{})
+	ready := func() error { // is called by each handler
+		if blocked.Load() == 0 {
+			return nil
+		}
+		now := running.Add(1)
+		defer running.Add(-1)
+		for {
+			seen := highest.Load()
+			if now <= seen || highest.CompareAndSwap(seen, now) {
+				break
+			}
+		}
+		<-release
+		return nil
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := serveWith(t, listener, unchanged, ready).connect(t)
+	leave := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(leave)
+	blocked.Store(1)
+	health := encode(call("/grpc.health.v1.Health/Check")...)
+	for i := range 2 * most {
+		p.must(p.headers(onStream(i), health, false))
+		p.must(p.framer.WriteData(onStream(i), true, prefixed(nil)))
+		if i < most {
+			fixture.Await(t, "the handler runs", func() bool { return running.Load() > int64(i) })
+			p.must(p.framer.WriteRSTStream(onStream(i), http2.ErrCodeCancel))
+		}
+	}
+	fixture.Await(t, "the others are refused", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.resets[http2.ErrCodeRefusedStream] == most || highest.Load() > most+1
+	})
+	if got := highest.Load(); got > most+1 {
+		t.Errorf("%d handlers of one connection at the same time, want at most %d and that of the limiter", got, most)
+	}
+	leave()
+	p.wantServed(onStream(2 * most))
+}
+
+// The handler of a stream that is reset ends, and leaves its place to the next one.
+func TestServer_AWatchOfTheHealthEndsWithItsStream(t *testing.T) {
+	p := serve(t, unchanged).connect(t)
+	watch := encode(call("/grpc.health.v1.Health/Watch")...)
+	for i := range 300 {
+		id := onStream(i)
+		p.record(id)
+		p.must(p.headers(id, watch, false))
+		p.must(p.framer.WriteData(id, true, prefixed(nil)))
+		fixture.Await(t, "the health is reported", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.streams[id].data) > 0 || p.streams[id].resets > 0
+		})
+		if p.streams[id].resets > 0 {
+			t.Fatalf("stream %d got %v", i, p.streams[id])
+		}
+		p.must(p.framer.WriteRSTStream(id, http2.ErrCodeCancel))
+	}
+}
+
 func TestServer_HoldsLittleForCallsThatNeverEnd(t *testing.T) {
 	slow := latency.Of(t)
 	e := serve(t, unchanged)

@@ -131,7 +131,7 @@ func NewServer(o Options) *Server {
 	s := &Server{
 		grpc: grpc.NewServer(
 			grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true),
-			grpc.ChainUnaryInterceptor(interceptor), grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovered)),
+			grpc.ChainUnaryInterceptor(interceptor), grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovered), cancelReset),
 		),
 		health: newHealthEndpoint(&o), drain: o.Drain,
 	}
@@ -148,7 +148,7 @@ func NewServer(o Options) *Server {
 	register(authGate.gated(&authv3.Authorization_ServiceDesc, auth.failures), auth, authGate)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
-	s.transport = newTransport(methods, s.grpc, &o)
+	s.transport = newTransport(methods, fallback{s.grpc}, &o)
 	return s
 }
 

@@ -3,6 +3,7 @@ package envoy
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,10 +18,10 @@ import (
 // writeTimeout is how long a client can read nothing of what it is sent.
 const writeTimeout = 20 * time.Second
 
-// newTransport returns the server of the connections. It serves methods, and the fallback serves all others.
-func newTransport(methods map[string]h2.Method, fallback *grpc.Server, o *Options) *h2.Server {
+// newTransport returns the server of the connections. It serves methods, and others serves all other calls.
+func newTransport(methods map[string]h2.Method, others http.Handler, o *Options) *h2.Server {
 	settings := h2.Options{
-		Methods: methods, Fallback: fallback, Credentials: o.Credentials,
+		Methods: methods, Fallback: others, Credentials: o.Credentials,
 		MaxMessage: maxMessage, MaxHeaders: maxHeaders, MaxStreams: maxStreams,
 		ConnectionTimeout: connectionTimeout, WriteTimeout: writeTimeout,
 		KeepaliveAfter: keepaliveAfter, KeepaliveTimeout: keepaliveTimeout, MinPing: minPing, MaxAge: maxAge, MaxAgeGrace: maxAgeGrace,
