@@ -67,7 +67,7 @@ func codeOf(response any, err error) uint32 {
 	return uint32(status.Code(err))
 }
 
-// announcementOf returns the announcement of the call with this context. It is the zero value in a call of the fallback.
+// announcementOf returns the announcement of the call with this context.
 func announcementOf(ctx context.Context) overload.Announcement {
 	announced, _ := ctx.Value(announcement{}).(overload.Announcement)
 	return announced

@@ -14,13 +14,12 @@ var errTooManyPings = errors.New("too many pings")
 
 // drainState is how a connection ends. The mutex of the connection guards it.
 type drainState struct {
-	timers   [3]*time.Timer // of keepalive, the age, and the next step of the end
+	timers   [2]*time.Timer // of the age, and the next step of the end
 	started  bool           // the handshakes have ended
 	draining bool           // the client received a GOAWAY that lets it open streams until it has replied
 	opening  bool           // a stream that is not ignored is added
 	refusing bool           // streams that the client opens are ignored
 	ending   bool           // nothing is sent after what is in the output
-	pinged   bool           // the client has not replied to the last ping
 }
 
 // Times of the end of a connection.
@@ -34,7 +33,6 @@ const (
 // startTimers starts what happens at a time.
 func (c *conn) startTimers() {
 	o := &c.server.options
-	c.after(keepalive, o.KeepaliveAfter, c.keepAlive)
 	age := time.Duration(float64(o.MaxAge) * (0.9 + 0.2*rand.Float64()))
 	c.after(aging, age, func() {
 		c.drain()
@@ -43,7 +41,7 @@ func (c *conn) startTimers() {
 }
 
 // The timers of a connection.
-const keepalive, aging, ending = 0, 1, 2
+const aging, ending = 0, 1
 
 // after calls f after d, unless the connection is closed before.
 func (c *conn) after(timer int, d time.Duration, f func()) {
@@ -52,26 +50,6 @@ func (c *conn) after(timer int, d time.Duration, f func()) {
 	if !c.closed {
 		c.timers[timer] = time.AfterFunc(d, f)
 	}
-}
-
-// keepAlive sends a ping to a client that is silent, or closes its connection.
-func (c *conn) keepAlive() {
-	o := &c.server.options
-	silent := time.Since(time.Unix(0, c.lastRead.Load()))
-	if left := o.KeepaliveAfter - silent; left > 0 {
-		c.pinged = false
-		c.after(keepalive, left, c.keepAlive)
-		return
-	}
-	if c.pinged {
-		c.abort()
-		return
-	}
-	c.pinged = true
-	c.after(keepalive, o.KeepaliveTimeout, c.keepAlive)
-	c.mu.Lock()
-	c.out = appendFrame(c.out, 8, http2.FramePing, 0, 0, make([]byte, 8)...)
-	c.sendAndUnlock()
 }
 
 // drain asks the client to use another connection. Streams that it opens until it has replied are served.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -20,12 +19,11 @@ type conn struct {
 	server *Server
 	raw    net.Conn // below TLS
 	nc     net.Conn
+	in     *input
 	framer *http2.Framer
 	header *headerBlock
 	peer   *peer.Peer
 	base   context.Context //nolint:containedctx // of all calls of the connection
-
-	lastRead atomic.Int64 // when something was received, in nanoseconds since 1970
 
 	// Only the goroutine that reads the connection uses these fields.
 	last    uint32  // the highest stream of the client
@@ -64,7 +62,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, raw: nc, nc: nc, streams: map[uint32]*stream{}, window: defaultWindow}
 	c.changed = sync.NewCond(&c.mu)
 	c.windows = windows{connection: defaultWindow, initial: defaultWindow, frame: maxFrame}
-	c.touch()
+	c.in = &input{conn: c}
 	return c
 }
 
@@ -75,6 +73,8 @@ func (c *conn) run() {
 		return
 	}
 	c.startTimers()
+	c.in.lastRead = time.Now()
+	c.in.schedule(c.in.lastRead, false)
 	for c.waitForRoom() {
 		if err := c.next(); err != nil && !c.survives(err) {
 			return
@@ -103,12 +103,9 @@ func (c *conn) start() error {
 	setUserTimeout(c.raw, o.KeepaliveTimeout)
 	c.peer = &peer.Peer{Addr: c.nc.RemoteAddr(), LocalAddr: c.nc.LocalAddr(), AuthInfo: auth}
 	c.base = peer.NewContext(context.Background(), c.peer)
-	in := &input{conn: c}
-	c.framer = http2.NewFramer(nil, in)
-	c.framer.SetReuseFrames()
-	c.framer.SetMaxReadFrameSize(maxFrame)
+	c.framer = c.newFramer()
 	c.header = newHeaderBlock(o.MaxHeaders)
-	if err := c.preface(in); err != nil {
+	if err := c.preface(); err != nil {
 		return err
 	}
 	if err := c.nc.SetDeadline(time.Time{}); err != nil {
@@ -117,8 +114,16 @@ func (c *conn) start() error {
 	return nil
 }
 
+// newFramer returns a parser. It keeps a buffer for the largest frame that it has read.
+func (c *conn) newFramer() *http2.Framer {
+	f := http2.NewFramer(nil, c.in)
+	f.SetReuseFrames()
+	f.SetMaxReadFrameSize(maxFrame)
+	return f
+}
+
 // preface sends the settings, and reads those of the client, which are its first frame.
-func (c *conn) preface(in io.Reader) error {
+func (c *conn) preface() error {
 	o := &c.server.options
 	c.mu.Lock()
 	c.out = appendSettings(c.out,
@@ -130,7 +135,7 @@ func (c *conn) preface(in io.Reader) error {
 	c.started = true
 	c.mu.Unlock()
 	got := make([]byte, len(http2.ClientPreface))
-	if _, err := io.ReadFull(in, got); err != nil {
+	if _, err := io.ReadFull(c.in, got); err != nil {
 		return fmt.Errorf("read the preface: %w", err)
 	}
 	if string(got) != http2.ClientPreface {
@@ -158,9 +163,6 @@ func (c *conn) secure(nc net.Conn) {
 	defer c.mu.Unlock()
 	c.nc = nc
 }
-
-// touch notes that something was received.
-func (c *conn) touch() { c.lastRead.Store(time.Now().UnixNano()) }
 
 // waitForRoom waits as long as the client does not read what it is sent, or its messages take too much memory. It reports whether the
 // connection is open.

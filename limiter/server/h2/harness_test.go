@@ -112,13 +112,18 @@ func callFields(more ...string) []string {
 	return append([]string{":method", "POST", ":scheme", "http", ":path", "/a/Echo", ":authority", "limiter", "content-type", "application/grpc"}, more...)
 }
 
+// encode sets the header block.
+func (c *client) encode(fields ...string) {
+	c.block.Reset()
+	for field := range slices.Chunk(fields, 2) {
+		_ = c.encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}) // a bytes.Buffer does not fail
+	}
+}
+
 // header sends a header block.
 func (c *client) header(stream uint32, end bool, fields ...string) {
 	c.t.Helper()
-	c.block.Reset()
-	for field := range slices.Chunk(fields, 2) {
-		c.must(c.encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
-	}
+	c.encode(fields...)
 	c.must(c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(), EndHeaders: true, EndStream: end}))
 }
 
@@ -206,10 +211,9 @@ func rejecting() Method {
 
 // writeCall sends a call with a message that fits into a frame, and returns the error of the connection.
 func (c *client) writeCall(stream uint32, path string, n int) error {
-	c.block.Reset()
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "limiter"}, {"content-type", "application/grpc"}} {
-		c.must(c.encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
-	}
+	fields := callFields()
+	fields[5] = path
+	c.encode(fields...)
 	headers := http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.block.Bytes(), EndHeaders: true}
 	return errors.Join(c.WriteHeaders(headers), c.WriteData(stream, true, message(n)))
 }

@@ -18,6 +18,7 @@ type headerBlock struct {
 	// encoded is the number of bytes in the frames of the block.
 	encoded   int
 	fragments int
+	open      bool // fragments are missing
 	pseudo    pseudoFields
 	length    int64 // content-length, or -1
 	regular   bool  // whether a field was no pseudo-header field
@@ -47,8 +48,15 @@ func (b *headerBlock) begin() {
 	b.decoder.SetEmitEnabled(true)
 }
 
+// release frees the fields.
+func (b *headerBlock) release() {
+	b.begin()
+	b.fields = nil
+}
+
 // read decodes a fragment of the block. The error is one of the connection: without the fragment, no later block can be decoded.
 func (b *headerBlock) read(fragment []byte, last bool) error {
+	b.open = !last
 	b.fragments++
 	b.encoded += len(fragment)
 	if b.fragments > maxFragments || b.encoded > 2*b.maxSize {

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -201,7 +203,9 @@ func TestServer_TheFirstFrameIsSETTINGS(t *testing.T) {
 	c.want("SETTINGS", "WINDOW_UPDATE", "GOAWAY 0 PROTOCOL_ERROR", "closed")
 }
 
-func TestServer_ServesTLS(t *testing.T) {
+// secure makes a server with these options use TLS, and returns a function that connects to it.
+func secure(t *testing.T, o *Options) func(address string) (net.Conn, error) {
+	t.Helper()
 	files, err := fixture.WriteTLSFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -211,25 +215,135 @@ func TestServer_ServesTLS(t *testing.T) {
 	if err := errors.Join(errPair, errClient); err != nil {
 		t.Fatal(err)
 	}
-	o := settings()
 	o.Credentials = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}})
-	s, address := serve(t, o)
 	config.NextProtos = []string{"h2"}
-	conn, err := tls.Dial("tcp", address, config)
+	return func(address string) (net.Conn, error) { return tls.Dial("tcp", address, config) }
+}
+
+// overBoth runs a test without TLS and with it.
+func overBoth(t *testing.T, test func(t *testing.T, o Options, dial func(address string) (net.Conn, error))) {
+	t.Helper()
+	t.Run("TCP", func(t *testing.T) {
+		test(t, settings(), func(address string) (net.Conn, error) { return net.Dial("tcp", address) })
+	})
+	t.Run("TLS", func(t *testing.T) {
+		o := settings()
+		connect := secure(t, &o)
+		test(t, o, connect)
+	})
+}
+
+// connect starts a server and a client.
+func connect(t *testing.T, o Options, dial func(address string) (net.Conn, error)) (*client, *Server) {
+	t.Helper()
+	s, address := serve(t, o)
+	conn, err := dial(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	c := start(t, conn)
+	t.Cleanup(func() { conn.Close() })
+	return start(t, conn), s
+}
+
+func TestServer_ServesTLS(t *testing.T) {
+	o := settings()
+	dial := secure(t, &o)
+	c, s := connect(t, o, dial)
 	c.wantEcho(1)
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(t.Context()) }()
 	c.want("GOAWAY 2147483647 NO_ERROR", "PING")
 	c.must(c.WritePing(true, drainPing))
 	c.want("GOAWAY 1 NO_ERROR", "closed")
-	conn.Close()
+	c.Close()
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// The client gets the reason, although it has sent more: the server reads it, because TCP would reset the connection otherwise.
+func TestServer_ClosesItsSideFirst(t *testing.T) {
+	overBoth(t, func(t *testing.T, o Options, dial func(string) (net.Conn, error)) {
+		c, s := connect(t, o, dial)
+		c.must(c.WritePriority(1, http2.PriorityParam{StreamDep: 1})) // resets a stream
+		c.AllowIllegalWrites = true
+		c.must(c.WriteData(0, false, nil))
+		for range 100 {
+			c.must(c.WriteData(1, false, make([]byte, maxFrame)))
+		}
+		c.want("RST_STREAM 1 PROTOCOL_ERROR", "GOAWAY 0 PROTOCOL_ERROR")
+		if _, err := c.ReadFrame(); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the connection ended with %v", err)
+		}
+		c.must(c.WriteData(1, false, nil))
+		c.Close()
+		fixture.Await(t, "the server closes the connection", func() bool { return only(s) == nil })
+	})
+}
+
+// The deadline of a read passes, and the connection is read again.
+func TestServer_ServesAfterAnIdleTime(t *testing.T) {
+	overBoth(t, func(t *testing.T, o Options, dial func(string) (net.Conn, error)) {
+		c, s := connect(t, o, dial)
+		c.wantEcho(1)
+		fixture.Await(t, "the buffers of the idle connection are free", func() bool {
+			server := only(s)
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			return server.out == nil && server.spare == nil
+		})
+		c.wantEcho(3)
+	})
+}
+
+// A client that closes its side has gone, as for other servers of HTTP/2. Its calls are canceled.
+func TestServer_CallsEndWithTheirClient(t *testing.T) {
+	overBoth(t, func(t *testing.T, o Options, dial func(string) (net.Conn, error)) {
+		running, ended := make(chan struct{}), make(chan error, 1)
+		o.Methods["/a/Wait"] = Method{Serve: func(ctx context.Context, _, _ []byte) ([]byte, error) {
+			close(running)
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return nil, ctx.Err() //nolint:wrapcheck // as handlers of grpc-go may do
+		}}
+		c, s := connect(t, o, dial)
+		c.call(1, "/a/Wait", 3)
+		<-running
+		c.must(c.Conn.(interface{ CloseWrite() error }).CloseWrite()) //nolint:forcetypeassert // the test fails then
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the call ended with %v", err)
+		}
+		c.want("closed")
+		fixture.Await(t, "the server closes the connection", func() bool { return only(s) == nil })
+	})
+}
+
+// A stream that is opened while the connection stops accepting streams is served, or has its response.
+func TestShutdown_ServesAStreamThatIsBeingOpened(t *testing.T) {
+	for name, admitted := range map[string]bool{"admitted": true, "rejected": false} {
+		t.Run(name, func(t *testing.T) {
+			o := settings()
+			opening := make(chan *conn, 1)
+			method := o.Methods["/a/Echo"]
+			method.Rejected = status.New(codes.Unavailable, "")
+			method.Announce = func(ctx context.Context) (context.Context, bool) {
+				server := <-opening
+				server.drain()
+				server.refuse()
+				return ctx, admitted
+			}
+			o.Methods["/a/Echo"] = method
+			s, address := serve(t, o)
+			c := dial(t, address)
+			opening <- only(s)
+			c.call(1, "/a/Echo", 3)
+			c.want("GOAWAY 2147483647 NO_ERROR", "PING", "GOAWAY 1 NO_ERROR")
+			if admitted {
+				c.want("HEADERS 1", "DATA 1 8", "HEADERS 1 grpc-status=0", "closed")
+			} else {
+				c.want("HEADERS 1 grpc-status=14", "RST_STREAM 1 NO_ERROR", "closed")
+			}
+		})
 	}
 }
 

@@ -1,12 +1,20 @@
 package h2
 
 import (
+	"errors"
+
 	"golang.org/x/net/http2"
 )
 
 // next reads a frame and handles it. An error is a http2.StreamError, a http2.ConnectionError, or one of the connection below.
 func (c *conn) next() error {
+	c.in.whole = !c.header.open
 	head, err := c.framer.ReadFrameHeader()
+	if errors.Is(err, errIdle) {
+		c.framer = c.newFramer()
+		c.header.release()
+		return nil
+	}
 	if err != nil {
 		return err //nolint:wrapcheck // it is this connection
 	}

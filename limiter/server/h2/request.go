@@ -51,7 +51,7 @@ func (c *conn) onRequest() error {
 func (c *conn) enter(id uint32) (ignored bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = id
+	c.last, c.in.busy = id, true
 	if !c.refusing {
 		c.served, c.opening = id, true
 	}
