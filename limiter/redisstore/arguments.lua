@@ -59,14 +59,18 @@ end
 -- values are the values that were read, by index in KEYS; written are those that were written, by key.
 local values, written = prefetched or {}, {}
 
--- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. Call it
--- after read_charge for all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
+-- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. It returns
+-- whether all values are read. Call it after read_charge for all charges. MGET returns nothing for a key that is not a string, so
+-- the next write replaces it.
 local function prefetch_values()
-  if prefetched or not read_whole or not several_keys or has_compact then return end
-  for from = 1, #KEYS, 1000 do -- unpack has a limit
+  if has_compact or not read_whole then return false end
+  if prefetched then return true end
+  values = call('MGET', unpack(KEYS, 1, min(#KEYS, 1000))) -- unpack has a limit
+  for from = 1001, #KEYS, 1000 do
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
     for i = 1, #read do values[from + i - 1] = read[i] end
   end
+  return true
 end
 
 -- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
@@ -78,17 +82,26 @@ local function value_of(index, charge)
   return value
 end
 
--- write_value writes a value, or deletes the key if the value is nil. The key expires at expires_at (us); if keep_ttl, it
--- already does. A compact counter is the field of the block keep_ttl. A function writes the value itself.
+-- The time of the last call of set, in microseconds and in milliseconds. Mostly, many counters expire at the same time.
+local last_expiry, last_milliseconds
+
+-- set writes a value. The key expires at expires_at (us); if keep_ttl, it already does.
+local function set(key, value, expires_at, keep_ttl)
+  if keep_ttl then
+    call('SET', key, value, 'KEEPTTL')
+  else
+    if expires_at ~= last_expiry then last_expiry, last_milliseconds = expires_at, to_milliseconds(expires_at) end
+    call('SET', key, value, 'PXAT', last_milliseconds)
+  end
+  written[key] = value
+end
+
+-- write_value writes a value as set does, or deletes the key if the value is nil. A compact counter is the field of the block
+-- keep_ttl. A function writes the value itself.
 local function write_value(key, value, expires_at, keep_ttl, field)
   if type(value) == 'function' then return value() end
   if field then return call('HSET', keep_ttl, field, value) end
-  if not value then
-    call('DEL', key)
-  elseif keep_ttl then
-    call('SET', key, value, 'KEEPTTL')
-  else
-    call('SET', key, value, 'PXAT', to_milliseconds(expires_at))
-  end
-  if several_keys then written[key] = value or false end
+  if value then return set(key, value, expires_at, keep_ttl) end
+  call('DEL', key)
+  written[key] = false
 end

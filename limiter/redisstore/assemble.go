@@ -45,6 +45,8 @@ var (
 	loadLua string
 	//go:embed arguments.lua
 	argumentsLua string
+	//go:embed reply.lua
+	replyLua string
 	//go:embed spend.lua
 	spendLua string
 	//go:embed spend_one.lua
@@ -104,7 +106,7 @@ func newAnySlotScript() redisclient.Script { return newSpendScript("spend_any_sl
 
 func newSpendScript(name, keys string) redisclient.Script {
 	return redisclient.NewScript(name,
-		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.functions + "_step\n" }, spendLua))
+		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.functions + "_step\n" }, replyLua+"\n"+spendLua))
 }
 
 func newRefundScript() redisclient.Script {
@@ -143,8 +145,8 @@ func newSingleScripts() singleScripts {
 	whole, inPlace, queue, compact := constants{readsWhole: true}, constants{}, constants{readsWhole: true, queues: true}, constants{isCompact: true}
 	one := func(name, step, parts string, c constants) redisclient.Script {
 		return redisclient.NewScript("spend_one_"+name,
-			fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_WHOLE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s",
-				numbersLua, parts, step, c.readsWhole, c.queues, c.isCompact, spendOneLua))
+			fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_WHOLE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s",
+				numbersLua, parts, step, c.readsWhole, c.queues, c.isCompact, replyLua, spendOneLua))
 	}
 	fixed, counter := fixedWindowLua, mulDivLua+"\n"+slidingWindowCounterLua
 	log, ring, bucket := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua, mulDivLua+"\n"+bucketLua

@@ -33,7 +33,7 @@ func TestSend_DecidesABatchLikeItsCallsInSequence(t *testing.T) {
 		c := newSharedCounters(rt, client, batches)
 		for range rapid.IntRange(1, 3).Draw(rt, "batches") {
 			c.batch(rt)
-			c.now = c.now.Add(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(rt, "pause")) * time.Microsecond)
+			c.now = c.now.Add(time.Duration(rapid.Int64Range(-500_000, 2_000_000).Draw(rt, "pause")) * time.Microsecond)
 		}
 	})
 }
@@ -103,6 +103,7 @@ func (c *sharedCounters) call(rt *rapid.T) *call {
 		made.charges = append(made.charges, limiter.Charge{
 			Key: key, Limit: rapid.SampledFrom(c.limits[i]).Draw(rt, "limit"), Cost: rapid.Int64Range(0, 4).Draw(rt, "cost"),
 			Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 3,
+			Debt:   c.limits[i][0].Algorithm().HasCompact() && rapid.IntRange(0, 3).Draw(rt, "debt") == 3,
 		})
 	}
 	return made

@@ -11,9 +11,10 @@
 -- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
 -- returns decreases with time.
 local function bucket_drain(at, whole, part, now, charge)
-  local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
+  local elapsed, units, window = now - at, charge.units, charge.window
+  if elapsed < 0 then elapsed = 0 end -- the clock may have stepped back
   if whole >= charge.capacity then whole, part = charge.capacity, 0 end
-  local rest = fmod(elapsed, window)
+  local rest = elapsed % window
   local drained, drained_part = mul_div(units, rest, window)
   whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
   if part < 0 then whole, part = whole - 1, part + window end
@@ -25,10 +26,8 @@ end
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
   if #value ~= 4 * WIDTH then return nil end
-  local empty_at = unpack_number(value, 22)
+  local at, whole, part, empty_at = unpack_numbers(FOUR_NUMBERS, value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  local at, whole = unpack_pair(value, 1)
-  local part = unpack_number(value, 15)
   if at > now + MAX_AHEAD or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
@@ -37,7 +36,10 @@ end
 -- bucket_drain_time returns the time in which whole + part / window units drain.
 local function bucket_drain_time(whole, part, charge)
   local quotient, remainder = mul_div(whole, charge.window, charge.units)
-  return quotient + ceil((remainder + part) / charge.units)
+  local rest = remainder + part
+  local below_one = rest % charge.units
+  if below_one > 0 then rest = rest - below_one + charge.units end -- rounds up
+  return quotient + rest / charge.units
 end
 
 local function bucket_step(value, now, charge)
@@ -47,13 +49,17 @@ local function bucket_step(value, now, charge)
   if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
-  if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
+  if used > 0 then
+    reset_after = at + bucket_drain_time(whole, part, charge)
+    if reset_after > empty_at then reset_after = empty_at end
+    reset_after = reset_after - now
+  end
   local late = 0 -- by how much the charge would wait too long
   if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
   if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
+    return wait, capacity - used, reset_after, at, pack(FOUR_NUMBERS, at, whole + cost, part, expires_at), expires_at
   end
   wait = NEVER
   if used <= max_level then

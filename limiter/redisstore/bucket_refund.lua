@@ -8,5 +8,5 @@ local function bucket_refund(value, now, charge, _, spent_at)
   whole = whole - refundable
   if whole < 0 or (whole == 0 and part == 0) then return nil end
   empty_at = min(at + bucket_drain_time(whole, part, charge), empty_at)
-  return pack(at) .. pack(whole) .. pack(part) .. pack(empty_at), empty_at
+  return pack(FOUR_NUMBERS, at, whole, part, empty_at), empty_at
 end

@@ -3,21 +3,29 @@
 
 local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, count, keep_ttl = floor(now / window), 0, false
+  local start = now - now % window
+  local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
     if not stored_index then return nil end
-    -- the stored window is later if the clock stepped back
-    if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
+    if stored_index >= index then
+      count, keep_ttl = stored_count, true
+      if stored_index > index then -- the clock stepped back
+        index, start = stored_index, stored_index * window
+        at = start
+      end
+    end
   end
-  local start, finish, reset_after = index * window, (index + 1) * window, 0
+  local finish, reset_after, remaining = start + window, 0, 0
   if count > 0 then reset_after = finish - now end
+  if count < units then remaining = units - count end
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
     if needed > units then wait = NEVER end
-    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
+    if not charge.debt then return wait, remaining, reset_after, at end
   end
-  return wait, max(0, units - count), reset_after, max(now, start),
-    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
+  count = count + cost
+  if count > MAX_UNITS then count = MAX_UNITS end
+  return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
 end

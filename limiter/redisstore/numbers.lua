@@ -1,60 +1,62 @@
--- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
+-- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
-local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
--- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+-- several_keys is false in a run for one counter.
 local several_keys = KEYS[2] ~= nil
-local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- format_integer formats a number for a Redis command; tostring would round above 10^14.
+-- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
+-- limited to 32 bits.
 local function format_integer(number)
-  local text = several_keys and format_cache[-number]
-  if text then return text end
-  text = string.format('%.0f', number)
-  if several_keys then format_cache[-number] = text end
-  return text
+  if number < 1000000000 then return string.format('%d', number) end
+  local low = number % 1000000000
+  return string.format('%d%09d', (number - low) / 1000000000, low)
 end
 
 -- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
 local function to_milliseconds(microseconds)
-  return format_integer(ceil(microseconds / 1000))
+  local rest = microseconds % 1000
+  if rest > 0 then microseconds = microseconds + 1000 - rest end
+  return format_integer(microseconds / 1000)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
 local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
--- A stored number has 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local WIDTH = 7
+local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
+local struct = rawget(_G, 'struct') or {}
+local pack, unpack_numbers = struct.pack, struct.unpack
 
-local function pack(number)
-  local bytes = several_keys and pack_cache[-number]
-  if bytes then return bytes end
-  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
-  local low = number % 16777216
-  local high = (number - low) / 16777216
-  bytes = char(
-    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several_keys then pack_cache[-number] = bytes end
-  return bytes
-end
+if not pack then -- a server that behaves like Redis, without the library
+  pack = function(_, ...)
+    local bytes = ''
+    for _, number in ipairs({...}) do
+      local seven = ''
+      for _ = 1, WIDTH do
+        seven = char(number % 256) .. seven
+        number = floor(number / 256)
+      end
+      bytes = bytes .. seven
+    end
+    return bytes
+  end
 
--- unpack_number returns the number at bytes[from].
-local function unpack_number(bytes, from)
-  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
-end
-
--- unpack_pair returns the number at bytes[from] and the next one.
-local function unpack_pair(bytes, from)
-  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
-    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+  unpack_numbers = function(format, bytes, from)
+    local numbers = {}
+    for i = 1, (#format - 1) / 2 do
+      local number, first = 0, (from or 1) + WIDTH * (i - 1)
+      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      numbers[i] = number
+    end
+    return unpack(numbers)
+  end
 end
 
 -- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then

@@ -4,7 +4,7 @@
 
 -- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
 local function counter_read(value, now, window)
-  local index = floor(now / window)
+  local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
   if not stored_index then return nil end
@@ -32,7 +32,8 @@ local function sliding_window_counter_step(value, now, charge)
   local index, current, previous, is_stored = counter_read(value, now, window)
   if not index then return nil end
   local start = index * window
-  local at, used, reset_after = max(now, start), current, 0
+  local at, used, reset_after, remaining = now, current, 0, 0
+  if start > now then at = start end
   if previous > 0 then
     local quotient, remainder = mul_div(previous, window - (at - start), window)
     used = used + quotient
@@ -40,16 +41,18 @@ local function sliding_window_counter_step(value, now, charge)
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
-  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used < units then remaining = units - used end
+  local needed, counted, wait = charge.needed, current + cost, 0
+  if counted > MAX_UNITS then counted = MAX_UNITS end
   if used + needed > units then
     if not charge.debt then
       wait = NEVER
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, max(0, units - used), reset_after, at
+      return wait, remaining, reset_after, at
     end
     wait = NEVER
     if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
-  return wait, max(0, units - used), reset_after, at,
+  return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
 end

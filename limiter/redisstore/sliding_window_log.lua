@@ -40,8 +40,7 @@ local function log_as_list(value)
   local mark = byte(value, 1)
   if mark == LIST_MARK then return is_list_length(#value) and value or nil end
   if mark ~= RING_MARK or #value < RING_HEADER then return nil end
-  local capacity, next = unpack_pair(value, 2)
-  local length = unpack_number(value, 2 + 2 * WIDTH)
+  local capacity, next, length = unpack_numbers(THREE_NUMBERS, value, 2)
   if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
   local from = RING_HEADER + WIDTH * first + 1
@@ -51,29 +50,33 @@ local function log_as_list(value)
 end
 
 local function list_time(list, i)
-  return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
+  return (unpack_numbers(ONE_NUMBER, list, LIST_HEADER + WIDTH * i + 1))
 end
 
--- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time; nil if
--- the value is corrupt.
+-- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
+-- time if there is one; nil if the value is corrupt.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
-  local length = (#list - LIST_HEADER) / WIDTH
-  if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  local length, newest = (#list - LIST_HEADER) / WIDTH, nil
+  if length > 0 then
+    newest = list_time(list, length - 1)
+    if newest > now then at = newest end -- the clock may have stepped back
+  end
   if at > now + MAX_AHEAD then return nil end
-  return list, length, log_search(list_time, list, length, at - window + 1), at
+  return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local list, length, expired, at = list_read(value, now, window)
+  local list, length, expired, at, newest = list_read(value, now, window)
   if not list then return nil end
-  local live, reset_after = length - expired, 0
-  local remaining, excess = max(0, units - live), live + cost - units
-  if live > 0 then reset_after = list_time(list, length - 1) + window - now end
+  local live, reset_after, remaining = length - expired, 0, 0
+  local excess = live + cost - units
+  if live < units then remaining = units - live end
+  if live > 0 then reset_after = newest + window - now end
   if excess <= 0 then
-    local unit = pack(at)
+    local unit = pack(ONE_NUMBER, at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
     if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window

@@ -15,7 +15,7 @@ local function list_refund(value, now, charge, spent_at)
   local left = log_remove(times, charge.cost, spent_at)
   if #left == #times then return false end
   if left == '' then return nil end
-  local newest = unpack_number(left, #left - WIDTH + 1) -- not after the newest unit before
+  local newest = unpack_numbers(ONE_NUMBER, left, #left - WIDTH + 1) -- not after the newest unit before
   return 'L' .. left, newest + charge.window
 end
 

@@ -7,7 +7,7 @@ end
 -- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
 local function ring_time(ring, i)
   local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
-  if #bytes == WIDTH then return unpack_number(bytes, 1) end
+  if #bytes == WIDTH then return (unpack_numbers(ONE_NUMBER, bytes)) end
   ring.is_corrupt = true
   return 0
 end
@@ -45,10 +45,9 @@ local function ring_read(key, now, window)
     ring.capacity = ring.length
     ring.newest = ring_time(ring, ring.length - 1)
   elseif mark == RING_MARK and #header == RING_HEADER then
-    local next
     ring.header = RING_HEADER
-    ring.capacity, next = unpack_pair(header, 2)
-    ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
+    local capacity, next, length, newest = unpack_numbers(FOUR_NUMBERS, header, 2)
+    ring.capacity, ring.length, ring.newest = capacity, length, newest
     if not is_ring(ring.capacity, next, ring.length) then return nil end
     ring.first = (next - ring.length) % ring.capacity
   elseif header ~= '' then
@@ -64,8 +63,8 @@ end
 
 -- ring_write_header writes the header. The key expires with the newest unit.
 local function ring_write_header(ring)
-  call('SETRANGE', ring.key, 0, 'R' .. pack(ring.capacity) ..
-    pack((ring.first + ring.length) % ring.capacity) .. pack(ring.length) .. pack(ring.newest))
+  call('SETRANGE', ring.key, 0, 'R' .. pack(FOUR_NUMBERS,
+    ring.capacity, (ring.first + ring.length) % ring.capacity, ring.length, ring.newest))
   call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
 end
 
@@ -81,7 +80,7 @@ end
 -- ring_append appends cost units, and removes the expired ones.
 local function ring_append(ring, units, cost)
   if ring.header ~= RING_HEADER or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
-  local unit = pack(ring.at)
+  local unit = pack(ONE_NUMBER, ring.at)
   local slot = (ring.first + ring.length) % ring.capacity
   local before_end = min(cost, ring.capacity - slot)
   call('SETRANGE', ring.key, RING_HEADER + WIDTH * slot, string.rep(unit, before_end))

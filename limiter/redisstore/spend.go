@@ -20,8 +20,12 @@ const (
 	shapeHead      = 2   // arguments of a shape before those of its charges
 	argumentsWidth = 6   // arguments of a charge
 	firstShape     = '0' // the name of the first shape
-	replyWidth     = 4   // integers per charge in the reply, which begins with the time
 	never          = -(1<<53 - 1)
+
+	// The first number about a charge in the reply is a multiple of replyMarks plus these marks.
+	replyMarks   = 4
+	replyWaits   = 1
+	replyIsAhead = 2
 )
 
 // send decides the calls of a batch in one round trip, by their latest deadline.
@@ -184,27 +188,31 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 	for _, c := range calls {
 		n += len(c.charges)
 	}
-	reply, err := cmd.Result()
-	if want := 1 + replyWidth*n; err == nil && len(reply) < want {
-		err = fmt.Errorf("got %d numbers for %d charges, want %d", len(reply), n, want)
+	numbers, err := cmd.Result()
+	r, decisions := reply{numbers: numbers}, make([]limiter.Decision, n)
+	if err == nil {
+		r.now = limiter.Instant(r.next())
+		rest := decisions
+		for _, c := range calls {
+			of := len(c.charges)
+			for i := range c.charges {
+				rest[i] = r.decision(&c.charges[i])
+			}
+			c.reply.decisions, rest = rest[:of:of], rest[of:]
+		}
+		if r.isShort {
+			err = fmt.Errorf("got %d numbers for %d charges", len(numbers), n)
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("run the spend script: %w", redisclient.WithKind(err))
 		for _, c := range calls {
-			c.reply.err = err
+			c.reply = result{err: err}
 		}
 		return
 	}
-	now, reply := limiter.Instant(reply[0]), reply[1:]
-	decisions := make([]limiter.Decision, n)
-	for _, c := range calls {
-		of := len(c.charges)
-		decodeDecisions(decisions[:of], now, reply, c.charges)
-		c.reply.decisions = decisions[:of:of]
-		decisions, reply = decisions[of:], reply[replyWidth*of:]
-	}
-	if len(reply) > 0 {
-		s.reportCorrupt(reply, func(i int64) string { return keyOf(calls, i) })
+	if len(r.numbers) > 0 {
+		s.reportCorrupt(r.numbers, func(i int64) string { return keyOf(calls, i) })
 	}
 }
 
@@ -228,27 +236,43 @@ func (s *Store) reportCorrupt(indexes []int64, key func(int64) string) {
 	s.foundCorrupt(keys)
 }
 
-// decodeDecisions decodes the beginning of a reply.
-func decodeDecisions(decisions []limiter.Decision, now limiter.Instant, reply []int64, charges []limiter.Charge) {
-	for i := range charges {
-		ahead, remaining, resetAfter, wait := reply[0], reply[1], reply[2], reply[3]
-		reply = reply[replyWidth:]
-		decisions[i] = limiter.Decision{
-			At:         now + limiter.Instant(ahead),
-			Allowed:    wait >= 0,
-			Limit:      charges[i].Limit.Units(),
-			Remaining:  remaining,
-			ResetAfter: microseconds(resetAfter),
-		}
-		switch {
+// reply reads the reply of the spend scripts.
+type reply struct {
+	numbers []int64 // not yet read
+	isShort bool    // more numbers were read than there are
+	now     limiter.Instant
+}
+
+func (r *reply) next() int64 {
+	if len(r.numbers) == 0 {
+		r.isShort = true
+		return 0
+	}
+	n := r.numbers[0]
+	r.numbers = r.numbers[1:]
+	return n
+}
+
+// decision reads the decision about a charge.
+func (r *reply) decision(c *limiter.Charge) limiter.Decision {
+	head := r.next()
+	d := limiter.Decision{
+		At: r.now, Allowed: true, Limit: c.Limit.Units(), Remaining: head / replyMarks, ResetAfter: microseconds(r.next()),
+	}
+	if head&replyWaits != 0 {
+		switch wait := r.next(); {
 		case wait >= 0:
-			decisions[i].Delay = microseconds(wait)
+			d.Delay = microseconds(wait)
 		case wait == never:
-			decisions[i].RetryAfter = limiter.Never
+			d.Allowed, d.RetryAfter = false, limiter.Never
 		default:
-			decisions[i].RetryAfter = microseconds(-wait)
+			d.Allowed, d.RetryAfter = false, microseconds(-wait)
 		}
 	}
+	if head&replyIsAhead != 0 {
+		d.At += limiter.Instant(r.next())
+	}
+	return d
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

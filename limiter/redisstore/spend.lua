@@ -10,71 +10,121 @@
 --     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
 --             see read_capacity), cost (units, see read_cost), 'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
---     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
---     remaining (units), reset after (us)
---     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+--     4 * remaining (units) + 1 if it has a wait + 2 if it is ahead
+--     reset after (us)
+--     wait    absent if it is 0. The delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+--     ahead   absent if it is 0. How far the counter's own time is ahead of now (us), because the clock stepped back
 --   then for each charge on a corrupt counter, which starts over, the index of the charge in the call, from 0
 -- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
 -- debt is always counted.
 -- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
 -- time to live.
-local ARGUMENTS, INTEGERS = 6, 4
+local ARGUMENTS = 6
 local FIRST_SHAPE = 48 -- '0'
 
-local shapes, at = {}, 4
+local shapes, at, number = {}, 4, FIRST_SHAPE
 while at <= #ARGV do
   local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
-    shape.has_debts = shape.has_debts or shape.spends and shape[i].debt
     at = at + ARGUMENTS
   end
-  shapes[#shapes + 1] = shape
+  shapes[number] = shape
+  number = number + 1
 end
 
-local now, index = current_time(ARGV[1]), 0
-local reply = {now}
-prefetch_values()
+now = current_time(ARGV[1])
+reply[1] = now
+local are_read, index, corrupt = prefetch_values(), 0, {}
 
--- count_charge writes the next value of a charge, and updates its remaining and reset after in the reply.
-local function count_charge(index, key, cost, next_value, expires_at, keep_ttl, field)
-  write_value(key, next_value, expires_at, keep_ttl, field)
-  local out = INTEGERS * index
-  reply[out - 1], reply[out] = max(0, reply[out - 1] - cost), expires_at - now
+-- decide_absent returns what the function of the algorithm returns for a counter that does not exist: the same for all of them.
+local function decide_absent(charge)
+  local decision = charge.absent
+  if not decision then
+    decision = {charge.apply(false, now, charge)}
+    charge.absent = decision
+  end
+  return unpack(decision, 1, 7)
 end
 
-local keys, fields, next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}, {}, {}
-for request = 1, #ARGV[2] do
-  local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
-  local counts, first = shape.spends, index
-  for i = 1, #shape do
-    local charge = shape[i]
-    index = index + 1
-    local at_key, field, odd_key = read_key(charge)
-    local key = KEYS[at_key]
-    keys[i], fields[i] = key, field
-    local wait, remaining, reset_after, at
-    wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
-      charge.apply(value_of(at_key, charge), now, charge, key, field, odd_key)
+-- The charges of a request with several of them, and what their algorithms return.
+local keys, fields, waits, rests, resets, ats, next_values, expiries, keep_ttls = {}, {}, {}, {}, {}, {}, {}, {}, {}
+
+-- The loop has no functions of its own: they would take as long again, because locals of a script are slow in functions.
+local shape_numbers = {byte(ARGV[2], 1, -1)}
+for request = 1, #shape_numbers do
+  local shape = shapes[shape_numbers[request]]
+  local spends = shape.spends
+  if are_read and #shape == 1 then -- as almost always: the same as below, without tables
+    local charge, key, value = shape[1], KEYS[next_key], values[next_key]
+    local last = written[key]
+    if last ~= nil then value = last end
+    index, next_key = index + 1, next_key + 1
+    local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
+    if value then
+      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge)
+      if not wait then corrupt[#corrupt + 1] = index - 1 end
+    end
     if not wait then
-      corrupt[#corrupt + 1] = index - 1
-      wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
-        charge.apply(false, now, charge, key, field, odd_key)
+      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
     end
-    local out = INTEGERS * index - 2
-    reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
-    if wait < 0 and charge.enforced then counts = false end
-  end
-  if counts or shape.has_debts then
+    if next_value and spends and charge.cost > 0 then
+      set(key, next_value, expires_at, keep_ttl)
+      remaining, reset_after = remaining - charge.cost, expires_at - now
+      if remaining < 0 then remaining = 0 end
+    end
+    if wait == 0 and at == now then -- as add_decision
+      reply[size + 1], reply[size + 2] = 4 * remaining, reset_after
+      size = size + 2
+    else
+      add_decision(remaining, reset_after, wait, at)
+    end
+  else
+    local counts = spends
     for i = 1, #shape do
-      local cost = shape[i].cost
-      if next_values[i] and cost > 0 and (counts or shape[i].debt) then
-        count_charge(first + i, keys[i], cost, next_values[i], expiries[i], keep_ttls[i], fields[i])
+      local charge, at_key, key, value, field, odd_key = shape[i], next_key, nil, nil, nil, nil
+      index = index + 1
+      if are_read then
+        next_key = next_key + 1
+        key = KEYS[at_key]
+        value = written[key]
+        if value == nil then value = values[at_key] end
+      else
+        at_key, field, odd_key = read_key(charge)
+        key, value = KEYS[at_key], value_of(at_key, charge)
       end
+      local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
+      if value or not are_read then
+        wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge, key, field, odd_key)
+        if not wait then corrupt[#corrupt + 1] = index - 1 end
+      end
+      if not wait and are_read then
+        wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
+      elseif not wait then
+        wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(false, now, charge, key, field, odd_key)
+      end
+      keys[i], fields[i], waits[i], rests[i], resets[i], ats[i] = key, field, wait, remaining, reset_after, at
+      next_values[i], expiries[i], keep_ttls[i] = next_value, expires_at, keep_ttl
+      if wait < 0 and charge.enforced then counts = false end
+    end
+    for i = 1, #shape do
+      local charge, next_value, remaining, reset_after = shape[i], next_values[i], rests[i], resets[i]
+      local cost = charge.cost
+      if next_value and cost > 0 and (counts or spends and charge.debt) then
+        local expires_at = expiries[i]
+        if are_read then
+          set(keys[i], next_value, expires_at, keep_ttls[i])
+        else
+          write_value(keys[i], next_value, expires_at, keep_ttls[i], fields[i])
+        end
+        remaining, reset_after = remaining - cost, expires_at - now
+        if remaining < 0 then remaining = 0 end
+      end
+      add_decision(remaining, reset_after, waits[i], ats[i])
     end
   end
 end
-for i = 1, #corrupt do reply[#reply + 1] = corrupt[i] end
+for i = 1, #corrupt do reply[size + i] = corrupt[i] end
 return reply

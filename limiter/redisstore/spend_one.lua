@@ -11,7 +11,8 @@
 --             now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[IS_COMPACT and 7 or 6]
+local key = KEYS[1]
+now = ARGV[IS_COMPACT and 7 or 6]
 if now then
   now = tonumber(now)
 else
@@ -45,4 +46,7 @@ if next_value and cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait, corrupt}
+reply[1] = now
+add_decision(remaining, reset_after, wait, at)
+reply[size + 1] = corrupt
+return reply

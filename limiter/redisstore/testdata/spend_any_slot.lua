@@ -16,63 +16,65 @@ for i = 1, key_count do
 end
 for i = key_count + 2, #arguments do ARGV[#ARGV + 1] = arguments[i] end
 
--- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
+-- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
-local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
--- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+-- several_keys is false in a run for one counter.
 local several_keys = KEYS[2] ~= nil
-local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- format_integer formats a number for a Redis command; tostring would round above 10^14.
+-- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
+-- limited to 32 bits.
 local function format_integer(number)
-  local text = several_keys and format_cache[-number]
-  if text then return text end
-  text = string.format('%.0f', number)
-  if several_keys then format_cache[-number] = text end
-  return text
+  if number < 1000000000 then return string.format('%d', number) end
+  local low = number % 1000000000
+  return string.format('%d%09d', (number - low) / 1000000000, low)
 end
 
 -- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
 local function to_milliseconds(microseconds)
-  return format_integer(ceil(microseconds / 1000))
+  local rest = microseconds % 1000
+  if rest > 0 then microseconds = microseconds + 1000 - rest end
+  return format_integer(microseconds / 1000)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
 local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
--- A stored number has 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local WIDTH = 7
+local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
+local struct = rawget(_G, 'struct') or {}
+local pack, unpack_numbers = struct.pack, struct.unpack
 
-local function pack(number)
-  local bytes = several_keys and pack_cache[-number]
-  if bytes then return bytes end
-  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
-  local low = number % 16777216
-  local high = (number - low) / 16777216
-  bytes = char(
-    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several_keys then pack_cache[-number] = bytes end
-  return bytes
-end
+if not pack then -- a server that behaves like Redis, without the library
+  pack = function(_, ...)
+    local bytes = ''
+    for _, number in ipairs({...}) do
+      local seven = ''
+      for _ = 1, WIDTH do
+        seven = char(number % 256) .. seven
+        number = floor(number / 256)
+      end
+      bytes = bytes .. seven
+    end
+    return bytes
+  end
 
--- unpack_number returns the number at bytes[from].
-local function unpack_number(bytes, from)
-  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
-end
-
--- unpack_pair returns the number at bytes[from] and the next one.
-local function unpack_pair(bytes, from)
-  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
-    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+  unpack_numbers = function(format, bytes, from)
+    local numbers = {}
+    for i = 1, (#format - 1) / 2 do
+      local number, first = 0, (from or 1) + WIDTH * (i - 1)
+      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      numbers[i] = number
+    end
+    return unpack(numbers)
+  end
 end
 
 -- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
@@ -92,30 +94,39 @@ local function read_cost(argument)
   return -argument - 2147483648, -argument - 2147483648, true
 end
 
+-- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
+-- some Lua versions allocate an array up to a positive index.
+local count_cache = several_keys and {}
+
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
 -- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
 local function encode_counts(index, current, previous)
-  local radix, radix_id, largest = 256, 0, max(current, previous)
+  local radix, radix_id, largest = 256, 0, current
+  if previous > current then largest = previous end
   if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
   local number = ((index * radix + current) * radix + previous) * 4 + radix_id
-  if largest < radix and number < 9007199254740992 then return format_integer(number) end
-  return pack(index) .. pack(current) .. pack(previous)
+  if largest < radix and number < 9007199254740992 then
+    local text = several_keys and count_cache[-number]
+    if text then return text end
+    text = format_integer(number)
+    if several_keys then count_cache[-number] = text end
+    return text
+  end
+  return pack(THREE_NUMBERS, index, current, previous)
 end
 
 -- decode_counts returns index, current and previous; nil if the value is corrupt.
 local function decode_counts(value, now, window)
   local index, current, previous
   if #value == 3 * WIDTH then
-    index, current = unpack_pair(value, 1)
-    previous = unpack_number(value, 1 + 2 * WIDTH)
+    index, current, previous = unpack_numbers(THREE_NUMBERS, value)
     if current > MAX_UNITS or previous > MAX_UNITS then return nil end
   else
     local number = tonumber(value)
     if not number or number < 0 or number >= 9007199254740992 then return nil end
-    local radix_id = number % 4
-    local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or radix_id == 2 and 65536
-    if not radix then return nil end
+    local radix_id, radix = number % 4, 256
+    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil end
     number = (number - radix_id) / 4
     previous = number % radix
     number = (number - previous) / radix
@@ -130,16 +141,16 @@ end
 -- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
   local product = a * b
-  local remainder = fmod(product, c)
+  local remainder = product % c
   if product < 9007199254740992 then return (product - remainder) / c, remainder end
   product = floor(a / 1048576) * b
-  remainder = fmod(product, c)
+  remainder = product % c
   local quotient = (product - remainder) / c
   product = remainder * 1024 + floor(a / 1024) % 1024 * b
-  remainder = fmod(product, c)
+  remainder = product % c
   quotient = quotient * 1024 + (product - remainder) / c
   product = remainder * 1024 + a % 1024 * b
-  remainder = fmod(product, c)
+  remainder = product % c
   return quotient * 1024 + (product - remainder) / c, remainder
 end
 
@@ -149,23 +160,31 @@ local function load_fixed_window()
 
 local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, count, keep_ttl = floor(now / window), 0, false
+  local start = now - now % window
+  local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
     if not stored_index then return nil end
-    -- the stored window is later if the clock stepped back
-    if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
+    if stored_index >= index then
+      count, keep_ttl = stored_count, true
+      if stored_index > index then -- the clock stepped back
+        index, start = stored_index, stored_index * window
+        at = start
+      end
+    end
   end
-  local start, finish, reset_after = index * window, (index + 1) * window, 0
+  local finish, reset_after, remaining = start + window, 0, 0
   if count > 0 then reset_after = finish - now end
+  if count < units then remaining = units - count end
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
     if needed > units then wait = NEVER end
-    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
+    if not charge.debt then return wait, remaining, reset_after, at end
   end
-  return wait, max(0, units - count), reset_after, max(now, start),
-    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
+  count = count + cost
+  if count > MAX_UNITS then count = MAX_UNITS end
+  return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
 end
 return fixed_window_step
 end
@@ -213,8 +232,7 @@ local function log_as_list(value)
   local mark = byte(value, 1)
   if mark == LIST_MARK then return is_list_length(#value) and value or nil end
   if mark ~= RING_MARK or #value < RING_HEADER then return nil end
-  local capacity, next = unpack_pair(value, 2)
-  local length = unpack_number(value, 2 + 2 * WIDTH)
+  local capacity, next, length = unpack_numbers(THREE_NUMBERS, value, 2)
   if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
   local from = RING_HEADER + WIDTH * first + 1
@@ -224,29 +242,33 @@ local function log_as_list(value)
 end
 
 local function list_time(list, i)
-  return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
+  return (unpack_numbers(ONE_NUMBER, list, LIST_HEADER + WIDTH * i + 1))
 end
 
--- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time; nil if
--- the value is corrupt.
+-- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
+-- time if there is one; nil if the value is corrupt.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
-  local length = (#list - LIST_HEADER) / WIDTH
-  if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  local length, newest = (#list - LIST_HEADER) / WIDTH, nil
+  if length > 0 then
+    newest = list_time(list, length - 1)
+    if newest > now then at = newest end -- the clock may have stepped back
+  end
   if at > now + MAX_AHEAD then return nil end
-  return list, length, log_search(list_time, list, length, at - window + 1), at
+  return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local list, length, expired, at = list_read(value, now, window)
+  local list, length, expired, at, newest = list_read(value, now, window)
   if not list then return nil end
-  local live, reset_after = length - expired, 0
-  local remaining, excess = max(0, units - live), live + cost - units
-  if live > 0 then reset_after = list_time(list, length - 1) + window - now end
+  local live, reset_after, remaining = length - expired, 0, 0
+  local excess = live + cost - units
+  if live < units then remaining = units - live end
+  if live > 0 then reset_after = newest + window - now end
   if excess <= 0 then
-    local unit = pack(at)
+    local unit = pack(ONE_NUMBER, at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
     if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
@@ -265,7 +287,7 @@ end
 -- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
 local function ring_time(ring, i)
   local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
-  if #bytes == WIDTH then return unpack_number(bytes, 1) end
+  if #bytes == WIDTH then return (unpack_numbers(ONE_NUMBER, bytes)) end
   ring.is_corrupt = true
   return 0
 end
@@ -303,10 +325,9 @@ local function ring_read(key, now, window)
     ring.capacity = ring.length
     ring.newest = ring_time(ring, ring.length - 1)
   elseif mark == RING_MARK and #header == RING_HEADER then
-    local next
     ring.header = RING_HEADER
-    ring.capacity, next = unpack_pair(header, 2)
-    ring.length, ring.newest = unpack_pair(header, 2 + 2 * WIDTH)
+    local capacity, next, length, newest = unpack_numbers(FOUR_NUMBERS, header, 2)
+    ring.capacity, ring.length, ring.newest = capacity, length, newest
     if not is_ring(ring.capacity, next, ring.length) then return nil end
     ring.first = (next - ring.length) % ring.capacity
   elseif header ~= '' then
@@ -322,8 +343,8 @@ end
 
 -- ring_write_header writes the header. The key expires with the newest unit.
 local function ring_write_header(ring)
-  call('SETRANGE', ring.key, 0, 'R' .. pack(ring.capacity) ..
-    pack((ring.first + ring.length) % ring.capacity) .. pack(ring.length) .. pack(ring.newest))
+  call('SETRANGE', ring.key, 0, 'R' .. pack(FOUR_NUMBERS,
+    ring.capacity, (ring.first + ring.length) % ring.capacity, ring.length, ring.newest))
   call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
 end
 
@@ -339,7 +360,7 @@ end
 -- ring_append appends cost units, and removes the expired ones.
 local function ring_append(ring, units, cost)
   if ring.header ~= RING_HEADER or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
-  local unit = pack(ring.at)
+  local unit = pack(ONE_NUMBER, ring.at)
   local slot = (ring.first + ring.length) % ring.capacity
   local before_end = min(cost, ring.capacity - slot)
   call('SETRANGE', ring.key, RING_HEADER + WIDTH * slot, string.rep(unit, before_end))
@@ -381,7 +402,7 @@ local function load_sliding_window_counter()
 
 -- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
 local function counter_read(value, now, window)
-  local index = floor(now / window)
+  local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
   if not stored_index then return nil end
@@ -409,7 +430,8 @@ local function sliding_window_counter_step(value, now, charge)
   local index, current, previous, is_stored = counter_read(value, now, window)
   if not index then return nil end
   local start = index * window
-  local at, used, reset_after = max(now, start), current, 0
+  local at, used, reset_after, remaining = now, current, 0, 0
+  if start > now then at = start end
   if previous > 0 then
     local quotient, remainder = mul_div(previous, window - (at - start), window)
     used = used + quotient
@@ -417,17 +439,19 @@ local function sliding_window_counter_step(value, now, charge)
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
-  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used < units then remaining = units - used end
+  local needed, counted, wait = charge.needed, current + cost, 0
+  if counted > MAX_UNITS then counted = MAX_UNITS end
   if used + needed > units then
     if not charge.debt then
       wait = NEVER
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, max(0, units - used), reset_after, at
+      return wait, remaining, reset_after, at
     end
     wait = NEVER
     if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
-  return wait, max(0, units - used), reset_after, at,
+  return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
 end
 return sliding_window_counter_step
@@ -447,9 +471,10 @@ local function load_bucket()
 -- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
 -- returns decreases with time.
 local function bucket_drain(at, whole, part, now, charge)
-  local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
+  local elapsed, units, window = now - at, charge.units, charge.window
+  if elapsed < 0 then elapsed = 0 end -- the clock may have stepped back
   if whole >= charge.capacity then whole, part = charge.capacity, 0 end
-  local rest = fmod(elapsed, window)
+  local rest = elapsed % window
   local drained, drained_part = mul_div(units, rest, window)
   whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
   if part < 0 then whole, part = whole - 1, part + window end
@@ -461,10 +486,8 @@ end
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
   if #value ~= 4 * WIDTH then return nil end
-  local empty_at = unpack_number(value, 22)
+  local at, whole, part, empty_at = unpack_numbers(FOUR_NUMBERS, value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  local at, whole = unpack_pair(value, 1)
-  local part = unpack_number(value, 15)
   if at > now + MAX_AHEAD or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
@@ -473,7 +496,10 @@ end
 -- bucket_drain_time returns the time in which whole + part / window units drain.
 local function bucket_drain_time(whole, part, charge)
   local quotient, remainder = mul_div(whole, charge.window, charge.units)
-  return quotient + ceil((remainder + part) / charge.units)
+  local rest = remainder + part
+  local below_one = rest % charge.units
+  if below_one > 0 then rest = rest - below_one + charge.units end -- rounds up
+  return quotient + rest / charge.units
 end
 
 local function bucket_step(value, now, charge)
@@ -483,13 +509,17 @@ local function bucket_step(value, now, charge)
   if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
-  if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
+  if used > 0 then
+    reset_after = at + bucket_drain_time(whole, part, charge)
+    if reset_after > empty_at then reset_after = empty_at end
+    reset_after = reset_after - now
+  end
   local late = 0 -- by how much the charge would wait too long
   if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
   if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
+    return wait, capacity - used, reset_after, at, pack(FOUR_NUMBERS, at, whole + cost, part, expires_at), expires_at
   end
   wait = NEVER
   if used <= max_level then
@@ -596,23 +626,31 @@ end
 
 local function fixed_window_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local index, count, keep_ttl = floor(now / window), 0, false
+  local start = now - now % window
+  local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
     if not stored_index then return nil end
-    -- the stored window is later if the clock stepped back
-    if stored_index >= index then index, count, keep_ttl = stored_index, stored_count, true end
+    if stored_index >= index then
+      count, keep_ttl = stored_count, true
+      if stored_index > index then -- the clock stepped back
+        index, start = stored_index, stored_index * window
+        at = start
+      end
+    end
   end
-  local start, finish, reset_after = index * window, (index + 1) * window, 0
+  local finish, reset_after, remaining = start + window, 0, 0
   if count > 0 then reset_after = finish - now end
+  if count < units then remaining = units - count end
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
     if needed > units then wait = NEVER end
-    if not charge.debt then return wait, max(0, units - count), reset_after, max(now, start) end
+    if not charge.debt then return wait, remaining, reset_after, at end
   end
-  return wait, max(0, units - count), reset_after, max(now, start),
-    encode_counts(index, min(count + cost, MAX_UNITS), 0), finish, keep_ttl
+  count = count + cost
+  if count > MAX_UNITS then count = MAX_UNITS end
+  return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
 end
 
 local counted_step = fixed_window_step
@@ -720,7 +758,7 @@ end
 
 -- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
 local function counter_read(value, now, window)
-  local index = floor(now / window)
+  local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
   if not stored_index then return nil end
@@ -748,7 +786,8 @@ local function sliding_window_counter_step(value, now, charge)
   local index, current, previous, is_stored = counter_read(value, now, window)
   if not index then return nil end
   local start = index * window
-  local at, used, reset_after = max(now, start), current, 0
+  local at, used, reset_after, remaining = now, current, 0, 0
+  if start > now then at = start end
   if previous > 0 then
     local quotient, remainder = mul_div(previous, window - (at - start), window)
     used = used + quotient
@@ -756,17 +795,19 @@ local function sliding_window_counter_step(value, now, charge)
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
-  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used < units then remaining = units - used end
+  local needed, counted, wait = charge.needed, current + cost, 0
+  if counted > MAX_UNITS then counted = MAX_UNITS end
   if used + needed > units then
     if not charge.debt then
       wait = NEVER
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, max(0, units - used), reset_after, at
+      return wait, remaining, reset_after, at
     end
     wait = NEVER
     if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
-  return wait, max(0, units - used), reset_after, at,
+  return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
 end
 
@@ -870,14 +911,18 @@ end
 -- values are the values that were read, by index in KEYS; written are those that were written, by key.
 local values, written = prefetched or {}, {}
 
--- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. Call it
--- after read_charge for all charges. MGET returns nothing for a key that is not a string, so the next write replaces it.
+-- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. It returns
+-- whether all values are read. Call it after read_charge for all charges. MGET returns nothing for a key that is not a string, so
+-- the next write replaces it.
 local function prefetch_values()
-  if prefetched or not read_whole or not several_keys or has_compact then return end
-  for from = 1, #KEYS, 1000 do -- unpack has a limit
+  if has_compact or not read_whole then return false end
+  if prefetched then return true end
+  values = call('MGET', unpack(KEYS, 1, min(#KEYS, 1000))) -- unpack has a limit
+  for from = 1001, #KEYS, 1000 do
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
     for i = 1, #read do values[from + i - 1] = read[i] end
   end
+  return true
 end
 
 -- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
@@ -889,19 +934,50 @@ local function value_of(index, charge)
   return value
 end
 
--- write_value writes a value, or deletes the key if the value is nil. The key expires at expires_at (us); if keep_ttl, it
--- already does. A compact counter is the field of the block keep_ttl. A function writes the value itself.
+-- The time of the last call of set, in microseconds and in milliseconds. Mostly, many counters expire at the same time.
+local last_expiry, last_milliseconds
+
+-- set writes a value. The key expires at expires_at (us); if keep_ttl, it already does.
+local function set(key, value, expires_at, keep_ttl)
+  if keep_ttl then
+    call('SET', key, value, 'KEEPTTL')
+  else
+    if expires_at ~= last_expiry then last_expiry, last_milliseconds = expires_at, to_milliseconds(expires_at) end
+    call('SET', key, value, 'PXAT', last_milliseconds)
+  end
+  written[key] = value
+end
+
+-- write_value writes a value as set does, or deletes the key if the value is nil. A compact counter is the field of the block
+-- keep_ttl. A function writes the value itself.
 local function write_value(key, value, expires_at, keep_ttl, field)
   if type(value) == 'function' then return value() end
   if field then return call('HSET', keep_ttl, field, value) end
-  if not value then
-    call('DEL', key)
-  elseif keep_ttl then
-    call('SET', key, value, 'KEEPTTL')
-  else
-    call('SET', key, value, 'PXAT', to_milliseconds(expires_at))
+  if value then return set(key, value, expires_at, keep_ttl) end
+  call('DEL', key)
+  written[key] = false
+end
+
+-- How the scripts that decide reply.
+
+-- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
+local now
+local reply, size = {}, 1
+
+-- add_decision appends the decision about a charge to the reply.
+local function add_decision(remaining, reset_after, wait, at)
+  local first, marks = size + 1, 0
+  size = size + 2
+  reply[size] = reset_after
+  if wait ~= 0 then
+    marks, size = 1, size + 1
+    reply[size] = wait
   end
-  if several_keys then written[key] = value or false end
+  if at ~= now then
+    marks, size = marks + 2, size + 1
+    reply[size] = at - now
+  end
+  reply[first] = 4 * remaining + marks
 end
 
 -- spend decides requests in sequence at one instant: it counts either all charges of a request or nothing.
@@ -916,71 +992,121 @@ end
 --     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
 --             see read_capacity), cost (units, see read_cost), 'enforce' or 'shadow'
 -- Reply, integers: now (us since the epoch), and for each charge
---     ahead   how far the counter's own time is ahead of now (us); not 0 only if the clock stepped back
---     remaining (units), reset after (us)
---     wait    the delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+--     4 * remaining (units) + 1 if it has a wait + 2 if it is ahead
+--     reset after (us)
+--     wait    absent if it is 0. The delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
+--     ahead   absent if it is 0. How far the counter's own time is ahead of now (us), because the clock stepped back
 --   then for each charge on a corrupt counter, which starts over, the index of the charge in the call, from 0
 -- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
 -- debt is always counted.
 -- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
 -- time to live.
-local ARGUMENTS, INTEGERS = 6, 4
+local ARGUMENTS = 6
 local FIRST_SHAPE = 48 -- '0'
 
-local shapes, at = {}, 4
+local shapes, at, number = {}, 4, FIRST_SHAPE
 while at <= #ARGV do
   local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
-    shape.has_debts = shape.has_debts or shape.spends and shape[i].debt
     at = at + ARGUMENTS
   end
-  shapes[#shapes + 1] = shape
+  shapes[number] = shape
+  number = number + 1
 end
 
-local now, index = current_time(ARGV[1]), 0
-local reply = {now}
-prefetch_values()
+now = current_time(ARGV[1])
+reply[1] = now
+local are_read, index, corrupt = prefetch_values(), 0, {}
 
--- count_charge writes the next value of a charge, and updates its remaining and reset after in the reply.
-local function count_charge(index, key, cost, next_value, expires_at, keep_ttl, field)
-  write_value(key, next_value, expires_at, keep_ttl, field)
-  local out = INTEGERS * index
-  reply[out - 1], reply[out] = max(0, reply[out - 1] - cost), expires_at - now
+-- decide_absent returns what the function of the algorithm returns for a counter that does not exist: the same for all of them.
+local function decide_absent(charge)
+  local decision = charge.absent
+  if not decision then
+    decision = {charge.apply(false, now, charge)}
+    charge.absent = decision
+  end
+  return unpack(decision, 1, 7)
 end
 
-local keys, fields, next_values, expiries, keep_ttls, corrupt = {}, {}, {}, {}, {}, {}
-for request = 1, #ARGV[2] do
-  local shape = shapes[byte(ARGV[2], request) - FIRST_SHAPE + 1]
-  local counts, first = shape.spends, index
-  for i = 1, #shape do
-    local charge = shape[i]
-    index = index + 1
-    local at_key, field, odd_key = read_key(charge)
-    local key = KEYS[at_key]
-    keys[i], fields[i] = key, field
-    local wait, remaining, reset_after, at
-    wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
-      charge.apply(value_of(at_key, charge), now, charge, key, field, odd_key)
+-- The charges of a request with several of them, and what their algorithms return.
+local keys, fields, waits, rests, resets, ats, next_values, expiries, keep_ttls = {}, {}, {}, {}, {}, {}, {}, {}, {}
+
+-- The loop has no functions of its own: they would take as long again, because locals of a script are slow in functions.
+local shape_numbers = {byte(ARGV[2], 1, -1)}
+for request = 1, #shape_numbers do
+  local shape = shapes[shape_numbers[request]]
+  local spends = shape.spends
+  if are_read and #shape == 1 then -- as almost always: the same as below, without tables
+    local charge, key, value = shape[1], KEYS[next_key], values[next_key]
+    local last = written[key]
+    if last ~= nil then value = last end
+    index, next_key = index + 1, next_key + 1
+    local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
+    if value then
+      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge)
+      if not wait then corrupt[#corrupt + 1] = index - 1 end
+    end
     if not wait then
-      corrupt[#corrupt + 1] = index - 1
-      wait, remaining, reset_after, at, next_values[i], expiries[i], keep_ttls[i] =
-        charge.apply(false, now, charge, key, field, odd_key)
+      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
     end
-    local out = INTEGERS * index - 2
-    reply[out], reply[out + 1], reply[out + 2], reply[out + 3] = at - now, remaining, reset_after, wait
-    if wait < 0 and charge.enforced then counts = false end
-  end
-  if counts or shape.has_debts then
+    if next_value and spends and charge.cost > 0 then
+      set(key, next_value, expires_at, keep_ttl)
+      remaining, reset_after = remaining - charge.cost, expires_at - now
+      if remaining < 0 then remaining = 0 end
+    end
+    if wait == 0 and at == now then -- as add_decision
+      reply[size + 1], reply[size + 2] = 4 * remaining, reset_after
+      size = size + 2
+    else
+      add_decision(remaining, reset_after, wait, at)
+    end
+  else
+    local counts = spends
     for i = 1, #shape do
-      local cost = shape[i].cost
-      if next_values[i] and cost > 0 and (counts or shape[i].debt) then
-        count_charge(first + i, keys[i], cost, next_values[i], expiries[i], keep_ttls[i], fields[i])
+      local charge, at_key, key, value, field, odd_key = shape[i], next_key, nil, nil, nil, nil
+      index = index + 1
+      if are_read then
+        next_key = next_key + 1
+        key = KEYS[at_key]
+        value = written[key]
+        if value == nil then value = values[at_key] end
+      else
+        at_key, field, odd_key = read_key(charge)
+        key, value = KEYS[at_key], value_of(at_key, charge)
       end
+      local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
+      if value or not are_read then
+        wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge, key, field, odd_key)
+        if not wait then corrupt[#corrupt + 1] = index - 1 end
+      end
+      if not wait and are_read then
+        wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
+      elseif not wait then
+        wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(false, now, charge, key, field, odd_key)
+      end
+      keys[i], fields[i], waits[i], rests[i], resets[i], ats[i] = key, field, wait, remaining, reset_after, at
+      next_values[i], expiries[i], keep_ttls[i] = next_value, expires_at, keep_ttl
+      if wait < 0 and charge.enforced then counts = false end
+    end
+    for i = 1, #shape do
+      local charge, next_value, remaining, reset_after = shape[i], next_values[i], rests[i], resets[i]
+      local cost = charge.cost
+      if next_value and cost > 0 and (counts or spends and charge.debt) then
+        local expires_at = expiries[i]
+        if are_read then
+          set(keys[i], next_value, expires_at, keep_ttls[i])
+        else
+          write_value(keys[i], next_value, expires_at, keep_ttls[i], fields[i])
+        end
+        remaining, reset_after = remaining - cost, expires_at - now
+        if remaining < 0 then remaining = 0 end
+      end
+      add_decision(remaining, reset_after, waits[i], ats[i])
     end
   end
 end
-for i = 1, #corrupt do reply[#reply + 1] = corrupt[i] end
+for i = 1, #corrupt do reply[size + i] = corrupt[i] end
 return reply

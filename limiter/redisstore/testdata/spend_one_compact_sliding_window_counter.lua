@@ -1,60 +1,62 @@
--- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
+-- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
-local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
--- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+-- several_keys is false in a run for one counter.
 local several_keys = KEYS[2] ~= nil
-local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- format_integer formats a number for a Redis command; tostring would round above 10^14.
+-- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
+-- limited to 32 bits.
 local function format_integer(number)
-  local text = several_keys and format_cache[-number]
-  if text then return text end
-  text = string.format('%.0f', number)
-  if several_keys then format_cache[-number] = text end
-  return text
+  if number < 1000000000 then return string.format('%d', number) end
+  local low = number % 1000000000
+  return string.format('%d%09d', (number - low) / 1000000000, low)
 end
 
 -- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
 local function to_milliseconds(microseconds)
-  return format_integer(ceil(microseconds / 1000))
+  local rest = microseconds % 1000
+  if rest > 0 then microseconds = microseconds + 1000 - rest end
+  return format_integer(microseconds / 1000)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
 local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
--- A stored number has 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local WIDTH = 7
+local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
+local struct = rawget(_G, 'struct') or {}
+local pack, unpack_numbers = struct.pack, struct.unpack
 
-local function pack(number)
-  local bytes = several_keys and pack_cache[-number]
-  if bytes then return bytes end
-  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
-  local low = number % 16777216
-  local high = (number - low) / 16777216
-  bytes = char(
-    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several_keys then pack_cache[-number] = bytes end
-  return bytes
-end
+if not pack then -- a server that behaves like Redis, without the library
+  pack = function(_, ...)
+    local bytes = ''
+    for _, number in ipairs({...}) do
+      local seven = ''
+      for _ = 1, WIDTH do
+        seven = char(number % 256) .. seven
+        number = floor(number / 256)
+      end
+      bytes = bytes .. seven
+    end
+    return bytes
+  end
 
--- unpack_number returns the number at bytes[from].
-local function unpack_number(bytes, from)
-  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
-end
-
--- unpack_pair returns the number at bytes[from] and the next one.
-local function unpack_pair(bytes, from)
-  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
-    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+  unpack_numbers = function(format, bytes, from)
+    local numbers = {}
+    for i = 1, (#format - 1) / 2 do
+      local number, first = 0, (from or 1) + WIDTH * (i - 1)
+      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      numbers[i] = number
+    end
+    return unpack(numbers)
+  end
 end
 
 -- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
@@ -74,30 +76,39 @@ local function read_cost(argument)
   return -argument - 2147483648, -argument - 2147483648, true
 end
 
+-- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
+-- some Lua versions allocate an array up to a positive index.
+local count_cache = several_keys and {}
+
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
 -- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
 local function encode_counts(index, current, previous)
-  local radix, radix_id, largest = 256, 0, max(current, previous)
+  local radix, radix_id, largest = 256, 0, current
+  if previous > current then largest = previous end
   if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
   local number = ((index * radix + current) * radix + previous) * 4 + radix_id
-  if largest < radix and number < 9007199254740992 then return format_integer(number) end
-  return pack(index) .. pack(current) .. pack(previous)
+  if largest < radix and number < 9007199254740992 then
+    local text = several_keys and count_cache[-number]
+    if text then return text end
+    text = format_integer(number)
+    if several_keys then count_cache[-number] = text end
+    return text
+  end
+  return pack(THREE_NUMBERS, index, current, previous)
 end
 
 -- decode_counts returns index, current and previous; nil if the value is corrupt.
 local function decode_counts(value, now, window)
   local index, current, previous
   if #value == 3 * WIDTH then
-    index, current = unpack_pair(value, 1)
-    previous = unpack_number(value, 1 + 2 * WIDTH)
+    index, current, previous = unpack_numbers(THREE_NUMBERS, value)
     if current > MAX_UNITS or previous > MAX_UNITS then return nil end
   else
     local number = tonumber(value)
     if not number or number < 0 or number >= 9007199254740992 then return nil end
-    local radix_id = number % 4
-    local radix = radix_id == 0 and 256 or radix_id == 1 and 4096 or radix_id == 2 and 65536
-    if not radix then return nil end
+    local radix_id, radix = number % 4, 256
+    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil end
     number = (number - radix_id) / 4
     previous = number % radix
     number = (number - previous) / radix
@@ -200,16 +211,16 @@ end
 -- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
   local product = a * b
-  local remainder = fmod(product, c)
+  local remainder = product % c
   if product < 9007199254740992 then return (product - remainder) / c, remainder end
   product = floor(a / 1048576) * b
-  remainder = fmod(product, c)
+  remainder = product % c
   local quotient = (product - remainder) / c
   product = remainder * 1024 + floor(a / 1024) % 1024 * b
-  remainder = fmod(product, c)
+  remainder = product % c
   quotient = quotient * 1024 + (product - remainder) / c
   product = remainder * 1024 + a % 1024 * b
-  remainder = fmod(product, c)
+  remainder = product % c
   return quotient * 1024 + (product - remainder) / c, remainder
 end
 
@@ -219,7 +230,7 @@ end
 
 -- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
 local function counter_read(value, now, window)
-  local index = floor(now / window)
+  local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
   if not stored_index then return nil end
@@ -247,7 +258,8 @@ local function sliding_window_counter_step(value, now, charge)
   local index, current, previous, is_stored = counter_read(value, now, window)
   if not index then return nil end
   local start = index * window
-  local at, used, reset_after = max(now, start), current, 0
+  local at, used, reset_after, remaining = now, current, 0, 0
+  if start > now then at = start end
   if previous > 0 then
     local quotient, remainder = mul_div(previous, window - (at - start), window)
     used = used + quotient
@@ -255,17 +267,19 @@ local function sliding_window_counter_step(value, now, charge)
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
-  local needed, counted, wait = charge.needed, min(current + cost, MAX_UNITS), 0
+  if used < units then remaining = units - used end
+  local needed, counted, wait = charge.needed, current + cost, 0
+  if counted > MAX_UNITS then counted = MAX_UNITS end
   if used + needed > units then
     if not charge.debt then
       wait = NEVER
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, max(0, units - used), reset_after, at
+      return wait, remaining, reset_after, at
     end
     wait = NEVER
     if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
-  return wait, max(0, units - used), reset_after, at,
+  return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
 end
 
@@ -280,6 +294,28 @@ end
 local step = compact_step
 local READS_WHOLE, QUEUES, IS_COMPACT = false, false, true
 
+-- How the scripts that decide reply.
+
+-- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
+local now
+local reply, size = {}, 1
+
+-- add_decision appends the decision about a charge to the reply.
+local function add_decision(remaining, reset_after, wait, at)
+  local first, marks = size + 1, 0
+  size = size + 2
+  reply[size] = reset_after
+  if wait ~= 0 then
+    marks, size = 1, size + 1
+    reply[size] = wait
+  end
+  if at ~= now then
+    marks, size = marks + 2, size + 1
+    reply[size] = at - now
+  end
+  reply[first] = 4 * remaining + marks
+end
+
 -- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter; of a compact counter the key of its block
 --   KEYS[2]   the second key of a compact SlidingWindowCounter
@@ -293,7 +329,8 @@ local READS_WHOLE, QUEUES, IS_COMPACT = false, false, true
 --             now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[IS_COMPACT and 7 or 6]
+local key = KEYS[1]
+now = ARGV[IS_COMPACT and 7 or 6]
 if now then
   now = tonumber(now)
 else
@@ -327,4 +364,7 @@ if next_value and cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait, corrupt}
+reply[1] = now
+add_decision(remaining, reset_after, wait, at)
+reply[size + 1] = corrupt
+return reply

@@ -1,60 +1,62 @@
--- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
+-- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
-local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
--- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+-- several_keys is false in a run for one counter.
 local several_keys = KEYS[2] ~= nil
-local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- format_integer formats a number for a Redis command; tostring would round above 10^14.
+-- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
+-- limited to 32 bits.
 local function format_integer(number)
-  local text = several_keys and format_cache[-number]
-  if text then return text end
-  text = string.format('%.0f', number)
-  if several_keys then format_cache[-number] = text end
-  return text
+  if number < 1000000000 then return string.format('%d', number) end
+  local low = number % 1000000000
+  return string.format('%d%09d', (number - low) / 1000000000, low)
 end
 
 -- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
 local function to_milliseconds(microseconds)
-  return format_integer(ceil(microseconds / 1000))
+  local rest = microseconds % 1000
+  if rest > 0 then microseconds = microseconds + 1000 - rest end
+  return format_integer(microseconds / 1000)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
 local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
--- A stored number has 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local WIDTH = 7
+local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
+local struct = rawget(_G, 'struct') or {}
+local pack, unpack_numbers = struct.pack, struct.unpack
 
-local function pack(number)
-  local bytes = several_keys and pack_cache[-number]
-  if bytes then return bytes end
-  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
-  local low = number % 16777216
-  local high = (number - low) / 16777216
-  bytes = char(
-    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several_keys then pack_cache[-number] = bytes end
-  return bytes
-end
+if not pack then -- a server that behaves like Redis, without the library
+  pack = function(_, ...)
+    local bytes = ''
+    for _, number in ipairs({...}) do
+      local seven = ''
+      for _ = 1, WIDTH do
+        seven = char(number % 256) .. seven
+        number = floor(number / 256)
+      end
+      bytes = bytes .. seven
+    end
+    return bytes
+  end
 
--- unpack_number returns the number at bytes[from].
-local function unpack_number(bytes, from)
-  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
-end
-
--- unpack_pair returns the number at bytes[from] and the next one.
-local function unpack_pair(bytes, from)
-  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
-    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+  unpack_numbers = function(format, bytes, from)
+    local numbers = {}
+    for i = 1, (#format - 1) / 2 do
+      local number, first = 0, (from or 1) + WIDTH * (i - 1)
+      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      numbers[i] = number
+    end
+    return unpack(numbers)
+  end
 end
 
 -- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
@@ -116,8 +118,7 @@ local function log_as_list(value)
   local mark = byte(value, 1)
   if mark == LIST_MARK then return is_list_length(#value) and value or nil end
   if mark ~= RING_MARK or #value < RING_HEADER then return nil end
-  local capacity, next = unpack_pair(value, 2)
-  local length = unpack_number(value, 2 + 2 * WIDTH)
+  local capacity, next, length = unpack_numbers(THREE_NUMBERS, value, 2)
   if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
   local from = RING_HEADER + WIDTH * first + 1
@@ -127,29 +128,33 @@ local function log_as_list(value)
 end
 
 local function list_time(list, i)
-  return unpack_number(list, LIST_HEADER + WIDTH * i + 1)
+  return (unpack_numbers(ONE_NUMBER, list, LIST_HEADER + WIDTH * i + 1))
 end
 
--- list_read returns the value as a list, its length, the number of its expired units, and the counter's own time; nil if
--- the value is corrupt.
+-- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
+-- time if there is one; nil if the value is corrupt.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
-  local length = (#list - LIST_HEADER) / WIDTH
-  if length > 0 then at = max(now, list_time(list, length - 1)) end -- the clock may have stepped back
+  local length, newest = (#list - LIST_HEADER) / WIDTH, nil
+  if length > 0 then
+    newest = list_time(list, length - 1)
+    if newest > now then at = newest end -- the clock may have stepped back
+  end
   if at > now + MAX_AHEAD then return nil end
-  return list, length, log_search(list_time, list, length, at - window + 1), at
+  return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
-  local list, length, expired, at = list_read(value, now, window)
+  local list, length, expired, at, newest = list_read(value, now, window)
   if not list then return nil end
-  local live, reset_after = length - expired, 0
-  local remaining, excess = max(0, units - live), live + cost - units
-  if live > 0 then reset_after = list_time(list, length - 1) + window - now end
+  local live, reset_after, remaining = length - expired, 0, 0
+  local excess = live + cost - units
+  if live < units then remaining = units - live end
+  if live > 0 then reset_after = newest + window - now end
   if excess <= 0 then
-    local unit = pack(at)
+    local unit = pack(ONE_NUMBER, at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
     if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
@@ -162,6 +167,28 @@ end
 
 local step = sliding_window_log_list_step
 local READS_WHOLE, QUEUES, IS_COMPACT = true, false, false
+
+-- How the scripts that decide reply.
+
+-- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
+local now
+local reply, size = {}, 1
+
+-- add_decision appends the decision about a charge to the reply.
+local function add_decision(remaining, reset_after, wait, at)
+  local first, marks = size + 1, 0
+  size = size + 2
+  reply[size] = reset_after
+  if wait ~= 0 then
+    marks, size = 1, size + 1
+    reply[size] = wait
+  end
+  if at ~= now then
+    marks, size = marks + 2, size + 1
+    reply[size] = at - now
+  end
+  reply[first] = 4 * remaining + marks
+end
 
 -- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter; of a compact counter the key of its block
@@ -176,7 +203,8 @@ local READS_WHOLE, QUEUES, IS_COMPACT = true, false, false
 --             now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[IS_COMPACT and 7 or 6]
+local key = KEYS[1]
+now = ARGV[IS_COMPACT and 7 or 6]
 if now then
   now = tonumber(now)
 else
@@ -210,4 +238,7 @@ if next_value and cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait, corrupt}
+reply[1] = now
+add_decision(remaining, reset_after, wait, at)
+reply[size + 1] = corrupt
+return reply

@@ -1,60 +1,62 @@
--- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below.
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
+-- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
-local byte, char, floor, ceil, max, min, fmod = string.byte, string.char, math.floor, math.ceil, math.max, math.min, math.fmod
+local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- With several keys, a run packs and formats mostly the same numbers: the same now, the same window, small counts. They
--- are cached under the negative number, because some Lua versions allocate an array up to a positive index.
+-- several_keys is false in a run for one counter.
 local several_keys = KEYS[2] ~= nil
-local pack_cache, format_cache = several_keys and {}, several_keys and {}
 
--- format_integer formats a number for a Redis command; tostring would round above 10^14.
+-- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
+-- limited to 32 bits.
 local function format_integer(number)
-  local text = several_keys and format_cache[-number]
-  if text then return text end
-  text = string.format('%.0f', number)
-  if several_keys then format_cache[-number] = text end
-  return text
+  if number < 1000000000 then return string.format('%d', number) end
+  local low = number % 1000000000
+  return string.format('%d%09d', (number - low) / 1000000000, low)
 end
 
 -- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
 local function to_milliseconds(microseconds)
-  return format_integer(ceil(microseconds / 1000))
+  local rest = microseconds % 1000
+  if rest > 0 then microseconds = microseconds + 1000 - rest end
+  return format_integer(microseconds / 1000)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
 local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
--- A stored number has 7 bytes, big-endian.
+-- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local WIDTH = 7
+local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
+local struct = rawget(_G, 'struct') or {}
+local pack, unpack_numbers = struct.pack, struct.unpack
 
-local function pack(number)
-  local bytes = several_keys and pack_cache[-number]
-  if bytes then return bytes end
-  if number < 256 then return '\0\0\0\0\0\0' .. char(number) end
-  local low = number % 16777216
-  local high = (number - low) / 16777216
-  bytes = char(
-    floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 65536), floor(low / 256) % 256, low % 256)
-  if several_keys then pack_cache[-number] = bytes end
-  return bytes
-end
+if not pack then -- a server that behaves like Redis, without the library
+  pack = function(_, ...)
+    local bytes = ''
+    for _, number in ipairs({...}) do
+      local seven = ''
+      for _ = 1, WIDTH do
+        seven = char(number % 256) .. seven
+        number = floor(number / 256)
+      end
+      bytes = bytes .. seven
+    end
+    return bytes
+  end
 
--- unpack_number returns the number at bytes[from].
-local function unpack_number(bytes, from)
-  local a, b, c, d, e, f, g = byte(bytes, from, from + 6)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
-end
-
--- unpack_pair returns the number at bytes[from] and the next one.
-local function unpack_pair(bytes, from)
-  local a, b, c, d, e, f, g, h, i, j, k, l, m, n = byte(bytes, from, from + 13)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
-    (((((h * 256 + i) * 256 + j) * 256 + k) * 256 + l) * 256 + m) * 256 + n
+  unpack_numbers = function(format, bytes, from)
+    local numbers = {}
+    for i = 1, (#format - 1) / 2 do
+      local number, first = 0, (from or 1) + WIDTH * (i - 1)
+      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      numbers[i] = number
+    end
+    return unpack(numbers)
+  end
 end
 
 -- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
@@ -78,16 +80,16 @@ end
 -- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
 local function mul_div(a, b, c)
   local product = a * b
-  local remainder = fmod(product, c)
+  local remainder = product % c
   if product < 9007199254740992 then return (product - remainder) / c, remainder end
   product = floor(a / 1048576) * b
-  remainder = fmod(product, c)
+  remainder = product % c
   local quotient = (product - remainder) / c
   product = remainder * 1024 + floor(a / 1024) % 1024 * b
-  remainder = fmod(product, c)
+  remainder = product % c
   quotient = quotient * 1024 + (product - remainder) / c
   product = remainder * 1024 + a % 1024 * b
-  remainder = fmod(product, c)
+  remainder = product % c
   return quotient * 1024 + (product - remainder) / c, remainder
 end
 
@@ -104,9 +106,10 @@ end
 -- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
 -- returns decreases with time.
 local function bucket_drain(at, whole, part, now, charge)
-  local elapsed, units, window = max(0, now - at), charge.units, charge.window -- the clock may have stepped back
+  local elapsed, units, window = now - at, charge.units, charge.window
+  if elapsed < 0 then elapsed = 0 end -- the clock may have stepped back
   if whole >= charge.capacity then whole, part = charge.capacity, 0 end
-  local rest = fmod(elapsed, window)
+  local rest = elapsed % window
   local drained, drained_part = mul_div(units, rest, window)
   whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
   if part < 0 then whole, part = whole - 1, part + window end
@@ -118,10 +121,8 @@ end
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
   if #value ~= 4 * WIDTH then return nil end
-  local empty_at = unpack_number(value, 22)
+  local at, whole, part, empty_at = unpack_numbers(FOUR_NUMBERS, value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  local at, whole = unpack_pair(value, 1)
-  local part = unpack_number(value, 15)
   if at > now + MAX_AHEAD or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
@@ -130,7 +131,10 @@ end
 -- bucket_drain_time returns the time in which whole + part / window units drain.
 local function bucket_drain_time(whole, part, charge)
   local quotient, remainder = mul_div(whole, charge.window, charge.units)
-  return quotient + ceil((remainder + part) / charge.units)
+  local rest = remainder + part
+  local below_one = rest % charge.units
+  if below_one > 0 then rest = rest - below_one + charge.units end -- rounds up
+  return quotient + rest / charge.units
 end
 
 local function bucket_step(value, now, charge)
@@ -140,13 +144,17 @@ local function bucket_step(value, now, charge)
   if not at then return nil end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
-  if used > 0 then reset_after = min(at + bucket_drain_time(whole, part, charge), empty_at) - now end
+  if used > 0 then
+    reset_after = at + bucket_drain_time(whole, part, charge)
+    if reset_after > empty_at then reset_after = empty_at end
+    reset_after = reset_after - now
+  end
   local late = 0 -- by how much the charge would wait too long
   if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
   if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(at) .. pack(whole + cost) .. pack(part) .. pack(expires_at), expires_at
+    return wait, capacity - used, reset_after, at, pack(FOUR_NUMBERS, at, whole + cost, part, expires_at), expires_at
   end
   wait = NEVER
   if used <= max_level then
@@ -159,6 +167,28 @@ end
 
 local step = bucket_step
 local READS_WHOLE, QUEUES, IS_COMPACT = true, false, false
+
+-- How the scripts that decide reply.
+
+-- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
+local now
+local reply, size = {}, 1
+
+-- add_decision appends the decision about a charge to the reply.
+local function add_decision(remaining, reset_after, wait, at)
+  local first, marks = size + 1, 0
+  size = size + 2
+  reply[size] = reset_after
+  if wait ~= 0 then
+    marks, size = 1, size + 1
+    reply[size] = wait
+  end
+  if at ~= now then
+    marks, size = marks + 2, size + 1
+    reply[size] = at - now
+  end
+  reply[first] = 4 * remaining + marks
+end
 
 -- spend_one decides a request with one charge. It contains only the algorithm of that charge.
 --   KEYS[1]   the counter; of a compact counter the key of its block
@@ -173,7 +203,8 @@ local READS_WHOLE, QUEUES, IS_COMPACT = true, false, false
 --             now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[IS_COMPACT and 7 or 6]
+local key = KEYS[1]
+now = ARGV[IS_COMPACT and 7 or 6]
 if now then
   now = tonumber(now)
 else
@@ -207,4 +238,7 @@ if next_value and cost > 0 and ARGV[1] == 'spend' then
   end
   remaining, reset_after = max(0, remaining - cost), expires_at - now
 end
-return {now, at - now, remaining, reset_after, wait, corrupt}
+reply[1] = now
+add_decision(remaining, reset_after, wait, at)
+reply[size + 1] = corrupt
+return reply
