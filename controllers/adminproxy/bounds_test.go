@@ -184,6 +184,23 @@ func TestCallAll_AReplicaThatHangsOrBreaksOffTakesNoAnswerFromOthers(t *testing.
 	}
 }
 
+func TestCallAll_NamesTheTimeOfAllCalls(t *testing.T) {
+	h := newHarness(t)
+	ended := make(chan struct{})
+	defer close(ended)
+	h.pod(nil, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "[")
+		_ = http.NewResponseController(w).Flush()
+		<-ended
+	})
+	h.caller.total = time.Second / 2
+	h.allowed["jane get limiters.weir.dev/rules of edge/main"] = true
+	const want = `"error":"the calls of the replicas have taken 25s: try again"`
+	if status, text := h.call("jane", "GET", "edge/main/rules", ""); status != 200 || !strings.Contains(text, want) {
+		t.Errorf("%d %s, want %s", status, text, want)
+	}
+}
+
 func TestCallAll_BoundsWhatAReplicaSends(t *testing.T) {
 	h := newHarness(t)
 	for _, size := range []int{10, 11} {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -135,6 +136,23 @@ func TestSendToNode_OnlyCallsWithALargeLogTakeARunOfTheirOwn(t *testing.T) {
 			if len(c.reply.decisions) != len(c.charges) {
 				t.Errorf("%s: no decision: %v", c.key(), c.reply.err)
 			}
+		}
+	}
+}
+
+func TestSendTogether_FailsWithoutANode(t *testing.T) {
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 9, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []*call
+	for _, key := range []string{"{a}", "{b}"} {
+		calls = append(calls, &call{mode: modeSpend, charges: []limiter.Charge{{Key: key, Limit: limit, Cost: 1}}, deadline: time.Now().Add(patience)})
+	}
+	NewStore(openURL(t, "redis://127.0.0.1:1?cluster=true"), patience).send(calls)
+	for _, c := range calls {
+		if !redisclient.IsOutage(c.reply.err) {
+			t.Errorf("%s: %+v, want an outage", c.key(), c.reply)
 		}
 	}
 }
