@@ -3,6 +3,7 @@ package h2
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +115,58 @@ func TestInput_GrowsWithWhatAClientSends(t *testing.T) {
 	var got bytes.Buffer
 	if _, err := got.ReadFrom(in); err != nil || !bytes.Equal(got.Bytes(), sent) || len(in.buf) != maxRead {
 		t.Errorf("%d bytes, a buffer of %d, %v", got.Len(), len(in.buf), err)
+	}
+}
+
+// The fields of a block that is not decoded again are those of a decoder that decodes each block.
+func TestHeaderBlock_AKnownBlockHasTheFieldsThatADecoderReturns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var encoded bytes.Buffer
+		encoder, decoder, b := hpack.NewEncoder(&encoded), hpack.NewDecoder(tableSize, nil), newHeaderBlock(1<<20)
+		names := rapid.SampledFrom([]string{"a", "b", "accept-encoding", "accept"})
+		for range rapid.IntRange(1, 30).Draw(t, "blocks") {
+			encoded.Reset()
+			if rapid.IntRange(0, 9).Draw(t, "resize") == 0 {
+				encoder.SetMaxDynamicTableSize(rapid.Uint32Range(0, 128).Draw(t, "size"))
+			}
+			for range rapid.IntRange(1, 3).Draw(t, "fields") {
+				field := hpack.HeaderField{Name: names.Draw(t, "name"), Value: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "value")}
+				if err := encoder.WriteField(field); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := decoder.DecodeFull(encoded.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !b.isKnown(encoded.Bytes()) {
+				b.begin()
+				if err := b.read(encoded.Bytes(), true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !slices.Equal(b.fields, want) {
+				t.Fatalf("% x: %v, want %v", encoded.Bytes(), b.fields, want)
+			}
+		}
+	})
+}
+
+func TestHeaderBlock_KnowsABlockOfReferences(t *testing.T) {
+	b := newHeaderBlock(1 << 20)
+	read := func(block string) {
+		b.begin()
+		if err := b.read([]byte(block), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read("\x82\x86"); !b.isKnown([]byte("\x82\x86")) || b.isKnown([]byte("\x82\x87")) || b.isKnown([]byte("\x82")) {
+		t.Error("the block of references")
+	}
+	if read("\x40\x01a\x01b"); b.isKnown([]byte("\x40\x01a\x01b")) || b.isKnown([]byte("\x82\x86")) {
+		t.Error("a literal that changes the table")
+	}
+	if read(""); b.isKnown(nil) {
+		t.Error("an empty block")
 	}
 }

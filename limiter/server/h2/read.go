@@ -72,14 +72,23 @@ func (c *conn) onHeaders(f *http2.HeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.open = request{stream: f.StreamID, ended: f.StreamEnded(), self: f.HasPriority() && f.Priority.StreamDep == f.StreamID}
+	block, last := f.HeaderBlockFragment(), f.HeadersEnded()
+	if last && c.header.isKnown(block) {
+		return c.onFields()
+	}
 	c.header.begin()
-	return c.onHeaderBlock(f.HeaderBlockFragment(), f.HeadersEnded())
+	return c.onHeaderBlock(block, last)
 }
 
 func (c *conn) onHeaderBlock(fragment []byte, last bool) error {
 	if err := c.header.read(fragment, last); err != nil || !last {
 		return err
 	}
+	return c.onFields()
+}
+
+// onFields handles the fields of a header block that is complete.
+func (c *conn) onFields() error {
 	id := c.open.stream
 	if id > c.last {
 		return c.onRequest()
