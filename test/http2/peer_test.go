@@ -30,6 +30,7 @@ type peer struct {
 
 	reference bool // connected to a server of grpc-go
 
+	whole   sync.Mutex // held while a header block is sent: no other frame may be between its frames
 	mu      sync.Mutex
 	streams map[uint32]*response
 	resets  map[http2.ErrCode]int // all streams, also those that are not recorded
@@ -269,6 +270,8 @@ func (p *peer) credit(n uint32) {
 	frame := make([]byte, 13)
 	frame[2], frame[3] = 4, byte(http2.FrameWindowUpdate)
 	binary.BigEndian.PutUint32(frame[9:], n)
+	p.whole.Lock()
+	defer p.whole.Unlock()
 	_, _ = p.conn.Write(frame) // fails after the connection was closed
 }
 

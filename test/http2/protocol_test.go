@@ -152,6 +152,8 @@ func deviations() map[string]deviation {
 func (p *peer) fields(stream uint32, block []byte, end bool) error {
 	const size = 16 << 10
 	first := block[:min(size, len(block))]
+	p.whole.Lock()
+	defer p.whole.Unlock()
 	err := p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: first, EndHeaders: len(first) == len(block), EndStream: end})
 	for rest := block[len(first):]; len(rest) > 0 && err == nil; {
 		part := rest[:min(size, len(rest))]
