@@ -9,9 +9,9 @@ const (
 	targetDelay = 4 * time.Millisecond
 	// standing is how many measurements in a row exceed the target before requests are rejected: a burst is not an overload.
 	standing = 3
-	// leastPart of the first limit is never rejected: 64 requests for each processor. A processor handles as many within the target, so if
+	// leastPart of the first limit is never rejected: 128 requests for each processor. A processor handles as many within the target, so if
 	// the delay is longer, other processes have the processor, and rejecting these requests would not shorten it.
-	leastPart = 16
+	leastPart = 8
 	// The change of the limit from one measurement to the next is bounded, because a change shows its effect later.
 	mostDecrease, mostIncrease = 0.8, 1.1
 	// quiet is how many measurements in a row reject nothing before the limit ends.

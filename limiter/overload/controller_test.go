@@ -51,14 +51,14 @@ func TestController_FollowsTheDelay(t *testing.T) {
 	}
 }
 
-// Other processes have the processor: 2 processors of this one admit 128 requests at a time, which take them less than the target.
+// Other processes have the processor: 2 processors of this one admit 256 requests at a time, which take them less than the target.
 func TestController_AdmitsWhatTheProcessorsCanHandle(t *testing.T) {
 	c := newController(2048)
-	if got := c.steps(3, time.Second, 100, 0); got != 128 {
-		t.Errorf("the first limit is %d, want 128", got)
+	if got := c.steps(3, time.Second, 100, 0); got != 256 {
+		t.Errorf("the first limit is %d, want 256", got)
 	}
-	if got := c.steps(100, time.Second, 100, 10); got != 128 {
-		t.Errorf("limit %d, want 128", got)
+	if got := c.steps(100, time.Second, 100, 10); got != 256 {
+		t.Errorf("limit %d, want 256", got)
 	}
 }
 

@@ -101,10 +101,10 @@ func TestGate_HasNoLimitAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, delay, _ := overloadedGate(t) // checks the limit after the end
 		delay.Store(int64(8 * time.Millisecond))
-		enter(g.Endpoint(new(counter)), 400)
+		enter(g.Endpoint(new(counter)), 600)
 		time.Sleep(125 * time.Millisecond)
-		if got := g.limit.Load(); got != 200 {
-			t.Errorf("limit %d, want 200", got)
+		if got := g.limit.Load(); got != 300 {
+			t.Errorf("limit %d, want 300", got)
 		}
 	})
 }

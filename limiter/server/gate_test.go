@@ -43,7 +43,7 @@ func wantShedCount(t *testing.T, registry *prometheus.Registry, check, auth stri
 
 func TestHandler_RejectsRequestsWhileTheProcessIsOverloaded(t *testing.T) {
 	gate := overload.NewGate(1, discard())
-	for range 100 {
+	for range 200 {
 		gate.Enter()
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ func (c *counter) Inc() { c.Add(1) }
 func fullGate(t *testing.T) (g *overload.Gate, release func()) {
 	g = overload.NewGate(1, slog.New(slog.DiscardHandler))
 	admitted := 0
-	for g.Enter() && admitted < 100 {
+	for g.Enter() && admitted < 200 {
 		admitted++
 	}
 	ctx, cancel := context.WithCancel(t.Context())
