@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -230,9 +231,17 @@ func (h *harness) createPolicy(name string, change func(*v1alpha1.RateLimitPolic
 
 func (h *harness) editPolicy(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
 	h.Helper()
-	p := h.policy(name)
-	change(&p.Spec)
-	h.must(h.kube.Update(h.Context(), p))
+	h.update(func() error {
+		p := h.policy(name)
+		change(&p.Spec)
+		return h.kube.Update(h.Context(), p)
+	})
+}
+
+// update repeats a change of an object that the operator changes at the same time.
+func (h *harness) update(change func() error) {
+	h.Helper()
+	h.must(retry.RetryOnConflict(retry.DefaultBackoff, change))
 }
 
 func (h *harness) policy(name string) *v1alpha1.RateLimitPolicy {

@@ -12,9 +12,11 @@ import (
 // setReadyPods sets the number of ready pods in the Limiter's status, as the deployment controller does.
 func (h *harness) setReadyPods(ready int32) {
 	h.Helper()
-	l := h.limiter("default")
-	l.Status.ReadyReplicas = ready
-	h.must(h.kube.Status().Update(h.Context(), l))
+	h.update(func() error {
+		l := h.limiter("default")
+		l.Status.ReadyReplicas = ready
+		return h.kube.Status().Update(h.Context(), l)
+	})
 }
 
 func (h *harness) hasReady(status, message string) {

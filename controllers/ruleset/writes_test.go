@@ -19,12 +19,14 @@ func (h *harness) throttle() {
 
 func (h *harness) editThrottle(change func(*v1alpha1.KubernetesThrottle)) {
 	h.Helper()
-	l := h.limiter(limiterName.Name)
-	if l.Spec.KubernetesThrottle == nil {
-		l.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{}
-	}
-	change(l.Spec.KubernetesThrottle)
-	h.must(h.kube.Update(h.Context(), l))
+	h.update(func() error {
+		l := h.limiter(limiterName.Name)
+		if l.Spec.KubernetesThrottle == nil {
+			l.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{}
+		}
+		change(l.Spec.KubernetesThrottle)
+		return h.kube.Update(h.Context(), l)
+	})
 }
 
 func limitPods(s *v1alpha1.RateLimitPolicySpec) {

@@ -27,7 +27,7 @@ func TestExplain_OrdersPoliciesLikeCheck(t *testing.T) {
 			list = append(list, drawExplained(rt, i))
 		}
 		e.Swap(index(t, list...))
-		for range rapid.IntRange(1, 30).Draw(rt, "requests") {
+		for range rapid.IntRange(20, 60).Draw(rt, "requests") { // enough for the counts below
 			clock.pass(time.Duration(rapid.SampledFrom([]int64{0, 1, 999, 2_500_000, 5_000_000, 61_000_000}).Draw(rt, "microseconds")) * time.Microsecond)
 			ask := request(rapid.Int64Range(0, 4).Draw(rt, "cost"), map[string]string{"tenant": rapid.SampledFrom([]string{"acme", "globex"}).Draw(rt, "tenant")})
 			ask.NoDelay = rapid.IntRange(0, 3).Draw(rt, "no delay") == 0
