@@ -4,6 +4,7 @@ import (
 	_ "embed" // for the scripts
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -95,18 +96,39 @@ func compactSource(counted algorithmSource) algorithmSource {
 	}
 }
 
+// spendNow defines the time of a run that decides several charges.
+const spendNow = "local now = current_time(ARGV[1])\n"
+
+// singleReply ends a run for one charge that spend_one.lua does not end.
+const singleReply = "add_decision(remaining, reset_after, wait, at)\nreply[size + 1] = corrupt\nreturn reply\n"
+
 // declaredKeys begins the scripts whose keys are those of EVALSHA.
 const declaredKeys = "local prefetched\n"
 
-// SpendScript returns the script that decides calls with several charges.
-func SpendScript() redisclient.Script { return newSpendScript("spend", declaredKeys) }
+// scripts are the scripts that decide or refund.
+type scripts struct {
+	spend   redisclient.Script // decides calls with several charges
+	anySlot redisclient.Script // the same with keys in several slots of a node
+	refund  redisclient.Script
+	single  singleScripts
+}
 
-// newAnySlotScript returns the script that decides calls with keys in several slots of a node.
-func newAnySlotScript() redisclient.Script { return newSpendScript("spend_any_slot", anySlotLua) }
+// assembled returns the scripts. It assembles them once, which takes milliseconds.
+var assembled = sync.OnceValue(func() *scripts { //nolint:gochecknoglobals // never changes
+	return &scripts{
+		spend:   newSpendScript("spend", declaredKeys),
+		anySlot: newSpendScript("spend_any_slot", anySlotLua),
+		refund:  newRefundScript(),
+		single:  newSingleScripts(),
+	}
+})
+
+// SpendScript returns the script that decides calls with several charges.
+func SpendScript() redisclient.Script { return assembled().spend }
 
 func newSpendScript(name, keys string) redisclient.Script {
 	return redisclient.NewScript(name,
-		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.functions + "_step\n" }, replyLua+"\n"+spendLua))
+		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.functions + "_step\n" }, spendNow+replyLua+"\n"+spendLua))
 }
 
 func newRefundScript() redisclient.Script {
@@ -117,8 +139,8 @@ func newRefundScript() redisclient.Script {
 // Scripts returns every script of this package that decides or refunds, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
 // a change to a part shows in the whole.
 func Scripts() []redisclient.Script {
-	single := newSingleScripts()
-	return append([]redisclient.Script{SpendScript(), newRefundScript(), newAnySlotScript()}, single.all()...)
+	s := assembled()
+	return append([]redisclient.Script{s.spend, s.refund, s.anySlot}, s.single.all()...)
 }
 
 // assemble returns a script for all algorithms. keys defines prefetched, the values of KEYS if they have been read. Each algorithm is a
@@ -130,7 +152,7 @@ func assemble(keys string, body func(algorithmSource) string, script string) str
 		fmt.Fprintf(&b, "\nlocal function load_%s()\n%send\n", a.name, body(a))
 	}
 	fmt.Fprintf(&b, "\n%s\nlocal MAX_WHOLE_LOG = %d\n%s\n%s", loadLua, maxWholeLog, argumentsLua, script)
-	return b.String()
+	return inlineConstants(b.String())
 }
 
 // singleScripts decide one charge. Each contains one algorithm only: for one charge, defining the functions of the spend
@@ -145,8 +167,8 @@ func newSingleScripts() singleScripts {
 	whole, inPlace, queue, compact := constants{readsWhole: true}, constants{}, constants{readsWhole: true, queues: true}, constants{isCompact: true}
 	one := func(name, step, parts string, c constants) redisclient.Script {
 		return redisclient.NewScript("spend_one_"+name,
-			fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_WHOLE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s",
-				numbersLua, parts, step, c.readsWhole, c.queues, c.isCompact, replyLua, spendOneLua))
+			inlineConstants(fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_WHOLE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s\n%s",
+				numbersLua, parts, step, c.readsWhole, c.queues, c.isCompact, spendOneLua, replyLua, singleReply)))
 	}
 	fixed, counter := fixedWindowLua, mulDivLua+"\n"+slidingWindowCounterLua
 	log, ring, bucket := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua, mulDivLua+"\n"+bucketLua

@@ -1,6 +1,6 @@
 -- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
 -- some Lua versions allocate an array up to a positive index.
-local count_cache = several_keys and {}
+local count_cache = KEYS[2] and {}
 
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
@@ -11,10 +11,10 @@ local function encode_counts(index, current, previous)
   if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
   local number = ((index * radix + current) * radix + previous) * 4 + radix_id
   if largest < radix and number < 9007199254740992 then
-    local text = several_keys and count_cache[-number]
+    local text = count_cache and count_cache[-number]
     if text then return text end
     text = format_integer(number)
-    if several_keys then count_cache[-number] = text end
+    if count_cache then count_cache[-number] = text end
     return text
   end
   return pack(THREE_NUMBERS, index, current, previous)

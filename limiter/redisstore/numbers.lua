@@ -6,9 +6,6 @@ local byte, char, floor, max, min = string.byte, string.char, math.floor, math.m
 -- NEVER is the wait of a cost above the limit.
 local NEVER = -9007199254740991
 
--- several_keys is false in a run for one counter.
-local several_keys = KEYS[2] ~= nil
-
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
 local function format_integer(number)

@@ -1,8 +1,7 @@
--- How the scripts that decide reply.
+-- How the scripts that decide reply, at the time now (us since the epoch).
 
--- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
-local now
-local reply, size = {}, 1
+-- size is the number of numbers.
+local reply, size = {now}, 1
 
 -- add_decision appends the decision about a charge to the reply.
 local function add_decision(remaining, reset_after, wait, at)

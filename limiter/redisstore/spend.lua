@@ -35,8 +35,6 @@ while at <= #ARGV do
   number = number + 1
 end
 
-now = current_time(ARGV[1])
-reply[1] = now
 local are_read, index, corrupt = prefetch_values(), 0, {}
 
 -- decide_absent returns what the function of the algorithm returns for a counter that does not exist: the same for all of them.

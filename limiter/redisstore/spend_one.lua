@@ -11,18 +11,17 @@
 --             now in microseconds since the epoch; absent to read the clock of this server
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key = KEYS[1]
-now = ARGV[IS_COMPACT and 7 or 6]
+local key, now = KEYS[1], ARGV[IS_COMPACT and 7 or 6]
 if now then
   now = tonumber(now)
 else
   now = call('TIME')
   now = now[1] * 1000000 + now[2]
 end
-local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
-local cost, needed, debt = read_cost(tonumber(ARGV[5]))
+local capacity, max_delay = read_capacity(ARGV[4] + 0)
+local cost, needed, debt = read_cost(ARGV[5] + 0)
 local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
+  units = ARGV[2] + 0, window = ARGV[3] + 0, capacity = capacity, max_delay = max_delay,
   cost = cost, needed = needed, debt = debt, queues = QUEUES,
 }
 
@@ -44,9 +43,7 @@ if next_value and cost > 0 and ARGV[1] == 'spend' then
   else
     call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
   end
-  remaining, reset_after = max(0, remaining - cost), expires_at - now
+  remaining, reset_after = remaining - cost, expires_at - now
+  if remaining < 0 then remaining = 0 end
 end
-reply[1] = now
-add_decision(remaining, reset_after, wait, at)
-reply[size + 1] = corrupt
-return reply
+if wait == 0 and at == now and not corrupt then return {now, 4 * remaining, reset_after} end -- as add_decision

@@ -14,12 +14,9 @@ import (
 // Store is a limiter.Store in Redis. Each call runs one script in one round trip. On a Redis Cluster a call whose keys are on
 // several nodes runs one script on each of them at the same time, and takes a second round trip if one of them denies it.
 type Store struct {
+	*scripts
 	client        *redisclient.Client
-	spend         redisclient.Script
-	anySlot       redisclient.Script // spend for keys in several slots
 	together      togetherness
-	single        singleScripts
-	refund        redisclient.Script
 	timeout       time.Duration
 	clock         func() time.Time
 	batchers      *batchers
@@ -59,8 +56,7 @@ func WithInvalidations(channel string) StoreOption {
 // NewStore returns a Store on the Redis of client. Calls fail after timeout.
 func NewStore(client *redisclient.Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
-		client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {},
-		spend: SpendScript(), anySlot: newAnySlotScript(), single: newSingleScripts(), refund: newRefundScript(),
+		scripts: assembled(), client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {},
 		calls: sync.Pool{New: func() any { return &call{} }},
 	}
 	for _, option := range options {

@@ -22,10 +22,6 @@ local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than global
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
-local NEVER = -9007199254740991
-
--- several_keys is false in a run for one counter.
-local several_keys = KEYS[2] ~= nil
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -44,11 +40,8 @@ end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
-local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
-local WIDTH = 7
-local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -57,7 +50,7 @@ if not pack then -- a server that behaves like Redis, without the library
     local bytes = ''
     for _, number in ipairs({...}) do
       local seven = ''
-      for _ = 1, WIDTH do
+      for _ = 1, 7 do
         seven = char(number % 256) .. seven
         number = floor(number / 256)
       end
@@ -69,8 +62,8 @@ if not pack then -- a server that behaves like Redis, without the library
   unpack_numbers = function(format, bytes, from)
     local numbers = {}
     for i = 1, (#format - 1) / 2 do
-      local number, first = 0, (from or 1) + WIDTH * (i - 1)
-      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      local number, first = 0, (from or 1) + 7 * (i - 1)
+      for at = first, first + 7 - 1 do number = number * 256 + byte(bytes, at) end
       numbers[i] = number
     end
     return unpack(numbers)
@@ -96,7 +89,7 @@ end
 
 -- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
 -- some Lua versions allocate an array up to a positive index.
-local count_cache = several_keys and {}
+local count_cache = KEYS[2] and {}
 
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
@@ -107,21 +100,21 @@ local function encode_counts(index, current, previous)
   if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
   local number = ((index * radix + current) * radix + previous) * 4 + radix_id
   if largest < radix and number < 9007199254740992 then
-    local text = several_keys and count_cache[-number]
+    local text = count_cache and count_cache[-number]
     if text then return text end
     text = format_integer(number)
-    if several_keys then count_cache[-number] = text end
+    if count_cache then count_cache[-number] = text end
     return text
   end
-  return pack(THREE_NUMBERS, index, current, previous)
+  return pack('>I7I7I7', index, current, previous)
 end
 
 -- decode_counts returns index, current and previous; nil if the value is corrupt.
 local function decode_counts(value, now, window)
   local index, current, previous
-  if #value == 3 * WIDTH then
-    index, current, previous = unpack_numbers(THREE_NUMBERS, value)
-    if current > MAX_UNITS or previous > MAX_UNITS then return nil end
+  if #value == 3 * 7 then
+    index, current, previous = unpack_numbers('>I7I7I7', value)
+    if current > 1000000000 or previous > 1000000000 then return nil end
   else
     local number = tonumber(value)
     if not number or number < 0 or number >= 9007199254740992 then return nil end
@@ -133,7 +126,7 @@ local function decode_counts(value, now, window)
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + MAX_AHEAD then return nil end
+  if index * window > now + 31536000000000 then return nil end
   return index, current, previous
 end
 
@@ -179,11 +172,11 @@ local function fixed_window_step(value, now, charge)
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = NEVER end
+    if needed > units then wait = (-9007199254740991) end
     if not charge.debt then return wait, remaining, reset_after, at end
   end
   count = count + cost
-  if count > MAX_UNITS then count = MAX_UNITS end
+  if count > 1000000000 then count = 1000000000 end
   return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
 end
 return fixed_window_step
@@ -196,17 +189,15 @@ local function load_sliding_window_log()
 --   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
 --          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
 -- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
-local LIST_HEADER, RING_HEADER = 1, 1 + 4 * WIDTH -- length of the headers in bytes
-local LIST_MARK, RING_MARK = 76, 82 -- the bytes 'L' and 'R'
 
 -- is_list_length reports whether a list with at least one time can have that length in bytes.
 local function is_list_length(length)
-  return length > LIST_HEADER and length % WIDTH == LIST_HEADER
+  return length > 1 and length % 7 == 1
 end
 
 -- is_ring reports whether a ring can have these numbers in its header.
 local function is_ring(capacity, next, length)
-  return capacity <= MAX_LOG_UNITS and next < capacity and length > 0 and length <= capacity
+  return capacity <= 1000000 and next < capacity and length > 0 and length <= capacity
 end
 
 -- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
@@ -230,19 +221,19 @@ end
 local function log_as_list(value)
   if not value then return 'L' end
   local mark = byte(value, 1)
-  if mark == LIST_MARK then return is_list_length(#value) and value or nil end
-  if mark ~= RING_MARK or #value < RING_HEADER then return nil end
-  local capacity, next, length = unpack_numbers(THREE_NUMBERS, value, 2)
+  if mark == 76 then return is_list_length(#value) and value or nil end
+  if mark ~= 82 or #value < (1 + 4 * 7) then return nil end
+  local capacity, next, length = unpack_numbers('>I7I7I7', value, 2)
   if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
-  local from = RING_HEADER + WIDTH * first + 1
-  local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
-  local list = 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
-  return #list == LIST_HEADER + WIDTH * length and list or nil
+  local from = (1 + 4 * 7) + 7 * first + 1
+  local before_end = string.sub(value, from, from + 7 * min(length, capacity - first) - 1)
+  local list = 'L' .. before_end .. string.sub(value, (1 + 4 * 7) + 1, (1 + 4 * 7) + 7 * length - #before_end)
+  return #list == 1 + 7 * length and list or nil
 end
 
 local function list_time(list, i)
-  return (unpack_numbers(ONE_NUMBER, list, LIST_HEADER + WIDTH * i + 1))
+  return (unpack_numbers('>I7', list, 1 + 7 * i + 1))
 end
 
 -- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
@@ -250,12 +241,12 @@ end
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
-  local length, newest = (#list - LIST_HEADER) / WIDTH, nil
+  local length, newest = (#list - 1) / 7, nil
   if length > 0 then
     newest = list_time(list, length - 1)
     if newest > now then at = newest end -- the clock may have stepped back
   end
-  if at > now + MAX_AHEAD then return nil end
+  if at > now + 31536000000000 then return nil end
   return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
@@ -268,12 +259,12 @@ local function sliding_window_log_list_step(value, now, charge)
   if live < units then remaining = units - live end
   if live > 0 then reset_after = newest + window - now end
   if excess <= 0 then
-    local unit = pack(ONE_NUMBER, at)
+    local unit = pack('>I7', at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
-    if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
+    if expired > 0 then list = 'L' .. string.sub(list, 1 + 7 * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
   end
-  if cost > units then return NEVER, remaining, reset_after, at end
+  if cost > units then return (-9007199254740991), remaining, reset_after, at end
   local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, at, window) then return nil end
   return now - last - window, remaining, reset_after, at
@@ -286,8 +277,8 @@ end
 
 -- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
 local function ring_time(ring, i)
-  local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
-  if #bytes == WIDTH then return (unpack_numbers(ONE_NUMBER, bytes)) end
+  local bytes = ring_bytes(ring, ring.header + 7 * ((ring.first + i) % ring.capacity), 7)
+  if #bytes == 7 then return (unpack_numbers('>I7', bytes)) end
   ring.is_corrupt = true
   return 0
 end
@@ -297,9 +288,9 @@ local function ring_times(ring, i, count)
   if count == 0 then return '' end
   local slot = (ring.first + i) % ring.capacity
   local before_end = min(count, ring.capacity - slot)
-  local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
-  if before_end < count then times = times .. ring_bytes(ring, ring.header, WIDTH * (count - before_end)) end
-  return #times == WIDTH * count and times or ''
+  local times = ring_bytes(ring, ring.header + 7 * slot, 7 * before_end)
+  if before_end < count then times = times .. ring_bytes(ring, ring.header, 7 * (count - before_end)) end
+  return #times == 7 * count and times or ''
 end
 
 -- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
@@ -307,26 +298,26 @@ local function ring_live_times(ring) return ring_times(ring, ring.expired, ring.
 
 -- ring_read_header returns the first bytes of the value; nil if the key is not a string.
 local function ring_read_header(key)
-  local header = redis.pcall('GETRANGE', key, 0, RING_HEADER - 1)
+  local header = redis.pcall('GETRANGE', key, 0, (1 + 4 * 7) - 1)
   if type(header) ~= 'table' then return header end
   if string.find(header.err, 'WRONGTYPE', 1, true) then return nil end
-  return call('GETRANGE', key, 0, RING_HEADER - 1) -- raises the error
+  return call('GETRANGE', key, 0, (1 + 4 * 7) - 1) -- raises the error
 end
 
 -- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
 local function ring_read(key, now, window)
-  local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
+  local ring = {key = key, window = window, header = 1, first = 0, capacity = 1, length = 0, newest = 0}
   local header = ring_read_header(key)
   local mark = header and byte(header, 1)
-  if mark == LIST_MARK then
+  if mark == 76 then
     local bytes = call('STRLEN', key)
     if not is_list_length(bytes) then return nil end
-    ring.length = (bytes - LIST_HEADER) / WIDTH
+    ring.length = (bytes - 1) / 7
     ring.capacity = ring.length
     ring.newest = ring_time(ring, ring.length - 1)
-  elseif mark == RING_MARK and #header == RING_HEADER then
-    ring.header = RING_HEADER
-    local capacity, next, length, newest = unpack_numbers(FOUR_NUMBERS, header, 2)
+  elseif mark == 82 and #header == (1 + 4 * 7) then
+    ring.header = (1 + 4 * 7)
+    local capacity, next, length, newest = unpack_numbers('>I7I7I7I7', header, 2)
     ring.capacity, ring.length, ring.newest = capacity, length, newest
     if not is_ring(ring.capacity, next, ring.length) then return nil end
     ring.first = (next - ring.length) % ring.capacity
@@ -336,14 +327,14 @@ local function ring_read(key, now, window)
   ring.at = max(now, ring.newest) -- the clock may have stepped back
   ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
   ring.live = ring.length - ring.expired
-  if ring.is_corrupt or ring.at > now + MAX_AHEAD then return nil end
+  if ring.is_corrupt or ring.at > now + 31536000000000 then return nil end
   if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
   return ring
 end
 
 -- ring_write_header writes the header. The key expires with the newest unit.
 local function ring_write_header(ring)
-  call('SETRANGE', ring.key, 0, 'R' .. pack(FOUR_NUMBERS,
+  call('SETRANGE', ring.key, 0, 'R' .. pack('>I7I7I7I7',
     ring.capacity, (ring.first + ring.length) % ring.capacity, ring.length, ring.newest))
   call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
 end
@@ -351,21 +342,21 @@ end
 -- ring_rewrite replaces the slots with times, as bytes, in a ring of that capacity, which is large enough for them. The
 -- caller writes the header.
 local function ring_rewrite(ring, times, capacity)
-  call('SET', ring.key, string.rep('\0', RING_HEADER) .. times)
-  ring.header, ring.first, ring.expired, ring.capacity = RING_HEADER, 0, 0, capacity
-  ring.live = #times / WIDTH
+  call('SET', ring.key, string.rep('\0', (1 + 4 * 7)) .. times)
+  ring.header, ring.first, ring.expired, ring.capacity = (1 + 4 * 7), 0, 0, capacity
+  ring.live = #times / 7
   ring.length = ring.live
 end
 
 -- ring_append appends cost units, and removes the expired ones.
 local function ring_append(ring, units, cost)
-  if ring.header ~= RING_HEADER or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
-  local unit = pack(ONE_NUMBER, ring.at)
+  if ring.header ~= (1 + 4 * 7) or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
+  local unit = pack('>I7', ring.at)
   local slot = (ring.first + ring.length) % ring.capacity
   local before_end = min(cost, ring.capacity - slot)
-  call('SETRANGE', ring.key, RING_HEADER + WIDTH * slot, string.rep(unit, before_end))
+  call('SETRANGE', ring.key, (1 + 4 * 7) + 7 * slot, string.rep(unit, before_end))
   if before_end < cost then
-    call('SETRANGE', ring.key, RING_HEADER, string.rep(unit, cost - before_end))
+    call('SETRANGE', ring.key, (1 + 4 * 7), string.rep(unit, cost - before_end))
   end
   ring.first = (ring.first + ring.expired) % ring.capacity
   ring.live = ring.live + cost
@@ -382,7 +373,7 @@ local function ring_step(key, now, charge)
     local write = function() ring_append(ring, units, cost) end
     return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
   end
-  if cost > units then return NEVER, remaining, reset_after, ring.at end
+  if cost > units then return (-9007199254740991), remaining, reset_after, ring.at end
   local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, ring.at, ring.window) then return nil end
   return now - last - ring.window, remaining, reset_after, ring.at
@@ -441,14 +432,14 @@ local function sliding_window_counter_step(value, now, charge)
   if current > 0 then reset_after = start + 2 * window - now end
   if used < units then remaining = units - used end
   local needed, counted, wait = charge.needed, current + cost, 0
-  if counted > MAX_UNITS then counted = MAX_UNITS end
+  if counted > 1000000000 then counted = 1000000000 end
   if used + needed > units then
     if not charge.debt then
-      wait = NEVER
+      wait = (-9007199254740991)
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
       return wait, remaining, reset_after, at
     end
-    wait = NEVER
+    wait = (-9007199254740991)
     if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
   return wait, remaining, reset_after, at,
@@ -485,10 +476,10 @@ end
 -- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
-  if #value ~= 4 * WIDTH then return nil end
-  local at, whole, part, empty_at = unpack_numbers(FOUR_NUMBERS, value)
+  if #value ~= 4 * 7 then return nil end
+  local at, whole, part, empty_at = unpack_numbers('>I7I7I7I7', value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  if at > now + MAX_AHEAD or part >= charge.window then return nil end
+  if at > now + 31536000000000 or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -519,9 +510,9 @@ local function bucket_step(value, now, charge)
   if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(FOUR_NUMBERS, at, whole + cost, part, expires_at), expires_at
+    return wait, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at
   end
-  wait = NEVER
+  wait = (-9007199254740991)
   if used <= max_level then
     wait = -late
   elseif max_level >= 0 then
@@ -542,7 +533,6 @@ local function load_compact_fixed_window()
 -- The functions below give the steps of these algorithms the value of a counter, and write the next one.
 local decode_units, encode_units, try = decode_counts, encode_counts, redis.pcall
 -- INDEXES is small, so that a small counter takes three bytes. It is far above the number of windows of which counters exist.
-local INDEXES = 32
 
 -- The counter that read_counter has read: its window, its units in that window and in the one before, and the key of its block,
 -- nil if it does not exist.
@@ -560,8 +550,8 @@ local function read_field(key, now)
     call('HGET', key, compact_field) -- raises the error
   end
   local remainder, current, previous = decode_units(value, now, 0)
-  if not remainder or remainder >= INDEXES then return true end
-  local index = now_index + (remainder - now_index + INDEXES / 2) % INDEXES - INDEXES / 2 -- later if the clock stepped back
+  if not remainder or remainder >= 32 then return true end
+  local index = now_index + (remainder - now_index + 32 / 2) % 32 - 32 / 2 -- later if the clock stepped back
   if index > stored_index then
     stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
   end
@@ -576,7 +566,7 @@ local function read_counter(now, window, starts_over, key, field, odd_key)
   local value = try('HGET', own_key, field)
   if value and type(value) == 'string' then -- mostly, a counter has counted in the window now
     local remainder, current, previous = decode_units(value, now, 0)
-    if remainder == now_index % INDEXES then
+    if remainder == now_index % 32 then
       stored_index, stored_current, stored_previous, stored_key = now_index, current, previous, own_key
       return true
     end
@@ -595,7 +585,7 @@ local function write_field(key, index, field, value, now, window, windows)
   local last = try('HGET', key, '')
   if last then
     last = type(last) == 'string' and tonumber(last)
-    if last and last >= index and last * window <= now + MAX_AHEAD then return call('HSET', key, field, value) end
+    if last and last >= index and last * window <= now + 31536000000000 then return call('HSET', key, field, value) end
     if not last or last >= index then call('UNLINK', key) end -- no script wrote it
   end
   call('HSET', key, '', format_integer(index), field, value)
@@ -605,7 +595,7 @@ end
 -- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
 -- or a function that writes them to the block of another window.
 local function encode_counts(index, current, previous)
-  local value = encode_units(index % INDEXES, current, previous)
+  local value = encode_units(index % 32, current, previous)
   if stored_index == index then return value end
   local key, old_key, field, now, window = own_key, stored_key, compact_field, compact_now, compact_window
   local windows = other_key and 2 or 1
@@ -645,11 +635,11 @@ local function fixed_window_step(value, now, charge)
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = NEVER end
+    if needed > units then wait = (-9007199254740991) end
     if not charge.debt then return wait, remaining, reset_after, at end
   end
   count = count + cost
-  if count > MAX_UNITS then count = MAX_UNITS end
+  if count > 1000000000 then count = 1000000000 end
   return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
 end
 
@@ -673,7 +663,6 @@ local function load_compact_sliding_window_counter()
 -- The functions below give the steps of these algorithms the value of a counter, and write the next one.
 local decode_units, encode_units, try = decode_counts, encode_counts, redis.pcall
 -- INDEXES is small, so that a small counter takes three bytes. It is far above the number of windows of which counters exist.
-local INDEXES = 32
 
 -- The counter that read_counter has read: its window, its units in that window and in the one before, and the key of its block,
 -- nil if it does not exist.
@@ -691,8 +680,8 @@ local function read_field(key, now)
     call('HGET', key, compact_field) -- raises the error
   end
   local remainder, current, previous = decode_units(value, now, 0)
-  if not remainder or remainder >= INDEXES then return true end
-  local index = now_index + (remainder - now_index + INDEXES / 2) % INDEXES - INDEXES / 2 -- later if the clock stepped back
+  if not remainder or remainder >= 32 then return true end
+  local index = now_index + (remainder - now_index + 32 / 2) % 32 - 32 / 2 -- later if the clock stepped back
   if index > stored_index then
     stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
   end
@@ -707,7 +696,7 @@ local function read_counter(now, window, starts_over, key, field, odd_key)
   local value = try('HGET', own_key, field)
   if value and type(value) == 'string' then -- mostly, a counter has counted in the window now
     local remainder, current, previous = decode_units(value, now, 0)
-    if remainder == now_index % INDEXES then
+    if remainder == now_index % 32 then
       stored_index, stored_current, stored_previous, stored_key = now_index, current, previous, own_key
       return true
     end
@@ -726,7 +715,7 @@ local function write_field(key, index, field, value, now, window, windows)
   local last = try('HGET', key, '')
   if last then
     last = type(last) == 'string' and tonumber(last)
-    if last and last >= index and last * window <= now + MAX_AHEAD then return call('HSET', key, field, value) end
+    if last and last >= index and last * window <= now + 31536000000000 then return call('HSET', key, field, value) end
     if not last or last >= index then call('UNLINK', key) end -- no script wrote it
   end
   call('HSET', key, '', format_integer(index), field, value)
@@ -736,7 +725,7 @@ end
 -- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
 -- or a function that writes them to the block of another window.
 local function encode_counts(index, current, previous)
-  local value = encode_units(index % INDEXES, current, previous)
+  local value = encode_units(index % 32, current, previous)
   if stored_index == index then return value end
   local key, old_key, field, now, window = own_key, stored_key, compact_field, compact_now, compact_window
   local windows = other_key and 2 or 1
@@ -797,14 +786,14 @@ local function sliding_window_counter_step(value, now, charge)
   if current > 0 then reset_after = start + 2 * window - now end
   if used < units then remaining = units - used end
   local needed, counted, wait = charge.needed, current + cost, 0
-  if counted > MAX_UNITS then counted = MAX_UNITS end
+  if counted > 1000000000 then counted = 1000000000 end
   if used + needed > units then
     if not charge.debt then
-      wait = NEVER
+      wait = (-9007199254740991)
       if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
       return wait, remaining, reset_after, at
     end
-    wait = NEVER
+    wait = (-9007199254740991)
     if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
   end
   return wait, remaining, reset_after, at,
@@ -849,7 +838,6 @@ local function load_algorithm(name)
   error('unknown algorithm ' .. name)
 end
 
-local MAX_WHOLE_LOG = 256
 -- How the scripts read ARGV and KEYS, and write counters.
 
 -- current_time returns now in microseconds since the epoch: the argument, or the time of this server if it is ''.
@@ -869,7 +857,6 @@ local loaded = {}
 local has_compact = false
 
 -- next_key and next_field are the positions of the next key in KEYS, and of the next field of a compact counter in ARGV[3].
-local FIELD = 6 -- bytes
 local next_key, next_field = 1, 1
 
 -- read_charge reads five arguments from ARGV[at] on: algorithm, limit (units), window (us), capacity (only for buckets, see
@@ -892,7 +879,7 @@ local function read_charge(at)
     charge.is_compact, has_compact = true, true
     charge.has_odd_key = name == 'CompactSlidingWindowCounter'
   end
-  if charge.is_log and charge.units > MAX_WHOLE_LOG then read_whole = false end
+  if charge.is_log and charge.units > 256 then read_whole = false end
   return charge
 end
 
@@ -901,8 +888,8 @@ local function read_key(charge)
   local index = next_key
   next_key = index + 1
   if not charge.is_compact then return index end
-  local field = string.sub(ARGV[3], next_field, next_field + FIELD - 1)
-  next_field = next_field + FIELD
+  local field = string.sub(ARGV[3], next_field, next_field + 6 - 1)
+  next_field = next_field + 6
   if not charge.has_odd_key then return index, field end
   next_key = index + 2
   return index, field, KEYS[index + 1]
@@ -958,11 +945,11 @@ local function write_value(key, value, expires_at, keep_ttl, field)
   written[key] = false
 end
 
--- How the scripts that decide reply.
+local now = current_time(ARGV[1])
+-- How the scripts that decide reply, at the time now (us since the epoch).
 
--- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
-local now
-local reply, size = {}, 1
+-- size is the number of numbers.
+local reply, size = {now}, 1
 
 -- add_decision appends the decision about a charge to the reply.
 local function add_decision(remaining, reset_after, wait, at)
@@ -1001,24 +988,20 @@ end
 -- debt is always counted.
 -- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
 -- time to live.
-local ARGUMENTS = 6
-local FIRST_SHAPE = 48 -- '0'
 
-local shapes, at, number = {}, 4, FIRST_SHAPE
+local shapes, at, number = {}, 4, 48
 while at <= #ARGV do
   local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
-    at = at + ARGUMENTS
+    at = at + 6
   end
   shapes[number] = shape
   number = number + 1
 end
 
-now = current_time(ARGV[1])
-reply[1] = now
 local are_read, index, corrupt = prefetch_values(), 0, {}
 
 -- decide_absent returns what the function of the algorithm returns for a counter that does not exist: the same for all of them.

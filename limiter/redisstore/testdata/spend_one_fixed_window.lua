@@ -4,10 +4,6 @@ local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than global
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
-local NEVER = -9007199254740991
-
--- several_keys is false in a run for one counter.
-local several_keys = KEYS[2] ~= nil
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -26,11 +22,8 @@ end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
-local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
-local WIDTH = 7
-local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -39,7 +32,7 @@ if not pack then -- a server that behaves like Redis, without the library
     local bytes = ''
     for _, number in ipairs({...}) do
       local seven = ''
-      for _ = 1, WIDTH do
+      for _ = 1, 7 do
         seven = char(number % 256) .. seven
         number = floor(number / 256)
       end
@@ -51,8 +44,8 @@ if not pack then -- a server that behaves like Redis, without the library
   unpack_numbers = function(format, bytes, from)
     local numbers = {}
     for i = 1, (#format - 1) / 2 do
-      local number, first = 0, (from or 1) + WIDTH * (i - 1)
-      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      local number, first = 0, (from or 1) + 7 * (i - 1)
+      for at = first, first + 7 - 1 do number = number * 256 + byte(bytes, at) end
       numbers[i] = number
     end
     return unpack(numbers)
@@ -78,7 +71,7 @@ end
 
 -- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
 -- some Lua versions allocate an array up to a positive index.
-local count_cache = several_keys and {}
+local count_cache = KEYS[2] and {}
 
 -- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
 -- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
@@ -89,21 +82,21 @@ local function encode_counts(index, current, previous)
   if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
   local number = ((index * radix + current) * radix + previous) * 4 + radix_id
   if largest < radix and number < 9007199254740992 then
-    local text = several_keys and count_cache[-number]
+    local text = count_cache and count_cache[-number]
     if text then return text end
     text = format_integer(number)
-    if several_keys then count_cache[-number] = text end
+    if count_cache then count_cache[-number] = text end
     return text
   end
-  return pack(THREE_NUMBERS, index, current, previous)
+  return pack('>I7I7I7', index, current, previous)
 end
 
 -- decode_counts returns index, current and previous; nil if the value is corrupt.
 local function decode_counts(value, now, window)
   local index, current, previous
-  if #value == 3 * WIDTH then
-    index, current, previous = unpack_numbers(THREE_NUMBERS, value)
-    if current > MAX_UNITS or previous > MAX_UNITS then return nil end
+  if #value == 3 * 7 then
+    index, current, previous = unpack_numbers('>I7I7I7', value)
+    if current > 1000000000 or previous > 1000000000 then return nil end
   else
     local number = tonumber(value)
     if not number or number < 0 or number >= 9007199254740992 then return nil end
@@ -115,7 +108,7 @@ local function decode_counts(value, now, window)
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + MAX_AHEAD then return nil end
+  if index * window > now + 31536000000000 then return nil end
   return index, current, previous
 end
 
@@ -143,22 +136,70 @@ local function fixed_window_step(value, now, charge)
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = NEVER end
+    if needed > units then wait = (-9007199254740991) end
     if not charge.debt then return wait, remaining, reset_after, at end
   end
   count = count + cost
-  if count > MAX_UNITS then count = MAX_UNITS end
+  if count > 1000000000 then count = 1000000000 end
   return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
 end
 
 local step = fixed_window_step
-local READS_WHOLE, QUEUES, IS_COMPACT = true, false, false
 
--- How the scripts that decide reply.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
+--   KEYS[1]   the counter; of a compact counter the key of its block
+--   KEYS[2]   the second key of a compact SlidingWindowCounter
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (only for buckets, see read_capacity)
+--   ARGV[5]   cost (units, see read_cost)
+--   ARGV[6]   the field of a compact counter
+--   ARGV[6], of a compact counter ARGV[7]
+--             now in microseconds since the epoch; absent to read the clock of this server
+-- Reply: that of spend.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
+local key, now = KEYS[1], ARGV[false and 7 or 6]
+if now then
+  now = tonumber(now)
+else
+  now = call('TIME')
+  now = now[1] * 1000000 + now[2]
+end
+local capacity, max_delay = read_capacity(ARGV[4] + 0)
+local cost, needed, debt = read_cost(ARGV[5] + 0)
+local charge = {
+  units = ARGV[2] + 0, window = ARGV[3] + 0, capacity = capacity, max_delay = max_delay,
+  cost = cost, needed = needed, debt = debt, queues = false,
+}
 
--- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
-local now
-local reply, size = {}, 1
+local value
+if true then value = call('MGET', key)[1] end
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
+end
+if next_value and cost > 0 and ARGV[1] == 'spend' then
+  if type(next_value) == 'function' then
+    next_value()
+  elseif false then
+    call('HSET', keep_ttl, ARGV[6], next_value)
+  elseif keep_ttl then
+    call('SET', key, next_value, 'KEEPTTL')
+  else
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
+  end
+  remaining, reset_after = remaining - cost, expires_at - now
+  if remaining < 0 then remaining = 0 end
+end
+if wait == 0 and at == now and not corrupt then return {now, 4 * remaining, reset_after} end -- as add_decision
+
+-- How the scripts that decide reply, at the time now (us since the epoch).
+
+-- size is the number of numbers.
+local reply, size = {now}, 1
 
 -- add_decision appends the decision about a charge to the reply.
 local function add_decision(remaining, reset_after, wait, at)
@@ -176,55 +217,6 @@ local function add_decision(remaining, reset_after, wait, at)
   reply[first] = 4 * remaining + marks
 end
 
--- spend_one decides a request with one charge. It contains only the algorithm of that charge.
---   KEYS[1]   the counter; of a compact counter the key of its block
---   KEYS[2]   the second key of a compact SlidingWindowCounter
---   ARGV[1]   'spend', or 'peek' to change nothing
---   ARGV[2]   limit (units)
---   ARGV[3]   window (us)
---   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units, see read_cost)
---   ARGV[6]   the field of a compact counter
---   ARGV[6], of a compact counter ARGV[7]
---             now in microseconds since the epoch; absent to read the clock of this server
--- Reply: that of spend.
--- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key = KEYS[1]
-now = ARGV[IS_COMPACT and 7 or 6]
-if now then
-  now = tonumber(now)
-else
-  now = call('TIME')
-  now = now[1] * 1000000 + now[2]
-end
-local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
-local cost, needed, debt = read_cost(tonumber(ARGV[5]))
-local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = cost, needed = needed, debt = debt, queues = QUEUES,
-}
-
-local value
-if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
-local corrupt
-if not wait then
-  corrupt = 0
-  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
-end
-if next_value and cost > 0 and ARGV[1] == 'spend' then
-  if type(next_value) == 'function' then
-    next_value()
-  elseif IS_COMPACT then
-    call('HSET', keep_ttl, ARGV[6], next_value)
-  elseif keep_ttl then
-    call('SET', key, next_value, 'KEEPTTL')
-  else
-    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
-  end
-  remaining, reset_after = max(0, remaining - cost), expires_at - now
-end
-reply[1] = now
 add_decision(remaining, reset_after, wait, at)
 reply[size + 1] = corrupt
 return reply

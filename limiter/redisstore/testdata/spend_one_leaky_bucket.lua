@@ -4,10 +4,6 @@ local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than global
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
-local NEVER = -9007199254740991
-
--- several_keys is false in a run for one counter.
-local several_keys = KEYS[2] ~= nil
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -26,11 +22,8 @@ end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
-local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
-local WIDTH = 7
-local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -39,7 +32,7 @@ if not pack then -- a server that behaves like Redis, without the library
     local bytes = ''
     for _, number in ipairs({...}) do
       local seven = ''
-      for _ = 1, WIDTH do
+      for _ = 1, 7 do
         seven = char(number % 256) .. seven
         number = floor(number / 256)
       end
@@ -51,8 +44,8 @@ if not pack then -- a server that behaves like Redis, without the library
   unpack_numbers = function(format, bytes, from)
     local numbers = {}
     for i = 1, (#format - 1) / 2 do
-      local number, first = 0, (from or 1) + WIDTH * (i - 1)
-      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      local number, first = 0, (from or 1) + 7 * (i - 1)
+      for at = first, first + 7 - 1 do number = number * 256 + byte(bytes, at) end
       numbers[i] = number
     end
     return unpack(numbers)
@@ -120,10 +113,10 @@ end
 -- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
-  if #value ~= 4 * WIDTH then return nil end
-  local at, whole, part, empty_at = unpack_numbers(FOUR_NUMBERS, value)
+  if #value ~= 4 * 7 then return nil end
+  local at, whole, part, empty_at = unpack_numbers('>I7I7I7I7', value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  if at > now + MAX_AHEAD or part >= charge.window then return nil end
+  if at > now + 31536000000000 or part >= charge.window then return nil end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -154,9 +147,9 @@ local function bucket_step(value, now, charge)
   if used <= max_level and late <= 0 then
     if charge.queues and cost > 0 then wait = reset_after end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(FOUR_NUMBERS, at, whole + cost, part, expires_at), expires_at
+    return wait, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at
   end
-  wait = NEVER
+  wait = (-9007199254740991)
   if used <= max_level then
     wait = -late
   elseif max_level >= 0 then
@@ -166,13 +159,61 @@ local function bucket_step(value, now, charge)
 end
 
 local step = bucket_step
-local READS_WHOLE, QUEUES, IS_COMPACT = true, true, false
 
--- How the scripts that decide reply.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
+--   KEYS[1]   the counter; of a compact counter the key of its block
+--   KEYS[2]   the second key of a compact SlidingWindowCounter
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (only for buckets, see read_capacity)
+--   ARGV[5]   cost (units, see read_cost)
+--   ARGV[6]   the field of a compact counter
+--   ARGV[6], of a compact counter ARGV[7]
+--             now in microseconds since the epoch; absent to read the clock of this server
+-- Reply: that of spend.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
+local key, now = KEYS[1], ARGV[false and 7 or 6]
+if now then
+  now = tonumber(now)
+else
+  now = call('TIME')
+  now = now[1] * 1000000 + now[2]
+end
+local capacity, max_delay = read_capacity(ARGV[4] + 0)
+local cost, needed, debt = read_cost(ARGV[5] + 0)
+local charge = {
+  units = ARGV[2] + 0, window = ARGV[3] + 0, capacity = capacity, max_delay = max_delay,
+  cost = cost, needed = needed, debt = debt, queues = true,
+}
 
--- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
-local now
-local reply, size = {}, 1
+local value
+if true then value = call('MGET', key)[1] end
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
+end
+if next_value and cost > 0 and ARGV[1] == 'spend' then
+  if type(next_value) == 'function' then
+    next_value()
+  elseif false then
+    call('HSET', keep_ttl, ARGV[6], next_value)
+  elseif keep_ttl then
+    call('SET', key, next_value, 'KEEPTTL')
+  else
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
+  end
+  remaining, reset_after = remaining - cost, expires_at - now
+  if remaining < 0 then remaining = 0 end
+end
+if wait == 0 and at == now and not corrupt then return {now, 4 * remaining, reset_after} end -- as add_decision
+
+-- How the scripts that decide reply, at the time now (us since the epoch).
+
+-- size is the number of numbers.
+local reply, size = {now}, 1
 
 -- add_decision appends the decision about a charge to the reply.
 local function add_decision(remaining, reset_after, wait, at)
@@ -190,55 +231,6 @@ local function add_decision(remaining, reset_after, wait, at)
   reply[first] = 4 * remaining + marks
 end
 
--- spend_one decides a request with one charge. It contains only the algorithm of that charge.
---   KEYS[1]   the counter; of a compact counter the key of its block
---   KEYS[2]   the second key of a compact SlidingWindowCounter
---   ARGV[1]   'spend', or 'peek' to change nothing
---   ARGV[2]   limit (units)
---   ARGV[3]   window (us)
---   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units, see read_cost)
---   ARGV[6]   the field of a compact counter
---   ARGV[6], of a compact counter ARGV[7]
---             now in microseconds since the epoch; absent to read the clock of this server
--- Reply: that of spend.
--- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key = KEYS[1]
-now = ARGV[IS_COMPACT and 7 or 6]
-if now then
-  now = tonumber(now)
-else
-  now = call('TIME')
-  now = now[1] * 1000000 + now[2]
-end
-local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
-local cost, needed, debt = read_cost(tonumber(ARGV[5]))
-local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = cost, needed = needed, debt = debt, queues = QUEUES,
-}
-
-local value
-if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
-local corrupt
-if not wait then
-  corrupt = 0
-  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
-end
-if next_value and cost > 0 and ARGV[1] == 'spend' then
-  if type(next_value) == 'function' then
-    next_value()
-  elseif IS_COMPACT then
-    call('HSET', keep_ttl, ARGV[6], next_value)
-  elseif keep_ttl then
-    call('SET', key, next_value, 'KEEPTTL')
-  else
-    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
-  end
-  remaining, reset_after = max(0, remaining - cost), expires_at - now
-end
-reply[1] = now
 add_decision(remaining, reset_after, wait, at)
 reply[size + 1] = corrupt
 return reply

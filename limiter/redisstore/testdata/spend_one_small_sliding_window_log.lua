@@ -4,10 +4,6 @@ local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than global
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
 -- NEVER is the wait of a cost above the limit.
-local NEVER = -9007199254740991
-
--- several_keys is false in a run for one counter.
-local several_keys = KEYS[2] ~= nil
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -26,11 +22,8 @@ end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
 -- later than now because the clock stepped back.
-local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
-local WIDTH = 7
-local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -39,7 +32,7 @@ if not pack then -- a server that behaves like Redis, without the library
     local bytes = ''
     for _, number in ipairs({...}) do
       local seven = ''
-      for _ = 1, WIDTH do
+      for _ = 1, 7 do
         seven = char(number % 256) .. seven
         number = floor(number / 256)
       end
@@ -51,8 +44,8 @@ if not pack then -- a server that behaves like Redis, without the library
   unpack_numbers = function(format, bytes, from)
     local numbers = {}
     for i = 1, (#format - 1) / 2 do
-      local number, first = 0, (from or 1) + WIDTH * (i - 1)
-      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      local number, first = 0, (from or 1) + 7 * (i - 1)
+      for at = first, first + 7 - 1 do number = number * 256 + byte(bytes, at) end
       numbers[i] = number
     end
     return unpack(numbers)
@@ -82,17 +75,15 @@ end
 --   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
 --          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
 -- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
-local LIST_HEADER, RING_HEADER = 1, 1 + 4 * WIDTH -- length of the headers in bytes
-local LIST_MARK, RING_MARK = 76, 82 -- the bytes 'L' and 'R'
 
 -- is_list_length reports whether a list with at least one time can have that length in bytes.
 local function is_list_length(length)
-  return length > LIST_HEADER and length % WIDTH == LIST_HEADER
+  return length > 1 and length % 7 == 1
 end
 
 -- is_ring reports whether a ring can have these numbers in its header.
 local function is_ring(capacity, next, length)
-  return capacity <= MAX_LOG_UNITS and next < capacity and length > 0 and length <= capacity
+  return capacity <= 1000000 and next < capacity and length > 0 and length <= capacity
 end
 
 -- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
@@ -116,19 +107,19 @@ end
 local function log_as_list(value)
   if not value then return 'L' end
   local mark = byte(value, 1)
-  if mark == LIST_MARK then return is_list_length(#value) and value or nil end
-  if mark ~= RING_MARK or #value < RING_HEADER then return nil end
-  local capacity, next, length = unpack_numbers(THREE_NUMBERS, value, 2)
+  if mark == 76 then return is_list_length(#value) and value or nil end
+  if mark ~= 82 or #value < (1 + 4 * 7) then return nil end
+  local capacity, next, length = unpack_numbers('>I7I7I7', value, 2)
   if not is_ring(capacity, next, length) then return nil end
   local first = (next - length) % capacity
-  local from = RING_HEADER + WIDTH * first + 1
-  local before_end = string.sub(value, from, from + WIDTH * min(length, capacity - first) - 1)
-  local list = 'L' .. before_end .. string.sub(value, RING_HEADER + 1, RING_HEADER + WIDTH * length - #before_end)
-  return #list == LIST_HEADER + WIDTH * length and list or nil
+  local from = (1 + 4 * 7) + 7 * first + 1
+  local before_end = string.sub(value, from, from + 7 * min(length, capacity - first) - 1)
+  local list = 'L' .. before_end .. string.sub(value, (1 + 4 * 7) + 1, (1 + 4 * 7) + 7 * length - #before_end)
+  return #list == 1 + 7 * length and list or nil
 end
 
 local function list_time(list, i)
-  return (unpack_numbers(ONE_NUMBER, list, LIST_HEADER + WIDTH * i + 1))
+  return (unpack_numbers('>I7', list, 1 + 7 * i + 1))
 end
 
 -- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
@@ -136,12 +127,12 @@ end
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
-  local length, newest = (#list - LIST_HEADER) / WIDTH, nil
+  local length, newest = (#list - 1) / 7, nil
   if length > 0 then
     newest = list_time(list, length - 1)
     if newest > now then at = newest end -- the clock may have stepped back
   end
-  if at > now + MAX_AHEAD then return nil end
+  if at > now + 31536000000000 then return nil end
   return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
@@ -154,25 +145,73 @@ local function sliding_window_log_list_step(value, now, charge)
   if live < units then remaining = units - live end
   if live > 0 then reset_after = newest + window - now end
   if excess <= 0 then
-    local unit = pack(ONE_NUMBER, at)
+    local unit = pack('>I7', at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
-    if expired > 0 then list = 'L' .. string.sub(list, LIST_HEADER + WIDTH * expired + 1) end
+    if expired > 0 then list = 'L' .. string.sub(list, 1 + 7 * expired + 1) end
     return 0, remaining, reset_after, at, list .. unit, at + window
   end
-  if cost > units then return NEVER, remaining, reset_after, at end
+  if cost > units then return (-9007199254740991), remaining, reset_after, at end
   local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, at, window) then return nil end
   return now - last - window, remaining, reset_after, at
 end
 
 local step = sliding_window_log_list_step
-local READS_WHOLE, QUEUES, IS_COMPACT = true, false, false
 
--- How the scripts that decide reply.
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge.
+--   KEYS[1]   the counter; of a compact counter the key of its block
+--   KEYS[2]   the second key of a compact SlidingWindowCounter
+--   ARGV[1]   'spend', or 'peek' to change nothing
+--   ARGV[2]   limit (units)
+--   ARGV[3]   window (us)
+--   ARGV[4]   capacity (only for buckets, see read_capacity)
+--   ARGV[5]   cost (units, see read_cost)
+--   ARGV[6]   the field of a compact counter
+--   ARGV[6], of a compact counter ARGV[7]
+--             now in microseconds since the epoch; absent to read the clock of this server
+-- Reply: that of spend.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
+local key, now = KEYS[1], ARGV[false and 7 or 6]
+if now then
+  now = tonumber(now)
+else
+  now = call('TIME')
+  now = now[1] * 1000000 + now[2]
+end
+local capacity, max_delay = read_capacity(ARGV[4] + 0)
+local cost, needed, debt = read_cost(ARGV[5] + 0)
+local charge = {
+  units = ARGV[2] + 0, window = ARGV[3] + 0, capacity = capacity, max_delay = max_delay,
+  cost = cost, needed = needed, debt = debt, queues = false,
+}
 
--- now is the time of the run (us since the epoch), and the first number of the reply. size is the number of numbers.
-local now
-local reply, size = {}, 1
+local value
+if true then value = call('MGET', key)[1] end
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
+local corrupt
+if not wait then
+  corrupt = 0
+  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
+end
+if next_value and cost > 0 and ARGV[1] == 'spend' then
+  if type(next_value) == 'function' then
+    next_value()
+  elseif false then
+    call('HSET', keep_ttl, ARGV[6], next_value)
+  elseif keep_ttl then
+    call('SET', key, next_value, 'KEEPTTL')
+  else
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
+  end
+  remaining, reset_after = remaining - cost, expires_at - now
+  if remaining < 0 then remaining = 0 end
+end
+if wait == 0 and at == now and not corrupt then return {now, 4 * remaining, reset_after} end -- as add_decision
+
+-- How the scripts that decide reply, at the time now (us since the epoch).
+
+-- size is the number of numbers.
+local reply, size = {now}, 1
 
 -- add_decision appends the decision about a charge to the reply.
 local function add_decision(remaining, reset_after, wait, at)
@@ -190,55 +229,6 @@ local function add_decision(remaining, reset_after, wait, at)
   reply[first] = 4 * remaining + marks
 end
 
--- spend_one decides a request with one charge. It contains only the algorithm of that charge.
---   KEYS[1]   the counter; of a compact counter the key of its block
---   KEYS[2]   the second key of a compact SlidingWindowCounter
---   ARGV[1]   'spend', or 'peek' to change nothing
---   ARGV[2]   limit (units)
---   ARGV[3]   window (us)
---   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units, see read_cost)
---   ARGV[6]   the field of a compact counter
---   ARGV[6], of a compact counter ARGV[7]
---             now in microseconds since the epoch; absent to read the clock of this server
--- Reply: that of spend.
--- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key = KEYS[1]
-now = ARGV[IS_COMPACT and 7 or 6]
-if now then
-  now = tonumber(now)
-else
-  now = call('TIME')
-  now = now[1] * 1000000 + now[2]
-end
-local capacity, max_delay = read_capacity(tonumber(ARGV[4]))
-local cost, needed, debt = read_cost(tonumber(ARGV[5]))
-local charge = {
-  units = tonumber(ARGV[2]), window = tonumber(ARGV[3]), capacity = capacity, max_delay = max_delay,
-  cost = cost, needed = needed, debt = debt, queues = QUEUES,
-}
-
-local value
-if READS_WHOLE then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
-local corrupt
-if not wait then
-  corrupt = 0
-  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
-end
-if next_value and cost > 0 and ARGV[1] == 'spend' then
-  if type(next_value) == 'function' then
-    next_value()
-  elseif IS_COMPACT then
-    call('HSET', keep_ttl, ARGV[6], next_value)
-  elseif keep_ttl then
-    call('SET', key, next_value, 'KEEPTTL')
-  else
-    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
-  end
-  remaining, reset_after = max(0, remaining - cost), expires_at - now
-end
-reply[1] = now
 add_decision(remaining, reset_after, wait, at)
 reply[size + 1] = corrupt
 return reply
