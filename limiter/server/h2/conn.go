@@ -38,6 +38,7 @@ type conn struct {
 	streams   map[uint32]*stream
 	ended     closedStreams
 	resets    int    // the streams that the client has reset and whose handler runs
+	answered  int    // the streams that have their response and whose request has not ended
 	served    uint32 // the highest stream that is not ignored
 	forwarded int    // the streams that the fallback has
 	held      int    // bytes of messages that workers have

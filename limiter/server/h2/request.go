@@ -83,6 +83,9 @@ func (c *conn) slot() bool {
 
 // resetAnswered resets the streams that have their response and whose request has not ended. The caller has the mutex.
 func (c *conn) resetAnswered() {
+	if c.answered == 0 { // as in an overload: the client has too many calls in progress
+		return
+	}
 	for id, s := range c.streams {
 		if s.answered {
 			c.out = appendReset(c.out, id, http2.ErrCodeNo)

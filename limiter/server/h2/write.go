@@ -120,6 +120,7 @@ func (c *conn) finish(s *stream, block []byte) {
 		c.out = appendHeaders(c.out, s.id, block, true)
 	}
 	s.answered, c.responded = true, true
+	c.answered++
 	if !s.ended && c.refusing {
 		c.out = appendReset(c.out, s.id, http2.ErrCodeNo)
 		c.ended.add(s.id, true)
