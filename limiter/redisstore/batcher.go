@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -64,8 +65,9 @@ type result struct {
 //
 // The batcher does not decide for a process that cannot keep up which calls reach Redis in time: it sends the newest calls
 // first, so that most calls are decided early instead of all of them late, and drops calls that cannot be decided before
-// their deadline. Dropped calls fail with [limiter.ErrOverloaded], or with an error of [redisclient.KindPool] if Redis is so slow that
-// a process that keeps up could not decide them either. They have not run, and are no evidence of an outage.
+// their deadline. One batch of late calls is no backlog: it is sent nevertheless. Dropped calls fail with [limiter.ErrOverloaded], or
+// with an error of [redisclient.KindPool] if Redis is so slow that a process that keeps up could not decide them either. They have
+// not run, and are no evidence of an outage.
 type batcher struct {
 	// send sends a batch, and stores the reply in every call. It returns by their deadlines, or as long after them as this
 	// process is late.
@@ -137,32 +139,51 @@ func (b *batcher) takeBatch() []*call {
 	return batch
 }
 
-// dropHopeless fails the waiting calls that Redis can no longer decide before their deadline. The caller holds the lock.
+// dropHopeless fails the waiting calls that Redis can no longer decide before their deadline, except calls that can be prolonged. The
+// caller holds the lock.
 func (b *batcher) dropHopeless(now time.Time) {
 	trip := b.trips.shortest()
 	soonest := now.Add(trip)
+	isBacklog := len(b.waiting) > maxBatch
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
-		hopeless := c.deadline.Before(soonest)
-		if hopeless {
-			c.settle(result{err: c.notSent(now, trip)})
+		if !c.deadline.Before(soonest) {
+			return false
 		}
-		return hopeless
+		err := c.notSent(now, trip)
+		if errors.Is(err, limiter.ErrOverloaded) && !isBacklog && c.prolong(now, trip) {
+			return false
+		}
+		c.settle(result{err: err})
+		return true
 	})
 }
 
 // notSent returns why a call was not sent. A process that keeps up sends a call when the next reply arrives, after one round trip
 // at most. If the call does not have the time for another one, Redis is too slow.
 func (c *call) notSent(now time.Time, trip time.Duration) error {
-	if now.Sub(c.began) > trip+c.deadline.Sub(c.began)/maxLateness {
+	if now.Sub(c.began) > trip+c.timeout()/maxLateness {
 		return limiter.ErrOverloaded
 	}
 	return redisclient.WithKind(fmt.Errorf("not sent: Redis takes %v to reply: %w", trip, redis.ErrPoolTimeout))
 }
 
+// prolong gives a call half of its timeout from now. It returns false if that is not enough for a round trip. After a pause, of this
+// process or of Redis, the next batch takes all waiting calls, and their callers get late decisions instead of errors.
+func (c *call) prolong(now time.Time, trip time.Duration) bool {
+	if trip > c.timeout()/2 {
+		return false
+	}
+	c.deadline = now.Add(c.timeout() / 2)
+	return true
+}
+
 // isLate reports whether a waiting call has waited for too long for a process that keeps up.
 func (c *call) isLate(now time.Time) bool {
-	return now.Sub(c.began) > c.deadline.Sub(c.began)/lateShare
+	return now.Sub(c.began) > c.timeout()/lateShare
 }
+
+// timeout is that of a call which has not been prolonged.
+func (c *call) timeout() time.Duration { return c.deadline.Sub(c.began) }
 
 // sendBatch sends one batch, and then starts the next one if calls are waiting.
 func (b *batcher) sendBatch(batch []*call) {

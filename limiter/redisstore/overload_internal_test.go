@@ -147,6 +147,49 @@ func TestBatcher_SendsTheNewestCallsFirstOnceCallsAreLate(t *testing.T) {
 	}
 }
 
+// While this process or Redis pauses, calls wait past their deadline of 40 ms. The next batch takes all of them, unless they are a backlog.
+func TestBatcher_DecidesLateCallsAfterAPause(t *testing.T) {
+	for name, test := range map[string]struct {
+		trip    time.Duration // shortest round trip
+		waiting int           // calls
+		decided bool
+	}{
+		"one call":                          {time.Millisecond, 1, true},
+		"one batch":                         {time.Millisecond, maxBatch, true},
+		"a backlog":                         {time.Millisecond, maxBatch + 1, false},
+		"half of the timeout is enough":     {20 * time.Millisecond, 1, true},
+		"a round trip takes more than half": {21 * time.Millisecond, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				takes, least := test.trip, time.Duration(0)
+				b := &batcher{send: func(batch []*call) {
+					least = time.Until(latestDeadline(batch))
+					time.Sleep(takes)
+				}}
+				<-start(b, "measured")
+				takes = 100 * time.Millisecond
+				for range b.trips.maxInFlight() {
+					start(b, "in flight during the pause")
+				}
+				takes = test.trip
+				var results []<-chan outcome
+				for range test.waiting {
+					results = append(results, start(b, "waiting"))
+				}
+				for i, result := range results {
+					if got := <-result; (got.err == nil) != test.decided || got.err != nil && !errors.Is(got.err, limiter.ErrOverloaded) {
+						t.Errorf("call %d: %v after %v, want it decided: %t", i, got.err, got.took, test.decided)
+					}
+				}
+				if test.decided && least != 20*time.Millisecond {
+					t.Errorf("Redis had %v for the batch, want half of the timeout", least)
+				}
+			})
+		})
+	}
+}
+
 // Only the batch knows whether Redis has answered: a call that was counted must not be decided again.
 func TestBatcher_WaitsForTheReplyToACallThatWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
