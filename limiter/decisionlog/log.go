@@ -185,18 +185,20 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
+// write returns when ctx is done and the queue is empty.
 func (l *Log) write(ctx context.Context) {
-	for {
-		select {
-		case r := <-l.queue:
-			l.writeRecord(&r)
-			continue
-		default:
-		}
+	for ctx.Err() == nil {
 		select {
 		case r := <-l.queue:
 			l.writeRecord(&r)
 		case <-ctx.Done():
+		}
+	}
+	for {
+		select {
+		case r := <-l.queue:
+			l.writeRecord(&r)
+		default:
 			return
 		}
 	}
