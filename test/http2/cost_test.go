@@ -3,6 +3,7 @@ package http2_test
 import (
 	"context"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"syscall"
@@ -65,12 +66,16 @@ func (c *cost) held(maxBytes int64, maxGoroutines int) {
 	}
 }
 
-// reachable returns the bytes of live objects and of stacks.
-func reachable() int64 {
+// reachable returns the bytes of objects that the garbage collector has just found to be live, and of stacks. Garbage that was allocated
+// since then does not count.
+func reachable() (bytes int64) {
 	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	for _, s := range samples {
+		bytes += int64(s.Value.Uint64())
+	}
+	return bytes
 }
 
 func processorTime() time.Duration {
