@@ -78,9 +78,10 @@ func layers() []layer {
 		},
 		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/socket"},
+		{pkg: "limiter/server/h1"},
 		{
 			pkg:      "limiter/server",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/server/h1", "limiter/socket", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{

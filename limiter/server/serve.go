@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/server/h1"
 	"github.com/weir-dev/weir/limiter/socket"
 )
 
@@ -31,11 +32,7 @@ type Server struct {
 // Run serves until ctx is done, then drains: it reports not ready, accepts requests for Drain, waits for requests in flight, and
 // closes the ops server last. It closes the listeners. The error is nil after a clean drain.
 func (s *Server) Run(ctx context.Context) error {
-	check, ops := s.http(s.Check), s.http(s.Ops)
-	if s.TLS != nil {
-		check.TLSConfig = s.TLS.Clone()
-		check.Protocols.SetHTTP2(true)
-	}
+	check, ops := s.check(), s.http(s.Ops)
 	failed := make(chan error, 2)
 	go func() { failed <- serve(check, s.CheckListener) }()
 	go func() { failed <- serve(ops, s.OpsListener) }()
@@ -47,15 +44,21 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(cause, socket.StopHTTP(check), socket.StopHTTP(ops))
 }
 
-func serve(server *http.Server, listener net.Listener) error {
-	start := server.Serve
-	if server.TLSConfig != nil {
-		start = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
-	}
-	if err := start(listener); !errors.Is(err, http.ErrServerClosed) {
+func serve(server interface{ Serve(l net.Listener) error }, listener net.Listener) error {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
 	return nil
+}
+
+// check returns the server of CheckListener.
+func (s *Server) check() *h1.Server {
+	server := s.http(s.Check)
+	if s.TLS != nil {
+		server.TLSConfig = s.TLS
+		server.Protocols.SetHTTP2(true)
+	}
+	return h1.New(server)
 }
 
 // http returns a server for HTTP/1.1 and for HTTP/2 without TLS.

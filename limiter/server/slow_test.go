@@ -25,7 +25,7 @@ func servePipe(t *testing.T) (caller net.Conn, stop func()) {
 		Ops: NewOpsHandler(prometheus.NewRegistry(), NewReadiness(e, nil)), OpsListener: fixture.PipeListener(),
 		Readiness: NewReadiness(e, nil), Log: discard(),
 	}
-	server := s.http(s.Check)
+	server := s.check()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

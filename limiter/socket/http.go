@@ -47,8 +47,12 @@ func closing(next http.Handler, draining func() bool) http.Handler {
 	})
 }
 
-// StopHTTP accepts no more connections and waits up to StopTimeout for the requests in flight.
-func StopHTTP(server *http.Server) error {
+// StopHTTP accepts no more connections and waits up to StopTimeout for the requests in flight. The server is an http.Server, or works like one.
+func StopHTTP(server interface {
+	Shutdown(ctx context.Context) error
+	Close() error
+},
+) error {
 	ctx, cancel := context.WithTimeout(context.Background(), StopTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {

@@ -1,0 +1,418 @@
+package h1
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// echo answers with what it has read of a request, in fields and in the body.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	w.Header().Set("X-Read", fmt.Sprintf("%s %s %q %v", r.Method, r.URL, r.Header["X-A"], err))
+	w.Header()["x-As-Written"] = []string{"1", "2\r\n3"}
+	switch r.URL.Path {
+	case "/empty":
+	case "/no-content":
+		w.WriteHeader(http.StatusNoContent)
+	case "/close":
+		w.Header().Set("Connection", "close")
+		fallthrough
+	case "/typed":
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusTooManyRequests)
+		fallthrough
+	case "/count":
+		fmt.Fprint(w, len(body)) // net/http would send a long response in chunks
+	default:
+		fmt.Fprintf(w, "%q", body)
+	}
+}
+
+// requests are sent one after the other on a connection.
+func requests() map[string][]string {
+	const get = "GET /typed HTTP/1.1\r\nHost: weir\r\nX-A: b\r\n\r\n"
+	const post = "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhello"
+	return map[string][]string{
+		"GET":                           {get, get},
+		"POST":                          {post, post, get},
+		"a body and no type":            {"POST /a HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n<p>a</p>\n"},
+		"an empty response":             {"GET /empty HTTP/1.1\r\nHost: weir\r\n\r\n", get},
+		"no content":                    {"GET /no-content HTTP/1.1\r\nHost: weir\r\n\r\n", get},
+		"a newline after a body":        {post + "\r\n", get},
+		"the handler closes":            {"GET /close HTTP/1.1\r\nHost: weir\r\n\r\n"},
+		"the client closes":             {"GET / HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"},
+		"HEAD after GET":                {get, "HEAD / HTTP/1.1\r\nHost: weir\r\n\r\n", get},
+		"chunks after GET":              {get, "POST / HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", post},
+		"HTTP/1.0":                      {"GET / HTTP/1.0\r\n\r\n"},
+		"100-continue":                  {"POST / HTTP/1.1\r\nHost: weir\r\nExpect: nothing\r\nContent-Length: 5\r\n\r\nhello"},
+		"lines that end in LF":          {"GET / HTTP/1.1\nHost: weir\nX-A: b\n\n", get},
+		"a head of 12 KiB":              {"GET / HTTP/1.1\r\nHost: weir\r\nX-A: " + strings.Repeat("b", 12<<10) + "\r\n\r\n", get},
+		"an invalid request":            {get, "GET / HTTP/1.1\r\nHost: weir\r\nno field\r\n\r\n"},
+		"another encoding":              {"POST / HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: gzip\r\n\r\n"},
+		"a body larger than the buffer": {"POST /count HTTP/1.1\r\nHost: weir\r\nContent-Length: 40000\r\n\r\n" + strings.Repeat("x", 40000), get},
+	}
+}
+
+// answers returns the responses to requests that are sent in pieces of a size, or in one piece after the other if the size is 0.
+func answers(t *testing.T, address string, requests []string, size int) string {
+	t.Helper()
+	c := dial(t, address)
+	from := bufio.NewReader(c)
+	var all strings.Builder
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	if size > 0 { // all requests, without waiting for a response
+		sending.Go(func() {
+			for text := strings.Join(requests, ""); text != ""; {
+				n := min(size, len(text))
+				_, _ = io.WriteString(c, text[:n]) // the server may have closed the connection
+				text = text[n:]
+			}
+		})
+	}
+	for _, request := range requests {
+		if size == 0 {
+			send(t, c, request)
+		}
+		method, _, _ := strings.Cut(request, " ")
+		response, err := http.ReadResponse(from, &http.Request{Method: method})
+		if err != nil {
+			t.Fatalf("%q: %v", request, err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := http.ParseTime(response.Header.Get("Date")); response.StatusCode < 400 && err != nil {
+			t.Errorf("Date: %v", err)
+		}
+		response.Header.Del("Date")
+		fmt.Fprintln(&all, response.Status, response.Proto, response.Header, response.ContentLength, response.Close, string(body))
+	}
+	return all.String()
+}
+
+// Both servers send the same responses to the same bytes, however these arrive.
+func TestServer_RespondsAsNetHTTP(t *testing.T) {
+	alone := newRest(http.HandlerFunc(echo))
+	want := serveOn(t, alone.Serve)
+	t.Cleanup(func() { _ = alone.Close() })
+	address := overTCP(t, newRest(http.HandlerFunc(echo)))
+	for name, requests := range requests() {
+		t.Run(name, func(t *testing.T) {
+			expected := answers(t, want, requests, 0)
+			sizes := []int{0, 1 << 20, 1, 7, 50}
+			if len(requests[0]) > 10<<10 {
+				sizes = []int{0, 1 << 20, 5000}
+			}
+			for _, size := range sizes {
+				if got := answers(t, address, requests, size); got != expected {
+					t.Errorf("pieces of %d bytes: %s\nnet/http responds %s", size, got, expected)
+				}
+			}
+		})
+	}
+}
+
+func TestServer_LeavesTheConnectionToNetHTTPWithTheFirstUnusualRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n counted
+		c, _, stop := pipe(t, newRest(n.count(echo)))
+		defer stop()
+		from := bufio.NewReader(c)
+		for i, want := range []counted{{1, 0}, {2, 0}, {2, 1}, {2, 2}} {
+			request := "GET / HTTP/1.1\r\nHost: weir\r\n\r\n"
+			if i == 2 {
+				request = "GET / HTTP/1.1\nHost: weir\n\n"
+			}
+			send(t, c, request)
+			receive(t, from)
+			if n != want {
+				t.Errorf("after %d requests: %+v, want %+v", i+1, n, want)
+			}
+		}
+	})
+}
+
+func TestServer_ServesHTTP2(t *testing.T) {
+	var n counted
+	address := overTCP(t, newRest(n.count(echo)))
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport, Timeout: patience}).Get("http://" + address + "/typed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.ProtoMajor != 2 || response.StatusCode != http.StatusTooManyRequests || n != (counted{0, 1}) {
+		t.Errorf("%s %s, %+v", response.Proto, response.Status, n)
+	}
+}
+
+// A caller that stalls does not hold its connection, whatever it does not do.
+func TestServer_ClosesTheConnectionsOfClientsThatStall(t *testing.T) {
+	const get = "GET /empty HTTP/1.1\r\nHost: weir\r\n\r\n"
+	for name, test := range map[string]struct {
+		requests []string
+		after    time.Duration
+		reads    string // what the handler reads of the last one
+	}{
+		"nothing":                      {nil, headerTimeout, ""},
+		"half of a head":               {[]string{"GET / HTTP/1.1\r\nHos"}, headerTimeout, ""},
+		"half of a head after another": {[]string{get, "GET / HTTP/1.1\r\nHos"}, headerTimeout, ""},
+		"half of a body":               {[]string{"POST /empty HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n{"}, readTimeout, "i/o timeout"},
+		"half of a body after another": {[]string{get, "POST /empty HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n{"}, readTimeout, "i/o timeout"},
+		"no other request":             {[]string{get}, idleTimeout, "nil"},
+		"no third request":             {[]string{get, get}, idleTimeout, "nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, stop := pipe(t, newRest(http.HandlerFunc(echo)))
+				defer stop()
+				from := bufio.NewReader(c)
+				began := time.Now()
+				for i, request := range test.requests {
+					time.Sleep(700 * time.Millisecond)
+					began = time.Now()
+					send(t, c, request)
+					if i < len(test.requests)-1 {
+						receive(t, from)
+					}
+				}
+				rest, err := io.ReadAll(from)
+				if took := time.Since(began); took < test.after || took > test.after+slack {
+					t.Errorf("closed after %v, want %v", took, test.after)
+				}
+				if err != nil || (test.reads == "") != (len(rest) == 0) || !strings.Contains(string(rest), test.reads) {
+					t.Errorf("%q, %v; want %q", rest, err, test.reads)
+				}
+			})
+		})
+	}
+}
+
+// The deadline of a request is not that of the first byte, nor that of the one before.
+func TestServer_ServesClientsThatAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n counted
+		c, _, stop := pipe(t, newRest(n.count(echo)))
+		defer stop()
+		from := bufio.NewReader(c)
+		for range 3 {
+			for _, piece := range []string{"POST / HTTP/1.1\r\nHost", ": weir\r\nContent-Length: 5\r\n\r\n", "he", "llo"} {
+				send(t, c, piece)
+				time.Sleep(3 * time.Second) // less than each timeout, and more than one together
+			}
+			if response, body := receive(t, from); response.StatusCode != http.StatusOK || body != `"hello"` {
+				t.Errorf("%s %s", response.Status, body)
+			}
+			time.Sleep(idleTimeout - time.Second)
+		}
+		if n != (counted{3, 0}) {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestServer_ClosesTheConnectionsOfClientsThatReadNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, server, stop := pipe(t, newRest(http.HandlerFunc(echo)))
+		defer stop()
+		send(t, c, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n")
+		began := time.Now()
+		server.running.Wait()
+		if took := time.Since(began); took < writeTimeout || took > writeTimeout+slack {
+			t.Errorf("closed after %v, want %v", took, writeTimeout)
+		}
+	})
+}
+
+// A handler need not read the body: then the next request begins after it.
+func TestServer_SkipsABodyThatTheHandlerDoesNotRead(t *testing.T) {
+	for name, body := range map[string]string{"small": "hello", "larger than the buffer": strings.Repeat("x", 3*bufferSize)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })))
+				defer stop()
+				from := bufio.NewReader(c)
+				for range 2 {
+					send(t, c, fmt.Sprintf("POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+					if response, _ := receive(t, from); response.StatusCode != http.StatusAccepted || response.Close {
+						t.Errorf("%s, closes: %v", response.Status, response.Close)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestServer_ClosesTheConnectionIfABodyEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := make(chan error, 1)
+		c, server, stop := pipe(t, newRest(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			if _, again := r.Body.Read(make([]byte, 1)); !errors.Is(again, err) {
+				t.Errorf("%v, then %v", err, again)
+			}
+			read <- err
+		})))
+		defer stop()
+		send(t, c, "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n{")
+		_ = c.Close()
+		if err := <-read; !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Error(err)
+		}
+		server.running.Wait()
+	})
+}
+
+// The memory of a request and a response is used again, whatever a handler does with it.
+func TestServer_ForgetsARequestAfterItsResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := strings.Repeat("x", 2*maxKept)
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-First") != "" {
+				_ = r.ParseForm()
+				r.Header.Set("X-Mine", "a")
+				r.URL.Path = "/changed"
+				w.Header().Set("X-Theirs", "b")
+				w.WriteHeader(http.StatusTeapot)
+				_, _ = io.WriteString(w, large)
+				return
+			}
+			fmt.Fprintln(w, len(r.Form), len(r.Header), r.URL, r.ContentLength, r.Close, r.Host)
+		})))
+		defer stop()
+		from := bufio.NewReader(c)
+		send(t, c, "POST /a?b=c HTTP/1.1\r\nHost: one\r\nX-First: 1\r\nContent-Length: 1\r\n\r\nx")
+		if response, body := receive(t, from); response.StatusCode != http.StatusTeapot || body != large {
+			t.Errorf("%s, %d bytes", response.Status, len(body))
+		}
+		send(t, c, "GET /a?b=c HTTP/1.1\r\nHost: two\r\n\r\n")
+		response, body := receive(t, from)
+		if want := "0 0 /a?b=c 0 false two\n"; body != want || response.Header.Get("X-Theirs") != "" || response.StatusCode != http.StatusOK {
+			t.Errorf("%s %v %s, want %s", response.Status, response.Header, body, want)
+		}
+	})
+}
+
+func TestServer_ClosesTheConnectionIfAHandlerPanics(t *testing.T) {
+	for reason, logged := range map[any]string{"a reason": "http: panic serving pipe: a reason", http.ErrAbortHandler: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			rest := newRest(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				r.Context().Done()
+				panic(reason)
+			}))
+			var lines bytes.Buffer
+			rest.ErrorLog = log.New(&lines, "", 0)
+			c, server, stop := pipe(t, rest)
+			defer stop()
+			send(t, c, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n")
+			if got, err := io.ReadAll(c); len(got) > 0 || err != nil {
+				t.Errorf("%q, %v; want no response", got, err)
+			}
+			server.running.Wait()
+			if got := lines.String(); !strings.HasPrefix(got, logged) || (logged == "") != (got == "") {
+				t.Errorf("the log has %q, want %q", got, logged)
+			}
+		})
+	}
+}
+
+// A context is done when the client closes the connection, but nobody looks for that unless the handler asks.
+func TestContext_IsDoneWhenTheClientClosesTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		c, server, stop := pipe(t, newRest(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ctx := r.Context()
+			if err := ctx.Err(); err != nil {
+				t.Errorf("before: %v", err)
+			}
+			<-ctx.Done()
+			ended <- ctx.Err()
+		})))
+		defer stop()
+		send(t, c, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n")
+		time.Sleep(3 * idleTimeout) // no deadline ends the wait
+		select {
+		case err := <-ended:
+			t.Fatalf("the context ended with %v before the client closed the connection", err)
+		default:
+		}
+		_ = c.Close()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "canceled") {
+			t.Error(err)
+		}
+		server.running.Wait()
+	})
+}
+
+// What the client sends while a handler watches the connection is the next request.
+func TestContext_LosesNothingThatTheClientSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var wait sync.WaitGroup
+			for range 3 {
+				wait.Go(func() {
+					select {
+					case <-r.Context().Done():
+						t.Error("the context is done")
+					case <-time.After(time.Second):
+					}
+				})
+			}
+			wait.Wait()
+			echo(w, r)
+		})))
+		defer stop()
+		go write(t, c, strings.Repeat("POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhello", 4))
+		from := bufio.NewReader(c)
+		for range 4 {
+			if response, body := receive(t, from); response.StatusCode != http.StatusOK || body != `"hello"` {
+				t.Errorf("%s %s", response.Status, body)
+			}
+		}
+	})
+}
+
+func TestContext_IsDoneAfterTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan (<-chan struct{}), 1)
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { done <- r.Context().Done() })))
+		defer stop()
+		send(t, c, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n")
+		receive(t, bufio.NewReader(c))
+		<-<-done
+	})
+}
+
+// A handler that has not read the body yet can still read it after it has asked for the context.
+func TestContext_LeavesTheBodyToTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Context().Done()
+			echo(w, r)
+		})))
+		defer stop()
+		go func() {
+			write(t, c, "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhe")
+			time.Sleep(time.Second)
+			write(t, c, "llo")
+		}()
+		if _, body := receive(t, bufio.NewReader(c)); body != `"hello"` {
+			t.Error(body)
+		}
+	})
+}
