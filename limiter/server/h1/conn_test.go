@@ -331,7 +331,7 @@ func TestServer_ClosesTheConnectionIfAHandlerPanics(t *testing.T) {
 	}
 }
 
-// A context is done when the client closes the connection, but nobody looks for that unless the handler asks.
+// A context is done when the client closes the connection.
 func TestContext_IsDoneWhenTheClientClosesTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)

@@ -15,7 +15,7 @@ type head struct {
 	closes               bool        // the client closes the connection after the response
 
 	values []string          // of fields
-	names  map[string]string // as they stand in http.Header, by how the client writes them
+	names  map[string]string // as in http.Header, by the spelling of the client
 }
 
 const (
