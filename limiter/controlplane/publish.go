@@ -65,13 +65,16 @@ func (e *Exchange) supersede(ctx context.Context, revision string) error {
 func (e *Exchange) isActive(ctx context.Context, revision string) (bool, error) {
 	var current *redis.StringCmd
 	var ttl *redis.DurationCmd
-	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
 		current = p.Get(ctx, e.currentKey())
 		ttl = p.PTTL(ctx, e.setKey(revision))
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err := current.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("read %s: %w", e.currentKey(), err)
+	}
+	if err := ttl.Err(); err != nil {
+		return false, fmt.Errorf("read the expiry of %s: %w", e.setKey(revision), err)
 	}
 	const noExpiry = -1 // of PTTL; -2 means "no such key"
 	return current.Val() == revision && ttl.Val() == noExpiry, nil

@@ -194,3 +194,18 @@ func TestPublish_RepairsDamage(t *testing.T) {
 		})
 	}
 }
+
+// Before the first rule set, the pointer is absent, which is no error. An error of the expiry must not be lost behind it.
+func TestPublish_FailsIfTheExpiryCannotBeRead(t *testing.T) {
+	server := fixture.Redis(t)
+	if _, err := server.Do(t.Context(), "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-pttl"); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := exchange(open(t, strings.Replace(server.URL(), "://", "://blind:secret@", 1))).Publish(t.Context(), "sha256:a", []byte("A"))
+	if redisclient.Kind(redisclient.WithKind(err)) != redisclient.KindDenied || changed {
+		t.Errorf("changed %v, %v; want that Redis denied it", changed, err)
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), "read the expiry of weir:rules:weir-system/default:set:sha256:a: ") {
+		t.Errorf("%v, want the key", err)
+	}
+}
