@@ -26,8 +26,8 @@ events() {
   # The compiler, the linker and the test programs collect garbage less often. They take less CPU time and more memory. fixture.StartWeir removes
   # the variable, so that weir runs as in production.
   export GOGC=400
-  # make verify runs go vet. Without debug information, the linker takes two thirds of the time.
-  local flags=(-json -vet=off -ldflags=-w -timeout 15m)
+  # make verify runs go vet. Without debug information and symbols, the linker takes half of the time.
+  local flags=(-json -vet=off -ldflags=-s -timeout 15m)
   local race=() concurrent=() others=() partly=() timed=() package packages status=0
   if race_detector; then race=(-race); fi
   # The go command starts the packages in this order. The slow ones come first, so that none of them runs alone at the end.
