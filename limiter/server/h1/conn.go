@@ -298,9 +298,7 @@ func (c *conn) answer() bool {
 	request := c.newRequest(began)
 	c.response.reset()
 	c.server.rest.Handler.ServeHTTP(&c.response, request)
-	if !c.endWatch() {
-		return false
-	}
+	c.endWatch()
 	read := c.body.discard()
 	keep := read && !request.Close && !c.response.closes() && !c.server.stopping.Load()
 	now := time.Now()

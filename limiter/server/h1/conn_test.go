@@ -416,3 +416,39 @@ func TestContext_LeavesTheBodyToTheHandler(t *testing.T) {
 		}
 	})
 }
+
+// A client can end its direction of the connection after a request. Then its context is done, and it still receives the response.
+func TestServer_RespondsToClientsThatSendNoMore(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		echo(w, r)
+	})
+	alone := newRest(handler)
+	want := serveOn(t, alone.Serve)
+	t.Cleanup(func() { _ = alone.Close() })
+	for name, address := range map[string]string{"net/http": want, "this server": overTCP(t, newRest(handler))} {
+		c := dial(t, address)
+		send(t, c, get)
+		half, is := c.(interface{ CloseWrite() error })
+		if !is {
+			t.Fatalf("a connection of type %T", c)
+		}
+		if err := half.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		from := bufio.NewReader(c)
+		response, err := http.ReadResponse(from, nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		body, err := io.ReadAll(response.Body)
+		if response.StatusCode != http.StatusOK || string(body) != `""` || err != nil {
+			t.Errorf("%s: %s %s, %v", name, response.Status, body, err)
+		}
+		if rest, err := io.ReadAll(from); len(rest) > 0 || err != nil {
+			t.Errorf("%s: %q, %v; want the end", name, rest, err)
+		}
+		_ = response.Body.Close()
+	}
+}

@@ -71,17 +71,11 @@ func (w *watch) run(c *conn) {
 
 func (w *watch) end() { w.once.Do(func() { close(w.gone) }) }
 
-// endWatch ends the watch after the handler has returned. It returns false if the client has closed the connection.
-func (c *conn) endWatch() bool {
+// endWatch ends the watch after the handler has returned.
+func (c *conn) endWatch() {
 	w := c.watch.Load()
 	if w == nil {
-		return true
-	}
-	here := true
-	select {
-	case <-w.gone:
-		here = false
-	default:
+		return
 	}
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // ends the read
 	<-w.ended
@@ -89,5 +83,4 @@ func (c *conn) endWatch() bool {
 	c.watch.Store(nil)
 	c.read = time.Time{}
 	c.end += copy(c.in[c.end:], w.one[:w.n])
-	return here
 }
