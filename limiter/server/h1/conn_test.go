@@ -452,3 +452,26 @@ func TestServer_RespondsToClientsThatSendNoMore(t *testing.T) {
 		_ = response.Body.Close()
 	}
 }
+
+func TestContext_KeepsTheConnectionIfTheHandlerReadsAPartOfTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadFull(r.Body, make([]byte, 2))
+			r.Context().Done()
+		})))
+		defer stop()
+		from := bufio.NewReader(c)
+		for range 2 {
+			go func() {
+				for _, piece := range []string{"POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nh", "e", "llo"} {
+					write(t, c, piece)
+					time.Sleep(time.Second)
+				}
+			}()
+			if response, _ := receive(t, from); response.StatusCode != http.StatusOK || response.Close {
+				t.Errorf("%s, closes: %v", response.Status, response.Close)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}

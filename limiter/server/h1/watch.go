@@ -81,6 +81,6 @@ func (c *conn) endWatch() {
 	<-w.ended
 	w.end()
 	c.watch.Store(nil)
-	c.read = time.Time{}
+	c.read, c.body.waiting = time.Time{}, false
 	c.end += copy(c.in[c.end:], w.one[:w.n])
 }
