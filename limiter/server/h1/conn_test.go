@@ -7,18 +7,22 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // echo answers with what it has read of a request, in fields and in the body.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	w.Header().Set("X-Read", fmt.Sprintf("%s %s %q %v", r.Method, r.URL, r.Header["X-A"], err))
+	w.Header().Set("X-Read", fmt.Sprintf("%s %s %s %d.%d %q %v", r.Method, r.URL, r.Proto, r.ProtoMajor, r.ProtoMinor, r.Header["X-A"], err))
 	w.Header()["x-As-Written"] = []string{"1", "2\r\n3"}
 	switch r.URL.Path {
 	case "/empty":
@@ -49,6 +53,8 @@ func requests() map[string][]string {
 		"an empty response":             {"GET /empty HTTP/1.1\r\nHost: weir\r\n\r\n", get},
 		"no content":                    {"GET /no-content HTTP/1.1\r\nHost: weir\r\n\r\n", get},
 		"a newline after a body":        {post + "\r\n", get},
+		"two newlines after a body":     {post + "\r\n\r\n", get},
+		"LF after CR LF":                {"GET / HTTP/1.1\r\nHost: weir\r\n\n", get},
 		"the handler closes":            {"GET /close HTTP/1.1\r\nHost: weir\r\n\r\n"},
 		"the client closes":             {"GET / HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"},
 		"HEAD after GET":                {get, "HEAD / HTTP/1.1\r\nHost: weir\r\n\r\n", get},
@@ -98,6 +104,12 @@ func answers(t *testing.T, address string, requests []string, size int) string {
 		}
 		response.Header.Del("Date")
 		fmt.Fprintln(&all, response.Status, response.Proto, response.Header, response.ContentLength, response.Close, string(body))
+		if response.Close {
+			if rest, err := io.ReadAll(from); len(rest) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%q and %v after the last response", rest, err)
+			}
+			break
+		}
 	}
 	return all.String()
 }
@@ -122,6 +134,78 @@ func TestServer_RespondsAsNetHTTP(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSkip_SkipsTwoNewlines(t *testing.T) {
+	for text, want := range map[string]struct {
+		rest string
+		most int
+	}{
+		"": {"", 4}, "\r": {"", 3}, "\r\n": {"", 2}, "\n\n": {"", 2}, "\r\n\r\n": {"", 0}, "\r\n\r\n\r\nGET": {"\r\nGET", 0}, "\r\nGET": {"GET", 0}, "GET": {"GET", 0},
+	} {
+		c := newConn(nil, nil, nil)
+		c.end = copy(c.in, text)
+		if most, rest := c.skip(len(endOfHead)), string(c.in[c.start:c.end]); rest != want.rest || most != want.most {
+			t.Errorf("%q: %q remains, and %d characters can follow; want %q and %d", text, rest, most, want.rest, want.most)
+		}
+	}
+}
+
+func TestHasBareNewline(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": false, "a": false, "a\r\n": false, "a\r\nbc\r\nd\r": false, "\r\n\r\n": false,
+		"\n": true, "a\n": true, "a\r\n\n": true, "a\r\nbc\r\nd\n": true,
+	} {
+		if got := hasBareNewline([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestServer_ReadsHeadsAcrossTheEndOfTheBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(echo)))
+		defer stop()
+		const requests = 3 * bufferSize / len(get)
+		go write(t, c, strings.Repeat(get, requests))
+		from := bufio.NewReader(c)
+		for range requests {
+			if response, body := receive(t, from); response.StatusCode != http.StatusOK || body != `""` {
+				t.Fatalf("%s %s", response.Status, body)
+			}
+		}
+	})
+}
+
+// zeroReads is a connection whose reads without room return immediately, as those of TCP do.
+type zeroReads struct{ net.Conn }
+
+func (c zeroReads) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	return c.Conn.Read(p)
+}
+
+func TestServer_WaitsForTheNextRequestAfterAFullBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, accepted := net.Pipe()
+		server := New(newRest(http.HandlerFunc(echo)))
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(fixture.PipeListener(zeroReads{accepted})) }()
+		from := bufio.NewReader(c)
+		full := "GET / HTTP/1.1\r\nHost: weir\r\nX-B: "
+		full += strings.Repeat("b", bufferSize-len(full)-len(endOfHead)) + endOfHead
+		for _, request := range []string{full, get} {
+			send(t, c, request)
+			receive(t, from)
+			time.Sleep(idleTimeout - time.Second)
+		}
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
 }
 
 func TestServer_LeavesTheConnectionToNetHTTPWithTheFirstUnusualRequest(t *testing.T) {
@@ -226,6 +310,25 @@ func TestServer_ServesClientsThatAreSlow(t *testing.T) {
 	})
 }
 
+// Each byte of a head does not begin its time again.
+func TestServer_ClosesTheConnectionsOfClientsThatTrickle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(echo)))
+		defer stop()
+		send(t, c, "GET / HTTP/1.1\r\nX-A: ")
+		began := time.Now()
+		for {
+			if _, err := io.WriteString(c, "b"); err != nil || time.Since(began) > 10*headerTimeout {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(began); took < headerTimeout || took > headerTimeout+slack {
+			t.Errorf("closed after %v, want %v", took, headerTimeout)
+		}
+	})
+}
+
 func TestServer_ClosesTheConnectionsOfClientsThatReadNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, server, stop := pipe(t, newRest(http.HandlerFunc(echo)))
@@ -292,7 +395,7 @@ func TestServer_ForgetsARequestAfterItsResponse(t *testing.T) {
 				_, _ = io.WriteString(w, large)
 				return
 			}
-			fmt.Fprintln(w, len(r.Form), len(r.Header), r.URL, r.ContentLength, r.Close, r.Host)
+			fmt.Fprintln(w, len(r.Form), len(r.Header), r.URL, r.ContentLength, r.Close, r.Host, r.Body == http.NoBody)
 		})))
 		defer stop()
 		from := bufio.NewReader(c)
@@ -302,7 +405,7 @@ func TestServer_ForgetsARequestAfterItsResponse(t *testing.T) {
 		}
 		send(t, c, "GET /a?b=c HTTP/1.1\r\nHost: two\r\n\r\n")
 		response, body := receive(t, from)
-		if want := "0 0 /a?b=c 0 false two\n"; body != want || response.Header.Get("X-Theirs") != "" || response.StatusCode != http.StatusOK {
+		if want := "0 0 /a?b=c 0 false two true\n"; body != want || response.Header.Get("X-Theirs") != "" || response.StatusCode != http.StatusOK {
 			t.Errorf("%s %v %s, want %s", response.Status, response.Header, body, want)
 		}
 	})
@@ -377,11 +480,16 @@ func TestContext_LosesNothingThatTheClientSends(t *testing.T) {
 			echo(w, r)
 		})))
 		defer stop()
-		go write(t, c, strings.Repeat("POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhello", 4))
+		go func() {
+			for _, n := range []int{1, 2, 1} { // requests in the buffer, and on the way
+				write(t, c, strings.Repeat("POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhello", n))
+			}
+		}()
 		from := bufio.NewReader(c)
 		for range 4 {
-			if response, body := receive(t, from); response.StatusCode != http.StatusOK || body != `"hello"` {
-				t.Errorf("%s %s", response.Status, body)
+			response, body := receive(t, from)
+			if read := response.Header.Get("X-Read"); response.StatusCode != http.StatusOK || body != `"hello"` || !strings.HasPrefix(read, "POST / ") {
+				t.Errorf("%s %s, of the request %s", response.Status, body, read)
 			}
 		}
 	})
@@ -394,7 +502,11 @@ func TestContext_IsDoneAfterTheHandler(t *testing.T) {
 		defer stop()
 		send(t, c, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n")
 		receive(t, bufio.NewReader(c))
+		began := time.Now()
 		<-<-done
+		if took := time.Since(began); took > 0 {
+			t.Errorf("is done after %v", took)
+		}
 	})
 }
 
@@ -403,6 +515,7 @@ func TestContext_LeavesTheBodyToTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.Context().Done()
+			time.Sleep(time.Millisecond) // a watch would be the first to read
 			echo(w, r)
 		})))
 		defer stop()
@@ -414,6 +527,45 @@ func TestContext_LeavesTheBodyToTheHandler(t *testing.T) {
 		if _, body := receive(t, bufio.NewReader(c)); body != `"hello"` {
 			t.Error(body)
 		}
+	})
+}
+
+func TestContext_IsDoneAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan (<-chan struct{}), 1)
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			done <- r.Context().Done()
+			panic(http.ErrAbortHandler)
+		})))
+		defer stop()
+		send(t, c, "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhe") // nothing reads the connection meanwhile
+		<-<-done
+	})
+}
+
+// A client that has sent as much as the buffer holds is not watched, and loses nothing.
+func TestContext_LeavesAFullBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Context().Done()
+			echo(w, r)
+		})))
+		defer stop()
+		from := bufio.NewReader(c)
+		send(t, c, get)
+		receive(t, from)
+		last := "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 4000\r\n\r\n" + strings.Repeat("x", 4000)
+		first := "GET / HTTP/1.1\r\nHost: weir\r\nX-B: "
+		first += strings.Repeat("b", bufferSize-len(first)-len(endOfHead)-len(last)) + endOfHead
+		go write(t, c, first+last)
+		for _, want := range []int{2, 4002} {
+			if _, body := receive(t, from); len(body) != want {
+				t.Errorf("%d bytes, want %d", len(body), want)
+			}
+		}
+		time.Sleep(idleTimeout - time.Second)
+		send(t, c, get)
+		receive(t, from)
 	})
 }
 

@@ -81,6 +81,8 @@ func heads() map[string]string {
 		"an upgrade without token":   "GET / HTTP/1.1\r\n" + lines + "Upgrade: h2c\r\n\r\n",
 		"an address of IPv6":         "GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n",
 		"a length with zeros":        "POST / HTTP/1.1\r\n" + lines + "Content-Length: 007\r\n\r\n",
+		"a body of 256 KiB":          "POST / HTTP/1.1\r\n" + lines + "Content-Length: 262144\r\n\r\n",
+		"all characters of a Host":   "GET / HTTP/1.1\r\nHost: azAZ-09_b.example:80\r\n\r\n",
 		"a length of 0":              "POST / HTTP/1.1\r\n" + lines + "Content-Length: 0\r\n\r\n",
 		"OPTIONS":                    "OPTIONS /a HTTP/1.1\r\n" + lines + "\r\n",
 	}
@@ -132,6 +134,7 @@ func TestParse_LeavesUnusualHeadsToNetHTTP(t *testing.T) {
 		"a control in the target":         "GET /a\x01 HTTP/1.1\r\n" + lines + "\r\n",
 		"no Host":                         "GET / HTTP/1.1\r\nX-A: b\r\n\r\n",
 		"an empty Host":                   "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+		"an empty Host and another":       "GET / HTTP/1.1\r\nHost:\r\n" + lines + "\r\n",
 		"two Hosts":                       "GET / HTTP/1.1\r\n" + lines + lines + "\r\n",
 		"a space in the Host":             "GET / HTTP/1.1\r\nHost: we ir\r\n\r\n",
 		"a user in the Host":              "GET / HTTP/1.1\r\nHost: a@weir\r\n\r\n",
@@ -168,6 +171,19 @@ func TestParse_LeavesUnusualHeadsToNetHTTP(t *testing.T) {
 				t.Errorf("was read as %+v", got)
 			}
 		})
+	}
+}
+
+// The memory of a connection does not grow with its requests.
+func TestParse_KeepsTheValuesOfOneHead(t *testing.T) {
+	c := newConn(nil, nil, nil)
+	for range 3 {
+		if !c.parse("GET / HTTP/1.1\r\n" + lines + "X-A: 1\r\nX-B: 2\r\n\r\n") {
+			t.Fatal("was left to net/http")
+		}
+		if got := c.head.values; !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("%q, want the values of the last head", got)
+		}
 	}
 }
 

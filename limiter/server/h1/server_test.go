@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -99,6 +100,58 @@ func TestServe_AcceptsNothingAfterShutdown(t *testing.T) {
 	})
 }
 
+// A connection that arrives while the server stops does not wait for anything.
+func TestServe_ClosesConnectionsThatArriveAfterShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := New(newRest(http.HandlerFunc(echo)))
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		clients, accepted := make([]net.Conn, 2), make([]net.Conn, 2)
+		for i := range clients {
+			clients[i], accepted[i] = net.Pipe()
+		}
+		l := &handover{Listener: fixture.PipeListener(accepted...), closed: make(chan struct{})}
+		go server.accept(l)
+		for i, c := range clients {
+			if got, err := io.ReadAll(c); len(got) > 0 || err != nil {
+				t.Errorf("client %d: %q, %v; want the end", i, got, err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// net/http takes no more connections after it has closed its listener.
+func TestGive_ClosesTheConnectionAfterShutdown(t *testing.T) {
+	client, accepted := net.Pipe()
+	l := &handover{Listener: fixture.PipeListener(), closed: make(chan struct{})}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	l.give(accepted)
+	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("the connection is open: %v", err)
+	}
+	_ = client.Close()
+}
+
+func TestServer_ForgetsClosedConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, server, stop := pipe(t, newRest(http.HandlerFunc(echo)))
+		defer stop()
+		send(t, c, get)
+		receive(t, bufio.NewReader(c))
+		_ = c.Close()
+		server.running.Wait()
+		if n := len(server.conns); n > 0 {
+			t.Errorf("%d connections are remembered", n)
+		}
+	})
+}
+
 // failing is a listener whose first calls of Accept fail.
 type failing struct {
 	net.Listener
@@ -161,6 +214,22 @@ func secured(t *testing.T, handler http.Handler) (*http.Server, *tls.Config) {
 	rest.Protocols.SetHTTP2(true)
 	rest.TLSConfig = &tls.Config{Certificates: certified.TLS.Certificates}
 	return rest, transport.TLSClientConfig
+}
+
+func TestNew_OffersTheProtocolsOfTheServer(t *testing.T) {
+	for hasHTTP2, want := range map[bool][]string{false: {"http/1.1"}, true: {"h2", "http/1.1"}} {
+		rest := newRest(nil)
+		rest.Protocols.SetHTTP2(hasHTTP2)
+		own := &tls.Config{}
+		rest.TLSConfig = own
+		server := New(rest)
+		if !slices.Equal(server.tls.NextProtos, want) || !slices.Equal(rest.TLSConfig.NextProtos, want) {
+			t.Errorf("offers %q, and net/http %q; want %q", server.tls.NextProtos, rest.TLSConfig.NextProtos, want)
+		}
+		if own.NextProtos != nil {
+			t.Errorf("the configuration of the caller has become %q", own.NextProtos)
+		}
+	}
 }
 
 func TestServer_ServesTLS(t *testing.T) {
@@ -248,6 +317,9 @@ func TestDateAt_ChangesWithTheSecond(t *testing.T) {
 		for range 2 {
 			if got := server.dateAt(at); got != want {
 				t.Errorf("%v: %s, want %s", at, got, want)
+			}
+			if d := server.date.Load(); d == nil || d.text != want {
+				t.Errorf("%v: %+v is kept, want %s", at, d, want)
 			}
 		}
 	}
