@@ -3,7 +3,9 @@ package h2
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -230,4 +232,15 @@ func TestServer_ClientsMustReadTheirResponses(t *testing.T) {
 	if took := time.Since(began); took < o.WriteTimeout || took > 10*time.Second {
 		t.Errorf("the connection was closed after %v", took)
 	}
+}
+
+func TestWaitForRoom_ContinuesAtTheBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which fails if it waits
+		c := &conn{held: maxHeld}
+		c.changed = sync.NewCond(&c.mu)
+		c.writing, c.out = true, make([]byte, maxOut)
+		if !c.waitForRoom() {
+			t.Error("the connection is closed")
+		}
+	})
 }

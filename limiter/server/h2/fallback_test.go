@@ -1,8 +1,10 @@
 package h2
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,4 +92,18 @@ func TestExchange_ReadsNothingWhileItsResponsesWait(t *testing.T) {
 	c.must(c.WriteRSTStream(1, http2.ErrCodeCancel))
 	<-reads
 	wantIdle(t, s)
+}
+
+// A client cannot make the fallback hold more than the bound, also with streams that are within their windows.
+func TestTakeBody_BoundsWhatTheFallbackHasNotRead(t *testing.T) {
+	c := &conn{partial: maxPartial - 2}
+	s := &stream{id: 1, exchange: &exchange{changed: sync.NewCond(&c.mu)}}
+	for i, want := range []error{nil, nil, http2.StreamError{StreamID: 1, Code: http2.ErrCodeEnhanceYourCalm}} {
+		if err := c.takeBody(s, []byte{'x'}); !errors.Is(err, want) {
+			t.Errorf("byte %d: %v, want %v", i+1, err, want)
+		}
+	}
+	if c.partial != maxPartial || string(s.exchange.body) != "xx" {
+		t.Errorf("the connection holds %d bytes, and the body is %q", c.partial, s.exchange.body)
+	}
 }
