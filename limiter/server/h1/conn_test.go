@@ -434,7 +434,66 @@ func TestServer_ClosesTheConnectionIfAHandlerPanics(t *testing.T) {
 	}
 }
 
-// A context is done when the client closes the connection.
+func TestServer_LogsPanicsToTheStandardLoggerIfItHasNone(t *testing.T) {
+	var lines bytes.Buffer
+	defer log.SetOutput(log.Writer())
+	log.SetOutput(&lines)
+	synctest.Test(t, func(t *testing.T) {
+		rest := newRest(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a reason") }))
+		rest.ErrorLog = nil
+		c, server, stop := pipe(t, rest)
+		defer stop()
+		send(t, c, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n")
+		server.running.Wait()
+		if got := lines.String(); !strings.Contains(got, "http: panic serving pipe: a reason") {
+			t.Errorf("the log has %q", got)
+		}
+	})
+}
+
+// counting counts the deadlines that are set.
+type counting struct {
+	net.Conn
+
+	reads, writes int
+}
+
+func (c *counting) SetReadDeadline(by time.Time) error {
+	c.reads++
+	return c.Conn.SetReadDeadline(by)
+}
+
+func (c *counting) SetWriteDeadline(by time.Time) error {
+	c.writes++
+	return c.Conn.SetWriteDeadline(by)
+}
+
+// A deadline costs more than the rest of a request.
+func TestServer_SetsDeadlinesOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, accepted := net.Pipe()
+		served := &counting{Conn: accepted}
+		server := New(newRest(http.HandlerFunc(echo)))
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(fixture.PipeListener(served)) }()
+		from := bufio.NewReader(c)
+		for i, want := range []int{1, 1, 1, 2, 2} {
+			send(t, c, get)
+			receive(t, from)
+			synctest.Wait() // it waits for the next request, for longer than for the first one
+			if served.reads != want+1 || served.writes != want {
+				t.Errorf("after %d requests: %d deadlines of reads and %d of writes, want %d and %d", i+1, served.reads, served.writes, want+1, want)
+			}
+			time.Sleep(400 * time.Millisecond)
+		}
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+// A context is done when the client closes the connection, but the server looks for that only if the handler asks.
 func TestContext_IsDoneWhenTheClientClosesTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
