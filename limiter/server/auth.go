@@ -85,6 +85,8 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 		return status
 	}
 	if err := sleep(r.Context(), answer.Delay); err != nil {
+		// A caller that has only stopped sending reads this. Without it, the status would be 200, which admits the request before its turn.
+		w.WriteHeader(http.StatusServiceUnavailable)
 		span.End("canceled")
 		return statusClosed // its units stay spent
 	}

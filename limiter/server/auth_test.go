@@ -423,8 +423,8 @@ func TestAuth_KeepsTheUnitsOfACallerThatLeavesDuringTheDelay(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	w := call(h, authRequest("/v1/auth/shop", nil).WithContext(gone))
-	if len(w.Header()) != 0 || w.Body.Len() != 0 {
-		t.Errorf("the caller that left received %v %s", w.Header(), w.Body)
+	if w.Code != http.StatusServiceUnavailable || len(w.Header()) != 0 || w.Body.Len() != 0 {
+		t.Errorf("the caller that left received %d %v %s, want a status that does not admit the request", w.Code, w.Header(), w.Body)
 	}
 	if w := post(h, strings.Replace(acme, "{", `{"peek":true,`, 1)); !strings.Contains(w.Body.String(), `"delayMs":2000,`) {
 		t.Errorf("later check: %s", w.Body)

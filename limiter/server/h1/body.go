@@ -3,6 +3,7 @@ package h1
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,10 +14,19 @@ type body struct {
 	by      time.Time
 	waiting bool // the deadline of reads is that of the body
 	failure error
+	// received is set when the rest of the body is in the buffer, which has room for more: then the handler does not read the connection.
+	received atomic.Bool
 }
 
 func (b *body) reset(length int64, began time.Time) {
-	*b = body{conn: b.conn, left: int(length), by: began.Add(b.conn.server.rest.ReadTimeout)}
+	b.left, b.by = int(length), began.Add(b.conn.server.rest.ReadTimeout)
+	b.waiting, b.failure = false, nil
+	b.update()
+}
+
+func (b *body) update() {
+	c := b.conn
+	b.received.Store(b.left <= c.end-c.start && c.end < len(c.in))
 }
 
 // Read implements io.Reader.
@@ -52,6 +62,7 @@ func (b *body) fill() error {
 	}
 	c.start, c.end = 0, 0
 	err := c.fill()
+	b.update()
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -60,9 +71,6 @@ func (b *body) fill() error {
 
 // Close implements io.Closer.
 func (b *body) Close() error { return nil }
-
-// isReceived reports whether the rest of the body is in the buffer.
-func (b *body) isReceived() bool { return b.left <= b.conn.end-b.conn.start }
 
 // discard reads what the handler has not read. It returns false if that fails, so that no other request can follow.
 func (b *body) discard() bool {

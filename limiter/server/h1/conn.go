@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -35,6 +37,7 @@ type conn struct {
 	server   *Server
 	handover *handover
 	nc       net.Conn
+	tls      *tls.Conn            // nc, or nil without TLS
 	secured  *tls.ConnectionState // nil without TLS
 	address  string
 	state    atomic.Int32
@@ -45,14 +48,13 @@ type conn struct {
 	start, end int // in[start:end] was received and is not read yet
 
 	head     head
-	base     *http.Request // with the context of the requests
-	request  http.Request
 	url      url.URL
 	parsed   *url.URL // of the last request
 	target   string   // of the last request
 	body     body
 	response response
-	watch    atomic.Pointer[watch] // nil unless the handler wants to know whether the client is there
+	context  *requestContext // of the request in progress
+	newlines int             // that can precede the next request
 }
 
 func newConn(s *Server, l *handover, nc net.Conn) *conn {
@@ -61,7 +63,10 @@ func newConn(s *Server, l *handover, nc net.Conn) *conn {
 	c.head.fields = http.Header{}
 	c.response.header = http.Header{}
 	c.body.conn = c
-	c.base = new(http.Request).WithContext(&requestContext{c})
+	if s.tls != nil {
+		c.tls = tls.Server(nc, s.tls)
+		c.nc = c.tls
+	}
 	return c
 }
 
@@ -90,25 +95,25 @@ func (c *conn) recover() {
 		}
 		logger.Printf("http: panic serving %s: %v\n%s", c.address, reason, debug.Stack())
 	}
-	c.endWatch()
+	c.endContext()
 	_ = c.nc.Close()
 }
 
-// secure does the handshake of TLS, which has a deadline. It returns false if net/http has to serve the connection, or to report the error of the handshake.
+// secure does the handshake of TLS, which has a deadline. It returns false if net/http has to serve the connection, or to report the error of the
+// handshake.
 func (c *conn) secure() bool {
-	if c.server.tls == nil {
+	if c.tls == nil {
 		return true
 	}
-	secured := tls.Server(c.nc, c.server.tls)
-	c.nc = secured
-	if err := secured.SetDeadline(time.Now().Add(c.server.rest.ReadHeaderTimeout)); err != nil {
+	if err := c.tls.SetDeadline(time.Now().Add(c.server.rest.ReadHeaderTimeout)); err != nil {
 		return false
 	}
-	if err := secured.HandshakeContext(context.Background()); err != nil {
+	if err := c.tls.HandshakeContext(context.Background()); err != nil {
 		return false
 	}
-	state := secured.ConnectionState()
+	state := c.tls.ConnectionState()
 	c.secured = &state
+	_ = c.tls.SetDeadline(time.Time{}) // then it is closed
 	return state.NegotiatedProtocol != "h2"
 }
 
@@ -139,8 +144,18 @@ func (r *replay) Read(p []byte) (int, error) {
 		return r.Conn.Read(p) //nolint:wrapcheck // it is that connection
 	}
 	n := copy(p, r.received)
-	r.received = r.received[n:]
+	if r.received = r.received[n:]; len(r.received) == 0 {
+		r.received = nil // and the buffer
+	}
 	return n, nil
+}
+
+// CloseWrite closes the connection for writing. net/http does so after an error, so that the client can read it.
+func (r *replay) CloseWrite() error {
+	if half, is := r.Conn.(interface{ CloseWrite() error }); is {
+		return half.CloseWrite() //nolint:wrapcheck // it is that connection
+	}
+	return nil
 }
 
 // securedReplay has what net/http wants to know of a connection with TLS.
@@ -155,10 +170,11 @@ func (r *securedReplay) ConnectionState() tls.ConnectionState { return *r.state 
 
 // serve answers requests until the connection ends. It returns false if net/http has to serve the rest.
 func (c *conn) serve() (ended bool) {
-	for wait := c.server.rest.ReadHeaderTimeout; c.await(wait); wait = c.server.rest.IdleTimeout {
-		size, err := c.readHead()
+	first := time.Now().Add(c.server.rest.ReadHeaderTimeout) // of the whole first head
+	for c.await(first) {
+		size, err := c.readHead(first)
 		if err != nil {
-			return true
+			return !errors.Is(err, io.EOF) // net/http reports a head that ends early
 		}
 		if size == 0 || !c.parse(string(c.in[c.start:c.start+size])) {
 			return false
@@ -167,25 +183,52 @@ func (c *conn) serve() (ended bool) {
 		if !c.answer() {
 			return true
 		}
+		first = time.Time{}
 	}
 	return true
 }
 
-// await waits for the first byte of a request. It returns false if the connection ends.
-func (c *conn) await(wait time.Duration) bool {
-	if c.start < c.end {
-		return !c.server.stopping.Load()
+// await waits for the first byte of a request. It returns false if the connection ends. by is zero for a request after another one.
+func (c *conn) await(by time.Time) bool {
+	for c.skipNewlines(); c.start == c.end; c.skipNewlines() {
+		c.start, c.end = 0, 0
+		c.state.Store(idle)
+		if c.server.stopping.Load() {
+			return false
+		}
+		c.setIdle(by)
+		err := c.fill()
+		if !c.state.CompareAndSwap(idle, active) || err != nil {
+			return false
+		}
 	}
-	c.start, c.end = 0, 0
-	c.state.Store(idle)
-	if c.server.stopping.Load() {
-		return false
+	return !c.server.stopping.Load()
+}
+
+// setIdle sets the deadlines of a connection that waits for a request.
+func (c *conn) setIdle(by time.Time) {
+	if !by.IsZero() {
+		c.setRead(by)
+		return
 	}
+	wait := c.server.rest.IdleTimeout
 	if now := time.Now(); c.read.Before(now.Add(wait)) {
 		c.setRead(now.Add(wait + slack))
 	}
-	err := c.fill()
-	return c.state.CompareAndSwap(idle, active) && err == nil
+	if c.tls != nil { // which writes when the client changes its keys
+		c.setWritten(time.Time{})
+	}
+}
+
+// skipNewlines skips the newline that old clients send after the body of a POST, as net/http does.
+func (c *conn) skipNewlines() {
+	for ; c.newlines > 0 && c.start < c.end; c.newlines-- {
+		if next := c.in[c.start]; next != '\r' && next != '\n' {
+			c.newlines = 0
+			return
+		}
+		c.start++
+	}
 }
 
 // closeIdle closes the connection if it waits for a request.
@@ -198,14 +241,8 @@ func (c *conn) closeIdle() {
 func (c *conn) close() { _ = c.nc.Close() }
 
 // readHead reads until the head of a request is complete, and returns its size. It returns 0 if net/http has to read it.
-func (c *conn) readHead() (size int, err error) {
-	newlines := 0 // that can precede the request
-	if c.request.Method == http.MethodPost {
-		newlines = len(endOfHead)
-	}
-	searched := 0
-	for waiting := false; ; {
-		newlines = c.skip(newlines)
+func (c *conn) readHead(by time.Time) (size int, err error) {
+	for searched := 0; ; {
 		got := c.in[c.start:c.end]
 		if at := bytes.Index(got[searched:], []byte(endOfHead)); at >= 0 {
 			return searched + at + len(endOfHead), nil
@@ -215,26 +252,14 @@ func (c *conn) readHead() (size int, err error) {
 		}
 		searched = max(0, len(got)-len(endOfHead)+1)
 		c.compact()
-		if !waiting {
-			waiting = true
-			c.setRead(time.Now().Add(c.server.rest.ReadHeaderTimeout))
+		if by.IsZero() {
+			by = time.Now().Add(c.server.rest.ReadHeaderTimeout)
+			c.setRead(by)
 		}
 		if err := c.fill(); err != nil {
 			return 0, err
 		}
 	}
-}
-
-// skip skips up to most characters of the newline that old clients send after the body of a POST, as net/http does. It returns how many more
-// can follow.
-func (c *conn) skip(most int) int {
-	for ; most > 0 && c.start < c.end; most-- {
-		if next := c.in[c.start]; next != '\r' && next != '\n' {
-			return 0
-		}
-		c.start++
-	}
-	return most
 }
 
 // hasBareNewline reports whether a line does not end in CR LF. net/http accepts such lines.
@@ -276,6 +301,12 @@ func (c *conn) setRead(by time.Time) {
 	_ = c.nc.SetReadDeadline(by) // then the read fails
 }
 
+// setWritten sets the deadline of writes.
+func (c *conn) setWritten(by time.Time) {
+	c.written = by
+	_ = c.nc.SetWriteDeadline(by) // then the write fails
+}
+
 // parse reads the head of a request. It returns false if net/http has to do that.
 func (c *conn) parse(text string) bool {
 	if !c.head.parse(text) {
@@ -298,30 +329,35 @@ func (c *conn) answer() bool {
 	request := c.newRequest(began)
 	c.response.reset()
 	c.server.rest.Handler.ServeHTTP(&c.response, request)
-	c.endWatch()
+	c.endContext()
 	read := c.body.discard()
 	keep := read && !request.Close && !c.response.closes() && !c.server.stopping.Load()
 	now := time.Now()
 	if limit := c.server.rest.WriteTimeout; c.written.Before(now.Add(limit)) {
-		c.written = now.Add(limit + slack)
-		_ = c.nc.SetWriteDeadline(c.written) // then the write fails
+		c.setWritten(now.Add(limit + slack))
 	}
 	_, err := c.nc.Write(c.response.finish(c.server.dateAt(now), keep))
 	return keep && err == nil
 }
 
-// newRequest returns the request whose head was parsed. The next one uses its memory.
+// newRequest returns the request whose head was parsed. The next one uses the memory of its header and URL.
 func (c *conn) newRequest(began time.Time) *http.Request {
-	h, r := &c.head, &c.request
-	*r, c.url = *c.base, *c.parsed
+	h := &c.head
+	c.body.reset(h.length, began)
+	c.context = &requestContext{conn: c}
+	r := new(http.Request).WithContext(c.context)
+	c.url = *c.parsed
 	r.Method, r.URL, r.RequestURI = h.method, &c.url, c.target
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	r.Header, r.Host, r.ContentLength, r.Close = h.fields, h.host, h.length, h.closes
 	r.RemoteAddr, r.TLS = c.address, c.secured
 	r.Body = http.NoBody
-	c.body.reset(h.length, began)
 	if h.length > 0 {
 		r.Body = &c.body
+	}
+	c.newlines = 0
+	if h.method == http.MethodPost {
+		c.newlines = len(endOfHead)
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package h1
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -136,17 +137,18 @@ func TestServer_RespondsAsNetHTTP(t *testing.T) {
 	}
 }
 
-func TestSkip_SkipsTwoNewlines(t *testing.T) {
+func TestSkipNewlines_SkipsTwo(t *testing.T) {
 	for text, want := range map[string]struct {
 		rest string
 		most int
 	}{
 		"": {"", 4}, "\r": {"", 3}, "\r\n": {"", 2}, "\n\n": {"", 2}, "\r\n\r\n": {"", 0}, "\r\n\r\n\r\nGET": {"\r\nGET", 0}, "\r\nGET": {"GET", 0}, "GET": {"GET", 0},
 	} {
-		c := newConn(nil, nil, nil)
-		c.end = copy(c.in, text)
-		if most, rest := c.skip(len(endOfHead)), string(c.in[c.start:c.end]); rest != want.rest || most != want.most {
-			t.Errorf("%q: %q remains, and %d characters can follow; want %q and %d", text, rest, most, want.rest, want.most)
+		c := newConn(New(newRest(nil)), nil, nil)
+		c.end, c.newlines = copy(c.in, text), len(endOfHead)
+		c.skipNewlines()
+		if rest := string(c.in[c.start:c.end]); rest != want.rest || c.newlines != want.most {
+			t.Errorf("%q: %q remains, and %d characters can follow; want %q and %d", text, rest, c.newlines, want.rest, want.most)
 		}
 	}
 }
@@ -259,6 +261,7 @@ func TestServer_ClosesTheConnectionsOfClientsThatStall(t *testing.T) {
 		"half of a body":               {[]string{"POST /empty HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n{"}, readTimeout, "i/o timeout"},
 		"half of a body after another": {[]string{get, "POST /empty HTTP/1.1\r\nHost: weir\r\nContent-Length: 9\r\n\r\n{"}, readTimeout, "i/o timeout"},
 		"no other request":             {[]string{get}, idleTimeout, "nil"},
+		"a newline after a body":       {[]string{"POST /empty HTTP/1.1\r\nHost: weir\r\nContent-Length: 1\r\n\r\nx\r\n"}, idleTimeout, "nil"},
 		"no third request":             {[]string{get, get}, idleTimeout, "nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +271,9 @@ func TestServer_ClosesTheConnectionsOfClientsThatStall(t *testing.T) {
 				from := bufio.NewReader(c)
 				began := time.Now()
 				for i, request := range test.requests {
-					time.Sleep(700 * time.Millisecond)
+					if i > 0 {
+						time.Sleep(700 * time.Millisecond)
+					}
 					began = time.Now()
 					send(t, c, request)
 					if i < len(test.requests)-1 {
@@ -640,13 +645,7 @@ func TestServer_RespondsToClientsThatSendNoMore(t *testing.T) {
 	for name, address := range map[string]string{"net/http": want, "this server": overTCP(t, newRest(handler))} {
 		c := dial(t, address)
 		send(t, c, get)
-		half, is := c.(interface{ CloseWrite() error })
-		if !is {
-			t.Fatalf("a connection of type %T", c)
-		}
-		if err := half.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		closeWrite(t, c)
 		from := bufio.NewReader(c)
 		response, err := http.ReadResponse(from, nil)
 		if err != nil {
@@ -685,4 +684,123 @@ func TestContext_KeepsTheConnectionIfTheHandlerReadsAPartOfTheBody(t *testing.T)
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+// The bytes of a slow client do not prolong the time of its first head.
+func TestServer_BoundsTheTimeOfTheFirstHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(echo)))
+		defer stop()
+		began := time.Now()
+		for _, piece := range []string{"GET / HT", "TP/1.1\r\nHost"} {
+			time.Sleep(headerTimeout/2 - time.Millisecond)
+			send(t, c, piece)
+		}
+		if got, err := io.ReadAll(c); len(got) > 0 || err != nil || time.Since(began) != headerTimeout {
+			t.Errorf("%q, %v after %v; want the end after %v", got, err, time.Since(began), headerTimeout)
+		}
+	})
+}
+
+// A head that ends early is an error that net/http reports.
+func TestServer_RespondsToIncompleteHeadsAsNetHTTP(t *testing.T) {
+	alone := newRest(http.HandlerFunc(echo))
+	want := serveOn(t, alone.Serve)
+	t.Cleanup(func() { _ = alone.Close() })
+	address := overTCP(t, newRest(http.HandlerFunc(echo)))
+	for _, text := range []string{"GET / HTTP/1.1\r\nHos", "GARBAGE\r\n", "BREW / HTTP/1.1\r\nA: b\r\n", get + "GET", ""} {
+		var got [2]string
+		for i, address := range []string{want, address} {
+			c := dial(t, address)
+			send(t, c, text)
+			closeWrite(t, c)
+			response, err := io.ReadAll(c)
+			if err != nil {
+				t.Errorf("%q: %v", text, err)
+			}
+			for line := range strings.Lines(string(response)) {
+				if strings.HasPrefix(line, "HTTP/1.1 ") {
+					got[i] += line
+				}
+			}
+		}
+		if got[0] != got[1] {
+			t.Errorf("%q: %q, net/http responds %q", text, got[1], got[0])
+		}
+	}
+}
+
+// net/http closes the connection in a way that lets the client read the error.
+func TestServer_LetsClientsReadTheErrorsOfNetHTTP(t *testing.T) {
+	c := dial(t, overTCP(t, newRest(http.HandlerFunc(echo))))
+	go func() { _, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: weir\r\nX-A: "+strings.Repeat("x", 60<<10)) }() // the server does not read all
+	if got, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 431 ") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Each request has a context of its own, which is done after it. A goroutine that asks for it later takes nothing of the next request.
+func TestContext_BelongsToOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		contexts := make(chan context.Context, 2)
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			contexts <- r.Context()
+			time.Sleep(time.Second)
+			echo(w, r)
+		})))
+		defer stop()
+		from := bufio.NewReader(c)
+		send(t, c, get)
+		receive(t, from)
+		first := <-contexts
+		send(t, c, "POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\n")
+		second := <-contexts
+		select {
+		case <-first.Done():
+		default:
+			t.Error("the context of the first request is not done")
+		}
+		if first == second || first.Err() == nil || second.Err() != nil {
+			t.Errorf("the errors of the contexts are %v and %v, want canceled and none", first.Err(), second.Err())
+		}
+		send(t, c, "hello")
+		if _, body := receive(t, from); body != `"hello"` {
+			t.Error(body)
+		}
+	})
+}
+
+// Contexts that a handler derives end with the request, and while its body arrives.
+func TestContext_CanBeDerived(t *testing.T) {
+	address := overTCP(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		go func() { <-ctx.Done() }()
+		if r.URL.Path == "/later" {
+			time.AfterFunc(time.Millisecond, cancel)
+		} else {
+			defer cancel()
+		}
+		go r.Context().Done()
+		echo(w, r)
+	})))
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			c := dial(t, address)
+			from := bufio.NewReader(c)
+			for _, piece := range strings.SplitAfter(strings.Repeat("GET /later HTTP/1.1\r\nHo|st: weir\r\n\r\nPOST /a HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhe|llo", 100), "|") {
+				write(t, c, strings.TrimSuffix(piece, "|"))
+			}
+			for range 200 {
+				response, err := http.ReadResponse(from, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+			}
+		})
+	}
+	clients.Wait()
 }

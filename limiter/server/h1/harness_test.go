@@ -146,3 +146,15 @@ func receive(t *testing.T, from *bufio.Reader) (*http.Response, string) {
 	}
 	return response, string(body)
 }
+
+// closeWrite ends what the client sends.
+func closeWrite(t *testing.T, c net.Conn) {
+	t.Helper()
+	half, is := c.(interface{ CloseWrite() error })
+	if !is {
+		t.Fatalf("a connection of type %T", c)
+	}
+	if err := half.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+}

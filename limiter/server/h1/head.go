@@ -19,8 +19,8 @@ type head struct {
 }
 
 const (
-	// maxNames bounds the names that a connection remembers.
-	maxNames = 64
+	// maxNames bounds the names that a connection remembers, and maxName their length, in bytes.
+	maxNames, maxName = 64, 64
 	// maxLength bounds bodies, in bytes. net/http reads as much of a body that its handler has not read.
 	maxLength = 256 << 10
 )
@@ -29,6 +29,9 @@ const (
 // version, method or framing, fields without a value or in several lines, repeated Host or Content-Length, controls, and all that is
 // invalid. What it accepts, net/http reads as the same request.
 func (h *head) parse(text string) bool {
+	if len(h.values) > maxNames { // an idle connection keeps this memory
+		h.fields, h.values = http.Header{}, nil
+	}
 	clear(h.fields)
 	clear(h.values)
 	h.values = h.values[:0]
@@ -96,8 +99,8 @@ func (h *head) parseField(name, value string) bool {
 		}
 		h.length = int64(length)
 	case "Connection":
-		h.closes = strings.EqualFold(value, "close")
-		if !first || !h.closes && !strings.EqualFold(value, "keep-alive") {
+		h.closes = equalFold(value, "close")
+		if !first || !h.closes && !equalFold(value, "keep-alive") {
 			return false
 		}
 	case "Transfer-Encoding", "Trailer", "Expect":
@@ -113,6 +116,11 @@ func (h *head) parseField(name, value string) bool {
 	return true
 }
 
+// equalFold compares a value with a text in ASCII, without regard to case. strings.EqualFold also knows letters of more bytes, such as ſ for s.
+func equalFold(value, text string) bool {
+	return len(value) == len(text) && strings.EqualFold(value, text)
+}
+
 // canonical returns the name of a field as in http.Header, or "" if it is invalid.
 func (h *head) canonical(name string) string {
 	if known := h.names[name]; known != "" {
@@ -124,7 +132,7 @@ func (h *head) canonical(name string) string {
 		}
 	}
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
-	if len(h.names) < maxNames {
+	if len(h.names) < maxNames && len(name) <= maxName {
 		h.names[strings.Clone(name)] = strings.Clone(canonical)
 	}
 	return canonical

@@ -44,7 +44,7 @@ func netHTTP(text string) (read, error) {
 
 // parsed reads a head as a connection does, after another one, whose memory it uses.
 func parsed(t testing.TB, text string) (read, bool) {
-	c := newConn(nil, nil, nil)
+	c := newConn(New(newRest(nil)), nil, nil)
 	if !c.parse("POST /before?a=b HTTP/1.1\r\nHost: before\r\nContent-Length: 7\r\nConnection: close\r\nX-Before: 1\r\nx-before: 2\r\n\r\n") {
 		t.Fatal("a usual head was not read")
 	}
@@ -153,6 +153,7 @@ func TestParse_LeavesUnusualHeadsToNetHTTP(t *testing.T) {
 		"trailers":                        "POST / HTTP/1.1\r\n" + lines + "Trailer: X-A\r\n\r\n",
 		"an upgrade":                      "GET / HTTP/1.1\r\n" + lines + "Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
 		"a list in Connection":            "GET / HTTP/1.1\r\n" + lines + "Connection: close, x-a\r\n\r\n",
+		"a long s in Connection":          "GET / HTTP/1.1\r\n" + lines + "Connection: clo\u017fe\r\n\r\n",
 		"two Connections":                 "GET / HTTP/1.1\r\n" + lines + "Connection: close\r\nConnection: keep-alive\r\n\r\n",
 		"a folded value":                  "GET / HTTP/1.1\r\n" + lines + "X-A: b\r\n c\r\n\r\n",
 		"a line that starts with a space": "GET / HTTP/1.1\r\n X-A: b\r\n" + lines + "\r\n",
@@ -176,7 +177,7 @@ func TestParse_LeavesUnusualHeadsToNetHTTP(t *testing.T) {
 
 // The memory of a connection does not grow with its requests.
 func TestParse_KeepsTheValuesOfOneHead(t *testing.T) {
-	c := newConn(nil, nil, nil)
+	c := newConn(New(newRest(nil)), nil, nil)
 	for range 3 {
 		if !c.parse("GET / HTTP/1.1\r\n" + lines + "X-A: 1\r\nX-B: 2\r\n\r\n") {
 			t.Fatal("was left to net/http")
@@ -191,6 +192,7 @@ func FuzzParse_ReadsAsNetHTTP(f *testing.F) {
 	for _, text := range heads() {
 		f.Add(text)
 	}
+	f.Add("GET / HTTP/1.1\r\n" + lines + "Connection: clo\u017fe\r\n\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		end := strings.Index(text, "\r\n\r\n")
 		if end < 0 || end+4 > bufferSize {
@@ -211,10 +213,16 @@ func FuzzParse_ReadsAsNetHTTP(f *testing.F) {
 
 // A client that changes its names cannot make a connection remember many.
 func TestCanonical_RemembersABoundedNumberOfNames(t *testing.T) {
-	c := newConn(nil, nil, nil)
+	c := newConn(New(newRest(nil)), nil, nil)
 	for i := range 10 * maxNames {
 		if name := fmt.Sprintf("x-name-%d", i); c.head.canonical(name) != http.CanonicalHeaderKey(name) {
 			t.Errorf("%s became %q", name, c.head.canonical(name))
+		}
+	}
+	long := newConn(New(newRest(nil)), nil, nil)
+	for name, want := range map[string]int{strings.Repeat("x", maxName+1): 0, strings.Repeat("x", maxName): 1} {
+		if long.head.canonical(name); long.head.names[name] != http.CanonicalHeaderKey(name) && want == 1 || len(long.head.names) > 1 {
+			t.Errorf("a name of %d bytes: %q", len(name), long.head.names)
 		}
 	}
 	if got := len(c.head.names); got != maxNames {
@@ -226,7 +234,7 @@ func BenchmarkParse(b *testing.B) {
 	text := "GET /v1/auth/shop HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: Go-http-client/1.1\r\nX-Forwarded-Host: shop.example\r\n" +
 		"X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /orders\r\nX-Tenant-Id: tenant-0000001\r\nAccept-Encoding: gzip\r\n\r\n"
 	b.Run("h1", func(b *testing.B) {
-		c := newConn(nil, nil, nil)
+		c := newConn(New(newRest(nil)), nil, nil)
 		in := []byte(text)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -247,4 +255,28 @@ func BenchmarkParse(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A connection keeps no memory of a head with many fields.
+func TestParse_ForgetsTheMemoryOfManyFields(t *testing.T) {
+	c := newConn(New(newRest(nil)), nil, nil)
+	for range 2 {
+		if !c.parse("GET / HTTP/1.1\r\n" + lines + manyFields() + "\r\n") {
+			t.Fatal("the head was not read")
+		}
+		if !c.parse("GET / HTTP/1.1\r\n" + lines + "A: b\r\n\r\n") {
+			t.Fatal("the head was not read")
+		}
+		if got := cap(c.head.values); got > maxNames {
+			t.Errorf("memory for %d fields", got)
+		}
+	}
+}
+
+func manyFields() string {
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, "a%d:\r\n", i)
+	}
+	return b.String()
 }

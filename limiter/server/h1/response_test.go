@@ -9,7 +9,7 @@ import (
 
 // A handler cannot change how the client finds the end of a response.
 func TestFinish_WritesTheFramingItself(t *testing.T) {
-	c := newConn(nil, nil, nil)
+	c := newConn(New(newRest(nil)), nil, nil)
 	w := &c.response
 	w.Header().Set("Content-Length", "7")
 	w.Header().Set("Transfer-Encoding", "chunked")
@@ -27,7 +27,7 @@ func TestFinish_WritesTheFramingItself(t *testing.T) {
 
 func TestReset_KeepsABoundedMemory(t *testing.T) {
 	const kept = 16 << 10
-	w := &newConn(nil, nil, nil).response
+	w := &newConn(New(newRest(nil)), nil, nil).response
 	for _, size := range []int{kept, kept + 1} {
 		w.body = bytes.Repeat([]byte("x"), size)[:size:size]
 		w.out.Reset()
@@ -45,7 +45,7 @@ func TestReset_KeepsABoundedMemory(t *testing.T) {
 }
 
 func TestWriteHeader_IgnoresInformation(t *testing.T) {
-	w := &newConn(nil, nil, nil).response
+	w := &newConn(New(newRest(nil)), nil, nil).response
 	w.WriteHeader(http.StatusEarlyHints)
 	w.WriteHeader(http.StatusOK)
 	w.WriteHeader(http.StatusNotFound)
@@ -55,7 +55,7 @@ func TestWriteHeader_IgnoresInformation(t *testing.T) {
 }
 
 func TestWrite_SetsTheStatus(t *testing.T) {
-	w := &newConn(nil, nil, nil).response
+	w := &newConn(New(newRest(nil)), nil, nil).response
 	if _, err := w.Write(nil); err != nil {
 		t.Fatal(err)
 	}

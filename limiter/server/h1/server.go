@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log"
 	"net"
 	"net/http"
 	"slices"
@@ -36,7 +37,7 @@ func New(rest *http.Server) *Server {
 		}
 		s.tls = rest.TLSConfig.Clone()
 		s.tls.NextProtos = protocols
-		rest.TLSConfig = s.tls
+		rest.TLSConfig = s.tls.Clone() // which net/http changes
 	}
 	return s
 }
@@ -50,16 +51,16 @@ func (s *Server) Serve(listener net.Listener) error {
 
 // accept starts a goroutine for each connection until the listener is closed.
 func (s *Server) accept(l *handover) {
-	for {
+	for pause := minAcceptPause; ; {
 		accepted, err := l.Listener.Accept()
 		if err != nil {
-			select {
-			case l.failed <- err: // net/http pauses before it takes the next one
-				continue
-			case <-l.closed:
+			if !l.survives(err, pause, s.rest.ErrorLog) {
 				return
 			}
+			pause = min(2*pause, maxAcceptPause)
+			continue
 		}
+		pause = minAcceptPause
 		c := newConn(s, l, accepted)
 		if !s.add(c) {
 			_ = accepted.Close()
@@ -67,6 +68,30 @@ func (s *Server) accept(l *handover) {
 		}
 		go c.run()
 	}
+}
+
+// The pauses after temporary errors of a listener, for example when there are too many open files. They are those of net/http, which would
+// not take connections during its own.
+const minAcceptPause, maxAcceptPause = 5 * time.Millisecond, time.Second
+
+// survives pauses after a temporary error of the listener. It passes other errors on, and returns false.
+func (l *handover) survives(err error, pause time.Duration, log *log.Logger) bool {
+	if temporary, is := errors.AsType[net.Error](err); is && temporary.Temporary() { //nolint:staticcheck // nothing else reports this
+		if log != nil {
+			log.Printf("http: Accept error: %v; retrying in %v", err, pause)
+		}
+		select {
+		case <-time.After(pause):
+			return true
+		case <-l.closed:
+			return false
+		}
+	}
+	select {
+	case l.failed <- err:
+	case <-l.closed:
+	}
+	return false
 }
 
 func (s *Server) add(c *conn) bool {

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -323,4 +324,125 @@ func TestDateAt_ChangesWithTheSecond(t *testing.T) {
 			}
 		}
 	}
+}
+
+// exhausted is a listener that accepts one connection, and then has no file descriptors.
+type exhausted struct {
+	net.Listener
+
+	first chan net.Conn
+}
+
+func (l *exhausted) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.first:
+		return c, nil
+	default:
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+}
+
+// Connections that are accepted already need no listener.
+func TestServe_HandsOverWhileTheListenerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, accepted := net.Pipe()
+		l := &exhausted{fixture.PipeListener(), make(chan net.Conn, 1)}
+		l.first <- accepted
+		var n counted
+		server := New(newRest(n.count(echo)))
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(l) }()
+		time.Sleep(headerTimeout / 2) // the pauses are long
+		began, from := time.Now(), bufio.NewReader(client)
+		send(t, client, "GET / HTTP/1.1\nHost: weir\n\n")
+		if receive(t, from); time.Since(began) > 0 || n.handedOver != 1 {
+			t.Errorf("a response after %v, %+v", time.Since(began), n)
+		}
+		_ = client.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+		time.Sleep(time.Second) // net/http keeps a closed connection for half a second
+	})
+}
+
+func TestClose_EndsHandshakes(t *testing.T) {
+	rest, _ := secured(t, http.HandlerFunc(echo))
+	for range 5 {
+		server := New(rest)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(listener) }()
+		var clients sync.WaitGroup
+		for range 20 {
+			clients.Go(func() {
+				if c, err := net.Dial("tcp", listener.Addr().String()); err == nil {
+					_, _ = io.Copy(io.Discard, c)
+					_ = c.Close()
+				}
+			})
+		}
+		fixture.Await(t, "connections", func() bool {
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			return len(server.conns) > 0
+		})
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		clients.Wait()
+		<-ended
+		rest, _ = secured(t, http.HandlerFunc(echo))
+	}
+}
+
+// deadlines has the deadline of writes.
+type deadlines struct {
+	net.Conn
+
+	writes time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(by time.Time) error {
+	d.writes = by
+	return d.Conn.SetWriteDeadline(by)
+}
+
+func (d *deadlines) SetDeadline(by time.Time) error {
+	d.writes = by
+	return d.Conn.SetDeadline(by)
+}
+
+// A server writes when a client changes its keys. An earlier deadline of writes must not end the connection then.
+func TestServer_IdleConnectionsOfTLSHaveNoDeadlineOfWrites(t *testing.T) {
+	rest, trusting := secured(t, http.HandlerFunc(echo))
+	synctest.Test(t, func(t *testing.T) {
+		client, accepted := net.Pipe()
+		watched := &deadlines{Conn: accepted, writes: time.Unix(1, 0)}
+		server := New(rest)
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(fixture.PipeListener(watched)) }()
+		config := trusting.Clone()
+		config.InsecureSkipVerify = true // the clock of the bubble is before the certificate
+		c := tls.Client(client, config)
+		from := bufio.NewReader(c)
+		for range 2 {
+			send(t, c, get)
+			receive(t, from)
+			synctest.Wait()
+			if !watched.writes.IsZero() {
+				t.Errorf("the deadline is %v", watched.writes)
+			}
+		}
+		_ = client.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+		server.running.Wait()
+	})
 }
