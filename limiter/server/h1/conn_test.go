@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -803,4 +804,52 @@ func TestContext_CanBeDerived(t *testing.T) {
 		})
 	}
 	clients.Wait()
+}
+
+func TestContext_IsDoneAfterTheHandlerHasWaitedForTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan string, 1)
+		c, server, stop := pipe(t, newRest(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			<-r.Context().Done()
+			ended <- string(body)
+		})))
+		defer stop()
+		for _, piece := range []string{"POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\n", "hel", "lo"} {
+			send(t, c, piece)
+			synctest.Wait()
+		}
+		_ = c.Close()
+		if body := <-ended; body != "hello" {
+			t.Error(body)
+		}
+		server.running.Wait()
+	})
+}
+
+// There is no room for the byte that a watch would read.
+func TestContext_LosesNothingIfTheBufferIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, stop := pipe(t, newRest(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+				t.Error("the context is done")
+			case <-time.After(time.Second):
+			}
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprint(w, len(body))
+		})))
+		defer stop()
+		text := get + fmt.Sprintf("POST / HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n", bufferSize) + strings.Repeat("x", bufferSize)
+		go func() {
+			write(t, c, text[:bufferSize])
+			write(t, c, text[bufferSize:])
+		}()
+		from := bufio.NewReader(c)
+		for _, want := range []string{"0", strconv.Itoa(bufferSize)} {
+			if _, body := receive(t, from); body != want {
+				t.Errorf("a body of %s bytes, want %s", body, want)
+			}
+		}
+	})
 }
