@@ -244,3 +244,23 @@ func TestWaitForRoom_ContinuesAtTheBounds(t *testing.T) {
 		}
 	})
 }
+
+func TestWaitForRoom_SleepsUntilMessagesTakeLessMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &conn{held: maxHeld + 1}
+		c.changed = sync.NewCond(&c.mu)
+		open := make(chan bool, 1)
+		go func() { open <- c.waitForRoom() }()
+		synctest.Wait()
+		if len(open) > 0 {
+			t.Error("did not wait")
+		}
+		c.mu.Lock()
+		c.held = maxHeld
+		c.changed.Broadcast()
+		c.mu.Unlock()
+		if !<-open {
+			t.Error("the connection is closed")
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -250,4 +251,32 @@ func wantIdle(t *testing.T, s *Server) {
 		}
 		return true
 	})
+}
+
+func TestServer_FieldsAfterTheMessageEndARequest(t *testing.T) {
+	s, address := serve(t, settings())
+	c := dial(t, address)
+	for i, test := range []struct {
+		fields []string
+		end    bool
+		want   []string
+	}{
+		{[]string{"x", "y"}, true, []string{"HEADERS %d", "DATA %d 8", "HEADERS %d grpc-status=0"}},
+		{[]string{"x", "y"}, false, []string{"RST_STREAM %d PROTOCOL_ERROR"}},
+		{[]string{"X", "y"}, true, []string{"RST_STREAM %d PROTOCOL_ERROR"}},
+		{[]string{":path", "/a/Echo"}, true, []string{"RST_STREAM %d PROTOCOL_ERROR"}},
+		{[]string{"x", strings.Repeat("y", 3<<10)}, true, []string{"RST_STREAM %d FRAME_SIZE_ERROR"}},
+	} {
+		id := uint32(2*i + 1)
+		c.open(id, "/a/Echo", false)
+		c.must(c.WriteData(id, false, message(3)))
+		c.header(id, test.end, test.fields...)
+		for _, want := range test.want {
+			c.want(strings.Replace(want, "%d", strconv.Itoa(int(id)), 1))
+		}
+	}
+	c.call(101, "/a/Wait", 3)
+	c.header(101, true, "x", "y")
+	c.want("RST_STREAM 101 STREAM_CLOSED")
+	wantIdle(t, s)
 }

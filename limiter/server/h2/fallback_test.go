@@ -53,6 +53,42 @@ func TestExchange_ReadsCompleteMessages(t *testing.T) {
 	wantIdle(t, s)
 }
 
+// An empty message is complete with its header.
+func TestExchange_ReadsAnEmptyMessageBeforeTheRequestEnds(t *testing.T) {
+	o := settings()
+	reads := make(chan int, 1)
+	o.Fallback = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := r.Body.Read(make([]byte, 100))
+		reads <- n
+	})
+	s, address := serve(t, o)
+	c := dial(t, address)
+	c.open(1, "/b/Other", false)
+	c.must(c.WriteData(1, false, message(0)))
+	select {
+	case n := <-reads:
+		if n != messageHeader {
+			t.Errorf("the fallback read %d bytes", n)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the fallback read nothing")
+	}
+	c.must(c.WriteRSTStream(1, http2.ErrCodeCancel))
+	wantIdle(t, s)
+}
+
+// A client can reset a stream after its response, instead of ending the request.
+func TestExchange_CountsNoResetAfterTheResponse(t *testing.T) {
+	o := settings()
+	o.Fallback = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	s, address := serve(t, o)
+	c := dial(t, address)
+	c.open(1, "/b/Other", false)
+	c.want("HEADERS 1", "DATA 1 0")
+	c.must(c.WriteRSTStream(1, http2.ErrCodeCancel))
+	wantIdle(t, s)
+}
+
 // Otherwise grpc-go would collect what its handler does not take.
 func TestExchange_ReadsNothingWhileItsResponsesWait(t *testing.T) {
 	o := settings()

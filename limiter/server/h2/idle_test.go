@@ -86,6 +86,21 @@ func TestServer_CallsWithoutAMessageEndAtTheirDeadline(t *testing.T) {
 	})
 }
 
+// Only the handler knows whether its work was in vain.
+func TestServer_AHandlerThatRunsBeyondTheDeadlineResponds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := settings()
+		o.Methods["/a/Slow"] = Method{Serve: func(_ context.Context, message, out []byte) ([]byte, error) {
+			time.Sleep(3 * time.Second)
+			return append(out, message...), nil
+		}}
+		c, _ := serveMemory(t, o)
+		c.open(1, "/a/Slow", false, "grpc-timeout", "500m")
+		c.must(c.WriteData(1, true, message(3)))
+		c.want("HEADERS 1", "DATA 1 8", "HEADERS 1 grpc-status=0")
+	})
+}
+
 // A response that waits for a window is of no use after the deadline.
 func TestServer_ResponsesThatWaitEndAtTheirDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

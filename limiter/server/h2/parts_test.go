@@ -118,6 +118,19 @@ func TestInput_GrowsWithWhatAClientSends(t *testing.T) {
 	}
 }
 
+func TestGrow_KeepsABufferThatIsNotFull(t *testing.T) {
+	i := &input{buf: make([]byte, minRead)}
+	for _, step := range []struct {
+		n, size int
+		busy    bool
+	}{{1, minRead, false}, {minRead - 1, minRead, false}, {minRead, 4 * minRead, true}, {4 * minRead, maxRead, true}, {maxRead, maxRead, false}} {
+		i.busy = false
+		if i.grow(step.n); len(i.buf) != step.size || i.busy != step.busy {
+			t.Errorf("after %d bytes: a buffer of %d bytes, busy %v; want %d and %v", step.n, len(i.buf), i.busy, step.size, step.busy)
+		}
+	}
+}
+
 // The fields of a block that is not decoded again are those of a decoder that decodes each block.
 func TestHeaderBlock_AKnownBlockHasTheFieldsThatADecoderReturns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
