@@ -117,57 +117,6 @@ func (c *conn) secure() bool {
 	return state.NegotiatedProtocol != "h2"
 }
 
-// handOver gives the connection to net/http, which reads first what was not answered.
-func (c *conn) handOver() {
-	if c.start == c.end {
-		c.handover.give(c.nc)
-		return
-	}
-	again := replay{Conn: c.nc, received: c.in[c.start:c.end]}
-	if c.secured == nil {
-		c.handover.give(&again)
-		return
-	}
-	c.handover.give(&securedReplay{again, c.secured})
-}
-
-// replay is a connection that begins with what was received already.
-type replay struct {
-	net.Conn
-
-	received []byte
-}
-
-// Read implements net.Conn.
-func (r *replay) Read(p []byte) (int, error) {
-	if len(r.received) == 0 {
-		return r.Conn.Read(p) //nolint:wrapcheck // it is that connection
-	}
-	n := copy(p, r.received)
-	if r.received = r.received[n:]; len(r.received) == 0 {
-		r.received = nil // and the buffer
-	}
-	return n, nil
-}
-
-// CloseWrite closes the connection for writing. net/http does so after an error, so that the client can read it.
-func (r *replay) CloseWrite() error {
-	if half, is := r.Conn.(interface{ CloseWrite() error }); is {
-		return half.CloseWrite() //nolint:wrapcheck // it is that connection
-	}
-	return nil
-}
-
-// securedReplay has what net/http wants to know of a connection with TLS.
-type securedReplay struct {
-	replay
-
-	state *tls.ConnectionState
-}
-
-// ConnectionState returns the state of TLS.
-func (r *securedReplay) ConnectionState() tls.ConnectionState { return *r.state }
-
 // serve answers requests until the connection ends. It returns false if net/http has to serve the rest.
 func (c *conn) serve() (ended bool) {
 	first := time.Now().Add(c.server.rest.ReadHeaderTimeout) // of the whole first head

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log"
 	"net"
 	"net/http"
 	"slices"
@@ -70,30 +69,6 @@ func (s *Server) accept(l *handover) {
 	}
 }
 
-// The pauses after temporary errors of a listener, for example when there are too many open files. They are those of net/http, which would
-// not take connections during its own.
-const minAcceptPause, maxAcceptPause = 5 * time.Millisecond, time.Second
-
-// survives pauses after a temporary error of the listener. It passes other errors on, and returns false.
-func (l *handover) survives(err error, pause time.Duration, log *log.Logger) bool {
-	if temporary, is := errors.AsType[net.Error](err); is && temporary.Temporary() { //nolint:staticcheck // nothing else reports this
-		if log != nil {
-			log.Printf("http: Accept error: %v; retrying in %v", err, pause)
-		}
-		select {
-		case <-time.After(pause):
-			return true
-		case <-l.closed:
-			return false
-		}
-	}
-	select {
-	case l.failed <- err:
-	case <-l.closed:
-	}
-	return false
-}
-
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,43 +119,6 @@ func (s *Server) Close() error {
 	err := s.rest.Close() // closes the listener
 	s.stop((*conn).close)
 	return err //nolint:wrapcheck // this is a part of it
-}
-
-// handover is a listener whose connections are those that a Server does not serve itself.
-type handover struct {
-	net.Listener
-
-	conns  chan net.Conn
-	failed chan error
-	once   sync.Once
-	closed chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *handover) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case err := <-l.failed:
-		return nil, err
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (l *handover) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close() //nolint:wrapcheck // it is that listener
-}
-
-// give hands a connection over.
-func (l *handover) give(c net.Conn) {
-	select {
-	case l.conns <- c:
-	case <-l.closed:
-		_ = c.Close()
-	}
 }
 
 // date is the value of a Date field.
