@@ -31,7 +31,7 @@ func TestServer_AllocatesThreeObjectsForARequest(t *testing.T) {
 					t.Fatalf("%q, %v", response[:n], err)
 				}
 			}
-			if got := testing.AllocsPerRun(1000, call); got > 3 {
+			if got := testing.AllocsPerRun(200, call); got > 3 {
 				t.Errorf("%v objects, want 3", got)
 			}
 		})

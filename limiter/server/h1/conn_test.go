@@ -789,10 +789,10 @@ func TestContext_CanBeDerived(t *testing.T) {
 		clients.Go(func() {
 			c := dial(t, address)
 			from := bufio.NewReader(c)
-			for _, piece := range strings.SplitAfter(strings.Repeat("GET /later HTTP/1.1\r\nHo|st: weir\r\n\r\nPOST /a HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhe|llo", 100), "|") {
+			for _, piece := range strings.SplitAfter(strings.Repeat("GET /later HTTP/1.1\r\nHo|st: weir\r\n\r\nPOST /a HTTP/1.1\r\nHost: weir\r\nContent-Length: 5\r\n\r\nhe|llo", 30), "|") {
 				write(t, c, strings.TrimSuffix(piece, "|"))
 			}
-			for range 200 {
+			for range 60 {
 				response, err := http.ReadResponse(from, nil)
 				if err != nil {
 					t.Error(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait of the tests.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // The timeouts of the servers, with the relations of those of a limiter.
 const (
