@@ -36,6 +36,7 @@ const (
 type conn struct {
 	server   *Server
 	handover *handover
+	raw      net.Conn // below TLS
 	nc       net.Conn
 	tls      *tls.Conn            // nc, or nil without TLS
 	secured  *tls.ConnectionState // nil without TLS
@@ -58,7 +59,7 @@ type conn struct {
 }
 
 func newConn(s *Server, l *handover, nc net.Conn) *conn {
-	c := &conn{server: s, handover: l, nc: nc, in: make([]byte, bufferSize)}
+	c := &conn{server: s, handover: l, raw: nc, nc: nc, in: make([]byte, bufferSize)}
 	c.head.names = map[string]string{}
 	c.head.fields = http.Header{}
 	c.response.header = http.Header{}
@@ -183,11 +184,12 @@ func (c *conn) skipNewlines() {
 // closeIdle closes the connection if it waits for a request.
 func (c *conn) closeIdle() {
 	if c.state.CompareAndSwap(idle, closed) {
-		c.close()
+		_ = c.nc.Close()
 	}
 }
 
-func (c *conn) close() { _ = c.nc.Close() }
+// close closes the connection, and does not wait for the client, as TLS would.
+func (c *conn) close() { _ = c.raw.Close() }
 
 // readHead reads until the head of a request is complete, and returns its size. It returns 0 if net/http has to read it.
 func (c *conn) readHead(by time.Time) (size int, err error) {

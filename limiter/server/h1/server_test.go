@@ -446,3 +446,25 @@ func TestServer_IdleConnectionsOfTLSHaveNoDeadlineOfWrites(t *testing.T) {
 		server.running.Wait()
 	})
 }
+
+func TestClose_DoesNotWaitForClientsOfTLS(t *testing.T) {
+	rest, trusting := secured(t, http.HandlerFunc(echo))
+	synctest.Test(t, func(t *testing.T) {
+		client, accepted := net.Pipe()
+		server := New(rest)
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(fixture.PipeListener(accepted)) }()
+		config := trusting.Clone()
+		config.InsecureSkipVerify = true // the clock of the bubble is before the certificate
+		c := tls.Client(client, config)
+		send(t, c, get)
+		receive(t, bufio.NewReader(c)) // and it reads no more
+		began := time.Now()
+		if err := server.Close(); err != nil || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		<-ended
+		server.running.Wait()
+		_ = client.Close()
+	})
+}
