@@ -277,14 +277,15 @@ func (s *Store) probe(ctx context.Context, key string) error {
 	})
 }
 
-// within runs a part of a probe with a timeout.
+// within runs a part of a probe with a timeout. It returns [limiter.ErrOverloaded] if this process was late, compared with the timeout, and did
+// not send.
 func (s *Store) within(ctx context.Context, timeout time.Duration, ask func(context.Context) error) error {
 	deadline := time.Now().Add(timeout)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	err := ask(ctx)
 	s.client.RefreshTopology(ctx, err)
-	if wasNotSent(err) && isLate(deadline, s.timeout) {
+	if wasNotSent(err) && isLate(deadline, timeout) {
 		return limiter.ErrOverloaded
 	}
 	return redisclient.WithKind(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -160,6 +161,27 @@ func TestBreaker_RepeatsAProbeThatWasNotSent(t *testing.T) {
 	b.probeUntilRecovered("key", io.EOF, time.Now())
 	if probes != 3 || b.state.Load() != closed || observer.outages != 0 {
 		t.Errorf("%d probes, state %d, %d outages reported, want 3, closed, none", probes, b.state.Load(), observer.outages)
+	}
+}
+
+// A busy process notices a deadline some milliseconds late. That is no reason to repeat a probe that had much longer than a call: the outage
+// would not be reported.
+func TestWithin_ComparesLatenessWithTheTimeoutOfTheProbe(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	const ofACall, ofTheProbe = 50 * time.Millisecond, 250 * time.Millisecond
+	for late, overloaded := range map[time.Duration]bool{20 * time.Millisecond: false, 30 * time.Millisecond: true} {
+		t.Run(late.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				err := NewStore(client, ofACall).within(t.Context(), ofTheProbe, func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(late)
+					return ctx.Err()
+				})
+				if got := errors.Is(err, limiter.ErrOverloaded); err == nil || got != overloaded {
+					t.Errorf("%v, want an error, and ErrOverloaded: %t", err, overloaded)
+				}
+			})
+		})
 	}
 }
 
