@@ -98,6 +98,30 @@ func TestSend_UsesTheLatestDeadlineOfABatch(t *testing.T) {
 	}
 }
 
+// Between the batcher and the connection, a process without CPU time can be late. Redis decides nevertheless.
+func TestSend_SendsABatchWhoseDeadlineHasPassed(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	store := NewStore(client, patience)
+	c := &call{mode: modeSpend, charges: chargesOn(corruptLimits(t)[0], 1, "late"), deadline: time.Now().Add(-time.Second)}
+	store.send([]*call{c})
+	if c.reply.err != nil || !c.reply.decisions[0].Allowed {
+		t.Errorf("%+v, %v", c.reply.decisions, c.reply.err)
+	}
+}
+
+// A batch in time ends at its deadline, and a late one after half of a timeout.
+func TestSendDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &Store{timeout: 50 * time.Millisecond}
+		for left, want := range map[int]int64{-9: 25, 0: 25, 24: 25, 25: 25, 26: 26, 50: 50} { // ms
+			deadline := time.Now().Add(time.Duration(left) * time.Millisecond)
+			if got := time.Until(store.sendDeadline([]*call{{deadline: deadline}})).Milliseconds(); got != want {
+				t.Errorf("%d ms before its deadline, a batch has %d ms, want %d", left, got, want)
+			}
+		}
+	})
+}
+
 // Refunds are not charged with the time that the call has already used.
 func TestRefundGroups_HasItsOwnDeadline(t *testing.T) {
 	client := openURL(t, fixture.Redis(t).URL())

@@ -28,15 +28,25 @@ const (
 	replyIsAhead = 2
 )
 
-// send decides the calls of a batch in one round trip, by their latest deadline.
+// send decides the calls of a batch in one round trip, by their latest deadline, or later if this process is late.
 func (s *Store) send(calls []*call) {
-	ctx, cancel := context.WithDeadline(context.Background(), latestDeadline(calls))
+	ctx, cancel := context.WithDeadline(context.Background(), s.sendDeadline(calls))
 	defer cancel()
 	if cluster, ok := s.client.Cluster(); ok && (len(calls) > 1 || !inOneSlot(calls[0].charges)) {
 		s.sendToNode(ctx, cluster, calls)
 		return
 	}
 	s.decodeReply(calls, s.runScript(ctx, calls))
+}
+
+// sendDeadline returns the deadline of a batch. That is at least half of a timeout from now, because the batcher has decided that there is time
+// for the calls, and this process may have been late since then.
+func (s *Store) sendDeadline(calls []*call) time.Time {
+	deadline, soonest := latestDeadline(calls), time.Now().Add(s.timeout/2)
+	if deadline.Before(soonest) {
+		return soonest
+	}
+	return deadline
 }
 
 // runScript runs one script for all calls.
