@@ -26,6 +26,8 @@ events() {
   # The compiler, the linker and the test programs collect garbage less often. They take less CPU time and more memory. fixture.StartWeir removes
   # the variable, so that weir runs as in production.
   export GOGC=400
+  # At its end, a program with the race detector waits a second for goroutines that still run. A race fails its test before that.
+  export GORACE="atexit_sleep_ms=50 ${GORACE:-}"
   # make verify runs go vet. Without debug information and symbols, the linker takes half of the time.
   local flags=(-json -vet=off -ldflags=-s -timeout 15m)
   local race=() concurrent=() others=() partly=() timed=() package packages status=0
