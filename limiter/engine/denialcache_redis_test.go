@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -126,7 +127,7 @@ func TestCheck_KnownDenialsDoNotReachRedis(t *testing.T) {
 
 func TestForget_EveryReplicaForgetsAfterAResetByOne(t *testing.T) {
 	_, a, b, key := replicas(t)
-	if err := a.store.Reset(t.Context(), []string{key}); err != nil {
+	if err := a.Reset(t.Context(), []string{key}, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []replica{a, b} {
@@ -134,10 +135,12 @@ func TestForget_EveryReplicaForgetsAfterAResetByOne(t *testing.T) {
 	}
 }
 
-// awaitAdmission waits until r allows a request, which it does as soon as the notice has arrived.
+// awaitAdmission waits until r allows a request, which it does as soon as the notice has arrived. Without the notice, it would do so when the
+// denial is as old as denials.Life.
 func awaitAdmission(t *testing.T, r replica) {
 	t.Helper()
-	for deadline := time.Now().Add(timeout); ; {
+	const patience = denials.Life / 2
+	for deadline := time.Now().Add(patience); ; {
 		answer, err := r.Check(t.Context(), request(1, acme()))
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +152,7 @@ func awaitAdmission(t *testing.T, r replica) {
 			t.Fatalf("denied, source %s", answer.Source)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still denied after %v", timeout)
+			t.Fatalf("still denied after %v", patience)
 		}
 		time.Sleep(time.Millisecond)
 	}
