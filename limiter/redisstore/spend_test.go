@@ -543,6 +543,48 @@ func TestSpend_StoresOnlyLargeLogsAsRings(t *testing.T) {
 	}
 }
 
+// A limit can become smaller: a small log is read from the ring that the larger one wrote.
+func TestSpend_ReadsARingUnderASmallLimit(t *testing.T) {
+	server := fixture.Redis(t)
+	clock := &storetest.Clock{}
+	store := redisstore.NewStore(open(t, server.URL()), longTimeout, redisstore.WithClock(clock.Now))
+	type spend struct {
+		after time.Duration
+		cost  int64
+	}
+	for name, test := range map[string]struct {
+		spends []spend
+		left   map[time.Duration]int64 // of 256 units
+	}{
+		"from its first slot": {
+			[]spend{{0, 1}, {20 * time.Minute, 2}, {40 * time.Minute, 3}},
+			map[time.Duration]int64{
+				40 * time.Minute: 250, time.Hour - time.Microsecond: 250, time.Hour: 251, 80 * time.Minute: 253, 100 * time.Minute: 256,
+			},
+		},
+		"around its end": {
+			[]spend{{0, 250}, {time.Hour, 4}, {80 * time.Minute, 6}, {100 * time.Minute, 8}},
+			map[time.Duration]int64{
+				100 * time.Minute: 238, 2*time.Hour - time.Microsecond: 238, 2 * time.Hour: 242, 140 * time.Minute: 248, 160 * time.Minute: 256,
+			},
+		},
+	} {
+		large, small := unitsOf(t, name, "acme", 257), unitsOf(t, name, "acme", 256)
+		small[0].Key = large[0].Key
+		for _, s := range test.spends {
+			clock.Set(storetest.Epoch().Add(s.after))
+			large[0].Cost = s.cost
+			remaining(t, store, large)
+		}
+		for after, want := range test.left {
+			clock.Set(storetest.Epoch().Add(after))
+			if got := peekRemaining(t, store, small); got != want {
+				t.Errorf("%s: after %v, %d units remain, want %d", name, after, got, want)
+			}
+		}
+	}
+}
+
 // A unit that no longer counts takes no memory after the next spend.
 func TestSpend_RemovesExpiredUnitsFromSmallLogs(t *testing.T) {
 	server := fixture.Redis(t)
