@@ -3,7 +3,11 @@ package policy
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/test/fixture/policytest"
@@ -48,7 +52,21 @@ func TestValidateCreate_WarnsOfAPolicyForWritesThatNoLimiterAdmits(t *testing.T)
 		})
 	}
 	p := policytest.Policy(t, "a", writes)
-	if _, err := newValidator(stored{err: errors.New("no cache")}).ValidateCreate(t.Context(), &p); err != nil {
-		t.Errorf("a failed list rejects the policy: %v", err)
+	var lines []string
+	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	for name, c := range map[string]struct {
+		stored stored
+		logged bool
+	}{
+		"a list":        {stored{}, false},
+		"a failed list": {stored{err: errors.New("no cache")}, true},
+	} {
+		lines = nil
+		if _, err := newValidator(c.stored).ValidateCreate(log.IntoContext(t.Context(), logger), &p); err != nil {
+			t.Errorf("%s rejects the policy: %v", name, err)
+		}
+		if logged := strings.Contains(strings.Join(lines, "\n"), "Could not determine whether a Limiter admits a policy"); logged != c.logged {
+			t.Errorf("%s is logged: %t, want %t: %q", name, logged, c.logged, lines)
+		}
 	}
 }

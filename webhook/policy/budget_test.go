@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,11 +64,24 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 	}
 
 	// An edit of a stored policy that needs no more than before is accepted, whatever the others use.
-	edited := a.DeepCopy()
-	edited.Spec.Limit++
 	v := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{a, b}, limiters: []v1alpha1.Limiter{limiterWith("default", 1, 1)}})
-	if _, err := v.ValidateUpdate(t.Context(), &a, edited); err != nil {
-		t.Errorf("an edit that needs no more: %v", err)
+	for _, p := range []v1alpha1.RateLimitPolicy{a, b} { // a fits, b does not
+		edited := p.DeepCopy()
+		edited.Spec.Limit++
+		if _, err := v.ValidateUpdate(t.Context(), &p, edited); err != nil {
+			t.Errorf("an edit of %s that needs no more: %v", p.Name, err)
+		}
+	}
+}
+
+func TestValidateCreate_LimitsTheNumberOfBudgetWarnings(t *testing.T) {
+	all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{limiterWith("with-room", 9, 9)}}
+	for i := range warningCount + 2 {
+		all.limiters = append(all.limiters, limiterWith(fmt.Sprintf("full-%d", i), 1, 9))
+	}
+	p := of(t, "shop", "b", 0, `{axis: Tenant, limit: 10, window: 1m}`)
+	if warnings, err := newValidator(all).ValidateCreate(t.Context(), &p); err != nil || len(warnings) != warningCount {
+		t.Errorf("error %v, %d warnings: %q, want %d", err, len(warnings), warnings, warningCount)
 	}
 }
 
@@ -120,8 +134,13 @@ func TestValidateCreate_ClusterPoliciesTakePrecedence(t *testing.T) {
 	}
 	all.cluster = append(all.cluster, second)
 	_, err := v().ValidateCreate(t.Context(), &third)
-	if want := "with this policy, all policies need 3 rules, and the policy budget of Limiter weir/default is 2"; err == nil || !strings.Contains(err.Error(), want) {
+	const want = "with this policy, all policies need 3 rules, and the policy budget of Limiter weir/default is 2"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("a ClusterRateLimitPolicy, and the total is used up by such: error %v, want %q", err, want)
+	}
+	all.policies = nil
+	if _, err := v().ValidateCreate(t.Context(), &third); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the same without a RateLimitPolicy: error %v, want %q", err, want)
 	}
 }
 
@@ -155,6 +174,31 @@ func TestValidateUpdate_RejectsGrowthThatDisplacesAnEnforcedPolicy(t *testing.T)
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// The number of rules is the first amount of a budget. Here it is used up, but not exceeded.
+func TestValidateCreate_ReportsTheAmountThatExceedsTheBudget(t *testing.T) {
+	const expressionSpec = `{axis: User, limit: 10, window: 1m, match: {http: {expression: 'request.method == "GET"'}}}`
+	l := limiterWith("default", 2, 9)
+	l.Spec.PolicyBudget.PerNamespace.Expressions = new(int64(1))
+	p := of(t, "shop", "b", 0, expressionSpec)
+	all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, expressionSpec)}, limiters: []v1alpha1.Limiter{l}}
+	_, err := newValidator(all).ValidateCreate(t.Context(), &p)
+	if want := "with this policy, namespace shop needs 2 expressions, and the policy budget of Limiter weir/default is 1"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+func TestValidateCreate_ChecksBudgetsOfLimitersThatSelectTheNamespace(t *testing.T) {
+	for team, want := range map[v1alpha1.LabelValue]bool{"retail": false, "money": true} { // namespace shop has team: retail
+		l := limiterWith("default", 1, 9)
+		l.Spec.PolicyNamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": team}}
+		p := of(t, "shop", "b", 0, validSpec)
+		all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{l}}
+		if _, err := newValidator(all).ValidateCreate(t.Context(), &p); (err == nil) != want {
+			t.Errorf("a full Limiter for namespaces of team %s: error %v, want accepted %t", team, err, want)
+		}
 	}
 }
 
