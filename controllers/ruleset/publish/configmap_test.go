@@ -174,9 +174,15 @@ func TestSave_RetriesAtTheResyncAndLogsAProblemOnce(t *testing.T) {
 	s.failing["apply"] = errors.New("connection reset")
 	again()
 	s.wantCalls("the next attempt", 1, 1, failed, 1)
+	if !strings.HasSuffix(s.Problem(), "connection refused") { // a new message causes a write of the status
+		t.Errorf("problem %q after the next attempt, want that of the first one", s.Problem())
+	}
 	s.failing["apply"] = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "weir-rules-edge", nil)
 	again()
 	s.wantCalls("another problem", 1, 1, failed, 2)
+	if !strings.Contains(s.Problem(), "forbidden") {
+		t.Errorf("problem %q, want the other one", s.Problem())
+	}
 	again()
 	s.wantCalls("the same problem", 1, 1, failed, 2)
 	s.failing = map[string]error{}
