@@ -51,13 +51,20 @@ func TestAncestors_ReportEachTarget(t *testing.T) {
 			[]outcome{{overBudget: "too much", targets: []compile.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}},
 			[]string{"False OverBudget too much", "False TargetNotFound message of b"},
 		},
+		"known at the second Limiter": {
+			[]outcome{{limiter: edge, rule: rule}, {rule: rule, targets: []compile.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}},
+			[]string{"True Accepted message of a", "False TargetNotFound message of b"},
+		},
+		"the targets cannot be read": { // a is new, and b is reported
+			[]outcome{{rule: rule}}, []string{"True Accepted the policy is valid", "True Accepted reported before"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policyOf(7)
 			p.Targets = []v1alpha1.TargetReference{routeRef("a"), routeRef("b")}
 			began, now := time.Unix(1_800_000_000, 0), time.Unix(1_800_000_060, 0)
 			before := []v1alpha1.PolicyAncestorStatus{{AncestorRef: routeRef("b"), Conditions: []metav1.Condition{
-				{Type: "Accepted", Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(began)},
+				{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", Message: "reported before", LastTransitionTime: metav1.NewTime(began)},
 			}}}
 			status, _ := policyStatus(7, test.outcomes, v1alpha1.RateLimitPolicyStatus{}, now)
 			got := ancestors(p, test.outcomes, status, before, now)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,12 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
@@ -161,6 +165,40 @@ func TestEvents_AreBounded(t *testing.T) {
 		r.keep(func(types.UID) bool { return false })
 		if len(r.byPolicy) > 0 {
 			t.Errorf("policies that were deleted are remembered: %d", len(r.byPolicy))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestEvents_LogThoseThatWereNotCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecording(t)
+		refused := errors.New("refused")
+		calls, timeout := 0, time.Duration(0)
+		r.client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error {
+				deadline, _ := ctx.Deadline()
+				timeout = time.Until(deadline)
+				if calls++; calls == 1 {
+					return nil
+				}
+				return refused
+			},
+		})
+		var lines []string
+		logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), logger))
+		go func() { _ = r.Run(ctx) }()
+		r.record(policyNamed("a"), statusOf(""), statusOf("Accepted=True/1"))
+		synctest.Wait()
+		if timeout != 5*time.Second || len(lines) != 0 {
+			t.Errorf("created within %v, logged %q; want 5 seconds and nothing", timeout, lines)
+		}
+		r.record(policyNamed("b"), statusOf(""), statusOf("Accepted=True/1"))
+		synctest.Wait()
+		if len(lines) != 1 || !strings.Contains(lines[0], "was not created") || !strings.Contains(lines[0], "shop/b") || !strings.Contains(lines[0], "refused") {
+			t.Errorf("logged %q", lines)
 		}
 		cancel()
 		synctest.Wait()

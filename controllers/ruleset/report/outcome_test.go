@@ -1,6 +1,8 @@
 package report
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,6 +149,55 @@ func TestOutcomeOf_HasNoRuleForAPolicyThatDoesNotCompile(t *testing.T) {
 	}
 }
 
+// Other Limiters can have room for the policy: it is not a problem of the policy itself.
+func TestOutcomeOf_SeparatesTheBudgetFromProblems(t *testing.T) {
+	for reason, overBudget := range map[string]string{v1alpha1.ReasonOverBudget: "spec: full", v1alpha1.ReasonInvalid: ""} {
+		s := stateOf(publish.Delivery{Replicas: serving(1, 1)})
+		s.RuleSet.Problems[selection.Key{Name: "shop/daily"}] = []compile.Problem{{Field: "spec", Reason: reason, Message: "full"}}
+		if o := outcomeOf(s, policyOf(1), nil); o.overBudget != overBudget || (len(o.problems) == 0) != (overBudget != "") || o.rule != nil {
+			t.Errorf("%s: %+v", reason, o)
+		}
+	}
+}
+
+func TestOutcomeOf_ReportsTargetsThatCannotBeRead(t *testing.T) {
+	const unreadable = "cannot read the objects of the Gateway API: forbidden"
+	outage := publish.Outage{Reason: "StoreUnreachable", Message: "refused", Since: time.Unix(1_800_000_000, 0)}
+	for name, test := range map[string]struct {
+		unreadable     string
+		kept           bool
+		outage         publish.Outage
+		reason, suffix string
+	}{
+		"nothing":                           {"", false, publish.Outage{}, "", ""},
+		"the objects are being listed":      {"", true, publish.Outage{}, "", ""},
+		"a policy without targets":          {"forbidden", false, publish.Outage{}, "", ""},
+		"the policy keeps its rule":         {"forbidden", true, publish.Outage{}, "TargetsUnreadable", unreadable},
+		"an outage of Redis is more severe": {"forbidden", true, outage, "StoreUnreachable", ""},
+	} {
+		s := stateOf(publish.Delivery{Replicas: serving(1, 1), Outage: test.outage})
+		s.RuleSet.Unreadable, s.RuleSet.Kept = test.unreadable, map[selection.Key]bool{{Name: "shop/daily"}: test.kept}
+		if o := outcomeOf(s, policyOf(1), nil); o.degradation.reason != test.reason || !strings.HasSuffix(o.degradation.message, test.suffix) {
+			t.Errorf("%s: %+v, want %s", name, o.degradation, test.reason)
+		}
+	}
+}
+
+func TestNotAdmitted_ListsTheFirstLimiters(t *testing.T) {
+	var states []LimiterState
+	for i := range maxLimiters + 2 {
+		states = append(states, LimiterState{
+			Limiter: types.NamespacedName{Namespace: "weir", Name: fmt.Sprintf("l%d", i)}, NotAdmitted: map[types.UID]string{"daily": "limits no writes"},
+		})
+	}
+	if got := notAdmitted(policyOf(1), states); strings.Count(got, "Limiter weir/") != maxLimiters || strings.Contains(got, "weir/l16") {
+		t.Errorf("%s: want the first %d Limiters", got, maxLimiters)
+	}
+	if got := notAdmitted(policyOf(1), states[:1]); !strings.HasPrefix(got, "the policy limits no writes: Limiter weir/l0 limits no writes; use ") {
+		t.Error(got)
+	}
+}
+
 // While all replicas enforce a policy, their number is not part of its status: scaling writes nothing.
 func TestUnchanged_ComparesWhatTheStatusDependsOn(t *testing.T) {
 	rule := &selection.Rule{Revision: "r1"}
@@ -229,6 +280,14 @@ func TestLimiterStates_NotifyOfChangesOnly(t *testing.T) {
 	if len(names) != 3 || names[0] != "apps/zone" || names[1] != "weir-system/edge" || names[2] != "weir-system/zone" {
 		t.Errorf("states of %q", names)
 	}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge", UID: "edge", Generation: 1}}
+	states.Set(UnknownSelection(limiter, first.Considered))
+	notified("the selection is unknown", true)
+	states.Set(UnknownSelection(limiter, first.Considered))
+	notified("the selection is still unknown", false)
+	limiter.Generation = 2
+	states.Set(UnknownSelection(limiter, first.Considered))
+	notified("the selection is unknown after an edit", true)
 	states.Remove(first.Limiter)
 	notified("removed", true)
 	if n := len(states.all()); n != 2 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 // cached is a client whose lists are a cache that a test fills. It records the statuses that are applied, and gives each a
@@ -254,6 +256,108 @@ func TestReporter_RetriesWhatFails(t *testing.T) {
 	r.failing = nil
 	r.round("daily", time.Minute)
 	r.round("", time.Minute)
+}
+
+func TestReporter_WritesTargetsAndHowTheyAreMatched(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.round("daily", time.Minute)
+	if s := r.statuses["daily"]; s.Effective.MatchedBy != "" || s.Ancestors != nil {
+		t.Errorf("without targets: %+v", s)
+	}
+	ref := routeRef("checkout")
+	ref.Namespace, ref.SectionName = new("shop"), new("pay")
+	r.add("attached")
+	r.namespaced[1].Spec.TargetRefs = []v1alpha1.TargetReference{ref}
+	r.state.RuleSet.Targets = map[selection.Key][]compile.Target{{Name: "shop/attached"}: {target("checkout", "Accepted")}}
+	rule := r.state.RuleSet.Rules["shop/attached"]
+	rule.Effective.MatchedBy = v1alpha1.MatchedByRouteName
+	r.state.RuleSet.Rules["shop/attached"] = rule
+	r.round("attached", time.Minute)
+	s := r.statuses["attached"]
+	if len(s.Ancestors) != 1 || s.Effective.MatchedBy != v1alpha1.MatchedByRouteName {
+		t.Fatalf("with a target: %+v", s)
+	}
+	if diff := cmp.Diff(ref, s.Ancestors[0].AncestorRef); diff != "" || s.Ancestors[0].Conditions[0].Message != "message of checkout" {
+		t.Errorf("%+v (-spec +status):\n%s", s.Ancestors[0], diff)
+	}
+}
+
+func TestReporter_RecordsAnEventForEachStatus(t *testing.T) {
+	r := newReporting(t)
+	r.Events = NewEvents(r.cached, func() time.Time { return r.now })
+	r.add("daily")
+	r.round("daily", time.Minute)
+	if n := len(r.Events.queue); n != 3 {
+		t.Errorf("%d events, want that the policy is accepted, enforced and overridden", n)
+	}
+	r.round("", time.Minute)
+	if n := len(r.Events.queue); n != 3 || len(r.Events.byPolicy) != 1 {
+		t.Errorf("%d events of %d policies without another write", n, len(r.Events.byPolicy))
+	}
+	r.namespaced = nil
+	r.round("", time.Minute)
+	if n := len(r.Events.byPolicy); n != 0 {
+		t.Errorf("%d policies are known after they were deleted", n)
+	}
+}
+
+// A policy for writes waits until it is known whether API servers call the Limiter.
+func TestReporter_WaitsForTheWebhookOfAPolicyForWrites(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.namespaced[0].Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{}}
+	r.round("", time.Minute)
+	for _, test := range []struct {
+		webhook Webhook
+		writes  string
+		message string // of the condition Ready; empty if it is true
+	}{
+		{Webhook{Problem: "no pod is ready"}, "daily", "no pod is ready"},
+		{Webhook{Problem: "no pod is ready"}, "", "no pod is ready"},
+		{Webhook{}, "daily", "the webhook does not cover this generation of the policy yet"},
+		{Webhook{Covers: map[types.UID]Coverage{"daily": {0, true}}}, "", "the webhook does not cover this generation of the policy yet"},
+		{Webhook{Covers: map[types.UID]Coverage{"daily": {1, false}}}, "daily", "the policy matches only writes that are never limited"},
+		{Webhook{Covers: map[types.UID]Coverage{"daily": {1, true}}}, "daily", ""},
+	} {
+		r.States.SetWebhooks(map[types.UID]Webhook{"edge": test.webhook})
+		r.round(test.writes, time.Minute)
+		ready := meta.FindStatusCondition(r.statuses["daily"].Conditions, "Ready")
+		if (ready.Status == metav1.ConditionTrue) != (test.message == "") || !strings.Contains(ready.Message, test.message) {
+			t.Errorf("%+v: Ready is %+v, want %q", test.webhook, ready, test.message)
+		}
+	}
+}
+
+func TestSetWebhooks_NotifiesOfChangesOnly(t *testing.T) {
+	states := NewLimiterStates()
+	covers := func(generation int64) map[types.UID]Webhook {
+		return map[types.UID]Webhook{"edge": {Covers: map[types.UID]Coverage{"daily": {generation, true}}}}
+	}
+	for _, test := range []struct {
+		name     string
+		webhooks map[types.UID]Webhook
+		notifies bool
+	}{
+		{"none", nil, false},
+		{"a problem", map[types.UID]Webhook{"edge": {Problem: "a"}}, true},
+		{"the same problem", map[types.UID]Webhook{"edge": {Problem: "a"}}, false},
+		{"another problem", map[types.UID]Webhook{"edge": {Problem: "b"}}, true},
+		{"a covered policy", covers(1), true},
+		{"the same policy", covers(1), false},
+		{"another generation", covers(2), true},
+	} {
+		states.SetWebhooks(test.webhooks)
+		notified := false
+		select {
+		case <-states.Changed():
+			notified = true
+		default:
+		}
+		if notified != test.notifies {
+			t.Errorf("%s: notified %t, want %t", test.name, notified, test.notifies)
+		}
+	}
 }
 
 func TestReporter_ReportsPoliciesThatNoLimiterSelects(t *testing.T) {
