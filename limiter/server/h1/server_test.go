@@ -367,6 +367,33 @@ func TestServe_HandsOverWhileTheListenerFails(t *testing.T) {
 	})
 }
 
+// A connection shows that there are file descriptors again.
+func TestServe_PausesAsAtFirstAfterAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &exhausted{fixture.PipeListener(), make(chan net.Conn, 1)}
+		var lines strings.Builder
+		rest := newRest(http.HandlerFunc(echo))
+		rest.ErrorLog = log.New(&lines, "", 0)
+		server := New(rest)
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(l) }()
+		time.Sleep(5 * time.Second) // the pauses are long
+		client, accepted := net.Pipe()
+		l.first <- accepted
+		time.Sleep(2 * time.Second)
+		_ = client.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+		time.Sleep(time.Second) // net/http keeps a closed connection for half a second
+		synctest.Wait()
+		if n := strings.Count(lines.String(), "retrying in 5ms"); n != 2 {
+			t.Errorf("%d shortest pauses, want one at the start and one after the connection:\n%s", n, lines.String())
+		}
+	})
+}
+
 func TestClose_EndsHandshakes(t *testing.T) {
 	rest, _ := secured(t, http.HandlerFunc(echo))
 	for range 5 {
