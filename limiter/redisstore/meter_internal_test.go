@@ -89,6 +89,7 @@ func TestMeter_WaitedIsWithoutEarlierRoundTrips(t *testing.T) {
 
 // A call in several slots is repeated in groups if no node can decide it.
 func TestMeter_WaitedIsWithoutTheRoundTripInVain(t *testing.T) {
+	t.Parallel()                        // it waits for the cluster
 	const trip = 300 * time.Millisecond // more than the machine delays the later calls
 	node := fixture.RedisClusterNode(t)
 	client, err := redisclient.Open(node.URL()+"?addr="+node.Addr(), 10*trip)

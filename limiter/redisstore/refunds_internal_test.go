@@ -134,6 +134,7 @@ func setCalls(t *testing.T, client *redisclient.Client) (calls int) {
 
 // On a Redis Cluster, the counters of different identifiers are in different slots.
 func TestRefund_SharesRoundTripsAcrossSlots(t *testing.T) {
+	t.Parallel() // it waits for the cluster
 	node := fixture.RedisClusterNode(t)
 	client := openURL(t, node.URL()+"?addr="+node.Addr())
 	store := NewStore(client, patience)
