@@ -2,7 +2,10 @@ package redisclient
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,8 +27,10 @@ func TestDialer_WithTLSTheFirstCommandDoesNotWaitForSessionTickets(t *testing.T)
 	options, dial := o.universal().Simple(), o.dialer()
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
-		time.Sleep(50 * time.Millisecond) // the tickets arrive
-		return conn, err
+		if err != nil {
+			return nil, err
+		}
+		return conn, awaitBytes(ctx, conn.(opaqueConn).Conn.(*tls.Conn).NetConn().(*lateConn)) //nolint:forcetypeassert // dialTLS returns these types
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
@@ -36,4 +41,23 @@ func TestDialer_WithTLSTheFirstCommandDoesNotWaitForSessionTickets(t *testing.T)
 	if took := time.Since(began); took > timeout/4 {
 		t.Errorf("the first command took %v", took)
 	}
+}
+
+// awaitBytes waits until bytes have arrived, and does not read them.
+func awaitBytes(ctx context.Context, conn *lateConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return fixture.Poll(ctx, time.Millisecond, func(context.Context) error {
+		n, peekErr := 0, error(nil)
+		err := raw.Read(func(fd uintptr) bool {
+			n, _, peekErr = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+			return true
+		})
+		if n <= 0 {
+			return errors.Join(errors.New("no session ticket"), err, peekErr)
+		}
+		return nil
+	})
 }
