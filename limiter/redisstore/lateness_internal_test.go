@@ -127,16 +127,38 @@ func TestSend_SendsABatchWhoseDeadlineHasPassed(t *testing.T) {
 }
 
 // A batch in time ends at its deadline, and a late one after half of a timeout.
-func TestSendDeadline(t *testing.T) {
+func TestLeaveTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &Store{timeout: 50 * time.Millisecond}
 		for left, want := range map[int]int64{-9: 25, 0: 25, 24: 25, 25: 25, 26: 26, 50: 50} { // ms
 			deadline := time.Now().Add(time.Duration(left) * time.Millisecond)
-			if got := time.Until(store.sendDeadline([]*call{{deadline: deadline}})).Milliseconds(); got != want {
+			batch := []*call{{deadline: deadline}, {deadline: deadline}}
+			if got := time.Until(store.leaveTime(batch)).Milliseconds(); got != want {
 				t.Errorf("%d ms before its deadline, a batch has %d ms, want %d", left, got, want)
+			}
+			if got := time.Until(latestDeadline(batch)).Milliseconds(); got != want {
+				t.Errorf("%d ms before its deadline, the calls of a batch have %d ms, want %d", left, got, want)
 			}
 		}
 	})
+}
+
+// A node that accepts no connection within the prolonged time is no overload of this process: the callers get a decision without Redis.
+func TestLeaveTime_OfABatchThatCannotBeSent(t *testing.T) {
+	for late, overloaded := range map[time.Duration]bool{0: false, patience/maxLateness + 1: true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &Store{timeout: patience}
+			b := (&breakerConfig{probe: neverReached, observer: unusedObserver{}, ctx: t.Context(), timeout: patience}).newBreaker("node")
+			batch := []*call{{deadline: time.Now()}}
+			b.send(batch, func(batch []*call) {
+				time.Sleep(time.Until(store.leaveTime(batch)) + late)
+				timesOut(batch)
+			})
+			if got := errors.Is(batch[0].reply.err, limiter.ErrOverloaded); got != overloaded || b.state.Load() != closed {
+				t.Errorf("%v late: %v, state %d; want ErrOverloaded %t, closed", late, batch[0].reply.err, b.state.Load(), overloaded)
+			}
+		})
+	}
 }
 
 // Refunds are not charged with the time that the call has already used.

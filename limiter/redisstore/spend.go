@@ -30,7 +30,7 @@ const (
 
 // send decides the calls of a batch in one round trip, by their latest deadline, or later if this process is late.
 func (s *Store) send(calls []*call) {
-	ctx, cancel := context.WithDeadline(context.Background(), s.sendDeadline(calls))
+	ctx, cancel := context.WithDeadline(context.Background(), s.leaveTime(calls))
 	defer cancel()
 	if cluster, ok := s.client.Cluster(); ok && (len(calls) > 1 || !inOneSlot(calls[0].charges)) {
 		s.sendToNode(ctx, cluster, calls)
@@ -39,12 +39,12 @@ func (s *Store) send(calls []*call) {
 	s.decodeReply(calls, s.runScript(ctx, calls))
 }
 
-// sendDeadline returns the deadline of a batch. That is at least half of a timeout from now, because the batcher has decided that there is time
-// for the calls, and this process may have been late since then.
-func (s *Store) sendDeadline(calls []*call) time.Time {
+// leaveTime returns the deadline of a batch. It prolongs a batch that has less than half of a timeout, because the batcher has decided that there
+// is time for the calls, and this process may have been late since then. The breaker finds the new deadline in the calls.
+func (s *Store) leaveTime(calls []*call) time.Time {
 	deadline, soonest := latestDeadline(calls), time.Now().Add(s.timeout/2)
 	if deadline.Before(soonest) {
-		return soonest
+		calls[0].deadline, deadline = soonest, soonest
 	}
 	return deadline
 }
