@@ -78,6 +78,10 @@ func (o *Options) universal() *redis.UniversalOptions {
 		Username: o.Username, Password: o.Password, CredentialsProviderContext: o.Credentials, Dialer: o.dialer(),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 
+		// With RESP3, go-redis looks for notifications of Redis before and after each command. Weir does not ask for any, and with TLS the first command of a
+		// connection waited for 50 ms: go-redis took the session tickets below TLS for the beginning of a notification.
+		Protocol: 2,
+
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		ContextTimeoutEnabled:    true,

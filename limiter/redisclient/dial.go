@@ -46,13 +46,9 @@ func (o *Options) dialTLS() dialFunc {
 			_ = conn.Close()
 			return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
 		}
-		return opaqueConn{encrypted}, nil
+		return encrypted, nil
 	}
 }
-
-// opaqueConn hides the TCP connection below TLS from go-redis. If go-redis finds bytes there before a command, it waits 50 ms for a notification
-// of Redis. After a handshake, these bytes are session tickets of TLS, and the first command of a connection would wait in vain.
-type opaqueConn struct{ net.Conn }
 
 func (o *Options) dialTCP() dialFunc {
 	dialer := &net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}

@@ -30,7 +30,7 @@ func TestDialer_WithTLSTheFirstCommandDoesNotWaitForSessionTickets(t *testing.T)
 		if err != nil {
 			return nil, err
 		}
-		return conn, awaitBytes(ctx, conn.(opaqueConn).Conn.(*tls.Conn).NetConn().(*lateConn)) //nolint:forcetypeassert // dialTLS returns these types
+		return conn, awaitBytes(ctx, conn.(*tls.Conn).NetConn().(*lateConn)) //nolint:forcetypeassert // dialTLS returns these types
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
