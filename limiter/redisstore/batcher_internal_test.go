@@ -54,22 +54,25 @@ func awaitWaiting(t *testing.T, b *batcher, waiting int) {
 func TestBatcher_SendsWaitingCallsTogether(t *testing.T) {
 	g := newGate()
 	b := &batcher{send: g.send}
-	var waits []func() []error
-	for range minInFlight { // each is sent alone
-		waits = append(waits, callConcurrently(b, 1))
-		if n := <-g.arrived; n != 1 {
-			t.Fatalf("a batch of %d calls, want 1", n)
-		}
+	waits := []func() []error{callConcurrently(b, 1)}
+	if n := <-g.arrived; n != 1 {
+		t.Fatalf("the first batch has %d calls, want 1", n)
+	}
+	waits = append(waits, callConcurrently(b, maxBatch-1))
+	awaitWaiting(t, b, maxBatch-1)
+	waits = append(waits, callConcurrently(b, 1))
+	if n := <-g.arrived; n != maxBatch {
+		t.Fatalf("while one batch is in flight, a batch of %d calls is sent, want %d", n, maxBatch)
 	}
 	waits = append(waits, callConcurrently(b, maxBatch+10))
 	awaitWaiting(t, b, maxBatch+10)
-	g.open <- struct{}{}
-	if n := <-g.arrived; n != maxBatch {
-		t.Errorf("the next batch has %d calls, want %d", n, maxBatch)
-	}
-	g.open <- struct{}{}
-	if n := <-g.arrived; n != 10 {
-		t.Errorf("the last batch has %d calls, want 10", n)
+	for _, step := range []struct{ replies, next int }{{1, maxBatch}, {2, 10}} { // the last one has to wait for both batches in flight
+		for range step.replies {
+			g.open <- struct{}{}
+		}
+		if n := <-g.arrived; n != step.next {
+			t.Errorf("the next batch has %d calls, want %d", n, step.next)
+		}
 	}
 	close(g.open)
 	for _, wait := range waits {

@@ -52,25 +52,38 @@ func start(b *batcher, name string) <-chan outcome {
 	return result
 }
 
+// occupy makes calls until no further batch can be in flight.
+func occupy(b *batcher) (results []<-chan outcome) {
+	isFree := func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.inFlight < b.trips.maxInFlight()
+	}
+	for isFree() {
+		results = append(results, start(b, "in flight"))
+	}
+	return results
+}
+
 // A caller whose call is not sent is free to ask elsewhere: nothing was counted.
 func TestBatcher_DropsCallsThatRedisCannotDecideInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, sent := slowBatcher(30 * time.Millisecond)
-		first, second := start(b, "first"), start(b, "second") // in flight until 30
+		inFlight := occupy(b) // until 30
 		time.Sleep(5 * time.Millisecond)
 		hopeless := start(b, "hopeless") // its deadline is 45: a batch that begins at 30 ends at 60
 		time.Sleep(20 * time.Millisecond)
 		late := start(b, "late") // its deadline is 65
-		for name, result := range map[string]<-chan outcome{"first": first, "second": second, "late": late} {
+		for i, result := range append(inFlight, late) {
 			if got := <-result; got.err != nil {
-				t.Errorf("%s: %v", name, got.err)
+				t.Errorf("call %d: %v", i, got.err)
 			}
 		}
 		if got := <-hopeless; redisclient.Kind(got.err) != redisclient.KindPool || got.took != 25*time.Millisecond {
 			t.Errorf("%v after %v, want an error of the kind pool after 25ms", got.err, got.took)
 		}
-		if got := sent(); !slices.EqualFunc(got, [][]string{{"first"}, {"second"}, {"late"}}, slices.Equal) {
-			t.Errorf("batches %q", got)
+		if got := sent(); len(got) != 3 || !slices.Equal(got[2], []string{"late"}) {
+			t.Errorf("batches %q, want two, and then the late call", got)
 		}
 	})
 }
@@ -93,9 +106,7 @@ func TestBatcher_ReportsASlowRedisInsteadOfAnOverload(t *testing.T) {
 				b := &batcher{send: func([]*call) { time.Sleep(takes) }}
 				<-start(b, "measured")
 				takes += test.late
-				for range mostInFlight {
-					start(b, "in flight")
-				}
+				occupy(b)
 				time.Sleep(time.Millisecond)
 				got := <-start(b, "waiting")
 				if errors.Is(got.err, limiter.ErrOverloaded) != (test.want == "") || test.want != "" && redisclient.Kind(got.err) != test.want {
@@ -119,9 +130,7 @@ func TestBatcher_SendsTheNewestCallsFirstOnceCallsAreLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, sent := slowBatcher(test.waited)
-				start(b, "first")
-				start(b, "second")
-				var results []<-chan outcome
+				results := occupy(b)
 				for i := range 70 {
 					results = append(results, start(b, fmt.Sprintf("%03d", i)))
 				}
@@ -169,9 +178,7 @@ func TestBatcher_DecidesLateCallsAfterAPause(t *testing.T) {
 				}}
 				<-start(b, "measured")
 				takes = 100 * time.Millisecond
-				for range b.trips.maxInFlight() {
-					start(b, "in flight during the pause")
-				}
+				occupy(b)
 				takes = test.trip
 				var results []<-chan outcome
 				for range test.waiting {
@@ -195,7 +202,6 @@ func TestBatcher_WaitsForTheReplyToACallThatWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := slowBatcher(60 * time.Millisecond)
 		alone := start(b, "sent alone")
-		start(b, "occupies Redis")
 		if got := <-alone; got.err != nil || got.took != 60*time.Millisecond {
 			t.Errorf("%v after %v, want the reply after 60ms", got.err, got.took)
 		}
@@ -207,11 +213,15 @@ func TestBatcher_KeepsMoreBatchesInFlightToADistantRedis(t *testing.T) {
 		b, sent := slowBatcher(3500 * time.Microsecond)
 		<-start(b, "measured")
 		var results []<-chan outcome
-		for i := range 7 {
+		for i := range 6 {
 			results = append(results, start(b, strconv.Itoa(i)))
 		}
-		if got := len(sent()); got != 6 {
-			t.Errorf("%d batches in flight to a Redis at 3.5 ms, want 5", got-1)
+		if got := len(sent()) - 1; got != 4 {
+			t.Errorf("%d batches of one call in flight to a Redis at 3.5 ms, want 4", got)
+		}
+		results = append(results, occupy(b)...)
+		if got := len(sent()) - 1; got != 5 {
+			t.Errorf("%d batches in flight to a Redis at 3.5 ms, want 5", got)
 		}
 		for _, result := range results {
 			if got := <-result; got.err != nil {
@@ -219,6 +229,29 @@ func TestBatcher_KeepsMoreBatchesInFlightToADistantRedis(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The batch in flight can be lost. Without another call, those that wait are not sent: a timer for each call would take processor time.
+func TestBatcher_SendsAPartOfABatchWhenTheOldestCallHasWaitedForLong(t *testing.T) {
+	for pause, isSent := range map[time.Duration]bool{longWait: false, longWait + time.Microsecond: true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, sent := slowBatcher(20 * time.Millisecond)
+			results := []<-chan outcome{start(b, "slow"), start(b, "first")}
+			time.Sleep(pause)
+			results = append(results, start(b, "second"))
+			if got := len(sent()); (got == 2) != isSent {
+				t.Errorf("after %v, %d batches are sent", pause, got)
+			}
+			for _, result := range results {
+				if got := <-result; got.err != nil {
+					t.Error(got.err)
+				}
+			}
+			if got, want := sent(), [][]string{{"slow"}, {"first", "second"}}; !slices.EqualFunc(got, want, slices.Equal) {
+				t.Errorf("after %v, batches %q, want %q", pause, got, want)
+			}
+		})
+	}
 }
 
 func TestRoundTrips_MaxInFlightGrowsWithTheShortestRecentRoundTrip(t *testing.T) {
