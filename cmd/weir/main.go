@@ -9,7 +9,12 @@ import (
 	"syscall"
 )
 
-func main() { os.Exit(runAs(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	if decidesRequests(os.Args) {
+		coarsenTimers(os.Args)
+	}
+	os.Exit(runAs(os.Args, os.Stdout, os.Stderr))
+}
 
 // run executes a command of weir and returns its exit status.
 func run(args []string, stdout, stderr io.Writer) int {
