@@ -5,12 +5,13 @@ import "time"
 // The control of the limit.
 const (
 	// targetDelay is how long a goroutine waits for a processor when the process has as much to do as it can do. A request
-	// waits several times.
-	targetDelay = 4 * time.Millisecond
+	// waits several times. With a longer delay, more requests are in progress, and each takes more processor time: its memory is no longer in the
+	// caches of the processor.
+	targetDelay = time.Millisecond
 	// standing is how many measurements in a row exceed the target before requests are rejected: a burst is not an overload.
 	standing = 3
-	// leastPart of the first limit is never rejected: 128 requests for each processor. A processor handles as many within the target, so if
-	// the delay is longer, other processes have the processor, and rejecting these requests would not shorten it.
+	// leastPart of the first limit is never rejected: 128 requests for each processor, which handles them in 3 ms. If the delay is longer, other
+	// processes have the processor, and rejecting these requests would not shorten it.
 	leastPart = 8
 	// The change of the limit from one measurement to the next is bounded, because a change shows its effect later.
 	mostDecrease, mostIncrease = 0.8, 1.1

@@ -58,7 +58,7 @@ func TestGate_RejectsWhatIsTooMuchUntilTheDelayEnds(t *testing.T) {
 		if got := enter(e, 1000); got != 1000 {
 			t.Fatalf("%d of 1000 requests admitted before the overload", got)
 		}
-		delay.Store(int64(8 * time.Millisecond))
+		delay.Store(int64(2 * targetDelay))
 		time.Sleep(125 * time.Millisecond) // the delay lasts from the measurement at 100 to that at 120
 		for range 600 {
 			e.Leave()
@@ -69,7 +69,7 @@ func TestGate_RejectsWhatIsTooMuchUntilTheDelayEnds(t *testing.T) {
 		for range 500 {
 			e.Leave()
 		}
-		delay.Store(int64(time.Millisecond))
+		delay.Store(int64(targetDelay / 4))
 		time.Sleep(time.Second)
 		if got := enter(e, 5000); got != 2048 || g.running.Load() != 2048 {
 			t.Errorf("%d of 5000 requests admitted one second later, %d in progress, want 1024 a processor", got, g.running.Load())
@@ -90,7 +90,7 @@ func TestGate_KeepsTheLimitWhileItRejects(t *testing.T) {
 	for round := range 60 {
 		before := g.limit.Load()
 		enter(e, 3000)
-		g.adapt(control, time.Millisecond)
+		g.adapt(control, targetDelay/4)
 		if got := g.limit.Load(); got <= before && got != 2047 || got == 2048 {
 			t.Fatalf("round %d: limit %d after %d", round, got, before)
 		}
@@ -100,7 +100,7 @@ func TestGate_KeepsTheLimitWhileItRejects(t *testing.T) {
 func TestGate_HasNoLimitAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, delay, _ := overloadedGate(t) // checks the limit after the end
-		delay.Store(int64(8 * time.Millisecond))
+		delay.Store(int64(2 * targetDelay))
 		enter(g.Endpoint(new(counter)), 600)
 		time.Sleep(125 * time.Millisecond)
 		if got := g.limit.Load(); got != 300 {
