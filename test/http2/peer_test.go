@@ -30,15 +30,16 @@ type peer struct {
 
 	reference bool // connected to a server of grpc-go
 
-	whole   sync.Mutex // held while a header block is sent: no other frame may be between its frames
-	mu      sync.Mutex
-	streams map[uint32]*response
-	resets  map[http2.ErrCode]int // all streams, also those that are not recorded
-	acks    int                   // of settings
-	refill  bool                  // sends WINDOW_UPDATE for what it reads
-	goAway  *goAway
-	closed  error // of the connection, as read
-	ended   chan struct{}
+	whole    sync.Mutex // held while a header block is sent: no other frame may be between its frames
+	mu       sync.Mutex
+	streams  map[uint32]*response
+	resets   map[http2.ErrCode]int // all streams, also those that are not recorded
+	acks     int                   // of settings
+	settings int                   // frames that were sent
+	refill   bool                  // sends WINDOW_UPDATE for what it reads
+	goAway   *goAway
+	closed   error // of the connection, as read
+	ended    chan struct{}
 }
 
 type goAway struct {
@@ -94,14 +95,32 @@ func newPeer(t testing.TB, conn net.Conn, settings ...http2.Setting) *peer {
 // silentPeer sends and reads nothing.
 func silentPeer(t testing.TB, conn net.Conn) *peer {
 	p := &peer{
-		t: t, conn: conn, framer: http2.NewFramer(conn, nil), refill: true,
+		t: t, conn: conn, refill: true,
 		sent: map[int][]byte{}, streams: map[uint32]*response{}, resets: map[http2.ErrCode]int{}, ended: make(chan struct{}),
 	}
+	p.framer = http2.NewFramer(settingsCounter{conn, p}, nil)
 	p.framer.AllowIllegalWrites = true
 	p.block = encode(call(rlsPath)...)
 	p.body = message(t, request())
 	t.Cleanup(func() { conn.Close() })
 	return p
+}
+
+// settingsCounter counts the SETTINGS frames that a framer sends, each in one Write. The server acknowledges each of them.
+type settingsCounter struct {
+	net.Conn
+
+	peer *peer
+}
+
+func (c settingsCounter) Write(frame []byte) (int, error) {
+	const typeAt, flagsAt = 3, 4
+	if http2.FrameType(frame[typeAt]) == http2.FrameSettings && http2.Flags(frame[flagsAt])&http2.FlagSettingsAck == 0 {
+		c.peer.mu.Lock()
+		c.peer.settings++
+		c.peer.mu.Unlock()
+	}
+	return c.Conn.Write(frame)
 }
 
 func (p *peer) startReading() {
@@ -216,16 +235,13 @@ func (p *peer) end() string {
 
 // sync waits until the server has received everything that p has sent, if it still reads. It does not ping: servers bound pings.
 func (p *peer) sync() {
-	p.mu.Lock()
-	before := p.acks
-	p.mu.Unlock()
 	if p.framer.WriteSettings() != nil {
 		return
 	}
 	fixture.Await(p.t, "settings are acknowledged", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.acks > before || p.closed != nil
+		return p.acks == p.settings || p.closed != nil
 	})
 }
 
