@@ -29,6 +29,7 @@ while at <= #ARGV do
   for i = 1, count do
     shape[i] = read_charge(at)
     if ARGV[at + 5] == 'shadow' then shape[i].enforced = false end
+    if shape[i].debt then shape.has_debt = true end
     at = at + ARGUMENTS
   end
   shapes[number] = shape
@@ -47,8 +48,8 @@ local function decide_absent(charge)
   return unpack(decision, 1, 7)
 end
 
--- The charges of a request with several of them, and what their algorithms return.
-local keys, fields, waits, rests, resets, ats, next_values, expiries, keep_ttls = {}, {}, {}, {}, {}, {}, {}, {}, {}
+-- The charges of a request with several of them: where their decisions are in the reply, and what is written if they are counted.
+local keys, fields, firsts, next_values, expiries, keep_ttls = {}, {}, {}, {}, {}, {}
 
 -- The loop has no functions of its own: they would take as long again, because locals of a script are slow in functions.
 local shape_numbers = {byte(ARGV[2], 1, -1)}
@@ -103,24 +104,32 @@ for request = 1, #shape_numbers do
       elseif not wait then
         wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(false, now, charge, key, field, odd_key)
       end
-      keys[i], fields[i], waits[i], rests[i], resets[i], ats[i] = key, field, wait, remaining, reset_after, at
+      keys[i], fields[i], firsts[i] = key, field, size + 1
       next_values[i], expiries[i], keep_ttls[i] = next_value, expires_at, keep_ttl
-      if wait < 0 and charge.enforced then counts = false end
-    end
-    for i = 1, #shape do
-      local charge, next_value, remaining, reset_after = shape[i], next_values[i], rests[i], resets[i]
-      local cost = charge.cost
-      if next_value and cost > 0 and (counts or spends and charge.debt) then
-        local expires_at = expiries[i]
-        if are_read then
-          set(keys[i], next_value, expires_at, keep_ttls[i])
-        else
-          write_value(keys[i], next_value, expires_at, keep_ttls[i], fields[i])
-        end
-        remaining, reset_after = remaining - cost, expires_at - now
-        if remaining < 0 then remaining = 0 end
+      if wait == 0 and at == now then -- as add_decision
+        reply[size + 1], reply[size + 2] = 4 * remaining, reset_after
+        size = size + 2
+      else
+        add_decision(remaining, reset_after, wait, at)
+        if wait < 0 and charge.enforced then counts = false end
       end
-      add_decision(remaining, reset_after, waits[i], ats[i])
+    end
+    if counts or spends and shape.has_debt then
+      for i = 1, #shape do
+        local charge, next_value = shape[i], next_values[i]
+        local cost = charge.cost
+        if next_value and cost > 0 and (counts or charge.debt) then
+          local expires_at, first = expiries[i], firsts[i]
+          if are_read then
+            set(keys[i], next_value, expires_at, keep_ttls[i])
+          else
+            write_value(keys[i], next_value, expires_at, keep_ttls[i], fields[i])
+          end
+          local head = reply[first] - 4 * cost
+          if head < 0 then head = head % 4 end -- nothing remains
+          reply[first], reply[first + 1] = head, expires_at - now
+        end
+      end
     end
   end
 end
