@@ -17,6 +17,7 @@ const (
 	modeSpend = "spend"
 	modePeek  = "peek"
 
+	runHead        = 4   // arguments before those of the shapes
 	shapeHead      = 2   // arguments of a shape before those of its charges
 	argumentsWidth = 6   // arguments of a charge
 	firstShape     = '0' // the name of the first shape
@@ -105,7 +106,7 @@ func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 	of := scriptKeys{keys: make([]string, 0, n)}
 	shapes := make([]byte, len(calls))
 	first := calls[0]
-	args = append(make([]any, 0, 3+shapeHead+argumentsWidth*len(first.charges)), s.now(), "", "")
+	args = append(make([]any, 0, runHead+shapeHead+argumentsWidth*len(first.charges)), s.now(), "", "", "")
 	distinct := make([]*call, 0, 4) // rarely more
 	for i, call := range calls {
 		for j := range call.charges {
@@ -123,7 +124,33 @@ func (s *Store) arguments(calls []*call) (keys []string, args []any) {
 	if len(of.fields) > 0 {
 		args[2] = of.fields
 	}
+	if s.haveCommonCounter(calls) {
+		args[3] = "repeated"
+	}
 	return of.keys, args
+}
+
+// haveCommonCounter reports whether two of the calls have a counter in common. The keys of a call are distinct.
+func (s *Store) haveCommonCounter(calls []*call) bool {
+	if len(calls) == 1 {
+		return false
+	}
+	seen, _ := s.keySets.Get().(map[string]struct{})
+	if seen == nil {
+		seen = make(map[string]struct{}, maxBatch)
+	}
+	defer func() {
+		clear(seen)
+		s.keySets.Put(seen)
+	}()
+	n := 0
+	for _, c := range calls {
+		n += len(c.charges)
+		for i := range c.charges {
+			seen[c.charges[i].Key] = struct{}{}
+		}
+	}
+	return len(seen) < n
 }
 
 // hasShapeOf reports whether the calls are equal except for their keys.

@@ -4,7 +4,8 @@
 --   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
 --   ARGV[2]   one character per request, the number of its shape: '0' for the first, and so on in ASCII order
 --   ARGV[3]   the fields of the compact counters in their blocks, in the order of KEYS
---   ARGV[4]…  the shapes. A shape is the arguments that requests with different keys share:
+--   ARGV[4]   'repeated' if requests have a counter in common, else ''
+--   ARGV[5]…  the shapes. A shape is the arguments that requests with different keys share:
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
 --     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
@@ -22,7 +23,8 @@
 local ARGUMENTS = 6
 local FIRST_SHAPE = 48 -- '0'
 
-local shapes, at, number = {}, 4, FIRST_SHAPE
+if ARGV[4] == 'repeated' then written = {} end
+local shapes, at, number = {}, 5, FIRST_SHAPE
 while at <= #ARGV do
   local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
@@ -58,7 +60,7 @@ for request = 1, #shape_numbers do
   local spends = shape.spends
   if are_read and #shape == 1 then -- as almost always: the same as below, without tables
     local charge, key, value = shape[1], KEYS[next_key], values[next_key]
-    local last = written[key]
+    local last = written and written[key]
     if last ~= nil then value = last end
     index, next_key = index + 1, next_key + 1
     local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
@@ -88,7 +90,7 @@ for request = 1, #shape_numbers do
       if are_read then
         next_key = next_key + 1
         key = KEYS[at_key]
-        value = written[key]
+        value = written and written[key]
         if value == nil then value = values[at_key] end
       else
         at_key, field, odd_key = read_key(charge)

@@ -25,6 +25,7 @@ type Store struct {
 	foundCorrupt  func(keys []string)
 	meter         Meter     // nil: no measurements
 	calls         sync.Pool // of *call
+	keySets       sync.Pool // of map[string]struct{}, empty
 }
 
 // StoreOption configures a Store.

@@ -1018,8 +1018,9 @@ local function read_key(charge)
   return index, field, KEYS[index + 1]
 end
 
--- values are the values that were read, by index in KEYS; written are those that were written, by key.
-local values, written = prefetched or {}, {}
+-- values are the values that were read, by index in KEYS; written are those that were written, by key. written is nil if no key is read
+-- after it was written: a new element of a table takes as long as 20 operations.
+local values, written = prefetched or {}, nil
 
 -- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. It returns
 -- whether all values are read. Call it after read_charge for all charges. MGET returns nothing for a key that is not a string, so
@@ -1038,7 +1039,7 @@ end
 -- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
 local function value_of(index, charge)
   if charge.is_compact then return nil end
-  local value = written[KEYS[index]]
+  local value = written and written[KEYS[index]]
   if value == nil then value = values[index] end
   if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
   return value
@@ -1055,7 +1056,7 @@ local function set(key, value, expires_at, keep_ttl)
     if expires_at ~= last_expiry then last_expiry, last_milliseconds = expires_at, to_milliseconds(expires_at) end
     call('SET', key, value, 'PXAT', last_milliseconds)
   end
-  written[key] = value
+  if written then written[key] = value end
 end
 
 -- write_value writes a value as set does, or deletes the key if the value is nil. A compact counter is the field of the block
@@ -1065,7 +1066,6 @@ local function write_value(key, value, expires_at, keep_ttl, field)
   if field then return call('HSET', keep_ttl, field, value) end
   if value then return set(key, value, expires_at, keep_ttl) end
   call('DEL', key)
-  written[key] = false
 end
 
 -- refund refunds units that spend counted, if they still count.

@@ -879,8 +879,9 @@ local function read_key(charge)
   return index, field, KEYS[index + 1]
 end
 
--- values are the values that were read, by index in KEYS; written are those that were written, by key.
-local values, written = prefetched or {}, {}
+-- values are the values that were read, by index in KEYS; written are those that were written, by key. written is nil if no key is read
+-- after it was written: a new element of a table takes as long as 20 operations.
+local values, written = prefetched or {}, nil
 
 -- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. It returns
 -- whether all values are read. Call it after read_charge for all charges. MGET returns nothing for a key that is not a string, so
@@ -899,7 +900,7 @@ end
 -- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
 local function value_of(index, charge)
   if charge.is_compact then return nil end
-  local value = written[KEYS[index]]
+  local value = written and written[KEYS[index]]
   if value == nil then value = values[index] end
   if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
   return value
@@ -916,7 +917,7 @@ local function set(key, value, expires_at, keep_ttl)
     if expires_at ~= last_expiry then last_expiry, last_milliseconds = expires_at, to_milliseconds(expires_at) end
     call('SET', key, value, 'PXAT', last_milliseconds)
   end
-  written[key] = value
+  if written then written[key] = value end
 end
 
 -- write_value writes a value as set does, or deletes the key if the value is nil. A compact counter is the field of the block
@@ -926,7 +927,6 @@ local function write_value(key, value, expires_at, keep_ttl, field)
   if field then return call('HSET', keep_ttl, field, value) end
   if value then return set(key, value, expires_at, keep_ttl) end
   call('DEL', key)
-  written[key] = false
 end
 
 local now = current_time(ARGV[1])
@@ -957,7 +957,8 @@ end
 --   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
 --   ARGV[2]   one character per request, the number of its shape: '0' for the first, and so on in ASCII order
 --   ARGV[3]   the fields of the compact counters in their blocks, in the order of KEYS
---   ARGV[4]…  the shapes. A shape is the arguments that requests with different keys share:
+--   ARGV[4]   'repeated' if requests have a counter in common, else ''
+--   ARGV[5]…  the shapes. A shape is the arguments that requests with different keys share:
 --     mode    'spend', or 'peek' to change nothing
 --     count   number of charges
 --     then for each charge: algorithm, limit (units), window (us), capacity (only for buckets,
@@ -973,7 +974,8 @@ end
 -- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
 -- time to live.
 
-local shapes, at, number = {}, 4, 48
+if ARGV[4] == 'repeated' then written = {} end
+local shapes, at, number = {}, 5, 48
 while at <= #ARGV do
   local shape, count = {spends = ARGV[at] == 'spend'}, tonumber(ARGV[at + 1])
   at = at + 2
@@ -1009,7 +1011,7 @@ for request = 1, #shape_numbers do
   local spends = shape.spends
   if are_read and #shape == 1 then -- as almost always: the same as below, without tables
     local charge, key, value = shape[1], KEYS[next_key], values[next_key]
-    local last = written[key]
+    local last = written and written[key]
     if last ~= nil then value = last end
     index, next_key = index + 1, next_key + 1
     local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
@@ -1039,7 +1041,7 @@ for request = 1, #shape_numbers do
       if are_read then
         next_key = next_key + 1
         key = KEYS[at_key]
-        value = written[key]
+        value = written and written[key]
         if value == nil then value = values[at_key] end
       else
         at_key, field, odd_key = read_key(charge)
