@@ -20,7 +20,7 @@ import (
 const maxBatch = 64
 
 // longWait is how much longer than the newest call the oldest one can wait before they are sent in the last batch that can be in flight, although
-// it is not full. It is more than the way to a near Redis: the batch in flight is slow, and can be lost.
+// it is small. It is more than the way to a near Redis: the batch in flight is slow, and can be lost.
 const longWait = time.Millisecond
 
 // lateShare is the share of the time of a call after which a waiting call shows that this process cannot keep up, as a divisor.
@@ -83,6 +83,7 @@ type batcher struct {
 	mu       sync.Mutex
 	waiting  []*call // oldest first
 	inFlight int     // batches
+	sent     int     // calls in these batches
 	trips    roundTrips
 }
 
@@ -96,6 +97,7 @@ func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 	}
 	if b.inFlight == 0 { // so no call is waiting
 		b.inFlight++
+		b.sent++
 		b.mu.Unlock()
 		b.sendBatch([]*call{c})
 		return c.reply.decisions, c.reply.err
@@ -120,13 +122,14 @@ func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 }
 
 // isDue reports whether the waiting calls are sent now. For each call, Redis and this process take half as long in a full batch as in one of 16
-// calls, so the last batch that can be in flight is a full one. The caller holds the lock.
+// calls, so the last batch that can be in flight is at least as large as the others are on average. Then Redis has as much to do in one batch as
+// this process has for the replies to another. The caller holds the lock.
 func (b *batcher) isDue() bool {
 	n, most := len(b.waiting), b.trips.maxInFlight()
 	if n == 0 || b.inFlight >= most {
 		return false
 	}
-	return b.inFlight < most-1 || n >= maxBatch || b.waiting[n-1].began.Sub(b.waiting[0].began) > longWait
+	return b.inFlight < most-1 || n*b.inFlight >= b.sent || b.waiting[n-1].began.Sub(b.waiting[0].began) > longWait
 }
 
 // takeBatch removes the next batch from the waiting calls. It returns nil if they are not sent now. The caller holds the lock.
@@ -141,6 +144,7 @@ func (b *batcher) takeBatch() []*call {
 		return nil
 	}
 	b.inFlight++
+	b.sent += n
 	if rest := len(b.waiting) - n; rest > 0 && b.waiting[0].isLate(now) {
 		batch := slices.Clone(b.waiting[rest:])
 		clear(b.waiting[rest:])
@@ -211,6 +215,7 @@ func (b *batcher) sendBatch(batch []*call) {
 	}
 	b.mu.Lock()
 	b.inFlight--
+	b.sent -= len(batch)
 	if sent {
 		b.trips.add(now, now.Sub(began))
 	}

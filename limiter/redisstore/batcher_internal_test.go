@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-dev/weir/test/fixture"
@@ -51,33 +52,79 @@ func awaitWaiting(t *testing.T, b *batcher, waiting int) {
 	})
 }
 
+// awaitBatch waits for the next batch.
+func (g *gate) awaitBatch(t *testing.T, size int) {
+	t.Helper()
+	if n := <-g.arrived; n != size {
+		t.Errorf("a batch of %d calls is sent, want %d", n, size)
+	}
+}
+
 func TestBatcher_SendsWaitingCallsTogether(t *testing.T) {
-	g := newGate()
-	b := &batcher{send: g.send}
-	waits := []func() []error{callConcurrently(b, 1)}
-	if n := <-g.arrived; n != 1 {
-		t.Fatalf("the first batch has %d calls, want 1", n)
-	}
-	waits = append(waits, callConcurrently(b, maxBatch-1))
-	awaitWaiting(t, b, maxBatch-1)
-	waits = append(waits, callConcurrently(b, 1))
-	if n := <-g.arrived; n != maxBatch {
-		t.Fatalf("while one batch is in flight, a batch of %d calls is sent, want %d", n, maxBatch)
-	}
-	waits = append(waits, callConcurrently(b, maxBatch+10))
-	awaitWaiting(t, b, maxBatch+10)
-	for _, step := range []struct{ replies, next int }{{1, maxBatch}, {2, 10}} { // the last one has to wait for both batches in flight
-		for range step.replies {
-			g.open <- struct{}{}
+	synctest.Test(t, func(t *testing.T) { // all calls begin at the same time
+		g := newGate()
+		b := &batcher{send: g.send}
+		var waits []func() []error
+		call := func(n, waiting int) {
+			waits = append(waits, callConcurrently(b, n))
+			synctest.Wait()
+			if got := len(b.waiting); got != waiting {
+				t.Errorf("%d calls wait, want %d", got, waiting)
+			}
 		}
-		if n := <-g.arrived; n != step.next {
-			t.Errorf("the next batch has %d calls, want %d", n, step.next)
+		for range 2 { // as many batches as can be in flight
+			call(1, 0)
+			g.awaitBatch(t, 1)
 		}
-	}
-	close(g.open)
-	for _, wait := range waits {
-		if err := errors.Join(wait()...); err != nil {
-			t.Error(err)
+		call(maxBatch+10, maxBatch+10)
+		g.open <- struct{}{}
+		g.awaitBatch(t, maxBatch)
+		g.open <- struct{}{} // the other calls wait until they are as many
+		call(maxBatch-11, maxBatch-1)
+		call(1, 0)
+		g.awaitBatch(t, maxBatch)
+		close(g.open)
+		for _, wait := range waits {
+			if err := errors.Join(wait()...); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if b.inFlight != 0 || b.sent != 0 {
+			t.Errorf("at the end, %d batches with %d calls are in flight", b.inFlight, b.sent)
+		}
+	})
+}
+
+func TestBatcher_LastBatchInFlightIsAsLargeAsTheOthers(t *testing.T) {
+	const near, distant = 100 * time.Microsecond, 3500 * time.Microsecond // 2 and 5 batches in flight
+	for _, test := range []struct {
+		trip                    time.Duration
+		inFlight, sent, waiting int
+		want                    bool
+	}{
+		{near, 0, 0, 0, false},
+		{near, 0, 0, 1, true},
+		{near, 1, 1, 1, true},
+		{near, 1, 20, 19, false},
+		{near, 1, 20, 20, true},
+		{near, 1, maxBatch, maxBatch - 1, false},
+		{near, 1, maxBatch, maxBatch, true},
+		{near, 2, 2, maxBatch, false},
+		{distant, 3, 100, 1, true},
+		{distant, 4, 10, 2, false},
+		{distant, 4, 10, 3, true},
+		{distant, 5, 10, maxBatch, false},
+	} {
+		now := time.Now()
+		b := &batcher{inFlight: test.inFlight, sent: test.sent}
+		b.trips.add(now, test.trip)
+		for range test.waiting {
+			b.waiting = append(b.waiting, &call{began: now})
+		}
+		if got := b.isDue(); got != test.want {
+			t.Errorf("with %d calls in %d batches to a Redis at %v, %d waiting calls are sent: %v, want %v",
+				test.sent, test.inFlight, test.trip, test.waiting, got, test.want)
 		}
 	}
 }
