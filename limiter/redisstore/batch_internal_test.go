@@ -221,3 +221,33 @@ func TestSpend_DecidesSixteenPoliciesInOneRoundTrip(t *testing.T) {
 		t.Errorf("3 spends read all counters with %d MGET, want 3", reads)
 	}
 }
+
+// The script remembers what it writes only if the client reports that a later call of the batch reads it.
+func TestArguments_ReportCallsWithACommonCounter(t *testing.T) {
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 10, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	charging := func(keys ...string) *call {
+		c := &call{mode: modeSpend}
+		for _, key := range keys {
+			c.charges = append(c.charges, limiter.Charge{Key: key, Limit: limit, Cost: 1})
+		}
+		return c
+	}
+	store := NewStore(openURL(t, "redis://127.0.0.1:1"), patience)
+	for _, test := range []struct {
+		calls []*call
+		want  string
+	}{
+		{[]*call{charging("a", "b")}, ""},
+		{[]*call{charging("a"), charging("b")}, ""},
+		{[]*call{charging("a"), charging("c")}, ""}, // has a key in common with the last batch
+		{[]*call{charging("a", "b"), charging("c", "b")}, "repeated"},
+		{[]*call{charging("a"), charging("b"), charging("a")}, "repeated"},
+	} {
+		if keys, args := store.arguments(test.calls); args[runHead-1] != test.want {
+			t.Errorf("a batch with the keys %q has the argument %q, want %q", keys, args[runHead-1], test.want)
+		}
+	}
+}
