@@ -6,8 +6,14 @@ MAKEFLAGS += --no-print-directory
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 IMAGE ?= weir:$(VERSION)
+# The same settings as those of make demo and make test, so that the go command compiles each package once.
+BUILD := CGO_ENABLED=0 go build -ldflags '-X github.com/weir-dev/weir/cmd/internal/cli.version=$(VERSION)'
 # The versions of the tools are pinned in hack/tools/go.mod. The go command builds the tools on first use and caches them.
 TOOL := go tool -modfile=hack/tools/go.mod
+
+# Without cgo, as make test, make build and the build of kube-apiserver, so that the go command compiles each package once. Vale needs cgo.
+test-gateways verify mutate mutate-diff: export CGO_ENABLED = 0
+lint: GOLANGCI_LINT = CGO_ENABLED=0 go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint
 
 ##@ Use
 
@@ -18,16 +24,32 @@ help: ## List the targets
 	  /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-# The same setting for every build of the demo, so that the go command compiles each package once.
+# The same settings as those of make build and make test, so that the go command compiles each package once.
 demo: export CGO_ENABLED = 0
-demo: ## Run Weir on this machine with a real API server and Redis (DEMO=once: exit at the end)
-	@echo 'Compiling. The first run takes some minutes, and some more to build kube-apiserver.'
+demo: export WEIR_BIN = $(CURDIR)/bin
+demo: ## Run Weir on this machine: from files, then with a real API server and Redis (DEMO=once: exit at the end)
+	@echo 'Compiling the limiter. The first time takes two to three minutes on two cores.'
+	@$(BUILD) -o bin/ ./cmd/weir
+	@go build -o bin/demo-files ./hack/demo/files
+	@bin/demo-files
+	@printf '\n%s\n' 'Compiling the operator, and kube-apiserver unless it can be downloaded. The first time takes about seven minutes on two cores.'
+	@$(BUILD) -o bin/ ./cmd/weir-operator
 	@go build -o bin/demo ./hack/demo
 	@exec bin/demo # not go run: after Ctrl-C it fails whatever the exit status of the demo
 
 .PHONY: test
-test: ## Run all tests: unit, conformance, CRDs on a real API server, end to end
-	@hack/test.sh
+test: bin/test/runner ## Run the tests that need only Redis and kube-apiserver (15 minutes at first, later minutes; RACE=1: with the race detector)
+	@exec bin/test/runner $(if $(RACE),-race) test $(PACKAGES)
+
+.PHONY: test-all
+test-all: bin/test/runner ## Run all tests: also with the race detector, on two API servers, in proxies, of manifests and under faults (40 minutes)
+	@exec bin/test/runner test-all $(PACKAGES)
+
+# make test and make test-all: the go command builds it again only if it changes. Not go run, which ends without waiting after Ctrl-C.
+.PHONY: bin/test/runner
+bin/test/runner:
+	@echo 'Compiling the test runner.'
+	@CGO_ENABLED=0 go build -buildvcs=false -o $@ ./hack/test
 
 .PHONY: test-gateways
 test-gateways: ## Test the gateways whose programs come from Python wheels: Envoy and Traefik (needs pip)
@@ -39,13 +61,18 @@ test-envoy-gateway: ## Test weir ratelimit in a real Envoy Gateway (needs root; 
 	@hack/envoygateway/test.sh
 
 .PHONY: build
-build: ## Build bin/weir
-	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/weir ./cmd/weir
+build: ## Build bin/weir: the limiter and the tools that need no cluster
+	$(BUILD) -o bin/ ./cmd/weir
+
+.PHONY: plugin
+plugin: ## Build bin/kubectl-weir, the plugin of kubectl, and the link by which kubectl completes it
+	$(BUILD) -o bin/ ./cmd/kubectl-weir
+	ln -sf kubectl-weir bin/kubectl_complete-weir
 
 ##@ Develop
 
 .PHONY: check
-check: ## Build everything, then lint and test what you changed (about a minute; BASE=commit)
+check: ## Compile what your change affects, then lint and test what you changed (less than a minute; BASE=commit)
 	@hack/check.sh
 
 .PHONY: generate
@@ -55,7 +82,7 @@ generate: ## Generate code and CRDs from api/, the copies of manifests in the ch
 	go run ./hack/dashboards # config/grafana
 	hack/install.sh chart
 	go run ./hack/apireference >docs/reference/api.md
-	go test ./cmd/weir -run '^TestReference_' -update # docs/reference/commands.md and metrics.md
+	go test ./cmd/weir ./cmd/kubectl-weir ./cmd/weir-operator -run '^TestReference_' -update # docs/reference/commands.md, metrics.md and those of the other programs
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -67,12 +94,12 @@ verify: ## Check that generated files are current, the code is formatted and vet
 
 .PHONY: lint
 lint: lint-words ## Run golangci-lint, the checks of words and links, and shellcheck if it is installed
-	$(TOOL) golangci-lint run ./...
-	cd hack/bench && go tool -modfile=../tools/go.mod golangci-lint run ./...
-	cd test/conformance && go tool -modfile=../../hack/tools/go.mod golangci-lint run ./...
-	cd test/gitops && go tool -modfile=../../hack/tools/go.mod golangci-lint run ./...
-	cd test/gitops/argocd && go tool -modfile=../../../hack/tools/go.mod golangci-lint run ./...
-	cd hack/prose && go tool -modfile=../tools/go.mod golangci-lint run ./...
+	$(GOLANGCI_LINT) run ./...
+	cd hack/bench && $(GOLANGCI_LINT) run ./...
+	cd test/conformance && $(GOLANGCI_LINT) run ./...
+	cd test/gitops && $(GOLANGCI_LINT) run ./...
+	cd test/gitops/argocd && $(GOLANGCI_LINT) run ./...
+	cd hack/prose && $(GOLANGCI_LINT) run ./...
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck hack/*.sh hack/*/*.sh .ci/run; \
 	else echo 'shellcheck is not installed, so the scripts are not checked. Run: apt-get install shellcheck'; fi
 

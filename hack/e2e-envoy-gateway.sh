@@ -20,7 +20,7 @@ fi
 echo 'e2e-envoy-gateway: compiling'
 work=$PWD/bin/e2e-envoy-gateway
 mkdir -p "$work"
-CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=tutorial' -o "$work/weir" ./cmd/weir
+CGO_ENABLED=0 go build -trimpath -ldflags '-X github.com/weir-dev/weir/cmd/internal/cli.version=tutorial' -o "$work" ./cmd/weir ./cmd/weir-operator ./cmd/kubectl-weir
 CGO_ENABLED=0 go build -trimpath -o "$work/load" ./test/cluster/load
 CGO_ENABLED=0 go test -tags envoygatewaycluster -c -o "$work/test" ./test/envoygateway/cluster
 go build -o "$work/tutorial" ./hack/tutorial
@@ -64,7 +64,7 @@ image() { # image NAME:TAG ARGUMENT…: as hack/image
 }
 echo 'e2e-envoy-gateway: images'
 # Envoy Gateway starts its rate limit service as /bin/ratelimit, as the Dockerfile has it.
-image docker.io/library/weir:tutorial -entrypoint /weir "$work/weir=/weir" /bin/ratelimit@/weir
+image docker.io/library/weir:tutorial -entrypoint /weir "$work/weir=/weir" "$work/weir-operator=/weir-operator" /bin/ratelimit@/weir
 image docker.io/library/weir-load:e2e -entrypoint /load "$work/load=/load"
 image docker.io/envoyproxy/gateway:$version -entrypoint /usr/local/bin/envoy-gateway "$ENVOY_GATEWAY_BIN=/usr/local/bin/envoy-gateway"
 image docker.io/envoyproxy/envoy:e2e -libraries "$ENVOY_BIN=/usr/local/bin/envoy"
@@ -84,7 +84,7 @@ if (($# == 0)); then
   in_cluster "$work/tutorial" -skip '^(git clone|make image|kind |helm install eg )' docs/tutorials/envoy-gateway.md || status=1
 fi
 echo 'e2e-envoy-gateway: the test'
-(cd test/envoygateway/cluster && WEIR_BIN=$work/weir in_cluster "$work/test" -test.v -test.timeout 10m "$@") || status=1
+(cd test/envoygateway/cluster && WEIR_BIN=$work in_cluster "$work/test" -test.v -test.timeout 10m "$@") || status=1
 if [[ -z ${KEEP:-} ]]; then
   # Each also runs if another fails: a test that failed early has not installed everything.
   in_cluster kubectl delete namespace shop --ignore-not-found || status=1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tests Weir end to end on a real cluster, and runs the tutorial there: make e2e. The cluster must not have Weir. The test removes everything it creates.
 #   KUBECONFIG=FILE      the cluster
-#   IMAGE_LOAD=COMMAND   the command that loads an image from docker onto the nodes: "kind load docker-image". The image name is appended
+#   IMAGE_LOAD=COMMAND   the command that loads an archive with an image onto the nodes: "kind load image-archive". The file name is appended
 #   LAB=PATH             a program that runs a cluster on this machine, instead of KUBECONFIG and IMAGE_LOAD. Its commands: PATH up,
-#                        PATH down, PATH exec COMMAND…, PATH image NAME:TAG BINARY, and PATH redis-image, which creates localhost/redis:7
+#                        PATH down, PATH exec COMMAND…, PATH load FILE, PATH image NAME:TAG BINARY FILE…, and PATH redis-image, which creates localhost/redis:7
 #   E2E='-help'          flags of the test, for example -steps REGEXP
 #   KEEP=1               leave everything in the cluster at the end
 set -euo pipefail
@@ -17,30 +17,31 @@ fi
 read -ra flags <<<"${E2E:-}"
 
 echo 'e2e: compiling'
-work=bin/e2e # one directory per version, because the image expects the file name of its binary
-mkdir -p "$work/next"
-CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=e2e' -o "$work/weir" ./cmd/weir
-CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=e2e-next' -o "$work/next/weir" ./cmd/weir
+work=bin/e2e
+programs=(./cmd/weir ./cmd/weir-operator)
+mkdir -p "$work/this" "$work/next"
+for version in this next; do
+  CGO_ENABLED=0 go build -trimpath -ldflags "-X github.com/weir-dev/weir/cmd/internal/cli.version=e2e-$version" -o "$work/$version" "${programs[@]}"
+done
+go build -o "$work/image" ./hack/image
 CGO_ENABLED=0 go build -trimpath -o "$work/load" ./test/cluster/load
 go build -o "$work/e2e" ./test/cluster
 go build -o "$work/tutorial" ./hack/tutorial
 HELM=$(go tool -modfile=hack/manifests/go.mod -n helm)
 export HELM
 
-if [[ ${LAB:-} ]]; then
-  image() { "$LAB" image "docker.io/library/$1" "$2" >/dev/null; }
-else
-  image() { # image NAME:TAG BINARY
+image() { # image NAME:TAG ARGUMENT…: as hack/image
+  local archive=$work/image.tar
+  "$work/image" -name "docker.io/library/$1" -out "$archive" "${@:2}"
+  if [[ ${LAB:-} ]]; then
+    "$LAB" load "$archive" >/dev/null
+  else
     read -ra load <<<"$IMAGE_LOAD"
-    docker build --quiet --tag "$1" --file - "$(dirname "$2")" >/dev/null <<END
-FROM scratch
-COPY $(basename "$2") /
-USER 65532:65532
-ENTRYPOINT ["/$(basename "$2")"]
-END
-    "${load[@]}" "$1"
-  }
-fi
+    "${load[@]}" "$archive"
+  fi
+  rm "$archive"
+}
+weir_image() { image "$1" -entrypoint /weir "$2/weir=/weir" "$2/weir-operator=/weir-operator"; } # weir_image NAME:TAG DIRECTORY
 
 if [[ ${LAB:-} ]]; then
   # A cluster that answers was started before and stays up. A cluster that does not answer may have lost its processes in a reboot,
@@ -53,16 +54,16 @@ if [[ ${LAB:-} ]]; then
   "$LAB" redis-image >/dev/null
   flags=(-redis localhost/redis:7 ${flags[@]+"${flags[@]}"})
 fi
-image weir:e2e "$work/weir"
-image weir:e2e-next "$work/next/weir"
-image weir-load:e2e "$work/load"
+weir_image weir:e2e "$work/this"
+weir_image weir:e2e-next "$work/next"
+image weir-load:e2e -entrypoint /load "$work/load=/load"
 
 in_cluster() { if [[ ${LAB:-} ]]; then "$LAB" exec "$@"; else "$@"; fi; }
 in_cluster "$work/e2e" ${flags[@]+"${flags[@]}"}
 if [[ ${E2E:-} ]]; then exit; fi # only some steps were wanted
 
 echo 'e2e: the tutorial'
-image weir:tutorial "$work/weir"
+weir_image weir:tutorial "$work/this"
 if [[ ${LAB:-} ]]; then # nothing can be pulled: images of the programs of this machine
   go run ./hack/prepare redis caddy
   for program in redis-server caddy; do

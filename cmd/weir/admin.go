@@ -15,15 +15,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/internal/cli/ask"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/socket"
 	"github.com/weir-dev/weir/webhook/throttle"
 )
-
-// unixPrefix begins the address of a Unix socket.
-const unixPrefix = "unix:"
 
 // adminFlags configure the admin endpoint.
 type adminFlags struct {
@@ -41,7 +40,7 @@ func (f *adminFlags) add(flags *pflag.FlagSet) {
 
 // validate returns an error if anyone could use the endpoint.
 func (f *adminFlags) validate() error {
-	path, isUnix := strings.CutPrefix(f.listen, unixPrefix)
+	path, isUnix := strings.CutPrefix(f.listen, ask.UnixPrefix)
 	switch {
 	case f.listen == "" && f.tokenFile == "":
 		return nil
@@ -72,7 +71,7 @@ func (f *adminFlags) open(ctx context.Context) (net.Listener, error) {
 	if f.listen == "" {
 		return nil, nil //nolint:nilnil // the flags disable the endpoint
 	}
-	path, isUnix := strings.CutPrefix(f.listen, unixPrefix)
+	path, isUnix := strings.CutPrefix(f.listen, ask.UnixPrefix)
 	network, address := "tcp", f.listen
 	config := net.ListenConfig{}
 	if isUnix {
@@ -136,7 +135,7 @@ func adminHandler(p *process, counts *counters, exempted exempt.Lists) (http.Han
 		portion = func(c limiter.Charge) admin.Portion { return admin.Portion(counts.local.Portion(c)) }
 	}
 	return admin.Authenticated(admin.NewHandler(admin.Options{
-		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read, Portion: portion}, Level: levelOf(p.log), Log: p.log,
+		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read, Portion: portion}, Level: cli.LevelOf(p.log), Log: p.log,
 		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log, Portion: portion}, Totals: p.totals, Decisions: p.decisions,
 		Bypasses:  &admin.Bypasses{Engine: p.engine, List: p.bypasses, Clock: time.Now, Log: p.log},
 		Published: p.published,

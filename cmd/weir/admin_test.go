@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/internal/cli/ask"
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
@@ -23,7 +25,7 @@ func serveWithAdmin(t *testing.T, listen, token string) (base string, out *trans
 		t.Fatal(err)
 	}
 	out = &transcript{}
-	log, err := newLogger(out, "text", "info")
+	log, err := cli.NewLogger(out, "text", "info")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +64,12 @@ func TestAdmin_UnixSocketAnswersItsOwner(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 	var level admin.Level
-	client := adminClientFlags{address: "unix:" + path}
-	if err := client.call(t.Context(), http.MethodPut, "/admin/v1/log-level", []byte(`{"level":"debug"}`), &level); err != nil || level.Level != slog.LevelDebug {
+	response, closeConnection, err := (&ask.Process{Address: "unix:" + path}).Request(t.Context(), http.MethodPut, "/admin/v1/log-level", []byte(`{"level":"debug"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeConnection()
+	if err := ask.Decode(response, &level); err != nil || level.Level != slog.LevelDebug {
 		t.Errorf("level %v (%v)", level, err)
 	}
 	find(t, out, fmt.Sprintf(`(log level changed" from=INFO to=DEBUG caller="uid %d, pid %d")`, os.Getuid(), os.Getpid()))
@@ -81,7 +87,7 @@ func TestAdmin_LoopbackRequiresTheToken(t *testing.T) {
 		t.Errorf("with the token: status %d, %s", status, stdout)
 	}
 	status, _, stderr := runWithInput(t, "", "rules", "--admin", address)
-	if status != exitFailed || !strings.Contains(stderr, "the header Authorization must contain a bearer token") {
+	if status != cli.ExitFailed || !strings.Contains(stderr, "the header Authorization must contain a bearer token") {
 		t.Errorf("without a token: status %d, %s", status, stderr)
 	}
 	if status, body := get(t, "http://"+address+"/admin/v1/pprof/goroutine"); status != http.StatusUnauthorized {
@@ -136,33 +142,6 @@ func TestAdmin_KeepsFilesAndSocketsOfOthers(t *testing.T) {
 		}
 		if _, err := os.Lstat(path); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-func TestAdminClient_StatesWhatToDo(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	for args, want := range map[string]string{
-		"rules":                                        "there is no kubeconfig",
-		"rules --admin unix:/nowhere":                  "does not answer: dial unix /nowhere: connect: no such file or directory; start the limiter with --admin-listen",
-		"rules --admin 127.0.0.1:1 -o xml":             `--output "xml" is invalid`,
-		"rules --admin a:b":                            `--admin "a:b" is invalid`,
-		"explain --domain shop":                        "there is no kubeconfig",
-		"explain --policies a --admin b --domain shop": "--policies and --admin exclude each other",
-	} {
-		if _, _, stderr := runWithInput(t, "", strings.Fields(args)...); !strings.Contains(stderr, want) {
-			t.Errorf("%s: %s, want %q", args, stderr, want)
-		}
-	}
-}
-
-// The token must not leave the machine unencrypted.
-func TestAdminClient_SendsTheTokenToThisMachineOnly(t *testing.T) {
-	for _, address := range []string{"192.0.2.2:9091", "weir.example:9091", "localhost:9091", ":9091", "%"} {
-		f := adminClientFlags{address: address, tokenFile: "/nonexistent"}
-		err := f.call(t.Context(), http.MethodGet, "/admin/v1/rules", nil, nil)
-		if err == nil || !strings.Contains(err.Error(), "must be unix:PATH, or a loopback address and a port") {
-			t.Errorf("%s: %v, want an error about the address", address, err)
 		}
 	}
 }

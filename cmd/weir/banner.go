@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -24,7 +25,7 @@ func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set) {
 		envoy = "gRPC for Envoy at " + localAddress(p.grpc) + ", "
 	}
 	_, _ = fmt.Fprintf(w, "weir enforces %s from %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
-		count(len(set.Rules), "policy", "policies"), f.policies, p.checkURL(), counters, envoy, localURL(p.ops))
+		cli.Count(len(set.Rules), "policy", "policies"), f.policies, p.checkURL(), counters, envoy, localURL(p.ops))
 	if addresses, flags := onAllInterfaces(p); len(addresses) > 0 {
 		_, _ = fmt.Fprintf(w, "listening on all interfaces: %s; to restrict this, set %s\n", strings.Join(addresses, ", "), strings.Join(flags, ", "))
 	}

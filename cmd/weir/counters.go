@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -57,7 +58,7 @@ type counterFlags struct {
 
 func (f *counterFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "redis-timeout", 50*time.Millisecond, "maximum time that a decision waits for Redis")
-	flags.StringVar(&f.prefix, "prefix", "weir:", redisPrefixHelp)
+	flags.StringVar(&f.prefix, "prefix", "weir:", cli.RedisPrefixHelp)
 	flags.StringVar(&f.memory, "memory", "256Mi",
 		"memory limit of the process; a quarter is reserved for the local counters that are used while Redis is unavailable.\n"+
 			"In weir serve without --redis, a quarter is for all counters; if it is full, the counters that are used least start over")
@@ -77,24 +78,6 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 		"what happens to new identifiers of a policy that has reached --max-identifiers: Shared lets them share one counter, Deny denies them")
 }
 
-// readHashKey reads the file of --hash-key. It returns nil without the flag.
-func (f *counterFlags) readHashKey() (*limiter.HashKey, error) {
-	if f.hashKey == "" {
-		return nil, nil //nolint:nilnil // nil is no key
-	}
-	text, err := os.ReadFile(f.hashKey)
-	if err != nil {
-		return nil, fmt.Errorf("--hash-key: %w", err)
-	}
-	key, err := limiter.NewHashKey(text)
-	if err != nil {
-		return nil, fmt.Errorf("--hash-key: %s: %w", f.hashKey, err)
-	}
-	return key, nil
-}
-
-const redisPrefixHelp = "prefix of all keys and channels in Redis; must not contain braces"
-
 // The values of --identifier-overflow.
 const (
 	overflowShared = "Shared"
@@ -104,7 +87,7 @@ const (
 // counterPrefix returns the prefix of the keys of counters. Processes with the same prefix share counters. limiter is the name of the
 // limiter, "" in weir serve.
 func (f *counterFlags) counterPrefix(limiter string) (string, error) {
-	if err := validatePrefix(f.prefix); err != nil {
+	if err := cli.ValidatePrefix(f.prefix); err != nil {
 		return "", err
 	}
 	if f.group != "" {
@@ -117,14 +100,6 @@ func (f *counterFlags) counterPrefix(limiter string) (string, error) {
 		return f.prefix + limiter + ":", nil
 	}
 	return f.prefix, nil
-}
-
-// validatePrefix rejects a prefix with braces: they would decide the Redis Cluster slot of all keys.
-func validatePrefix(prefix string) error {
-	if strings.ContainsAny(prefix, "{}") {
-		return fmt.Errorf("--prefix %q is invalid: must not contain { or }, because they would put all keys into one slot of a Redis Cluster", prefix)
-	}
-	return nil
 }
 
 // engineOptions returns the options of the engine that the flags set.
@@ -169,7 +144,7 @@ func memoryCounters(f counterFlags) (*counters, error) {
 	if err != nil {
 		return nil, err
 	}
-	hashKey, err := f.readHashKey()
+	hashKey, err := cli.ReadHashKey(f.hashKey)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +182,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	hashKey, err := f.readHashKey()
+	hashKey, err := cli.ReadHashKey(f.hashKey)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -163,7 +164,7 @@ func TestCountersReset_OfAProcessThatIsCutOffLeavesWhatIsCountedSince(t *testing
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 	status, _, stderr = runWithInput(t, "", "counters", "reset", "acme", "--all-policies", "--reason", "INC-3", "--admin", admins[0], "--also", admins[1])
-	if status != exitFailed || !strings.Contains(stderr, admins[1]+" did not find the counters") || !strings.Contains(stderr, "not all counters were reset") {
+	if status != cli.ExitFailed || !strings.Contains(stderr, admins[1]+" did not find the counters") || !strings.Contains(stderr, "not all counters were reset") {
 		t.Errorf("status %d: %s", status, stderr)
 	}
 	spendBoth()
@@ -179,18 +180,17 @@ func TestCountersReset_OfAProcessThatIsCutOffLeavesWhatIsCountedSince(t *testing
 }
 
 func TestCounters_ReportUsageErrors(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, want := range map[string]string{
 		"counters get --admin unix:/x":            "name one identifier",
 		"counters get a b --admin unix:/x":        "name one identifier",
-		"counters get a":                          "there is no kubeconfig",
+		"counters get a":                          "--admin is required",
 		"counters list --admin unix:/x":           "--policy is required",
-		"counters reset a":                        "there is no kubeconfig",
-		"counters reset a --also unix:/x":         "--also requires --admin",
+		"counters reset a":                        "--admin is required",
+		"counters reset a --also unix:/x":         "--admin is required",
 		"counters reset a --admin unix:/x -o xml": `--output "xml" is invalid`,
 		"counters rest":                           `unknown command "rest"`,
 	} {
-		if status, _, stderr := runWithInput(t, "", strings.Fields(args)...); status != exitUsage || !strings.Contains(stderr, want) {
+		if status, _, stderr := runWithInput(t, "", strings.Fields(args)...); status != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d, %s, want %q", args, status, stderr, want)
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
@@ -151,12 +151,8 @@ func TestDocs_ExplainPrintsTheTableOfThePage(t *testing.T) {
 // runWithInput runs a command line with standard input.
 func runWithInput(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	root := rootCommand()
-	root.SetArgs(args)
-	root.SetIn(strings.NewReader(stdin))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	cmd, err := root.ExecuteContextC(t.Context())
-	return exitStatus(cmd.CommandPath(), err, &errs), out.String(), errs.String()
+	return clitest.Run(rootCommand(), stdin, args...)
 }
+
+// exitDenied is the exit status of weir explain for a request that would be denied.
+const exitDenied = 3

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
@@ -40,7 +41,7 @@ What is not imported, or imported with a difference, is printed on standard erro
 
 Exit status: 0 if everything is imported without a difference, 1 if there are errors, differences or parts that are not
 imported, 2 if the command line is invalid or a file cannot be read.`,
-		Args:                       noUnknownCommand,
+		Args:                       cli.NoUnknownCommand,
 		SuggestionsMinimumDistance: 2, // as weir itself
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -110,18 +111,18 @@ func importFrom(source importSource) *cobra.Command {
 		Use: source.name + " FILES…", Short: source.short, Long: source.long, Example: source.example,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(fmt.Errorf("missing argument: name files or directories, or - for standard input; see weir import %s --help", source.name))
+				return cli.UsageError(fmt.Errorf("missing argument: name files or directories, or - for standard input; see weir import %s --help", source.name))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := policyfile.Read(cmd.InOrStdin(), args...)
 			if err != nil {
-				return usageError(err)
+				return cli.UsageError(err)
 			}
 			result, err := source.convert(files)
 			if err != nil {
-				return usageError(err)
+				return cli.UsageError(err)
 			}
 			return target.write(result, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -160,8 +161,8 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 	}
 	invalid, left, different := result.Count(importer.Invalid), result.Count(importer.NotImported), result.Count(importer.Difference)
 	summary := strings.Join([]string{
-		count(len(result.Policies), "policy", "policies"), count(invalid, "error", "errors"), fmt.Sprintf("%d not imported", left),
-		count(different, "difference", "differences"), count(result.Count(importer.Note), "note", "notes"),
+		cli.Count(len(result.Policies), "policy", "policies"), cli.Count(invalid, "error", "errors"), fmt.Sprintf("%d not imported", left),
+		cli.Count(different, "difference", "differences"), cli.Count(result.Count(importer.Note), "note", "notes"),
 	}, ", ")
 	switch {
 	case invalid > 0:
@@ -175,7 +176,7 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 	}
 	fmt.Fprintln(stderr, summary)
 	if invalid+left+different > 0 {
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
 }

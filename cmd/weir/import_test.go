@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
 )
 
 const envoyRateLimitConfig = `domain: shop
@@ -177,11 +178,5 @@ func writeImportFiles(t *testing.T) {
 }
 
 func runImport(args ...string) (status int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	root := rootCommand()
-	root.SetArgs(append([]string{"import"}, args...))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	cmd, err := root.ExecuteC()
-	return exitStatus(cmd.CommandPath(), err, &errs), out.String(), errs.String()
+	return clitest.Run(rootCommand(), "", append([]string{"import"}, args...)...)
 }

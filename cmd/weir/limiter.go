@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -42,7 +43,7 @@ func limiterCommand() *cobra.Command {
 			"A replica starts without Redis and without policies. It is ready when it has policies from Redis, or from --snapshot\n" +
 			"while Redis has no policies. /readyz reports where the policies come from, or why the replica is not ready.",
 		Example: "  WEIR_REDIS=redis://:secret@redis:6379 weir limiter --limiter weir-system/default --drain 5s",
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runLimiter(cmd.Context(), f, slog.Default())
 		},
@@ -75,21 +76,21 @@ func (f *limiterFlags) complete() error {
 // runLimiter runs a limiter until ctx is done.
 func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if err := f.complete(); err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	counters, err := redisCounters(client, f.counters, log)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
 	// A client of its own: the transfer of a large rule set must not delay a decision.
 	slow, err := openRedis(f.redis, f.redisTLS, controlPlaneTimeout)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	defer func() { _ = slow.Close() }()
 
@@ -101,7 +102,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	p.published = exchange
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	p.shareBypasses(slow)
 	defer counters.guard(ctx)()

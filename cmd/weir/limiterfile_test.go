@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
 )
 
 // As kubectl prints it.
@@ -34,7 +36,7 @@ func TestLimiterFile_SetsTheIdentityTableOfPoliciesInFiles(t *testing.T) {
 	socket := "unix:" + filepath.Join(t.TempDir(), "admin.sock")
 	serveWithAdmin(t, socket, "")
 	status, stdout, stderr := runWithInput(t, "", "rules", "diff", "--policies", policies, "--admin", socket, "--limiter-file", limiter)
-	if status != exitDifferent || !strings.Contains(strings.Join(strings.Fields(stdout), " "), `shop/tenant identifier.name "x-account" "x-tenant-id"`) {
+	if status != 1 || !strings.Contains(strings.Join(strings.Fields(stdout), " "), `shop/tenant identifier.name "x-account" "x-tenant-id"`) {
 		t.Errorf("rules diff: status %d, %s%s", status, stdout, stderr)
 	}
 	for path, want := range map[string]string{
@@ -44,7 +46,7 @@ func TestLimiterFile_SetsTheIdentityTableOfPoliciesInFiles(t *testing.T) {
 		file("old.yaml", strings.Replace(accountLimiter, "v1alpha1", "v1alpha0", 1)): `apiVersion "weir.dev/v1alpha0"`,
 	} {
 		status, stdout, stderr := runWithInput(t, "", append(explain, "--limiter-file", path)...)
-		if status != exitUsage || !strings.Contains(stderr, want) || !strings.Contains(stderr, "--limiter-file: ") {
+		if status != cli.ExitUsage || !strings.Contains(stderr, want) || !strings.Contains(stderr, "--limiter-file: ") {
 			t.Errorf("%s: status %d, %s%s, want %s", path, status, stdout, stderr, want)
 		}
 	}

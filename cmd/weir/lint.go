@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
@@ -35,7 +36,7 @@ read. Warnings do not change the exit status.`,
   kubectl kustomize overlays/production | weir lint -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError(errors.New("missing argument: name files or directories, or - for standard input; see weir lint --help"))
+				return cli.UsageError(errors.New("missing argument: name files or directories, or - for standard input; see weir lint --help"))
 			}
 			return nil
 		},
@@ -52,7 +53,7 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 	}
 	result, err := loader.Load(stdin, paths...)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	for _, problem := range result.Problems {
 		fmt.Fprintln(stdout, problem)
@@ -63,7 +64,7 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 	}
 	fmt.Fprintln(stderr, summary(result, len(warnings)))
 	if len(result.Problems) > 0 {
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
 }
@@ -78,13 +79,13 @@ func summary(result policyfile.Result, warnings int) string {
 		}
 		kinds[skipped.Kind]++
 	}
-	text := count(result.Policies, "policy", "policies")
+	text := cli.Count(result.Policies, "policy", "policies")
 	if limiters > 0 {
-		text += ", " + count(limiters, "Limiter", "Limiters")
+		text += ", " + cli.Count(limiters, "Limiter", "Limiters")
 	}
-	text += ", " + count(len(result.Problems), "problem", "problems")
+	text += ", " + cli.Count(len(result.Problems), "problem", "problems")
 	if warnings > 0 {
-		text += ", " + count(warnings, "warning", "warnings")
+		text += ", " + cli.Count(warnings, "warning", "warnings")
 	}
 	if len(kinds) == 0 {
 		return text
@@ -94,11 +95,4 @@ func summary(result policyfile.Result, warnings int) string {
 		others = append(others, fmt.Sprintf("%d %s", kinds[kind], kind))
 	}
 	return text + "; skipped: " + strings.Join(others, ", ")
-}
-
-func count(n int, singular, plural string) string {
-	if n == 1 {
-		return "1 " + singular
-	}
-	return fmt.Sprintf("%d %s", n, plural)
 }

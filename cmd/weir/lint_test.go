@@ -1,14 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
 )
 
 const goodPolicies = `# Good from top to bottom.
@@ -148,39 +148,6 @@ func TestLint_AcceptsTheSamples(t *testing.T) {
 	}
 }
 
-func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
-	cause := errors.New("cause")
-	for name, tc := range map[string]struct {
-		err    error
-		status int
-		stderr string
-	}{
-		"no error":                  {nil, 0, ""},
-		"an error of the command":   {cause, 1, "weir lint: cause\n"},
-		"a usage error":             {usageError(cause), 2, "weir lint: cause\n"},
-		"an error that was printed": {&exitError{code: 1}, 1, ""},
-		"a wrapped error":           {errors.Join(usageError(cause)), 2, "weir lint: cause\n"},
-		"a joined error":            {errors.Join(errors.New("first"), &exitError{code: 2, err: cause}), 2, "weir lint: first\ncause\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var stderr bytes.Buffer
-			if got := exitStatus("weir lint", tc.err, &stderr); got != tc.status || stderr.String() != tc.stderr {
-				t.Errorf("status %d, %q; want %d, %q", got, stderr.String(), tc.status, tc.stderr)
-			}
-		})
-	}
-	if !errors.Is(usageError(cause), cause) {
-		t.Error("a usage error hides its cause")
-	}
-}
-
 func runLint(stdin string, args ...string) (status int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	root := rootCommand()
-	root.SetArgs(append([]string{"lint"}, args...))
-	root.SetIn(strings.NewReader(stdin))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	cmd, err := root.ExecuteC()
-	return exitStatus(cmd.CommandPath(), err, &errs), out.String(), errs.String()
+	return clitest.Run(rootCommand(), stdin, append([]string{"lint"}, args...)...)
 }

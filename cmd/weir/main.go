@@ -1,37 +1,22 @@
-// Command weir is rate limiting as Kubernetes policy: the operator, the limiter and their tools in one binary.
+// Command weir enforces rate limits: it is the limiter, with policies from an operator in a cluster or from files, and the tools that need no
+// cluster. It has no Kubernetes client; weir-operator and kubectl-weir have one.
 package main
 
 import (
-	"context"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
 )
 
 func main() {
 	if decidesRequests(os.Args) {
 		coarsenTimers(os.Args)
 	}
-	os.Exit(runAs(os.Args, os.Stdout, os.Stderr))
+	os.Exit(run(arguments(os.Args), os.Stdout, os.Stderr))
 }
 
 // run executes a command of weir and returns its exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	return runAs(append([]string{"weir"}, args...), stdout, stderr)
-}
-
-// runAs executes a command line, which begins with the name of the program, and returns its exit status.
-func runAs(line []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
-
-	root := rootCommand()
-	asPlugin(root, line[0])
-	root.SetArgs(pluginArguments(line))
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	cmd, err := root.ExecuteContextC(ctx)
-	return exitStatus(cmd.CommandPath(), err, stderr)
+	return cli.Run(rootCommand(), args, stdout, stderr)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/bypass"
@@ -58,15 +59,15 @@ func newProcess(
 	ctx context.Context, counts *counters, keys counterFlags, limiterName string, f socketFlags, log *slog.Logger,
 ) (*process, error) {
 	if f.drain < 0 {
-		return nil, usageError(fmt.Errorf("--drain %v is invalid: must not be negative", f.drain))
+		return nil, cli.UsageError(fmt.Errorf("--drain %v is invalid: must not be negative", f.drain))
 	}
 	counterPrefix, err := keys.counterPrefix(limiterName)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, cli.UsageError(err)
 	}
 	endpoints, err := f.endpoints()
 	if err != nil {
-		return nil, usageError(err)
+		return nil, cli.UsageError(err)
 	}
 	sockets, err := f.listeners(ctx)
 	if err != nil {
@@ -77,13 +78,13 @@ func newProcess(
 	registry.MustRegister(counts.metrics...)
 	decisions, err := f.decisionLog.open(counts.hashKey, registry)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, cli.UsageError(err)
 	}
 	bypasses := newBypasses(registry)
 	options := append(slices.Clip(counts.options), engine.CountIdentifiers(), engine.ObserveDecisions(decisions), engine.WithBypasses(bypasses))
 	traces, err := f.tracing.open(ctx, registry, log)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, cli.UsageError(err)
 	}
 	p := &process{
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, hashKey: counts.hashKey, drain: f.drain, registry: registry, endpoints: endpoints,

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
@@ -53,11 +54,11 @@ func rateLimitCommand() *cobra.Command {
 			"the algorithm of its limit in its metadata.\n\n" +
 			"docs/how-to/replace-envoy-gateways-rate-limit-service.md lists the variables.",
 		Example: "  CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001 REDIS_URL=redis:6379 weir ratelimit",
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := ratelimitservice.ParseEnvironment(os.Environ())
 			if err != nil {
-				return usageError(err)
+				return cli.UsageError(err)
 			}
 			format, level := settings.LogFormat, settings.LogLevel
 			if flag := cmd.Flags().Lookup("log-format"); flag.Changed {
@@ -66,9 +67,9 @@ func rateLimitCommand() *cobra.Command {
 			if flag := cmd.Flags().Lookup("log-level"); flag.Changed {
 				level = flag.Value.String()
 			}
-			log, err := newLogger(cmd.ErrOrStderr(), format, level)
+			log, err := cli.NewLogger(cmd.ErrOrStderr(), format, level)
 			if err != nil {
-				return usageError(err)
+				return cli.UsageError(err)
 			}
 			return runRateLimit(cmd.Context(), f, &settings, log)
 		},
@@ -114,16 +115,16 @@ func runRateLimit(ctx context.Context, f rateLimitFlags, settings *ratelimitserv
 	}
 	options, err := f.options(settings.Shadow)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	f.counters.prefix = settings.KeyPrefix + f.counters.prefix
 	client, err := openServiceRedis(&settings.Redis, f.counters.timeout)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	counters, err := redisCounters(client, f.counters, log)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
 	p, err := newProcess(ctx, counters, f.counters, "", serviceSockets(settings, f.drain), log)

@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -128,8 +128,5 @@ func (f *redisTLSFlags) readCredentials(nameFile, passwordFile string) (username
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", fmt.Errorf("--redis-credentials: %w", err)
 	}
-	return trimNewline(name), trimNewline(text), nil
+	return cli.TrimNewline(name), cli.TrimNewline(text), nil
 }
-
-// trimNewline removes the line break that editors add at the end of a file.
-func trimNewline(text []byte) string { return strings.TrimRight(string(text), "\r\n") }

@@ -1,47 +1,42 @@
 package main
 
 import (
-	"log/slog"
-	"os"
+	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/internal/cli/ask"
 )
 
 // rootCommand returns the command weir with its subcommands.
 func rootCommand() *cobra.Command {
-	var format, level string
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Rate limiting as Kubernetes policy",
 		Long: "Weir enforces RateLimitPolicies exactly, across all replicas.\n\n" +
-			"In a cluster, 'weir operator' compiles the policies and the replicas of 'weir limiter' enforce them.\n" +
-			"Without a cluster, 'weir serve' enforces policies from a directory.\n\n" +
+			"In a cluster, the program weir-operator compiles the policies, and the replicas of 'weir limiter' enforce them.\n" +
+			"Without a cluster, 'weir serve' enforces policies from a directory. The program kubectl-weir shows and asks what runs in a cluster.\n\n" +
 			"Each flag can also be set with its environment variable. A flag on the command line takes precedence.",
 		Example: "  weir lint policies/               validate the policies in a directory\n" +
 			"  weir serve --policies policies/   enforce them, without Kubernetes and without Redis",
-		Args:          noUnknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		// The edit distance up to which commands are suggested for an unknown command.
-		SuggestionsMinimumDistance: 2,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := applyEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
-				return usageError(err)
-			}
-			log, err := newLogger(cmd.ErrOrStderr(), format, level)
-			if err != nil {
-				return usageError(err)
-			}
-			slog.SetDefault(log)
-			return nil
+		Args: cli.NoUnknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(limiterCommand(), serveCommand(), lintCommand(), importCommand(), rateLimitCommand())
+	root.AddCommand(ask.Commands(func() ask.Limiters { return &ask.Process{} })...)
+	root.AddCommand(movedCommand("operator", "weir-operator"), movedCommand("status", "kubectl weir status"), movedCommand("gateway", "kubectl weir gateway"))
+	return cli.Complete(root)
+}
+
+// movedCommand is a hidden command that names the program to run instead: one with a Kubernetes client.
+func movedCommand(name, program string) *cobra.Command {
+	return &cobra.Command{
+		Use:                name,
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.UsageError(fmt.Errorf("weir has no Kubernetes client: run %s, with the same flags", program))
 		},
 	}
-	root.SetFlagErrorFunc(flagError)
-	root.PersistentFlags().StringVar(&format, "log-format", "text", "format of the log on stderr: text or json")
-	root.PersistentFlags().StringVar(&level, "log-level", "info", "minimum level of log messages: debug, info, warn or error")
-	root.AddCommand(operatorCommand(), limiterCommand(), serveCommand(), lintCommand(), explainCommand(), rulesCommand(), countersCommand(), bypassCommand(),
-		topCommand(), logsCommand(), statusCommand(), gatewayCommand(), importCommand(), rateLimitCommand(), versionCommand())
-	describeEnvironment(root)
-	return root
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"log/slog"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -42,10 +40,8 @@ func TestRun_ParsesCommandLines(t *testing.T) {
 		"serve with a bad Redis":     {args: []string{"serve", "--policies", ".", "--redis", "127.0.0.1:6379"}, status: 2, stderr: "weir serve: --redis: invalid Redis URL: must be redis://"},
 		"limiter with a bad Redis":   {args: []string{"limiter", "--redis", "http://x"}, status: 2, stderr: "weir limiter: --redis: invalid Redis URL: must be redis://"},
 		"limiter with a bad limiter": {args: []string{"limiter", "--limiter", "default"}, status: 2, stderr: `weir limiter: limiter "default" is invalid: must have the form namespace/name`},
-		"operator with a bad webhook": {
-			args:   []string{"operator", "--webhook-certificates", "Vault"},
-			status: 2, stderr: `weir operator: --webhook-certificates "Vault" is invalid: must be Managed, External or None`,
-		},
+		"the operator":               {args: []string{"operator", "--leader-elect"}, status: 2, stderr: "weir operator: weir has no Kubernetes client: run weir-operator, with the same flags\n"},
+		"a command of the plugin":    {args: []string{"status"}, status: 2, stderr: "weir status: weir has no Kubernetes client: run kubectl weir status, with the same flags\n"},
 		"limiter on a bad address": {
 			args:   []string{"limiter", "--listen", "127.0.0.1:99999"},
 			status: 1, stderr: "weir limiter: listen tcp: address 99999: invalid port; set another address with --listen\n",
@@ -66,44 +62,6 @@ func TestRun_ParsesCommandLines(t *testing.T) {
 			}
 			if test.status == 0 && stderr.Len() > 0 {
 				t.Errorf("stderr %q", &stderr)
-			}
-		})
-	}
-}
-
-func TestLogger_WritesOneLinePerMessage(t *testing.T) {
-	for format, want := range map[string]string{"text": "level=WARN msg=hello", "json": `"level":"WARN","msg":"hello"}`} {
-		var out bytes.Buffer
-		log, err := newLogger(&out, format, "warn")
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.Info("too quiet")
-		log.Warn("hello")
-		if lines := strings.Count(out.String(), "\n"); lines != 1 || !strings.Contains(out.String(), want) {
-			t.Errorf("%s: %q", format, &out)
-		}
-	}
-}
-
-func TestDescribeBuild_FormatsVersionAndCommit(t *testing.T) {
-	here := ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
-	commit := debug.BuildSetting{Key: "vcs.revision", Value: "1a2b3c4d5e6f7a8b9c0d"}
-	modified := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
-	tests := map[string]struct {
-		linked string
-		build  *debug.BuildInfo
-		want   string
-	}{
-		"nothing known":               {"", nil, "weir (devel)"},
-		"go install":                  {"", &debug.BuildInfo{Main: debug.Module{Version: "v0.1.0"}}, "weir v0.1.0"},
-		"a release":                   {"v0.2.0", &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{commit}}, "weir v0.2.0 (commit 1a2b3c4d5e6f)"},
-		"a working tree with changes": {"", &debug.BuildInfo{Settings: []debug.BuildSetting{commit, modified}}, "weir (devel) (commit 1a2b3c4d5e6f, modified)"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := describeBuild(test.linked, test.build); got != test.want+here {
-				t.Errorf("%q, want %q", got, test.want+here)
 			}
 		})
 	}

@@ -1,69 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/cmd/internal/cli"
 )
-
-// diffOf runs rules diff with an operator whose replicas x, y and z answer as given, and returns the exit status.
-func diffOf(t *testing.T, enforced, published string, change func(*rulesDiffFlags)) (status int, stdout, stderr string) {
-	t.Helper()
-	f := &rulesDiffFlags{output: "table"}
-	f.endpoint = *operatorThat(t, func(w http.ResponseWriter, r *http.Request) {
-		answer := enforced
-		if strings.HasSuffix(r.URL.Path, "/a/b/rules/published") {
-			answer = published
-			if revision := r.URL.Query().Get("revision"); revision != "" && !strings.Contains(published, revision) {
-				t.Errorf("revision %s was requested", revision)
-			}
-		}
-		_, _ = w.Write([]byte(`{"limiter":"a/b","replicas":[` + answer + `]}`))
-	})
-	change(f)
-	var out, errs bytes.Buffer
-	cmd := rulesDiffCommand()
-	err := cmdError(diffRules(t.Context(), f, streams{strings.NewReader(""), &out, &errs}))
-	return exitStatus(cmd.CommandPath(), err, &errs), out.String(), errs.String()
-}
-
-const (
-	ruleSetOne = `{"pod":"x","status":200,"body":{"revision":"sha256:1","rules":[{"policy":"shop/a","units":1}]}}`
-	ruleSetTwo = `{"pod":"z","status":200,"body":{"revision":"sha256:2","rules":[{"policy":"shop/a","units":2}]}}`
-	sameAsX    = `{"pod":"y","status":200,"sameAs":"x"}`
-	noAnswer   = `{"pod":"w","error":"no answer within 5s"}`
-)
-
-func TestRulesDiff_HasTheExitStatusOfDiff(t *testing.T) {
-	as := func(revision string) func(*rulesDiffFlags) { return func(f *rulesDiffFlags) { f.revision = revision } }
-	for name, test := range map[string]struct {
-		enforced, published string
-		change              func(*rulesDiffFlags)
-		status              int
-		stdout, stderr      string
-	}{
-		"the same":                          {ruleSetOne + "," + sameAsX, ruleSetOne, as(""), 0, "", ""},
-		"a replica lags":                    {ruleSetOne + "," + sameAsX + "," + ruleSetTwo, ruleSetTwo, as(""), 1, "+++ enforced by x, y  sha256:1\nPOLICY  FIELD  FROM  TO\nshop/a  units  2     1\n", ""},
-		"another revision":                  {ruleSetTwo, ruleSetOne, as("sha256:1"), 1, "--- earlier  sha256:1\n+++ enforced by z  sha256:2\n", ""},
-		"one does not answer":               {ruleSetOne + "," + noAnswer, ruleSetOne, as(""), 2, "", "these do not answer: w"},
-		"one lags, and one does not answer": {ruleSetTwo + "," + noAnswer, ruleSetOne, as(""), 2, "shop/a  units  1     2", "the rules differ, and these replicas do not answer: w"},
-		"no such revision": {
-			ruleSetOne, `{"pod":"x","status":404,"body":{"detail":"revision \"sha256:3\" is not in Redis"}}`, as("sha256:3"), 2, "",
-			`revision "sha256:3" is not in Redis`,
-		},
-	} {
-		status, stdout, stderr := diffOf(t, test.enforced, test.published, test.change)
-		if status != test.status || !strings.Contains(stdout, test.stdout) || test.stdout == "" && stdout != "" || !strings.Contains(stderr, test.stderr) {
-			t.Errorf("%s: status %d, stdout %s, stderr %s", name, status, stdout, stderr)
-		}
-	}
-}
 
 func TestRulesDiff_ComparesFilesWithALimiter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin.sock")
@@ -91,37 +35,6 @@ func TestRulesDiff_ComparesFilesWithALimiter(t *testing.T) {
 	}
 }
 
-// Without the key of the limiter, hashes of API keys in files are others. With it, a difference is a difference.
-func TestRulesDiff_ComparesAPIKeysOnlyWithTheHashKey(t *testing.T) {
-	const text = "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {namespace: shop, name: keys}\n" +
-		"spec: {axis: APIKey, limit: 1, window: 1m, tiers: [{name: t, when: {identifiers: [SECRET]}, limit: 2}]}\n"
-	dir := t.TempDir()
-	file, key := filepath.Join(dir, "p.yaml"), filepath.Join(dir, "key")
-	hashKey, err := limiter.NewHashKey([]byte(strings.Repeat("k", 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, content := range map[string]string{file: text, key: strings.Repeat("k", 32)} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	enforced := func(secret string) string {
-		return `{"pod":"x","status":200,"body":{"revision":"r","rules":[{"policy":"shop/keys","domain":"shop","axis":"APIKey",` +
-			`"identifier":{"from":"header","name":"x-api-key","secret":true},"match":{},"algorithm":"SlidingWindowCounter","units":1,"windowSeconds":60,` +
-			`"tiers":[{"name":"t","when":{"identifiers":["` + hashKey.Hash(secret) + `"]},"units":2}]}]}}`
-	}
-	for _, test := range []struct {
-		secret, key string
-		status      int
-	}{{"SECRET", "", 0}, {"SECRET", key, 0}, {"ANOTHER", "", 0}, {"ANOTHER", key, 1}} {
-		status, stdout, stderr := diffOf(t, enforced(test.secret), "", func(f *rulesDiffFlags) { f.policies, f.hashKey = file, test.key })
-		if status != test.status {
-			t.Errorf("%+v: status %d, %s%s", test, status, stdout, stderr)
-		}
-	}
-}
-
 func TestRulesDiff_ReportsUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"rules diff --policies x --revision y --admin unix:/x": "exclude each other",
@@ -129,18 +42,10 @@ func TestRulesDiff_ReportsUsageErrors(t *testing.T) {
 		"rules diff --admin unix:/x":                           "has only one rule set",
 		"rules diff --policies x -o xml --admin unix:/x":       `--output "xml" is invalid`,
 		"rules diff --policies x --admin unix:/nowhere":        "does not answer",
-		"rules diff --policies /none --kubeconfig /none":       "read the kubeconfig",
+		"rules diff --policies /none":                          "--admin is required",
 	} {
-		if status, _, stderr := runWithInput(t, "", strings.Fields(args)...); status != exitUsage || !strings.Contains(stderr, want) {
+		if status, _, stderr := runWithInput(t, "", strings.Fields(args)...); status != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d, %s, want %q", args, status, stderr, want)
 		}
 	}
-}
-
-// cmdError returns the error with which the command ends.
-func cmdError(err error) error {
-	if _, has := errors.AsType[*exitError](err); err != nil && !has {
-		return usageError(err)
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/source"
@@ -38,7 +39,7 @@ func serveCommand() *cobra.Command {
 			"While a file is not valid YAML, all policies that cannot be found stay enforced, because the file may contain them.",
 		Example: "  weir serve --policies policies/\n" +
 			"  weir serve --policies policies/ --redis redis://127.0.0.1:6379 --listen 127.0.0.1:8080",
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runServe(cmd.Context(), f, cmd.OutOrStdout(), slog.Default())
 		},
@@ -58,17 +59,17 @@ func serveCommand() *cobra.Command {
 // runServe runs a standalone limiter until ctx is done.
 func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Logger) error {
 	if err := checkDirectory(f.policies); err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	if err := f.sockets.throttle.validateRedisTimeout(f.counters.timeout); err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	if err := f.admin.validate(); err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	counters, err := openCounters(f, log)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
 	p, err := newProcess(ctx, counters, f.counters, "", f.sockets, log)
@@ -82,7 +83,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	tasks := counters.tasks(p)
 	listener, err := f.admin.open(ctx)
 	if err != nil {
-		return usageError(err)
+		return cli.UsageError(err)
 	}
 	if listener != nil {
 		handler, err := f.admin.handler(p, counters, exempt.With("", f.sockets.throttle.additional))

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
 )
 
 // serverTLSFlags configure TLS for one listener.
@@ -46,11 +48,11 @@ func (f *serverTLSFlags) config(address string) (*tls.Config, error) {
 	case len(f.clientNames) > 0 && f.clientCA == "":
 		return nil, fmt.Errorf("%s requires %s: only a verified client certificate has a name", clientNames, clientCA)
 	}
-	reloader, err := newCertReloader(f.certificate, f.key)
+	reloader, err := cli.NewCertReloader(f.certificate, f.key)
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s: %w", certificate, key, err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: reloader.getCertificate}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: reloader.GetCertificate}
 	if f.clientCA == "" {
 		return config, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/exempt"
@@ -50,7 +51,7 @@ func (f *throttleFlags) add(flags *pflag.FlagSet) {
 // throttleEndpoint is the admission endpoint.
 type throttleEndpoint struct {
 	terms    *throttle.Settings
-	reloader *certReloader
+	reloader *cli.CertReloader
 }
 
 // endpoint parses the flags. It returns nil if the endpoint is disabled.
@@ -70,7 +71,7 @@ func (f *throttleFlags) endpoint() (*throttleEndpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--throttle-max-retry-after, --throttle-warn-percent: %w", err)
 	}
-	reloader, err := newCertReloader(f.certificate, f.key)
+	reloader, err := cli.NewCertReloader(f.certificate, f.key)
 	if err != nil {
 		return nil, fmt.Errorf("--throttle-cert, --throttle-key: %w", err)
 	}
@@ -113,5 +114,5 @@ func (d *throttleEndpoint) server(p *process, metrics *server.Metrics) *throttle
 	handler := throttle.NewHandler(shedding, d.terms, throttle.Telemetry{
 		Seconds: metrics.Endpoint("throttle"), Requests: metrics.HTTPRequests("throttle"), Tracer: p.traces.Tracer,
 	})
-	return throttle.NewServer(handler, d.reloader.getCertificate, p.drain, p.log)
+	return throttle.NewServer(handler, d.reloader.GetCertificate, p.drain, p.log)
 }

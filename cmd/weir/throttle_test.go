@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -23,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -298,10 +298,9 @@ func expectUsageError(t *testing.T, args []string, message string) {
 	root.SetArgs(append(slices.Clone(args), "--listen=127.0.0.1:0", "--grpc-listen=", "--ops-listen=127.0.0.1:0"))
 	ctx, cancel := context.WithTimeout(t.Context(), patience) // ends the command if it serves
 	defer cancel()
-	cmd, err := root.ExecuteContextC(ctx)
-	var stderr bytes.Buffer
-	if status := exitStatus(cmd.CommandPath(), err, &stderr); status != exitUsage || !strings.Contains(stderr.String(), message) {
-		t.Errorf("status %d: %s", status, &stderr)
+	err := root.ExecuteContext(ctx)
+	if exit, is := errors.AsType[*cli.ExitError](err); !is || exit.Code != cli.ExitUsage || !strings.Contains(err.Error(), message) {
+		t.Errorf("%v, want a usage error: %s", err, message)
 	}
 }
 

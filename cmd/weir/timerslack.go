@@ -9,7 +9,6 @@ const timerSlackVariable = "WEIR_TIMER_SLACK"
 // decidesRequests reports whether a command line runs a limiter.
 func decidesRequests(line []string) bool {
 	root := rootCommand()
-	asPlugin(root, line[0])
-	cmd, _, err := root.Find(pluginArguments(line))
+	cmd, _, err := root.Find(arguments(line))
 	return err == nil && cmd.Parent() == root && slices.Contains([]string{"limiter", "serve", "ratelimit"}, cmd.Name())
 }

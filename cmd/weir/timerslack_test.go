@@ -7,15 +7,12 @@ import (
 
 func TestDecidesRequests(t *testing.T) {
 	for line, want := range map[string]bool{
-		"weir serve --policies dir":             true,
-		"weir --log-level debug limiter":        true,
-		"/usr/bin/kubectl-weir serve":           true,
-		"weir ratelimit":                        true,
-		"weir":                                  false,
-		"weir operator":                         false,
-		"weir lint serve":                       false,
-		"weir serv":                             false,
-		"kubectl_complete-weir serve --policie": false,
+		"weir serve --policies dir":      true,
+		"weir --log-level debug limiter": true,
+		"weir ratelimit":                 true,
+		"weir":                           false,
+		"weir lint serve":                false,
+		"weir serv":                      false,
 	} {
 		if got := decidesRequests(strings.Fields(line)); got != want {
 			t.Errorf("decidesRequests(%q) = %v, want %v", line, got, want)

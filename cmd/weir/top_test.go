@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-dev/weir/limiter/admin"
 )
@@ -41,7 +37,7 @@ func TestTop_PrintsOnce(t *testing.T) {
 
 func TestTop_ReportsUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"top --kubeconfig /none":                      "read the kubeconfig",
+		"top":                                         "--admin is required",
 		"top acme --admin unix:/x":                    "unexpected argument",
 		"top --admin unix:/x -o xml":                  `--output "xml" is invalid`,
 		"top --admin unix:/x --interval 1ms":          "must be at least 100ms",
@@ -51,46 +47,5 @@ func TestTop_ReportsUsageErrors(t *testing.T) {
 		if status, _, stderr := runWithInput(t, "", strings.Fields(args)...); status == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d, %s, want %q", args, status, stderr, want)
 		}
-	}
-}
-
-// screen is a terminal that ends the command after its second update.
-type screen struct {
-	text strings.Builder
-	end  context.CancelFunc
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	if strings.Count(s.text.String(), eraseScreen) == 1 && bytes.Contains(p, []byte(eraseScreen)) {
-		s.end()
-	}
-	return s.text.Write(p)
-}
-
-func TestTop_UpdatesATerminal(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "admin.sock")
-	base, _ := serveWithAdmin(t, "unix:"+path, "")
-	for range 3 {
-		check(t, base, acme)
-	}
-	f := &topFlags{endpoint: adminClientFlags{address: "unix:" + path}, interval: 100 * time.Millisecond}
-	ctx, end := context.WithCancel(t.Context())
-	out := &screen{end: end}
-	if err := watchTop(ctx, f, out, func() (int, int, error) { return 30, 8, nil }); err != nil {
-		t.Fatal(err)
-	}
-	text, entered := strings.CutPrefix(out.text.String(), enterScreen)
-	text, left := strings.CutSuffix(text, leaveScreen)
-	updates := strings.Split(text, eraseScreen)
-	if !entered || !left || len(updates) != 3 || updates[0] != "" {
-		t.Fatalf("%q", out.text.String())
-	}
-	lines := strings.Split(updates[2], "\r\n")
-	if len(lines) != 8 || len(lines[0]) != 30 || lines[3] != "acme         shop/tenant  1   " {
-		t.Errorf("%q, want 8 lines of 30 characters", lines)
-	}
-	failing := &topFlags{endpoint: adminClientFlags{address: "unix:/nowhere"}, interval: time.Second}
-	if err := watchTop(t.Context(), failing, &bytes.Buffer{}, func() (int, int, error) { return 0, 0, errors.New("no size") }); err == nil {
-		t.Error("a limiter that does not answer from the beginning is no error")
 	}
 }

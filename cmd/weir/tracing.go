@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/tracing/otlp"
 )
 
@@ -54,7 +55,7 @@ func (f *tracingFlags) open(ctx context.Context, registry prometheus.Registerer,
 		log.Warn("Tracing is off", "error", err)
 		return noTraces(registry), nil
 	}
-	traces, err := otlp.New(ctx, otlp.Options{Endpoint: f.endpoint, Version: version, SampleOneIn: f.sample, Log: log, Registry: registry})
+	traces, err := otlp.New(ctx, otlp.Options{Endpoint: f.endpoint, Version: cli.Version(), SampleOneIn: f.sample, Log: log, Registry: registry})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}

@@ -6,28 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 )
 
-// Answer has the answers of all replicas of a Limiter.
-type Answer struct {
-	Limiter  string    `json:"limiter"`
-	Replicas []Replica `json:"replicas"`
-}
-
-// Replica is the answer of one replica: an error, an answer, or the name of another replica with the same answer.
-type Replica struct {
-	// Pod is the name of the pod.
-	Pod string `json:"pod"`
-	// Error is why the replica did not answer.
-	Error string `json:"error,omitempty"`
-	// Status is the HTTP status, 0 if the replica did not answer.
-	Status int `json:"status,omitempty"`
-	// Body of the answer. Empty if it is that of replica SameAs.
-	Body   json.RawMessage `json:"body,omitempty"`
-	SameAs string          `json:"sameAs,omitempty"`
-}
-
-// answerWriter writes an Answer, replica by replica, so that only the body of one is in memory.
+// answerWriter writes a proxyapi.Answer, replica by replica, so that only the body of one is in memory.
 type answerWriter struct {
 	to io.Writer
 	// pods by the hash of their status and body.
@@ -36,7 +19,7 @@ type answerWriter struct {
 	err   error
 }
 
-// newAnswerWriter begins the Answer for a Limiter.
+// newAnswerWriter begins the answer for a Limiter.
 func newAnswerWriter(to io.Writer, limiter string) *answerWriter {
 	name, _ := json.Marshal(limiter) //nolint:errchkjson // a string
 	a := &answerWriter{to: to, pods: map[[sha256.Size]byte]string{}}
@@ -46,7 +29,7 @@ func newAnswerWriter(to io.Writer, limiter string) *answerWriter {
 
 // add writes the answer of a replica. Instead of a body that an earlier replica has too, it writes the name of that replica: a rule set can
 // have megabytes. It returns false if the user does not read.
-func (a *answerWriter) add(r Replica) bool {
+func (a *answerWriter) add(r proxyapi.Replica) bool {
 	body := bytes.TrimSpace(r.Body)
 	r.Body = nil
 	if len(body) > 0 {
@@ -73,7 +56,7 @@ func (a *answerWriter) add(r Replica) bool {
 	return a.err == nil
 }
 
-// end ends the Answer.
+// end ends the answer.
 func (a *answerWriter) end() { a.write([]byte("]}\n")) }
 
 // write writes texts, unless an earlier one could not be written.

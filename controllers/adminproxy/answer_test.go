@@ -5,12 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 )
 
 func TestAnswerWriter_WritesABodyOnce(t *testing.T) {
 	var text strings.Builder
 	a := newAnswerWriter(&text, `edge/"main`)
-	for _, r := range []Replica{
+	for _, r := range []proxyapi.Replica{
 		{Pod: "a", Status: 200, Body: json.RawMessage("{\"x\": 1}\n")},
 		{Pod: "b", Status: 503, Body: json.RawMessage("{\"x\": 1}\n")},
 		{Pod: "c", Status: 200, Body: json.RawMessage("{\"x\": 1}\n")},
@@ -42,7 +44,7 @@ func (w *fullWriter) Write(text []byte) (int, error) {
 func TestAnswerWriter_ReportsAUserWhoDoesNotRead(t *testing.T) {
 	w := fullWriter(60)
 	a := newAnswerWriter(&w, "edge/main")
-	if !a.add(Replica{Pod: "a", Error: "x"}) || a.add(Replica{Pod: "b", Error: "x"}) || a.add(Replica{Pod: "c", Error: "x"}) {
+	if !a.add(proxyapi.Replica{Pod: "a", Error: "x"}) || a.add(proxyapi.Replica{Pod: "b", Error: "x"}) || a.add(proxyapi.Replica{Pod: "c", Error: "x"}) {
 		t.Errorf("%v, %d bytes are free", a.err, w)
 	}
 }

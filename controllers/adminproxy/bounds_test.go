@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 )
 
 const mebibyte = 1 << 20
@@ -128,7 +129,7 @@ func TestCallAll_CallsAllReplicasOverABoundedNumberOfConnections(t *testing.T) {
 		}, nil)
 	}
 	_, text := h.call("jane", "GET", "edge/main/rules", "")
-	var answer Answer
+	var answer proxyapi.Answer
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || len(answer.Replicas) != 100 || calls.Load() != 100 {
 		t.Fatalf("%d calls: %v\n%s", calls.Load(), err, text)
 	}
@@ -150,7 +151,7 @@ func (h *harness) answers(timeout time.Duration, most int, isChange bool) (got [
 	}
 	var of v1alpha1.Limiter
 	of.Namespace, of.Name = "edge", "main"
-	err := c.callAll(h.Context(), &of, pods.Items, &call{method: http.MethodGet, path: "/", maxAnswer: most, isChange: isChange}, func(r *Replica) bool {
+	err := c.callAll(h.Context(), &of, pods.Items, &call{method: http.MethodGet, path: "/", maxAnswer: most, isChange: isChange}, func(r *proxyapi.Replica) bool {
 		got = append(got, fmt.Sprintf("%s %d %.40s%s", r.Pod, r.Status, r.Body, r.Error))
 		return true
 	})
@@ -316,7 +317,7 @@ func TestCallAll_EndsWithTheFirstAnswerThatIsNotRead(t *testing.T) {
 	}
 	of := v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "main"}}
 	var got []string
-	err := newCaller(h.key).callAll(t.Context(), &of, pods.Items, &call{method: http.MethodGet, path: "/", maxAnswer: 10}, func(r *Replica) bool {
+	err := newCaller(h.key).callAll(t.Context(), &of, pods.Items, &call{method: http.MethodGet, path: "/", maxAnswer: 10}, func(r *proxyapi.Replica) bool {
 		got = append(got, r.Pod)
 		return len(got) < 2
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 )
 
 // maxBypassAnswer is the size of the largest answer of a replica to a change of a bypass, in bytes.
@@ -70,7 +71,7 @@ type bypassRecord struct {
 }
 
 // add implements changeRecord.
-func (b *bypassRecord) add(replica *Replica) {
+func (b *bypassRecord) add(replica *proxyapi.Replica) {
 	b.replicas++
 	if replica.Status < 400 || replica.Status >= 500 {
 		b.rejected = false

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/hashkey"
 	"github.com/weir-dev/weir/limiter"
@@ -87,7 +88,7 @@ func (c *caller) tlsConfig(of *v1alpha1.Limiter) (*tls.Config, error) {
 
 // callAll calls the pods of a Limiter, several at the same time, and passes their answers to each, in the order of the pods, until each returns
 // false. Only one body is in memory: each must not keep it.
-func (c *caller) callAll(ctx context.Context, of *v1alpha1.Limiter, pods []corev1.Pod, request *call, each func(*Replica) bool) error {
+func (c *caller) callAll(ctx context.Context, of *v1alpha1.Limiter, pods []corev1.Pod, request *call, each func(*proxyapi.Replica) bool) error {
 	transport, err := c.transport(of)
 	if err != nil {
 		return err
@@ -135,8 +136,8 @@ func (c *caller) send(ctx context.Context, transport http.RoundTripper, pod *cor
 }
 
 // receive reads an answer, and passes it to each.
-func (c *caller) receive(from *reply, pod *corev1.Pod, request *call, each func(*Replica) bool) bool {
-	replica := Replica{Pod: pod.Name}
+func (c *caller) receive(from *reply, pod *corev1.Pod, request *call, each func(*proxyapi.Replica) bool) bool {
+	replica := proxyapi.Replica{Pod: pod.Name}
 	err := from.err
 	if err == nil {
 		defer func() { _ = from.response.Body.Close() }()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -58,7 +59,7 @@ func (h *harness) read(client *http.Client, base, query string) *following {
 	h.Helper()
 	h.allowed["jane get limiters.weir.dev/denials of edge/main"] = true
 	ctx, end := context.WithCancel(h.Context())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+Prefix+"edge/main/denials"+query, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+proxyapi.Prefix+"edge/main/denials"+query, http.NoBody)
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -12,12 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/limiter"
 )
-
-// Prefix of all paths, followed by the namespace and the name of a Limiter.
-const Prefix = "/admin/v1/limiters/"
 
 // Config holds the dependencies of the endpoint.
 type Config struct {
@@ -99,13 +97,13 @@ func newHandler(config Config) *handler {
 func (h *handler) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, to := range routes() {
-		mux.HandleFunc(to.method+" "+Prefix+"{namespace}/{name}/"+to.path, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(to.method+" "+proxyapi.Prefix+"{namespace}/{name}/"+to.path, func(w http.ResponseWriter, r *http.Request) {
 			if bad := h.serve(w, r, &to); bad != nil {
 				bad.write(w)
 			}
 		})
 	}
-	mux.HandleFunc("GET "+Prefix+"{namespace}/{name}/denials", h.denials)
+	mux.HandleFunc("GET "+proxyapi.Prefix+"{namespace}/{name}/denials", h.denials)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		newProblem(http.StatusNotFound, "%q %q does not exist", r.Method, r.URL.Path).write(w)
 	})
@@ -151,7 +149,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, to *route) *prob
 // changeRecord records a change, which replicas are called for.
 type changeRecord interface {
 	// add adds the answer of a replica.
-	add(replica *Replica)
+	add(replica *proxyapi.Replica)
 	// write logs the change of a user, and records it in events.
 	write(ctx context.Context, h *handler, of *v1alpha1.Limiter, user string)
 }
@@ -178,7 +176,7 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, of *v1alpha1.L
 	}
 	var answer *answerWriter
 	to := newUserWriter(w, record != nil)
-	err := h.caller.callAll(ctx, of, pods, request, func(replica *Replica) bool {
+	err := h.caller.callAll(ctx, of, pods, request, func(replica *proxyapi.Replica) bool {
 		if answer == nil {
 			w.Header().Set("Content-Type", "application/json")
 			answer = newAnswerWriter(to, of.Namespace+"/"+of.Name)

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/mutualtls"
 )
@@ -210,7 +211,7 @@ func TestHandler_NamesEachReplicaThatDoesNotAnswer(t *testing.T) {
 	h.pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil)
 	h.pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, nil)
 	status, text := h.call("jane", "GET", "edge/main/rules?a=b%2Fc", "")
-	var answer Answer
+	var answer proxyapi.Answer
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 {
 		t.Fatalf("%d %s: %v", status, text, err)
 	}

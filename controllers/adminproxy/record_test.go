@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 )
 
 // A replica that answers with an error of the client has changed nothing. After any other answer, it can have made the change.
@@ -32,8 +34,8 @@ func TestRecords_AreRejectedIfAllReplicasAnswerWithAnErrorOfTheClient(t *testing
 	} {
 		reset, bypass := newResetRecord(resetRequest{Policy: "a/b"}), &bypassRecord{rejected: true}
 		for _, status := range test.statuses {
-			reset.add(&Replica{Status: status})
-			bypass.add(&Replica{Status: status})
+			reset.add(&proxyapi.Replica{Status: status})
+			bypass.add(&proxyapi.Replica{Status: status})
 		}
 		if reset.rejected != test.want || bypass.rejected != test.want {
 			t.Errorf("%v: reset %v, bypass %v, want %v", test.statuses, reset.rejected, bypass.rejected, test.want)
@@ -47,7 +49,7 @@ func TestRecords_AreRejectedIfAllReplicasAnswerWithAnErrorOfTheClient(t *testing
 func TestResetRecord_KeepsTheIdentifierThatAReplicaReports(t *testing.T) {
 	r := newResetRecord(resetRequest{Policy: "a/b"})
 	for _, body := range []string{`{"identifier":"hash:77"}`, `{}`} {
-		r.add(&Replica{Status: 200, Body: json.RawMessage(body)})
+		r.add(&proxyapi.Replica{Status: 200, Body: json.RawMessage(body)})
 	}
 	if r.identifiers["a/b"] != "hash:77" || r.done != 2 {
 		t.Errorf("%+v", r)
@@ -56,8 +58,8 @@ func TestResetRecord_KeepsTheIdentifierThatAReplicaReports(t *testing.T) {
 
 func TestResetRecord_BoundsWhatReplicasReport(t *testing.T) {
 	r := newResetRecord(resetRequest{AllPolicies: true})
-	counters := func(list ...string) *Replica {
-		return &Replica{Status: 200, Body: json.RawMessage(`{"counters":[` + strings.Join(list, ",") + `]}`)}
+	counters := func(list ...string) *proxyapi.Replica {
+		return &proxyapi.Replica{Status: 200, Body: json.RawMessage(`{"counters":[` + strings.Join(list, ",") + `]}`)}
 	}
 	r.add(counters(`{"policy":"first","identifier":"` + strings.Repeat("x", maxReported-len("first")-len("last")-2) + `"}`))
 	r.add(counters(`{"policy":"last","identifier":"id"}`, `{"policy":"more","identifier":""}`, `{"policy":"","identifier":""}`))
@@ -113,7 +115,7 @@ func TestForward_AUserWhoHasLeft(t *testing.T) {
 		}, nil)
 	}
 	call := func(method, path, body string) {
-		r := httptest.NewRequest(method, Prefix+"edge/main/"+path, strings.NewReader(body))
+		r := httptest.NewRequest(method, proxyapi.Prefix+"edge/main/"+path, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer jane")
 		h.handler.ServeHTTP(failingWriter{httptest.NewRecorder()}, r)
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 )
 
 // resetRecord is what is recorded of a reset.
@@ -29,7 +31,7 @@ func newResetRecord(request resetRequest) *resetRecord {
 }
 
 // add adds the answer of a replica.
-func (r *resetRecord) add(replica *Replica) {
+func (r *resetRecord) add(replica *proxyapi.Replica) {
 	r.replicas++
 	if replica.Status < 400 || replica.Status >= 500 {
 		r.rejected = false

@@ -9,7 +9,7 @@ programs=$(hack/envoygateway/programs.sh)
 eval "$programs"
 CGO_ENABLED=0 go build -o "$work/ratelimit" ./cmd/weir
 CGO_ENABLED=0 go test -tags envoygateway -c -o "$work/test" ./test/envoygateway
-export WEIR_BIN=$work/ratelimit
+export WEIR_BIN=$work
 printf '127.0.0.1 localhost envoy-gateway envoy-ratelimit.envoy-gateway-system.svc.cluster.local\n' >"$work/hosts"
 # Envoy reads the certificate authority of the rate limit service from /certs, as in a pod.
 mkdir -p /certs

@@ -140,6 +140,10 @@ func newEnvironment(ctx context.Context, s settings) (e *environment, err error)
 	if err != nil {
 		return e, err
 	}
+	operator, err := fixture.BuildOperator(ctx, e.dir)
+	if err != nil {
+		return e, err
+	}
 	root, err := fixture.ModuleRoot()
 	if err != nil {
 		return e, err
@@ -160,7 +164,7 @@ func newEnvironment(ctx context.Context, s settings) (e *environment, err error)
 	if e.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return e, err
 	}
-	e.options = kubetest.StackOptions{Weir: weir, Kube: e.kube, RedisURL: e.redis.URL(), Limiters: s.replicas}
+	e.options = kubetest.StackOptions{Weir: weir, Operator: operator, Kube: e.kube, RedisURL: e.redis.URL(), Limiters: s.replicas}
 	e.stack, err = kubetest.StartStack(ctx, e.options)
 	return e, err
 }

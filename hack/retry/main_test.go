@@ -106,13 +106,14 @@ func TestRetry_RejectsWhatIsNotAnEvent(t *testing.T) {
 const fakeMake = `#!/bin/sh
 echo "made $1"
 [ "$1" = "$FAKE_TARGET" ] && [ -s "$FAKE_FAILURES" ] || exit 0
-head -n 1 "$FAKE_FAILURES" | sed 's/;;/\n/g' >"${GOTESTSUM_JSONFILE:-/dev/null}"
+head -n 1 "$FAKE_FAILURES" | sed 's/;;/\n/g' >"${WEIR_TEST_EVENTS:-/dev/null}"
 sed -i 1d "$FAKE_FAILURES"
 exit 1
 `
 
 func TestCI_RepeatsOnlyTestsAndOnlyIfTheyWereSlow(t *testing.T) {
 	const reason = "make test was repeated (test/reliability TestA: too slow while 12 % of the CPU time was stolen)"
+	reasonOfAll := strings.Replace(reason, "make test", "make test-all", 1)
 	isSlow := strings.ReplaceAll(strings.TrimSpace(lines(t, []event{out("TestA", slow), fail("TestA"), fail("")})), "\n", ";;")
 	other := strings.TrimSpace(lines(t, []event{fail("TestA")}))
 	type outcome struct {
@@ -128,6 +129,8 @@ func TestCI_RepeatsOnlyTestsAndOnlyIfTheyWereSlow(t *testing.T) {
 		"slow three times":     {"test", []string{isSlow, isSlow, isSlow}, false, "=== FAILED: make test; " + reason + "; " + reason},
 		"slow, then a failure": {"test", []string{isSlow, other}, false, "=== FAILED: make test; " + reason},
 		"a failure":            {"test", []string{other}, false, "=== FAILED: make test"},
+		"all tests, slow once": {"test-all", []string{isSlow}, true, "=== all checks passed; " + reasonOfAll},
+		"a failure of all":     {"test-all", []string{other}, false, "=== FAILED: make test-all"},
 		"a finding of verify":  {"verify", []string{isSlow}, false, "=== FAILED: make verify"},
 		"a finding of lint":    {"lint", []string{isSlow}, false, "=== FAILED: make lint"},
 	}
@@ -168,7 +171,7 @@ func TestCI_RepeatsOnlyTestsAndOnlyIfTheyWereSlow(t *testing.T) {
 					t.Errorf("error %v, last line %q, want %q; output:\n%s", err, last, tt.last, text)
 				}
 				if tt.passes {
-					for _, target := range []string{"test", "verify", "lint", "test-gateways", "mutate-diff"} {
+					for _, target := range []string{"test", "test-all", "verify", "lint", "test-gateways", "mutate-diff"} {
 						if !slices.Contains(lines, "made "+target) {
 							t.Errorf("make %s did not run; output:\n%s", target, text)
 						}

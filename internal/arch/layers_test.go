@@ -163,9 +163,10 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/exempt", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/socket", "limiter/tracing"},
 			external: []string{"go.opentelemetry.io/otel/attribute", "golang.org/x/sync", "k8s.io/api/admission", "k8s.io/apimachinery"},
 		},
+		{pkg: "controllers/adminproxy/proxyapi"}, // shared with cmd/kubectl-weir
 		{
 			pkg:      "controllers/adminproxy",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/mutualtls", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
+			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/mutualtls", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
 			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{
@@ -200,6 +201,7 @@ func bans() []ban {
 		module + "/limiter/memstore", module + "/limiter/redisstore",
 		module + "/limiter/redisclient", module + "/limiter/controlplane",
 	}
+	client := []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
 	redis := []string{"github.com/redis"}
 	testPackages := []string{
 		module + "/test", module + "/hack", module + "/limiter/storetest",
@@ -229,6 +231,9 @@ func bans() []ban {
 		{"middleware/...", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
 		{"middleware", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},
 		{"cmd/...", testPackages, "the product does not import test packages"},
+		{"cmd/weir", client, "weir is a limiter and tools for files, which a stranger compiles first: only weir-operator and kubectl-weir call API servers"},
+		{"cmd/internal/...", client, "weir imports it, and has no Kubernetes client"},
+		{"cmd/kubectl-weir", redis, "the plugin asks limiters through the operator"},
 		{
 			"test/fixture", slices.Concat(kubernetes, []string{"google.golang.org/grpc"}),
 			"the tests of a limiter link and load fast; test/fixture/kubetest starts API servers",

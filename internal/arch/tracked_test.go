@@ -12,9 +12,9 @@ import (
 // tests does not count. These suites test weir without importing it: as a process, or by its sources and manifests. test/fixture tests what
 // these functions make the test program read.
 func TestSuites_RunAgainWhenWeirChanges(t *testing.T) {
-	const process, inTestMain, sources = "fixture.BuildWeir(", "fixture.TrackWeir(", `fixture.TrackPackage(t.Context(), "./cmd/weir")`
+	const process, operator, inTestMain, sources = "fixture.BuildWeir(", "fixture.BuildOperator(", "fixture.TrackWeir(", `fixture.TrackPackage(t.Context(), "./cmd/weir")`
 	for suite, want := range map[string]string{
-		"test/e2e": process, "test/endpoints": process, "test/kubernetes": inTestMain, "test/proof": process, "test/proxies": process,
+		"test/e2e": operator, "test/endpoints": process, "test/kubernetes": inTestMain, "test/proof": process, "test/proxies": process,
 		"test/readme": process, "test/reliability": process, "test/manifests": sources,
 	} {
 		if !strings.Contains(goFiles(t, suite), want) {

@@ -31,12 +31,12 @@ import (
 // administered is an operator with the permissions of the chart, and two limiters whose pods exist in the API server.
 type administered struct {
 	*testing.T
-	kube     *kubetest.KubeProcess
-	weir, ns string
-	operator *fixture.WeirProcess
-	address  string // of the admin endpoint of the operator
-	ca       string // file
-	replicas []administeredReplica
+	kube             *kubetest.KubeProcess
+	weir, plugin, ns string
+	operator         *fixture.WeirProcess
+	address          string // of the admin endpoint of the operator
+	ca               string // file
+	replicas         []administeredReplica
 }
 
 type administeredReplica struct {
@@ -51,6 +51,8 @@ func newAdministered(t *testing.T) *administered {
 	w.ns = kubetest.Namespace(t, w.kube)
 	var err error
 	w.weir, err = fixture.BuildWeir(t.Context(), t.TempDir())
+	w.must(err)
+	w.plugin, err = fixture.BuildPlugin(t.Context(), t.TempDir())
 	w.must(err)
 	w.startOperator()
 	apply(t, w.kube, "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: "+w.ns+"}\n"+
@@ -120,7 +122,7 @@ func (w *administered) startOperator() {
 	w.must(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600))
 	health := w.free()
 	w.address = w.free()
-	w.operator = fixture.Weir(w.T, w.weir, "operator", "--kubeconfig", kubeconfig, "--namespace", w.ns, "--watch-namespaces", w.ns, "--leader-elect",
+	w.operator = fixture.Weir(w.T, buildOperator(w.T), "--kubeconfig", kubeconfig, "--namespace", w.ns, "--watch-namespaces", w.ns, "--leader-elect",
 		"--limiter-image=weir:test", "--metrics-bind-address=0", "--health-probe-bind-address", health,
 		"--admin-bind-address", w.address, "--admin-cert", w.ca, "--admin-key", filepath.Join(dir, "tls.key"))
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
@@ -214,7 +216,7 @@ func (w *administered) flags(kubeconfig string) []string {
 	return []string{"--kubeconfig", kubeconfig, "--limiter", w.ns + "/edge", "--operator", "https://" + w.address, "--operator-ca", w.ca}
 }
 
-// run runs a command of weir as a user, and returns what it prints to standard output and to standard error.
+// run runs a command of kubectl weir as a user, and returns what it prints to standard output and to standard error.
 func (w *administered) run(kubeconfig string, args ...string) (stdout, stderr string, err error) {
 	w.Helper()
 	return w.runWithout("", kubeconfig, args...)
@@ -227,7 +229,7 @@ func (w *administered) runWithout(flag, kubeconfig string, args ...string) (stdo
 	if at := slices.Index(flags, flag); at >= 0 {
 		flags = slices.Delete(flags, at, at+2)
 	}
-	cmd := exec.CommandContext(w.Context(), w.weir, append(args, flags...)...)
+	cmd := exec.CommandContext(w.Context(), w.plugin, append(args, flags...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
@@ -304,7 +306,7 @@ func TestAdminAccess_UsersGetWhatTheirRolesAllow(t *testing.T) {
 	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/rules`}, "rules", "diff")
 	w.expectMergedTop(observer)
 	w.expect(stranger, false, []string{`user "stranger" cannot get limiters/denials`, "bind the ClusterRole weir-observer"}, "logs")
-	logs := fixture.Weir(t, w.weir, append([]string{"logs", "--policy", policy}, w.flags(observer)...)...)
+	logs := fixture.Weir(t, w.plugin, append([]string{"logs", "--policy", policy}, w.flags(observer)...)...)
 	for _, r := range w.replicas {
 		pod, _, _ := strings.Cut(r.pod, " ")
 		fixture.Await(t, "logs follows "+pod, func() bool { return strings.Contains(logs.Log(), "following replica "+pod+"\n") })

@@ -96,6 +96,16 @@ func buildWeir(t *testing.T) string {
 	return weir
 }
 
+// buildOperator returns the path of weir-operator.
+func buildOperator(t *testing.T) string {
+	t.Helper()
+	operator, err := fixture.BuildOperator(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return operator
+}
+
 // encoded returns an encoded rule set with one rule, whose limit is units.
 func encoded(units int64) (data []byte, revision string) {
 	return rules.Encode(rules.Set{Rules: []rules.Rule{{
@@ -232,7 +242,7 @@ func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 	if err := w.kube.ApplyLimiter(t.Context(), "weir-system", "default", w.redis.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Weir(t, weir, "operator", "--kubeconfig", w.kube.Kubeconfig(),
+	fixture.Weir(t, buildOperator(t), "--kubeconfig", w.kube.Kubeconfig(),
 		"--health-probe-bind-address", "0", "--metrics-bind-address", "0", "--resync", "1s")
 
 	mounted := filepath.Join(t.TempDir(), "rules.json.gz")

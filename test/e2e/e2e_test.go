@@ -39,7 +39,7 @@ func newTestCluster(t *testing.T) *testCluster {
 		t.Fatal(err)
 	}
 	w.stack, err = kubetest.StartStack(t.Context(), kubetest.StackOptions{
-		Weir: weir, Kube: w.kube, RedisURL: w.redis.URL(), Limiters: 2, GRPC: true,
+		Weir: weir, Operator: buildOperator(t), Kube: w.kube, RedisURL: w.redis.URL(), Limiters: 2, GRPC: true,
 	})
 	if err != nil {
 		t.Fatal(err)

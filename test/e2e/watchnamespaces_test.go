@@ -36,7 +36,7 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
+	operator, err := fixture.BuildOperator(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := fixture.Weir(t, weir, "operator", "--kubeconfig", kubeconfig, "--namespace", watched, "--watch-namespaces", watched,
+	process := fixture.Weir(t, operator, "--kubeconfig", kubeconfig, "--namespace", watched, "--watch-namespaces", watched,
 		"--leader-elect", "--network-policies", "--limiter-image=weir:test", "--metrics-secure", "--metrics-bind-address", metrics,
 		"--health-probe-bind-address", health)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

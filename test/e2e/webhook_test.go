@@ -50,7 +50,7 @@ func TestWebhook_ValidatesPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fixture.Weir(t, buildWeir(t), "operator", "--kubeconfig", kube.Kubeconfig(), "--namespace", namespace,
+	fixture.Weir(t, buildOperator(t), "--kubeconfig", kube.Kubeconfig(), "--namespace", namespace,
 		"--health-probe-bind-address", addrs[0], "--metrics-bind-address", "0",
 		"--webhook-certificates", "Managed", "--webhook-bind-address", addrs[1])
 	if err := fixture.WaitHTTP(t.Context(), "http://"+addrs[0]+"/readyz", http.StatusOK); err != nil {

@@ -81,7 +81,7 @@ func rigWith(t *testing.T, options rigOptions, resources string) {
 		}
 		return path
 	}
-	gateway, weir := program("ENVOY_GATEWAY_BIN"), program("WEIR_BIN")
+	gateway, weir := program("ENVOY_GATEWAY_BIN"), filepath.Join(program("WEIR_BIN"), "ratelimit")
 	write := func(name, content string) {
 		file := filepath.Join(home, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

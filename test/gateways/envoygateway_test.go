@@ -52,12 +52,12 @@ func TestEnvoyGateway_ItsSchemasAcceptTheObjectsOfTheCommandAndOfTheDocuments(t 
 	kubectl("apply", "--validate=strict", "-f", filepath.Join(root, "docs", "tutorials", "envoy-gateway"))
 	kubectl("apply", "-f", filepath.Join(root, "config", "samples", "limiter", "default.yaml"))
 
-	weir := func(args ...string) string {
+	ask := func(args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), os.Getenv("WEIR_BIN"), append(args, "--kubeconfig", kube.Kubeconfig())...)
+		cmd := exec.CommandContext(t.Context(), plugin, append(args, "--kubeconfig", kube.Kubeconfig())...)
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("weir %s: %v", strings.Join(args, " "), err)
+			t.Fatalf("kubectl weir %s: %v", strings.Join(args, " "), err)
 		}
 		return string(out)
 	}
@@ -69,13 +69,13 @@ func TestEnvoyGateway_ItsSchemasAcceptTheObjectsOfTheCommandAndOfTheDocuments(t 
 		}
 		kubectl("apply", "--dry-run=server", "--validate=strict", "-f", file)
 	}
-	accept(weir("gateway", "attach", "public", "-n", "shop", "--dry-run", "-o", "yaml"))
-	weir("gateway", "attach", "public", "-n", "shop", "--wait", "0s")
-	weir("gateway", "attach", "public", "-n", "shop", "--wait", "0s", "--fail-open=false", "--timeout", "1s")
+	accept(ask("gateway", "attach", "public", "-n", "shop", "--dry-run", "-o", "yaml"))
+	ask("gateway", "attach", "public", "-n", "shop", "--wait", "0s")
+	ask("gateway", "attach", "public", "-n", "shop", "--wait", "0s", "--fail-open=false", "--timeout", "1s")
 	if got := kubectl("-n", "shop", "get", "securitypolicy", "weir-public", "-o=jsonpath={.spec.extAuth.failOpen} {.spec.extAuth.timeout}"); got != "false 1s" {
 		t.Errorf("failOpen and timeout: %s", got)
 	}
-	weir("gateway", "detach", "public", "-n", "shop")
+	ask("gateway", "detach", "public", "-n", "shop")
 
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
 	if err != nil {

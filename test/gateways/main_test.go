@@ -17,6 +17,9 @@ import (
 // TestMain builds weir once for all tests.
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
+// Paths of weir and of kubectl-weir, which all tests share.
+var weir, plugin string //nolint:gochecknoglobals // set once by TestMain
+
 func buildAndRun(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set
 	dir, err := os.MkdirTemp("", "weir-gateways-")
@@ -25,9 +28,8 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	path, err := fixture.BuildWeir(context.Background(), dir)
-	if err == nil {
-		err = os.Setenv("WEIR_BIN", path)
+	if weir, err = fixture.BuildWeir(context.Background(), dir); err == nil {
+		plugin, err = fixture.BuildPlugin(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -45,7 +45,7 @@ func importPolicies(t *testing.T, config string) string {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	policies, err := exec.CommandContext(t.Context(), os.Getenv("WEIR_BIN"), "import", "envoy-ratelimit", file).Output()
+	policies, err := exec.CommandContext(t.Context(), weir, "import", "envoy-ratelimit", file).Output()
 	if err != nil {
 		t.Fatalf("weir import: %v", err)
 	}

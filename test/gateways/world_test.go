@@ -80,7 +80,7 @@ func (w *world) startLimiter(t testing.TB, flags ...string) *limiterProcess {
 	args := append([]string{
 		"serve", "--policies", w.policies, "--redis", w.redis.URL(), "--listen", l.http, "--grpc-listen", l.grpc, "--ops-listen", l.ops,
 	}, flags...)
-	process, err := fixture.StartWeir(os.Getenv("WEIR_BIN"), args...)
+	process, err := fixture.StartWeir(weir, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

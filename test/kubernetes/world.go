@@ -44,10 +44,10 @@ type World struct {
 	// Admin is a client of group system:masters for the first API server.
 	Admin client.Client
 
-	weir, dir string
-	operator  *fixture.WeirProcess
-	metrics   string // address of the metrics of the operator
-	limiters  []*limiter
+	weir, operatorProgram, dir string
+	operator                   *fixture.WeirProcess
+	metrics                    string // address of the metrics of the operator
+	limiters                   []*limiter
 }
 
 // Start builds weir and starts a World without policies. It reports long steps to progress.
@@ -68,6 +68,9 @@ func (w *World) start(ctx context.Context, progress io.Writer) error {
 		return err
 	}
 	if w.weir, err = fixture.BuildWeir(ctx, w.dir); err != nil {
+		return err
+	}
+	if w.operatorProgram, err = fixture.BuildOperator(ctx, w.dir); err != nil {
 		return err
 	}
 	if w.Redis, err = fixture.StartRedis(ctx); err != nil {
@@ -125,7 +128,7 @@ func (w *World) startOperator(ctx context.Context) error {
 	if w.metrics, err = fixture.FreeAddr(ctx); err != nil {
 		return err
 	}
-	w.operator, err = fixture.StartWeir(w.weir, "operator", "--kubeconfig", kubeconfig, "--namespace", operatorNamespace,
+	w.operator, err = fixture.StartWeir(w.operatorProgram, "--kubeconfig", kubeconfig, "--namespace", operatorNamespace,
 		"--health-probe-bind-address", health, "--metrics-bind-address", w.metrics,
 		// The operator manages the certificates of limiters only together with those of the policy webhook, which is not called here.
 		"--webhook-certificates", "Managed", "--webhook-bind-address", webhook)

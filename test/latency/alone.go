@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// AloneEnv is the environment variable with the path of a file on which hack/test.sh holds a lock while it runs other packages.
+// AloneEnv is the environment variable with the path of a file on which make test-all holds a lock while it runs other packages.
 const AloneEnv = "WEIR_TEST_ALONE"
 
 // Alone waits until the tests of other packages have ended. A test that measures latency calls it first. Such tests come last in their
@@ -18,7 +18,7 @@ func Alone(t testing.TB) {
 	if path == "" {
 		return
 	}
-	f, err := os.Open(path) //nolint:gosec // G304: the path is that of hack/test.sh
+	f, err := os.Open(path) //nolint:gosec // G304: the path is that of make test-all
 	if err != nil {
 		t.Fatalf("wait until other tests have ended: %v", err)
 	}

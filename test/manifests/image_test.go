@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"slices"
@@ -11,8 +12,8 @@ import (
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
-// TestDockerignore_IncludesEveryPackageOfTheBinary compares the exceptions in .dockerignore with the imports of cmd/weir.
-func TestDockerignore_IncludesEveryPackageOfTheBinary(t *testing.T) {
+// TestDockerignore_IncludesEveryPackageOfThePrograms compares the exceptions in .dockerignore with the imports of the programs in the image.
+func TestDockerignore_IncludesEveryPackageOfThePrograms(t *testing.T) {
 	text, err := os.ReadFile(tool.Root(t, ".dockerignore"))
 	if err != nil {
 		t.Fatal(err)
@@ -23,18 +24,18 @@ func TestDockerignore_IncludesEveryPackageOfTheBinary(t *testing.T) {
 			included = append(included, name)
 		}
 	}
-	if err := fixture.TrackPackage(t.Context(), "./cmd/weir"); err != nil {
+	if err := errors.Join(fixture.TrackPackage(t.Context(), "./cmd/weir"), fixture.TrackPackage(t.Context(), "./cmd/weir-operator")); err != nil {
 		t.Fatal(err)
 	}
 	const module = "github.com/weir-dev/weir/"
-	out, err := exec.CommandContext(t.Context(), "go", "-C", tool.Root(t), "list", "-deps", "./cmd/weir").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "-C", tool.Root(t), "list", "-deps", "./cmd/weir", "./cmd/weir-operator").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for pkg := range strings.Lines(string(out)) {
 		path, ours := strings.CutPrefix(strings.TrimSpace(pkg), module)
 		if ours && !slices.ContainsFunc(included, func(name string) bool { return path == name || strings.HasPrefix(path, name+"/") }) {
-			t.Errorf(".dockerignore excludes %s, which cmd/weir imports", path)
+			t.Errorf(".dockerignore excludes %s, which a program imports", path)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,7 +31,7 @@ func TestAttach_TheGrantIsDeletedWithTheLimiter(t *testing.T) {
 			out, err := run("kubectl", "-n", "weir-system", "get", "referencegrant", "weir.shop.public")
 			return err != nil && strings.Contains(out, "NotFound")
 		})
-		out, err := run(os.Getenv("WEIR_BIN"), "gateway", "list", "-n", "shop")
+		out, err := run(filepath.Join(os.Getenv("WEIR_BIN"), "kubectl-weir"), "gateway", "list", "-n", "shop")
 		if err == nil || !strings.Contains(out, "LimiterNotFound") {
 			t.Errorf("list: %v, %s", err, out)
 		}

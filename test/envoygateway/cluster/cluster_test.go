@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -56,11 +57,11 @@ func apply(t *testing.T, objects string) {
 
 func weir(t *testing.T, args ...string) string {
 	t.Helper()
-	program := os.Getenv("WEIR_BIN")
-	if program == "" {
+	programs := os.Getenv("WEIR_BIN")
+	if programs == "" {
 		t.Fatal("WEIR_BIN is not set; run make e2e-envoy-gateway")
 	}
-	return command(t, "", append([]string{program}, args...)...)
+	return command(t, "", append([]string{filepath.Join(programs, "kubectl-weir")}, args...)...)
 }
 
 // await waits until is returns true.

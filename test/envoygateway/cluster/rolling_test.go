@@ -5,6 +5,7 @@ package cluster
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -80,7 +81,7 @@ spec:
 
 func detach(t *testing.T) {
 	t.Helper()
-	if out, err := run(os.Getenv("WEIR_BIN"), "gateway", "detach", "public", "-n", "shop"); err != nil {
+	if out, err := run(filepath.Join(os.Getenv("WEIR_BIN"), "kubectl-weir"), "gateway", "detach", "public", "-n", "shop"); err != nil {
 		t.Errorf("detach: %v: %s", err, out)
 	}
 }

@@ -1,0 +1,259 @@
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
+	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bypass"
+)
+
+// BypassesPath is the path of the bypasses.
+const BypassesPath = "/admin/v1/bypasses"
+
+// bypassFlags are the flags of weir bypass.
+type bypassFlags struct {
+	limiters Limiters
+	request  admin.BypassRequest
+	lasts    time.Duration
+	output   string
+}
+
+func bypassCommand(newLimiters func() Limiters) *cobra.Command {
+	f := bypassFlags{limiters: newLimiters()}
+	cmd := &cobra.Command{
+		Use:   "bypass POLICY (--identifier IDENTIFIER | --all) --reason REASON",
+		Short: "Let an identifier pass a policy for some time",
+		Long: `Let an identifier, or all identifiers, pass one policy for at most 24 hours. The policy is not changed, so that GitOps has
+nothing to revert. It does not count the requests that pass: when the bypass expires, the identifier has the budget that it would
+have without them. Other policies still apply.
+
+All replicas of the Limiter let the identifier pass as soon as the command returns, also while Redis is unavailable. Replicas
+that start later, and other processes that share the counters, learn it from Redis within a second. Each replica ends the bypass
+by its own clock.
+
+Each process logs the bypass with the name of the caller and the reason. In a cluster, an event on the policy records both. If a replica
+does not confirm the bypass, the command exits with 1.`,
+		Example: "  kubectl weir bypass shop/tenant-free --identifier acme --for 30m --reason 'INC-1234: import runs'\n" +
+			"  kubectl weir bypass list\n" +
+			"  kubectl weir bypass end bypass-k3m5vq2xpa",
+		Args:                       onePolicy,
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			f.request.Policy = args[0]
+			return createBypass(cmd.Context(), &f, cli.StreamsOf(cmd))
+		},
+	}
+	flags := cmd.Flags()
+	f.limiters.AddFlags(cmd)
+	addListOutput(cmd, &f.output)
+	flags.StringVar(&f.request.Identifier, "identifier", "", "identifier: a tenant, an address, an API key, or hash: and the hash of an API key")
+	flags.BoolVar(&f.request.AllIdentifiers, "all", false, "let all identifiers pass")
+	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the bypass expires, 1s to 24h")
+	flags.StringVar(&f.request.Reason, "reason", "", "reason, which the limiter logs; required")
+	cmd.AddCommand(bypassListCommand(newLimiters()), bypassEndCommand(newLimiters()))
+	return cmd
+}
+
+// onePolicy accepts the name of one policy, or no argument.
+func onePolicy(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && !strings.Contains(args[0], "/") {
+		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+			return cli.NoUnknownCommand(cmd, args)
+		}
+		return cli.UsageError(fmt.Errorf("policy %q is invalid: must be namespace/name, or cluster/name for a ClusterRateLimitPolicy", args[0]))
+	}
+	if len(args) > 1 {
+		return cli.NoArguments(cmd, args[1:])
+	}
+	return nil
+}
+
+func bypassListCommand(limiters Limiters) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Print the bypasses that have not expired",
+		Long: "Print the bypasses that have not expired, also those that were ended, and how many replicas have them. kubectl weir status lists\n" +
+			"the active bypasses of all Limiters.",
+		Example: "  kubectl weir bypass list\n  weir bypass list --admin unix:/run/weir/admin.sock",
+		Args:    cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := validateListOutput(output); err != nil {
+				return err
+			}
+			s := cli.StreamsOf(cmd)
+			answers, err := call[admin.BypassList](cmd.Context(), limiters, http.MethodGet, BypassesPath, nil, s.Err)
+			if err != nil {
+				return err
+			}
+			return printBypasses(s, output, mergeBypasses(answers), len(answers))
+		},
+	}
+	limiters.AddFlags(cmd)
+	addListOutput(cmd, &output)
+	return cmd
+}
+
+func bypassEndCommand(limiters Limiters) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "end NAME",
+		Short:   "End a bypass before it expires",
+		Long:    "End a bypass before it expires. The policy counts the requests of its identifier again.",
+		Example: "  kubectl weir bypass end bypass-k3m5vq2xpa\n  weir bypass end bypass-k3m5vq2xpa --admin unix:/run/weir/admin.sock",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.UsageError(errors.New("name one bypass, as in bypass list"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := validateListOutput(output); err != nil {
+				return err
+			}
+			s := cli.StreamsOf(cmd)
+			return changeBypass(cmd.Context(), limiters, BypassesPath+"/end", &admin.EndBypassRequest{Name: args[0]}, output, s)
+		},
+	}
+	limiters.AddFlags(cmd)
+	addListOutput(cmd, &output)
+	return cmd
+}
+
+func createBypass(ctx context.Context, f *bypassFlags, s cli.Streams) error {
+	if err := validateListOutput(f.output); err != nil {
+		return err
+	}
+	if f.lasts%time.Second != 0 {
+		return cli.UsageError(fmt.Errorf("--for %v is invalid: must be whole seconds", f.lasts))
+	}
+	f.request.Seconds = int64(f.lasts / time.Second)
+	switch {
+	case (f.request.Identifier == "") != f.request.AllIdentifiers:
+		return cli.UsageError(errors.New("set --identifier, or --all for all identifiers"))
+	case f.request.Seconds < 1 || f.lasts > bypass.MaxDuration:
+		return cli.UsageError(fmt.Errorf("--for %v is invalid: must be from 1s to 24h. Change the policy if it must let clients pass for longer", f.lasts))
+	case strings.TrimSpace(f.request.Reason) == "":
+		return cli.UsageError(errors.New("--reason is required: it is recorded with your name"))
+	}
+	return changeBypass(ctx, f.limiters, BypassesPath, &f.request, f.output, s)
+}
+
+// changeBypass sends a request to all replicas, and prints the bypass.
+func changeBypass(ctx context.Context, limiters Limiters, path string, request any, output string, s cli.Streams) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	answers, missing, err := callAll[bypass.Bypass](ctx, limiters, http.MethodPost, path, body, s.Err)
+	if err != nil {
+		return err
+	}
+	lists := make([]replicaAnswer[admin.BypassList], len(answers))
+	for i := range answers {
+		lists[i] = replicaAnswer[admin.BypassList]{answers[i].replica, admin.BypassList{Bypasses: []bypass.Bypass{answers[i].value}}}
+	}
+	if err := printBypasses(s, output, mergeBypasses(lists), len(answers)+len(missing)); err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("these replicas do not confirm the change: %s. If Redis is available, they learn it within a second", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// ListedBypass is a bypass as the replicas of a Limiter report it.
+type ListedBypass struct {
+	bypass.Bypass
+
+	// Replicas is the number of replicas that have it.
+	Replicas int `json:"replicas"`
+}
+
+// Bypasses returns the bypasses that the replicas of a Limiter report, merged.
+func Bypasses(answer *proxyapi.Answer) ([]ListedBypass, error) {
+	answers, _, err := split[admin.BypassList](answer, io.Discard)
+	return mergeBypasses(answers), err
+}
+
+// mergeBypasses merges the lists of replicas. A bypass that one of them has ended ends on the others within a second.
+func mergeBypasses(answers []replicaAnswer[admin.BypassList]) []ListedBypass {
+	merged := []ListedBypass{}
+	for _, answer := range answers {
+		for _, b := range answer.value.Bypasses {
+			at := slices.IndexFunc(merged, func(other ListedBypass) bool { return other.Name == b.Name })
+			if at < 0 {
+				merged = append(merged, ListedBypass{b, 1})
+				continue
+			}
+			merged[at].Replicas++
+			if b.EndedBy != "" {
+				merged[at].Bypass = b
+			}
+		}
+	}
+	return merged
+}
+
+// printBypasses prints the bypasses that replicas report.
+func printBypasses(s cli.Streams, output string, list []ListedBypass, replicas int) error {
+	if output == explain.Name {
+		var names []string
+		for i := range list {
+			names = append(names, list[i].Name)
+		}
+		return explain.PrintNames(s.Out, names)
+	}
+	object := struct {
+		Bypasses []ListedBypass `json:"bypasses"`
+	}{list}
+	if printed, err := explain.PrintObject(s.Out, output, object); printed || err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(s.Err, "no bypasses")
+		return nil
+	}
+	table := explain.NewTable(s.Out, "NAME", "POLICY", "IDENTIFIER", "STATE", "REPLICAS", "BY", "REASON")
+	for i := range list {
+		b := &list[i]
+		table.Row(escaped(b.Name), escaped(b.Policy), bypassIdentifier(&b.Bypass), bypassState(&b.Bypass, time.Now()), fmt.Sprintf("%d/%d", b.Replicas, replicas),
+			explain.Printable(b.CreatedBy), explain.Printable(b.Reason))
+	}
+	return table.Flush()
+}
+
+func bypassIdentifier(b *bypass.Bypass) string {
+	if b.AllIdentifiers {
+		return "(all)"
+	}
+	return explain.Printable(b.Identifier)
+}
+
+// bypassState returns, for example, 29m59s left.
+func bypassState(b *bypass.Bypass, now time.Time) string {
+	switch {
+	case b.EndedBy != "":
+		return "ended by " + explain.Printable(b.EndedBy)
+	case !now.Before(b.ExpiresAt):
+		return "expired"
+	default:
+		return b.ExpiresAt.Sub(now).Round(time.Second).String() + " left"
+	}
+}

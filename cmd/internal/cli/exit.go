@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Exit statuses other than 0.
+const (
+	ExitFailed = 1 // the command failed, or reported problems
+	ExitUsage  = 2 // the command line is invalid
+)
+
+// ExitError carries an exit status. A nil Err means that the command has already printed the error.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// UsageError marks err as an invalid command line.
+func UsageError(err error) error { return &ExitError{Code: ExitUsage, Err: err} }
+
+// exitStatus returns the exit status for the error of a command, and prints the error unless the command has printed it. command is
+// the path of the command, for example "weir serve".
+func exitStatus(command string, err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	status := &ExitError{Code: ExitFailed, Err: err}
+	errors.As(err, &status)
+	if status.Err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", command, err)
+	}
+	return status.Code
+}

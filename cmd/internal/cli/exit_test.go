@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
+	cause := errors.New("cause")
+	for name, tc := range map[string]struct {
+		err    error
+		status int
+		stderr string
+	}{
+		"no error":                  {nil, 0, ""},
+		"an error of the command":   {cause, 1, "weir lint: cause\n"},
+		"a usage error":             {UsageError(cause), 2, "weir lint: cause\n"},
+		"an error that was printed": {&ExitError{Code: 1}, 1, ""},
+		"a wrapped error":           {errors.Join(UsageError(cause)), 2, "weir lint: cause\n"},
+		"a joined error":            {errors.Join(errors.New("first"), &ExitError{Code: 2, Err: cause}), 2, "weir lint: first\ncause\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			if got := exitStatus("weir lint", tc.err, &stderr); got != tc.status || stderr.String() != tc.stderr {
+				t.Errorf("status %d, %q; want %d, %q", got, stderr.String(), tc.status, tc.stderr)
+			}
+		})
+	}
+	if !errors.Is(UsageError(cause), cause) {
+		t.Error("a usage error hides its cause")
+	}
+}

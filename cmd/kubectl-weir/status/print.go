@@ -1,0 +1,183 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+)
+
+// Bounds of the table format. The format wide does not have them.
+const (
+	listedPolicies = 10
+	messageLength  = 100 // characters
+	revisionLength = 12  // hexadecimal digits
+)
+
+// Print prints a report in one of the formats of package explain.
+func Print(w io.Writer, format string, r *Report) error {
+	if printed, err := explain.PrintObject(w, format, r); printed || err != nil {
+		return err
+	}
+	wide := format == explain.Wide
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	printInstallation(table, r)
+	if !isUnread(r.Unread, limiterResource) {
+		printLimiters(table, r.Limiters, wide)
+	}
+	if !isUnread(r.Unread, policyResource) || r.Policies.Total > 0 {
+		printPolicies(table, &r.Policies, wide)
+	}
+	printBypasses(table, r, time.Now())
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	printProblems(w, r, wide)
+	return nil
+}
+
+func printInstallation(w io.Writer, r *Report) {
+	if o := r.Operator; o != nil {
+		fmt.Fprintf(w, "Operator:\t%s/%s, %s ready, version %s\n", o.Namespace, o.Name, o.Replicas, orDash(o.Version))
+	}
+	for _, hook := range r.Webhooks {
+		state := "not registered"
+		if hook.Registered {
+			state = fmt.Sprintf("registered, webhooks: %d", hook.Webhooks)
+		}
+		if hook.CAExpires != nil {
+			state += ", CA expires " + hook.CAExpires.Format(time.DateOnly)
+		}
+		fmt.Fprintf(w, "Webhook:\t%s, %s\n", hook.Name, state)
+	}
+	if r.Operator != nil || len(r.Webhooks) > 0 {
+		fmt.Fprintln(w)
+	}
+}
+
+func printLimiters(w io.Writer, list []Limiter, wide bool) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "No Limiters.")
+		return
+	}
+	columns := "LIMITER\tREADY\tREASON\tREPLICAS\tVERSION\tENFORCING\tREVISION\tREDIS"
+	if wide {
+		columns += "\tTHROTTLE\tIMAGE"
+	}
+	fmt.Fprintln(w, columns)
+	for i := range list {
+		l := &list[i]
+		revision := strings.TrimPrefix(l.Revision, "sha256:")
+		if !wide {
+			revision = revision[:min(len(revision), revisionLength)]
+		}
+		cells := []string{
+			l.Namespace + "/" + l.Name, yesNo(l.Ready), orDash(l.Reason), l.Replicas.String(), orDash(shortDigest(l.Version)), strconv.Itoa(int(l.Enforcing)),
+			orDash(revision), l.Redis,
+		}
+		if wide {
+			cells = append(cells, orDash(l.ThrottleRegistered), orDash(l.Image))
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	printCertificates(w, list)
+}
+
+// printCertificates lists the certificates of Limiters, if there are any.
+func printCertificates(w io.Writer, list []Limiter) {
+	columns := "\nLIMITER\tCERTIFICATE\tSECRET\tEXPIRES\n"
+	for i := range list {
+		for _, c := range list[i].Certificates {
+			fmt.Fprintf(w, "%s%s/%s\t%s\t%s\t%s\n", columns, list[i].Namespace, list[i].Name, c.Use, c.Secret, c.NotAfter.UTC().Format(time.DateOnly))
+			columns = ""
+		}
+	}
+}
+
+func printPolicies(w io.Writer, p *Policies, wide bool) {
+	fmt.Fprintf(w, "\nPolicies: %d, %d ready, %d degraded, %d overridden\n", p.Total, p.Ready, p.Degraded, p.Overridden)
+	if len(p.NotReady) > 0 {
+		var counts []string
+		for _, c := range p.NotReady {
+			counts = append(counts, fmt.Sprintf("%d %s", c.Count, orDash(c.Reason)))
+		}
+		fmt.Fprintf(w, "Not ready: %s\n", strings.Join(counts, ", "))
+	}
+	if len(p.List) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nPOLICY\tREADY\tREASON\tMESSAGE")
+	for i := range p.List {
+		if i == listedPolicies && !wide {
+			fmt.Fprintf(w, "%d more, which -o wide lists\t\t\t\n", len(p.List)-i)
+			break
+		}
+		one := &p.List[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", one.Policy, yesNo(one.Ready), orDash(one.Reason), message(one.Message, wide))
+	}
+}
+
+func printProblems(w io.Writer, r *Report, wide bool) {
+	fmt.Fprintln(w)
+	for i := range r.Problems {
+		p := &r.Problems[i]
+		reason := ""
+		if p.Reason != "" {
+			reason = p.Reason + ": "
+		}
+		fmt.Fprintf(w, "Problem %d: %s\n  %s%s\n  do: %s\n  runbook: %s\n", i+1, p.Object, reason, message(p.Message, wide), p.Do, p.Runbook)
+	}
+	for _, u := range r.Unread {
+		fmt.Fprintf(w, "Cannot read %s: the user lacks the permission to %s\n", u.Resource, u.Permission)
+	}
+	if len(r.Unread) > 0 {
+		do := "bind the ClusterRole weir-observer with a ClusterRoleBinding, or select a namespace with --namespace"
+		if r.Namespace != "" {
+			do = "bind the ClusterRole weir-observer in namespace " + r.Namespace
+		}
+		fmt.Fprintln(w, "  do: "+do)
+	}
+	if r.Healthy {
+		fmt.Fprintln(w, "No problems.")
+	}
+}
+
+func yesNo(ready bool) string {
+	if ready {
+		return "True"
+	}
+	return "False"
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func shortDigest(version string) string {
+	if digest, is := strings.CutPrefix(version, "sha256:"); is {
+		return digest[:min(len(digest), revisionLength)]
+	}
+	return version
+}
+
+// message returns a text for one cell. Messages contain texts of others, such as errors of Redis, which could control a terminal.
+func message(text string, whole bool) string {
+	line := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text))
+	if !whole && len(line) > messageLength {
+		return string(line[:messageLength]) + "…"
+	}
+	return string(line)
+}
