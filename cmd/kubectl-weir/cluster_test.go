@@ -40,7 +40,7 @@ func TestClusterFlags_RejectWhatCannotWork(t *testing.T) {
 		"the operator does not answer: dial tcp 127.0.0.1:1: connect: connection re": {kubeconfig: plain, limiter: "a/b", operator: "https://127.0.0.1:1"},
 		"find the operator: ": {kubeconfig: plain, limiter: "a/b"},
 	} {
-		_, _, err := flags.Request(context.Background(), http.MethodGet, "/admin/v1/rules", nil) //nolint:bodyclose // an error has no response
+		_, _, err := flags.Request(context.Background(), http.MethodGet, "/admin/v1/rules", nil)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -39,7 +39,7 @@ func TestRequest_DropsAConnectionThatFails(t *testing.T) {
 	f := fakeOperator(t, `{"limiter":"a/b","replicas":[{"pod":"x","status":200,"body":{"revision":"r"}}]}`)
 	f.reuse = true
 	ask := func() error {
-		_, closeConnection, err := f.Request(t.Context(), http.MethodGet, "/admin/v1/rules", nil) //nolint:bodyclose // closeConnection closes it
+		_, closeConnection, err := f.Request(t.Context(), http.MethodGet, "/admin/v1/rules", nil)
 		if err == nil {
 			closeConnection()
 		}

@@ -1,5 +1,5 @@
-// Command demo is the second part of the demo, after files: it shows Weir with real parts: a kube-apiserver, Redis, the operator and two limiter replicas. It prints each command as
-// a user would type it, followed by the output, and fails if a result is not the expected one.
+// Command demo is the second part of the demo, after files. It shows Weir with real parts: a kube-apiserver, Redis, the operator and two limiter
+// replicas. It prints each command as a user would type it, followed by the output, and fails if a result is not the expected one.
 //
 // With DEMO=once it exits after the walkthrough. Otherwise everything keeps running until Ctrl-C.
 package main

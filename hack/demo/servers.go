@@ -20,13 +20,14 @@ type demo struct {
 	steps    int // headings printed
 	dir      string
 	weir     string
+	operator string
 	kube     *kubetest.KubeProcess
 	redis    *fixture.RedisProcess // nil if embedded is used
 	embedded *miniredis.Miniredis
 	stack    *kubetest.Stack
 }
 
-// prepare builds weir and starts the API server and Redis.
+// prepare starts the API server and Redis. make demo has built the programs of Weir.
 func prepare(ctx context.Context) (d *demo, err error) {
 	d = &demo{}
 	defer func() {
@@ -37,13 +38,15 @@ func prepare(ctx context.Context) (d *demo, err error) {
 	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
 		return d, err
 	}
-	d.step("Build Weir, and start a Kubernetes API server and Redis")
-	d.command("go build ./cmd/weir")
+	d.step("Start a Kubernetes API server and Redis")
 	if d.weir, err = fixture.BuildWeir(ctx, d.dir); err != nil {
 		return d, err
 	}
+	if d.operator, err = fixture.BuildOperator(ctx, d.dir); err != nil {
+		return d, err
+	}
 	d.command("etcd & kube-apiserver &")
-	if d.kube, err = kubetest.StartKube(ctx, kubetest.KubeOptions{Progress: os.Stdout}); err != nil {
+	if d.kube, err = kubetest.StartKube(ctx, kubetest.KubeOptions{Progress: os.Stdout, AnyKubectl: true}); err != nil {
 		return d, err
 	}
 	return d, d.startRedis(ctx)
@@ -104,9 +107,9 @@ func (d *demo) startWeir(ctx context.Context) (err error) {
 		return err
 	}
 	d.stack, err = kubetest.StartStack(ctx, kubetest.StackOptions{
-		Weir: d.weir, Kube: d.kube, RedisURL: d.redisURL(), Limiters: 2,
+		Weir: d.weir, Operator: d.operator, Kube: d.kube, RedisURL: d.redisURL(), Limiters: 2,
 		Announce: func(command string) {
-			if strings.HasPrefix(command, "weir ") { // runs in the background
+			if strings.HasPrefix(command, "weir") { // runs in the background
 				d.command(command + " &")
 				return
 			}

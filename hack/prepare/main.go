@@ -27,6 +27,12 @@ import (
 	"github.com/weir-dev/weir/test/manifests/tool"
 )
 
+// The names of programs that [announce] describes.
+const (
+	kube        = "kube"
+	controllers = "kube-controller-manager"
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := prepare(ctx, os.Stderr, os.Args[1:])
@@ -53,8 +59,8 @@ func programs() (first program, lists [][]program) {
 	}}
 	return first, [][]program{
 		{
-			{name: "kube", get: kubetest.KubeAssets},
-			{name: "kube-controller-manager", get: kubetest.ControllerManagerBinary},
+			{name: kube, get: kubetest.KubeAssets},
+			{name: controllers, get: kubetest.ControllerManagerBinary},
 		},
 		{
 			{name: "redis", get: func(ctx context.Context, _ io.Writer) (string, error) { return fixture.RedisServer(ctx) }},
@@ -102,6 +108,9 @@ func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
 			return fmt.Errorf("unknown program %q: must be one of %s", name, strings.Join(names(all), ", "))
 		}
 	}
+	if err := announce(progress, chosen); err != nil {
+		return err
+	}
 	if err := get(ctx, progress, []program{first}, chosen); err != nil {
 		return err
 	}
@@ -110,6 +119,22 @@ func prepare(ctx context.Context, progress io.Writer, chosen []string) error {
 		group.Go(func() error { return get(ctx, progress, list, chosen) })
 	}
 	return group.Wait()
+}
+
+// announce prints how long the slowest builds take, before any work.
+func announce(progress io.Writer, chosen []string) error {
+	is := func(name string) bool { return len(chosen) == 0 || slices.Contains(chosen, name) }
+	if !is(kube) && !is(controllers) {
+		return nil
+	}
+	estimate, err := kubetest.BuildEstimate(is(kube), is(controllers))
+	if err != nil {
+		return err
+	}
+	if estimate != "" {
+		fmt.Fprintf(progress, "%-10s  %s, once, unless a download is possible\n", kube, estimate)
+	}
+	return nil
 }
 
 // get makes the chosen programs of a list available, in turn.

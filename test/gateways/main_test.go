@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 // Paths of weir and of kubectl-weir, which all tests share.
-var weir, plugin string //nolint:gochecknoglobals // set once by TestMain
+var weir, plugin string
 
 func buildAndRun(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard()) // controller-runtime warns if no logger is set

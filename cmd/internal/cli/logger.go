@@ -7,6 +7,7 @@ import (
 	"net"
 )
 
+// NewLogger returns a log with a format and a minimum level, as the flags of the log have them.
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	options := slog.HandlerOptions{ReplaceAttr: readable}
 	var least slog.Level

@@ -39,7 +39,7 @@ func ExpectPage(t *testing.T, name string, content []byte) {
 	t.Helper()
 	path := filepath.Join("..", "..", "docs", "reference", name)
 	if *update {
-		if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // G306: a page of the repository
+		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
