@@ -48,7 +48,7 @@ affected() {
 
 # compile PACKAGE...: compiles them and their tests. Unlike go build and go test, it does not link programs, which takes most of their time.
 # make test finds the results in the build cache.
-compile() { env "${fast[@]}" go list -export -test "$@" >/dev/null; }
+compile() { env "${fast[@]}" GOGC=off GOMEMLIMIT=1536MiB go list -export -test "$@" >/dev/null; }
 
 base=$(git merge-base HEAD "${BASE:-main}") || { echo "check: no common commit with ${BASE:-main}. Set BASE to a commit." >&2; exit 2; }
 mapfile -t files < <({ git diff --name-only "$base" --; git ls-files --others --exclude-standard; } | sort -u)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -119,14 +120,22 @@ func testPackages(ctx context.Context, patterns []string) ([]string, error) {
 // notCompiled returns what the go command compiles before it runs the tests of a batch, because it is not in the build cache.
 func notCompiled(ctx context.Context, b batch) ([]string, error) {
 	args := []string{"-C", b.module, "list", "-e", "-deps", "-test", "-f", "{{.ImportPath}}\t{{.Stale}}\t{{join .Imports \"\\t\"}}"}
-	for _, flag := range b.flags {
-		if flag == "-race" {
-			args = append(args, flag)
-		}
-	}
+	args = append(args, raceFlag(b)...)
 	lines, err := output(ctx, b.env, append(args, b.packages...)...)
 	return needed(lines), err
 }
+
+// raceFlag returns the flag -race if b has it.
+func raceFlag(b batch) []string {
+	if slices.Contains(b.flags, "-race") {
+		return []string{"-race"}
+	}
+	return nil
+}
+
+// withoutCollector returns the environment of a go command that only compiles. The compiler and the linker collect no garbage, which is a quarter of
+// their CPU time, until one of them has 1.5 GiB of memory.
+func withoutCollector() []string { return []string{"GOGC=off", "GOMEMLIMIT=1536MiB"} }
 
 // needed returns the stale packages that another package imports, the main package of a test for example. The go command lists a tested
 // package also without its tests, which it compiles only for other packages.

@@ -99,7 +99,7 @@ func environment() error {
 	for name, value := range map[string]string{
 		// make build, make demo and the build of kube-apiserver have no cgo either, so each package is compiled once.
 		"CGO_ENABLED": "0",
-		// The compiler, the linker and the test programs collect garbage less often. They take less CPU time and more memory.
+		// The linker and the test programs collect garbage less often. They take less CPU time and more memory.
 		// fixture.StartWeir removes the variable, so that weir runs as in production.
 		"GOGC": "400",
 		// At its end, a program with the race detector waits a second for goroutines that still run. A race fails its test before that.

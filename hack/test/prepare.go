@@ -60,7 +60,7 @@ func prerequisites(target string, race bool) []string {
 	}
 }
 
-// programs builds the programs of ./cmd for all packages that run them, and returns their workFolder. The name of the folder contains the hash of
+// programs builds the programs of ./cmd for all packages that run them, and returns their folder. The name of the folder contains the hash of
 // the programs. The tests read it from $WEIR_BIN, so that Go runs them again after a change of any package of a program. Unchanged files
 // stay as they are: the go command links a program in bin/test/programs only if it changes, and compares the times of the copies.
 func (r *runner) programs(ctx context.Context) (string, error) {
@@ -73,7 +73,7 @@ func (r *runner) programs(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// Without the commit in the programs: git refuses to read a tree of another user, as in a container.
-	if err := r.goCommand(ctx, nil, append([]string{"build", "-json", "-x", "-buildvcs=false", "-o", built + "/"}, mains...)...); err != nil {
+	if err := r.goCommand(ctx, withoutCollector(), append([]string{"build", "-json", "-x", "-buildvcs=false", "-o", built + "/"}, mains...)...); err != nil {
 		return "", err
 	}
 	names := make([]string, 0, len(mains))
@@ -83,7 +83,7 @@ func (r *runner) programs(ctx context.Context) (string, error) {
 	return keep(built, names)
 }
 
-// keep copies files to a workFolder named by their hash, and deletes folders with other hashes.
+// keep copies files to a folder named by their hash, and deletes folders with other hashes.
 func keep(from string, names []string) (string, error) {
 	hash := sha256.New()
 	for _, name := range names {
@@ -110,7 +110,7 @@ func keep(from string, names []string) (string, error) {
 	return publish(from, to, names)
 }
 
-// publish copies files to a workFolder that appears with all of them.
+// publish copies files to a folder that appears with all of them.
 func publish(from, to string, names []string) (string, error) {
 	partial, err := os.MkdirTemp(filepath.Dir(to), "partial-")
 	if err != nil {

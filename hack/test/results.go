@@ -38,7 +38,7 @@ type results struct {
 	output         map[test][]string
 	builds         map[string][]string // the errors of the compiler by package
 	running        map[string]time.Time
-	compiled       map[string]bool
+	compiled       int // packages
 	tested, cached map[string]bool
 	seconds        map[string]float64 // by package; those from the cache are not in it
 }
@@ -46,7 +46,7 @@ type results struct {
 func newResults(save io.Writer, show func(string)) *results {
 	return &results{
 		print: show, save: save, failures: map[string]int{}, output: map[test][]string{}, builds: map[string][]string{},
-		running: map[string]time.Time{}, compiled: map[string]bool{}, tested: map[string]bool{}, cached: map[string]bool{},
+		running: map[string]time.Time{}, tested: map[string]bool{}, cached: map[string]bool{},
 		seconds: map[string]float64{},
 	}
 }
@@ -81,12 +81,24 @@ func (r *results) addBuild(e event) bool {
 	case len(problems) > 0 || strings.HasPrefix(e.Output, "# "): // the errors of a package begin with its name
 		r.builds[e.ImportPath] = append(problems, e.Output)
 	default:
-		if strings.Contains(e.Output, "/compile ") && !strings.HasPrefix(e.Output, "cat >") {
-			r.compiled[e.ImportPath] = true
-		}
+		r.countCompiled(e.Output)
 		return false
 	}
 	return true
+}
+
+// addCommand adds a line that the flag -x of a go command prints.
+func (r *results) addCommand(line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.countCompiled(string(line))
+}
+
+// countCompiled counts the package that a command compiles, if it is one of the compiler.
+func (r *results) countCompiled(command string) {
+	if strings.Contains(command, "/compile ") && !strings.HasPrefix(command, "cat >") {
+		r.compiled++
+	}
 }
 
 func (r *results) addTest(e event, t test) {

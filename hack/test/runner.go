@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,7 @@ type runner struct {
 	phase     string // what it does before the tests
 	plan      plan
 	toCompile map[string]bool // by import path
+	compiled  int             // packages before that
 }
 
 func newRunner(out *os.File, events io.Writer) *runner {
@@ -104,7 +106,9 @@ func (r *runner) schedule(ctx context.Context, p plan, all bool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.plan, r.toCompile = p, toCompile
+	r.results.mu.Lock()
+	defer r.results.mu.Unlock()
+	r.plan, r.toCompile, r.compiled = p, toCompile, r.results.compiled
 	return nil
 }
 
@@ -135,7 +139,7 @@ func (r *runner) announce(kube bool) {
 func (r *runner) prepare(ctx context.Context, names []string) error {
 	r.setPhase("preparing " + strings.Join(names, ", "))
 	program := filepath.Join(workFolder, "prepare")
-	if err := r.goCommand(ctx, nil, "build", "-json", "-x", "-buildvcs=false", "-o", program, "./hack/prepare"); err != nil {
+	if err := r.goCommand(ctx, withoutCollector(), "build", "-json", "-x", "-buildvcs=false", "-o", program, "./hack/prepare"); err != nil {
 		return err
 	}
 	show := func(line []byte) { r.screen.line(string(line)) }
@@ -158,14 +162,24 @@ func (r *runner) test(ctx context.Context, lock string) error {
 	}
 	r.setPhase("")
 	compiling := time.Now()
+	for _, b := range slices.Concat(r.plan.concurrent, r.plan.others) {
+		r.compile(ctx, b)
+	}
+	r.measure(time.Since(compiling))
 	aside := r.start(ctx, r.plan.aside)
 	problems := []error{r.inTurn(ctx, r.plan.concurrent)}
 	waiting := r.start(ctx, r.plan.waiting) // not earlier: the time in which they wait counts for their timeout
 	problems = append(problems, r.inTurn(ctx, r.plan.others), aside())
-	r.measure(time.Since(compiling))
 	unlock()
 	problems = append(problems, waiting(), r.inTurn(ctx, r.plan.last), r.remember())
 	return errors.Join(problems...)
+}
+
+// compile compiles the packages and the tests of a batch. go test would do so as well, but with the environment of its tests, which collect
+// garbage. It reports no error: go test does, with the name of the package.
+func (r *runner) compile(ctx context.Context, b batch) {
+	args := append([]string{"-C", b.module, "list", "-e", "-export", "-test", "-x"}, raceFlag(b)...)
+	_ = stream(ctx, command(ctx, slices.Concat(b.env, withoutCollector()), "go", append(args, b.packages...)...), func([]byte) {}, r.results.addCommand)
 }
 
 // lockShared locks a file until the function that it returns is called. An unchanged file stays: tests open it, and the go command compares
@@ -219,7 +233,7 @@ func (r *runner) status() string {
 	r.results.mu.Lock()
 	defer r.results.mu.Unlock()
 	if r.phase != "" {
-		return fmt.Sprintf("%s: %s; compiled %d packages", minutes(time.Since(r.began)), r.phase, len(r.results.compiled))
+		return fmt.Sprintf("%s: %s; compiled %d packages", minutes(time.Since(r.began)), r.phase, r.results.compiled)
 	}
 	c := counts{
 		took: time.Since(r.began), toCompile: len(r.toCompile), compiled: len(r.toCompile) - r.compileLeft(), packages: r.plan.size(),
@@ -233,15 +247,7 @@ func (r *runner) status() string {
 }
 
 // compileLeft returns how many packages are not yet compiled.
-func (r *runner) compileLeft() int {
-	n := 0
-	for path := range r.toCompile {
-		if !r.results.compiled[path] {
-			n++
-		}
-	}
-	return n
-}
+func (r *runner) compileLeft() int { return max(0, len(r.toCompile)-(r.results.compiled-r.compiled)) }
 
 // packagesLeft returns the packages whose tests have not ended.
 func (r *runner) packagesLeft() []string {
