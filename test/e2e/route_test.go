@@ -38,7 +38,7 @@ func httpRoute(namespace, name string) string {
 func TestTargetRefs_LimitTheRouteThatTheGatewayNames(t *testing.T) {
 	installGatewayAPI(t, kubetest.Kube(t))
 	w := newTestCluster(t)
-	apply(t, w.kube, httpRoute(w.ns, "checkout"))
+	kubetest.Apply(t, w.kube, httpRoute(w.ns, "checkout"))
 	target := `axis: IP, limit: %d, window: 1d, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: checkout%s}]`
 	w.mustApply("checkout", fmt.Sprintf(target, 3, ""))
 	w.mustApply("pay", fmt.Sprintf(target, 1, ", sectionName: pay"))

@@ -1,4 +1,4 @@
-package e2e_test
+package permissions
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, kube, text)
+	kubetest.Apply(t, kube, text)
 	t.Cleanup(func() { // the cluster roles
 		if _, err := kube.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", tool.File(t, "chart.yaml", text), "--wait=false"); err != nil {
 			t.Error(err)
@@ -36,10 +36,6 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operator, err := fixture.BuildOperator(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
 	health, err := fixture.FreeAddr(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +44,7 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := fixture.Weir(t, operator, "--kubeconfig", kubeconfig, "--namespace", watched, "--watch-namespaces", watched,
+	process := fixture.Weir(t, buildOperator(t), "--kubeconfig", kubeconfig, "--namespace", watched, "--watch-namespaces", watched,
 		"--leader-elect", "--network-policies", "--limiter-image=weir:test", "--metrics-secure", "--metrics-bind-address", metrics,
 		"--health-probe-bind-address", health)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -58,10 +54,10 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	}
 
 	for _, namespace := range []string{watched, other} {
-		apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: "+namespace+"}\n"+
+		kubetest.Apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: "+namespace+"}\n"+
 			"spec: {redis: {addresses: [\""+strings.TrimPrefix(redis.URL(), "redis://")+"\"]}, autoscaling: {maxReplicas: 3}}\n")
 	}
-	apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: daily, namespace: "+other+"}\nspec: {axis: IP, limit: 1, window: 1d}\n")
+	kubetest.Apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: daily, namespace: "+other+"}\nspec: {axis: IP, limit: 1, window: 1d}\n")
 	kubectl := func(args ...string) string {
 		t.Helper()
 		out, err := kube.Kubectl(t.Context(), args...)
@@ -75,8 +71,9 @@ func TestOperator_WorksInItsWatchedNamespacesOnly(t *testing.T) {
 	kubectl("get", "-n", watched, "deployment,service,serviceaccount,configmap,poddisruptionbudget,networkpolicy,horizontalpodautoscaler", "weir-limiter-edge")
 	// Policies are in all namespaces.
 	kubectl("wait", "-n", other, "--for=condition=Accepted", "ratelimitpolicy/daily", "--timeout="+patience.String())
-	apply(t, kube, httpRoute(other, "checkout"))
-	apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: checkout, namespace: "+other+"}\n"+
+	kubetest.Apply(t, kube, "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: checkout, namespace: "+other+"}\n"+
+		"spec: {hostnames: [shop.example], rules: [{name: pay, matches: [{path: {value: /pay}}]}]}\n")
+	kubetest.Apply(t, kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: checkout, namespace: "+other+"}\n"+
 		"spec: {axis: IP, limit: 1, window: 1d, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: checkout}]}\n")
 	kubectl("wait", "-n", other, "--for=condition=Accepted", "ratelimitpolicy/checkout", "--timeout="+patience.String())
 	if got := kubectl("get", "-n", other, "limiter", "edge", "-o", "jsonpath={.status.observedGeneration}"); got != "-1" {
@@ -159,13 +156,5 @@ func checkMetrics(t *testing.T, kube *kubetest.KubeProcess, address, namespace s
 		if response.StatusCode == http.StatusOK {
 			t.Error("the metrics are served without TLS")
 		}
-	}
-}
-
-// apply applies manifests.
-func apply(t *testing.T, kube *kubetest.KubeProcess, manifests string) {
-	t.Helper()
-	if _, err := kube.Kubectl(t.Context(), "apply", "-f", tool.File(t, "manifests.yaml", manifests)); err != nil {
-		t.Fatal(err)
 	}
 }

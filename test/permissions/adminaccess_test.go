@@ -1,4 +1,4 @@
-package e2e_test
+package permissions
 
 import (
 	"bytes"
@@ -55,14 +55,14 @@ func newAdministered(t *testing.T) *administered {
 	w.plugin, err = fixture.BuildPlugin(t.Context(), t.TempDir())
 	w.must(err)
 	w.startOperator()
-	apply(t, w.kube, "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: "+w.ns+"}\n"+
+	kubetest.Apply(t, w.kube, "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: "+w.ns+"}\n"+
 		"spec: {redis: {addresses: [\""+redis.Addr()+"\"]}}\n")
 	t.Cleanup(func() { // while the operator runs: operators of other tests would wait for the Redis of this Limiter
 		if _, err := w.kube.Kubectl(context.WithoutCancel(t.Context()), "delete", "limiter,ratelimitpolicy", "--all", "-n", w.ns, "--timeout=30s"); err != nil {
 			t.Error(err)
 		}
 	})
-	apply(t, w.kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: daily, namespace: "+w.ns+"}\n"+
+	kubetest.Apply(t, w.kube, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: daily, namespace: "+w.ns+"}\n"+
 		"spec: {axis: Tenant, limit: 2, window: 24h, algorithm: SlidingWindowLog}\n")
 	w.kubectl("wait", "-n", w.ns, "--for=create", "deployment/weir-limiter-edge", "--timeout="+patience.String())
 	for i := range 2 {
@@ -103,7 +103,7 @@ func (w *administered) startOperator() {
 	text, err := tool.Output(w.T, "helm", "template", "weir", tool.Root(w.T, "charts", "weir"), "--namespace", w.ns,
 		"--set=watchNamespaces={"+w.ns+"},crds.install=false,webhook.certificates=None")
 	w.must(err)
-	apply(w.T, w.kube, text)
+	kubetest.Apply(w.T, w.kube, text)
 	w.Cleanup(func() {
 		if _, err := w.kube.Kubectl(context.WithoutCancel(w.Context()), "delete", "-f", tool.File(w.T, "chart.yaml", text), "--wait=false"); err != nil {
 			w.Error(err)
@@ -168,7 +168,7 @@ func (w *administered) startReplica(name string) {
 		"--hash-key", key, "--admin-listen", admin)...)
 	_, port, err := net.SplitHostPort(admin)
 	w.must(err)
-	apply(w.T, w.kube, fmt.Sprintf(`apiVersion: v1
+	kubetest.Apply(w.T, w.kube, fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata:
   name: %s
