@@ -20,9 +20,10 @@ fi
 echo 'e2e-envoy-gateway: compiling'
 work=$PWD/bin/e2e-envoy-gateway
 mkdir -p "$work"
-CGO_ENABLED=0 go build -trimpath -ldflags '-X github.com/weir-dev/weir/cmd/internal/cli.version=tutorial' -o "$work" ./cmd/weir ./cmd/weir-operator ./cmd/kubectl-weir
-CGO_ENABLED=0 go build -trimpath -o "$work/load" ./test/cluster/load
-CGO_ENABLED=0 go test -tags envoygatewaycluster -c -o "$work/test" ./test/envoygateway/cluster
+export CGO_ENABLED=0 # as make test, so that the go command compiles each package once
+go build -ldflags '-X github.com/weir-dev/weir/cmd/internal/cli.version=tutorial' -o "$work" ./cmd/weir ./cmd/weir-operator ./cmd/kubectl-weir
+go build -o "$work/load" ./test/cluster/load
+go test -tags envoygatewaycluster -c -o "$work/test" ./test/envoygateway/cluster
 go build -o "$work/tutorial" ./hack/tutorial
 go build -o "$work/image" ./hack/image
 HELM=$(go tool -modfile=hack/manifests/go.mod -n helm)

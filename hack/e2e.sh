@@ -17,14 +17,15 @@ fi
 read -ra flags <<<"${E2E:-}"
 
 echo 'e2e: compiling'
+export CGO_ENABLED=0 # as make test, so that the go command compiles each package once
 work=bin/e2e
-programs=(./cmd/weir ./cmd/weir-operator)
 mkdir -p "$work/this" "$work/next"
 for version in this next; do
-  CGO_ENABLED=0 go build -trimpath -ldflags "-X github.com/weir-dev/weir/cmd/internal/cli.version=e2e-$version" -o "$work/$version" "${programs[@]}"
+  go build -ldflags "-X github.com/weir-dev/weir/cmd/internal/cli.version=e2e-$version" -o "$work/$version" ./cmd/weir ./cmd/weir-operator
 done
+go build -o "$work/kubectl-weir" ./cmd/kubectl-weir
 go build -o "$work/image" ./hack/image
-CGO_ENABLED=0 go build -trimpath -o "$work/load" ./test/cluster/load
+go build -o "$work/load" ./test/cluster/load
 go build -o "$work/e2e" ./test/cluster
 go build -o "$work/tutorial" ./hack/tutorial
 HELM=$(go tool -modfile=hack/manifests/go.mod -n helm)

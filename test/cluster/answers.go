@@ -9,15 +9,15 @@ import (
 // test/e2e, cannot forward ports.
 func ask(ctx context.Context, s *scenario) error {
 	limiter := "--limiter=" + system + "/default"
-	rules, err := s.pipe(ctx, "", s.options.weir, "rules", limiter)
+	rules, err := s.pipe(ctx, "", s.options.plugin, "rules", limiter)
 	if err != nil {
 		return err
 	}
 	s.expect(strings.Contains(rules, traffic+"/"+hotPolicy), "weir rules lists no policy %s/%s", traffic, hotPolicy)
-	status, err := s.pipe(ctx, "", s.options.weir, "status")
+	status, err := s.pipe(ctx, "", s.options.plugin, "status")
 	// The samples that limit writes have no Limiter for them yet. That is the only problem.
 	s.expect(err != nil && strings.Contains(status, "NotAdmitted") && !strings.Contains(status, "Problem 2"), "weir status: %v\n%s", err, status)
-	err = s.run(ctx, s.options.weir, "counters", "reset", "customer", "--policy="+traffic+"/"+hotPolicy, "--reason=cluster test", limiter)
+	err = s.run(ctx, s.options.plugin, "counters", "reset", "customer", "--policy="+traffic+"/"+hotPolicy, "--reason=cluster test", limiter)
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (b *badDays) allReplicas(ctx context.Context, since time.Time, what string,
 // show runs a command of weir, and reports what it prints. The command must succeed, or fail, and print the texts.
 func (b *badDays) show(ctx context.Context, succeeds bool, texts []string, args ...string) (stdout string, ended time.Time) {
 	b.logf("$ kubectl weir %s", strings.Join(quoted(args), " "))
-	stdout, err := b.quietly(ctx, "", append([]string{b.options.weir}, args...)...)
+	stdout, err := b.quietly(ctx, "", append([]string{b.options.plugin}, args...)...)
 	ended = time.Now()
 	printed := stdout
 	if err != nil {
@@ -192,7 +192,7 @@ func (b *badDays) customerIsDenied(ctx context.Context) error {
 	name = strings.TrimSpace(name)
 	b.show(ctx, true, []string{"Bypassed", name}, explained("/search")...)
 	b.show(ctx, true, []string{name, "2/2"}, "bypass", "list")
-	status, _ := b.quietly(ctx, "", b.options.weir, "status") // it can have problems that belong to the samples
+	status, _ := b.quietly(ctx, "", b.options.plugin, "status") // it can have problems that belong to the samples
 	b.expect(strings.Contains(status, name), "weir status does not list the bypass:\n%s", status)
 	_, ended = b.show(ctx, true, []string{"ended by"}, "bypass", "end", name)
 	b.allReplicas(ctx, ended, "the bypass has ended", http.StatusTooManyRequests)
@@ -292,7 +292,7 @@ func (b *badDays) redisIsUnavailable(ctx context.Context) error {
 		return err
 	}
 	b.within(ctx, 20*time.Second, "weir status reports the outage", func(ctx context.Context) error {
-		status, _ := b.quietly(ctx, "", b.options.weir, "status") // its exit status reports problems
+		status, _ := b.quietly(ctx, "", b.options.plugin, "status") // its exit status reports problems
 		if !strings.Contains(status, "StoreUnreachable") && !strings.Contains(status, "LocalMode") {
 			return errors.New(status)
 		}
@@ -327,7 +327,7 @@ func (b *badDays) redisIsUnavailable(ctx context.Context) error {
 
 // countersAreInRedis checks that no replica reports its share any more. The operator can reach Redis before the replicas do.
 func (b *badDays) countersAreInRedis(ctx context.Context) error {
-	text, err := b.quietly(ctx, "", b.options.weir, "counters", "get", customer, "--policy", support+"/"+dailyPolicy)
+	text, err := b.quietly(ctx, "", b.options.plugin, "counters", "get", customer, "--policy", support+"/"+dailyPolicy)
 	if err == nil && strings.Contains(text, "local share") {
 		err = errors.New(text)
 	}

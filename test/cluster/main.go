@@ -23,7 +23,7 @@ import (
 type options struct {
 	image, next  string // images of Weir: to install, and to upgrade to
 	load, redis  string // images
-	weir         string // path of the program
+	plugin       string // path of kubectl-weir
 	steps        string // regular expression
 	rate         int    // requests per second
 	keep, resume bool
@@ -38,7 +38,7 @@ func main() {
 	flags.StringVar(&o.next, "next", "weir:e2e-next", "image of Weir to upgrade to; its content may be the same")
 	flags.StringVar(&o.load, "load", "weir-load:e2e", "image of test/cluster/load")
 	flags.StringVar(&o.redis, "redis", "redis:7", "image of Redis")
-	flags.StringVar(&o.weir, "weir", "bin/e2e/weir", "path of the program weir")
+	flags.StringVar(&o.plugin, "plugin", "bin/e2e/kubectl-weir", "path of the program kubectl-weir")
 	flags.StringVar(&o.steps, "steps", "", "regular expression of the steps to run (default: all)")
 	flags.IntVar(&o.rate, "rate", 1000, "requests per second of the load")
 	flags.BoolVar(&o.keep, "keep", os.Getenv("KEEP") != "", "leave everything in the cluster at the end; also KEEP=1")

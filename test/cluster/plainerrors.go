@@ -71,7 +71,7 @@ func (b *badDays) limiterIsRolling(ctx context.Context) error {
 	printed := map[string]bool{}
 	err := waitUntil(func(ctx context.Context) error {
 		const withNotes = `exec "$0" "$@" 2>&1`
-		text, err := b.quietly(ctx, "", "sh", "-c", withNotes, b.options.weir, "counters", "get", customer, "--policy", support+"/"+dailyPolicy)
+		text, err := b.quietly(ctx, "", "sh", "-c", withNotes, b.options.plugin, "counters", "get", customer, "--policy", support+"/"+dailyPolicy)
 		for line := range strings.Lines(text) {
 			printed[withoutNames(line)] = true
 		}
