@@ -231,7 +231,7 @@ func (e *exchange) WriteHeader(status int) {
 	s, c := e.stream, e.stream.conn
 	c.mu.Lock()
 	if !s.reset {
-		c.out = appendHeaders(c.out, s.id, block, false)
+		c.appendHeaders(s.id, block, false)
 		c.responded = true
 	}
 	c.mu.Unlock()

@@ -34,6 +34,10 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 			c.frame = min(int(s.Val), maxFrame)
 		case http2.SettingInitialWindowSize:
 			return c.resize(int(s.Val))
+		case http2.SettingHeaderTableSize:
+			if s.Val < tableSize && c.table == tableDefault {
+				c.table = tableReduced
+			}
 		default:
 		}
 		return nil

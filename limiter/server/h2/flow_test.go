@@ -192,3 +192,54 @@ func TestServer_PaddingIsNoPartOfAMessage(t *testing.T) {
 	}
 	wantIdle(t, s)
 }
+
+// A client whose table has less than the default size must reject a header block that does not begin with the new size, as Node and nghttp2 do.
+func TestServer_ConfirmsASmallerHeaderTable(t *testing.T) {
+	size := func(n uint32) http2.Setting { return http2.Setting{ID: http2.SettingHeaderTableSize, Val: n} }
+	for name, test := range map[string]struct {
+		preface, later []http2.Setting
+		want           []bool // whether the first block of each of two calls confirms a size
+	}{
+		"the default":                        {want: []bool{false, false}},
+		"a larger table":                     {preface: []http2.Setting{size(65536)}, want: []bool{false, false}},
+		"no table":                           {preface: []http2.Setting{size(0)}, want: []bool{true, false}},
+		"a smaller table":                    {preface: []http2.Setting{size(1024)}, want: []bool{true, false}},
+		"smaller for a moment":               {preface: []http2.Setting{size(0), size(4096)}, want: []bool{true, false}},
+		"smaller in mid-connection":          {later: []http2.Setting{size(100)}, want: []bool{false, true}},
+		"smaller again, which needs nothing": {preface: []http2.Setting{size(1024)}, later: []http2.Setting{size(0)}, want: []bool{true, false}},
+	} {
+		for _, path := range []string{"/a/Echo", "/b/Other"} {
+			t.Run(name+" "+path, func(t *testing.T) {
+				_, address := serve(t, settings())
+				c := dial(t, address, test.preface...)
+				c.ReadMetaHeaders = nil // to see the bytes of header blocks
+				for i, want := range test.want {
+					if i == 1 && test.later != nil {
+						c.must(c.WriteSettings(test.later...))
+					}
+					stream := uint32(2*i + 1)
+					c.call(stream, path, 1)
+					if block := c.firstBlock(stream); (block[0] == emptyTable) != want {
+						t.Errorf("call %d: the header block begins with %#x, want a size of the table: %t", i, block[0], want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// firstBlock reads the response on a stream and returns its first header block.
+func (c *client) firstBlock(stream uint32) (block []byte) {
+	c.t.Helper()
+	for {
+		frame, err := c.ReadFrame()
+		c.must(err)
+		headers, is := frame.(*http2.HeadersFrame)
+		switch {
+		case is && headers.StreamID == stream && block == nil:
+			block = bytes.Clone(headers.HeaderBlockFragment())
+		case is && headers.StreamID == stream && headers.StreamEnded():
+			return block
+		}
+	}
+}

@@ -12,7 +12,17 @@ type output struct {
 	out, spare []byte
 	writing    bool // a goroutine writes
 	closed     bool // nothing more is sent
+	table      tableState
 }
+
+// tableState is what the client knows of the dynamic table of HPACK for responses.
+type tableState int
+
+const (
+	tableDefault tableState = iota // it has the default size
+	tableReduced                   // the client has reduced the size, and the next header block must confirm it
+	tableEmpty                     // it has the size 0, which the client cannot reduce
+)
 
 const (
 	// maxOut is when the frames of a client that does not read are not read either, in bytes.
@@ -99,12 +109,12 @@ func (c *conn) respond(s *stream, message []byte, err error) {
 		c.finish(s, trailersOnly(statusOf(err)))
 	case len(c.blocked) == 0 && length <= min(c.frame, c.connection, s.sendWindow):
 		c.connection -= length
-		c.out = appendHeaders(c.out, s.id, headerOK, false)
+		c.appendHeaders(s.id, headerOK, false)
 		c.out = appendMessageHeader(appendFrame(c.out, length, http2.FrameData, 0, s.id), len(message))
 		c.out = append(c.out, message...)
 		c.finish(s, trailerOK)
 	default:
-		c.out = appendHeaders(c.out, s.id, headerOK, false)
+		c.appendHeaders(s.id, headerOK, false)
 		s.pending = append(appendMessageHeader(make([]byte, 0, length), len(message)), message...)
 		s.trailer = trailerOK
 		c.block(s)
@@ -112,12 +122,25 @@ func (c *conn) respond(s *stream, message []byte, err error) {
 	c.sendAndUnlock()
 }
 
+// emptyTable is the instruction of HPACK that sets the size of the dynamic table to 0.
+const emptyTable = 0x20
+
+// appendHeaders adds a header block to the output. After the client has reduced the size of the dynamic table, the first block begins with a size
+// that the table then has (RFC 9113, section 4.3.1): 0, because no block uses the table. The caller has the mutex.
+func (c *conn) appendHeaders(stream uint32, block []byte, end bool) {
+	if c.table == tableReduced {
+		c.table = tableEmpty
+		block = append([]byte{emptyTable}, block...)
+	}
+	c.out = appendHeaders(c.out, stream, block, end)
+}
+
 // finish ends a response with a header block, which can be empty. The caller has the mutex.
 func (c *conn) finish(s *stream, block []byte) {
 	if len(block) == 0 {
 		c.out = appendFrame(c.out, 0, http2.FrameData, http2.FlagDataEndStream, s.id)
 	} else {
-		c.out = appendHeaders(c.out, s.id, block, true)
+		c.appendHeaders(s.id, block, true)
 	}
 	s.answered, c.responded = true, true
 	c.answered++
