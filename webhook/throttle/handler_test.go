@@ -415,10 +415,11 @@ func (h *blockingEngine) Check(context.Context, *engine.Check) (engine.Answer, e
 }
 
 func TestHandler_LargeReviewsWaitAndSmallOnesDoNot(t *testing.T) {
-	const many = 20
 	h := &blockingEngine{release: make(chan struct{})}
 	handler := newTestHandler(t, h)
 	large, small := reviewBody(t, "create", withObjectSize(2<<20)), reviewBody(t, "create")
+	concurrent := maxLargeBytes / int64(len(large))
+	many := concurrent + 3 // not more: on a busy machine, the timeout of a large review must suffice for all of them in turn
 	var calling sync.WaitGroup
 	send := func(body []byte) {
 		for range many {
@@ -431,7 +432,6 @@ func TestHandler_LargeReviewsWaitAndSmallOnesDoNot(t *testing.T) {
 		}
 	}
 	send(large)
-	concurrent := maxLargeBytes / int64(len(large))
 	fixture.Await(t, "the largest allowed number of large reviews is handled", func() bool { return h.inside.Load() == concurrent })
 	send(small)
 	fixture.Await(t, "the small reviews are handled, too", func() bool { return h.inside.Load() == concurrent+many })
