@@ -72,7 +72,7 @@ func run(ctx context.Context, target string, race bool, patterns []string) error
 	return r.report(err)
 }
 
-// errTests says that tests failed, which is already printed.
+// errTests means that tests failed, which is already printed.
 var errTests = errors.New("tests failed")
 
 // report prints the summary, if any test ran. Its last line counts the tests, so the reason that go test failed without a test comes first.

@@ -13,7 +13,7 @@ type batch struct {
 	env      []string
 }
 
-// A plan says what is tested when.
+// A plan is the order in which packages are tested.
 type plan struct {
 	target     string
 	race       bool    // concurrent packages run with the race detector

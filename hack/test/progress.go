@@ -143,7 +143,7 @@ func minutes(d time.Duration) string {
 }
 
 // estimate returns the time that is left. The compiler and most tests share the processors, so the estimate adds their times. Of the tests,
-// four run at the same time, and none is faster than itself.
+// four run at the same time, and a run takes at least as long as its slowest package.
 func estimate(h history, toCompile int, packages []string) time.Duration {
 	var sum, longest float64
 	for _, pkg := range packages {

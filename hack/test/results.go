@@ -26,7 +26,7 @@ type test struct{ pkg, name string }
 
 func (t test) String() string { return strings.TrimSpace(short(t.pkg) + " " + t.name) }
 
-// results are what the events of all go commands say. Its methods are safe for concurrent use.
+// results are what the events of all go commands report. Its methods are safe for concurrent use.
 type results struct {
 	print func(text string) // called with the lock held
 	save  io.Writer         // events without the commands of builds, the input of hack/retry

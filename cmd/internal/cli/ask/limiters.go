@@ -37,7 +37,7 @@ type Limiters interface {
 	Replicated() bool
 	// Keep keeps the connection for later calls, until end.
 	Keep() (end func())
-	// Policies returns the names of the enforced policies, for completion. It returns none after an error.
+	// Policies returns the names of the enforced policies, for completion. After an error it returns nil.
 	Policies(ctx context.Context) []string
 	// String describes the limiters for messages, for example "the admin endpoint 127.0.0.1:9091".
 	String() string

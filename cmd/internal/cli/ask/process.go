@@ -24,7 +24,7 @@ const UnixPrefix = "unix:"
 type Process struct {
 	// Address of the admin endpoint: unix:PATH, or a loopback address and a port.
 	Address string
-	// TokenFile has the token of the endpoint. Empty sends none.
+	// TokenFile has the token of the endpoint. If it is empty, no token is sent.
 	TokenFile string
 }
 
