@@ -74,7 +74,7 @@ plugin: ## Build bin/kubectl-weir, the plugin of kubectl, and the link by which 
 ##@ Develop
 
 .PHONY: check
-check: ## Compile what your change affects, then lint and test what you changed (less than a minute; BASE=commit)
+check: ## Compile what imports your change, then lint and test what you changed (about a minute; BASE=commit)
 	@hack/check.sh
 
 .PHONY: generate

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks what you changed, in less than a minute: compiles all packages that the change can break, with their tests, then lints and tests
-# the packages with changed files, and checks the words of those files. It does not test the packages that import them: make test does.
+# Checks what you changed, in about a minute: compiles the packages that import what changed, with their tests, then lints and tests the
+# packages with changed files, and checks the words of those files. It does not test the packages that import them: make test does.
 #   hack/check.sh            changes since the branch left main, committed or not
 #   BASE=REF hack/check.sh   changes since the commit REF
 set -euo pipefail
@@ -37,9 +37,10 @@ module_of() {
   if [[ -e $folder/go.mod ]]; then echo "$folder"; else echo .; fi
 }
 
-# affected PACKAGE...: prints the packages of this module that are PACKAGE or import one, also those whose tests do.
+# affected PACKAGE...: prints the packages of this module that are PACKAGE or import one directly, also those whose tests do. A change can break
+# others too, if they use its types without importing it: make test finds these.
 affected() {
-  env "${fast[@]}" go list -e -test -f '{{.ImportPath}}{{"\t"}}{{join .Deps "\t"}}' ./... | awk -F'\t' -v changed="$*" '
+  env "${fast[@]}" go list -e -test -f '{{.ImportPath}}{{"\t"}}{{join .Imports "\t"}}' ./... | awk -F'\t' -v changed="$*" '
     BEGIN { n = split(changed, names, " "); for (i = 1; i <= n; i++) is_changed[names[i]] = 1 }
     # The name of a variant for tests continues with " [package.test]".
     function plain(name) { sub(/ \[.*/, "", name); return name }
@@ -79,7 +80,7 @@ elif ((${#folders[@]})); then
   mapfile -t changed < <(go list -e -f '{{.ImportPath}}' "${folders[@]}")
   mapfile -t breakable < <(affected "${changed[@]}")
 fi
-if ((${#breakable[@]})); then step "compile what the change can break: ${#breakable[@]} packages and their tests" compile "${breakable[@]}"; fi
+if ((${#breakable[@]})); then step "compile the packages that import what changed: ${#breakable[@]} packages and their tests" compile "${breakable[@]}"; fi
 for module in ${modules[@]+"${modules[@]}"}; do
   read -ra folders <<<"${packages[$module]}"
   # Without packages that a build constraint excludes.
