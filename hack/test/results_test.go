@@ -9,7 +9,7 @@ import (
 )
 
 const fakeEvents = `{"ImportPath":"","Action":"build-output","Output":"WORK=/tmp/go-build1\n"}
-{"ImportPath":"example.com/dep","Action":"build-output","Output":"cat >/tmp/b/importcfg << 'EOF'\npackagefile cmd/compile =x\nEOF\n"}
+{"ImportPath":"example.com/dep","Action":"build-output","Output":"cat >$WORK/b1/importcfg << 'EOF'\npackagefile cmd/compile =x\nEOF\n"}
 {"ImportPath":"example.com/dep","Action":"build-output","Output":"/usr/local/go/pkg/tool/linux_amd64/compile -o $WORK/b1/_pkg_.a -p dep\n"}
 {"Action":"start","Package":"example.com/a"}
 {"Action":"run","Package":"example.com/a","Test":"TestA"}

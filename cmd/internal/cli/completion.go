@@ -18,14 +18,14 @@ type Values func(ctx context.Context) []string
 
 // Completion returns a function that completes the values that begin with what the user has typed. There are no values after an error: a
 // message would disturb the command line.
-func Completion(of Values) cobra.CompletionFunc {
+func Completion(values Values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if err := applyEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		found := of(ctx)
+		found := values(ctx)
 		slices.Sort(found)
 		found = slices.DeleteFunc(slices.Compact(found), func(v string) bool {
 			return !strings.HasPrefix(v, typed) || !isPlain(v)
@@ -44,12 +44,14 @@ func isPlain(value string) bool {
 }
 
 // Fixed returns values that are always the same.
-func Fixed(of ...string) Values { return func(context.Context) []string { return slices.Clone(of) } }
+func Fixed(list ...string) Values {
+	return func(context.Context) []string { return slices.Clone(list) }
+}
 
 // CompleteFlags registers completions of flags by name. The flags must exist.
 func CompleteFlags(cmd *cobra.Command, flags map[string]Values) {
-	for name, of := range flags {
-		if err := cmd.RegisterFlagCompletionFunc(name, Completion(of)); err != nil {
+	for name, values := range flags {
+		if err := cmd.RegisterFlagCompletionFunc(name, Completion(values)); err != nil {
 			panic("weir: complete a flag: " + err.Error())
 		}
 	}

@@ -150,7 +150,7 @@ func countersResetCommand(limiters Limiters) *cobra.Command {
 		Long: `Reset the counters of an identifier: all units are available again. Print the counters as they were before.
 
 With counters in Redis, all processes that share them forget their known denials of the identifier within a second. While
-Redis is unavailable, each process decides on its own share: name the other processes with --also. Each process resets the
+Redis is unavailable, each process decides on its own share: name the other processes with --also of weir. Each process resets the
 counters in Redis when it is available again, before it reports what it has admitted meanwhile. The counters of policies that
 count each endpoint separately cannot be found then: with --all-policies, the command names these policies, resets the others,
 and exits with 1.

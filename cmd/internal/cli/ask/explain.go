@@ -117,6 +117,10 @@ func runExplain(ctx context.Context, f *explainFlags, args []string, s cli.Strea
 // explain explains the request in body.
 func (f *explainFlags) explain(ctx context.Context, body []byte, s cli.Streams) (x admin.Explanation, err error) {
 	if f.policies == "" {
+		if f.limiters.Selected() != nil {
+			return x, cli.UsageError(errors.New("set --policies to explain with policies in files, or --admin for those of a limiter. " +
+				"To ask the limiters of a cluster, use kubectl weir"))
+		}
 		return f.online(ctx, body, s)
 	}
 	explainer, err := f.offline(s)

@@ -131,7 +131,7 @@ func TestAdminClient_StatesWhatToDo(t *testing.T) {
 		"rules --admin unix:/nowhere":                  "does not answer: dial unix /nowhere: connect: no such file or directory; start the limiter with --admin-listen",
 		"rules --admin 127.0.0.1:1 -o xml":             `--output "xml" is invalid`,
 		"rules --admin a:b":                            `--admin "a:b" is invalid`,
-		"explain --domain shop":                        "--admin is required",
+		"explain --domain shop":                        "set --policies to explain with policies in files, or --admin for those of a limiter",
 		"explain --policies a --admin b --domain shop": "--policies and --admin exclude each other",
 	} {
 		if _, _, stderr := runAsking(t, nil, strings.Fields(args)...); !strings.Contains(stderr, want) {
