@@ -31,13 +31,14 @@ type KubernetesThrottle struct {
 	// +kubebuilder:validation:MaxItems=64
 	AdditionalExemptNamespaces []NamespaceName `json:"additionalExemptNamespaces,omitempty"`
 	// additionalExemptUsers lists further user names whose writes are never limited. Always exempt are the API server,
-	// kube-controller-manager, kube-scheduler and kube-proxy.
+	// kube-controller-manager, cloud-controller-manager, kube-scheduler and kube-proxy.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	AdditionalExemptUsers []KubernetesUser `json:"additionalExemptUsers,omitempty"`
 	// additionalExemptGroups lists further user groups whose members' writes are never limited. Always exempt are cluster administrators
-	// (system:masters and kubeadm:cluster-admins), nodes, and the service accounts of exempt namespaces.
+	// (system:masters and kubeadm:cluster-admins), nodes, also while they join (system:bootstrappers), and the service accounts of exempt
+	// namespaces.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

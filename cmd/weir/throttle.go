@@ -40,8 +40,8 @@ func (f *throttleFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.additional.Users, "throttle-additional-exempt-users", nil,
 		"further users whose writes are never limited; always exempt are the components of the cluster")
 	flags.StringSliceVar(&f.additional.Groups, "throttle-additional-exempt-groups", nil,
-		"further groups whose members are never limited; always exempt are system:masters, kubeadm:cluster-admins, system:nodes\n"+
-			"and the service accounts of exempt namespaces")
+		"further groups whose members are never limited; always exempt are system:masters, kubeadm:cluster-admins, system:nodes,\n"+
+			"system:bootstrappers and the service accounts of exempt namespaces")
 	flags.DurationVar(&f.maxRetryAfter, "throttle-max-retry-after", 5*time.Second,
 		"longest retry-after in a denial, which Kubernetes clients obey; a client that would have to wait longer fails immediately")
 	flags.IntVar(&f.warnPercent, "throttle-warn-percent", 80,

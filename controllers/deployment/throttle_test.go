@@ -148,9 +148,9 @@ func TestExemptionsOf_AddToWhatIsAlwaysExempt(t *testing.T) {
 	}
 	want := exempt.Lists{ // no weir-system: here the name means nothing
 		Namespaces: []string{"kube-node-lease", "kube-public", "kube-system", "limits", "rook"},
-		Users:      []string{"bob", "eve", "system:apiserver", "system:kube-controller-manager", "system:kube-proxy", "system:kube-scheduler"},
+		Users:      []string{"bob", "eve", "system:apiserver", "system:cloud-controller-manager", "system:kube-controller-manager", "system:kube-proxy", "system:kube-scheduler"},
 		Groups: []string{
-			"kubeadm:cluster-admins", "staff", "system:masters", "system:nodes", "system:serviceaccounts:kube-node-lease",
+			"kubeadm:cluster-admins", "staff", "system:bootstrappers", "system:masters", "system:nodes", "system:serviceaccounts:kube-node-lease",
 			"system:serviceaccounts:kube-public", "system:serviceaccounts:kube-system", "system:serviceaccounts:limits", "system:serviceaccounts:rook",
 		},
 	}

@@ -61,7 +61,10 @@ func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 		"any user in kube-system":              func() error { return h.write(alice, metav1.NamespaceSystem) },
 		"any user in the operator's namespace": func() error { return h.write(alice, h.namespace) },
 		"a controller of the cluster":          func() error { return h.write(h.clientAs("system:kube-controller-manager"), shop) },
+		"a cloud controller manager":           func() error { return h.write(h.clientAs("system:cloud-controller-manager"), shop) },
 		"a node":                               func() error { return h.write(h.clientAs("system:node:one", "system:nodes"), shop) },
+		"a node that joins":                    func() error { return h.write(h.clientAs("system:bootstrap:abcdef", "system:bootstrappers"), shop) },
+		"any user who requests a certificate":  func() error { return h.requestCertificate(alice) },
 		"a service account of kube-system": func() error {
 			return h.write(h.clientAs("system:serviceaccount:kube-system:x", "system:serviceaccounts:kube-system"), shop)
 		},

@@ -21,14 +21,16 @@ const serviceAccountsGroup = "system:serviceaccounts:"
 // accounts of an exempt namespace are exempt everywhere: otherwise nothing in the namespace could be repaired.
 func With(own string, additional Lists) Lists {
 	namespaces := sorted([]string{"kube-system", "kube-node-lease", "kube-public", own}, additional.Namespaces)
-	groups := []string{"system:masters", "kubeadm:cluster-admins", "system:nodes"}
+	// A joining node has the group system:bootstrappers until its certificate is signed. With failurePolicy Fail and no limiter that
+	// answers, no node could join to run one.
+	groups := []string{"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:bootstrappers"}
 	for _, namespace := range namespaces {
 		groups = append(groups, serviceAccountsGroup+namespace)
 	}
 	return Lists{
 		Namespaces: namespaces,
 		Users: sorted([]string{
-			"system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy",
+			"system:apiserver", "system:cloud-controller-manager", "system:kube-controller-manager", "system:kube-scheduler", "system:kube-proxy",
 		}, additional.Users),
 		Groups: sorted(groups, additional.Groups),
 	}
@@ -41,11 +43,12 @@ func sorted(lists ...[]string) []string {
 	return slices.Compact(all)
 }
 
-// Groups returns the exempt API groups, sorted: the policies themselves, permissions, admission configuration, leader election, and the
-// reviews that other components need to authenticate and authorize, which store nothing.
+// Groups returns the exempt API groups, sorted: the policies themselves, permissions, admission configuration, leader election, the
+// certificates with which nodes join and components authenticate, and the reviews that other components need to authenticate and
+// authorize, which store nothing.
 func Groups() []string {
 	return []string{
-		"admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io",
+		"admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "certificates.k8s.io", "coordination.k8s.io",
 		"rbac.authorization.k8s.io", "weir.dev",
 	}
 }

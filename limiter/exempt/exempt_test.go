@@ -22,6 +22,8 @@ func TestWrite_ExemptsWhatRepairsNeed(t *testing.T) {
 		{of("CREATE", "authentication.k8s.io", "tokenreviews", ""), true},
 		{of("CREATE", "authorization.k8s.io", "subjectaccessreviews", ""), true},
 		{of("UPDATE", "coordination.k8s.io", "leases", ""), true},
+		{of("CREATE", "certificates.k8s.io", "certificatesigningrequests", ""), true},
+		{of("UPDATE", "certificates.k8s.io", "certificatesigningrequests", "approval"), true},
 		{of("CREATE", "", "pods", "eviction"), true},
 		{of("CREATE", "", "nodes", ""), true},
 		{of("UPDATE", "", "nodes", "status"), true},
@@ -98,7 +100,8 @@ func TestWrite_ExemptsOnlyUpdatesAsCleanup(t *testing.T) {
 func TestWith_AddsToWhatAlwaysApplies(t *testing.T) {
 	lists := With("limits", Lists{Groups: []string{"staff"}})
 	for _, group := range []string{
-		"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:serviceaccounts:kube-system", "system:serviceaccounts:limits", "staff",
+		"system:masters", "kubeadm:cluster-admins", "system:nodes", "system:bootstrappers", "system:serviceaccounts:kube-system",
+		"system:serviceaccounts:limits", "staff",
 	} {
 		if !slices.Contains(lists.Groups, group) {
 			t.Errorf("group %s is not exempt", group)
