@@ -111,7 +111,7 @@ func TestStatus_ShowsAnInstallationToItsObservers(t *testing.T) {
 	}
 	w.expect(everything, 1, nil, text...)
 	w.expect(everything, 1, []string{"-o", "wide"}, "IMAGE", "weir:test")
-	w.expect(everything, 0, []string{"-n", "default"}, "No Limiters.", "Policies: 0", "No problems.")
+	w.expect(everything, 0, []string{"-n", "default"}, "No Limiters.", "Policies: 0", "Namespace default has no Limiters and no RateLimitPolicies.")
 	w.expect(namespaced, 1, []string{"--namespace", "weir-system"}, "Operator:", "weir-system/default", "Problem 1: Policy weir-system/tenant-free")
 	w.expect(namespaced, 2, nil, "Cannot read limiters.weir.dev: the user lacks the permission to list limiters.weir.dev in all namespaces",
 		"Cannot read ratelimitpolicies.weir.dev", "Cannot read deployments.apps", "Cannot read clusterratelimitpolicies.weir.dev",

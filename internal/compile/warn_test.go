@@ -119,6 +119,14 @@ func TestWarn(t *testing.T) {
 			"spec.match.kubernetes.resources: API servers call Weir for every DELETE, UPDATE; list the resources to limit",
 			"spec.match.kubernetes.resources[1].operations: DELETE has no effect: deletions are never limited",
 		}},
+		{"updates of workloads without scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods, replicationcontrollers/scale]}, {apiGroups: [apps], resources: [daemonsets, deployments], operations: [CREATE, UPDATE]}]}}}`, []string{
+			`spec.match.kubernetes.resources[1]: "deployments" does not cover the subresource scale, so kubectl scale is not limited; add "deployments/scale"`,
+		}},
+		{"updates of all resources without scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [apps], resources: ["*"], operations: [UPDATE]}, {apiGroups: [apps], resources: ["*/scale"]}]}}}`, []string{
+			`spec.match.kubernetes.resources[0]: "*" does not cover the subresource scale, so kubectl scale is not limited; add "*/scale"`,
+		}},
+		{"updates of workloads, with scale in another entry", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [apps], resources: [deployments, statefulsets/*], operations: [UPDATE]}, {apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
+		{"updates of a resource of the same name in another group", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [example.com], resources: [deployments], operations: [UPDATE]}]}}}`, nil},
 		{"writes that are never limited", `{axis: User, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods, pods/eviction]}]}}}`, []string{
 			`spec.match.kubernetes.resources[0]: has no effect on "pods/eviction" of group "": writes to it are never limited`,
 		}},

@@ -31,6 +31,7 @@ func (w *warnings) warnKubernetes() {
 		w.add(field+".resources", "API servers call Weir for every %s; list the resources to limit", strings.Join(match.Resources[i].Operations, ", "))
 	}
 	w.warnExempt(field+".resources", match)
+	w.warnScale(field+".resources", match)
 	w.warnQueue()
 }
 
@@ -51,6 +52,37 @@ func (w *warnings) warnExempt(field string, match *rules.KubernetesMatch) {
 			}
 		}
 	}
+}
+
+// warnScale warns of the first entry with updates of workloads that a user can avoid: to write the subresource scale changes the replicas.
+// As in RBAC and in webhook configurations, neither the name of a resource nor "*" covers subresources.
+func (w *warnings) warnScale(field string, match *rules.KubernetesMatch) {
+	scalable := map[string][]string{
+		"apps": {"deployments", "statefulsets", "replicasets", "*"}, "": {"replicationcontrollers", "*"}, "*": {"deployments", "statefulsets", "replicasets", "*"},
+	}
+	for i, of := range match.Resources {
+		if !slices.Contains(of.Operations, "UPDATE") {
+			continue
+		}
+		for _, group := range of.APIGroups {
+			for _, name := range of.Resources {
+				if slices.Contains(scalable[group], name) && !slices.ContainsFunc(match.Resources, func(other rules.KubernetesResources) bool {
+					return coversScale(other, group, name)
+				}) {
+					w.add(fmt.Sprintf("%s[%d]", field, i), "%q does not cover the subresource scale, so kubectl scale is not limited; add %q", name, name+"/scale")
+					return
+				}
+			}
+		}
+	}
+}
+
+// coversScale reports whether the entry covers updates of the subresource scale of a resource.
+func coversScale(of rules.KubernetesResources, group, name string) bool {
+	isInGroup := slices.Contains(of.APIGroups, group) || slices.Contains(of.APIGroups, "*")
+	return isInGroup && slices.Contains(of.Operations, "UPDATE") && slices.ContainsFunc(of.Resources, func(have string) bool {
+		return slices.Contains([]string{name + "/scale", name + "/*", "*/scale", "*/*"}, have)
+	})
 }
 
 // isEverything reports whether API servers must call the limiter for all resources.

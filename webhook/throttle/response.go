@@ -130,6 +130,9 @@ func denial(a *engine.Answer) string {
 		text += "; the write costs more than the limit ever allows"
 	} else {
 		text += "; retry in " + reply.ShortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
+		if r.RetryAfter > r.Window && r.Rule.Algorithm == limiter.SlidingWindowCounter {
+			text += ", because SlidingWindowCounter also counts the previous window"
+		}
 	}
 	var others []string
 	for i := range a.Results[1:] {

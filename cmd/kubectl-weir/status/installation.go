@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -43,12 +44,18 @@ type Webhook struct {
 }
 
 func (r *Report) addOperator(o *Objects) {
-	if o.isUnread(deploymentResource) || o.Namespace != "" && o.Namespace != o.OperatorNamespace {
+	if o.isUnread(deploymentResource) {
 		return
 	}
+	wanted := cmp.Or(o.Namespace, o.OperatorNamespace)
+	elsewhere := ""
 	for i := range o.Deployments {
 		d := &o.Deployments[i]
-		if d.Namespace != o.OperatorNamespace || d.Labels[componentLabel] != "operator" {
+		if d.Labels[componentLabel] != "operator" {
+			continue
+		}
+		if d.Namespace != wanted {
+			elsewhere = d.Namespace
 			continue
 		}
 		image, version := imageOf(d)
@@ -59,8 +66,15 @@ func (r *Report) addOperator(o *Objects) {
 		}
 		return
 	}
-	r.problem("Deployment of the operator", "", "namespace "+o.OperatorNamespace+" has no operator: edits of policies and Limiters have no effect",
-		advice{"if the operator is in another namespace, set --operator-namespace. Otherwise install it", "WeirOperatorAbsent"})
+	switch {
+	case wanted != o.OperatorNamespace: // the operator may be in another namespace than the one that the report is about
+	case elsewhere != "":
+		r.problem("Deployment of the operator", "", "namespace "+wanted+" has no operator, and namespace "+elsewhere+" has one",
+			advice{"set --operator-namespace=" + elsewhere, "WeirOperatorAbsent"})
+	default:
+		r.problem("Deployment of the operator", "", "namespace "+wanted+" has no operator: edits of policies and Limiters have no effect",
+			advice{"if the operator is in another namespace, set --operator-namespace. Otherwise install it", "WeirOperatorAbsent"})
+	}
 }
 
 // String returns, for example, 1/2.

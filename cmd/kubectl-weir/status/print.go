@@ -142,8 +142,14 @@ func printProblems(w io.Writer, r *Report, wide bool) {
 		}
 		fmt.Fprintln(w, "  do: "+do)
 	}
-	if r.Healthy {
+	switch {
+	case !r.Healthy:
+	case r.Namespace == "":
 		fmt.Fprintln(w, "No problems.")
+	case len(r.Limiters) == 0 && r.Policies.Total == 0:
+		fmt.Fprintf(w, "Namespace %s has no Limiters and no RateLimitPolicies. The whole installation: kubectl weir status\n", r.Namespace)
+	default:
+		fmt.Fprintf(w, "No problems in namespace %s. ClusterRateLimitPolicies, webhooks and other namespaces: kubectl weir status\n", r.Namespace)
 	}
 }
 

@@ -119,3 +119,16 @@ Cannot read deployments.apps: the user lacks the permission to list deployments.
 		t.Error(got)
 	}
 }
+
+func TestPrint_StatesWhatAReportOfANamespaceLeavesOut(t *testing.T) {
+	o := healthy()
+	o.Namespace = "weir-system"
+	if got := printed(t, "table", New(o)); !strings.HasSuffix(got, "\nNo problems in namespace weir-system. "+
+		"ClusterRateLimitPolicies, webhooks and other namespaces: kubectl weir status\n") {
+		t.Error(got)
+	}
+	empty := New(&Objects{Scope: Scope{Namespace: "limits", OperatorNamespace: "weir-system"}})
+	if got := printed(t, "table", empty); strings.Contains(got, "No problems") || !strings.Contains(got, "Namespace limits has no Limiters and no RateLimitPolicies.") {
+		t.Error(got)
+	}
+}

@@ -274,3 +274,21 @@ func TestNew_DoesNotDependOnTheOrderOfObjects(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// The namespace of a report has the operator, and the flag names another.
+func TestNew_FindsTheOperatorInTheNamespaceOfTheReport(t *testing.T) {
+	o := healthy()
+	for i := range o.Deployments {
+		o.Deployments[i].Namespace = "limits"
+	}
+	o.Namespace = "limits"
+	r := New(o)
+	if r.Operator == nil || r.Operator.Namespace != "limits" || len(r.Problems) != 0 {
+		t.Errorf("%+v, problems %v", r.Operator, r.Problems)
+	}
+	o.Namespace = ""
+	r = New(o)
+	if len(r.Problems) != 1 || r.Problems[0].Do != "set --operator-namespace=limits" || !strings.Contains(r.Problems[0].Message, "namespace limits has one") {
+		t.Errorf("problems %+v", r.Problems)
+	}
+}

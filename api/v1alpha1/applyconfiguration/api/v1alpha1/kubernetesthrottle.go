@@ -29,10 +29,11 @@ type KubernetesThrottleApplyConfiguration struct {
 	// kube-public and the namespace of the Limiter.
 	AdditionalExemptNamespaces []apiv1alpha1.NamespaceName `json:"additionalExemptNamespaces,omitempty"`
 	// additionalExemptUsers lists further user names whose writes are never limited. Always exempt are the API server,
-	// kube-controller-manager, kube-scheduler and kube-proxy.
+	// kube-controller-manager, cloud-controller-manager, kube-scheduler and kube-proxy.
 	AdditionalExemptUsers []apiv1alpha1.KubernetesUser `json:"additionalExemptUsers,omitempty"`
 	// additionalExemptGroups lists further user groups whose members' writes are never limited. Always exempt are cluster administrators
-	// (system:masters and kubeadm:cluster-admins), nodes, and the service accounts of exempt namespaces.
+	// (system:masters and kubeadm:cluster-admins), nodes, also while they join (system:bootstrappers), and the service accounts of exempt
+	// namespaces.
 	AdditionalExemptGroups []apiv1alpha1.KubernetesUser `json:"additionalExemptGroups,omitempty"`
 	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
 	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
