@@ -217,7 +217,6 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 	deployments := deployment.New(deployment.Config{
 		Client:   mgr.GetClient(),
 		Uncached: mgr.GetAPIReader(),
-		Cleaner:  ruleSets,
 		Events:   mgr.GetEventRecorder("weir-operator"),
 		Options:  limiters,
 		Clock:    time.Now,

@@ -11,25 +11,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// appliedObjects remembers a fingerprint of each applied object, by Limiter UID and object. A lost fingerprint costs one apply
+// appliedObjects remembers a fingerprint of each applied object, by the name of the Limiter and the object. The UID of the
+// Limiter is part of the object. A lost fingerprint costs one apply
 // request that changes nothing.
 type appliedObjects struct {
 	mu           sync.Mutex
-	fingerprints map[types.UID]map[string][sha256.Size]byte
+	fingerprints map[types.NamespacedName]map[string][sha256.Size]byte
 }
 
-func (a *appliedObjects) matches(limiter types.UID, object client.Object, sum [sha256.Size]byte) bool {
+func (a *appliedObjects) matches(limiter types.NamespacedName, object client.Object, sum [sha256.Size]byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	stored, found := a.fingerprints[limiter][describe(object)]
 	return found && stored == sum
 }
 
-func (a *appliedObjects) store(limiter types.UID, object client.Object, sum [sha256.Size]byte) {
+func (a *appliedObjects) store(limiter types.NamespacedName, object client.Object, sum [sha256.Size]byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fingerprints == nil {
-		a.fingerprints = map[types.UID]map[string][sha256.Size]byte{}
+		a.fingerprints = map[types.NamespacedName]map[string][sha256.Size]byte{}
 	}
 	if a.fingerprints[limiter] == nil {
 		a.fingerprints[limiter] = map[string][sha256.Size]byte{}
@@ -37,13 +38,13 @@ func (a *appliedObjects) store(limiter types.UID, object client.Object, sum [sha
 	a.fingerprints[limiter][describe(object)] = sum
 }
 
-func (a *appliedObjects) forget(limiter types.UID, object client.Object) {
+func (a *appliedObjects) forget(limiter types.NamespacedName, object client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.fingerprints[limiter], describe(object))
 }
 
-func (a *appliedObjects) forgetLimiter(limiter types.UID) {
+func (a *appliedObjects) forgetLimiter(limiter types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.fingerprints, limiter)

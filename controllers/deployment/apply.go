@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ownership"
 )
 
 // apply applies the object as rendered, unless it is unchanged since it was last applied. It returns the resulting object.
@@ -49,7 +50,7 @@ func (r *Reconciler) applyIfChanged(ctx context.Context, limiter *v1alpha1.Limit
 	if err != nil {
 		return nil, err
 	}
-	r.applied.store(limiter.UID, object, fingerprint(want, current))
+	r.applied.store(client.ObjectKeyFromObject(limiter), object, fingerprint(want, current))
 	return applied, nil
 }
 
@@ -63,7 +64,7 @@ func (r *Reconciler) isApplied(limiter *v1alpha1.Limiter, object, live client.Ob
 	if err != nil {
 		return false, err
 	}
-	return r.applied.matches(limiter.UID, object, fingerprint(want, current)), nil
+	return r.applied.matches(client.ObjectKeyFromObject(limiter), object, fingerprint(want, current)), nil
 }
 
 // readLive reads the object. It returns nil if the object does not exist.
@@ -102,7 +103,7 @@ func (r *Reconciler) newObjectLike(like client.Object) (client.Object, error) {
 }
 
 // serverSideApply applies the wanted fields. After a conflict it takes over fields of other owners, but only if the API server,
-// not a cache, confirms that the Limiter controls the object.
+// not a cache, confirms that the object belongs to the Limiter.
 func (r *Reconciler) serverSideApply(ctx context.Context, limiter *v1alpha1.Limiter, object client.Object, want map[string]any) (client.Object, error) {
 	sent := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), fieldOwner)
@@ -140,15 +141,16 @@ func (r *Reconciler) checkOwnerUncached(ctx context.Context, limiter *v1alpha1.L
 	return checkOwner(limiter, object, found)
 }
 
-// checkOwner returns an error if the Limiter does not control the found object. The controller must not change it then.
+// checkOwner returns an error if the found object does not belong to the Limiter. The controller must not change it then.
 func checkOwner(limiter *v1alpha1.Limiter, object, found client.Object) error {
-	if metav1.IsControlledBy(found, limiter) {
+	switch ownership.Of(found, limiter) {
+	case ownership.Owned, ownership.Orphaned:
 		return nil
-	}
-	if owner := metav1.GetControllerOf(found); owner != nil && owner.Kind == "Limiter" && owner.Name == limiter.Name {
+	case ownership.OfDeleted:
 		return pending("%s still belongs to a deleted Limiter with this name, waiting for its garbage collection", describe(object))
+	default:
+		return refused("%s already exists and does not belong to this Limiter: delete it, or rename the Limiter", describe(object))
 	}
-	return refused("%s already exists and does not belong to this Limiter: delete it, or rename the Limiter", describe(object))
 }
 
 // prune deletes objects that the Limiter owns and no longer needs.
@@ -161,14 +163,14 @@ func (r *Reconciler) prune(ctx context.Context, limiter *v1alpha1.Limiter, neede
 		if err != nil {
 			return err
 		}
-		if live == nil || !metav1.IsControlledBy(live, limiter) || !live.GetDeletionTimestamp().IsZero() {
+		if live == nil || !ownership.Belongs(live, limiter) || !live.GetDeletionTimestamp().IsZero() {
 			continue
 		}
 		err = r.Client.Delete(ctx, live, client.Preconditions{UID: new(live.GetUID())})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s: %w", describe(optional), err)
 		}
-		r.applied.forget(limiter.UID, optional)
+		r.applied.forget(client.ObjectKeyFromObject(limiter), optional)
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package deployment
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,27 +43,10 @@ type harness struct {
 	*testing.T
 	kube       client.WithWatch // for writes by users
 	reconciler *Reconciler
-	cleaner    *fakeCleaner
 	events     *events.FakeRecorder
 	namespace  string
 	now        time.Time
 	writes     []string // by the controller
-}
-
-// fakeCleaner replaces the Cleaner of cmd/weir.
-type fakeCleaner struct {
-	err       error
-	forgotten []string
-}
-
-func (r *fakeCleaner) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
-	if _, bounded := ctx.Deadline(); !bounded {
-		return errors.New("Forget was called without a deadline")
-	}
-	if r.err == nil {
-		r.forgotten = append(r.forgotten, limiter.Namespace+"/"+limiter.Name)
-	}
-	return r.err
 }
 
 func newHarness(t *testing.T) *harness {
@@ -76,7 +57,7 @@ func newHarness(t *testing.T) *harness {
 	people, err := client.NewWithWatch(kube.Config(), client.Options{Scheme: scheme})
 	must(t, err)
 	h := &harness{
-		T: t, kube: people, cleaner: &fakeCleaner{}, events: events.NewFakeRecorder(100),
+		T: t, kube: people, events: events.NewFakeRecorder(100),
 		namespace: kubetest.Namespace(t, kube), now: time.Now(),
 	}
 	h.restart()
@@ -87,7 +68,7 @@ func newHarness(t *testing.T) *harness {
 func (h *harness) restart() {
 	h.Helper()
 	h.reconciler = New(Config{
-		Client: interceptor.NewClient(h.kube, h.recordingWrites()), Uncached: h.kube, Cleaner: h.cleaner, Events: h.events,
+		Client: interceptor.NewClient(h.kube, h.recordingWrites()), Uncached: h.kube, Events: h.events,
 		Options: testOptions, Clock: func() time.Time { return h.now },
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/hashkey"
@@ -36,7 +37,7 @@ func (r *Reconciler) createHashKey(ctx context.Context, l *v1alpha1.Limiter) err
 		TypeMeta: kindOf("", "v1", "Secret"), ObjectMeta: objectMeta(l), Immutable: new(true), Data: map[string][]byte{hashkey.DataKey: key.Text()},
 	}
 	secret.Name = hashKeySecret(l, key)
-	if created, _ := r.hashKeys.Load(l.UID); created != nil {
+	if created, _ := r.hashKeys.Load(client.ObjectKeyFromObject(l)); created != nil {
 		if c := created.(createdHashKey); c.name == secret.Name && r.Clock().Sub(c.at) < resyncInterval { //nolint:forcetypeassert // no other type is stored
 			return nil
 		}
@@ -44,6 +45,6 @@ func (r *Reconciler) createHashKey(ctx context.Context, l *v1alpha1.Limiter) err
 	if err := r.Client.Create(ctx, secret, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
 		return classifyAPIError("create Secret "+secret.Name, err)
 	}
-	r.hashKeys.Store(l.UID, createdHashKey{secret.Name, r.Clock()})
+	r.hashKeys.Store(client.ObjectKeyFromObject(l), createdHashKey{secret.Name, r.Clock()})
 	return nil
 }

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ownership"
 )
 
 // Ports of DNS. The DNS pods of OpenShift listen on 5353, and a NetworkPolicy matches the port of the pod.
@@ -111,7 +111,7 @@ func (r *Reconciler) applyNetworkPolicy(ctx context.Context, limiter *v1alpha1.L
 	if err != nil {
 		return err
 	}
-	if current, ok := live.(*networkingv1.NetworkPolicy); ok && keep && metav1.IsControlledBy(current, limiter) {
+	if current, ok := live.(*networkingv1.NetworkPolicy); ok && keep && ownership.Belongs(current, limiter) {
 		keepRedisPorts(want, current)
 	}
 	_, err = r.applyIfChanged(ctx, limiter, want, live)

@@ -63,7 +63,7 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 	template := limiter.Spec.PodTemplate
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      mergeMaps(template.Labels, labelsOf(limiter)),
+			Labels:      mergeMaps(template.Labels, Labels(limiter)),
 			Annotations: mergeMaps(map[string]string{"kubectl.kubernetes.io/default-container": "limiter"}, template.Annotations),
 		},
 		Spec: corev1.PodSpec{

@@ -1,5 +1,5 @@
-// Package deployment runs Limiters. It applies the objects that a Limiter needs to run, reports progress in the status of the
-// Limiter, and cleans up in Redis when the Limiter is deleted.
+// Package deployment runs Limiters. It applies the objects that a Limiter needs to run, and reports progress in the status of the
+// Limiter. The garbage collector of Kubernetes deletes the objects of a deleted Limiter.
 package deployment
 
 import (
@@ -10,11 +10,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ownership"
 )
 
 // fieldOwner owns all fields that the controller applies, status included.
@@ -30,21 +32,12 @@ const (
 	statusRetry = time.Second
 )
 
-// Cleaner removes the data of a Limiter from Redis. Counters are left: they expire.
-type Cleaner interface {
-	// Forget removes the rules and heartbeats of the Limiter, if there are any. It must find its own connection to Redis: the
-	// Limiter may have been deleted while no operator ran.
-	Forget(ctx context.Context, limiter *v1alpha1.Limiter) error
-}
-
 // Config holds the dependencies of a Reconciler.
 type Config struct {
 	// Client reads Limiters and the objects they own from a cache, and writes both.
 	Client client.Client
 	// Uncached reads objects that no cache should keepDeployment for the whole cluster: Secrets and ConfigMaps.
 	Uncached client.Reader
-	// Cleaner removes the data of deleted Limiters from Redis.
-	Cleaner Cleaner
 	// Events records events about Limiters.
 	Events events.EventRecorder
 	// Options apply to all Limiters.
@@ -58,24 +51,29 @@ type Config struct {
 type Reconciler struct {
 	Config
 	applied      appliedObjects
-	hashKeys     sync.Map // of createdHashKey, by the UID of the Limiter
+	hashKeys     sync.Map // of createdHashKey, by the name of the Limiter
 	blockedRetry time.Duration
 }
 
 // New returns a Reconciler.
 func New(config Config) *Reconciler { return &Reconciler{Config: config, blockedRetry: blockedRetry} }
 
-// Reconcile applies what the Limiter needs to run, or cleans up after a deleted Limiter.
+// Reconcile applies what the Limiter needs to run.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var limiter v1alpha1.Limiter
-	if err := r.Client.Get(ctx, request.NamespacedName, &limiter); err != nil {
+	err := r.Client.Get(ctx, request.NamespacedName, &limiter)
+	if apierrors.IsNotFound(err) {
+		r.applied.forgetLimiter(request.NamespacedName)
+		r.hashKeys.Delete(request.NamespacedName)
+	}
+	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !limiter.DeletionTimestamp.IsZero() {
-		return r.finalize(ctx, &limiter)
-	}
-	if err := r.addFinalizer(ctx, &limiter); err != nil {
+	if err := ownership.RemoveObsoleteFinalizers(ctx, r.Client, &limiter, fieldOwner); err != nil {
 		return ctrl.Result{}, err
+	}
+	if !limiter.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
 	}
 	result, err := r.deploy(ctx, &limiter)
 	if err != nil {

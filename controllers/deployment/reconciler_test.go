@@ -3,10 +3,10 @@ package deployment
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,7 +20,6 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
@@ -540,49 +539,28 @@ func TestReady_ReportsAStuckRollout(t *testing.T) {
 	h.expectNoCondition(v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling)
 }
 
-func TestFinalize_RemovesTheLimiterFromRedis(t *testing.T) {
+// A Limiter must end without an operator: it has no finalizers, and those of older versions are removed.
+func TestReconcile_LeavesNoFinalizer(t *testing.T) {
 	h := newHarness(t)
 	h.create("default", nil)
+	l := h.limiter()
+	l.Finalizers = []string{"weir.dev/redis", "example.com/hold", "weir.dev/throttle"}
+	h.must(h.kube.Update(t.Context(), l))
 	h.reconcile("default")
-	if !controllerutil.ContainsFinalizer(h.limiter(), Finalizer) {
-		t.Fatal("the Limiter has no finalizer")
+	if got := h.limiter().Finalizers; !slices.Equal(got, []string{"example.com/hold"}) {
+		t.Errorf("finalizers %q", got)
 	}
-	h.must(h.kube.Delete(t.Context(), h.limiter()))
+	l = h.limiter()
+	l.Finalizers = []string{"weir.dev/redis", "weir.dev/throttle"}
+	h.must(h.kube.Update(t.Context(), l))
+	h.must(h.kube.Delete(t.Context(), l)) // while no operator of this version runs
+	h.limiter()
+	h.reconcile("default")
+	h.expectDeleted("default")
 	h.writes = nil
 	h.reconcile("default")
-	if diff := cmp.Diff([]string{h.namespace + "/default"}, h.cleaner.forgotten); diff != "" {
-		t.Errorf("removed from Redis (-want +got):\n%s", diff)
-	}
-	h.expectDeleted("default")
-	h.reconcile("default")
-	if len(h.writes) != 1 {
-		t.Errorf("writes %q, want only the removal of the finalizer", h.writes)
-	}
-}
-
-func TestFinalize_WaitsAtMostThirtySecondsForRedis(t *testing.T) {
-	h := newHarness(t)
-	h.create("default", nil)
-	h.reconcile("default")
-	h.nextEvent()
-	h.cleaner.err = errors.New("connection refused")
-	h.must(h.kube.Delete(t.Context(), h.limiter()))
-	h.now = h.limiter().DeletionTimestamp.Time
-	if again := h.reconcile("default").RequeueAfter; again != redisCleanupRetry {
-		t.Errorf("the next attempt is in %v, want redisCleanupRetry", again)
-	}
-	h.limiter()
-	h.now = h.now.Add(redisCleanupTimeout - 3*time.Second)
-	h.reconcile("default")
-	h.limiter()
-	if got := h.nextEvent(); got != "" {
-		t.Errorf("event %q, want none yet", got)
-	}
-	h.now = h.now.Add(2 * time.Second)
-	h.reconcile("default")
-	h.expectDeleted("default")
-	if got := h.nextEvent(); !strings.HasPrefix(got, "Warning NotForgotten ") || !strings.Contains(got, "connection refused") {
-		t.Errorf("event %q", got)
+	if len(h.writes) > 0 {
+		t.Errorf("writes %q for a deleted Limiter", h.writes)
 	}
 }
 

@@ -77,7 +77,8 @@ const (
 	managedBy      = "weir-operator"
 )
 
-func labelsOf(limiter *v1alpha1.Limiter) map[string]string {
+// Labels returns the labels of everything that the operator creates for the Limiter.
+func Labels(limiter *v1alpha1.Limiter) map[string]string {
 	all := selector(limiter)
 	all["app.kubernetes.io/part-of"] = "weir"
 	all[managedByLabel] = managedBy
@@ -93,7 +94,7 @@ func objectMeta(limiter *v1alpha1.Limiter) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: limiter.Namespace,
 		Name:      Name(limiter.Name),
-		Labels:    labelsOf(limiter),
+		Labels:    Labels(limiter),
 		OwnerReferences: []metav1.OwnerReference{
 			*metav1.NewControllerRef(limiter, v1alpha1.GroupVersion.WithKind("Limiter")),
 		},

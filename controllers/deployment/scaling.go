@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ownership"
 )
 
 // scaleOwner owns spec.replicas from the time an autoscaler is enabled until the autoscaler first changes it.
@@ -35,7 +36,7 @@ func (r *Reconciler) readDeployment(ctx context.Context, limiter *v1alpha1.Limit
 	live, err := r.readLive(ctx, &appsv1.Deployment{
 		TypeMeta: kindOf("apps", "v1", "Deployment"), ObjectMeta: metav1.ObjectMeta{Namespace: limiter.Namespace, Name: Name(limiter.Name)},
 	})
-	if err != nil || live == nil || !metav1.IsControlledBy(live, limiter) {
+	if err != nil || live == nil || !ownership.Belongs(live, limiter) {
 		return nil, err
 	}
 	return asDeployment(live), nil
@@ -56,7 +57,7 @@ func (r *Reconciler) applyDeployment(ctx context.Context, limiter *v1alpha1.Limi
 		}
 	}
 	applied, err := r.applyIfChanged(ctx, limiter, want, live)
-	if err != nil && live != nil && metav1.IsControlledBy(live, limiter) { // the existing pods still serve the Limiter
+	if err != nil && live != nil && ownership.Belongs(live, limiter) { // the existing pods still serve the Limiter
 		applied = live
 	}
 	return asDeployment(applied), err
@@ -64,7 +65,7 @@ func (r *Reconciler) applyDeployment(ctx context.Context, limiter *v1alpha1.Limi
 
 // handOverReplicas moves the ownership of spec.replicas to scaleOwner, with its current value, if this controller owned it.
 func (r *Reconciler) handOverReplicas(ctx context.Context, limiter *v1alpha1.Limiter, want, live *appsv1.Deployment) error {
-	if same, err := r.isApplied(limiter, want, live); same || err != nil || !metav1.IsControlledBy(live, limiter) {
+	if same, err := r.isApplied(limiter, want, live); same || err != nil || !ownership.Belongs(live, limiter) {
 		return err
 	}
 	var latest appsv1.Deployment // uncached: the cache strips managed fields

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/exempt"
@@ -20,8 +20,6 @@ const (
 	ThrottlePort = 9443
 	// ThrottlePath is the path of the throttle endpoint.
 	ThrottlePath = "/v1/throttle"
-	// ThrottleFinalizer is on a Limiter from before its webhook is registered until after the webhook is removed.
-	ThrottleFinalizer = "weir.dev/throttle"
 	// ThrottleSecret is the Secret in the operator's namespace with the serving certificate of the throttle endpoint.
 	ThrottleSecret = "weir-throttle-certificates"
 
@@ -40,9 +38,10 @@ func (o Options) servesThrottle(limiter *v1alpha1.Limiter) bool {
 	return Throttles(limiter) && limiter.Namespace == o.OperatorNamespace
 }
 
-// awaitsWithdrawal reports whether API servers may still call the Limiter although its spec no longer enables throttling.
+// awaitsWithdrawal reports whether API servers may still call the Limiter although its spec no longer enables throttling. The registration
+// removes its condition after the webhook.
 func awaitsWithdrawal(limiter *v1alpha1.Limiter) bool {
-	return !Throttles(limiter) && controllerutil.ContainsFinalizer(limiter, ThrottleFinalizer)
+	return !Throttles(limiter) && meta.FindStatusCondition(limiter.Status.Conditions, v1alpha1.ConditionThrottleRegistered) != nil
 }
 
 // exposesThrottle reports whether the throttle port must be reachable: also while API servers may still call it.

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/exempt"
@@ -57,7 +56,7 @@ func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
 	}
 }
 
-// The test adds and removes the finalizer, as the registration controller does.
+// The test adds and removes the condition, as the registration controller does.
 func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 	for name, end := range map[string]func(*v1alpha1.LimiterSpec){
 		"disabled": func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) },
@@ -74,13 +73,17 @@ func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 				s.KubernetesThrottle = &v1alpha1.KubernetesThrottle{AdditionalExemptUsers: []v1alpha1.KubernetesUser{"eve"}}
 			})
 			h.reconcile("default")
-			editFinalizer := func(change func(*v1alpha1.Limiter, string) bool) {
+			setConditions := func(all ...metav1.Condition) {
 				t.Helper()
 				l := h.limiter()
-				change(l, ThrottleFinalizer)
-				h.must(h.kube.Update(t.Context(), l))
+				l.Status.Conditions = append(slices.DeleteFunc(l.Status.Conditions, func(c metav1.Condition) bool {
+					return c.Type == v1alpha1.ConditionThrottleRegistered
+				}), all...)
+				h.must(h.kube.Status().Update(t.Context(), l))
 			}
-			editFinalizer(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.AddFinalizer(l, f) })
+			setConditions(metav1.Condition{
+				Type: v1alpha1.ConditionThrottleRegistered, Status: yes, Reason: v1alpha1.ReasonRegistered, LastTransitionTime: metav1.Now(),
+			})
 			before := h.deployment("default")
 
 			h.edit(end)
@@ -98,7 +101,7 @@ func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 				t.Errorf("API servers still call the Limiter, but its pods are replaced:\n%s", diff)
 			}
 
-			editFinalizer(func(l *v1alpha1.Limiter, f string) bool { return controllerutil.RemoveFinalizer(l, f) })
+			setConditions()
 			h.reconcile("default")
 			h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
 			args := strings.Join(h.deployment("default").Spec.Template.Spec.Containers[0].Args, " ")

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -15,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -71,15 +71,17 @@ func (o Options) Cached() map[client.Object]cache.ByObject {
 	return held
 }
 
-// relevantChange passes changes of the spec, and the removal of the throttle finalizer, which does not change the generation.
+// relevantChange passes changes of the spec, and what does not change the generation: the removal of the condition of the registration, and
+// finalizers of older versions.
 func relevantChange() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return controllerutil.ContainsFinalizer(e.ObjectOld, ThrottleFinalizer) && !controllerutil.ContainsFinalizer(e.ObjectNew, ThrottleFinalizer)
+		before, after := e.ObjectOld.(*v1alpha1.Limiter), e.ObjectNew.(*v1alpha1.Limiter) //nolint:forcetypeassert // the watch is about Limiters
+		return !awaitsWithdrawal(after) && awaitsWithdrawal(before) || !slices.Equal(before.Finalizers, after.Finalizers)
 	}})
 }
 
-// SetupWithManager runs the controller on mgr. It reconciles a Limiter when its spec changes, when its throttle finalizer is removed,
-// and when an object that it owns changes.
+// SetupWithManager runs the controller on mgr. It reconciles a Limiter when its spec changes, when its webhook is removed, and when an
+// object that it owns changes.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("deployment").

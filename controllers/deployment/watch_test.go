@@ -45,9 +45,8 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)}, // allows -count
 	})
 	h.must(err)
-	forgotten := make(chan string, 10)
 	reconciler := New(Config{
-		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Cleaner: cleanerChannel(forgotten), Events: mgr.GetEventRecorder("weir-operator"),
+		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("weir-operator"),
 		Options: testOptions, Clock: time.Now,
 	})
 	reconciler.blockedRetry = 100 * time.Millisecond
@@ -105,35 +104,27 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 		err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
 		return apierrors.IsNotFound(err)
 	})
-	if got := <-forgotten; got != h.namespace+"/default" {
-		t.Errorf("%s was removed from Redis", got)
-	}
 }
 
-func TestRelevantChange_PassesSpecEditsAndRemovedThrottleFinalizers(t *testing.T) {
-	limiter := func(generation int64, finalizers ...string) *v1alpha1.Limiter {
-		return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Generation: generation, Finalizers: finalizers}}
+func TestRelevantChange_PassesSpecEditsAndTheEndOfARegistration(t *testing.T) {
+	limiter := func(generation int64, conditions []metav1.Condition, finalizers ...string) *v1alpha1.Limiter {
+		l := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Generation: generation, Finalizers: finalizers}}
+		l.Status.Conditions = conditions
+		return l
 	}
+	registered := []metav1.Condition{{Type: v1alpha1.ConditionThrottleRegistered, Status: yes}}
 	for name, test := range map[string]struct {
 		before, after *v1alpha1.Limiter
 		want          bool
 	}{
-		"an edit":                           {limiter(1), limiter(2), true},
-		"a status":                          {limiter(1, Finalizer), limiter(1, Finalizer), false},
-		"the throttle finalizer is added":   {limiter(1, Finalizer), limiter(1, Finalizer, ThrottleFinalizer), false},
-		"the throttle finalizer is removed": {limiter(1, Finalizer, ThrottleFinalizer), limiter(1, Finalizer), true},
-		"its own finalizer":                 {limiter(1), limiter(1, Finalizer), false},
+		"an edit":                              {limiter(1, nil), limiter(2, nil), true},
+		"a status":                             {limiter(1, nil), limiter(1, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: yes}}), false},
+		"the webhook is registered":            {limiter(1, nil), limiter(1, registered), false},
+		"the webhook is removed":               {limiter(1, registered), limiter(1, nil), true},
+		"an older version adds its finalizers": {limiter(1, nil), limiter(1, nil, "weir.dev/redis"), true},
 	} {
 		if got := relevantChange().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
-}
-
-// cleanerChannel sends the names of Limiters that were removed from Redis.
-type cleanerChannel chan<- string
-
-func (f cleanerChannel) Forget(_ context.Context, limiter *v1alpha1.Limiter) error {
-	f <- limiter.Namespace + "/" + limiter.Name
-	return nil
 }

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"context"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -16,6 +17,7 @@ import (
 	namespacematcher "k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace"
 	rulematcher "k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -63,11 +65,18 @@ func (s *webhookMatcher) calls(t testingT, w *admissionv1.ValidatingWebhook, con
 	result := conditions.Match(t.Context(), &admission.VersionedAttributes{
 		Attributes: what, VersionedKind: what.GetKind(),
 		VersionedObject: admission.NewLazyObject(what.GetObject()), VersionedOldObject: admission.NewLazyObject(what.GetOldObject()),
-	}, nil, nil)
+	}, nil, allow{})
 	if result.Error != nil {
 		t.Fatalf("%+v: %v", write, result.Error)
 	}
 	return result.Matches
+}
+
+// allow is an authorizer that allows everything: the Limiter is deployed.
+type allow struct{}
+
+func (allow) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionAllow, "", nil
 }
 
 // callsOf returns a function that counts the webhooks of the configuration that an API server calls for a write.

@@ -18,8 +18,6 @@ func webhooksOf(states []limiterState, written error) map[types.UID]report.Webho
 		switch {
 		case s.reason == "":
 			webhook.Problem = "spec.kubernetesThrottle is not enabled"
-		case s.conflicted && !s.hasWebhook:
-			webhook.Problem = "the webhook is not registered yet"
 		case s.wantsWebhook() && written != nil:
 			webhook.Problem = "the webhook configuration could not be written: " + written.Error()
 		case s.wantsWebhook() && s.unreachable:

@@ -10,7 +10,6 @@ import (
 func TestDurations_AreTheDocumentedOnes(t *testing.T) {
 	documented.Equal(t, "unreadyGracePeriod", unreadyGracePeriod, "reference/limiter.md", "(\\d+ s) after its last ready pod")
 	documented.Equal(t, "unreadyGracePeriod", unreadyGracePeriod, "concepts/kubernetes-throttling.md", "has had no ready pod for (\\d+ s)")
-	documented.Equal(t, "withdrawTimeout", withdrawTimeout, "reference/limiter.md", "waits at most (half a minute) for its webhook to be removed")
 	documented.Equal(t, "timeoutSeconds", timeoutSeconds*time.Second, "concepts/kubernetes-throttling.md", "after (two seconds) at most")
 	documented.Equal(t, "timeoutSeconds", timeoutSeconds*time.Second, "reference/limiter.md", "API servers wait for (two seconds)")
 }

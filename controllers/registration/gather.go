@@ -25,6 +25,7 @@ type inputs struct {
 	secret        *corev1.Secret               // nil if it does not exist
 	configuration *admissionv1.ValidatingWebhookConfiguration
 	owners        []metav1.OwnerReference // of the configuration
+	terminating   bool                    // the operator's namespace is being deleted
 }
 
 func (r *Reconciler) gather(ctx context.Context) (inputs, error) {
@@ -40,6 +41,11 @@ func (r *Reconciler) gather(ctx context.Context) (inputs, error) {
 	if err := r.gatherOwner(ctx, &f); err != nil {
 		return f, err
 	}
+	namespace := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Namespace}, &namespace); client.IgnoreNotFound(err) != nil {
+		return f, fmt.Errorf("read Namespace %s: %w", r.Namespace, err)
+	}
+	f.terminating = !namespace.DeletionTimestamp.IsZero()
 	var deployments appsv1.DeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(r.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return f, fmt.Errorf("list Deployments of namespace %s: %w", r.Namespace, err)

@@ -60,6 +60,10 @@ func newHarness(t *testing.T) *harness {
 	must(t, err)
 	h.restart()
 	h.clean()
+	h.must(h.kube.Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: deployedRole},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"weir.dev"}, Resources: []string{"limiters/throttle"}, Verbs: []string{"get"}}},
+	}))
 	t.Cleanup(h.clean)
 	return h
 }
@@ -73,8 +77,6 @@ func (h *harness) clean() {
 	must(h.T, h.kube.List(ctx, &limiters))
 	for i := range limiters.Items {
 		l := &limiters.Items[i]
-		l.Finalizers = nil
-		must(h.T, h.kube.Update(ctx, l))
 		must(h.T, client.IgnoreNotFound(h.kube.Delete(ctx, l)))
 	}
 	var policies v1alpha1.RateLimitPolicyList
@@ -175,6 +177,13 @@ func (h *harness) setReplicas(limiter string, ready, older int32) {
 				}}},
 			},
 		},
+	}
+	var owner v1alpha1.Limiter
+	switch err := h.kube.Get(h.Context(), types.NamespacedName{Namespace: h.namespace, Name: limiter}, &owner); {
+	case err == nil:
+		d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&owner, v1alpha1.GroupVersion.WithKind("Limiter"))}
+	case !apierrors.IsNotFound(err):
+		h.Fatal(err)
 	}
 	if err := h.kube.Create(h.Context(), d); apierrors.IsAlreadyExists(err) {
 		h.must(h.kube.Get(h.Context(), client.ObjectKeyFromObject(d), d))

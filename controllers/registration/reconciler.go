@@ -3,7 +3,6 @@ package registration
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +28,7 @@ const (
 type Config struct {
 	// Client reads Limiters, policies, namespaces, Deployments and the configuration from a cache, and writes objects.
 	Client client.Client
-	// Uncached reads the Secret, and the ClusterRole that owns the configuration.
+	// Uncached reads the Secret, the RoleBindings of Limiters, and the ClusterRole that owns the configuration.
 	Uncached client.Reader
 	// Namespace is the namespace of the operator. Only Limiters in it may throttle.
 	Namespace string
@@ -61,23 +60,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	now := r.Clock()
 	states, requeueAfter := r.evaluate(found, now)
-	added := r.addFinalizers(ctx, states)
+	unbound := r.bind(ctx, found, states)
 	wanted := Render(throttlingLimiters(states))
 	wanted.OwnerReferences = found.owners
 	failed := r.withdraw(ctx, found, wanted)
-	removed := r.removeFinalizers(ctx, states, failed, now)
-	if failed == nil {
+	if failed == nil && unbound == nil {
 		failed = r.register(ctx, found, wanted)
 	}
 	if apierrors.IsConflict(failed) { // the cache is older than the configuration
-		return ctrl.Result{RequeueAfter: retryInterval}, errors.Join(added, removed)
+		return ctrl.Result{RequeueAfter: retryInterval}, nil
 	}
-	if slices.ContainsFunc(states, func(s limiterState) bool { return s.conflicted }) {
-		requeueAfter = min(requeueAfter, retryInterval)
-	}
+	failed = errors.Join(failed, unbound)
 	r.SetWebhooks(webhooksOf(states, failed))
 	reported := r.report(ctx, states, failed, now)
-	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(added, failed, removed, reported)
+	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(failed, reported)
 }
 
 func (r *Reconciler) secret() types.NamespacedName {

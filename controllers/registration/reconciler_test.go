@@ -41,9 +41,6 @@ func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	step(v1alpha1.ReasonNotReady)
 	h.setReplicas("default", 1, 2)
 	step(v1alpha1.ReasonRegistered)
-	if got := h.read(h.namespace, "default").Finalizers; !slices.Contains(got, Finalizer) {
-		t.Errorf("finalizers %q", got)
-	}
 
 	h.must(h.kube.Delete(t.Context(), policy))
 	step(v1alpha1.ReasonNoPolicies)
@@ -52,15 +49,15 @@ func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
 	h.reconcile()
 	h.expectReason(h.namespace, "default", "")
-	if got := h.read(h.namespace, "default").Finalizers; h.configuration() != nil || slices.Contains(got, Finalizer) {
-		t.Errorf("throttling is disabled: webhooks %q, finalizers %q", h.webhooks(), got)
+	if h.configuration() != nil {
+		t.Errorf("throttling is disabled: webhooks %q", h.webhooks())
 	}
 	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
 	step(v1alpha1.ReasonRegistered)
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
 	h.writes = nil
 	h.reconcile()
-	if want := []string{"delete weir-throttle", "patch default"}; !slices.Equal(h.writes, want) {
+	if want := []string{"delete weir-throttle"}; !slices.Equal(h.writes, want) {
 		t.Errorf("writes for a deleted Limiter %q, want %q", h.writes, want)
 	}
 	err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
@@ -182,9 +179,6 @@ func TestEvaluate_RegistersOnlyLimitersInTheOperatorNamespace(t *testing.T) {
 	if got := h.webhooks(); len(got) != 1 || !strings.HasPrefix(got[0], "default."+h.namespace) {
 		t.Errorf("webhooks %q", got)
 	}
-	if got := h.read(elsewhere, "default").Finalizers; len(got) > 0 {
-		t.Errorf("finalizers %q", got)
-	}
 }
 
 func TestReconcile_GivesEachLimiterItsOwnWebhook(t *testing.T) {
@@ -213,68 +207,25 @@ func TestReconcile_GivesEachLimiterItsOwnWebhook(t *testing.T) {
 	if want := []string{"b" + tail, longest + tail}; !slices.Equal(h.webhooks(), want) {
 		t.Errorf("webhooks %q, want %q", h.webhooks(), want)
 	}
-	if want := []string{"update weir-throttle", "patch a"}; !slices.Equal(h.writes, want) {
+	if want := []string{"update weir-throttle"}; !slices.Equal(h.writes, want) {
 		t.Errorf("writes %q, want %q", h.writes, want)
 	}
 }
 
-func TestRemoveFinalizers_WaitsForTheWebhookRemovalWithATimeout(t *testing.T) {
+// The condition shows the controller of the Deployment that pods must keep serving API servers.
+func TestReport_KeepsTheConditionUntilTheWebhookIsRemoved(t *testing.T) {
 	h := newRegisteredHarness(t)
-	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
 	h.configurationErr = errors.New("etcdserver: request timed out")
-	for range 2 {
-		if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.configurationErr) {
-			t.Fatalf("error %v", err)
-		}
-		h.read(h.namespace, "default") // still exists
-	}
-	h.drainEvents()
-	h.now = h.now.Add(withdrawTimeout + time.Second)
 	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.configurationErr) {
-		t.Errorf("error %v", err)
+		t.Fatalf("error %v", err)
 	}
-	err := h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &v1alpha1.Limiter{})
-	if events := h.drainEvents(); !apierrors.IsNotFound(err) || len(events) != 1 || !strings.HasPrefix(events[0], "Warning NotWithdrawn") {
-		t.Errorf("the Limiter: %v; events %q", err, events)
-	}
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 	h.configurationErr = nil
 	h.reconcile()
+	h.expectReason(h.namespace, "default", "")
 	if h.configuration() != nil {
 		t.Error("the webhook is not removed")
-	}
-}
-
-func TestAddFinalizers_RetriesSoonAfterAConflict(t *testing.T) {
-	h := newHarness(t)
-	h.policy("pods", nil, "pods")
-	h.rotate()
-	h.limiter(h.namespace, "default", nil)
-	h.setReplicas("default", 2, 0)
-	held := func() bool { return slices.Contains(h.read(h.namespace, "default").Finalizers, Finalizer) }
-	soon := func(change func(*v1alpha1.LimiterSpec)) {
-		t.Helper()
-		h.beforeNextPatch = func() { h.edit(change) }
-		h.writes = nil
-		if result := h.reconcile(); result.RequeueAfter != retryInterval || !slices.Equal(h.writes, []string{"patch default"}) {
-			t.Errorf("the next reconciliation is after %v, want retryInterval; writes %q", result.RequeueAfter, h.writes)
-		}
-	}
-	soon(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(3)) })
-	if held() || h.configuration() != nil {
-		t.Error("a Limiter without the finalizer is registered")
-	}
-	h.reconcile()
-	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
-	if !held() {
-		t.Error("the Limiter has no finalizer")
-	}
-
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
-	h.must(h.kube.Delete(t.Context(), h.configuration()))
-	soon(func(s *v1alpha1.LimiterSpec) { s.Replicas = new(int32(2)) })
-	h.reconcile()
-	if held() {
-		t.Error("the Limiter still has the finalizer")
 	}
 }
 

@@ -97,6 +97,6 @@ func (t *ThrottlingLimiter) webhook(e *entry, never exempt.Lists) admissionv1.Va
 		SideEffects:             new(admissionv1.SideEffectClassNoneOnDryRun),
 		TimeoutSeconds:          new(int32(timeoutSeconds)),
 		AdmissionReviewVersions: []string{"v1"},
-		MatchConditions:         e.matchConditions(never),
+		MatchConditions:         append(e.matchConditions(never), whileDeployed(t.Limiter)),
 	}
 }

@@ -22,8 +22,8 @@ func (r *Reconciler) report(ctx context.Context, states []limiterState, written 
 	var failed error
 	for i := range states {
 		s := &states[i]
-		if s.conflicted {
-			continue
+		if written != nil && s.reason == "" {
+			continue // the condition means that API servers may still call the Limiter
 		}
 		if written != nil && s.wantsWebhook() {
 			s.message += "; the latest changes could not be written: " + written.Error()

@@ -25,14 +25,10 @@ type limiterState struct {
 	hasWebhook bool
 	// unreachable means that no pod is ready. The webhook remains for unreadyGracePeriod.
 	unreachable bool
-	// conflicted means that the finalizers could not be written because the Limiter has changed. The next reconciliation retries.
-	conflicted bool
 }
 
-// wantsWebhook reports whether the Limiter should be registered. A new webhook requires that the finalizer was written.
-func (s *limiterState) wantsWebhook() bool {
-	return s.reason == v1alpha1.ReasonRegistered && (s.hasWebhook || !s.conflicted)
-}
+// wantsWebhook reports whether the Limiter should be registered.
+func (s *limiterState) wantsWebhook() bool { return s.reason == v1alpha1.ReasonRegistered }
 
 func throttlingLimiters(states []limiterState) []ThrottlingLimiter {
 	var all []ThrottlingLimiter
@@ -82,6 +78,10 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 	selected, err := f.policies.SelectedBy(&limiter.Spec)
 	if err != nil {
 		set(v1alpha1.ReasonNoPolicies, "The policies of the Limiter cannot be selected: %v", err)
+		return resyncInterval
+	}
+	if f.terminating {
+		set(v1alpha1.ReasonNotReady, "Namespace %s is being deleted, and the pods of the Limiter with it", r.Namespace)
 		return resyncInterval
 	}
 	policyRules := throttleRules(selected)

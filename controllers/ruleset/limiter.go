@@ -29,6 +29,10 @@ type limiterReconciler struct {
 	mu sync.Mutex // guards the fields below
 	// stopped is the UID of a Limiter that is being deleted: nothing is published for it.
 	stopped types.UID
+	// latest is the Limiter as it was last reconciled; nil after its rules are removed from Redis.
+	latest *v1alpha1.Limiter
+	// deleted is when the Limiter was found to be deleted.
+	deleted time.Time
 
 	selected   selected
 	ruleSet    *selection.RuleSet

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,10 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
 // labelPolicy sets a label of a policy.
@@ -250,23 +254,19 @@ func TestPublish_KeepsTheRulesWhenOnlyTheTimeoutChanges(t *testing.T) {
 	}
 }
 
-func TestForget_StopsPublishing(t *testing.T) {
+// No finalizer holds the Limiter: the operator cleans up after it is gone.
+func TestRemove_ClearsRedisAndStopsPublishing(t *testing.T) {
 	h := newHarness(t)
 	h.createPolicy("daily", nil)
 	h.reconcile()
 	h.heartbeat(h.activeRevision(), "a")
-	h.must(h.reconciler.Forget(t.Context(), h.limiter("default")))
+	h.must(h.kube.Delete(t.Context(), h.limiter("default")))
+	request := ctrl.Request{NamespacedName: limiterName}
+	if result, err := h.reconciler.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("next after %v, %v", result.RequeueAfter, err)
+	}
 	if keys, err := h.redis.Do(t.Context(), "DBSIZE"); err != nil || fmt.Sprint(keys) != "0" {
 		t.Errorf("Redis still has %v keys, %v", keys, err)
-	}
-	request := ctrl.Request{NamespacedName: limiterName} // the cache does not have the deletion yet
-	if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil || h.activeRevision() != "" {
-		t.Errorf("published again: %q, %v", h.activeRevision(), err)
-	}
-
-	h.must(h.kube.Delete(t.Context(), h.limiter("default")))
-	if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil {
-		t.Error(err)
 	}
 	h.report()
 	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
@@ -277,5 +277,62 @@ func TestForget_StopsPublishing(t *testing.T) {
 	h.reconcile()
 	if h.activeRevision() == "" {
 		t.Error("nothing is published for another Limiter with the same name")
+	}
+}
+
+// Another controller holds the Limiter with a finalizer.
+func TestRemove_PublishesNothingForALimiterThatIsBeingDeleted(t *testing.T) {
+	h := newHarness(t)
+	h.createPolicy("daily", nil)
+	l := h.limiter("default")
+	l.Finalizers = []string{"example.com/hold"}
+	h.must(h.kube.Update(t.Context(), l))
+	h.reconcile()
+	stale := h.limiter("default")
+	h.must(h.kube.Delete(t.Context(), stale))
+	request := ctrl.Request{NamespacedName: limiterName}
+	for range 2 {
+		if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil || h.activeRevision() != "" {
+			t.Errorf("published again: %q, %v", h.activeRevision(), err)
+		}
+	}
+	watching, err := client.NewWithWatch(kubetest.Kube(t).Config(), client.Options{Scheme: h.kube.Scheme()})
+	h.must(err)
+	h.reconciler.Client = interceptor.NewClient(watching, interceptor.Funcs{ // the cache does not have the deletion yet
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			if l, is := into.(*v1alpha1.Limiter); is {
+				stale.DeepCopyInto(l)
+				return nil
+			}
+			return c.Get(ctx, key, into, options...)
+		},
+	})
+	if _, err := h.reconciler.Reconcile(t.Context(), request); err != nil || h.activeRevision() != "" {
+		t.Errorf("published again from an old cache: %q, %v", h.activeRevision(), err)
+	}
+	l = h.limiter("default")
+	l.Finalizers = nil
+	h.must(h.kube.Update(t.Context(), l))
+}
+
+func TestRemove_TriesForHalfAMinuteWhileRedisIsUnavailable(t *testing.T) {
+	h := newHarness(t)
+	h.createPolicy("daily", nil)
+	h.reconcile()
+	h.must(h.kube.Delete(t.Context(), h.limiter("default")))
+	h.redis.Kill()
+	request := ctrl.Request{NamespacedName: limiterName}
+	for _, after := range []time.Duration{0, clearTimeout - time.Second} {
+		h.now = h.now.Add(after)
+		if result, err := h.reconciler.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != clearRetry {
+			t.Fatalf("next after %v, %v, want clearRetry", result.RequeueAfter, err)
+		}
+	}
+	h.now = h.now.Add(time.Second)
+	if result, err := h.reconciler.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("next after %v, %v, want the end", result.RequeueAfter, err)
+	}
+	if len(h.reconciler.limiters) > 0 {
+		t.Error("the operator still remembers the Limiter")
 	}
 }

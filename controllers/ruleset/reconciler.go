@@ -1,9 +1,10 @@
 // Package ruleset is the controller that brings policies to Limiters. For each Limiter it compiles the policies that the
 // Limiter selects into one rule set (package selection), publishes the rule set (package publish), and writes the statuses of
-// the Limiter and of the policies (package report).
+// the Limiter and of the policies (package report). After the Limiter is deleted, it removes the rules from Redis.
 package ruleset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
@@ -66,8 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("read Limiter %s: %w", request.NamespacedName, err)
 	}
 	if limiter.UID == "" || !limiter.DeletionTimestamp.IsZero() {
-		r.stop(request.NamespacedName, limiter.UID)
-		return ctrl.Result{}, nil
+		return r.remove(ctx, request.NamespacedName, limiter.UID), nil
 	}
 	l := r.limiter(request.NamespacedName)
 	l.mu.Lock()
@@ -75,22 +76,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if l.stopped == limiter.UID { // the cache does not have the deletion yet
 		return ctrl.Result{}, nil
 	}
+	l.latest, l.deleted = limiter.DeepCopy(), time.Time{}
 	return l.reconcile(ctx, &limiter)
 }
 
 // SetWebhooks sets for which policies API servers call each Limiter, by its UID. The status of policies with match.kubernetes waits for it.
 func (r *Reconciler) SetWebhooks(webhooks map[types.UID]report.Webhook) {
 	r.states.SetWebhooks(webhooks)
-}
-
-// Forget deletes the Limiter's rule sets and heartbeats from its Redis, and stops publishing for it.
-func (r *Reconciler) Forget(ctx context.Context, limiter *v1alpha1.Limiter) error {
-	l := r.limiter(client.ObjectKeyFromObject(limiter))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stopped = limiter.UID
-	l.publishing.cancel()
-	return l.publisher.Clear(ctx, limiter)
 }
 
 func (r *Reconciler) limiter(name types.NamespacedName) *limiterReconciler {
@@ -102,26 +94,60 @@ func (r *Reconciler) limiter(name types.NamespacedName) *limiterReconciler {
 	return r.limiters[name]
 }
 
-// stop stops publishing for a Limiter that is being deleted. For one that no longer exists, uid is empty and its connections
-// are closed too: until then, Forget uses them.
-func (r *Reconciler) stop(name types.NamespacedName, uid types.UID) {
+const (
+	// clearTimeout is how long the operator tries to remove the rules of a deleted Limiter from Redis. The Limiter does not wait for it.
+	// What then remains in Redis is small, and heartbeats expire.
+	clearTimeout = 30 * time.Second
+	// clearAttemptTimeout bounds one attempt. Meanwhile a worker of the controller waits, which other Limiters need.
+	clearAttemptTimeout = time.Second
+	// clearRetry is the time from a failed attempt to the next one.
+	clearRetry = 2 * time.Second
+)
+
+// remove stops publishing for a Limiter that is being deleted, or no longer exists: then uid is empty. It removes the rules and heartbeats
+// of the Limiter from Redis, and returns when to try again.
+func (r *Reconciler) remove(ctx context.Context, name types.NamespacedName, uid types.UID) ctrl.Result {
 	r.states.Remove(name)
 	r.mu.Lock()
 	l := r.limiters[name]
-	if uid == "" {
-		delete(r.limiters, name)
-	}
 	r.mu.Unlock()
 	if l == nil {
-		return
+		return ctrl.Result{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.metrics.remove(name)
-	if uid == "" {
-		l.publishing.cancel()
-		l.publisher.Close()
-		return
+	if !l.clear(ctx, uid) {
+		return ctrl.Result{RequeueAfter: clearRetry}
 	}
-	l.stopped = uid
+	if uid == "" {
+		r.mu.Lock()
+		delete(r.limiters, name)
+		r.mu.Unlock()
+		l.publisher.Close()
+	}
+	return ctrl.Result{}
+}
+
+// clear removes the rules and heartbeats of the deleted Limiter from Redis, and reports whether no further attempt is needed.
+func (l *limiterReconciler) clear(ctx context.Context, uid types.UID) bool {
+	l.publishing.cancel()
+	if l.latest == nil { // already cleared
+		return true
+	}
+	if l.deleted.IsZero() {
+		l.deleted = l.Clock()
+	}
+	l.stopped = cmp.Or(uid, l.latest.UID)
+	attempt, cancel := context.WithTimeout(ctx, clearAttemptTimeout)
+	defer cancel()
+	if err := l.publisher.Clear(attempt, l.latest); err != nil {
+		if l.Clock().Sub(l.deleted) < clearTimeout {
+			log.FromContext(ctx).Info("Cannot remove the rules of the deleted Limiter from Redis; retrying", "error", err.Error())
+			return false
+		}
+		log.FromContext(ctx).Error(err, "The rules of the deleted Limiter remain in Redis: delete its keys", "keys", l.KeyPrefix+"rules:"+l.name.String()+"*")
+	}
+	l.latest, l.deleted = nil, time.Time{}
+	return true
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 )
 
-// A Limiter that is being deleted keeps its connections for Forget. One that no longer exists leaves nothing behind.
-func TestStop_DropsWhatItRemembersOfALimiterThatNoLongerExists(t *testing.T) {
+func TestRemove_DropsWhatItRemembersOfALimiterThatNoLongerExists(t *testing.T) {
 	r, err := New(Config{Clock: time.Now, Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
@@ -22,15 +21,16 @@ func TestStop_DropsWhatItRemembersOfALimiterThatNoLongerExists(t *testing.T) {
 	done := make(chan publish.Delivery, 1)
 	done <- publish.Delivery{}
 	l.publishing.call = &publishCall{done: done, cancel: func() { cancelled = true }}
-	r.stop(name, "uid-1")
-	if r.limiters[name] != l || l.stopped != "uid-1" || cancelled {
-		t.Errorf("while it is being deleted: remembered %v, stopped %q, cancelled %v", r.limiters[name] == l, l.stopped, cancelled)
+	r.remove(t.Context(), name, "uid-1")
+	if r.limiters[name] != l || !cancelled {
+		t.Errorf("while it is being deleted: remembered %v, cancelled %v", r.limiters[name] == l, cancelled)
 	}
-	r.stop(name, "")
-	if len(r.limiters) != 0 || !cancelled {
-		t.Errorf("after the deletion: %d limiters, cancelled %v", len(r.limiters), cancelled)
+	for range 2 {
+		r.remove(t.Context(), name, "")
+		if len(r.limiters) != 0 {
+			t.Errorf("after the deletion: %d limiters", len(r.limiters))
+		}
 	}
-	r.stop(name, "") // again
 	if next := r.limiter(name); next == l || next.stopped != "" {
 		t.Error("a new Limiter of the same name continues the previous one")
 	}

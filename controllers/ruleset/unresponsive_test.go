@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -20,6 +21,14 @@ type blackHole struct{ publish.Store }
 func (blackHole) Inspect(ctx context.Context) (publish.Redis, error) {
 	<-ctx.Done()
 	return publish.Redis{}, ctx.Err()
+}
+
+func (blackHole) Clear(ctx context.Context) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return errors.New("Clear was called without a deadline")
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (blackHole) Close() error { return nil }
@@ -59,7 +68,7 @@ func TestSetupWithManager_UnresponsiveRedisDelaysNoStatusOfOtherLimiters(t *test
 	h.must(h.kube.List(t.Context(), &limiters, client.InNamespace(limiterName.Namespace)))
 	for _, l := range limiters.Items { // deletion does not wait for the black hole
 		if l.Name != limiterName.Name {
-			h.reconciler.stop(types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, "")
+			h.reconciler.remove(t.Context(), types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, "")
 		}
 	}
 }

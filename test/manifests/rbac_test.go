@@ -106,7 +106,8 @@ func TestBindings_BindTheOperatorToExistingRoles(t *testing.T) {
 		check(name, b.RoleRef, b.Subjects)
 	}
 	for role := range maps.Keys(roles(t)) {
-		if forUsers := isForUsers(role); bound[role] == forUsers {
+		atRunTime := role == "Role weir-limiter-throttle" // to the ServiceAccounts of Limiters, by the operator
+		if forOthers := isForUsers(role) || atRunTime; bound[role] == forOthers {
 			t.Errorf("%s: bound: %v", role, bound[role])
 		}
 	}
@@ -225,6 +226,13 @@ func TestOperator_HasExactlyThesePermissions(t *testing.T) {
 		{"watch", "admissionregistration.k8s.io", webhooks, "", "weir-throttle", true},
 		{"get", "rbac.authorization.k8s.io", "clusterroles", "", "weir-operator-throttle", true}, // owns the webhook configuration
 		{"get", "rbac.authorization.k8s.io", "clusterroles", "", "cluster-admin", false},
+		{"create", "rbac.authorization.k8s.io", "rolebindings", installed, "weir-limiter-default", true},
+		{"update", "rbac.authorization.k8s.io", "rolebindings", installed, "weir-limiter-default", true},
+		{"get", "weir.dev", "limiters/throttle", installed, "default", true}, // all that the operator can bind
+		{"create", "rbac.authorization.k8s.io", "rolebindings", "shop", "weir-limiter-edge", false},
+		{"delete", "rbac.authorization.k8s.io", "rolebindings", installed, "weir-limiter-default", false},
+		{"bind", "rbac.authorization.k8s.io", "roles", installed, "weir-limiter-throttle", false},
+		{"create", "rbac.authorization.k8s.io", "clusterrolebindings", "", "", false},
 		{"list", "admissionregistration.k8s.io", webhooks, "", "", false},
 		{"patch", "admissionregistration.k8s.io", webhooks, "", "other", false},
 		{"create", "authentication.k8s.io", "tokenreviews", "", "", true},

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/ownership"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -120,7 +121,7 @@ func (s *Snapshot) writePart(
 		err = s.Client.Apply(ctx, apply, snapshotOwner)
 	case err != nil:
 		return "", fmt.Errorf("read ConfigMap %s: %w", *apply.Name, err)
-	case !metav1.IsControlledBy(&found, limiter):
+	case !ownership.Belongs(&found, limiter):
 		return "", foreign(&found, limiter)
 	case known != "" && found.ResourceVersion == known:
 		return known, nil
@@ -182,9 +183,9 @@ type snapshotError struct{ problem, message string }
 
 func (e snapshotError) Error() string { return e.message }
 
-// foreign returns the error for a ConfigMap that the Limiter does not control. The operator does not change it.
+// foreign returns the error for a ConfigMap that does not belong to the Limiter. The operator does not change it.
 func foreign(found *metav1.PartialObjectMetadata, limiter *v1alpha1.Limiter) error {
-	if owner := metav1.GetControllerOf(found); owner != nil && owner.Kind == "Limiter" && owner.Name == limiter.Name {
+	if ownership.Of(found, limiter) == ownership.OfDeleted {
 		return snapshotError{"belongs to a deleted Limiter " + found.Name, "ConfigMap " + found.Name +
 			" still belongs to a deleted Limiter with this name, waiting for its garbage collection"}
 	}
