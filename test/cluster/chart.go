@@ -13,15 +13,8 @@ func installByChart(ctx context.Context, s *scenario) error {
 	if err != nil {
 		return err
 	}
-	repository, tag, _ := strings.Cut(s.options.image, ":")
 	nextRepository, nextTag, _ := strings.Cut(s.options.next, ":")
-	err = sequence(
-		helm("install", "weir", "charts/weir", "--namespace", system, "--create-namespace",
-			"--set", "image.repository="+repository+",image.tag="+tag, "--wait", "--timeout=2m"),
-		s.command("kubectl", "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted"),
-		s.waitForOperator,
-	)(ctx)
-	if err != nil {
+	if err := s.installRelease(ctx, helm); err != nil {
 		return err
 	}
 	s.within(ctx, 30*time.Second, "the webhook rejects an invalid policy and names each field", s.rejectsInvalidPolicy)
@@ -46,6 +39,17 @@ func installByChart(ctx context.Context, s *scenario) error {
 		return err
 	}
 	return s.uninstallChart(ctx, helm)
+}
+
+// installRelease installs the chart.
+func (s *scenario) installRelease(ctx context.Context, helm func(...string) action) error {
+	repository, tag, _ := strings.Cut(s.options.image, ":")
+	return sequence(
+		helm("install", "weir", "charts/weir", "--namespace", system, "--create-namespace",
+			"--set", "image.repository="+repository+",image.tag="+tag, "--wait", "--timeout=2m"),
+		s.command("kubectl", "label", "namespace", system, "pod-security.kubernetes.io/enforce=restricted"),
+		s.waitForOperator,
+	)(ctx)
 }
 
 // uninstallChart runs the commands of docs/how-to/upgrade-and-uninstall.md for the chart.

@@ -76,6 +76,7 @@ func steps() []step {
 		{"the Kubernetes API is throttled", throttleKubernetes},
 		{"a Limiter is deleted", deleteLimiter},
 		{"uninstalled", uninstall},
+		{"deleted in every order", deleteInEveryOrder},
 		{"installed by chart", installByChart},
 	}
 }

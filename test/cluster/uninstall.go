@@ -32,7 +32,7 @@ func uninstall(ctx context.Context, s *scenario) error {
 
 // deleteOwn deletes the namespaces of the samples and of the test.
 func (s *scenario) deleteOwn(ctx context.Context) error {
-	return s.run(ctx, "kubectl", "delete", "namespace", "shop", traffic, misconfigured, strings.Repeat("n", 63), "--ignore-not-found", "--timeout=120s")
+	return s.run(ctx, "kubectl", "delete", "namespace", "shop", traffic, misconfigured, writing, strings.Repeat("n", 63), "--ignore-not-found", "--timeout=120s")
 }
 
 func (s *scenario) checkNothingIsLeft(ctx context.Context) {
