@@ -10,9 +10,6 @@ import (
 )
 
 func main() {
-	if decidesRequests(os.Args) {
-		coarsenTimers(os.Args)
-	}
 	os.Exit(run(arguments(os.Args), os.Stdout, os.Stderr))
 }
 

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/weir-dev/weir/limiter/socket"
 )
 
 // Server serves the endpoint on every replica of the operator, elected or not.
@@ -30,7 +32,7 @@ func (*Server) NeedLeaderElection() bool { return false }
 func (s *Server) Start(ctx context.Context) error {
 	go s.Follow(ctx)
 	server := &http.Server{
-		Handler:           s.Handler,
+		Handler:           socket.WithoutWaitingForBodies(s.Handler),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      time.Minute,

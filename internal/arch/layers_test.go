@@ -78,10 +78,9 @@ func layers() []layer {
 		},
 		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/socket"},
-		{pkg: "limiter/server/h1"},
 		{
 			pkg:      "limiter/server",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/server/h1", "limiter/socket", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
@@ -166,7 +165,7 @@ func layers() []layer {
 		{pkg: "controllers/adminproxy/proxyapi"}, // shared with cmd/kubectl-weir
 		{
 			pkg:      "controllers/adminproxy",
-			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/mutualtls", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
+			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/mutualtls", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
 			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weir-dev/weir/limiter/server/h1"
 	"github.com/weir-dev/weir/limiter/socket"
 )
 
@@ -44,21 +43,25 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(cause, socket.StopHTTP(check), socket.StopHTTP(ops))
 }
 
-func serve(server interface{ Serve(l net.Listener) error }, listener net.Listener) error {
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+func serve(server *http.Server, listener net.Listener) error {
+	start := server.Serve
+	if server.TLSConfig != nil {
+		start = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	if err := start(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	}
 	return nil
 }
 
 // check returns the server of CheckListener.
-func (s *Server) check() *h1.Server {
+func (s *Server) check() *http.Server {
 	server := s.http(s.Check)
 	if s.TLS != nil {
-		server.TLSConfig = s.TLS
+		server.TLSConfig = s.TLS.Clone() // which net/http changes
 		server.Protocols.SetHTTP2(true)
 	}
-	return h1.New(server)
+	return server
 }
 
 // http returns a server for HTTP/1.1 and for HTTP/2 without TLS.

@@ -24,10 +24,10 @@ const (
 )
 
 // NewHTTP returns a server with no protocol enabled; the caller enables those it serves. While the limiter is draining, the server closes
-// connections after each response, so that callers connect to another limiter.
+// connections after each response, so that callers connect to another limiter. A response never waits for a body that the handler has not read.
 func NewHTTP(handler http.Handler, draining func() bool, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           closing(handler, draining),
+		Handler:           closing(WithoutWaitingForBodies(handler), draining),
 		Protocols:         new(http.Protocols),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       ReadTimeout,
@@ -47,12 +47,8 @@ func closing(next http.Handler, draining func() bool) http.Handler {
 	})
 }
 
-// StopHTTP accepts no more connections and waits up to StopTimeout for the requests in flight. The server is an http.Server, or works like one.
-func StopHTTP(server interface {
-	Shutdown(ctx context.Context) error
-	Close() error
-},
-) error {
+// StopHTTP accepts no more connections and waits up to StopTimeout for the requests in flight.
+func StopHTTP(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), StopTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
