@@ -5,16 +5,14 @@ import (
 	"net/http"
 	"net/netip"
 
+	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
 // peerIP is the peer address of the connection. It is invalid on a Unix socket, which has no address.
 func peerIP(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return peer.Addr().Unmap().WithZone("") // an IPv4 address in IPv6 form is the same address; a zone has a meaning on this machine only
+	peer, _ := clientip.Parse(r.RemoteAddr) // without a port, if a middleware of the program has replaced it
+	return peer
 }
 
 // ForwardedFor returns a function for [ClientIP] that reads the client's address from X-Forwarded-For. Clients can write that header too.

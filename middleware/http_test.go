@@ -249,6 +249,8 @@ func TestForwardedFor_IgnoresForgedAddresses(t *testing.T) {
 		"an IPv4 address in IPv6":                            {"10.0.0.1:99", []string{"::ffff:203.0.113.7"}, "203.0.113.7"},
 		"an invalid address ends the search":                 {"10.0.0.1:99", []string{"203.0.113.7, unknown"}, "10.0.0.1"},
 		"only proxies":                                       {"10.0.0.1:99", []string{"10.0.0.3,10.0.0.2"}, "10.0.0.3"},
+		"a middleware has replaced the peer":                 {"198.51.100.1", []string{"203.0.113.7"}, "198.51.100.1"},
+		"a middleware has named a proxy":                     {"fd00::1", []string{"203.0.113.7"}, "203.0.113.7"},
 		"a Unix socket has no address":                       {"@", []string{"203.0.113.7"}, "invalid IP"},
 	}
 	for name, test := range tests {

@@ -26,7 +26,8 @@ func layers() []layer {
 				"k8s.io/api/core", "k8s.io/api/networking", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
 			},
 		},
-		{pkg: "limiter/rules", internal: []string{"limiter"}, external: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
+		{pkg: "limiter/clientip"},
+		{pkg: "limiter/rules", internal: []string{"limiter", "limiter/clientip"}, external: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
 		{pkg: "limiter/mutualtls", internal: []string{"limiter"}},
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
@@ -74,13 +75,14 @@ func layers() []layer {
 		},
 		{
 			pkg:      "limiter/server/address",
+			internal: []string{"limiter/clientip"},
 			external: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
 		},
 		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/socket"},
 		{
 			pkg:      "limiter/server",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{
@@ -99,7 +101,7 @@ func layers() []layer {
 		{
 			pkg: "limiter/server/envoy",
 			internal: []string{
-				"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/h2", "limiter/socket", "limiter/tracing",
+				"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/h2", "limiter/socket", "limiter/tracing",
 			},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
@@ -115,12 +117,12 @@ func layers() []layer {
 		},
 		{
 			pkg:      "middleware",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
 			external: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
 		},
 		{
 			pkg:      "middleware/grpclimit",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine", "limiter/reply", "middleware"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "middleware"},
 			external: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
 		},
 		{

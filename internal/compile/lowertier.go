@@ -52,7 +52,7 @@ func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, ident
 	case v1alpha1.AxisServiceAccount:
 		return lowerServiceAccount(given)
 	case v1alpha1.AxisIP:
-		return lowerAddress(given, identifier.IPv6Prefix)
+		return rules.ClientIdentifier(given, identifier.IPv6Prefix)
 	case v1alpha1.AxisEndpoint:
 		return lowerEndpoint(given, spec.Match)
 	default:

@@ -35,24 +35,3 @@ func lowerCIDR(cidr v1alpha1.CIDR) string {
 	prefix, _ := parseCIDR(cidr) // validateCIDRs rejects invalid networks
 	return prefix.String()
 }
-
-// lowerAddress converts an address to the form in which axis IP counts it: an IPv6 address is its prefix of ipv6Prefix bits, or of 64 bits if
-// ipv6Prefix is 0.
-func lowerAddress(text string, ipv6Prefix int) string {
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return "" // not reached: validateTierIdentifier rejects invalid addresses
-	}
-	address = address.Unmap().WithZone("")
-	if address.Is4() {
-		return address.String()
-	}
-	if ipv6Prefix == 0 {
-		ipv6Prefix = defaultIPv6Prefix
-	}
-	prefix, err := address.Prefix(ipv6Prefix)
-	if err != nil {
-		return "" // not reached: the CRD bounds the prefix length
-	}
-	return prefix.String()
-}

@@ -2,8 +2,8 @@ package compile
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
@@ -23,7 +23,7 @@ func (v *validator) validateTiers(spec *v1alpha1.RateLimitPolicySpec) []limiter.
 		} else {
 			named[tier.Name] = i
 		}
-		v.validateWhen(field+".when", spec.Axis, &tier.When)
+		v.validateWhen(field+".when", spec, &tier.When)
 		limits[i] = v.validateTierLimit(field, countingOf(spec), tier)
 	}
 	return limits
@@ -56,7 +56,7 @@ func (v *validator) validateTierLimit(field string, how counting, tier *v1alpha1
 	return v.validateBurst(field+".burst", limit, tier.Burst)
 }
 
-func (v *validator) validateWhen(field string, axis v1alpha1.Axis, when *v1alpha1.When) {
+func (v *validator) validateWhen(field string, spec *v1alpha1.RateLimitPolicySpec, when *v1alpha1.When) {
 	given := 0
 	if when.Header != nil {
 		given++
@@ -65,7 +65,7 @@ func (v *validator) validateWhen(field string, axis v1alpha1.Axis, when *v1alpha
 	if len(when.Identifiers) > 0 {
 		given++
 		for i, identifier := range when.Identifiers {
-			v.validateTierIdentifier(fmt.Sprintf("%s.identifiers[%d]", field, i), axis, identifier)
+			v.validateTierIdentifier(fmt.Sprintf("%s.identifiers[%d]", field, i), spec, identifier)
 		}
 	}
 	if len(when.CIDRs) > 0 {
@@ -95,19 +95,21 @@ func (v *validator) validateWhen(field string, axis v1alpha1.Axis, when *v1alpha
 	}
 }
 
-// validateTierIdentifier quotes only addresses and service accounts in messages, because other identifiers may be secrets.
-func (v *validator) validateTierIdentifier(field string, axis v1alpha1.Axis, identifier v1alpha1.TierIdentifier) {
+// validateTierIdentifier quotes only addresses and service accounts in messages, because other identifiers may be secrets. A network can be an
+// identifier only if the policy reads it from a part of the request, for example from a masked address.
+func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimitPolicySpec, identifier v1alpha1.TierIdentifier) {
 	if identifier == "" {
 		v.report(field, "must not be empty")
 		return
 	}
-	if axis == v1alpha1.AxisServiceAccount {
+	if spec.Axis == v1alpha1.AxisServiceAccount {
 		v.validateServiceAccount(field, identifier)
 	}
-	if axis != v1alpha1.AxisIP {
+	if spec.Axis != v1alpha1.AxisIP {
 		return
 	}
-	if _, err := netip.ParseAddr(string(identifier)); err != nil {
+	text := string(identifier)
+	if rules.ClientIdentifier(text, 0) == "" || spec.Identifier == nil && strings.Contains(text, "/") {
 		v.report(field, "%q: an identifier on axis IP must be an IP address; for networks use cidrs", identifier)
 	}
 }

@@ -319,7 +319,9 @@ func TestCounters_ResetWhatIsListed(t *testing.T) {
 func TestCounters_FindAddressesInAnySpelling(t *testing.T) {
 	r := longRule("shop/ip", limiter.FixedWindow)
 	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id", Address: true}
-	l := newCounters(t, memstore.New(time.Now), r)
+	client := longRule("shop/ip-client", limiter.FixedWindow)
+	client.Identifier = rules.Identifier{From: rules.FromClientIP}
+	l := newCounters(t, memstore.New(time.Now), r, client)
 	l.spend(t, 1, "2001:db8::7", "/")
 	for _, given := range []string{"2001:DB8:0::1", "2001:db8::/64"} {
 		if got := l.all(t, admin.CounterQuery{Identifier: given}); !slices.Equal(got, []string{"shop/ip 2001:db8::/64 1/2 false"}) {
@@ -329,12 +331,16 @@ func TestCounters_FindAddressesInAnySpelling(t *testing.T) {
 	if got := l.all(t, admin.CounterQuery{Identifier: "acme"}); got != nil {
 		t.Errorf("what is no address has the counters %q", got)
 	}
+	l.spend(t, 1, "10.9.0.0/24", "/") // a masked address
+	if got := l.all(t, admin.CounterQuery{Policy: "shop/ip", Identifier: "10.9.0.0/24"}); !slices.Equal(got, []string{"shop/ip 10.9.0.0/24 1/2 false"}) {
+		t.Errorf("a masked address: %q", got)
+	}
 	// A network has the counters of many clients.
 	const network = "10.0.0.0/8"
-	_, list := l.List(t.Context(), admin.CounterQuery{Policy: "shop/ip", Identifier: network})
-	_, reset := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/ip", Identifier: network, Reason: "x"})
+	_, list := l.List(t.Context(), admin.CounterQuery{Policy: "shop/ip-client", Identifier: network})
+	_, reset := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/ip-client", Identifier: network, Reason: "x"})
 	bypasses := admin.Bypasses{Engine: l.Engine, List: bypass.NewList(time.Now), Clock: time.Now, Log: l.Log}
-	_, created := bypasses.Create(t.Context(), &admin.BypassRequest{Policy: "shop/ip", Identifier: network, Seconds: 60, Reason: "x"})
+	_, created := bypasses.Create(t.Context(), &admin.BypassRequest{Policy: "shop/ip-client", Identifier: network, Seconds: 60, Reason: "x"})
 	for what, bad := range map[string]*reply.Problem{"list": list, "reset": reset, "bypass": created} {
 		if bad == nil || bad.Status != http.StatusBadRequest || bad.Field != "identifier" || !strings.HasPrefix(bad.Detail, `identifier "10.0.0.0/8" is not one client`) {
 			t.Errorf("%s: %+v", what, bad)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // The names of the CEL types. They appear in error messages. Expressions cannot construct values of these types.
@@ -56,12 +58,12 @@ func entryFields() []field[Entry] {
 	}
 }
 
-// clientIP returns the client address as text, an IPv4-mapped IPv6 address as IPv4, and an unknown address as "".
+// clientIP returns the client address as text, as [clientip.Client], and an unknown address as "".
 func clientIP(r *Request) string {
 	if !r.ClientIP.IsValid() {
 		return ""
 	}
-	return r.ClientIP.Unmap().WithZone("").String()
+	return clientip.Client(r.ClientIP).String()
 }
 
 // fields has the fields of one type by name, and their names in order.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/gaissmai/bart"
+
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // mappedBits is the number of bits before the IPv4 address in an IPv4-mapped IPv6 address: ::ffff:0:0/96.
@@ -29,7 +31,12 @@ func compileCIDRs(cidrs []string) (*bart.Lite, error) {
 	return table, nil
 }
 
-// within reports whether the address is in one of the networks. An unknown address is in no network.
+// within reports whether the address is in one of the networks, or the IPv4 address that it contains, see [clientip.Client]. An unknown address is
+// in no network.
 func within(table *bart.Lite, ip netip.Addr) bool {
-	return ip.IsValid() && table.Lookup(ip.Unmap().WithZone(""))
+	if !ip.IsValid() {
+		return false
+	}
+	plain, known := clientip.Plain(ip), clientip.Client(ip)
+	return table.Lookup(plain) || known != plain && table.Lookup(known)
 }

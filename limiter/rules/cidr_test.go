@@ -26,13 +26,18 @@ func TestMatch_ComparesTheClientAddress(t *testing.T) {
 	}{
 		"in one of the networks": {
 			rules.Match{CIDRs: []string{"10.0.0.0/8", "2001:db8::/32"}},
-			[]string{"10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3", "2001:db8::1", "2001:db8::1%eth0"},
-			[]string{"11.0.0.0", "9.255.255.255", "2001:db9::", "", "::10.0.0.1"},
+			[]string{"10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3", "2001:db8::1", "2001:db8::1%eth0", "::10.0.0.1", "64:ff9b::10.0.0.1", "2002:a00:1::1"},
+			[]string{"11.0.0.0", "9.255.255.255", "2001:db9::", "", "64:ff9b:1::10.0.0.1", "64:ff9b::11.0.0.0"},
 		},
 		"outside the exceptions": {
 			rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}},
 			[]string{"11.0.0.0", "::1", ""},
-			[]string{"10.1.2.3", "::ffff:10.1.2.3"},
+			[]string{"10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3"},
+		},
+		"the prefix of NAT64": {
+			rules.Match{CIDRs: []string{"64:ff9b::/96"}},
+			[]string{"64:ff9b::10.0.0.1"},
+			[]string{"10.0.0.1", "::10.0.0.1", ""},
 		},
 		"in the networks, outside the exceptions": {
 			rules.Match{CIDRs: []string{"10.0.0.0/8"}, ExceptCIDRs: []string{"10.1.0.0/16", "10.2.0.0/16"}},

@@ -3,11 +3,11 @@ package rules
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // HashPrefix marks what a person writes as the hash of a secret. A secret can look like a hash, and must not become part of a key.
@@ -51,20 +51,19 @@ func (c *Compiled) CountedAs(text string) (string, error) {
 
 // clientOf returns the identifier of an address, or of a prefix as answers show it.
 func (c *Compiled) clientOf(text string) (string, error) {
-	ip, _, hasLength := strings.Cut(text, "/")
-	client := address(ip, c.Identifier.IPv6Prefix)
+	client := ClientIdentifier(text, c.Identifier.IPv6Prefix)
 	if client == "" {
 		return "", fmt.Errorf("is no address, and policy %s counts by address", c.Policy)
 	}
-	if hasLength {
-		own, _ := netip.ParsePrefix(client) // the zero Prefix for an IPv4 address
-		if ip, err := netip.ParseAddr(client); err == nil {
-			own = netip.PrefixFrom(ip, ip.BitLen())
-		}
-		if given, err := netip.ParsePrefix(text); err != nil || given.Masked() != own {
-			return "", fmt.Errorf("is not one client: policy %s counts each IPv4 address and each IPv6 /%d separately. Name one of them",
-				c.Policy, cmp.Or(c.Identifier.IPv6Prefix, defaultIPv6Prefix))
-		}
+	if _, is := clientip.Parse(text); is {
+		return client, nil
+	}
+	given, _ := clientip.ParseNetwork(text)
+	own, _ := clientip.ParseNetwork(client)
+	bits := cmp.Or(c.Identifier.IPv6Prefix, defaultIPv6Prefix)
+	isHost := own.IsSingleIP() || own.Addr().Is6() && own.Bits() == bits
+	if given != own || c.Identifier.From == FromClientIP && !isHost { // a header can contain a network, a connection has one address
+		return "", fmt.Errorf("is not one client: policy %s counts each IPv4 address and each IPv6 /%d separately. Name one of them", c.Policy, bits)
 	}
 	return client, nil
 }

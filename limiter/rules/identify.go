@@ -1,11 +1,12 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
-	"strings"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // defaultIPv6Prefix is the prefix length, in bits, that identifies an IPv6 client. A client that owns a /64 could use a new address for
@@ -13,13 +14,13 @@ import (
 const defaultIPv6Prefix = 64
 
 // Identify returns the identifier of r under the rule, or "" if the request has no identifier or [Matched.Unreadable]. Secrets are
-// hashed. An IPv4-mapped IPv6 address is returned as IPv4, and any other IPv6 address as its prefix, /64 unless the rule has another
-// prefix length.
+// hashed. An IPv6 address is returned as its prefix, /64 unless the rule has another prefix length, or as the IPv4 address that it contains,
+// see [clientip.Client].
 func (m Matched) Identify(r *Request) string {
 	id := m.Rule.Identifier
 	value := m.text(r)
 	if id.Address {
-		value = address(value, id.IPv6Prefix)
+		value = ClientIdentifier(value, id.IPv6Prefix)
 	}
 	if id.Secret && value != "" {
 		return m.Rule.hashKey.Hash(value)
@@ -90,33 +91,17 @@ func (m Matched) Unreadable(r *Request) bool {
 	return id.Address && m.text(r) != ""
 }
 
-// address parses an address and returns its clientPrefix, or "" if the text is not an address.
-func address(text string, ipv6Bits int) string {
-	ip, err := netip.ParseAddr(strings.TrimSpace(text))
-	if err != nil {
-		return ""
-	}
-	return clientPrefix(ip, ipv6Bits)
+// clientPrefix returns the identifier of an address, or "" for an unknown address.
+func clientPrefix(ip netip.Addr, ipv6Bits int) string {
+	ip = clientip.Plain(ip)
+	return clientip.Identifier(netip.PrefixFrom(ip, ip.BitLen()), cmp.Or(ipv6Bits, defaultIPv6Prefix))
 }
 
-// clientPrefix returns an IPv4 address as it is, the prefix of an IPv6 address, or "" for an unknown address.
-func clientPrefix(ip netip.Addr, ipv6Bits int) string {
-	if ipv6Bits == 0 {
-		ipv6Bits = defaultIPv6Prefix
-	}
-	ip = ip.Unmap()
-	switch {
-	case !ip.IsValid():
-		return ""
-	case ip.Is4():
-		return ip.String()
-	default:
-		prefix, err := ip.WithZone("").Prefix(ipv6Bits)
-		if err != nil {
-			return ""
-		}
-		return prefix.String()
-	}
+// ClientIdentifier returns the identifier of an address or a network under rules that count clients by address, or "" if the text is neither.
+// ipv6Bits is the prefix length of an IPv6 client, 0 for the default.
+func ClientIdentifier(text string, ipv6Bits int) string {
+	network, _ := clientip.ParseNetwork(text)
+	return clientip.Identifier(network, cmp.Or(ipv6Bits, defaultIPv6Prefix))
 }
 
 // Key returns the key of the counter for the identifier.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -115,15 +116,15 @@ func (d *authEndpoint) read(r *http.Request, domain string) (engine.Check, *repl
 // client returns the address of the client. The first time that a caller names a client and is not a trusted proxy, it logs a
 // warning: all clients of a proxy that is missing from the list share one counter.
 func (d *authEndpoint) client(r *http.Request) netip.Addr {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero Addr if the connection is not TCP
-	if d.clients.Ignores(peer.Addr(), r.Header) {
+	peer, _ := clientip.Parse(r.RemoteAddr) // the zero Addr if the connection is not TCP
+	if d.clients.Ignores(peer, r.Header) {
 		d.ignored.Do(func() {
 			d.log.Warn("a caller of /v1/auth is not a trusted proxy: its client address header is ignored and its requests are "+
 				"counted by the address of the caller; add proxies to --trusted-proxies",
-				"caller", peer.Addr(), "header", d.clients.Field())
+				"caller", peer, "header", d.clients.Field())
 		})
 	}
-	return d.clients.Client(peer.Addr(), r.Header)
+	return d.clients.Client(peer, r.Header)
 }
 
 // sleep returns after d, or earlier with the error of ctx.

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -126,7 +126,7 @@ func (d *decoder) finish() (engine.Check, *reply.Problem) {
 		d.pathQuery()
 	}
 	r.NoHTTP = len(r.Descriptors) > 0 && r.Method+r.Host+r.Path == "" && len(r.Query)+len(r.Headers)+len(r.Claims) == 0
-	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() &&
+	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() && !r.InvalidClientIP &&
 		len(r.Claims) == 0 && len(r.Descriptors) == 0 {
 		return engine.Check{}, reply.NewProblem(http.StatusBadRequest, bodyField,
 			"the body has no field to count requests by: set at least one of clientIP, headers, query, path, host, claims, descriptors")
@@ -207,16 +207,15 @@ func (d *decoder) headers() *reply.Problem {
 	return nil
 }
 
+// clientIP reads the address of the client. A text that is no address can be the choice of the client, so it does not keep other policies from
+// deciding.
 func (d *decoder) clientIP() *reply.Problem {
 	var text string
 	if bad := d.str("clientIP", &text); bad != nil {
 		return bad
 	}
-	ip, err := netip.ParseAddr(text)
-	if err != nil {
-		return badField("clientIP", "must be an IP address without a port, for example 203.0.113.7 or 2001:db8::7")
-	}
-	d.check.Request.ClientIP = ip
+	ip, known := clientip.Parse(text)
+	d.check.Request.ClientIP, d.check.Request.InvalidClientIP = ip, !known && text != ""
 	return nil
 }
 

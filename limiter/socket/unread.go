@@ -40,7 +40,7 @@ func WithoutWaitingForBodies(next http.Handler) http.Handler {
 func (u *unread) Read(p []byte) (int, error) {
 	n, err := u.body.Read(p)
 	u.ended = u.ended || err == io.EOF
-	return n, err                      //nolint:wrapcheck // it is that body
+	return n, err //nolint:wrapcheck // it is that body
 }
 
 // Close implements io.Closer. It reads nothing: net/http closes the body after the response.

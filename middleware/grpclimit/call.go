@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -117,9 +118,6 @@ func peerIP(ctx context.Context) netip.Addr {
 	if !ok || p.Addr == nil {
 		return netip.Addr{}
 	}
-	addr, err := netip.ParseAddrPort(p.Addr.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return addr.Addr().Unmap().WithZone("")
+	addr, _ := clientip.Parse(p.Addr.String())
+	return addr
 }

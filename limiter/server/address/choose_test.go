@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // anyHeader generates a header value from a client: any value that HTTP accepts, with many that resemble entries.
@@ -117,14 +119,14 @@ func checkInvariant(t *testing.T, field Field, from, value string, list bool, en
 		trust = trusted(t, field, "10.0.0.0/8")
 	}
 	got := trust.Client(peer, http.Header{string(field): strings.Split(value, "\n")})
-	if got == normalize(peer) {
+	if got == clientip.Plain(peer) {
 		return
 	}
 	if list && !trust.proxies.Contains(peer) {
 		t.Fatalf("client %v from peer %v, which is not trusted", got, peer)
 	}
 	for _, entry := range slices.Backward(entries) {
-		ip, known := parseNode(strings.Trim(entry, " \t"))
+		ip, known := clientip.Parse(strings.Trim(entry, " \t"))
 		if known && ip == got {
 			return
 		}

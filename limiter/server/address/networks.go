@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
+
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // Networks is an immutable set of addresses. It is safe for concurrent use.
@@ -56,13 +58,9 @@ func parseNetwork(text string) (netip.Prefix, error) {
 
 // Contains reports whether ip is in one of the networks. An IPv4 address that is mapped to IPv6 equals the IPv4 address.
 func (n *Networks) Contains(ip netip.Addr) bool {
-	ip = normalize(ip)
+	ip = clientip.Plain(ip)
 	return ip.IsValid() && n.table.Contains(ip)
 }
 
 // Empty reports whether the set is empty.
 func (n *Networks) Empty() bool { return n.table.Size() == 0 }
-
-// normalize returns ip in the form for comparisons: IPv4 if it is mapped to IPv6, and without the zone, which is meaningful only on
-// the machine that wrote it.
-func normalize(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }

@@ -3,10 +3,11 @@ package address
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // ProxyProtocol returns listener with the PROXY protocol, version 1 or 2, for the load balancers. They must send its header within
@@ -17,11 +18,11 @@ func ProxyProtocol(listener net.Listener, balancers *Networks, timeout time.Dura
 		Listener:          listener,
 		ReadHeaderTimeout: timeout,
 		ConnPolicy: func(c proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			peer, err := netip.ParseAddrPort(c.Upstream.String())
-			if err != nil { // rejects the connection without closing the listener
-				return proxyproto.REJECT, fmt.Errorf("%w: %w", proxyproto.ErrInvalidUpstream, err)
+			peer, known := clientip.Parse(c.Upstream.String())
+			if !known { // rejects the connection without closing the listener
+				return proxyproto.REJECT, fmt.Errorf("%w: %v", proxyproto.ErrInvalidUpstream, c.Upstream)
 			}
-			if balancers.Contains(peer.Addr()) {
+			if balancers.Contains(peer) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // Field is the header in which proxies report the client.
@@ -41,7 +43,7 @@ func NewTrusted(field Field, proxies *Networks) *Trusted {
 // its right. The result is the peer if the peer is not trusted or the field has no address. Without a set of proxies, the peer is
 // trusted and no other proxy is: the client is the last address in the field, which the peer must have written.
 func (t *Trusted) Client(peer netip.Addr, h http.Header) netip.Addr {
-	client := normalize(peer)
+	client := clientip.Plain(peer)
 	if !t.trusts(client) {
 		return client
 	}
@@ -52,7 +54,7 @@ func (t *Trusted) Client(peer netip.Addr, h http.Header) netip.Addr {
 // source separately, as Envoy does. It differs from Client without a set of proxies: then the client is source. The proxy has not
 // necessarily appended source to the field, so the last address in the field can be the client's choice.
 func (t *Trusted) ClientOfSource(source netip.Addr, h http.Header) netip.Addr {
-	client := normalize(source)
+	client := clientip.Plain(source)
 	if !t.proxies.Contains(client) {
 		return client
 	}
@@ -62,7 +64,7 @@ func (t *Trusted) ClientOfSource(source netip.Addr, h http.Header) netip.Addr {
 // search returns the client address of a request from a trusted peer.
 func (t *Trusted) search(client netip.Addr, h http.Header) netip.Addr {
 	for node := range t.field.fromRight(h) {
-		ip, ok := parseNode(node)
+		ip, ok := clientip.Parse(node)
 		if !ok {
 			return client
 		}
@@ -76,7 +78,7 @@ func (t *Trusted) search(client netip.Addr, h http.Header) netip.Addr {
 
 // Ignores reports whether h has the field and Client ignores it, because peer is not trusted.
 func (t *Trusted) Ignores(peer netip.Addr, h http.Header) bool {
-	return len(h[string(t.field)]) > 0 && !t.trusts(normalize(peer))
+	return len(h[string(t.field)]) > 0 && !t.trusts(clientip.Plain(peer))
 }
 
 // Field returns the field that Client reads.

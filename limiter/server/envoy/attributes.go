@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 
+	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -119,7 +120,7 @@ func allLower(headers map[string]string) bool {
 
 // client returns the address of the client. It is the zero Addr if it is unknown, for example if the peer has no IP socket.
 func (d *authEndpoint) client(source *authv3.AttributeContext_Peer, headers map[string]string) netip.Addr {
-	peer, _ := netip.ParseAddr(source.GetAddress().GetSocketAddress().GetAddress())
+	peer, _ := clientip.Parse(source.GetAddress().GetSocketAddress().GetAddress())
 	if d.clientIP == nil {
 		return peer
 	}

@@ -270,6 +270,29 @@ func TestParseAttributes_UsesClientIPOfTheOptions(t *testing.T) {
 	}
 }
 
+// A gateway that uses the API can write the address of its peer as it likes.
+func TestParseAttributes_ReadsTheSourceInAnyNotation(t *testing.T) {
+	ip := search()
+	ip.Axis, ip.Identifier = "IP", rules.Identifier{From: rules.FromClientIP}
+	w := serve(t, Options{Engine: newEngine(t, noon(), ip), Style: reply.GitHubHeaders})
+	for _, step := range []struct {
+		source string
+		want   codes.Code
+	}{
+		{"198.51.100.1", codes.OK},
+		{"198.51.100.1:4711", codes.OK},
+		{"[::ffff:198.51.100.1]:4711", codes.ResourceExhausted},
+		{"64:ff9b::198.51.100.1", codes.ResourceExhausted},
+		{"64:ff9b::198.51.100.2", codes.OK},
+	} {
+		a := attributes("GET", "/v1/search")
+		a.GetSource().GetAddress().GetSocketAddress().Address = step.source
+		if got := codes.Code(w.check(t, a).GetStatus().GetCode()); got != step.want {
+			t.Errorf("%s: %v, want %v", step.source, got, step.want)
+		}
+	}
+}
+
 func TestExtAuthz_MatchesContextExtensionsAsADescriptor(t *testing.T) {
 	w := limiterOf(t, per("plan", 1, time.Minute, "plan=free route"))
 	a := attributes("GET", "/")

@@ -417,7 +417,11 @@ func TestRateLimit_ReadsTheClientAddressFromTheDescriptor(t *testing.T) {
 		{"remote_address=invalid", "OK: OK 2"}, // unreadable
 		{"generic_key=a", "OK: OK 2"},          // missing
 		{"remote_address=", "OK: OK 1"},        // missing
-		{"remote_address=203.0.113.7:80", "OK: OK 1"},
+		{"remote_address=203.0.113.7:80", "OK: OK 0"},
+		{"remote_address=[::ffff:203.0.113.7]:80", "OVER_LIMIT: OVER_LIMIT 0"},
+		{"remote_address=64:ff9b::203.0.113.7", "OVER_LIMIT: OVER_LIMIT 0"},
+		{"remote_address=64:ff9b::203.0.113.8", "OK: OK 1"},
+		{"remote_address=64:ff9b::203.0.113.9", "OK: OK 2"},
 	} {
 		wantSummary(t, w.ask(t, describe(step.text)), step.want)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -154,8 +155,8 @@ func parseOverride(d *requestDescriptor) *engine.Override {
 func clientAddress(d rules.Descriptor) (ip netip.Addr, invalid bool) {
 	for _, e := range d {
 		if e.Key == remoteAddress {
-			ip, err := netip.ParseAddr(e.Value) // the zero Addr if it is invalid
-			return ip, err != nil && e.Value != ""
+			ip, known := clientip.Parse(e.Value) // the zero Addr if it is invalid
+			return ip, !known && e.Value != ""
 		}
 	}
 	return netip.Addr{}, false

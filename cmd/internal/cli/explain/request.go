@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
+
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // Request is a request in the JSON of POST /v1/check.
@@ -164,13 +165,10 @@ func ParseDescriptor(text string) ([]Entry, error) {
 	return entries, nil
 }
 
-// addressOnly returns the address in "address" or "address:port", or "".
+// addressOnly returns the address in a text, or "".
 func addressOnly(text string) string {
-	if ip, err := netip.ParseAddr(text); err == nil {
+	if ip, is := clientip.Parse(text); is {
 		return ip.String()
-	}
-	if both, err := netip.ParseAddrPort(text); err == nil {
-		return both.Addr().String()
 	}
 	return ""
 }
