@@ -5,7 +5,9 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 )
 
@@ -14,7 +16,9 @@ type language struct {
 	// environment returns the CEL environment. It is immutable. To create it takes a third of a millisecond.
 	environment func() (*cel.Env, error)
 	objects     map[string]fields
-	sizes       celSizes
+	sizes       requestSizes
+	// bindings are the implementations of the functions of the environment.
+	bindings func() (map[string]*functions.Overload, error)
 	// fields describes the types and their fields, for error messages.
 	fields string
 }
@@ -47,7 +51,7 @@ type objectType struct {
 }
 
 // newLanguage returns a language with the given types.
-func newLanguage(sizes celSizes, objects ...objectType) *language {
+func newLanguage(sizes requestSizes, objects ...objectType) *language {
 	l := &language{objects: map[string]fields{}, sizes: sizes}
 	var described []string
 	for _, o := range objects {
@@ -65,10 +69,25 @@ func newLanguage(sizes celSizes, objects ...objectType) *language {
 			ext.Math(),
 			ext.Encoders(),
 			ext.Network(),
+			identity(useKey),
+			identity(useRange),
 			l.withObjects, // last, so that its types take precedence over the types of the extensions
 		)
 	})
+	l.bindings = sync.OnceValues(func() (map[string]*functions.Overload, error) {
+		env, err := l.environment()
+		if err != nil {
+			return nil, err
+		}
+		return bindingsOf(env)
+	})
 	return l
+}
+
+// identity declares a function that returns its argument.
+func identity(name string) cel.EnvOption {
+	of := cel.TypeParamType("T")
+	return cel.Function(name, cel.Overload(name, []*cel.Type{of}, of, cel.UnaryBinding(func(value ref.Val) ref.Val { return value })))
 }
 
 // withObjects is a cel.EnvOption that adds the types of the language to those of env.

@@ -148,23 +148,13 @@ func (a adapter) NativeToValue(value any) ref.Val {
 		return types.NewStringInterfaceMap(a, v)
 	case []any:
 		return types.NewDynamicList(a, v)
-	case []Descriptor:
-		return a.descriptors(v)
+	case []Descriptor, Descriptor:
+		return types.NewDynamicList(a, v) // converts an element when it is read
+	case Entry:
+		return &celObject{entryName, &v, a}
 	default:
 		return a.Adapter.NativeToValue(value)
 	}
-}
-
-func (a adapter) descriptors(list []Descriptor) ref.Val {
-	all := make([]ref.Val, len(list))
-	for i, d := range list {
-		entries := make([]ref.Val, len(d))
-		for j := range d {
-			entries[j] = &celObject{entryName, &d[j], a}
-		}
-		all[i] = types.NewRefValList(a, entries)
-	}
-	return types.NewRefValList(a, all)
 }
 
 // numeric converts a JSON number to an int if possible, and otherwise to a double.

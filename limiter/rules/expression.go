@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 )
@@ -55,7 +53,7 @@ const maxExpression = 4096
 //
 // The type of a dyn, such as a claim, is determined when the expression is evaluated.
 func ValidateExpression(text string, result ResultType) error {
-	_, err := httpLanguage.compile(text, result)
+	_, _, err := httpLanguage.compile(text, result)
 	return err
 }
 
@@ -73,7 +71,7 @@ func ValidateExpression(text string, result ResultType) error {
 // An expression fails if it reads a field that the object does not have, see [ValidateExpression]: request.object.spec.parallelism > 10
 // fails on a Job without the field, but has(request.object.spec.parallelism) does not.
 func ValidateKubernetesExpression(text string, result ResultType) error {
-	_, err := admissionLanguage.compile(text, result)
+	_, _, err := admissionLanguage.compile(text, result)
 	return err
 }
 
@@ -84,11 +82,14 @@ type expressionKey struct {
 }
 
 // expression is a compiled CEL expression. It is safe for concurrent use.
-type expression struct{ program cel.Program }
+type expression struct {
+	program cel.Program
+	base    uint64 // cost of an evaluation without loops and without functions whose cost depends on the request
+}
 
 // compileCEL compiles an expression that meets the conditions of ValidateExpression.
 func compileCEL(of *language, text string, result ResultType) (*expression, error) {
-	checked, err := of.compile(text, result)
+	checked, prepared, err := of.compile(text, result)
 	if err != nil {
 		return nil, err
 	}
@@ -96,44 +97,60 @@ func compileCEL(of *language, text string, result ResultType) (*expression, erro
 	if err != nil {
 		return nil, err
 	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxExpressionCost))
+	bindings, err := of.bindings()
 	if err != nil {
 		return nil, err
 	}
-	return &expression{program}, nil
+	m := metering{prepared: prepared, bindings: bindings}
+	program, err := env.Program(checked, cel.CustomDecoratorV2(m.decorate))
+	if err != nil {
+		return nil, err
+	}
+	return &expression{program: program, base: prepared.base()}, nil
 }
 
 // compile parses and type-checks text, and rejects expressions that are too expensive.
-func (l *language) compile(text string, result ResultType) (*cel.Ast, error) {
+func (l *language) compile(text string, result ResultType) (*cel.Ast, *prepared, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return nil, errors.New("the expression must not be empty")
+		return nil, nil, errors.New("the expression must not be empty")
 	case len(text) > maxExpression:
-		return nil, fmt.Errorf("the expression must be at most %d bytes long", maxExpression)
+		return nil, nil, fmt.Errorf("the expression must be at most %d bytes long", maxExpression)
 	}
 	env, err := l.environment()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	checked, issues := env.Compile(text)
+	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
-		return nil, l.compileError(issues)
+		return nil, nil, l.compileError(issues)
+	}
+	prepared, err := prepare(parsed)
+	if err != nil {
+		return nil, nil, err
+	}
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, nil, l.compileError(issues)
 	}
 	if out := checked.OutputType(); !out.IsExactType(types.DynType) && out.String() != string(result) {
-		return nil, fmt.Errorf("1:1: the expression evaluates to %s, but must evaluate to %s", cel.FormatCELType(out), result)
+		return nil, nil, fmt.Errorf("1:1: the expression evaluates to %s, but must evaluate to %s", cel.FormatCELType(out), result)
 	}
-	if err := validateCalls(checked.NativeRep()); err != nil {
-		return nil, err
+	if err := prepared.validateCalls(checked.NativeRep()); err != nil {
+		return nil, nil, err
 	}
-	cost, err := env.EstimateCost(checked, l.sizes)
-	if err != nil {
-		return nil, err
+	if cost := l.maxCost(checked, prepared); cost > maxExpressionCost {
+		return nil, nil, fmt.Errorf("1:1: the expression takes up to %s steps on a large request, but the maximum is %d; "+
+			"avoid nested loops over "+l.sizes.loops+", and avoid searching long strings for long strings", steps(cost), maxExpressionCost)
 	}
-	if cost.Max > maxExpressionCost {
-		return nil, fmt.Errorf("1:1: the expression takes up to %s steps on a large request, but the maximum is %d; "+
-			"avoid nested loops over "+l.sizes.loops+", and avoid searching long strings for long strings", steps(cost.Max), maxExpressionCost)
-	}
-	return checked, nil
+	return checked, prepared, nil
+}
+
+// maxCost returns the maximum cost of an evaluation for requests of the sizes of the language.
+func (l *language) maxCost(checked *cel.Ast, p *prepared) uint64 {
+	e := estimate{sizes: l.sizes, of: checked.NativeRep(), loops: p.loops, variables: map[string]extent{}, cost: p.base()}
+	e.extent(checked.NativeRep().Expr(), 1)
+	return e.cost
 }
 
 func steps(cost uint64) string {
@@ -143,45 +160,17 @@ func steps(cost uint64) string {
 	return strconv.FormatUint(cost, 10)
 }
 
-// validateCalls rejects expressions that compile but are not allowed: regular expressions that come from the request, because they can
-// have any size, and the construction of messages.
-func validateCalls(checked *ast.AST) (err error) {
-	reject := func(e ast.Expr, why string) {
-		if err == nil {
-			at := checked.SourceInfo().GetStartLocation(e.ID())
-			err = fmt.Errorf("%d:%d: %s", at.Line(), at.Column()+1, why)
-		}
-	}
-	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.StructKind {
-			reject(e, "the expression must not construct values of type "+e.AsStruct().TypeName())
-		}
-		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != overloads.Matches {
-			return
-		}
-		args := e.AsCall().Args()
-		last := args[len(args)-1]
-		if last.Kind() != ast.LiteralKind {
-			reject(last, "the regular expression of matches must be a string literal")
-			return
-		}
-		if text, is := last.AsLiteral().(types.String); is {
-			if bad := validateRegexp(string(text)); bad != nil {
-				reject(last, bad.Error())
-			}
-		}
-	}))
-	return err
-}
-
 // activation is a request as the variable of expressions. It is created when the first expression is evaluated.
 type activation struct {
 	request   *Request
 	admission admissionRequest // set if request is a write to the Kubernetes API
+	// namespaced and cluster have the units that the expressions of the policies of the namespace, and of cluster policies, can still cost.
+	namespaced, cluster uint64
+	meter               meter // of the current evaluation
 }
 
 func newActivation(r *Request) *activation {
-	a := &activation{request: r}
+	a := &activation{request: r, namespaced: maxRequestCost, cluster: maxRequestCost}
 	if r.Kubernetes != nil {
 		a.admission.set(r.Kubernetes)
 	}
@@ -191,6 +180,8 @@ func newActivation(r *Request) *activation {
 // ResolveName implements interpreter.Activation.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch {
+	case name == meterName:
+		return &a.meter, true
 	case name != requestName:
 		return nil, false
 	case a.request.Kubernetes != nil:
@@ -209,13 +200,25 @@ type failure struct {
 
 	// absent is true if the expression read something that the request does not have.
 	absent bool
+	// tooLarge is true if the evaluation ended because of its cost.
+	tooLarge bool
 }
 
-// evaluate returns the native value. Every error is a failure. The library returns panics as errors.
-func (e *expression) evaluate(on *activation) (any, error) {
+// evaluate returns the native value of an expression of a rule. Every error is a failure. The library returns panics as errors.
+func (e *expression) evaluate(on *activation, of *Compiled) (any, error) {
+	left := &on.namespaced
+	if of.Domain == "" {
+		left = &on.cluster
+	}
+	allowed := max(*left, minExpressionCost)
+	if e.base > allowed {
+		return nil, failure{error: errOverBudget, tooLarge: true}
+	}
+	on.meter.left = allowed - e.base
 	value, _, err := e.program.Eval(on)
+	*left -= min(*left, allowed-on.meter.left)
 	if err != nil {
-		return nil, failure{err, absent(err)}
+		return nil, failure{error: err, absent: absent(err), tooLarge: errors.Is(err, errOverBudget)}
 	}
 	return value.Value(), nil
 }
@@ -229,16 +232,16 @@ func absent(err error) bool {
 }
 
 // selects reports whether a rule with condition e matches the request, see ValidateExpression. If the result is unknown, the rule matches.
-func (e *expression) selects(on *activation) (is, known bool) {
-	is, err := e.bool(on)
+func (e *expression) selects(on *activation, of *Compiled) (is, known bool) {
+	is, err := e.bool(on, of)
 	if f, failed := errors.AsType[failure](err); failed {
 		return false, f.absent
 	}
 	return is, true
 }
 
-func (e *expression) bool(on *activation) (bool, error) {
-	value, err := e.evaluate(on)
+func (e *expression) bool(on *activation, of *Compiled) (bool, error) {
+	value, err := e.evaluate(on, of)
 	if err != nil {
 		return false, err
 	}
@@ -250,8 +253,8 @@ func (e *expression) bool(on *activation) (bool, error) {
 }
 
 // text returns the result as an identifier.
-func (e *expression) text(on *activation) (string, error) {
-	value, err := e.evaluate(on)
+func (e *expression) text(on *activation, of *Compiled) (string, error) {
+	value, err := e.evaluate(on, of)
 	if err != nil {
 		return "", err
 	}
@@ -262,8 +265,8 @@ func (e *expression) text(on *activation) (string, error) {
 	return text, nil
 }
 
-func (e *expression) int(on *activation) (int64, error) {
-	value, err := e.evaluate(on)
+func (e *expression) int(on *activation, of *Compiled) (int64, error) {
+	value, err := e.evaluate(on, of)
 	if err != nil {
 		return 0, err
 	}

@@ -49,7 +49,7 @@ func (m Matched) text(r *Request) string {
 	case FromDescriptor:
 		return m.descriptorValue(r, id.Name)
 	case FromExpression:
-		value, _ := m.Rule.identifier.text(m.activation(r)) // "" after a failure
+		value, _ := m.Rule.identifier.text(m.activation(r), m.Rule) // "" after a failure
 		return value
 	case FromEndpoint:
 		return m.Endpoint
@@ -83,7 +83,7 @@ func (m Matched) Unreadable(r *Request) bool {
 			return true
 		}
 	case FromExpression:
-		_, err := m.Rule.identifier.text(m.activation(r))
+		_, err := m.Rule.identifier.text(m.activation(r), m.Rule)
 		if f, failed := errors.AsType[failure](err); failed {
 			return !f.absent
 		}

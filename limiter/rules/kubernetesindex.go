@@ -165,7 +165,7 @@ func (s *search) appendWriteIfMatched(i int) {
 	}
 	uncertain := false
 	if c.condition != nil {
-		is, known := c.condition.selects(s.activation())
+		is, known := c.condition.selects(s.activation(), c)
 		if known && !is {
 			s.failed = failedCondition{condition: ConditionExpression}
 			return

@@ -15,7 +15,7 @@ type Matched struct {
 	order      int32       // see orderOf; int32, as descriptor: 8 bytes more in a Matched make matching 50 % slower
 	descriptor int32       // index of the descriptor that the rule matched, or noDescriptor
 	namespace  *Namespace  // of a write to the Kubernetes API; nil if unknown or absent
-	on         *activation // the request as CEL value; nil if no expression was evaluated
+	on         *activation // the request as CEL value; nil if the identifier, the cost and the tiers have no expressions
 }
 
 // orderOf returns the order of rule i. A match is uncertain if a condition could not be evaluated, because of what the client sent. Among
@@ -274,7 +274,7 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		}
 	}
 	if c.condition != nil {
-		is, known := c.condition.selects(s.activation())
+		is, known := c.condition.selects(s.activation(), c)
 		if known && !is {
 			s.failed = failedCondition{condition: ConditionExpression}
 			return
@@ -283,7 +283,11 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	}
 	s.defaults = s.defaults || c.Default
 	s.ownPaths = s.ownPaths || c.endpoints != nil
-	s.found = append(s.found, Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, uncertain), descriptor: descriptor, on: s.on})
+	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, uncertain), descriptor: descriptor}
+	if c.hasExpressions {
+		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
+	}
+	s.found = append(s.found, m)
 }
 
 func (s *search) activation() *activation {

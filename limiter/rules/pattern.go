@@ -16,7 +16,7 @@ const (
 	minPatternSteps = 256
 )
 
-// pattern is a regular expression that must match a whole text. It is safe for concurrent use.
+// pattern is a regular expression that must match a whole text, or a part of it. It is safe for concurrent use.
 type pattern struct {
 	fast    *regexp.Regexp
 	program *syntax.Prog
@@ -29,7 +29,24 @@ func compilePattern(expression string) (*pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := syntax.Parse(fast.String(), syntax.Perl)
+	return newPattern(fast, fast.String())
+}
+
+// compileSearch is compilePattern for an expression that must match a part of a text.
+func compileSearch(expression string) (*pattern, error) {
+	if err := validateRegexp(expression); err != nil {
+		return nil, err
+	}
+	fast, err := regexp.Compile(expression)
+	if err != nil {
+		return nil, err
+	}
+	return newPattern(fast, `\A(?s:.*)(?:`+expression+`)(?s:.*)\z`)
+}
+
+// newPattern returns a pattern whose steps are counted with an expression for the whole text.
+func newPattern(fast *regexp.Regexp, whole string) (*pattern, error) {
+	parsed, err := syntax.Parse(whole, syntax.Perl)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -56,25 +57,29 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 	return err
 }
 
-// matches reports whether request r with this identifier belongs to the tier. If the expression fails, the request does not belong to
-// the tier, and the next tier or the limit of the rule applies.
-func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) bool {
+// matches reports whether request r with this identifier belongs to the tier. The result is unknown if what the client sent makes the
+// expression fail, or takes too many steps.
+func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) (is, known bool) {
 	switch {
 	case t.header != nil:
-		is, known := t.header.matches(r, steps)
-		return is && known
+		return t.header.matches(r, steps)
 	case t.clients != nil:
-		return within(t.clients, r.ClientIP)
+		return within(t.clients, r.ClientIP), true
 	case t.condition != nil:
-		is, err := t.condition.bool(m.activation(r))
-		return is && err == nil
+		return t.condition.selects(m.activation(r), m.Rule)
 	case len(t.When.NamespaceSelector) > 0:
-		return t.When.NamespaceSelector.Selects(m.namespace)
+		return t.When.NamespaceSelector.Selects(m.namespace), true
 	case len(t.When.Groups) > 0 && r.Kubernetes != nil:
-		return r.Kubernetes.inGroup(t.When.Groups)
+		return r.Kubernetes.inGroup(t.When.Groups), true
 	case len(t.When.Groups) > 0:
-		return inGroup(r.Claims, t.When.Groups)
+		return inGroup(r.Claims, t.When.Groups), true
 	default:
-		return identifier != "" && slices.Contains(t.When.Identifiers, identifier)
+		return identifier != "" && slices.Contains(t.When.Identifiers, identifier), true
 	}
+}
+
+// isStricter reports whether a request that belongs to the tier gets less than one with the terms.
+func (t *tier) isStricter(than Terms) bool {
+	return !t.Unlimited && (than.Unlimited ||
+		cmp.Or(cmp.Compare(t.limit.Units(), than.Limit.Units()), cmp.Compare(t.limit.Burst(), than.Limit.Burst())) < 0)
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -19,32 +20,49 @@ type Terms struct {
 	Cost int64
 }
 
-// Terms returns the limit of the first tier that matches r, or the limit of the rule if no tier matches, and the cost of r. The
-// identifier is the one that Identify returned.
+// Terms returns the limit of the first tier that matches r, or the limit of the rule if no tier matches, and the cost of r. If it is
+// unknown whether a tier matches, because of what the client sent, its limit applies if it is lower: a client must neither get a higher
+// limit nor avoid a lower one by what it sends. The identifier is the one that Identify returned.
 func (m Matched) Terms(r *Request, identifier string) Terms {
 	terms := Terms{Limit: m.Rule.Limit, Cost: 1}
 	steps := maxPatternSteps
+	var unknown []*tier
 	for i := range m.Rule.tiers {
 		t := &m.Rule.tiers[i]
-		if !t.matches(m, r, identifier, &steps) {
+		is, known := t.matches(m, r, identifier, &steps)
+		if !known {
+			unknown = append(unknown, t)
 			continue
 		}
-		terms.Tier, terms.Unlimited = t.Name, t.Unlimited
-		if !t.Unlimited {
-			terms.Limit = t.limit
+		if is {
+			terms.apply(t)
+			break
 		}
-		break
+	}
+	for _, t := range unknown {
+		if t.isStricter(terms) {
+			terms.apply(t)
+		}
 	}
 	if !terms.Unlimited && m.Rule.Cost != nil {
-		terms.Cost = m.cost(r)
+		terms.Cost = m.cost(r, terms.Limit)
 	}
 	return terms
+}
+
+func (t *Terms) apply(of *tier) {
+	t.Tier, t.Unlimited = of.Name, of.Unlimited
+	if !of.Unlimited {
+		t.Limit = of.limit
+	}
 }
 
 // defaultCost is the cost of a request, in units, if its cost is missing or invalid.
 const defaultCost = 1
 
-func (m Matched) cost(r *Request) int64 {
+// cost returns the cost of r. A request that is too large to evaluate costs the whole limit: with a cost of 1, the largest requests would be
+// the cheapest.
+func (m Matched) cost(r *Request, limit limiter.Limit) int64 {
 	cost := m.Rule.Cost
 	switch {
 	case cost.Header != "":
@@ -54,7 +72,10 @@ func (m Matched) cost(r *Request) int64 {
 		}
 		return int64(units)
 	case m.Rule.costUnits != nil:
-		units, err := m.Rule.costUnits.int(m.activation(r))
+		units, err := m.Rule.costUnits.int(m.activation(r), m.Rule)
+		if f, failed := errors.AsType[failure](err); failed && f.tooLarge {
+			return limit.Units()
+		}
 		if err != nil {
 			return defaultCost
 		}
