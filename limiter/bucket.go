@@ -51,7 +51,7 @@ func (s *bucket) Refund(now Instant, limit Limit, cost int64, at Instant) {
 	level := s.sink(now, limit)
 	spent := bucket{at: at, whole: cost, ends: level.ends}
 	spent = spent.sink(level.at, limit)
-	if level.used() == 0 || spent.whole == 0 {
+	if level.used() == 0 || spent.whole == 0 || at > level.at { // spent before the counter started over
 		return
 	}
 	level.whole -= spent.whole
@@ -74,6 +74,8 @@ func (s *bucket) Assume(now Instant, limit Limit, used int64, _ Instant) {
 
 func (s *bucket) Clone() State { clone := *s; return &clone }
 
+func (s *bucket) Reset() { *s = bucket{} }
+
 func (s *bucket) Size() int { return 32 }
 
 func (s *bucket) Expires(Limit) Instant { return s.ends }
@@ -89,6 +91,9 @@ func (s *bucket) used() int64 {
 // sink is the bucket at now, never above the capacity: after the burst was lowered, the level is at most the lower burst.
 func (s *bucket) sink(now Instant, limit Limit) bucket {
 	window := limit.micros()
+	if isTooFarAhead(s.at, now, window) {
+		return bucket{at: now}
+	}
 	elapsed := max(0, now-s.at)
 	windows, rest := int64(elapsed/window), int64(elapsed%window)
 	if now >= s.ends || windows > s.whole { // the level falls by at least one unit per window

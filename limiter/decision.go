@@ -13,6 +13,8 @@ const Never = time.Duration(math.MaxInt64)
 type Decision struct {
 	// At is the instant of the decision, by the clock of the store that holds the counter. [Refund] needs it.
 	At Instant
+	// Ahead is how far At is ahead of the clock of the store: more than 0 after the clock has stepped back.
+	Ahead time.Duration
 	// Allowed is whether this charge alone is allowed. A request is allowed only if all its enforced charges are.
 	Allowed bool
 	// Origin is where the decision was made.

@@ -59,8 +59,10 @@ func (s *fixedWindow) Expires(limit Limit) Instant {
 	return Instant(s.window+1) * limit.micros()
 }
 
+func (s *fixedWindow) Reset() { *s = fixedWindow{} }
+
 func (s *fixedWindow) roll(now, length Instant) fixedWindow {
-	if window := int64(now / length); window > s.window {
+	if window := int64(now / length); window > s.window || isTooFarAhead(Instant(s.window)*length, now, length) {
 		return fixedWindow{window: window}
 	}
 	return *s // also if the clock has stepped back

@@ -149,6 +149,22 @@ func (l Limit) Capacity() int64 {
 	}
 }
 
+// LongestWait is the longest RetryAfter of a denial that can end, and the longest Delay, whatever was spent on the counter.
+func (l Limit) LongestWait() time.Duration {
+	switch l.algorithm {
+	case TokenBucket, LeakyBucket:
+		micros, rest := mulDiv(l.Capacity(), int64(l.micros()), l.units)
+		if rest > 0 {
+			micros++
+		}
+		return time.Duration(micros) * time.Microsecond
+	case SlidingWindowCounter:
+		return 2 * l.window
+	default:
+		return l.window
+	}
+}
+
 // String returns, for example, "100 per 1m0s (SlidingWindowLog)".
 func (l Limit) String() string {
 	return fmt.Sprintf("%d per %v (%s)", l.units, l.window, l.algorithm)

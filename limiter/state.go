@@ -1,10 +1,14 @@
 package limiter
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // State records what was spent on one key under one algorithm. It is not safe for concurrent use.
 //
-// A clock that steps backwards does no harm: a State never uses an instant before the latest at which it counted.
+// After the clock has stepped backwards, a State does not use an instant before the latest at which it counted, so that nothing is freed early.
+// If that instant is more than one window ahead of the clock, the clock was wrong then, and the State is that of a key on which nothing was spent.
 type State interface {
 	// Decide returns whether cost units may be spent now under limit. It changes nothing.
 	Decide(now Instant, limit Limit, cost int64) Decision
@@ -19,6 +23,8 @@ type State interface {
 	Assume(now Instant, limit Limit, used int64, newest Instant)
 	// Expires is the instant from which on the state equals a new one.
 	Expires(limit Limit) Instant
+	// Reset makes the state equal a new one.
+	Reset()
 	// Clone returns an independent copy.
 	Clone() State
 	// Size is the approximate memory of the state in bytes.
@@ -56,7 +62,8 @@ func (l Limit) NewState() State {
 // Spend decides charges[i] on states[i], all or nothing, and counts them if they are allowed. It does for states what [Store.Spend] does
 // for counters.
 func Spend(now Instant, charges []Charge, states []State) []Decision {
-	decisions, passed := decide(now, charges, states), true
+	decisions, startsOver := decide(now, charges, states)
+	passed := true
 	for i, c := range charges {
 		passed = passed && (c.Shadow || decisions[i].Allowed)
 	}
@@ -64,12 +71,15 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 		if c.Units() == 0 || !c.Debt && (!passed || !decisions[i].Allowed) {
 			continue
 		}
+		if startsOver != nil && startsOver[i] {
+			states[i].Reset()
+		}
 		states[i].Spend(now, c.Limit, c.Units())
 		if before := decisions[i]; before.Allowed {
-			decisions[i] = states[i].Decide(now, c.Limit, 0)
+			decisions[i] = decideAt(now, c.Limit, 0, states[i])
 			decisions[i].Allowed, decisions[i].RetryAfter, decisions[i].Delay = true, 0, before.Delay
 		} else {
-			decisions[i] = states[i].Decide(now, c.Limit, c.Needed())
+			decisions[i] = decideAt(now, c.Limit, c.Needed(), states[i])
 		}
 	}
 	return decisions
@@ -77,22 +87,59 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 
 // Peek decides charges[i] on states[i] and changes nothing. It does for states what [Store.Peek] does for counters.
 func Peek(now Instant, charges []Charge, states []State) []Decision {
-	decisions := decide(now, charges, states)
+	decisions, _ := decide(now, charges, states)
 	for i, c := range charges {
 		if c.CountsAlways() && !decisions[i].Allowed {
-			counted := states[i].Clone()
-			counted.Spend(now, c.Limit, c.Units())
-			decisions[i].RetryAfter = counted.Decide(now, c.Limit, c.Needed()).RetryAfter
+			decisions[i].RetryAfter = waitAfterDebt(now, &c, states[i])
 		}
 	}
 	return decisions
 }
 
-// decide decides charges[i] on states[i], before any of them is counted.
-func decide(now Instant, charges []Charge, states []State) []Decision {
-	decisions := make([]Decision, len(charges))
-	for i, c := range charges {
-		decisions[i] = states[i].Decide(now, c.Limit, c.Needed())
+// decide decides charges[i] on states[i], before any of them is counted. startsOver[i] is true if the state is ahead of the clock and would
+// make the charge wait for longer than its limit can: the decision is that of a new state.
+func decide(now Instant, charges []Charge, states []State) (decisions []Decision, startsOver []bool) {
+	decisions = make([]Decision, len(charges))
+	for i := range charges {
+		c := &charges[i]
+		decisions[i] = decideAt(now, c.Limit, c.Needed(), states[i])
+		if decisions[i].Ahead > 0 && waitsTooLong(now, c, states[i], &decisions[i]) {
+			if startsOver == nil {
+				startsOver = make([]bool, len(charges))
+			}
+			startsOver[i] = true
+			decisions[i] = decideAt(now, c.Limit, c.Needed(), c.Limit.NewState())
+		}
 	}
-	return decisions
+	return decisions, startsOver
 }
+
+func decideAt(now Instant, limit Limit, cost int64, state State) Decision {
+	d := state.Decide(now, limit, cost)
+	d.Ahead = d.At.Sub(now)
+	return d
+}
+
+// waitsTooLong reports whether a decision on a state that is ahead of the clock is a wait that no request causes.
+func waitsTooLong(now Instant, c *Charge, state State, d *Decision) bool {
+	switch {
+	case d.Allowed:
+		return d.Delay > c.Limit.LongestWait()
+	case d.RetryAfter == Never:
+		return false
+	case c.CountsAlways():
+		return waitAfterDebt(now, c, state) > c.Limit.LongestWait()
+	default:
+		return d.RetryAfter > c.Limit.LongestWait()
+	}
+}
+
+// waitAfterDebt is the wait after a debt that is denied, and counted nevertheless.
+func waitAfterDebt(now Instant, c *Charge, state State) time.Duration {
+	counted := state.Clone()
+	counted.Spend(now, c.Limit, c.Units())
+	return counted.Decide(now, c.Limit, c.Needed()).RetryAfter
+}
+
+// isTooFarAhead reports whether a state counted at an instant that is more than one window after now: the clock was wrong then.
+func isTooFarAhead(counted, now, window Instant) bool { return counted-now > window }

@@ -81,7 +81,12 @@ type rolled struct {
 	elapsed Instant // since the current window began, 0 … length − 1
 }
 
+func (s *windowCounter) Reset() { *s = windowCounter{} }
+
 func (s *windowCounter) roll(now, length Instant) rolled {
+	if isTooFarAhead(Instant(s.window)*length, now, length) {
+		s = &windowCounter{}
+	}
 	now = max(now, Instant(s.window)*length)
 	r := rolled{length: length, elapsed: now % length}
 	r.window = int64(now / length)

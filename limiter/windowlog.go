@@ -22,7 +22,7 @@ type run struct {
 func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
 	window := limit.micros()
 	live, used := s.live(now, window)
-	d := Decision{At: s.clamp(now), Limit: limit.units, Remaining: max(0, limit.units-used)}
+	d := Decision{At: live.clamp(now), Limit: limit.units, Remaining: max(0, limit.units-used)}
 	if used > 0 {
 		d.ResetAfter = (live.runs[len(live.runs)-1].at + window).Sub(now)
 	}
@@ -103,10 +103,15 @@ func (s *windowLog) Clone() State {
 	return &clone
 }
 
+func (s *windowLog) Reset() { *s = windowLog{grain: s.grain} }
+
 func (s *windowLog) Size() int { return 56 + 24*cap(s.runs) }
 
 // live is the log without the units that no longer count at now, and the number of units that are left.
 func (s *windowLog) live(now, window Instant) (live windowLog, used int64) {
+	if isTooFarAhead(s.clamp(now), now, window) {
+		return windowLog{grain: s.grain}, 0
+	}
 	now = s.clamp(now)
 	expired := sort.Search(len(s.runs), func(i int) bool { return s.runs[i].at+window > now })
 	live = windowLog{grain: s.grain, before: s.before, runs: s.runs[expired:]}

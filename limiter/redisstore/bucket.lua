@@ -22,13 +22,15 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt, nil and true if it is too
+-- far ahead.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
   if #value ~= 4 * WIDTH then return nil end
   local at, whole, part, empty_at = unpack_numbers(FOUR_NUMBERS, value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  if at > now + MAX_AHEAD or part >= charge.window then return nil end
+  if part >= charge.window then return nil end
+  if at > now + charge.window then return nil, true end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -46,7 +48,7 @@ local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   local at, whole, part, empty_at = bucket_read(value, now, charge)
-  if not at then return nil end
+  if not at then return nil, whole end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then
@@ -57,7 +59,10 @@ local function bucket_step(value, now, charge)
   local late = 0 -- by how much the charge would wait too long
   if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
   if used <= max_level and late <= 0 then
-    if charge.queues and cost > 0 then wait = reset_after end
+    if charge.queues and cost > 0 then
+      wait = reset_after
+      if at > now and wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
+    end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack(FOUR_NUMBERS, at, whole + cost, part, expires_at), expires_at
   end
@@ -67,5 +72,6 @@ local function bucket_step(value, now, charge)
   elseif max_level >= 0 then
     wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
   end
+  if at > now and wait ~= NEVER and -wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
   return wait, capacity - used, reset_after, at
 end

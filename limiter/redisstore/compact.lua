@@ -16,7 +16,7 @@ local stored_index, stored_current, stored_previous, stored_key
 local now_index, own_key, other_key, compact_field, compact_window, compact_now
 
 -- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
--- value is corrupt.
+-- value is corrupt. A counter that is too far ahead has no units.
 local function read_field(key, now)
   local value = try('HGET', key, compact_field)
   if not value then return false end
@@ -27,7 +27,8 @@ local function read_field(key, now)
   local remainder, current, previous = decode_units(value, now, 0)
   if not remainder or remainder >= INDEXES then return true end
   local index = now_index + (remainder - now_index + INDEXES / 2) % INDEXES - INDEXES / 2 -- later if the clock stepped back
-  if index > stored_index then
+  if index > now_index + 1 then index, current, previous = -1, 0, 0 end
+  if index > stored_index or not stored_key then
     stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
   end
   return false
@@ -49,6 +50,7 @@ local function read_counter(now, window, starts_over, key, field, odd_key)
   stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
   local is_corrupt = read_field(own_key, now)
   if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
+  if starts_over and stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
   return not is_corrupt or starts_over
 end
 
@@ -60,8 +62,8 @@ local function write_field(key, index, field, value, now, window, windows)
   local last = try('HGET', key, '')
   if last then
     last = type(last) == 'string' and tonumber(last)
-    if last and last >= index and last * window <= now + MAX_AHEAD then return call('HSET', key, field, value) end
-    if not last or last >= index then call('UNLINK', key) end -- no script wrote it
+    if last and last >= index and last * window <= now + window then return call('HSET', key, field, value) end
+    if not last then call('UNLINK', key) end -- no script wrote it
   end
   call('HSET', key, '', format_integer(index), field, value)
   call('PEXPIREAT', key, to_milliseconds((index + windows) * window))

@@ -50,7 +50,7 @@ func corruptLimits(t testing.TB) []limiter.Limit {
 	return limits
 }
 
-// corruptValues are values that no script writes for limit.
+// corruptValues are values that no script writes for limit, or only with a wrong clock.
 func corruptValues(limit limiter.Limit) map[string]string {
 	const never = 1<<56 - 1
 	now := time.Now().UnixMicro()
@@ -86,7 +86,8 @@ func TestSend_ACorruptCounterStartsOverAlone(t *testing.T) {
 		for name, value := range corruptValues(limit) {
 			t.Run(limitName(limit)+"/"+name, func(t *testing.T) {
 				var reported []string
-				store := NewStore(client, patience, WithCorruptCounters(func(keys []string) { reported = append(reported, keys...) }))
+				store := NewStore(client, patience, WithCorruptCounters(func(keys []string) { reported = append(reported, keys...) }),
+					WithCountersAhead(func(keys []string) { reported = append(reported, keys...) }))
 				keys := []string{"healthy-1", "corrupt", "healthy-2"}
 				if err := client.Redis().FlushDB(ctx).Err(); err != nil {
 					t.Fatal(err)
@@ -126,7 +127,8 @@ func TestSpend_ACorruptCounterStartsOver(t *testing.T) {
 		for name, value := range corruptValues(limit) {
 			t.Run(limitName(limit)+"/"+name, func(t *testing.T) {
 				var reported []string
-				store := NewStore(client, patience, WithCorruptCounters(func(keys []string) { reported = append(reported, keys...) }))
+				store := NewStore(client, patience, WithCorruptCounters(func(keys []string) { reported = append(reported, keys...) }),
+					WithCountersAhead(func(keys []string) { reported = append(reported, keys...) }))
 				client.Redis().Set(ctx, "one", value, time.Minute)
 				charges := []limiter.Charge{{Key: "one", Limit: limit, Cost: 1}}
 				refund := []limiter.Refund{{Key: "one", Limit: limit, Cost: 1, At: limiter.At(time.Now())}}
@@ -142,7 +144,11 @@ func TestSpend_ACorruptCounterStartsOver(t *testing.T) {
 				if ttl := client.Redis().PTTL(ctx, "one").Val(); ttl <= 0 || ttl > 2*limiter.MaxWindow+time.Second {
 					t.Errorf("time to live %v, want that of a counter", ttl)
 				}
-				if want := []string{"one", "one"}; !slices.Equal(reported, want) && value != "" { // the refund, the first spend
+				want := []string{"one", "one"} // the refund, the first spend
+				if strings.Contains(name, "far future") {
+					want = want[1:] // there is nothing to refund
+				}
+				if !slices.Equal(reported, want) && value != "" {
 					t.Errorf("reported %q, want %q", reported, want)
 				}
 			})

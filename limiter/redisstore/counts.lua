@@ -20,7 +20,7 @@ local function encode_counts(index, current, previous)
   return pack(THREE_NUMBERS, index, current, previous)
 end
 
--- decode_counts returns index, current and previous; nil if the value is corrupt.
+-- decode_counts returns index, current and previous; nil if the value is corrupt, nil and true if it is too far ahead.
 local function decode_counts(value, now, window)
   local index, current, previous
   if #value == 3 * WIDTH then
@@ -37,6 +37,6 @@ local function decode_counts(value, now, window)
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + MAX_AHEAD then return nil end
+  if index * window > now + window then return nil, true end
   return index, current, previous
 end

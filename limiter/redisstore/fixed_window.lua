@@ -7,7 +7,7 @@ local function fixed_window_step(value, now, charge)
   local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
-    if not stored_index then return nil end
+    if not stored_index then return nil, stored_count end
     if stored_index >= index then
       count, keep_ttl = stored_count, true
       if stored_index > index then -- the clock stepped back
@@ -22,7 +22,7 @@ local function fixed_window_step(value, now, charge)
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = NEVER end
+    if needed > units then wait = NEVER elseif at > now then return nil, true end
     if not charge.debt then return wait, remaining, reset_after, at end
   end
   count = count + cost

@@ -22,8 +22,9 @@ local function to_milliseconds(microseconds)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back.
-local MAX_AHEAD, MAX_UNITS, MAX_LOG_UNITS = 31536000000000, 1000000000, 1000000 -- us (a year), units, units of a log
+-- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
+-- written, and the counter starts over.
+local MAX_UNITS, MAX_LOG_UNITS = 1000000000, 1000000 -- units, units of a log
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local WIDTH = 7

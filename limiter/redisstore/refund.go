@@ -152,7 +152,7 @@ func (s *Store) refunded(refunds []limiter.Refund, cmd *redis.IntSliceCmd) error
 		return fmt.Errorf("run the refund script: %w", redisclient.WithKind(err))
 	}
 	if len(corrupt) > 0 {
-		s.reportCorrupt(corrupt, func(i int64) string { return refunds[i].Key })
+		s.reportStartsOver(corrupt, func(i int64) string { return refunds[i].Key })
 	}
 	return nil
 }

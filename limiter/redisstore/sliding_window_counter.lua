@@ -2,12 +2,13 @@
 -- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
 -- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is
+-- corrupt, nil and true if it is too far ahead.
 local function counter_read(value, now, window)
   local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
-  if not stored_index then return nil end
+  if not stored_index then return nil, current end
   if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
   if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
@@ -30,7 +31,7 @@ end
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, current, previous, is_stored = counter_read(value, now, window)
-  if not index then return nil end
+  if not index then return nil, current end
   local start = index * window
   local at, used, reset_after, remaining = now, current, 0, 0
   if start > now then at = start end
@@ -45,13 +46,12 @@ local function sliding_window_counter_step(value, now, charge)
   local needed, counted, wait = charge.needed, current + cost, 0
   if counted > MAX_UNITS then counted = MAX_UNITS end
   if used + needed > units then
-    if not charge.debt then
-      wait = NEVER
-      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, remaining, reset_after, at
-    end
     wait = NEVER
-    if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
+    if needed <= units then
+      wait = counter_wait(now, start, window, charge.debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, true end
+    end
+    if not charge.debt then return wait, remaining, reset_after, at end
   end
   return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0

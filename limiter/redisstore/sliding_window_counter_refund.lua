@@ -2,7 +2,7 @@
 local function sliding_window_counter_refund(value, now, charge, _, spent_at)
   local window = charge.window
   local index, current, previous = counter_read(value, now, window)
-  if not index then return false, true end
+  if not index then return false, not current end
   local windows_ago = index - floor(spent_at / window)
   if windows_ago == 0 and current > 0 then
     current = max(0, current - charge.cost)

@@ -54,7 +54,7 @@ local function list_time(list, i)
 end
 
 -- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
--- time if there is one; nil if the value is corrupt.
+-- time if there is one; nil if the value is corrupt, nil and true if it is too far ahead.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
@@ -63,14 +63,14 @@ local function list_read(value, now, window)
     newest = list_time(list, length - 1)
     if newest > now then at = newest end -- the clock may have stepped back
   end
-  if at > now + MAX_AHEAD then return nil end
+  if at > now + window then return nil, true end
   return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local list, length, expired, at, newest = list_read(value, now, window)
-  if not list then return nil end
+  if not list then return nil, length end
   local live, reset_after, remaining = length - expired, 0, 0
   local excess = live + cost - units
   if live < units then remaining = units - live end
@@ -84,5 +84,6 @@ local function sliding_window_log_list_step(value, now, charge)
   if cost > units then return NEVER, remaining, reset_after, at end
   local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, at, window) then return nil end
+  if last > now then return nil, true end
   return now - last - window, remaining, reset_after, at
 end

@@ -9,8 +9,8 @@ local function log_remove(times, cost, instant)
 end
 
 local function list_refund(value, now, charge, spent_at)
-  local list, _, expired = list_read(value, now, charge.window)
-  if not list then return false, true end
+  local list, length, expired = list_read(value, now, charge.window)
+  if not list then return false, not length end
   local times = string.sub(list, LIST_HEADER + WIDTH * expired + 1)
   local left = log_remove(times, charge.cost, spent_at)
   if #left == #times then return false end
@@ -29,8 +29,8 @@ end
 
 -- ring_refund moves only the units that were spent after the refunded ones: a log can have a million.
 local function ring_refund(key, now, charge, spent_at)
-  local ring = ring_read(key, now, charge.window)
-  if not ring then return false, true end
+  local ring, is_ahead = ring_read(key, now, charge.window)
+  if not ring then return false, not is_ahead end
   local first = max(ring.expired, log_search(ring_time, ring, ring.length, spent_at))
   local count = min(charge.cost, log_search(ring_time, ring, ring.length, spent_at + 1) - first)
   if count <= 0 then return false, ring.is_corrupt end

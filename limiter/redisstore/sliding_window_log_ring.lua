@@ -33,7 +33,8 @@ local function ring_read_header(key)
   return call('GETRANGE', key, 0, RING_HEADER - 1) -- raises the error
 end
 
--- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
+-- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt, nil and true if it is
+-- too far ahead.
 local function ring_read(key, now, window)
   local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
   local header = ring_read_header(key)
@@ -54,9 +55,10 @@ local function ring_read(key, now, window)
     return nil
   end
   ring.at = max(now, ring.newest) -- the clock may have stepped back
+  if ring.at > now + window then return nil, true end
   ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
   ring.live = ring.length - ring.expired
-  if ring.is_corrupt or ring.at > now + MAX_AHEAD then return nil end
+  if ring.is_corrupt then return nil end
   if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
   return ring
 end
@@ -94,8 +96,9 @@ local function ring_append(ring, units, cost)
 end
 
 local function ring_step(key, now, charge)
-  local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
-  if not ring then return nil end
+  local units, cost = charge.units, charge.cost
+  local ring, is_ahead = ring_read(key, now, charge.window)
+  if not ring then return nil, is_ahead end
   local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
   if ring.live > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
@@ -105,6 +108,7 @@ local function ring_step(key, now, charge)
   if cost > units then return NEVER, remaining, reset_after, ring.at end
   local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, ring.at, ring.window) then return nil end
+  if last > now then return nil, true end
   return now - last - ring.window, remaining, reset_after, ring.at
 end
 

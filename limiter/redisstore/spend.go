@@ -249,7 +249,7 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 		return
 	}
 	if len(r.numbers) > 0 {
-		s.reportCorrupt(r.numbers, func(i int64) string { return keyOf(calls, i) })
+		s.reportStartsOver(r.numbers, func(i int64) string { return keyOf(calls, i) })
 	}
 }
 
@@ -264,13 +264,23 @@ func keyOf(calls []*call, i int64) string {
 	return ""
 }
 
-// reportCorrupt reports the counters with these indexes of keys.
-func (s *Store) reportCorrupt(indexes []int64, key func(int64) string) {
-	keys := make([]string, len(indexes))
-	for i, index := range indexes {
-		keys[i] = key(index)
+// reportStartsOver reports the counters with these indexes of keys: those that are corrupt, and, with the index -1 - i, those that are too far
+// ahead of the clock.
+func (s *Store) reportStartsOver(indexes []int64, key func(int64) string) {
+	var corrupt, ahead []string
+	for _, index := range indexes {
+		if index < 0 {
+			ahead = append(ahead, key(-1-index))
+		} else {
+			corrupt = append(corrupt, key(index))
+		}
 	}
-	s.foundCorrupt(keys)
+	if len(corrupt) > 0 {
+		s.foundCorrupt(corrupt)
+	}
+	if len(ahead) > 0 {
+		s.foundAhead(ahead)
+	}
 }
 
 // reply reads the reply of the spend scripts.
@@ -307,7 +317,8 @@ func (r *reply) decision(c *limiter.Charge) limiter.Decision {
 		}
 	}
 	if head&replyIsAhead != 0 {
-		d.At += limiter.Instant(r.next())
+		ahead := r.next()
+		d.At, d.Ahead = d.At+limiter.Instant(ahead), microseconds(ahead)
 	}
 	return d
 }

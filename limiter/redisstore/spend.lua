@@ -15,7 +15,8 @@
 --     reset after (us)
 --     wait    absent if it is 0. The delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
 --     ahead   absent if it is 0. How far the counter's own time is ahead of now (us), because the clock stepped back
---   then for each charge on a corrupt counter, which starts over, the index of the charge in the call, from 0
+--   then for each charge on a counter that starts over, the index i of the charge in the call, from 0, if its value is corrupt,
+--   or -1 - i if it is too far ahead, see load.lua
 -- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
 -- debt is always counted.
 -- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
@@ -66,7 +67,7 @@ for request = 1, #shape_numbers do
     local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
     if value then
       wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge)
-      if not wait then corrupt[#corrupt + 1] = index - 1 end
+      if not wait then corrupt[#corrupt + 1] = remaining and -index or index - 1 end
     end
     if not wait then
       wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
@@ -99,7 +100,7 @@ for request = 1, #shape_numbers do
       local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
       if value or not are_read then
         wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge, key, field, odd_key)
-        if not wait then corrupt[#corrupt + 1] = index - 1 end
+        if not wait then corrupt[#corrupt + 1] = remaining and -index or index - 1 end
       end
       if not wait and are_read then
         wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)

@@ -30,7 +30,7 @@ if READS_WHOLE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
 local corrupt
 if not wait then
-  corrupt = 0
+  corrupt = remaining and -1 or 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
 end
 if next_value and cost > 0 and ARGV[1] == 'spend' then

@@ -23,6 +23,7 @@ type Store struct {
 	invalidations string // name of a channel; "" to publish nothing
 	refundFailed  func(error)
 	foundCorrupt  func(keys []string)
+	foundAhead    func(keys []string)
 	meter         Meter     // nil: no measurements
 	calls         sync.Pool // of *call
 	keySets       sync.Pool // of map[string]struct{}, empty
@@ -48,6 +49,12 @@ func WithCorruptCounters(report func(keys []string)) StoreOption {
 	return func(s *Store) { s.foundCorrupt = report }
 }
 
+// WithCountersAhead makes the Store call report with the keys of counters that start over because the clock of Redis was wrong when they
+// counted: they are more than their window ahead of it, or would deny for longer than their limit can.
+func WithCountersAhead(report func(keys []string)) StoreOption {
+	return func(s *Store) { s.foundAhead = report }
+}
+
 // WithInvalidations makes the Store publish the key of every counter that a refund or a reset changes. Caches of denials
 // subscribe to that channel, see [FollowInvalidations].
 func WithInvalidations(channel string) StoreOption {
@@ -57,7 +64,7 @@ func WithInvalidations(channel string) StoreOption {
 // NewStore returns a Store on the Redis of client. Calls fail after timeout.
 func NewStore(client *redisclient.Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
-		scripts: assembled(), client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {},
+		scripts: assembled(), client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {}, foundAhead: func([]string) {},
 		calls: sync.Pool{New: func() any { return &call{} }},
 	}
 	for _, option := range options {

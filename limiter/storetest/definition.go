@@ -14,7 +14,8 @@ import (
 //
 // The counter has its own time. It is the given time, unless the clock stepped back to before the time at which the counter
 // last changed. A log changes when it counts its newest unit, a bucket when it counts or refunds a unit. Windows are
-// aligned, so the time of a window algorithm only never goes back to an earlier window.
+// aligned, so the time of a window algorithm only never goes back to an earlier window. If the counter's own time is more than
+// one window ahead, or if a charge would have to wait for longer than the limit can make it wait, the counter starts over.
 type definition struct {
 	algorithm limiter.Algorithm
 	window    int64     // us
@@ -50,6 +51,59 @@ func (d *definition) time(now limiter.Instant) limiter.Instant {
 	default:
 		return max(now, limiter.Instant(d.index(d.latest)*d.window))
 	}
+}
+
+// seen returns the counter as it is at a time of the clock: a new one if its own time is more than one window ahead.
+func (d *definition) seen(now limiter.Instant) *definition {
+	if d.time(now)-now > limiter.Instant(d.window) {
+		return &definition{algorithm: d.algorithm, window: d.window}
+	}
+	return d
+}
+
+// seenBy is seen, or a new counter if it is ahead and a charge would have to wait too long.
+func (d *definition) seenBy(now limiter.Instant, c limiter.Charge) *definition {
+	seen := d.seen(now)
+	if seen.time(now) > now && seen.blocksTooLong(now, c) {
+		return &definition{algorithm: d.algorithm, window: d.window}
+	}
+	return seen
+}
+
+// blocksTooLong reports whether a charge would have to wait for longer than a counter that is not ahead can make it wait.
+func (d *definition) blocksTooLong(now limiter.Instant, c limiter.Charge) bool {
+	if required(c) > c.Limit.Capacity() {
+		return false
+	}
+	longest := d.longestWait(c.Limit)
+	if d.admits(now, c.Limit, required(c)) {
+		return d.algorithm == limiter.LeakyBucket && c.Units() > 0 && d.used(now+longest, c.Limit).Sign() > 0
+	}
+	after := d
+	if c.Debt && c.Cost > 0 {
+		after = d.clone()
+		after.countDebt(now, c.Limit, c.Units())
+	}
+	return !after.admits(now+longest, c.Limit, required(c))
+}
+
+// longestWait returns the time that everything that the limit holds needs to leave the counter.
+func (d *definition) longestWait(limit limiter.Limit) limiter.Instant {
+	switch {
+	case d.isBucket():
+		drain := new(big.Rat).Mul(big.NewRat(limit.Capacity(), limit.Units()), big.NewRat(d.window, 1))
+		return limiter.Instant(-floor(drain.Neg(drain)))
+	case d.algorithm == limiter.SlidingWindowCounter:
+		return limiter.Instant(2 * d.window)
+	default:
+		return limiter.Instant(d.window)
+	}
+}
+
+func (d *definition) clone() *definition {
+	clone := *d
+	clone.counted = slices.Clone(d.counted)
+	return &clone
 }
 
 // index returns the number of the aligned window of an instant.
@@ -134,6 +188,9 @@ func (d *definition) spend(now limiter.Instant, limit limiter.Limit, units int64
 // refund refunds units that were counted at an instant, and returns how many: at most those that still count. Of a bucket,
 // these are the whole units that cannot have drained since then.
 func (d *definition) refund(now limiter.Instant, limit limiter.Limit, units int64, spentAt limiter.Instant) (refunded int64) {
+	if d.seen(now) != d {
+		return 0
+	}
 	at := d.time(now)
 	if d.isBucket() {
 		refunded = d.refundBucket(at, limit, units, spentAt)
@@ -176,7 +233,7 @@ func (d *definition) canRefund(counted, spent, now limiter.Instant) bool {
 
 func (d *definition) refundBucket(at limiter.Instant, limit limiter.Limit, units int64, spentAt limiter.Instant) int64 {
 	level := d.level(at, limit)
-	if level.Sign() == 0 {
+	if level.Sign() == 0 || spentAt > at { // spent before the counter started over
 		return 0
 	}
 	drained := big.NewRat(limit.Units(), d.window)
@@ -245,6 +302,8 @@ func (d *definition) checkState(now limiter.Instant, limit limiter.Limit, got li
 		return fmt.Errorf("limit %d, want %d", got.Limit, limit.Units())
 	case got.At != d.time(now):
 		return fmt.Errorf("decided at %d, by definition %d", got.At, d.time(now))
+	case got.Ahead != got.At.Sub(now):
+		return fmt.Errorf("ahead by %v, but decided at %d", got.Ahead, got.At)
 	case got.Remaining != remaining:
 		return fmt.Errorf("remaining %d, by definition %d: %v units of %d are used", got.Remaining, remaining, used, limit.Capacity())
 	case got.ResetAfter < 0, d.used(full, limit).Sign() > 0, got.ResetAfter > 0 && d.used(full-1, limit).Sign() == 0:
@@ -280,19 +339,22 @@ func (d *definition) checkLowered(now limiter.Instant, limit limiter.Limit, got 
 // checkSpend returns an error unless the decisions of a Spend are right, and counts what was allowed. counters are those of
 // the charges.
 func checkSpend(now limiter.Instant, charges []limiter.Charge, counters []*definition, got []limiter.Decision) error {
-	counts := true
+	counts, seen := true, make([]*definition, len(charges))
 	for i, c := range charges {
-		counts = counts && (c.Shadow || counters[i].admits(now, c.Limit, required(c)))
+		seen[i] = counters[i].seenBy(now, c)
+		counts = counts && (c.Shadow || seen[i].admits(now, c.Limit, required(c)))
 	}
 	for i, c := range charges {
 		var err error
-		switch admitted, units := counters[i].admits(now, c.Limit, required(c)), c.Units(); {
+		switch admitted, units := seen[i].admits(now, c.Limit, required(c)), c.Units(); {
 		case c.Debt && units > 0:
+			*counters[i] = *seen[i]
 			err = counters[i].checkDebt(now, c, units, admitted, got[i])
 		case counts && units > 0 && admitted:
+			*counters[i] = *seen[i]
 			err = counters[i].checkCounted(now, c.Limit, units, got[i])
 		default:
-			err = counters[i].check(now, c.Limit, required(c), got[i])
+			err = seen[i].check(now, c.Limit, required(c), got[i])
 		}
 		if err != nil {
 			return fmt.Errorf("charge %d: %w", i, err)
@@ -316,7 +378,7 @@ func (d *definition) checkCounted(now limiter.Instant, limit limiter.Limit, unit
 // checkPeek returns an error unless the decisions of a Peek are right.
 func checkPeek(now limiter.Instant, charges []limiter.Charge, counters []*definition, got []limiter.Decision) error {
 	for i, c := range charges {
-		if err := counters[i].checkPeeked(now, c, got[i]); err != nil {
+		if err := counters[i].seenBy(now, c).checkPeeked(now, c, got[i]); err != nil {
 			return fmt.Errorf("charge %d: %w", i, err)
 		}
 	}
@@ -331,8 +393,7 @@ func (d *definition) checkPeeked(now limiter.Instant, c limiter.Charge, got limi
 	if err := d.checkState(now, c.Limit, got); err != nil {
 		return err
 	}
-	counted := *d
-	counted.counted = slices.Clone(d.counted)
+	counted := d.clone()
 	counted.countDebt(now, c.Limit, c.Units())
 	return counted.checkDecided(now, c.Limit, required(c), got)
 }

@@ -87,6 +87,7 @@ func (h *history) wait(rt *rapid.T) {
 		rapid.Int64Range(0, 2),
 		rapid.Int64Range(0, 2*window),
 		rapid.Int64Range(-window/4, 0),
+		rapid.Int64Range(-5*window/2, 0),
 	).Draw(rt, "microseconds")
 	if len(h.hints) > 0 && rapid.Bool().Draw(rt, "to a time in the last decisions") {
 		hint := rapid.SampledFrom(h.hints).Draw(rt, "time")

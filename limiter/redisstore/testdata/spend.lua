@@ -23,7 +23,8 @@ local function to_milliseconds(microseconds)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back.
+-- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
+-- written, and the counter starts over.
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local struct = rawget(_G, 'struct') or {}
@@ -93,7 +94,7 @@ local function encode_counts(index, current, previous)
   return pack('>I7I7I7', index, current, previous)
 end
 
--- decode_counts returns index, current and previous; nil if the value is corrupt.
+-- decode_counts returns index, current and previous; nil if the value is corrupt, nil and true if it is too far ahead.
 local function decode_counts(value, now, window)
   local index, current, previous
   if #value == 3 * 7 then
@@ -110,7 +111,7 @@ local function decode_counts(value, now, window)
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + 31536000000000 then return nil end
+  if index * window > now + window then return nil, true end
   return index, current, previous
 end
 
@@ -141,7 +142,7 @@ local function fixed_window_step(value, now, charge)
   local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
-    if not stored_index then return nil end
+    if not stored_index then return nil, stored_count end
     if stored_index >= index then
       count, keep_ttl = stored_count, true
       if stored_index > index then -- the clock stepped back
@@ -156,7 +157,7 @@ local function fixed_window_step(value, now, charge)
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = (-9007199254740991) end
+    if needed > units then wait = (-9007199254740991) elseif at > now then return nil, true end
     if not charge.debt then return wait, remaining, reset_after, at end
   end
   count = count + cost
@@ -221,7 +222,7 @@ local function list_time(list, i)
 end
 
 -- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
--- time if there is one; nil if the value is corrupt.
+-- time if there is one; nil if the value is corrupt, nil and true if it is too far ahead.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
@@ -230,14 +231,14 @@ local function list_read(value, now, window)
     newest = list_time(list, length - 1)
     if newest > now then at = newest end -- the clock may have stepped back
   end
-  if at > now + 31536000000000 then return nil end
+  if at > now + window then return nil, true end
   return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local list, length, expired, at, newest = list_read(value, now, window)
-  if not list then return nil end
+  if not list then return nil, length end
   local live, reset_after, remaining = length - expired, 0, 0
   local excess = live + cost - units
   if live < units then remaining = units - live end
@@ -251,6 +252,7 @@ local function sliding_window_log_list_step(value, now, charge)
   if cost > units then return (-9007199254740991), remaining, reset_after, at end
   local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, at, window) then return nil end
+  if last > now then return nil, true end
   return now - last - window, remaining, reset_after, at
 end
 
@@ -288,7 +290,8 @@ local function ring_read_header(key)
   return call('GETRANGE', key, 0, (1 + 4 * 7) - 1) -- raises the error
 end
 
--- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
+-- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt, nil and true if it is
+-- too far ahead.
 local function ring_read(key, now, window)
   local ring = {key = key, window = window, header = 1, first = 0, capacity = 1, length = 0, newest = 0}
   local header = ring_read_header(key)
@@ -309,9 +312,10 @@ local function ring_read(key, now, window)
     return nil
   end
   ring.at = max(now, ring.newest) -- the clock may have stepped back
+  if ring.at > now + window then return nil, true end
   ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
   ring.live = ring.length - ring.expired
-  if ring.is_corrupt or ring.at > now + 31536000000000 then return nil end
+  if ring.is_corrupt then return nil end
   if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
   return ring
 end
@@ -349,8 +353,9 @@ local function ring_append(ring, units, cost)
 end
 
 local function ring_step(key, now, charge)
-  local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
-  if not ring then return nil end
+  local units, cost = charge.units, charge.cost
+  local ring, is_ahead = ring_read(key, now, charge.window)
+  if not ring then return nil, is_ahead end
   local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
   if ring.live > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
@@ -360,6 +365,7 @@ local function ring_step(key, now, charge)
   if cost > units then return (-9007199254740991), remaining, reset_after, ring.at end
   local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, ring.at, ring.window) then return nil end
+  if last > now then return nil, true end
   return now - last - ring.window, remaining, reset_after, ring.at
 end
 
@@ -375,12 +381,13 @@ local function load_sliding_window_counter()
 -- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
 -- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is
+-- corrupt, nil and true if it is too far ahead.
 local function counter_read(value, now, window)
   local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
-  if not stored_index then return nil end
+  if not stored_index then return nil, current end
   if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
   if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
@@ -403,7 +410,7 @@ end
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, current, previous, is_stored = counter_read(value, now, window)
-  if not index then return nil end
+  if not index then return nil, current end
   local start = index * window
   local at, used, reset_after, remaining = now, current, 0, 0
   if start > now then at = start end
@@ -418,13 +425,12 @@ local function sliding_window_counter_step(value, now, charge)
   local needed, counted, wait = charge.needed, current + cost, 0
   if counted > 1000000000 then counted = 1000000000 end
   if used + needed > units then
-    if not charge.debt then
-      wait = (-9007199254740991)
-      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, remaining, reset_after, at
-    end
     wait = (-9007199254740991)
-    if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
+    if needed <= units then
+      wait = counter_wait(now, start, window, charge.debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, true end
+    end
+    if not charge.debt then return wait, remaining, reset_after, at end
   end
   return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
@@ -457,13 +463,15 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt, nil and true if it is too
+-- far ahead.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
   if #value ~= 4 * 7 then return nil end
   local at, whole, part, empty_at = unpack_numbers('>I7I7I7I7', value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  if at > now + 31536000000000 or part >= charge.window then return nil end
+  if part >= charge.window then return nil end
+  if at > now + charge.window then return nil, true end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -481,7 +489,7 @@ local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   local at, whole, part, empty_at = bucket_read(value, now, charge)
-  if not at then return nil end
+  if not at then return nil, whole end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then
@@ -492,7 +500,10 @@ local function bucket_step(value, now, charge)
   local late = 0 -- by how much the charge would wait too long
   if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
   if used <= max_level and late <= 0 then
-    if charge.queues and cost > 0 then wait = reset_after end
+    if charge.queues and cost > 0 then
+      wait = reset_after
+      if at > now and wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
+    end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at
   end
@@ -502,6 +513,7 @@ local function bucket_step(value, now, charge)
   elseif max_level >= 0 then
     wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
   end
+  if at > now and wait ~= (-9007199254740991) and -wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
   return wait, capacity - used, reset_after, at
 end
 return bucket_step
@@ -525,7 +537,7 @@ local stored_index, stored_current, stored_previous, stored_key
 local now_index, own_key, other_key, compact_field, compact_window, compact_now
 
 -- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
--- value is corrupt.
+-- value is corrupt. A counter that is too far ahead has no units.
 local function read_field(key, now)
   local value = try('HGET', key, compact_field)
   if not value then return false end
@@ -536,7 +548,8 @@ local function read_field(key, now)
   local remainder, current, previous = decode_units(value, now, 0)
   if not remainder or remainder >= 32 then return true end
   local index = now_index + (remainder - now_index + 32 / 2) % 32 - 32 / 2 -- later if the clock stepped back
-  if index > stored_index then
+  if index > now_index + 1 then index, current, previous = -1, 0, 0 end
+  if index > stored_index or not stored_key then
     stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
   end
   return false
@@ -558,6 +571,7 @@ local function read_counter(now, window, starts_over, key, field, odd_key)
   stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
   local is_corrupt = read_field(own_key, now)
   if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
+  if starts_over and stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
   return not is_corrupt or starts_over
 end
 
@@ -569,8 +583,8 @@ local function write_field(key, index, field, value, now, window, windows)
   local last = try('HGET', key, '')
   if last then
     last = type(last) == 'string' and tonumber(last)
-    if last and last >= index and last * window <= now + 31536000000000 then return call('HSET', key, field, value) end
-    if not last or last >= index then call('UNLINK', key) end -- no script wrote it
+    if last and last >= index and last * window <= now + window then return call('HSET', key, field, value) end
+    if not last then call('UNLINK', key) end -- no script wrote it
   end
   call('HSET', key, '', format_integer(index), field, value)
   call('PEXPIREAT', key, to_milliseconds((index + windows) * window))
@@ -604,7 +618,7 @@ local function fixed_window_step(value, now, charge)
   local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
-    if not stored_index then return nil end
+    if not stored_index then return nil, stored_count end
     if stored_index >= index then
       count, keep_ttl = stored_count, true
       if stored_index > index then -- the clock stepped back
@@ -619,7 +633,7 @@ local function fixed_window_step(value, now, charge)
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = (-9007199254740991) end
+    if needed > units then wait = (-9007199254740991) elseif at > now then return nil, true end
     if not charge.debt then return wait, remaining, reset_after, at end
   end
   count = count + cost
@@ -655,7 +669,7 @@ local stored_index, stored_current, stored_previous, stored_key
 local now_index, own_key, other_key, compact_field, compact_window, compact_now
 
 -- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
--- value is corrupt.
+-- value is corrupt. A counter that is too far ahead has no units.
 local function read_field(key, now)
   local value = try('HGET', key, compact_field)
   if not value then return false end
@@ -666,7 +680,8 @@ local function read_field(key, now)
   local remainder, current, previous = decode_units(value, now, 0)
   if not remainder or remainder >= 32 then return true end
   local index = now_index + (remainder - now_index + 32 / 2) % 32 - 32 / 2 -- later if the clock stepped back
-  if index > stored_index then
+  if index > now_index + 1 then index, current, previous = -1, 0, 0 end
+  if index > stored_index or not stored_key then
     stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
   end
   return false
@@ -688,6 +703,7 @@ local function read_counter(now, window, starts_over, key, field, odd_key)
   stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
   local is_corrupt = read_field(own_key, now)
   if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
+  if starts_over and stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
   return not is_corrupt or starts_over
 end
 
@@ -699,8 +715,8 @@ local function write_field(key, index, field, value, now, window, windows)
   local last = try('HGET', key, '')
   if last then
     last = type(last) == 'string' and tonumber(last)
-    if last and last >= index and last * window <= now + 31536000000000 then return call('HSET', key, field, value) end
-    if not last or last >= index then call('UNLINK', key) end -- no script wrote it
+    if last and last >= index and last * window <= now + window then return call('HSET', key, field, value) end
+    if not last then call('UNLINK', key) end -- no script wrote it
   end
   call('HSET', key, '', format_integer(index), field, value)
   call('PEXPIREAT', key, to_milliseconds((index + windows) * window))
@@ -729,12 +745,13 @@ end
 -- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
 -- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is
+-- corrupt, nil and true if it is too far ahead.
 local function counter_read(value, now, window)
   local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
-  if not stored_index then return nil end
+  if not stored_index then return nil, current end
   if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
   if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
@@ -757,7 +774,7 @@ end
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, current, previous, is_stored = counter_read(value, now, window)
-  if not index then return nil end
+  if not index then return nil, current end
   local start = index * window
   local at, used, reset_after, remaining = now, current, 0, 0
   if start > now then at = start end
@@ -772,13 +789,12 @@ local function sliding_window_counter_step(value, now, charge)
   local needed, counted, wait = charge.needed, current + cost, 0
   if counted > 1000000000 then counted = 1000000000 end
   if used + needed > units then
-    if not charge.debt then
-      wait = (-9007199254740991)
-      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, remaining, reset_after, at
-    end
     wait = (-9007199254740991)
-    if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
+    if needed <= units then
+      wait = counter_wait(now, start, window, charge.debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, true end
+    end
+    if not charge.debt then return wait, remaining, reset_after, at end
   end
   return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
@@ -805,12 +821,13 @@ end
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
 --     keep_ttl     true if the key already expires at that time; of a compact counter the key of its block
---     It changes nothing. It returns nil if the value is corrupt: no script wrote it. Then the caller calls it again with
---     the value false, so that the counter starts over.
+--     It changes nothing. It returns nil if the value is corrupt: no script wrote it. It returns nil and true if the value
+--     is too far ahead: its time is more than one window after now, or the charge would wait longer than the limit can make
+--     it wait. Then the caller calls it again with the value false, so that the counter starts over.
 --   refund(value, now, charge, key, spent_at, field, odd_key) returns
 --     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
 --     the whole limit is available, and expires_at as above; or a function that writes it. It returns false and true if the
---     value is corrupt.
+--     value is corrupt. A value that is too far ahead has nothing to refund.
 -- value is false if the key does not exist, and nil for a log that is read in place and for a compact counter.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
@@ -968,7 +985,8 @@ end
 --     reset after (us)
 --     wait    absent if it is 0. The delay (us) of an allowed charge; the negative retry after (us) of a denied one, or NEVER
 --     ahead   absent if it is 0. How far the counter's own time is ahead of now (us), because the clock stepped back
---   then for each charge on a corrupt counter, which starts over, the index of the charge in the call, from 0
+--   then for each charge on a counter that starts over, the index i of the charge in the call, from 0, if its value is corrupt,
+--   or -1 - i if it is too far ahead, see load.lua
 -- If all enforced charges of a request are allowed, they are counted, and so are its shadow charges that are allowed. A
 -- debt is always counted.
 -- Must never happen: a write for a request with a denied enforced charge, except of debts; a write on peek; a key without a
@@ -1017,7 +1035,7 @@ for request = 1, #shape_numbers do
     local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
     if value then
       wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge)
-      if not wait then corrupt[#corrupt + 1] = index - 1 end
+      if not wait then corrupt[#corrupt + 1] = remaining and -index or index - 1 end
     end
     if not wait then
       wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
@@ -1050,7 +1068,7 @@ for request = 1, #shape_numbers do
       local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
       if value or not are_read then
         wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge, key, field, odd_key)
-        if not wait then corrupt[#corrupt + 1] = index - 1 end
+        if not wait then corrupt[#corrupt + 1] = remaining and -index or index - 1 end
       end
       if not wait and are_read then
         wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)

@@ -21,7 +21,8 @@ local function to_milliseconds(microseconds)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back.
+-- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
+-- written, and the counter starts over.
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local struct = rawget(_G, 'struct') or {}
@@ -91,7 +92,7 @@ local function encode_counts(index, current, previous)
   return pack('>I7I7I7', index, current, previous)
 end
 
--- decode_counts returns index, current and previous; nil if the value is corrupt.
+-- decode_counts returns index, current and previous; nil if the value is corrupt, nil and true if it is too far ahead.
 local function decode_counts(value, now, window)
   local index, current, previous
   if #value == 3 * 7 then
@@ -108,7 +109,7 @@ local function decode_counts(value, now, window)
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + 31536000000000 then return nil end
+  if index * window > now + window then return nil, true end
   return index, current, previous
 end
 
@@ -121,7 +122,7 @@ local function fixed_window_step(value, now, charge)
   local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
-    if not stored_index then return nil end
+    if not stored_index then return nil, stored_count end
     if stored_index >= index then
       count, keep_ttl = stored_count, true
       if stored_index > index then -- the clock stepped back
@@ -136,7 +137,7 @@ local function fixed_window_step(value, now, charge)
   local needed, wait = charge.needed, 0
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = (-9007199254740991) end
+    if needed > units then wait = (-9007199254740991) elseif at > now then return nil, true end
     if not charge.debt then return wait, remaining, reset_after, at end
   end
   count = count + cost
@@ -178,7 +179,7 @@ if true then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
 local corrupt
 if not wait then
-  corrupt = 0
+  corrupt = remaining and -1 or 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
 end
 if next_value and cost > 0 and ARGV[1] == 'spend' then

@@ -21,7 +21,8 @@ local function to_milliseconds(microseconds)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back.
+-- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
+-- written, and the counter starts over.
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local struct = rawget(_G, 'struct') or {}
@@ -123,7 +124,7 @@ local function list_time(list, i)
 end
 
 -- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
--- time if there is one; nil if the value is corrupt.
+-- time if there is one; nil if the value is corrupt, nil and true if it is too far ahead.
 local function list_read(value, now, window)
   local list, at = log_as_list(value), now
   if not list then return nil end
@@ -132,14 +133,14 @@ local function list_read(value, now, window)
     newest = list_time(list, length - 1)
     if newest > now then at = newest end -- the clock may have stepped back
   end
-  if at > now + 31536000000000 then return nil end
+  if at > now + window then return nil, true end
   return list, length, log_search(list_time, list, length, at - window + 1), at, newest
 end
 
 local function sliding_window_log_list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local list, length, expired, at, newest = list_read(value, now, window)
-  if not list then return nil end
+  if not list then return nil, length end
   local live, reset_after, remaining = length - expired, 0, 0
   local excess = live + cost - units
   if live < units then remaining = units - live end
@@ -153,6 +154,7 @@ local function sliding_window_log_list_step(value, now, charge)
   if cost > units then return (-9007199254740991), remaining, reset_after, at end
   local last = list_time(list, expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, at, window) then return nil end
+  if last > now then return nil, true end
   return now - last - window, remaining, reset_after, at
 end
 
@@ -190,7 +192,8 @@ local function ring_read_header(key)
   return call('GETRANGE', key, 0, (1 + 4 * 7) - 1) -- raises the error
 end
 
--- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt.
+-- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt, nil and true if it is
+-- too far ahead.
 local function ring_read(key, now, window)
   local ring = {key = key, window = window, header = 1, first = 0, capacity = 1, length = 0, newest = 0}
   local header = ring_read_header(key)
@@ -211,9 +214,10 @@ local function ring_read(key, now, window)
     return nil
   end
   ring.at = max(now, ring.newest) -- the clock may have stepped back
+  if ring.at > now + window then return nil, true end
   ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
   ring.live = ring.length - ring.expired
-  if ring.is_corrupt or ring.at > now + 31536000000000 then return nil end
+  if ring.is_corrupt then return nil end
   if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
   return ring
 end
@@ -251,8 +255,9 @@ local function ring_append(ring, units, cost)
 end
 
 local function ring_step(key, now, charge)
-  local units, cost, ring = charge.units, charge.cost, ring_read(key, now, charge.window)
-  if not ring then return nil end
+  local units, cost = charge.units, charge.cost
+  local ring, is_ahead = ring_read(key, now, charge.window)
+  if not ring then return nil, is_ahead end
   local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
   if ring.live > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
@@ -262,6 +267,7 @@ local function ring_step(key, now, charge)
   if cost > units then return (-9007199254740991), remaining, reset_after, ring.at end
   local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
   if not is_live(last, ring.at, ring.window) then return nil end
+  if last > now then return nil, true end
   return now - last - ring.window, remaining, reset_after, ring.at
 end
 
@@ -304,7 +310,7 @@ if false then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
 local corrupt
 if not wait then
-  corrupt = 0
+  corrupt = remaining and -1 or 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
 end
 if next_value and cost > 0 and ARGV[1] == 'spend' then

@@ -21,7 +21,8 @@ local function to_milliseconds(microseconds)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back.
+-- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
+-- written, and the counter starts over.
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local struct = rawget(_G, 'struct') or {}
@@ -91,7 +92,7 @@ local function encode_counts(index, current, previous)
   return pack('>I7I7I7', index, current, previous)
 end
 
--- decode_counts returns index, current and previous; nil if the value is corrupt.
+-- decode_counts returns index, current and previous; nil if the value is corrupt, nil and true if it is too far ahead.
 local function decode_counts(value, now, window)
   local index, current, previous
   if #value == 3 * 7 then
@@ -108,7 +109,7 @@ local function decode_counts(value, now, window)
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + 31536000000000 then return nil end
+  if index * window > now + window then return nil, true end
   return index, current, previous
 end
 
@@ -133,12 +134,13 @@ end
 -- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
 -- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is corrupt.
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is
+-- corrupt, nil and true if it is too far ahead.
 local function counter_read(value, now, window)
   local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
-  if not stored_index then return nil end
+  if not stored_index then return nil, current end
   if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
   if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
@@ -161,7 +163,7 @@ end
 local function sliding_window_counter_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local index, current, previous, is_stored = counter_read(value, now, window)
-  if not index then return nil end
+  if not index then return nil, current end
   local start = index * window
   local at, used, reset_after, remaining = now, current, 0, 0
   if start > now then at = start end
@@ -176,13 +178,12 @@ local function sliding_window_counter_step(value, now, charge)
   local needed, counted, wait = charge.needed, current + cost, 0
   if counted > 1000000000 then counted = 1000000000 end
   if used + needed > units then
-    if not charge.debt then
-      wait = (-9007199254740991)
-      if needed <= units then wait = counter_wait(now, start, window, current, previous, units - needed) end
-      return wait, remaining, reset_after, at
-    end
     wait = (-9007199254740991)
-    if needed <= units then wait = counter_wait(now, start, window, counted, previous, units - needed) end
+    if needed <= units then
+      wait = counter_wait(now, start, window, charge.debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, true end
+    end
+    if not charge.debt then return wait, remaining, reset_after, at end
   end
   return wait, remaining, reset_after, at,
     encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
@@ -222,7 +223,7 @@ if true then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
 local corrupt
 if not wait then
-  corrupt = 0
+  corrupt = remaining and -1 or 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
 end
 if next_value and cost > 0 and ARGV[1] == 'spend' then

@@ -21,7 +21,8 @@ local function to_milliseconds(microseconds)
 end
 
 -- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back.
+-- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
+-- written, and the counter starts over.
 
 -- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
 local struct = rawget(_G, 'struct') or {}
@@ -110,13 +111,15 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt, nil and true if it is too
+-- far ahead.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
   if #value ~= 4 * 7 then return nil end
   local at, whole, part, empty_at = unpack_numbers('>I7I7I7I7', value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  if at > now + 31536000000000 or part >= charge.window then return nil end
+  if part >= charge.window then return nil end
+  if at > now + charge.window then return nil, true end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -134,7 +137,7 @@ local function bucket_step(value, now, charge)
   local cost, capacity = charge.cost, charge.capacity
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   local at, whole, part, empty_at = bucket_read(value, now, charge)
-  if not at then return nil end
+  if not at then return nil, whole end
   local used, reset_after, wait = whole, 0, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then
@@ -145,7 +148,10 @@ local function bucket_step(value, now, charge)
   local late = 0 -- by how much the charge would wait too long
   if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
   if used <= max_level and late <= 0 then
-    if charge.queues and cost > 0 then wait = reset_after end
+    if charge.queues and cost > 0 then
+      wait = reset_after
+      if at > now and wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
+    end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
     return wait, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at
   end
@@ -155,6 +161,7 @@ local function bucket_step(value, now, charge)
   elseif max_level >= 0 then
     wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
   end
+  if at > now and wait ~= (-9007199254740991) and -wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
   return wait, capacity - used, reset_after, at
 end
 
@@ -192,7 +199,7 @@ if true then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
 local corrupt
 if not wait then
-  corrupt = 0
+  corrupt = remaining and -1 or 0
   wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
 end
 if next_value and cost > 0 and ARGV[1] == 'spend' then
