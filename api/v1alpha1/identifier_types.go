@@ -3,8 +3,9 @@ package v1alpha1
 // Identifier is the part of a request that holds the identifier. Exactly one field must be set.
 // +kubebuilder:validation:ExactlyOneOf=header;query;cookie;claim;descriptor;expression
 type Identifier struct {
-	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. The values of headers with
-	// credentials, such as Authorization, are hashed like API keys.
+	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. Values that can be credentials
+	// are hashed like API keys, whatever field they come from: those of names such as Authorization and api_key, all cookies, and the
+	// results of expressions that read one of these.
 	// +optional
 	Header *HeaderName `json:"header,omitempty"`
 	// query is the name of a query parameter. If the request has several values, the first one is used.
@@ -12,7 +13,7 @@ type Identifier struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Query *string `json:"query,omitempty"`
-	// cookie is the name of a cookie.
+	// cookie is the name of a cookie. Its value is hashed like an API key.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+.^_|~-]+$')",message="a cookie name must be one or more letters, digits or characters of !#$%&*+-.^_|~"

@@ -18,7 +18,19 @@ type IdentityTable struct {
 	// +optional
 	// +kubebuilder:default={}
 	APIKey APIKeyIdentity `json:"apiKey,omitzero"`
+	// credentials lists names of headers, query parameters, claims and descriptor entries that contain credentials, in addition to the
+	// names that Weir recognizes, such as Authorization and api_key. Identifiers from them are hashed like API keys. For example: X-License.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Credentials []CredentialName `json:"credentials,omitempty"`
 }
+
+// CredentialName is the name of a header, a query parameter, a claim or a descriptor entry. It is case-insensitive.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=128
+type CredentialName string
 
 // IPIdentity sets how the client address of a request is determined and counted.
 type IPIdentity struct {

@@ -37,8 +37,9 @@ type When struct {
 	// header is a condition on a request header.
 	// +optional
 	Header *HeaderMatch `json:"header,omitempty"`
-	// identifiers lists identifiers on the axis of the policy, written as requests carry them. With axis APIKey they are the API keys in
-	// plain text: every user who can read the policy can read them. Limiters receive only their hashes.
+	// identifiers lists identifiers on the axis of the policy, written as requests carry them. With axis APIKey, and for other
+	// credentials, write "hash:" and the hash that weir hash prints, or the credentials in plain text: then every user who can read the
+	// policy can read them. Limiters receive only hashes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -68,9 +69,10 @@ type When struct {
 	Expression *Expression `json:"expression,omitempty"`
 }
 
-// TierIdentifier is an identifier as requests carry it.
+// TierIdentifier is an identifier as requests carry it, or the hash of a secret one behind "hash:".
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="!self.startsWith('hash:') || self.matches('^hash:[0-9a-f]{32}$')",message="a hash must consist of hash: and 32 hexadecimal digits in lower case, as weir hash prints it"
 type TierIdentifier string
 
 // Group is the name of a group of callers.

@@ -127,6 +127,11 @@ func runRateLimit(ctx context.Context, f rateLimitFlags, settings *ratelimitserv
 		return cli.UsageError(err)
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
+	if counters.hashKey == nil {
+		counters.hashKey = ratelimitservice.PublicHashKey()
+		log.Info("credentials in descriptors are hashed with a key that everybody knows: set --hash-key, so that hashes cannot be compared with guesses")
+	}
+	options.HashKey = counters.hashKey
 	p, err := newProcess(ctx, counters, f.counters, "", serviceSockets(settings, f.drain), log)
 	if err != nil {
 		return err

@@ -79,6 +79,7 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 	identity := compile.DefaultIdentity()
 	identity.APIKey = rules.Identifier{From: rules.FromQuery, Name: "key"}
 	identity.IP = rules.Identifier{From: rules.FromHeader, Name: "x-real-ip"}
+	identity.Credentials = rules.NewCredentials("X-License")
 	for name, tc := range map[string]struct {
 		axis v1alpha1.Axis
 		own  *v1alpha1.Identifier
@@ -89,8 +90,27 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 			v1alpha1.AxisUser, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("Authorization"))},
 			rules.Identifier{From: rules.FromHeader, Name: "authorization", Secret: true},
 		},
-		"a cookie is not a header with credentials": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{Cookie: new("authorization")}, rules.Identifier{From: rules.FromCookie, Name: "authorization"},
+		"a cookie is a secret": {
+			v1alpha1.AxisUser, &v1alpha1.Identifier{Cookie: new("theme")}, rules.Identifier{From: rules.FromCookie, Name: "theme", Secret: true},
+		},
+		"a query parameter with credentials is a secret": {
+			v1alpha1.AxisUser, &v1alpha1.Identifier{Query: new("api_key")}, rules.Identifier{From: rules.FromQuery, Name: "api_key", Secret: true},
+		},
+		"an entry with credentials is a secret": {
+			v1alpha1.AxisCustom, &v1alpha1.Identifier{Descriptor: new(v1alpha1.DescriptorKey("authorization"))},
+			rules.Identifier{From: rules.FromDescriptor, Name: "authorization", Secret: true},
+		},
+		"a claim with credentials is a secret": {
+			v1alpha1.AxisUser, &v1alpha1.Identifier{Claim: new("realm.access_token")},
+			rules.Identifier{From: rules.FromClaim, Name: "realm.access_token", Secret: true},
+		},
+		"a name on the list of the Limiter is one of credentials": {
+			v1alpha1.AxisUser, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-License"))},
+			rules.Identifier{From: rules.FromHeader, Name: "x-license", Secret: true},
+		},
+		"an expression that reads credentials is a secret": {
+			v1alpha1.AxisCustom, &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(`request.path + request.headers["x-api-key"]`))},
+			rules.Identifier{From: rules.FromExpression, Name: `request.path + request.headers["x-api-key"]`, Secret: true},
 		},
 		"the identifier of the policy replaces the table's": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-Key"))}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
 		"the IP identifier of the table is an address":      {v1alpha1.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},

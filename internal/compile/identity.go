@@ -14,6 +14,8 @@ type Identity struct {
 	// NamespaceLabel or NamespaceAnnotation is the key of the label or annotation of a namespace that contains its tenant, for writes to
 	// the Kubernetes API. If both are empty, the tenant is the name of the namespace.
 	NamespaceLabel, NamespaceAnnotation string
+	// Credentials knows which identifiers contain credentials.
+	Credentials rules.Credentials
 	// HashKey hashes the API keys in tiers. Without it, the rules must not leave the process, and no limiter accepts them.
 	HashKey *limiter.HashKey
 }
@@ -38,6 +40,7 @@ func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
 	identity.IPv6PrefixLength = int(table.IP.IPv6PrefixLength)
 	identity.NamespaceLabel = string(table.Tenant.NamespaceLabel)
 	identity.NamespaceAnnotation = string(table.Tenant.NamespaceAnnotation)
+	identity.Credentials = rules.NewCredentials(mapEach(table.Credentials, text[v1alpha1.CredentialName])...)
 	return identity
 }
 
@@ -87,7 +90,7 @@ func kubernetesSourceFor(axis v1alpha1.Axis) rules.Identifier {
 }
 
 // resolveIdentifier returns the source of the policy's identifier: the one in the policy, or else the one in the identity table. An API key
-// and a header with credentials are always secrets, and the identifier on axis IP is always an address.
+// and what can contain credentials are always secrets, and the identifier on axis IP is always an address.
 func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
 	id, _ := identity.sourceFor(policy.spec.Axis)
 	if isKubernetes(policy.spec) {
@@ -96,7 +99,8 @@ func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
 	if own := policy.spec.Identifier; own != nil {
 		id = identifierOf(own)
 	}
-	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey || id.From == rules.FromHeader && rules.IsSecretHeader(id.Name)
+	match := lowerMatch(policy.spec.Match)
+	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey || identity.Credentials.In(id, &match)
 	if policy.spec.Axis != v1alpha1.AxisIP {
 		return id
 	}

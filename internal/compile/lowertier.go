@@ -28,6 +28,9 @@ func lowerTiers(policy validPolicy, identifier rules.Identifier, hashKey *limite
 func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier, hashKey *limiter.HashKey) rules.When {
 	out := rules.When{
 		Identifiers: sorted(mapEach(when.Identifiers, func(given v1alpha1.TierIdentifier) string {
+			if hash, is := hashIn(given); is && identifier.Secret {
+				return hash
+			}
 			if identifier.Secret {
 				return hashKey.Hash(string(given))
 			}
@@ -44,6 +47,11 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifie
 		out.Header = &header
 	}
 	return out
+}
+
+// hashIn returns the hash of a secret that a tier has behind "hash:". It is the hash with the key of the Limiter.
+func hashIn(given v1alpha1.TierIdentifier) (hash string, is bool) {
+	return strings.CutPrefix(string(given), rules.HashPrefix)
 }
 
 // lowerTierIdentifier converts an identifier that is not secret to the form in which requests are counted.

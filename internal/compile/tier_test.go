@@ -49,6 +49,20 @@ func TestCompile_HashesAPIKeys(t *testing.T) {
 	}
 }
 
+func TestCompile_KeepsTheHashOfAnAPIKeyInATier(t *testing.T) {
+	hash := testHashKey().Hash(secret)
+	set := mustCompile(t, policyWithTiers(v1alpha1.AxisAPIKey, v1alpha1.TierIdentifier("hash:"+hash)))
+	if diff := cmp.Diff([]string{hash}, set.Rules[0].Tiers[0].When.Identifiers); diff != "" {
+		t.Error(diff)
+	}
+	for _, invalid := range []string{"hash:", "hash:" + hash[1:], "hash:" + hash + "0", "hash:" + strings.ToUpper(hash[:31]) + "F", "hash: " + hash[1:], "hash:" + secret} {
+		_, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policyWithTiers(v1alpha1.AxisAPIKey, v1alpha1.TierIdentifier(invalid))}, testIdentity())
+		if len(problems) != 1 || problems[0].Field != "spec.tiers[0].when.identifiers[0]" || strings.Contains(problems[0].Message, secret) {
+			t.Errorf("%s: %v", invalid, problems)
+		}
+	}
+}
+
 func TestCompile_NeverQuotesAPIKeysInProblems(t *testing.T) {
 	for name, invalidate := range map[string]func(*v1alpha1.RateLimitPolicySpec){
 		"an additional empty key": func(s *v1alpha1.RateLimitPolicySpec) {

@@ -95,11 +95,18 @@ func (v *validator) validateWhen(field string, spec *v1alpha1.RateLimitPolicySpe
 	}
 }
 
+// hashLength is the length of what limiter.HashKey.Hash returns.
+const hashLength = 32
+
 // validateTierIdentifier quotes only addresses and service accounts in messages, because other identifiers may be secrets. A network can be an
 // identifier only if the policy reads it from a part of the request, for example from a masked address.
 func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimitPolicySpec, identifier v1alpha1.TierIdentifier) {
 	if identifier == "" {
 		v.report(field, "must not be empty")
+		return
+	}
+	if hash, is := hashIn(identifier); is && (len(hash) != hashLength || strings.Trim(hash, "0123456789abcdef") != "") {
+		v.report(field, "a hash must consist of hash: and %d hexadecimal digits in lower case, as weir hash prints it", hashLength)
 		return
 	}
 	if spec.Axis == v1alpha1.AxisServiceAccount {

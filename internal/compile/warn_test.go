@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (tex
 	}
 	for i := range set.Rules {
 		if rule := &set.Rules[i]; rule.Policy == compile.Name(&policies[0]) {
-			for _, w := range compile.Warn(rule, set.Rules) {
+			for _, w := range slices.Concat(compile.Warn(rule, set.Rules), compile.WarnSecrets(rule, &policies[0].Spec)) {
 				texts = append(texts, w.String())
 			}
 			return texts
@@ -93,7 +94,23 @@ func TestWarn(t *testing.T) {
 			`spec.tiers[4].when: no request belongs to this tier: tier "d" before it matches all of them`,
 		}},
 		{"API keys in plain text", `{axis: APIKey, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [k3y]}, limit: 2}]}`, []string{
-			"spec.tiers[0].when.identifiers: secret identifiers such as API keys are in plain text: every user who can read the policy can read them",
+			"spec.tiers[0].when.identifiers: secret identifiers such as API keys are in plain text: every user who can read the policy can read them; " +
+				"write their hashes, which weir hash prints",
+		}},
+		{"an API key in plain text and a hash", `{axis: APIKey, limit: 1, window: 1m, tiers: [
+			{name: a, when: {identifiers: ["hash:00000000000000000000000000000001"]}, limit: 2}, {name: b, when: {identifiers: ["hash:00000000000000000000000000000002", k3y]}, limit: 2}]}`, []string{
+			"spec.tiers[1].when.identifiers: secret identifiers such as API keys are in plain text: every user who can read the policy can read them; " +
+				"write their hashes, which weir hash prints",
+		}},
+		{"a hash of what is no secret", `{axis: User, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: ["hash:00000000000000000000000000000001"]}, limit: 2}]}`, []string{
+			"spec.tiers[0].when.identifiers: a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey",
+		}},
+		{"credentials that a match compares with", `{axis: User, limit: 1, window: 1m, match: {http: {headers: [{name: X-API-Key, value: k3y}, {name: X-API-Key, type: Present}, {name: X-Plan, value: k3y}]}},
+			tiers: [{name: a, when: {header: {name: Authorization, value: Bearer k3y}}, limit: 2}]}`, []string{
+			"spec.match.http.headers[0].value: a credential is in plain text: every user who can read the policy, and every limiter and Redis, can read it; " +
+				"use a tier with identifiers, and write its hash, which weir hash prints",
+			"spec.tiers[0].when.header: a credential is in plain text: every user who can read the policy, and every limiter and Redis, can read it; " +
+				"use a tier with identifiers, and write its hash, which weir hash prints",
 		}},
 		{"compact counters of many users", `{axis: User, limit: 100, window: 1m, storage: Compact}`, nil},
 		{"compact counters of few endpoints", `{axis: Endpoint, limit: 100, window: 1m, storage: Compact}`, []string{

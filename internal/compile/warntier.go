@@ -1,12 +1,67 @@
 package compile
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// warnTiers warns of tiers that no request belongs to, and of API keys in plain text.
+// WarnSecrets returns warnings for what the policy of a rule states about secrets: secrets in plain text, and hashes without effect.
+func WarnSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
+	w := &warnings{rule: rule}
+	w.warnPlainMatch(spec.Match)
+	for i := range spec.Tiers {
+		hashes := 0
+		if header := spec.Tiers[i].When.Header; header != nil {
+			w.warnPlainHeader(tierField(i, "when.header"), header)
+		}
+		given := spec.Tiers[i].When.Identifiers
+		for _, identifier := range given {
+			if _, is := hashIn(identifier); is {
+				hashes++
+			}
+		}
+		switch field := tierField(i, "when.identifiers"); {
+		case rule.Identifier.Secret && hashes < len(given):
+			w.add(field, "secret identifiers such as API keys are in plain text: every user who can read the policy can read them; "+
+				"write their hashes, which weir hash prints")
+		case !rule.Identifier.Secret && hashes > 0:
+			w.add(field, "a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
+		}
+	}
+	return w.all
+}
+
+// warnPlainMatch warns of credentials that a match compares with. The rules in Redis contain them, because limiters do not hash what they compare.
+func (w *warnings) warnPlainMatch(match *v1alpha1.Match) {
+	if match == nil {
+		return
+	}
+	for i, entry := range match.Descriptors {
+		if entry.Value != nil && (rules.Credentials{}).Name(string(entry.Key)) {
+			w.add(fmt.Sprintf("spec.match.descriptors[%d].value", i), plainMatch)
+		}
+	}
+	if match.HTTP == nil {
+		return
+	}
+	for i := range match.HTTP.Headers {
+		w.warnPlainHeader(fmt.Sprintf("spec.match.http.headers[%d].value", i), &match.HTTP.Headers[i])
+	}
+}
+
+const plainMatch = "a credential is in plain text: every user who can read the policy, and every limiter and Redis, can read it; " +
+	"use a tier with identifiers, and write its hash, which weir hash prints"
+
+func (w *warnings) warnPlainHeader(field string, header *v1alpha1.HeaderMatch) {
+	if headerType(*header) == v1alpha1.HeaderExact && (rules.Credentials{}).Name(string(header.Name)) {
+		w.add(field, plainMatch)
+	}
+}
+
+// warnTiers warns of tiers that no request belongs to.
 func (w *warnings) warnTiers() {
 	for i := range w.rule.Tiers {
 		when := &w.rule.Tiers[i].When
@@ -17,9 +72,6 @@ func (w *warnings) warnTiers() {
 			}
 		}
 		w.warnTierNetworks(i, when.CIDRs)
-		if w.rule.Identifier.Secret && len(when.Identifiers) > 0 {
-			w.add(tierField(i, "when.identifiers"), "secret identifiers such as API keys are in plain text: every user who can read the policy can read them")
-		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -81,6 +82,7 @@ func (r *Result) validate(loader *policyfile.Loader) error {
 			r.Add(r.Policies[policyAt(warning.Line)].Place, Note, "%s", warning.Message)
 		}
 	}
+	r.noteCredentials(result.Secret())
 	kept := r.Policies[:0:0]
 	for i := range r.Policies {
 		if !invalid[i] {
@@ -89,6 +91,17 @@ func (r *Result) validate(loader *policyfile.Loader) error {
 	}
 	r.Policies = kept
 	return nil
+}
+
+// noteCredentials sets the axis of policies that count by credentials, so that the file shows it, and notes them.
+func (r *Result) noteCredentials(secret map[string]bool) {
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		if secret[p.fullName()] && p.Spec.Axis == v1alpha1.AxisCustom {
+			p.Spec.Axis = v1alpha1.AxisAPIKey
+			r.Add(p.Place, Note, "the policy counts by credentials: its counters, answers and logs have hashes of them, which need the hash key of the Limiter or --hash-key")
+		}
+	}
 }
 
 func problemText(p policyfile.Problem) string {

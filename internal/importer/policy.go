@@ -50,6 +50,14 @@ func (p *Policy) isCluster() bool {
 	return p.Cluster || p.Domain == "cluster" || len(validation.IsDNS1123Label(p.Domain)) > 0
 }
 
+// fullName returns the name of the policy as rules have it, if the policy is valid.
+func (p *Policy) fullName() string {
+	if p.isCluster() {
+		return "cluster/" + p.name
+	}
+	return p.Domain + "/" + p.name
+}
+
 // setNames names the policies after their paths. Names that would be equal or too long end with a hash of the path, so that the name of a
 // policy does not depend on the order of the source.
 func setNames(policies []Policy) {

@@ -84,10 +84,12 @@ func (l *Loader) Compile(files []File) Result {
 
 // Warnings returns the warnings for the valid policies, sorted by file and line.
 func (r *Result) Warnings() (all []Problem) {
+	specs := r.specs()
 	for i := range r.Rules.Rules {
 		rule := &r.Rules.Rules[i]
-		o := r.defined[keyOf(rule.Policy, rule.Domain == "")]
-		for _, w := range compile.Warn(rule, r.Rules.Rules) {
+		key := keyOf(rule.Policy, rule.Domain == "")
+		o := r.defined[key]
+		for _, w := range slices.Concat(compile.Warn(rule, r.Rules.Rules), compile.WarnSecrets(rule, specs[key])) {
 			all = append(all, o.problem(w.Field, w.Message))
 		}
 	}
@@ -98,6 +100,29 @@ func (r *Result) Warnings() (all []Problem) {
 	}
 	slices.SortStableFunc(all, byPlace)
 	return all
+}
+
+// Secret returns the valid policies whose identifiers are secret, by name.
+func (r *Result) Secret() map[string]bool {
+	secret := map[string]bool{}
+	for i := range r.Rules.Rules {
+		if rule := &r.Rules.Rules[i]; rule.Identifier.Secret {
+			secret[rule.Policy] = true
+		}
+	}
+	return secret
+}
+
+// specs returns the specs of the policies.
+func (r *Result) specs() map[key]*v1alpha1.RateLimitPolicySpec {
+	specs := make(map[key]*v1alpha1.RateLimitPolicySpec, len(r.policies.Namespaced)+len(r.policies.Cluster))
+	for i := range r.policies.Namespaced {
+		specs[keyOf(compile.Name(&r.policies.Namespaced[i]), false)] = &r.policies.Namespaced[i].Spec
+	}
+	for i := range r.policies.Cluster {
+		specs[keyOf(compile.ClusterName(&r.policies.Cluster[i]), true)] = &r.policies.Cluster[i].Spec.RateLimitPolicySpec
+	}
+	return specs
 }
 
 func byPlace(a, b Problem) int {

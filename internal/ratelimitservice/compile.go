@@ -27,6 +27,15 @@ type Options struct {
 	OnStoreFailure v1alpha1.StoreFailure
 	// Shadow lets no limit deny a request.
 	Shadow bool
+	// HashKey hashes credentials in descriptors. All processes that share counters must have the same key. It is required.
+	HashKey *limiter.HashKey
+}
+
+// PublicHashKey returns the key without --hash-key. Everybody knows it, so its hashes only keep credentials from being read, and not from being
+// guessed. The service in whose place Weir runs has no such key, and its configuration does not either.
+func PublicHashKey() *limiter.HashKey {
+	key, _ := limiter.NewHashKey([]byte("weir ratelimit without the flag --hash-key")) // never an error: it is long enough
+	return key
 }
 
 // Limit is a limit of the configuration.
@@ -40,6 +49,8 @@ type Limit struct {
 
 // compiled is the compiled configuration of one domain.
 type compiled struct {
+	hashKey *limiter.HashKey
+
 	rules  []rules.Rule
 	limits map[string]Limit // by policy
 	notes  []string         // about parts that decide in another way
@@ -54,7 +65,7 @@ type problem struct {
 // compileDomain returns the rules for the configuration of one domain, or everything that cannot be enforced.
 func compileDomain(config *ratelimitv3.RateLimitConfig, options Options) (*compiled, []problem) {
 	imported := envoyratelimit.ImportMessage(config, envoyratelimit.Options{Algorithm: options.Algorithm})
-	out := &compiled{limits: map[string]Limit{}}
+	out := &compiled{hashKey: options.HashKey, limits: map[string]Limit{}}
 	var problems []problem
 	for _, f := range imported.Findings {
 		switch f.Kind {
@@ -75,7 +86,7 @@ func compileDomain(config *ratelimitv3.RateLimitConfig, options Options) (*compi
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	result := policies.Compile(compile.DefaultIdentity())
+	result := policies.Compile(compile.DefaultIdentity().WithHashKey(options.HashKey))
 	for _, p := range result.Problems {
 		number := 0
 		if i, err := indexOf(p.Policy); err == nil && p.Field != "spec.domains[0]" {
@@ -135,7 +146,7 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 
 // add adds the rule for a policy.
 func (c *compiled) add(rule rules.Rule, policy *importer.Policy) {
-	rule.Policy = policyName(policy.Domain, rule.Match.Descriptors)
+	rule.Policy = policyName(policy.Domain, rule.Match.Descriptors, c.hashKey)
 	limit := Limit{Name: policy.LimitName, Units: rule.Units, Domain: statName(policy.Domain)}
 	if rule.Cost != nil { // of a limit of 0, as an expression, because the API rejects a constant above the limit
 		rule.Cost, limit.Zero = &rules.Cost{Value: 2}, true
@@ -144,7 +155,7 @@ func (c *compiled) add(rule rules.Rule, policy *importer.Policy) {
 	rule.WholeDebt = rule.Debt
 	for i, entry := range rule.Match.Descriptors {
 		key := entry.Key
-		if value := entry.Value + entry.Pattern; value != "" {
+		if value := shownValue(entry, c.hashKey); value != "" {
 			key += "_" + value
 		}
 		switch i {

@@ -119,6 +119,9 @@ func (d *Domains) Rules() (rules.Set, map[string]Limit) {
 		maps.Copy(limits, of.content.limits)
 	}
 	slices.SortFunc(set.Rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
+	if set.HashesIdentifiers() {
+		set.HashKey = d.options.HashKey.ID()
+	}
 	return set, limits
 }
 

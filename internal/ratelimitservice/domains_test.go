@@ -21,7 +21,9 @@ import (
 
 // options are the defaults of weir ratelimit.
 func options() ratelimitservice.Options {
-	return ratelimitservice.Options{Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureDeny}
+	return ratelimitservice.Options{
+		Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureDeny, HashKey: ratelimitservice.PublicHashKey(),
+	}
 }
 
 // node returns a descriptor with a key and a value such as "tenant=acme", and its limit, or nil.
@@ -80,8 +82,8 @@ func TestUpdate_CompilesTheLimitsOfEachDomain(t *testing.T) {
 	rule := set.Rules[0]
 	wanted := rules.Rule{
 		Policy: want[0][:len(want[0])-len(" 3/3600s")], Domains: []string{"default/eg/http"}, Axis: "Custom",
-		// One counter for each value of the last entry. The route is no wildcard.
-		Identifier: rules.Identifier{From: rules.FromDescriptor, Name: "rule-0-match-0"},
+		// One counter for each value of the last entry, which is that of a header, such as an API key. The route is no wildcard.
+		Identifier: rules.Identifier{From: rules.FromDescriptor, Name: "rule-0-match-0", Secret: true},
 		Match:      rules.Match{Descriptors: []rules.DescriptorMatch{{Key: route, Value: route}, {Key: "rule-0-match-0"}}},
 		Algorithm:  limiter.FixedWindow, Units: 3, WindowSeconds: 3600, Debt: true, WholeDebt: true, OnStoreFailure: rules.DenyOnFailure,
 	}
@@ -93,8 +95,28 @@ func TestUpdate_CompilesTheLimitsOfEachDomain(t *testing.T) {
 	}, limits[set.Rules[1].Policy]); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := rules.NewIndex(set, "1", "weir:"); err != nil {
+	if _, err := rules.NewIndex(set, "1", "weir:", rules.WithHashKey(options().HashKey)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestUpdate_NoNameContainsACredential(t *testing.T) {
+	d := ratelimitservice.NewDomains(options(), keep)
+	if _, err := update(d, noon, true, config("shop", node("api_key=s3cret", per(5, ratelimitv3.RateLimitUnit_DAY), node("plan=free", per(1, ratelimitv3.RateLimitUnit_DAY))),
+		node("api_key=s3cret*", per(6, ratelimitv3.RateLimitUnit_DAY)), node("plan=free", per(7, ratelimitv3.RateLimitUnit_DAY)))); err != nil {
+		t.Fatal(err)
+	}
+	set, limits := d.Rules()
+	names := map[string]bool{}
+	for _, rule := range set.Rules {
+		limit := limits[rule.Policy]
+		if text := fmt.Sprint(rule.Policy, limit); strings.Contains(text, "s3cret") || !strings.Contains(text, "hash:") && !strings.Contains(text, "plan_free") {
+			t.Error(text)
+		}
+		names[rule.Policy] = true
+	}
+	if len(names) != 4 || !names["shop|plan=free"] {
+		t.Errorf("%v", names)
 	}
 }
 

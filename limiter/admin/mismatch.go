@@ -106,7 +106,7 @@ func kindsOfPolicy(rule *rules.Rule) string {
 // secretHeaders returns a function that reports whether a header can contain a secret: credentials, and what a policy counts as an API key.
 func secretHeaders(policies []engine.ExplainedPolicy) func(header string) bool {
 	return func(header string) bool {
-		if rules.IsSecretHeader(header) {
+		if (rules.Credentials{}).Name(header) {
 			return true
 		}
 		return slices.ContainsFunc(policies, func(p engine.ExplainedPolicy) bool {

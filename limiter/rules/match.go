@@ -298,7 +298,17 @@ func (s *search) activation() *activation {
 }
 
 // activation returns the CEL value of r.
+//
+// If the rule matched a descriptor, it is the first one in the value: expressions of a policy with match.descriptors read its entries by number.
 func (m Matched) activation(r *Request) *activation {
+	if m.descriptor > 0 {
+		first := *r
+		first.Descriptors = slices.Clone(r.Descriptors)
+		at := first.Descriptors[m.descriptor]
+		copy(first.Descriptors[1:m.descriptor+1], r.Descriptors[:m.descriptor])
+		first.Descriptors[0] = at
+		return newActivation(&first)
+	}
 	if m.on != nil && m.on.request == r {
 		return m.on
 	}

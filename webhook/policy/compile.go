@@ -84,9 +84,18 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 	// The name alone does not identify the rule, because a namespace can have the name cluster.
 	own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == name && (r.Domain == "") == ofCluster })
 	if own >= 0 {
-		found.warnings = limitWarnings(compile.Warn(&result.Set.Rules[own], result.Set.Rules))
+		rule := &result.Set.Rules[own]
+		found.warnings = limitWarnings(slices.Concat(compile.Warn(rule, result.Set.Rules), compile.WarnSecrets(rule, specOf(one))))
 	}
 	return found
+}
+
+// specOf returns the spec of the first policy.
+func specOf(one compile.Policies) *v1alpha1.RateLimitPolicySpec {
+	if len(one.Cluster) > 0 {
+		return &one.Cluster[0].Spec.RateLimitPolicySpec
+	}
+	return &one.Namespaced[0].Spec
 }
 
 // nameOf returns the name of the single policy.

@@ -7,11 +7,13 @@
 package envoyratelimit
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // domain is the content of one or more files with the same domain.
@@ -33,17 +35,21 @@ type descriptor struct {
 	shared     bool               // all values that a wildcard matches share one counter (share_threshold)
 	algorithm  v1alpha1.Algorithm // of the limit, from metadata; empty for that of the options
 	children   []*descriptor
+	number     int // among the values of the key in the list, from 1
 }
 
 func (d *descriptor) isWildcard() bool { return !d.exact && strings.Contains(d.value, "*") }
 
-// name returns, for example, "tenant=acme", "tenant", or "rule-0=" for an exact value that is equal to the key.
+// name returns, for example, "tenant=acme", "tenant", or "rule-0=" for an exact value that is equal to the key. Policies have the name, and with
+// them metrics and logs, so it does not contain credentials: "api_key=(value 2)".
 func (d *descriptor) name() string {
 	switch {
 	case d.value == "":
 		return d.key
 	case d.exact:
 		return d.key + "="
+	case (rules.Credentials{}).Name(d.key):
+		return fmt.Sprintf("%s=(value %d)", d.key, d.number)
 	}
 	return d.key + "=" + d.value
 }

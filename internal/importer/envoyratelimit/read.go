@@ -72,6 +72,11 @@ func (r *reader) descriptors(n importer.Node) []*descriptor {
 // unique reports descriptors of one level with the same key and value. The service joins them to one name.
 func (r *reader) unique(list []*descriptor) {
 	first := map[string]*descriptor{}
+	values := map[string]int{}
+	for _, d := range list {
+		values[d.key]++
+		d.number = values[d.key]
+	}
 	for _, d := range list {
 		switch other := first[d.joined()]; {
 		case other == nil:
@@ -81,8 +86,8 @@ func (r *reader) unique(list []*descriptor) {
 			r.out.Add(d.Place, importer.Invalid, "descriptor %s is already defined at %s:%d; a key and a value can occur once in a list",
 				d.name(), other.File, other.Line)
 		default:
-			r.out.Add(d.Place, importer.Invalid, "descriptor %s has the same name %s as %s at %s:%d, because the service joins a key and a value with _",
-				d.name(), d.joined(), other.name(), other.File, other.Line)
+			r.out.Add(d.Place, importer.Invalid, "descriptor %s has the same name as %s at %s:%d, because the service joins a key and a value with _",
+				d.name(), other.name(), other.File, other.Line)
 		}
 	}
 }

@@ -187,6 +187,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: value
       type:
         scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.CredentialName
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.DecisionLog
   map:
     fields:
@@ -487,6 +489,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.APIKeyIdentity
       default: {}
+    - name: credentials
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.CredentialName
+          elementRelationship: associative
     - name: ip
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IPIdentity

@@ -11,12 +11,13 @@ import (
 //
 // Identifier is the part of a request that holds the identifier. Exactly one field must be set.
 type IdentifierApplyConfiguration struct {
-	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. The values of headers with
-	// credentials, such as Authorization, are hashed like API keys.
+	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. Values that can be credentials
+	// are hashed like API keys, whatever field they come from: those of names such as Authorization and api_key, all cookies, and the
+	// results of expressions that read one of these.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
 	// query is the name of a query parameter. If the request has several values, the first one is used.
 	Query *string `json:"query,omitempty"`
-	// cookie is the name of a cookie.
+	// cookie is the name of a cookie. Its value is hashed like an API key.
 	Cookie *string `json:"cookie,omitempty"`
 	// claim is the name of a claim in the caller's token, for example sub. Use dots for a nested claim, for example realm.tenant.
 	// Weir does not verify tokens: the proxy that sends the claims must have verified them.

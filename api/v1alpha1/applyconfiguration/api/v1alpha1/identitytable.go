@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+)
+
 // IdentityTableApplyConfiguration represents a declarative configuration of the IdentityTable type for use
 // with apply.
 //
@@ -15,6 +19,9 @@ type IdentityTableApplyConfiguration struct {
 	User *UserIdentityApplyConfiguration `json:"user,omitempty"`
 	// apiKey sets where requests carry the API key.
 	APIKey *APIKeyIdentityApplyConfiguration `json:"apiKey,omitempty"`
+	// credentials lists names of headers, query parameters, claims and descriptor entries that contain credentials, in addition to the
+	// names that Weir recognizes, such as Authorization and api_key. Identifiers from them are hashed like API keys. For example: X-License.
+	Credentials []apiv1alpha1.CredentialName `json:"credentials,omitempty"`
 }
 
 // IdentityTableApplyConfiguration constructs a declarative configuration of the IdentityTable type for use with
@@ -52,5 +59,15 @@ func (b *IdentityTableApplyConfiguration) WithUser(value *UserIdentityApplyConfi
 // If called multiple times, the APIKey field is set to the value of the last call.
 func (b *IdentityTableApplyConfiguration) WithAPIKey(value *APIKeyIdentityApplyConfiguration) *IdentityTableApplyConfiguration {
 	b.APIKey = value
+	return b
+}
+
+// WithCredentials adds the given value to the Credentials field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Credentials field.
+func (b *IdentityTableApplyConfiguration) WithCredentials(values ...apiv1alpha1.CredentialName) *IdentityTableApplyConfiguration {
+	for i := range values {
+		b.Credentials = append(b.Credentials, values[i])
+	}
 	return b
 }

@@ -14,8 +14,9 @@ import (
 type WhenApplyConfiguration struct {
 	// header is a condition on a request header.
 	Header *HeaderMatchApplyConfiguration `json:"header,omitempty"`
-	// identifiers lists identifiers on the axis of the policy, written as requests carry them. With axis APIKey they are the API keys in
-	// plain text: every user who can read the policy can read them. Limiters receive only their hashes.
+	// identifiers lists identifiers on the axis of the policy, written as requests carry them. With axis APIKey, and for other
+	// credentials, write "hash:" and the hash that weir hash prints, or the credentials in plain text: then every user who can read the
+	// policy can read them. Limiters receive only hashes.
 	Identifiers []apiv1alpha1.TierIdentifier `json:"identifiers,omitempty"`
 	// cidrs lists networks. The client address must be in at least one of them.
 	CIDRs []apiv1alpha1.CIDR `json:"cidrs,omitempty"`
