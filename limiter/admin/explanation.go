@@ -92,23 +92,23 @@ func NewExplanation(x *engine.Explanation, r *rules.Request, all bool) Explanati
 	if x.Refused == "" {
 		out.Answer = reply.NewAnswer(&x.Answer)
 	}
-	isSecret := secretHeaders(x.Policies)
+	secrets := secretsOf(x.Policies)
 	for i := range x.Policies {
 		p := &x.Policies[i]
 		if p.Failed == rules.ConditionDomain && !all {
 			out.OtherPolicies++
 			continue
 		}
-		out.Policies = append(out.Policies, newPolicy(p, r, out.Answer.Policy, isSecret))
+		out.Policies = append(out.Policies, newPolicy(p, r, out.Answer.Policy, secrets))
 	}
 	return out
 }
 
-func newPolicy(p *engine.ExplainedPolicy, r *rules.Request, decides string, isSecret func(header string) bool) Policy {
+func newPolicy(p *engine.ExplainedPolicy, r *rules.Request, decides string, secrets isSecret) Policy {
 	out := Policy{Policy: p.Rule.Policy, Axis: p.Rule.Axis, Shadow: p.Rule.Shadow}
 	switch {
 	case p.Matched == nil:
-		out.Outcome, out.Field, out.Reason = NoMatch, fieldOf(&p.Explained), mismatch(&p.Explained, r, isSecret)
+		out.Outcome, out.Field, out.Reason = NoMatch, fieldOf(&p.Explained), mismatch(&p.Explained, r, secrets)
 	case p.ReplacedBy != "":
 		out.Outcome, out.Reason = Replaced, "policy "+p.ReplacedBy+" replaces this default"
 	case p.LeftOut:

@@ -10,7 +10,7 @@ import (
 )
 
 // mismatch explains the condition that the request does not meet: what the request has, and what the policy matches.
-func mismatch(e *rules.Explained, r *rules.Request, isSecret func(header string) bool) string {
+func mismatch(e *rules.Explained, r *rules.Request, isSecret isSecret) string {
 	m := &e.Rule.Match
 	switch e.Failed {
 	case rules.ConditionDomain:
@@ -26,14 +26,17 @@ func mismatch(e *rules.Explained, r *rules.Request, isSecret func(header string)
 	case rules.ConditionMethods:
 		return fmt.Sprintf("method is %s; the policy matches %s", quote(r.Method), list(m.Methods))
 	case rules.ConditionHeaders:
-		return headerMismatch(m.Headers[e.Header], r, isSecret(m.Headers[e.Header].Name))
+		return headerMismatch(m.Headers[e.Header], r, isSecret(rules.FromHeader, m.Headers[e.Header].Name))
 	case rules.ConditionCIDRs:
 		return fmt.Sprintf("client address %s is not in %s", address(r), list(m.CIDRs))
 	case rules.ConditionExceptCIDRs:
 		return fmt.Sprintf("client address %s is in exceptCIDRs: %s", address(r), list(m.ExceptCIDRs))
 	case rules.ConditionDescriptors:
-		return "no descriptor of the request has exactly the entries " + descriptors(m.Descriptors)
+		return "no descriptor of the request has exactly the entries " + descriptors(m.Descriptors, isSecret)
 	case rules.ConditionExpression:
+		if (rules.Credentials{}).InText(m.Expression) {
+			return "the expression, which is not shown because it names credentials, is false for this request"
+		}
 		return "the expression is false for this request: " + quote(m.Expression)
 	case rules.ConditionIdentifier:
 		return "the write has no " + strings.TrimSuffix(identifierSource(&e.Rule.Rule, r), " of namespace ") + " to count by"
@@ -103,15 +106,18 @@ func kindsOfPolicy(rule *rules.Rule) string {
 	return strings.Join(of, " and ")
 }
 
-// secretHeaders returns a function that reports whether a header can contain a secret: credentials, and what a policy counts as an API key.
-func secretHeaders(policies []engine.ExplainedPolicy) func(header string) bool {
-	return func(header string) bool {
-		if (rules.Credentials{}).Name(header) {
+// isSecret reports whether a header or a descriptor entry can contain a secret.
+type isSecret func(from rules.IdentifierSource, name string) bool
+
+// secretsOf returns the isSecret for credentials, and for what a policy counts as an API key.
+func secretsOf(policies []engine.ExplainedPolicy) isSecret {
+	return func(from rules.IdentifierSource, name string) bool {
+		if (rules.Credentials{}).Name(name) {
 			return true
 		}
 		return slices.ContainsFunc(policies, func(p engine.ExplainedPolicy) bool {
 			id := p.Rule.Identifier
-			return id.Secret && (id.From == rules.FromHeader && strings.EqualFold(id.Name, header) || id.From == rules.FromExpression)
+			return id.Secret && (id.From == from && strings.EqualFold(id.Name, name) || id.From == rules.FromExpression)
 		})
 	}
 }
@@ -193,17 +199,22 @@ func targetsIn(routes []rules.Route, domain string) (targets []string) {
 	return targets
 }
 
-func descriptors(match []rules.DescriptorMatch) string {
+// descriptors leaves out the values of secret entries.
+func descriptors(match []rules.DescriptorMatch, isSecret isSecret) string {
 	texts := make([]string, len(match))
 	for i, m := range match {
 		texts[i] = m.Key
+		if m.Value+m.Pattern != "" && isSecret(rules.FromDescriptor, m.Key) {
+			texts[i] += "=…"
+			continue
+		}
 		switch {
 		case m.Value != "":
 			texts[i] += "=" + m.Value
 		case m.Pattern != "":
 			texts[i] += " like " + m.Pattern
 		}
-		if len(m.Except) > 0 {
+		if len(m.Except) > 0 && !isSecret(rules.FromDescriptor, m.Key) {
 			texts[i] += " except " + list(m.Except)
 		}
 	}

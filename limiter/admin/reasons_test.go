@@ -247,6 +247,17 @@ func TestExplain_ShowsNoSecretValueThatThePolicyExcludes(t *testing.T) {
 		"shop/a NoMatch match.http.headers[0]: header authorization is set; the policy matches requests without this value")
 }
 
+func TestExplain_ShowsNoCredentialThatAPolicyComparesWith(t *testing.T) {
+	entries, expression := rule("shop/a"), rule("shop/b")
+	entries.Match.Descriptors = []rules.DescriptorMatch{
+		{Key: "api_key", Value: "s3cret"}, {Key: "token", Pattern: "s3cret*"}, {Key: "session", Except: []string{"s3cret"}}, {Key: "plan", Value: "free"},
+	}
+	expression.Match.Expression = `request.headers[?"x-api-key"].orValue("") == "s3cret"`
+	expect(t, reasons(t, newEngine(t, memstore.New(epoch), entries, expression), `{"domain":"shop","path":"/","headers":{"x-api-key":"s3cret2"},"descriptors":[[{"key":"a","value":"b"}]]}`),
+		"shop/a NoMatch match.descriptors: no descriptor of the request has exactly the entries api_key=…, token=…, session, plan=free",
+		"shop/b NoMatch match.http.expression: the expression, which is not shown because it names credentials, is false for this request")
+}
+
 func TestExplain_ShortensWhatTheClientSends(t *testing.T) {
 	r := rule("shop/a")
 	r.Match.Hosts = []string{"h1", "h2", "h3", "h4", "h5"}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +31,13 @@ var headerOfEnvoyGateway = regexp.MustCompile(`^rule-\d+-match-\d+$`)
 // entry is [Credentials.Name] for the key of a descriptor entry.
 func (c Credentials) entry(key string) bool {
 	return c.Name(key) || headerOfEnvoyGateway.MatchString(key)
+}
+
+var nameInText = regexp.MustCompile(`\w[\w-]*`)
+
+// InText reports whether an expression mentions the name of credentials anywhere, such as in a comparison with one.
+func (c Credentials) InText(expression string) bool {
+	return slices.ContainsFunc(nameInText.FindAllString(expression, -1), c.Name)
 }
 
 // In reports whether the identifier of a rule with this match can contain credentials. An expression is one that does, if it reads a place with
