@@ -6,6 +6,7 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,7 +58,11 @@ func ownImage(ctx context.Context, from client.Reader, namespace, pod string) (s
 	}
 	var own corev1.Pod
 	if err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: pod}, &own); err != nil {
-		return "", fmt.Errorf("read the image of limiters from the operator's own pod: %w; set --limiter-image to name the image", err)
+		err = fmt.Errorf("read the image of limiters from the operator's own pod: %w", err)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w; set --limiter-image to name the image", err)
+		}
+		return "", err
 	}
 	for _, c := range own.Spec.Containers {
 		if c.Name == containerName {

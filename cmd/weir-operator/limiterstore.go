@@ -39,6 +39,8 @@ type limiterStores struct {
 	prefix  string
 	// namespace is the namespace of the operator, in which DNS resolves short Service names.
 	namespace string
+	// confirm returns an error if this operator is not the leader any more.
+	confirm func(context.Context) error
 }
 
 // open implements the function of ruleset.Config.
@@ -51,7 +53,9 @@ func (s limiterStores) open(limiter *v1alpha1.Limiter) (publish.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return limiterStore{redis, controlplane.NewExchange(redis, s.prefix, limiter.Namespace+"/"+limiter.Name)}, nil
+	exchange := controlplane.NewExchange(redis, s.prefix, limiter.Namespace+"/"+limiter.Name)
+	exchange.BeforeReplacing(s.confirm)
+	return limiterStore{redis, exchange}, nil
 }
 
 func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisclient.Options, error) {

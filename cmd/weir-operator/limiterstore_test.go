@@ -30,7 +30,7 @@ func (s secrets) open(t *testing.T, redis v1alpha1.Redis) publish.Store {
 		cluster.WithObjects(secret)
 	}
 	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge"}, Spec: v1alpha1.LimiterSpec{Redis: redis}}
-	store, err := limiterStores{cluster.Build(), "weir:", "weir-system"}.open(limiter)
+	store, err := limiterStores{cluster.Build(), "weir:", "weir-system", nil}.open(limiter)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -41,6 +42,7 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/gatewayapi"
 	"github.com/weir-dev/weir/controllers/hashkey"
+	"github.com/weir-dev/weir/controllers/leadership"
 	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
@@ -142,18 +144,28 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 		return fmt.Errorf("find the Kubernetes API server: %w; outside a cluster, set --kubeconfig or KUBECONFIG", err)
 	}
 	kube.QPS, kube.Burst = apiQPS, apiBurst
-	limiters, err := f.limiterOptions(ctx, kube)
+	var limiters deployment.Options
+	err = awaitAPIServer(ctx, f.health, func(ctx context.Context) (err error) {
+		limiters, err = f.limiterOptions(ctx, kube)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	mgr, err := operatorManager(ctx, f, kube, limiters, webhook)
+	var leader *leadership.Leadership
+	if f.leaderElect {
+		if leader, err = leadership.New(kube, f.namespace, leaderLease); err != nil {
+			return err
+		}
+	}
+	mgr, err := operatorManager(ctx, f, kube, limiters, webhook, leader)
 	if err != nil {
 		return err
 	}
 	if limiters.HashKey, err = f.masterHashKey(ctx, mgr); err != nil {
 		return err
 	}
-	if err := errors.Join(f.addControllers(mgr, limiters), f.admin.addTo(ctx, mgr, limiters.HashKey)); err != nil {
+	if err := errors.Join(f.addControllers(mgr, limiters, leader), f.admin.addTo(ctx, mgr, limiters.HashKey)); err != nil {
 		return err
 	}
 	if webhook != nil {
@@ -193,17 +205,19 @@ func (f *operatorFlags) masterHashKey(ctx context.Context, mgr manager.Manager) 
 }
 
 // addControllers adds the controllers to mgr.
-func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.Options) error {
+func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.Options, leader *leadership.Leadership) error {
+	leading := leader.Client(mgr.GetClient())
 	spend := redisstore.SpendScript()
 	gateways, err := addGateways(mgr)
 	if err != nil {
 		return err
 	}
 	ruleSets, err := ruleset.New(ruleset.Config{
-		Client:    mgr.GetClient(),
+		Client:    leading,
 		Uncached:  mgr.GetAPIReader(),
 		Gateways:  gateways,
-		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace}.open,
+		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace, leader.Confirm}.open,
+		Confirm:   leader.Confirm,
 		KeyPrefix: f.prefix,
 		HashKey:   limiters.HashKey,
 		Decider:   publish.Script{Name: spend.Name, SHA: spend.SHA},
@@ -215,14 +229,14 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 		return err
 	}
 	deployments := deployment.New(deployment.Config{
-		Client:   mgr.GetClient(),
+		Client:   leading,
 		Uncached: mgr.GetAPIReader(),
 		Events:   mgr.GetEventRecorder("weir-operator"),
 		Options:  limiters,
 		Clock:    time.Now,
 	})
 	registrations := registration.New(registration.Config{
-		Client:      mgr.GetClient(),
+		Client:      leading,
 		Uncached:    mgr.GetAPIReader(),
 		Namespace:   f.namespace,
 		SecretName:  deployment.ThrottleSecret,
@@ -247,7 +261,7 @@ func addGateways(mgr manager.Manager) (*gatewayapi.Objects, error) {
 }
 
 func operatorManager(
-	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, webhook *policyWebhook,
+	ctx context.Context, f operatorFlags, kube *rest.Config, limiters deployment.Options, webhook *policyWebhook, leader *leadership.Leadership,
 ) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(deployment.AddToScheme(scheme), registration.AddToScheme(scheme), gatewayapi.AddToScheme(scheme), eventsv1.AddToScheme(scheme))
@@ -257,12 +271,10 @@ func operatorManager(
 	cached := limiters.Cached()
 	maps.Copy(cached, registration.Cached())
 	options := ctrl.Options{
-		Scheme:                  scheme,
-		Metrics:                 f.metrics.options(),
-		HealthProbeBindAddress:  f.health,
-		LeaderElection:          f.leaderElect,
-		LeaderElectionID:        leaderLease,
-		LeaderElectionNamespace: f.namespace,
+		Scheme:                 scheme,
+		Metrics:                f.metrics.options(),
+		HealthProbeBindAddress: f.health,
+		LeaderElection:         f.leaderElect,
 		// Safe because the process ends when Start returns.
 		LeaderElectionReleaseOnCancel: true,
 		MapperProvider:                newMapper,
@@ -277,12 +289,20 @@ func operatorManager(
 			return nil, err
 		}
 	}
+	var lock *resourcelock.LeaseLock
+	if leader != nil {
+		lock = leader.Lock()
+		options.LeaderElectionResourceLockInterface = lock
+	}
 	mgr, err := ctrl.NewManager(kube, options)
 	if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
 		return nil, missingCRD(unknown)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
+	}
+	if lock != nil {
+		lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(leader.Identity()) //nolint:staticcheck // the election needs the older API of events
 	}
 	return mgr, addProbes(ctx, mgr)
 }

@@ -28,6 +28,8 @@ const (
 	resyncInterval = time.Minute
 	// blockedRetry is the time until the controller checks again whether a blocked Limiter can be deployed.
 	blockedRetry = 5 * time.Second
+	// podsRetry is the time until the controller reads again why pods are not ready: that changes without an event about the Deployment.
+	podsRetry = 10 * time.Second
 	// statusRetry is the time until the controller writes a status again after a conflict.
 	statusRetry = time.Second
 )
@@ -78,6 +80,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	result, err := r.deploy(ctx, &limiter)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if result.waitsForPods() {
+		result.podProblems = r.podProblems(ctx, &limiter)
 	}
 	return r.report(ctx, &limiter, result)
 }

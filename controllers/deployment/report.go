@@ -22,6 +22,8 @@ func (r *Reconciler) report(ctx context.Context, limiter *v1alpha1.Limiter, foun
 	result := ctrl.Result{RequeueAfter: resyncInterval}
 	if len(found.blocking) > 0 {
 		result.RequeueAfter = r.blockedRetry
+	} else if found.waitsForPods() {
+		result.RequeueAfter = podsRetry
 	}
 	before, after := ownedStatus(limiter), newStatus(limiter, found, r.Clock())
 	if equality.Semantic.DeepEqual(before, after) {

@@ -20,6 +20,17 @@ type outcome struct {
 	certificates []v1alpha1.LimiterCertificate
 	// deployment is the live Deployment, or nil if it does not exist.
 	deployment *appsv1.Deployment
+	// podProblems describe why pods are not ready.
+	podProblems []string
+}
+
+// waitsForPods reports whether all resources are applied and pods are missing.
+func (o *outcome) waitsForPods() bool {
+	if _, _, blocked := o.blocked(); blocked {
+		return false
+	}
+	reason, _ := readiness(o.deployment)
+	return reason != v1alpha1.ReasonDeployed
 }
 
 // ownedConditionTypes are the types of the conditions that only this controller writes. Degraded is not among them.
@@ -90,6 +101,7 @@ func newStatus(limiter *v1alpha1.Limiter, o outcome, now time.Time) v1alpha1.Lim
 	} else {
 		set(v1alpha1.ConditionProgrammed, true, v1alpha1.ReasonDeployed, "All managed resources are applied")
 		reason, message = readiness(o.deployment)
+		message = strings.Join(append([]string{message}, o.podProblems...), "; ")
 	}
 	ready := reason == v1alpha1.ReasonDeployed
 	stalled := isRefused || reason == v1alpha1.ReasonProgressDeadlineExceeded

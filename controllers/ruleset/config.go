@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,8 @@ type Config struct {
 	Gateways Gateways
 	// Open opens the Redis of a Limiter. It does not connect.
 	Open func(*v1alpha1.Limiter) (publish.Store, error)
+	// Confirm returns an error if this operator is not the leader any more. It may be nil.
+	Confirm func(context.Context) error
 	// KeyPrefix is the prefix of the Redis keys of counters, for example "weir:".
 	KeyPrefix string
 	// HashKey is the master key from which the hash keys of Limiters are derived. If it is nil, a new one is used, with which no limiter

@@ -68,7 +68,7 @@ func newLimiterReconciler(
 		},
 		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock},
 		publishing: publishing{wait: wait, latest: publish.Delivery{Connecting: true}},
-		snapshot:   publish.Snapshot{Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock},
+		snapshot:   publish.Snapshot{Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock, Confirm: c.Confirm},
 		status:     report.LimiterReporter{Client: c.Client, Clock: c.Clock},
 	}
 }

@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"context"
+
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -19,8 +21,9 @@ import (
 // uses two of them, and the order of writes keeps readers safe: a Set is stored before the pointer names it.
 type Exchange struct {
 	client       *redisclient.Client
-	prefix       string // of every key: "weir:"
-	limiter      string // "namespace/name"
+	prefix       string                      // of every key: "weir:"
+	limiter      string                      // "namespace/name"
+	confirm      func(context.Context) error // see BeforeReplacing
 	heartbeat    redisclient.Script
 	listReplicas redisclient.Script
 }
@@ -32,6 +35,10 @@ func NewExchange(client *redisclient.Client, prefix, limiter string) *Exchange {
 		heartbeat: newHeartbeatScript(), listReplicas: newReplicasScript(),
 	}
 }
+
+// BeforeReplacing makes Publish call confirm immediately before it replaces another rule set. If confirm fails, Publish changes nothing: a
+// paused operator that continues must not replace what its successor has published.
+func (e *Exchange) BeforeReplacing(confirm func(context.Context) error) { e.confirm = confirm }
 
 // Scripts returns every script of this package, for [redisclient.Client.LoadScripts].
 func Scripts() []redisclient.Script {

@@ -22,12 +22,17 @@ const maxSuperseded = 1000
 //
 // It writes the Set, then the pointer, and then lets the previous Set expire: a reader who follows the pointer always finds
 // the Set. A crash between the last two steps leaves one superseded Set without expiry, never a pointer to a missing Set.
-// Leader election excludes two operators at the same time except for moments. They can leave the active Set with the expiry
-// of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
+// Leader election excludes two operators at the same time except for moments; see BeforeReplacing. They can leave the active Set with the
+// expiry of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
 func (e *Exchange) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
-	active, err := e.isActive(ctx, revision)
+	current, active, err := e.isActive(ctx, revision)
 	if err != nil || active {
 		return false, err
+	}
+	if current != "" && current != revision && e.confirm != nil {
+		if err := e.confirm(ctx); err != nil {
+			return false, fmt.Errorf("replace rule set %s by %s: %w", current, revision, err)
+		}
 	}
 	rdb := e.client.Redis()
 	if err := rdb.Set(ctx, e.setKey(revision), data, 0).Err(); err != nil {
@@ -61,23 +66,23 @@ func (e *Exchange) supersede(ctx context.Context, revision string) error {
 	return nil
 }
 
-// isActive reports whether the pointer names revision, and its Set exists without expiry.
-func (e *Exchange) isActive(ctx context.Context, revision string) (bool, error) {
-	var current *redis.StringCmd
+// isActive reports which revision the pointer names, and whether it is this one, and its Set exists without expiry.
+func (e *Exchange) isActive(ctx context.Context, revision string) (current string, active bool, err error) {
+	var pointer *redis.StringCmd
 	var ttl *redis.DurationCmd
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
-		current = p.Get(ctx, e.currentKey())
+		pointer = p.Get(ctx, e.currentKey())
 		ttl = p.PTTL(ctx, e.setKey(revision))
 		return nil
 	})
-	if err := current.Err(); err != nil && !errors.Is(err, redis.Nil) {
-		return false, fmt.Errorf("read %s: %w", e.currentKey(), err)
+	if err := pointer.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return "", false, fmt.Errorf("read %s: %w", e.currentKey(), err)
 	}
 	if err := ttl.Err(); err != nil {
-		return false, fmt.Errorf("read the expiry of %s: %w", e.setKey(revision), err)
+		return "", false, fmt.Errorf("read the expiry of %s: %w", e.setKey(revision), err)
 	}
 	const noExpiry = -1 // of PTTL; -2 means "no such key"
-	return current.Val() == revision && ttl.Val() == noExpiry, nil
+	return pointer.Val(), pointer.Val() == revision && ttl.Val() == noExpiry, nil
 }
 
 // Current returns the active revision, "" if no Set was ever published.

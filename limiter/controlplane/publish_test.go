@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -207,5 +208,44 @@ func TestPublish_FailsIfTheExpiryCannotBeRead(t *testing.T) {
 	}
 	if err == nil || !strings.HasPrefix(err.Error(), "read the expiry of weir:rules:weir-system/default:set:sha256:a: ") {
 		t.Errorf("%v, want the key", err)
+	}
+}
+
+// A paused operator continues after another one has been elected and has published newer rules.
+func TestBeforeReplacing_KeepsTheSetOfASuccessor(t *testing.T) {
+	onRedis(t, keepsTheSetOfASuccessor)
+}
+
+func keepsTheSetOfASuccessor(t *testing.T, client *redisclient.Client) {
+	paused, successor := exchange(client), exchange(client)
+	confirmations, lost := 0, error(nil)
+	paused.BeforeReplacing(func(context.Context) error {
+		confirmations++
+		return lost
+	})
+	publish(t, paused, "sha256:a", "A") // the first one replaces nothing
+	publish(t, paused, "sha256:a", "A")
+	if confirmations != 0 {
+		t.Errorf("%d confirmations, though nothing was replaced", confirmations)
+	}
+	publish(t, paused, "sha256:b", "B")
+	if confirmations != 1 {
+		t.Errorf("%d confirmations, want 1", confirmations)
+	}
+	publish(t, successor, "sha256:c", "C")
+	lost = errors.New("another operator is the leader")
+	for _, stale := range []string{"sha256:b", "sha256:d"} { // its resync, and an edit that it had compiled
+		if changed, err := paused.Publish(t.Context(), stale, []byte("old")); !errors.Is(err, lost) || changed {
+			t.Errorf("%s: changed %v, %v", stale, changed, err)
+		}
+	}
+	if current, err := successor.Current(t.Context()); err != nil || current != "sha256:c" {
+		t.Errorf("Current = %q, %v", current, err)
+	}
+	if err := client.Redis().FlushDB(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if !publish(t, paused, "sha256:b", "B") { // rules are better than none; the successor replaces them
+		t.Error("an empty Redis is not repaired")
 	}
 }

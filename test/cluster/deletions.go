@@ -87,7 +87,7 @@ func (s *scenario) uninstallReleaseFirst(ctx context.Context) error {
 	if err := s.installRelease(ctx, helm); err != nil {
 		return err
 	}
-	if err := s.failClosed(ctx); err != nil {
+	if err := sequence(s.startLimiter, s.failClosed)(ctx); err != nil {
 		return err
 	}
 	return s.whileAliceWrites(ctx, sequence(

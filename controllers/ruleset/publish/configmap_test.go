@@ -288,3 +288,75 @@ func TestLoad_ReturnsOnlyTheRevision(t *testing.T) {
 		t.Errorf("%v, want the error of the API server", err)
 	}
 }
+
+// A paused operator continues after another one has been elected and has saved newer rules.
+func TestSave_KeepsTheSnapshotOfASuccessor(t *testing.T) {
+	s := newSaving(t)
+	confirmations, lost := 0, error(nil)
+	s.Confirm = func(context.Context) error {
+		confirmations++
+		return lost
+	}
+	set := func(revision string) *selection.RuleSet {
+		return &selection.RuleSet{Revision: revision, Data: []byte(revision)}
+	}
+	s.save(set("sha256:a"))
+	s.now = s.now.Add(time.Hour)
+	s.save(set("sha256:a"))
+	if confirmations != 0 {
+		t.Errorf("%d confirmations, though nothing was replaced", confirmations)
+	}
+	s.save(set("sha256:b"))
+	if got := s.stored().Annotations[revisionAnnotation]; got != "sha256:b" || confirmations != 1 {
+		t.Errorf("revision %s after %d confirmations", got, confirmations)
+	}
+	lost = errors.New("another operator is the leader")
+	s.save(set("sha256:old"))
+	if got := s.stored().Annotations[revisionAnnotation]; got != "sha256:b" || !strings.Contains(s.Problem(), lost.Error()) {
+		t.Errorf("revision %s, problem %q", got, s.Problem())
+	}
+}
+
+// A backup is restored without owner references. What another controller owns is not changed.
+func TestSave_AdoptsASnapshotWithoutAController(t *testing.T) {
+	s := newSaving(t)
+	set := &selection.RuleSet{Revision: "sha256:a", Data: []byte("a")}
+	s.save(set)
+	restored := s.stored()
+	restored.OwnerReferences = nil
+	if err := s.cluster.Update(s.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
+	s.limiter.UID = "u2"
+	s.now = s.now.Add(time.Hour)
+	s.save(set)
+	if owner := metav1.GetControllerOf(s.stored()); owner == nil || owner.UID != "u2" || s.Problem() != "" {
+		t.Errorf("owner %v, problem %q", owner, s.Problem())
+	}
+	for name, change := range map[string]func(c *corev1.ConfigMap){
+		"another controller": func(c *corev1.ConfigMap) {
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "x", UID: "x", Controller: new(true)}}
+		},
+		"another Limiter": func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels["app.kubernetes.io/instance"] = nil, "other" },
+		"a user":          func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil },
+	} {
+		foreign := s.stored()
+		change(foreign)
+		if err := s.cluster.Update(s.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		s.now = s.now.Add(time.Hour)
+		if s.save(set); !strings.Contains(s.Problem(), "does not belong to this Limiter") {
+			t.Errorf("%s: problem %q", name, s.Problem())
+		}
+		if err := s.cluster.Update(s.Context(), func() *corev1.ConfigMap {
+			c := s.stored()
+			c.Labels, c.OwnerReferences = restored.Labels, nil
+			return c
+		}()); err != nil {
+			t.Fatal(err)
+		}
+		s.now = s.now.Add(time.Hour)
+		s.save(set)
+	}
+}

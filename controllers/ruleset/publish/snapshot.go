@@ -29,6 +29,8 @@ const (
 	maxPart = 1<<20 - 16<<10
 	// MaxSnapshot is the largest rule set that a snapshot holds, in bytes.
 	MaxSnapshot = v1alpha1.SnapshotParts * maxPart
+	// revisionAnnotation is the revision of the rule set in a ConfigMap.
+	revisionAnnotation = "weir.dev/revision"
 	// SaveTimeout bounds an attempt to write one ConfigMap: a slow API server must not delay an edit for long.
 	SaveTimeout = 2 * time.Second
 )
@@ -46,6 +48,8 @@ type Snapshot struct {
 	Resync time.Duration
 	// Clock returns the current time.
 	Clock func() time.Time
+	// Confirm returns an error if this operator must not replace another rule set, because it is not the leader any more. It may be nil.
+	Confirm func(context.Context) error
 
 	last attempt
 }
@@ -126,6 +130,11 @@ func (s *Snapshot) writePart(
 	case known != "" && found.ResourceVersion == known:
 		return known, nil
 	default: // to apply the same content again changes nothing: the resource version stays
+		if replaced := found.Annotations[revisionAnnotation]; replaced != apply.Annotations[revisionAnnotation] && s.Confirm != nil {
+			if err := s.Confirm(ctx); err != nil {
+				return "", fmt.Errorf("replace rule set %s in ConfigMap %s: %w", replaced, *apply.Name, err)
+			}
+		}
 		err = s.Client.Apply(ctx, apply.WithResourceVersion(found.ResourceVersion), snapshotOwner, client.ForceOwnership)
 	}
 	if err != nil {
@@ -174,7 +183,7 @@ func (s *Snapshot) configMap(limiter *v1alpha1.Limiter, revision string, part in
 			"app.kubernetes.io/instance":   s.Limiter.Name,
 			"app.kubernetes.io/managed-by": "weir-operator",
 		}).
-		WithAnnotations(map[string]string{"weir.dev/revision": revision}).
+		WithAnnotations(map[string]string{revisionAnnotation: revision}).
 		WithBinaryData(map[string][]byte{v1alpha1.SnapshotKey(part): data})
 }
 
