@@ -88,6 +88,11 @@ type lazyJSON struct {
 	decoded ref.Val // nil until the first read
 }
 
+// values returns the maximum number of values in the JSON.
+func (d *lazyJSON) values() int {
+	return 1 + bytes.Count(d.encoded, []byte(",")) + bytes.Count(d.encoded, []byte("[")) + bytes.Count(d.encoded, []byte("{"))
+}
+
 func (d *lazyJSON) isNull() bool { return len(d.encoded) == 0 || string(d.encoded) == "null" }
 
 // value returns the decoded value: null if there is no JSON, or a CEL error if the JSON is invalid.
@@ -98,9 +103,18 @@ func (d *lazyJSON) value(a adapter) ref.Val {
 	return d.decoded
 }
 
+// The bounds of an object that expressions can read. It is decoded once for all policies, which takes up to three milliseconds.
+const (
+	maxObject       = 256 << 10 // bytes
+	maxObjectValues = 8192
+)
+
 func (d *lazyJSON) decode(a adapter) ref.Val {
 	if d.isNull() {
 		return types.NullValue
+	}
+	if len(d.encoded) > maxObject || d.values() > maxObjectValues {
+		return types.WrapErr(errOverBudget)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(d.encoded))
 	decoder.UseNumber()

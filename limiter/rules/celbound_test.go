@@ -146,6 +146,9 @@ func TestExpression_GeneratedExpressionsStayWithinTheBound(t *testing.T) {
 		}
 		accepted++
 		took, bytes := checkBound(t, text, result, requests)
+		if took > worst {
+			t.Logf("%v: %s", took, text)
+		}
 		worst, most = max(worst, took), max(most, bytes)
 	}
 	if accepted < 100 {

@@ -24,10 +24,11 @@ type function struct {
 type measured int
 
 const (
-	noLists  measured = iota
-	lists             // maps are looked up
-	allParts          // lists and maps
-	sameKind          // lists and maps, if both arguments have the same number of elements
+	noLists measured = iota
+	// lists is for membership in a list. A key is looked up in a map.
+	lists
+	allParts // lists and maps
+	sameKind // lists and maps, if both arguments have the same number of elements
 )
 
 // The units of the cost of an expression. A unit is about ten nanoseconds and at most ten bytes of new memory.
@@ -37,7 +38,7 @@ const (
 	// bytesPerUnit is the number of bytes that a simple loop over a text reads in one unit.
 	bytesPerUnit = 8
 	// elementCost is the cost of a loop over one element of a list or a map, without its value.
-	elementCost = 5
+	elementCost = 10
 	// runeFactor is the cost of functions that convert a text to code points and back, relative to a simple loop. Bytes outside of UTF-8 are
 	// the worst: each becomes a code point of three bytes.
 	runeFactor  = 16
@@ -90,7 +91,9 @@ func totalBytes(args []extent) (sum uint64) {
 
 // linear is the cost of functions that read each text once.
 func linear(factor uint64) func([]extent) uint64 {
-	return func(args []extent) uint64 { return times(factor, plus(uint64(len(args)), totalBytes(args)/bytesPerUnit)) }
+	return func(args []extent) uint64 {
+		return times(factor, plus(uint64(len(args)), totalBytes(args)/bytesPerUnit))
+	}
 }
 
 // linearInParts is the cost of functions that read each argument once, with everything in it.
@@ -99,7 +102,9 @@ func linearInParts(factor uint64) func([]extent) uint64 {
 }
 
 // comparison ends at the end of the shorter text.
-func comparison(args []extent) uint64 { return 2 * (1 + min(args[0].bytes, args[1].bytes)/bytesPerUnit) }
+func comparison(args []extent) uint64 {
+	return 2 * (1 + min(args[0].bytes, args[1].bytes)/bytesPerUnit)
+}
 
 // equality ends at the end of the smaller text. Of lists and maps, the first is measured, and the second up to the same weight.
 func equality(args []extent) uint64 {
@@ -233,7 +238,9 @@ func newFunctionTable() map[string]*function {
 	add(function{cost: linear(runeFactor), result: textOfSize(func([]extent) uint64 { return 4 })}, "charAt")
 	add(function{cost: searchText}, "indexOf", "lastIndexOf")
 	add(function{
-		cost:   func(args []extent) uint64 { return plus(2, times(2, plus(totalBytes(args), replaced(args))/bytesPerUnit)) },
+		cost: func(args []extent) uint64 {
+			return plus(2, times(2, plus(totalBytes(args), replaced(args))/bytesPerUnit))
+		},
 		result: textOfSize(replaced),
 	}, "replace")
 	add(function{

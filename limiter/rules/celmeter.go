@@ -241,7 +241,7 @@ func measureAll(sizes []extent, values []ref.Val, whole measured, limit uint64) 
 		if size.count > 0 && whole != noLists {
 			_, isMap := value.(traits.Mapper)
 			switch {
-			case whole == lists && isMap:
+			case whole == lists && (isMap || i == 0):
 			case whole == sameKind:
 				if i == 1 && sizes[0].count == size.count {
 					sizes[0].weight = weigh(values[0], limit)
@@ -304,7 +304,7 @@ func weigh(value any, limit uint64) (weight uint64) {
 		}
 	case *celObject:
 		if entry, is := v.native.(*Entry); is {
-			return 2 + uint64(len(entry.Key)+len(entry.Value))/bytesPerUnit
+			return 2*elementCost + uint64(len(entry.Key)+len(entry.Value))/bytesPerUnit
 		}
 	case []string:
 		each(v, add)
@@ -312,6 +312,14 @@ func weigh(value any, limit uint64) (weight uint64) {
 		each(v, add)
 	case []ref.Val:
 		each(v, add)
+	case []Descriptor:
+		each(v, add)
+	case Descriptor:
+		for i := range v {
+			if weight += 2*elementCost + uint64(len(v[i].Key)+len(v[i].Value))/bytesPerUnit; weight > limit {
+				break
+			}
+		}
 	case map[string]string:
 		eachEntry(v, add)
 	case map[string][]string:
@@ -362,7 +370,7 @@ func eachEntry[K comparable, V any](all map[K]V, add func(any) bool) {
 // isNative reports whether weigh reads a value without converting its parts to values of CEL.
 func isNative(value any) bool {
 	switch value.(type) {
-	case []string, []any, []ref.Val, map[string]string, map[string][]string, map[string]any, map[ref.Val]ref.Val:
+	case []string, []any, []ref.Val, []Descriptor, Descriptor, map[string]string, map[string][]string, map[string]any, map[ref.Val]ref.Val:
 		return true
 	default:
 		return false
