@@ -210,7 +210,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 		redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
 	counts := local.New(int(memory/localCountersDivisor), monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
-	store := failover.New(redis, counts, time.Now, log)
+	store := failover.New(redis, counts, monotonicClock(), log)
 	leases := lease.New(store, redis, time.Now)
 	leases.Share(int64(f.replicas))
 	return &counters{

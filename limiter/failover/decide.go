@@ -213,6 +213,9 @@ func (s *Store) decideLocally(charges []limiter.Charge, counts counting, cause e
 
 // spendLocally decides charges that local mode counts.
 func (s *Store) spendLocally(charges []limiter.Charge, counts counting) []limiter.Decision {
+	if counts != countsNothing {
+		s.reportLater()
+	}
 	if counts == countsAll {
 		return s.local.Spend(charges)
 	}

@@ -45,6 +45,7 @@ type Store struct {
 	observe ObserveCall
 	outages *outages
 
+	reportsLater  atomic.Bool  // a task waits, see reportLater
 	recoveryUntil atomic.Int64 // end of the recovery window, in nanoseconds since the epoch
 	metrics       *metrics
 	resets        resets

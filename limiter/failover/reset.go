@@ -95,6 +95,9 @@ func (s *Store) resetPending(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(reportsInFlight)
 	for key, id := range pending { // one by one: the keys can be on several parts of the store
+		if ctx.Err() != nil {
+			break
+		}
 		group.Go(func() error {
 			if s.remote.ResetOnce(ctx, key, id, false) == nil {
 				s.resets.remove(key, id)

@@ -21,21 +21,26 @@ const (
 	reportsPerRound, reportsInFlight = 20_000, 128
 	// reportPause is the time after a round with reports that this overloaded process could not make.
 	reportPause = 100 * time.Millisecond
+	// recoveryTime bounds the reports that every request waits for. The rest is reported when requests need it, and in the background.
+	recoveryTime = 250 * time.Millisecond
+	// stragglerPause is the time between the rounds of reports of counters that are unavailable while the rest is not.
+	stragglerPause = time.Second
 )
 
 // Recovering resets the counters whose reset waited. Then it reports to the remote store what was spent locally while it, or a part of it, was
-// unavailable, and begins the recovery window. An error means that the remote store has failed again. That this process is overloaded is no
+// unavailable, and begins the recovery window. It takes recoveryTime and the timeout of a call at most, and reports the rest later: a counter that
+// cannot be reported does not keep the others waiting. An error means that a report failed. That this process is overloaded is no
 // such error: until the recovery has ended, it decides without the store, which takes more processor time, and would prolong the overload.
 func (s *Store) Recovering(ctx context.Context, unavailableFor time.Duration) error {
-	s.resetPending(ctx)
-	if _, err := s.reportRound(ctx); err != nil {
-		return err
-	}
+	bounded, cancel := context.WithTimeout(ctx, recoveryTime)
+	defer cancel()
+	s.resetPending(bounded)
+	_, err := s.reportRound(bounded)
 	s.recoveryUntil.Store(s.clock().Add(min(2*unavailableFor, recoveryWindow)).UnixNano())
 	if s.local.HasUnreported() {
 		go s.reportRest(ctx)
 	}
-	return nil
+	return err
 }
 
 // inRecoveryWindow reports whether other replicas may not have detected yet that the counters of charges are available
@@ -51,19 +56,34 @@ func (s *Store) inRecoveryWindow(now time.Time, charges []limiter.Charge) bool {
 	return slices.ContainsFunc(charges, func(c limiter.Charge) bool { return s.local.SpentWithin(c.Key, recoveryWindow) })
 }
 
+// reportLater reports in the background what was spent locally on counters that are unavailable now. Only one such task waits at a time.
+func (s *Store) reportLater() {
+	if !s.reportsLater.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(stragglerPause, func() {
+		s.reportsLater.Store(false)
+		if !s.local.HasUnreported() {
+			return
+		}
+		if !s.outages.active.Load() { // else the end of the outage does
+			_, _ = s.reportRound(context.Background()) // those that cannot be reported stay unreported
+		}
+		s.reportLater()
+	})
+}
+
 // reportRest continues until every unit that can be reported is. Requests meanwhile report the counters that they need,
 // see reportUsage.
 func (s *Store) reportRest(ctx context.Context) {
 	overloaded := false
 	for before := 0; s.local.HasUnreported(); {
 		unreported := s.local.Stats().Unreported
-		if unreported == before && !overloaded { // the rest is on a part that is unavailable
+		if unreported == before && !overloaded { // the rest is unavailable
+			s.reportLater()
 			return
 		}
-		var err error
-		if overloaded, err = s.reportRound(ctx); err != nil { // the next outage has begun
-			return
-		}
+		overloaded, _ = s.reportRound(ctx) // without progress, the next round is the last
 		before = unreported
 		if overloaded && !sleep(ctx, reportPause) {
 			return
@@ -81,20 +101,23 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reportRound reports a number of counters. If overloaded is true, this process could not make some of the calls, and these units
-// stay unreported.
+// reportRound reports a number of counters until ctx ends. If overloaded is true, this process could not make some of the calls, and these units
+// stay unreported. An error is that of one of the reports; the others are made nevertheless.
 func (s *Store) reportRound(ctx context.Context) (overloaded bool, err error) {
 	if !s.local.HasUnreported() {
 		return false, nil
 	}
 	var notMade atomic.Bool
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(reportsInFlight)
 	for _, key := range s.local.UnreportedKeys(reportsPerRound) {
+		if ctx.Err() != nil {
+			break
+		}
+		if s.remote.Unavailable(key) && !s.outages.active.Load() {
+			continue
+		}
 		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
 			err := s.reportKey(ctx, key)
 			if errors.Is(err, limiter.ErrOverloaded) {
 				notMade.Store(true)

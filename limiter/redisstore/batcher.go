@@ -90,6 +90,14 @@ type batcher struct {
 // do returns the reply to c. A call that was sent waits for its batch, even after its deadline: only the batch knows
 // whether Redis has answered.
 func (b *batcher) do(c *call) ([]limiter.Decision, error) {
+	if b.breaker != nil && b.breaker.keys != nil {
+		if b.breaker.keys.rejectsAny(c.charges) {
+			return nil, redisclient.ErrUnavailable
+		}
+		if b.breaker.keys.isolates(c.charges) && b.doAlone(c) {
+			return c.reply.decisions, c.reply.err
+		}
+	}
 	b.mu.Lock()
 	if b.breaker.rejects(c.purpose) {
 		b.mu.Unlock()
@@ -119,6 +127,27 @@ func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 	}
 	r := <-c.result
 	return r.decisions, r.err
+}
+
+// doAlone sends a call on a counter whose calls failed recently, so that it cannot hold up others. It returns false, and sends nothing, if as many
+// such calls as possible are in flight.
+func (b *batcher) doAlone(c *call) (sent bool) {
+	began := time.Now()
+	if !b.breaker.sendAlone(c, b.send) {
+		return false
+	}
+	if batch := []*call{c}; !errors.Is(c.reply.err, redisclient.ErrUnavailable) {
+		b.measure(batch, began, time.Now())
+	}
+	return true
+}
+
+// measure reports a batch that was sent.
+func (b *batcher) measure(batch []*call, began, ended time.Time) {
+	if b.meter != nil {
+		b.meter.Sent(Batch{Began: began, Ended: ended, calls: batch})
+	}
+	b.trace(batch, began, ended)
 }
 
 // isDue reports whether the waiting calls are sent now. For each call, Redis and this process take half as long in a full batch as in one of 16
@@ -208,10 +237,7 @@ func (b *batcher) sendBatch(batch []*call) {
 	sent := b.breaker.send(batch, b.send)
 	now := time.Now()
 	if sent {
-		if b.meter != nil {
-			b.meter.Sent(Batch{Began: began, Ended: now, calls: batch})
-		}
-		b.trace(batch, began, now)
+		b.measure(batch, began, now)
 	}
 	b.mu.Lock()
 	b.inFlight--
@@ -220,7 +246,7 @@ func (b *batcher) sendBatch(batch []*call) {
 		b.trips.add(now, now.Sub(began))
 	}
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
-		rejected := b.breaker.rejects(c.purpose)
+		rejected := b.breaker.rejects(c.purpose) || b.breaker != nil && b.breaker.keys.rejectsAny(c.charges)
 		if rejected {
 			c.settle(result{err: redisclient.ErrUnavailable})
 		}

@@ -19,8 +19,9 @@ import (
 type OutageObserver interface {
 	// Unavailable reports that the node at address failed a call and then a probe.
 	Unavailable(address string, cause error)
-	// Recovering reports that the node answers probes again, and how long it was unavailable. Until Recovering returns nil,
-	// only [Store.ReportUsage] reaches the node. An error means that the node failed again.
+	// Recovering reports that the node answers probes again, and how long it was unavailable. Until Recovering returns, only
+	// [Store.ReportUsage] and [Store.ResetOnce] reach the node. It returns in a bounded time. An error means that some of these calls
+	// failed: the node is available again if it answers another probe.
 	Recovering(ctx context.Context, unavailableFor time.Duration) error
 	// Recovered reports that all calls reach the node again.
 	Recovered(address string)
@@ -39,8 +40,8 @@ const maxLateness = 10
 // probeKeyTTL is the time to live of the key that a probe writes.
 const probeKeyTTL = time.Second
 
-// The states of a breaker. Closed → open: a round trip failed. Open → recovering: a probe succeeded. Recovering → open: the
-// recovery failed. Recovering → closed: it succeeded.
+// The states of a breaker. Closed → open: a round trip failed. Open → closed: the first probe succeeded, so the failure is not that of the
+// node. Open → recovering: a later probe succeeded. Recovering → open: the node failed again. Recovering → closed: it did not.
 const (
 	closed     int32 = iota
 	open             // rejects all calls, and probes the node in the background
@@ -63,7 +64,8 @@ type breaker struct {
 	recoveries atomic.Int64 // number of transitions to closed
 	answered   atomic.Int64 // when the node last answered, in nanoseconds since created
 	created    time.Time
-	outage     sync.Mutex // held during an outage, until the observer knows that it is over: the next outage waits
+	outage     sync.Mutex    // held during an outage, until the observer knows that it is over: the next outage waits
+	alone      chan struct{} // holds a value for each call that is in flight alone
 }
 
 // breakerConfig is what the breakers of a Store share.
@@ -74,10 +76,11 @@ type breakerConfig struct {
 	ctx      context.Context //nolint:containedctx // it ends the probes
 	timeout  time.Duration   // of a call
 	tripped  atomic.Int64    // number of breakers that are not closed
+	keys     *quarantine     // of single counters; nil: none
 }
 
 func (c *breakerConfig) newBreaker(address string) *breaker {
-	return &breaker{breakerConfig: c, address: address, created: time.Now()}
+	return &breaker{breakerConfig: c, address: address, created: time.Now(), alone: make(chan struct{}, aloneInFlight)}
 }
 
 // rejects reports whether calls for that purpose do not reach the node.
@@ -100,7 +103,8 @@ func (b *breaker) rejects(p purpose) bool {
 //
 // A timeout is evidence of an outage only if the node had half of the timeout of a call: a call across slots may have spent
 // its time on another node. A batch that was not sent is no evidence if this process was late, or if the node has answered
-// another batch meanwhile.
+// another batch meanwhile. Nor is a batch whose reply was lost if the node has answered another one: then one of its counters can
+// be the cause, see [quarantine].
 func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	if b == nil {
 		send(batch)
@@ -111,18 +115,40 @@ func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	}
 	recoveries := b.recoveries.Load()
 	late := time.Until(latestDeadline(batch)) < b.timeout/2
-	began := int64(time.Since(b.created))
+	began := time.Now()
 	send(batch)
 	err := outageError(batch)
+	answeredOthers := b.answered.Load() > int64(began.Sub(b.created))
 	switch {
 	case err == nil:
 		b.answered.Store(int64(time.Since(b.created)))
-	case wasNotSent(err) && (isLate(latestDeadline(batch), b.timeout) || b.answered.Load() > began):
+		b.keys.answered(batch)
+		b.keys.fail(suspectCharges(batch), began, len(batch) == 1)
+	case wasNotSent(err) && (isLate(latestDeadline(batch), b.timeout) || answeredOthers):
 		for _, c := range batch {
 			c.reply.err = limiter.ErrOverloaded
 		}
-	case !late || !isTimeout(err):
-		b.trip(recoveries, batch[0].key(), err)
+	case late && isTimeout(err):
+	case answeredOthers && redisclient.MayHaveRun(err):
+		b.keys.fail(suspectCharges(batch), began, len(batch) == 1)
+	default:
+		suspects, isAlone := suspectCharges(batch), len(batch) == 1 // the calls are used again
+		b.trip(recoveries, batch[0].key(), err, func() { b.keys.fail(suspects, began, isAlone) })
+	}
+	return true
+}
+
+// sendAlone sends a call on a counter whose calls failed recently in a batch of its own. It returns false, and sends nothing, if as many such
+// calls as possible are in flight.
+func (b *breaker) sendAlone(c *call, send func([]*call)) (sent bool) {
+	select {
+	case b.alone <- struct{}{}:
+	default:
+		return false
+	}
+	defer func() { <-b.alone }()
+	if !b.send([]*call{c}, send) {
+		c.reply.err = redisclient.ErrUnavailable
 	}
 	return true
 }
@@ -142,19 +168,19 @@ func isTimeout(err error) bool {
 }
 
 // trip opens the breaker after a round trip that began after that number of recoveries. A late failure of a round trip from
-// before a recovery does not open it. key is one of the round trip: probes use the same node.
-func (b *breaker) trip(recoveries int64, key string, cause error) {
+// before a recovery does not open it. key is one of the round trip: probes use the same node. If it is no outage, blameKeys is called.
+func (b *breaker) trip(recoveries int64, key string, cause error, blameKeys func()) {
 	if b.recoveries.Load() != recoveries || !b.state.CompareAndSwap(closed, open) {
 		return
 	}
 	b.tripped.Add(1)
 	b.changed(BreakerOpen)
-	go b.probeUntilRecovered(key, cause, time.Now())
+	go b.probeUntilRecovered(key, cause, time.Now(), blameKeys)
 }
 
 // probeUntilRecovered closes the breaker when the node is usable again. If the first probe succeeds, the observer is not
-// notified: the failure was a broken connection, not an outage.
-func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time) {
+// notified, and blameKeys is called: the failure was a broken connection or due to a counter, not an outage.
+func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, blameKeys func()) {
 	b.outage.Lock()
 	defer b.outage.Unlock()
 	reported := false
@@ -162,7 +188,7 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time) 
 		if !sleep(b.ctx, jittered(pause)) {
 			return
 		}
-		err := b.recover(key, time.Since(began))
+		err := b.recover(key, time.Since(began), reported)
 		if err == nil {
 			break
 		}
@@ -171,9 +197,13 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time) 
 		}
 		b.become(open)
 		if !reported {
+			b.keys.reset()
 			b.observer.Unavailable(b.address, errors.Join(cause, err))
 			reported = true
 		}
+	}
+	if !reported {
+		blameKeys()
 	}
 	b.recoveries.Add(1)
 	b.become(closed)
@@ -197,13 +227,17 @@ func (b *breaker) become(state int32) {
 	}
 }
 
-// recover probes the node, and then lets the observer report what happened during the outage.
-func (b *breaker) recover(key string, unavailableFor time.Duration) error {
-	if err := b.probe(b.ctx, key); err != nil {
+// recover probes the node, and after an outage lets the observer report what happened in it. A report that fails can be due to its counter: the
+// node is available if it answers another probe.
+func (b *breaker) recover(key string, unavailableFor time.Duration, wasOutage bool) error {
+	if err := b.probe(b.ctx, key); err != nil || !wasOutage {
 		return err
 	}
 	b.become(recovering)
-	return b.observer.Recovering(b.ctx, unavailableFor)
+	if err := b.observer.Recovering(b.ctx, unavailableFor); err != nil && !errors.Is(err, limiter.ErrOverloaded) {
+		return b.probe(b.ctx, key)
+	}
+	return nil
 }
 
 // sleep returns false if ctx ends first.
@@ -243,21 +277,49 @@ func outageError(batch []*call) error {
 // with [redisclient.ErrUnavailable] and are not counted, while the Store probes the node in the background until ctx ends.
 // Call it before the Store is used.
 func (s *Store) EnableBreaker(ctx context.Context, observer OutageObserver) {
-	s.batchers.breaker = &breakerConfig{probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout}
+	s.batchers.breaker = &breakerConfig{
+		probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout, keys: newQuarantine(ctx, s.probeKey),
+	}
+}
+
+// Quarantined returns the number of counters for which calls are rejected at the moment although their node is available.
+func (s *Store) Quarantined() int {
+	if c := s.batchers.breaker; c != nil {
+		return c.keys.held()
+	}
+	return 0
 }
 
 // Unavailable reports whether calls for the counter at key are rejected at the moment.
 func (s *Store) Unavailable(key string) bool {
 	c := s.batchers.breaker
-	if c == nil || c.tripped.Load() == 0 {
+	if c == nil {
+		return false
+	}
+	if c.keys.rejects(key) {
+		return true
+	}
+	if c.tripped.Load() == 0 {
 		return false
 	}
 	return s.batchers.forKey(time.Now().Add(s.timeout), key).breaker.rejects(decides)
 }
 
+// probeKey returns nil if Redis decides a charge, without counting it, within the timeout of a call.
+func (s *Store) probeKey(ctx context.Context, charge limiter.Charge) error {
+	return s.within(ctx, s.timeout, func(ctx context.Context) error {
+		peek := []*call{{mode: modePeek, charges: []limiter.Charge{charge}}}
+		s.decodeReply(peek, s.runScript(ctx, peek))
+		return peek[0].reply.err
+	})
+}
+
 // probe returns nil if the node with key accepts writes and runs scripts within the timeout of a call. Connecting can take
-// longer. It returns [limiter.ErrOverloaded] if this process was too late to ask the node.
+// longer. It returns [limiter.ErrOverloaded] if this process was too late to ask the node. It uses another key in the slot of key, without the
+// identifier in it: what is wrong with one counter is not evidence against its node.
 func (s *Store) probe(ctx context.Context, key string) error {
+	_, isCluster := s.client.Cluster()
+	key = neighbour(key, isCluster)
 	err := s.within(ctx, max(s.timeout, redisclient.MinDialTimeout), func(ctx context.Context) error {
 		get := redis.NewStringCmd(ctx, "get", key+":probe") // on a cluster it is sent to the node of the slot
 		if err := s.client.Redis().Process(ctx, get); err != nil && !errors.Is(err, redis.Nil) {

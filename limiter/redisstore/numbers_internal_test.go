@@ -63,7 +63,7 @@ func TestDecodeReply_FailsIfNumbersAreMissing(t *testing.T) {
 	store.decodeReply(calls, numbersReply(t, whole))
 	want := result{decisions: []limiter.Decision{
 		{At: 1_000_000, Remaining: 7, ResetAfter: 5 * time.Microsecond, RetryAfter: 6 * time.Microsecond},
-		{At: 1_000_010, Remaining: 8, ResetAfter: 9 * time.Microsecond, RetryAfter: limiter.Never},
+		{At: 1_000_010, Ahead: 10 * time.Microsecond, Remaining: 8, ResetAfter: 9 * time.Microsecond, RetryAfter: limiter.Never},
 	}}
 	if diff := cmp.Diff(want, calls[0].reply, cmp.AllowUnexported(result{}), cmpopts.EquateErrors()); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)

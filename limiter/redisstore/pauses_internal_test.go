@@ -23,7 +23,7 @@ func TestBreaker_PausesBetweenProbes(t *testing.T) {
 			return nil
 		}
 		b := (&breakerConfig{probe: probe, observer: unusedObserver{}, ctx: ctx, timeout: patience}).newBreaker("node")
-		b.trip(0, "", errors.New("down"))
+		b.trip(0, "", errors.New("down"), func() {})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if b.state.Load() != closed || len(at) != probes || at[0] != 0 {
