@@ -108,7 +108,7 @@ func (p *process) followNotices(client *redisclient.Client) func(context.Context
 
 // apply makes set the active rule set. It is a source.Apply.
 func (p *process) apply(set rules.Set, revision string) error {
-	index, err := rules.NewIndex(set, revision, p.counterPrefix, rules.WithHashKey(p.hashKey))
+	index, err := rules.NewIndex(set, revision, p.counterPrefix, rules.WithHashKey(p.hashKey), rules.WithExpressionsOf(p.engine.Index()))
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,10 @@ const (
 	// the worst: each becomes a code point of three bytes.
 	runeFactor  = 16
 	invalidSize = 3
+	// pieceCost is the cost of finding one occurrence of a text, and of a new text for the part before it.
+	pieceCost = 3
+	// quoteFactor is the cost of functions whose errors quote a text several times.
+	quoteFactor = 50
 )
 
 // extent bounds the size of a value. Of an actual value, the sizes are exact and there are no elements.
@@ -150,7 +154,7 @@ func pairwise(args []extent) uint64 {
 
 // search is the cost of looking for a text at each position of another one.
 func searchText(args []extent) uint64 {
-	return plus(times(runeFactor, args[0].bytes/bytesPerUnit+1), times(args[0].bytes+1, args[1].bytes+1)/4)
+	return plus(linear(runeFactor)(args), times(args[0].bytes+1, args[1].bytes+1)/4)
 }
 
 func itemOf(args []extent) extent {
@@ -222,13 +226,13 @@ func newFunctionTable() map[string]*function {
 	add(function{result: itemOf}, operators.Index, operators.OptIndex, operators.OptSelect, "first", "last")
 	add(function{result: func(args []extent) extent { return either(args[1:]) }}, operators.Conditional)
 	add(function{result: either}, "or", "orValue")
-	add(function{cost: linear(1), result: sameSize}, useKey)
+	add(function{cost: linear(4), result: sameSize}, useKey) // an error quotes the key
 	add(function{cost: equality, whole: sameKind}, operators.Equals, operators.NotEquals)
 	add(function{cost: membership, whole: lists}, operators.In, operators.OldIn, "_in_")
 	add(function{cost: comparison}, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals)
 	add(function{cost: linear(2)},
-		"bool", "double", "duration", "int", "timestamp", "uint", "size", "contains", "endsWith", "startsWith",
-		"cidr", "ip", "ip.isCanonical", "isCIDR", "isIP", "containsCIDR", "containsIP")
+		"bool", "double", "duration", "int", "timestamp", "uint", "size", "contains", "endsWith", "startsWith")
+	add(function{cost: linear(quoteFactor)}, "cidr", "ip", "ip.isCanonical", "isCIDR", "isIP", "containsCIDR", "containsIP")
 	add(function{cost: linearInParts(4), whole: allParts}, "math.@max", "math.@min")
 	add(function{cost: linearInParts(4), result: sameSize, whole: allParts}, "optional.unwrap", "unwrapOpt")
 	add(function{cost: linear(4), result: sameSize}, "bytes", "trim", "base64.decode")
@@ -239,12 +243,14 @@ func newFunctionTable() map[string]*function {
 	add(function{cost: searchText}, "indexOf", "lastIndexOf")
 	add(function{
 		cost: func(args []extent) uint64 {
-			return plus(2, times(2, plus(totalBytes(args), replaced(args))/bytesPerUnit))
+			return plus(times(pieceCost, pieces(args)), times(2, plus(totalBytes(args), replaced(args))/bytesPerUnit))
 		},
 		result: textOfSize(replaced),
 	}, "replace")
 	add(function{
-		cost: func(args []extent) uint64 { return plus(1+totalBytes(args)/bytesPerUnit, times(3, pieces(args))) },
+		cost: func(args []extent) uint64 {
+			return plus(1+totalBytes(args)/bytesPerUnit, times(pieceCost, pieces(args)))
+		},
 		result: func(args []extent) extent {
 			return extent{count: pieces(args), weight: plus(args[0].weight, times(elementCost, pieces(args))), item: &args[0]}
 		},

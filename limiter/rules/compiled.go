@@ -39,7 +39,8 @@ type compiler struct {
 	prefix string // of keys
 	// expressions is a cache: many policies have the same expressions.
 	expressions map[expressionKey]*expression
-	hashKey     *limiter.HashKey // nil without a key
+	previous    map[expressionKey]*expression // of the index before this one
+	hashKey     *limiter.HashKey              // nil without a key
 }
 
 // Option changes how an Index is made.
@@ -49,6 +50,16 @@ type Option func(*compiler)
 // and must be the key with which the Set was compiled.
 func WithHashKey(key *limiter.HashKey) Option {
 	return func(k *compiler) { k.hashKey = key }
+}
+
+// WithExpressionsOf uses the compiled expressions of another index, which can be nil. To compile an expression takes up to tens of
+// milliseconds, and a change of one policy must not compile those of all policies again.
+func WithExpressionsOf(previous *Index) Option {
+	return func(k *compiler) {
+		if previous != nil {
+			k.previous = previous.expressions
+		}
+	}
 }
 
 // validateHashKey returns an error if the rules need another hash key. The error names a rule.
@@ -238,6 +249,10 @@ func compileLease(c *Compiled) error {
 func (k *compiler) expression(of *language, text string, result ResultType) (*expression, error) {
 	key := expressionKey{of, text, result}
 	if e, found := k.expressions[key]; found {
+		return e, nil
+	}
+	if e, found := k.previous[key]; found {
+		k.expressions[key] = e
 		return e, nil
 	}
 	e, err := compileCEL(of, text, result)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -26,8 +27,8 @@ const (
 const maxExpression = 4096
 
 // ValidateExpression returns an error, as "line:column: problem", if text is not a CEL expression over request that evaluates to result.
-// It rejects expressions over 4096 bytes, expressions whose worst case takes more than 20 000 steps, and regular expressions that are
-// not string literals.
+// It rejects expressions over 4096 bytes, expressions that cost more than 50 000 units for a large request, functions whose results can be
+// too large, and regular expressions that are not string literals. A limiter accepts every expression for which it returns nil.
 //
 // The fields of request are:
 //
@@ -46,15 +47,15 @@ const maxExpression = 4096
 //   - Match.Expression: if the request does not have what the expression reads, it does not match. After any other failure it matches,
 //     so that a client cannot avoid a limit by what it sends. To match requests without a header, use
 //     !("x-plan" in request.headers) || ….
-//   - When.Expression: the request does not belong to the tier.
+//   - When.Expression: if the request does not have what the expression reads, it does not belong to the tier. After any other failure the
+//     tier applies if its limit is lower than the one that applies otherwise.
 //   - Identifier: if the request does not have what the expression reads, the identifier is missing. After any other failure it is
 //     unreadable.
-//   - Cost: the cost is 1.
+//   - Cost: the cost is 1, or the whole limit if the evaluation is too expensive.
 //
 // The type of a dyn, such as a claim, is determined when the expression is evaluated.
 func ValidateExpression(text string, result ResultType) error {
-	_, _, err := httpLanguage.compile(text, result)
-	return err
+	return validated.validate(expressionKey{httpLanguage, text, result})
 }
 
 // ValidateKubernetesExpression is [ValidateExpression] for expressions over a write to the Kubernetes API. The functions and bounds are the
@@ -71,14 +72,45 @@ func ValidateExpression(text string, result ResultType) error {
 // An expression fails if it reads a field that the object does not have, see [ValidateExpression]: request.object.spec.parallelism > 10
 // fails on a Job without the field, but has(request.object.spec.parallelism) does not.
 func ValidateKubernetesExpression(text string, result ResultType) error {
-	_, _, err := admissionLanguage.compile(text, result)
-	return err
+	return validated.validate(expressionKey{admissionLanguage, text, result})
 }
 
 type expressionKey struct {
 	language *language
 	text     string
 	result   ResultType
+}
+
+// validations remembers the results of ValidateExpression: an operator validates all policies after each change of one, and a long expression
+// takes tens of milliseconds.
+type validations struct {
+	mu      sync.Mutex
+	results map[expressionKey]error
+}
+
+// maxValidations bounds the memory, together with maxExpression. A Limiter has at most 2000 expressions by default.
+const maxValidations = 4096
+
+var validated validations //nolint:gochecknoglobals // a cache
+
+func (v *validations) validate(key expressionKey) error {
+	v.mu.Lock()
+	err, known := v.results[key]
+	v.mu.Unlock()
+	if known {
+		return err
+	}
+	_, err = compileCEL(key.language, key.text, key.result)
+	if len(key.text) > maxExpression { // the key would hold the text
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.results == nil || len(v.results) >= maxValidations {
+		v.results = map[expressionKey]error{}
+	}
+	v.results[key] = err
+	return err
 }
 
 // expression is a compiled CEL expression. It is safe for concurrent use.
@@ -103,8 +135,8 @@ func compileCEL(of *language, text string, result ResultType) (*expression, erro
 	}
 	m := metering{prepared: prepared, bindings: bindings}
 	program, err := env.Program(checked, cel.CustomDecoratorV2(m.decorate))
-	if err != nil {
-		return nil, err
+	if err != nil { // for example because of an index that no map can have
+		return nil, fmt.Errorf("1:1: %w", err)
 	}
 	return &expression{program: program, base: prepared.base()}, nil
 }

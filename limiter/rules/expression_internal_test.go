@@ -1,0 +1,53 @@
+package rules
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestNewIndex_CompilesEachExpressionOnce(t *testing.T) {
+	set := func(texts ...string) (s Set) {
+		for i, text := range texts {
+			s.Rules = append(s.Rules, Rule{
+				Policy: fmt.Sprintf("shop/p%d", i), Domain: "shop", Axis: "Tenant", Algorithm: "FixedWindow", Units: 1, WindowSeconds: 60,
+				Identifier: Identifier{From: FromHeader, Name: "x-tenant"}, Match: Match{Expression: text},
+			})
+		}
+		return s
+	}
+	const kept, removed, added = `request.path == "/a"`, `request.path == "/b"`, `request.path == "/c"`
+	before, err := NewIndex(set(kept, removed), "1", "weir:", WithExpressionsOf(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := NewIndex(set(added, kept), "2", "weir:", WithExpressionsOf(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(text string) expressionKey { return expressionKey{httpLanguage, text, ResultBool} }
+	if e := after.expressions[key(kept)]; e == nil || e != before.expressions[key(kept)] {
+		t.Error("an expression of the previous index was compiled again")
+	}
+	if len(after.expressions) != 2 || after.expressions[key(added)] == nil {
+		t.Errorf("%d expressions, want the 2 of the new set", len(after.expressions))
+	}
+}
+
+func TestValidateExpression_RemembersABoundedNumberOfResults(t *testing.T) {
+	v := validations{}
+	valid, invalid := expressionKey{httpLanguage, "true", ResultBool}, expressionKey{httpLanguage, "1 +", ResultBool}
+	for range 2 {
+		if err := v.validate(valid); err != nil {
+			t.Error(err)
+		}
+		if err := v.validate(invalid); err == nil {
+			t.Error("an invalid expression is valid")
+		}
+	}
+	for i := range maxValidations {
+		v.results[expressionKey{text: fmt.Sprint(i)}] = nil
+	}
+	if err := v.validate(expressionKey{httpLanguage, "false", ResultBool}); err != nil || len(v.results) != 1 {
+		t.Errorf("%d results, %v", len(v.results), err)
+	}
+}
