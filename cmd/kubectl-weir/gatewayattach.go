@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/gateway"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // attachFlags are the flags of kubectl weir gateway attach.
@@ -82,14 +83,14 @@ func attachGateway(ctx context.Context, f *attachFlags, name string, s cli.Strea
 	}
 	found, err := gateway.Check(ctx, c, a)
 	if f.dryRun && gateway.IsConflict(err) {
-		fmt.Fprintln(s.Err, "note: "+err.Error())
+		terminal.Println(s.Err, "note: "+err.Error())
 		return printObjects(s.Out, f.output, a.Objects(), "would be applied")
 	}
 	if err != nil {
 		return err
 	}
 	for _, note := range found.Notes {
-		fmt.Fprintln(s.Err, "note: "+note)
+		terminal.Println(s.Err, "note: "+note)
 	}
 	if f.dryRun {
 		return printObjects(s.Out, f.output, a.Objects(), "would be applied")
@@ -133,10 +134,10 @@ func (f *attachFlags) awaitAcceptance(ctx context.Context, c client.Client, a *g
 		return fmt.Errorf("after %s, Gateway %s does not call Limiter %s: %s: %s", f.wait, a.Gateway, a.Limiter, state.State, state.Message)
 	}
 	if state.State == gateway.Overridden {
-		fmt.Fprintf(s.Err, "note: %s: their requests do not reach Weir, unless these SecurityPolicies have mergeType StrategicMerge, or extAuth\n", state.Message)
+		terminal.Printf(s.Err, "note: %s: their requests do not reach Weir, unless these SecurityPolicies have mergeType StrategicMerge, or extAuth\n", state.Message)
 	}
 	if f.output == "" {
-		fmt.Fprintf(s.Out, "Gateway %s calls Limiter %s\n", a.Gateway, a.Limiter)
+		terminal.Printf(s.Out, "Gateway %s calls Limiter %s\n", a.Gateway, a.Limiter)
 	}
 	return nil
 }

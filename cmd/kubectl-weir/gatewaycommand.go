@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/ask"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/gateway"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // gatewayFlags are the flags that the commands for Gateways share.
@@ -74,10 +74,10 @@ func printObjects(w io.Writer, format string, objects []*unstructured.Unstructur
 	}
 	for i, object := range objects {
 		if format == "" {
-			fmt.Fprintf(w, "%s %s %s\n", object.GetKind(), client.ObjectKeyFromObject(object), done)
+			terminal.Printf(w, "%s %s %s\n", object.GetKind(), client.ObjectKeyFromObject(object), done)
 			continue
 		}
-		text, err := yaml.Marshal(object.Object)
+		text, err := terminal.MarshalYAML(object.Object)
 		if err != nil {
 			return err
 		}
@@ -180,14 +180,14 @@ func printGateways(out io.Writer, output string, list []gateway.Status) error {
 		return err
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(out, "No attached Gateways.")
+		terminal.Println(out, "No attached Gateways.")
 		return nil
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "GATEWAY\tLIMITER\tSECURITYPOLICY\tSTATE\tMESSAGE")
+	terminal.Printf(table, "GATEWAY\tLIMITER\tSECURITYPOLICY\tSTATE\tMESSAGE\n")
 	for i := range list {
 		s := &list[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", s.Gateway, s.Limiter, s.SecurityPolicy, s.State, s.Message)
+		terminal.Printf(table, "%s\t%s\t%s\t%s\t%s\n", s.Gateway, s.Limiter, s.SecurityPolicy, s.State, s.Message)
 	}
 	return table.Flush()
 }

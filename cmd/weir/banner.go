@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -24,12 +25,12 @@ func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set) {
 	if p.grpc != nil {
 		envoy = "gRPC for Envoy at " + localAddress(p.grpc) + ", "
 	}
-	_, _ = fmt.Fprintf(w, "weir enforces %s from %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
+	_, _ = terminal.Printf(w, "weir enforces %s from %s at %s/v1/check, counters %s; %smetrics and probes at %s\n",
 		cli.Count(len(set.Rules), "policy", "policies"), f.policies, p.checkURL(), counters, envoy, localURL(p.ops))
 	if addresses, flags := onAllInterfaces(p); len(addresses) > 0 {
-		_, _ = fmt.Fprintf(w, "listening on all interfaces: %s; to restrict this, set %s\n", strings.Join(addresses, ", "), strings.Join(flags, ", "))
+		_, _ = terminal.Printf(w, "listening on all interfaces: %s; to restrict this, set %s\n", strings.Join(addresses, ", "), strings.Join(flags, ", "))
 	}
-	_, _ = fmt.Fprintf(w, "try: %s\n", curlCommand(p.checkURL(), set))
+	_, _ = terminal.Printf(w, "try: %s\n", curlCommand(p.checkURL(), set))
 }
 
 // onAllInterfaces returns the addresses of the listeners that accept connections on all interfaces, and their flags.

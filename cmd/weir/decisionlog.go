@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/decisionlog"
 )
@@ -41,7 +42,7 @@ func (f *decisionLogFlags) open(hashKey *limiter.HashKey, registry prometheus.Re
 		DenialsPerSecond: f.denials, SampleOneIn: f.sample, Identifiers: cmp.Or(decisionlog.Identifiers(f.identifiers), decisionlog.Counted), HashKey: hashKey,
 	}
 	if f.isOn() {
-		o.Handler = slog.NewJSONHandler(cmp.Or[io.Writer](f.out, os.Stdout), nil)
+		o.Handler = slog.NewJSONHandler(terminal.NewWriter(cmp.Or[io.Writer](f.out, os.Stdout)), nil)
 	}
 	log, err := decisionlog.New(o, registry)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -57,7 +58,7 @@ func printHashes(in io.Reader, out io.Writer, key *limiter.HashKey) error {
 		if number++; len(lines.Bytes()) == 0 {
 			continue
 		}
-		if _, err := fmt.Fprintln(out, rules.HashPrefix+key.Hash(lines.Text())); err != nil {
+		if _, err := terminal.Println(out, rules.HashPrefix+key.Hash(lines.Text())); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/importer/objects"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // importCommand converts the configuration of other rate limiters to policies.
@@ -157,7 +158,7 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 		return err
 	}
 	for _, finding := range result.Findings {
-		fmt.Fprintln(stderr, finding)
+		terminal.Println(stderr, finding)
 	}
 	invalid, left, different := result.Count(importer.Invalid), result.Count(importer.NotImported), result.Count(importer.Difference)
 	summary := strings.Join([]string{
@@ -174,7 +175,7 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 			return err
 		}
 	}
-	fmt.Fprintln(stderr, summary)
+	terminal.Println(stderr, summary)
 	if invalid+left+different > 0 {
 		return &cli.ExitError{Code: cli.ExitFailed}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // lintCommand validates policy files.
@@ -56,13 +57,13 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 		return cli.UsageError(err)
 	}
 	for _, problem := range result.Problems {
-		fmt.Fprintln(stdout, problem)
+		terminal.Println(stdout, problem)
 	}
 	warnings := result.Warnings()
 	for _, warning := range warnings {
-		fmt.Fprintln(stderr, "warning:", warning)
+		terminal.Println(stderr, "warning:", warning)
 	}
-	fmt.Fprintln(stderr, summary(result, len(warnings)))
+	terminal.Println(stderr, summary(result, len(warnings)))
 	if len(result.Problems) > 0 {
 		return &cli.ExitError{Code: cli.ExitFailed}
 	}

@@ -18,6 +18,7 @@ func layers() []layer {
 		{pkg: "limiter"},
 		{pkg: "api/v1alpha1", external: []string{"k8s.io/apimachinery", "k8s.io/api/core", "k8s.io/api/networking"}},
 		{pkg: "config/crd"}, // embeds the CRDs
+		{pkg: "internal/terminal", external: []string{"sigs.k8s.io/yaml"}},
 
 		{
 			pkg:      "api/v1alpha1/applyconfiguration/...", // generated
@@ -127,7 +128,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/policyfile",
-			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile"},
+			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile", "internal/terminal"},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils",
 				"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml",
@@ -135,7 +136,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/importer",
-			internal: []string{"api/v1alpha1", "internal/policyfile"},
+			internal: []string{"api/v1alpha1", "internal/policyfile", "internal/terminal"},
 			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{

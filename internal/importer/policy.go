@@ -5,19 +5,16 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // Policy is an imported policy.
@@ -128,7 +125,7 @@ func (p *Policy) yaml() ([]byte, error) {
 		return nil, fmt.Errorf("encode the policy of %s:%d: %w", p.File, p.Line, err)
 	}
 	delete(content, "status")
-	text, err := marshal(content)
+	text, err := terminal.MarshalYAML(content)
 	if err != nil {
 		return nil, fmt.Errorf("encode the policy of %s:%d: %w", p.File, p.Line, err)
 	}
@@ -136,24 +133,4 @@ func (p *Policy) yaml() ([]byte, error) {
 	fmt.Fprintf(&b, "# %s\n", oneLine(fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Comment)))
 	b.Write(text)
 	return b.Bytes(), nil
-}
-
-// marshal returns content as YAML. [yaml.Marshal] reads JSON as YAML, which replaces U+0085 in a text by a space, and rejects other
-// characters that JSON does not escape.
-func marshal(content any) ([]byte, error) {
-	text, err := json.Marshal(content)
-	if err != nil {
-		return nil, err
-	}
-	var escaped bytes.Buffer
-	for _, r := range string(text) {
-		if unicode.IsPrint(r) {
-			escaped.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&escaped, `\u%04x`, unit)
-		}
-	}
-	return yaml.JSONToYAML(escaped.Bytes())
 }

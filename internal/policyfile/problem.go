@@ -3,6 +3,8 @@ package policyfile
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // Problem is one reason why a document, or a policy in it, is not enforced.
@@ -27,7 +29,7 @@ func (p Problem) String() string {
 		}
 	}
 	b.WriteString(strings.ReplaceAll(p.Message, "\n", " "))
-	return b.String()
+	return terminal.Line(b.String())
 }
 
 // Skipped is a document that is not a policy.

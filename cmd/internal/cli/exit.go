@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Exit statuses other than 0.
@@ -39,7 +40,8 @@ func exitStatus(command string, err error, stderr io.Writer) int {
 	status := &ExitError{Code: ExitFailed, Err: err}
 	errors.As(err, &status)
 	if status.Err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", command, err)
+		// Errors quote what they are about, such as the name of a file. The indentation keeps the text from looking like output of its own.
+		fmt.Fprintf(stderr, "%s: %s\n", command, strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	}
 	return status.Code
 }

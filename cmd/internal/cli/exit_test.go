@@ -18,7 +18,7 @@ func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
 		"a usage error":             {UsageError(cause), 2, "weir lint: cause\n"},
 		"an error that was printed": {&ExitError{Code: 1}, 1, ""},
 		"a wrapped error":           {errors.Join(UsageError(cause)), 2, "weir lint: cause\n"},
-		"a joined error":            {errors.Join(errors.New("first"), &ExitError{Code: 2, Err: cause}), 2, "weir lint: first\ncause\n"},
+		"a joined error":            {errors.Join(errors.New("first"), &ExitError{Code: 2, Err: cause}), 2, "weir lint: first\n  cause\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // Complete adds to root, the command of a program with all its subcommands, what all programs of Weir have: the flags of the log, the command
@@ -38,17 +40,21 @@ func Complete(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// Run executes a command line, without the name of the program, and returns its exit status.
+// Run executes a command line, without the name of the program, and returns its exit status. Commands write to the terminal only through
+// [terminal.Writer]: the texts that they print come from files, clients and limiters.
 func Run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	out, errors := terminal.NewWriter(stdout), terminal.NewWriter(stderr)
+	defer errors.Flush()
+	defer out.Flush()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(out)
+	root.SetErr(errors)
 	cmd, err := root.ExecuteContextC(ctx)
-	return exitStatus(cmd.CommandPath(), err, stderr)
+	return exitStatus(cmd.CommandPath(), err, errors)
 }
 
 // Streams are the standard streams of a command.

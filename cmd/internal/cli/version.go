@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // version is set by the linker for releases: -ldflags "-X github.com/weir-dev/weir/cmd/internal/cli.version=v0.1.0". The linker can only set
@@ -23,7 +25,7 @@ func versionCommand(program string) *cobra.Command {
 		Args:  NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			build, _ := debug.ReadBuildInfo()
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), describeBuild(program, version, build))
+			_, err := terminal.Println(cmd.OutOrStdout(), describeBuild(program, version, build))
 			return err
 		},
 	}

@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // noticeAfter is the time after which a user must see what a command waits for.
@@ -14,7 +15,7 @@ const noticeAfter = time.Second
 
 // Waiting reports on a terminal what the command waits for, if it takes long. done ends the waiting.
 func Waiting(notes io.Writer, what string) (done func()) {
-	file, isFile := notes.(*os.File)
+	file, isFile := terminal.Raw(notes).(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return func() {}
 	}
@@ -22,6 +23,6 @@ func Waiting(notes io.Writer, what string) (done func()) {
 }
 
 func notice(notes io.Writer, what string) (done func()) {
-	timer := time.AfterFunc(noticeAfter, func() { fmt.Fprintf(notes, "waiting for %s …\n", what) })
+	timer := time.AfterFunc(noticeAfter, func() { terminal.Printf(notes, "waiting for %s …\n", what) })
 	return func() { timer.Stop() }
 }

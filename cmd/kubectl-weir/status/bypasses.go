@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // Bypass lets an identifier, or all, pass a policy.
@@ -37,7 +38,7 @@ func (r *Report) SetBypasses(list []Bypass, unknown []UnknownBypass) {
 
 func printBypasses(w io.Writer, r *Report, now time.Time) {
 	if len(r.Bypasses) > 0 {
-		fmt.Fprintln(w, "\nBYPASS\tLIMITER\tPOLICY\tIDENTIFIER\tLEFT\tBY\tREASON")
+		terminal.Printf(w, "\nBYPASS\tLIMITER\tPOLICY\tIDENTIFIER\tLEFT\tBY\tREASON\n")
 	}
 	for i := range r.Bypasses {
 		b := &r.Bypasses[i]
@@ -45,7 +46,7 @@ func printBypasses(w io.Writer, r *Report, now time.Time) {
 		if b.AllIdentifiers {
 			identifier = "(all)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\n", explain.Printable(b.Name), b.Limiter, explain.Printable(b.Policy), identifier,
+		terminal.Printf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\n", explain.Printable(b.Name), b.Limiter, explain.Printable(b.Policy), identifier,
 			b.ExpiresAt.Sub(now).Round(time.Second), explain.Printable(b.CreatedBy), explain.Printable(b.Reason))
 	}
 	if len(r.BypassesUnknown) > 0 {
@@ -54,6 +55,6 @@ func printBypasses(w io.Writer, r *Report, now time.Time) {
 		if n := len(r.BypassesUnknown) - 1; n > 0 {
 			more = fmt.Sprintf(" (and %d more)", n)
 		}
-		fmt.Fprintf(w, "\nBypasses: unknown of Limiter %s%s: %s\n", u.Limiter, more, message(u.Message, false))
+		terminal.Printf(w, "\nBypasses: unknown of Limiter %s%s: %s\n", u.Limiter, more, message(u.Message, false))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // Bounds of the table format. The format wide does not have them.
@@ -43,7 +44,7 @@ func Print(w io.Writer, format string, r *Report) error {
 
 func printInstallation(w io.Writer, r *Report) {
 	if o := r.Operator; o != nil {
-		fmt.Fprintf(w, "Operator:\t%s/%s, %s ready, version %s\n", o.Namespace, o.Name, o.Replicas, orDash(o.Version))
+		terminal.Printf(w, "Operator:\t%s/%s, %s ready, version %s\n", o.Namespace, o.Name, o.Replicas, orDash(o.Version))
 	}
 	for _, hook := range r.Webhooks {
 		state := "not registered"
@@ -53,23 +54,23 @@ func printInstallation(w io.Writer, r *Report) {
 		if hook.CAExpires != nil {
 			state += ", CA expires " + hook.CAExpires.Format(time.DateOnly)
 		}
-		fmt.Fprintf(w, "Webhook:\t%s, %s\n", hook.Name, state)
+		terminal.Printf(w, "Webhook:\t%s, %s\n", hook.Name, state)
 	}
 	if r.Operator != nil || len(r.Webhooks) > 0 {
-		fmt.Fprintln(w)
+		terminal.Println(w)
 	}
 }
 
 func printLimiters(w io.Writer, list []Limiter, wide bool) {
 	if len(list) == 0 {
-		fmt.Fprintln(w, "No Limiters.")
+		terminal.Println(w, "No Limiters.")
 		return
 	}
-	columns := "LIMITER\tREADY\tREASON\tREPLICAS\tVERSION\tENFORCING\tREVISION\tREDIS"
+	columns := []string{"LIMITER", "READY", "REASON", "REPLICAS", "VERSION", "ENFORCING", "REVISION", "REDIS"}
 	if wide {
-		columns += "\tTHROTTLE\tIMAGE"
+		columns = append(columns, "THROTTLE", "IMAGE")
 	}
-	fmt.Fprintln(w, columns)
+	terminal.Row(w, columns...)
 	for i := range list {
 		l := &list[i]
 		revision := strings.TrimPrefix(l.Revision, "sha256:")
@@ -83,73 +84,76 @@ func printLimiters(w io.Writer, list []Limiter, wide bool) {
 		if wide {
 			cells = append(cells, orDash(l.ThrottleRegistered), orDash(l.Image))
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		terminal.Row(w, cells...)
 	}
 	printCertificates(w, list)
 }
 
 // printCertificates lists the certificates of Limiters, if there are any.
 func printCertificates(w io.Writer, list []Limiter) {
-	columns := "\nLIMITER\tCERTIFICATE\tSECRET\tEXPIRES\n"
+	isFirst := true
 	for i := range list {
 		for _, c := range list[i].Certificates {
-			fmt.Fprintf(w, "%s%s/%s\t%s\t%s\t%s\n", columns, list[i].Namespace, list[i].Name, c.Use, c.Secret, c.NotAfter.UTC().Format(time.DateOnly))
-			columns = ""
+			if isFirst {
+				terminal.Printf(w, "\nLIMITER\tCERTIFICATE\tSECRET\tEXPIRES\n")
+			}
+			isFirst = false
+			terminal.Printf(w, "%s/%s\t%s\t%s\t%s\n", list[i].Namespace, list[i].Name, c.Use, c.Secret, c.NotAfter.UTC().Format(time.DateOnly))
 		}
 	}
 }
 
 func printPolicies(w io.Writer, p *Policies, wide bool) {
-	fmt.Fprintf(w, "\nPolicies: %d, %d ready, %d degraded, %d overridden\n", p.Total, p.Ready, p.Degraded, p.Overridden)
+	terminal.Printf(w, "\nPolicies: %d, %d ready, %d degraded, %d overridden\n", p.Total, p.Ready, p.Degraded, p.Overridden)
 	if len(p.NotReady) > 0 {
 		var counts []string
 		for _, c := range p.NotReady {
 			counts = append(counts, fmt.Sprintf("%d %s", c.Count, orDash(c.Reason)))
 		}
-		fmt.Fprintf(w, "Not ready: %s\n", strings.Join(counts, ", "))
+		terminal.Printf(w, "Not ready: %s\n", strings.Join(counts, ", "))
 	}
 	if len(p.List) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nPOLICY\tREADY\tREASON\tMESSAGE")
+	terminal.Printf(w, "\nPOLICY\tREADY\tREASON\tMESSAGE\n")
 	for i := range p.List {
 		if i == listedPolicies && !wide {
-			fmt.Fprintf(w, "%d more, which -o wide lists\t\t\t\n", len(p.List)-i)
+			terminal.Printf(w, "%d more, which -o wide lists\t\t\t\n", len(p.List)-i)
 			break
 		}
 		one := &p.List[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", one.Policy, yesNo(one.Ready), orDash(one.Reason), message(one.Message, wide))
+		terminal.Printf(w, "%s\t%s\t%s\t%s\n", one.Policy, yesNo(one.Ready), orDash(one.Reason), message(one.Message, wide))
 	}
 }
 
 func printProblems(w io.Writer, r *Report, wide bool) {
-	fmt.Fprintln(w)
+	terminal.Println(w)
 	for i := range r.Problems {
 		p := &r.Problems[i]
 		reason := ""
 		if p.Reason != "" {
 			reason = p.Reason + ": "
 		}
-		fmt.Fprintf(w, "Problem %d: %s\n  %s%s\n  do: %s\n  runbook: %s\n", i+1, p.Object, reason, message(p.Message, wide), p.Do, p.Runbook)
+		terminal.Printf(w, "Problem %d: %s\n  %s%s\n  do: %s\n  runbook: %s\n", i+1, p.Object, reason, message(p.Message, wide), p.Do, p.Runbook)
 	}
 	for _, u := range r.Unread {
-		fmt.Fprintf(w, "Cannot read %s: the user lacks the permission to %s\n", u.Resource, u.Permission)
+		terminal.Printf(w, "Cannot read %s: the user lacks the permission to %s\n", u.Resource, u.Permission)
 	}
 	if len(r.Unread) > 0 {
 		do := "bind the ClusterRole weir-observer with a ClusterRoleBinding, or select a namespace with --namespace"
 		if r.Namespace != "" {
 			do = "bind the ClusterRole weir-observer in namespace " + r.Namespace
 		}
-		fmt.Fprintln(w, "  do: "+do)
+		terminal.Println(w, "  do: "+do)
 	}
 	switch {
 	case !r.Healthy:
 	case r.Namespace == "":
-		fmt.Fprintln(w, "No problems.")
+		terminal.Println(w, "No problems.")
 	case len(r.Limiters) == 0 && r.Policies.Total == 0:
-		fmt.Fprintf(w, "Namespace %s has no Limiters and no RateLimitPolicies. The whole installation: kubectl weir status\n", r.Namespace)
+		terminal.Printf(w, "Namespace %s has no Limiters and no RateLimitPolicies. The whole installation: kubectl weir status\n", r.Namespace)
 	default:
-		fmt.Fprintf(w, "No problems in namespace %s. ClusterRateLimitPolicies, webhooks and other namespaces: kubectl weir status\n", r.Namespace)
+		terminal.Printf(w, "No problems in namespace %s. ClusterRateLimitPolicies, webhooks and other namespaces: kubectl weir status\n", r.Namespace)
 	}
 }
 

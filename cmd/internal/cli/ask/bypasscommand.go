@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/bypass"
 )
@@ -227,7 +228,7 @@ func printBypasses(s cli.Streams, output string, list []ListedBypass, replicas i
 		return err
 	}
 	if len(list) == 0 {
-		fmt.Fprintln(s.Err, "no bypasses")
+		terminal.Println(s.Err, "no bypasses")
 		return nil
 	}
 	table := explain.NewTable(s.Out, "NAME", "POLICY", "IDENTIFIER", "STATE", "REPLICAS", "BY", "REASON")

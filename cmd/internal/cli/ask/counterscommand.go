@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
@@ -112,7 +113,7 @@ func listCounters(ctx context.Context, limiters Limiters, query url.Values, outp
 	if query.Get("identifier") != "" {
 		list.Counters = mergeCounters(answers, func(l admin.CounterList) []admin.Counter { return l.Counters })
 	} else if len(answers) > 1 && slices.ContainsFunc(list.Counters, func(c admin.Counter) bool { return c.Local }) {
-		fmt.Fprintf(s.Err, "Redis is unavailable: the counters are those of replica %s only; counters get adds those of all replicas\n", answers[0].replica)
+		terminal.Printf(s.Err, "Redis is unavailable: the counters are those of replica %s only; counters get adds those of all replicas\n", answers[0].replica)
 	}
 	if printed, err := explain.PrintObject(s.Out, output, &list); printed || err != nil {
 		return err
@@ -120,7 +121,7 @@ func listCounters(ctx context.Context, limiters Limiters, query url.Values, outp
 	printSkipped(s, list.Skipped)
 	printUnsearched(s, cmp.Or(answers[0].replica, limiters.String()), list.Unsearched)
 	if list.Continue != "" {
-		defer fmt.Fprintf(s.Err, "more counters: --continue %s\n", list.Continue)
+		defer terminal.Printf(s.Err, "more counters: --continue %s\n", list.Continue)
 	}
 	return explain.PrintCounters(s.Out, output, list.Counters)
 }
@@ -128,14 +129,14 @@ func listCounters(ctx context.Context, limiters Limiters, query url.Values, outp
 // printSkipped names the policies that the limiter has left out.
 func printSkipped(s cli.Streams, policies []string) {
 	if len(policies) > 0 {
-		fmt.Fprintf(s.Err, "left out, because the identifier can be an API key: %s. Set --policy to one of them if it is not.\n", strings.Join(policies, ", "))
+		terminal.Printf(s.Err, "left out, because the identifier can be an API key: %s. Set --policy to one of them if it is not.\n", strings.Join(policies, ", "))
 	}
 }
 
 // printUnsearched names the policies that the limiter at address could not search.
 func printUnsearched(s cli.Streams, address string, u *admin.Unsearched) {
 	if u != nil {
-		fmt.Fprintf(s.Err, "%s did not find the counters of these policies, which count each endpoint separately: %s. "+
+		terminal.Printf(s.Err, "%s did not find the counters of these policies, which count each endpoint separately: %s. "+
 			"Repeat the command when Redis is available (%s).\n", address, strings.Join(u.Policies, ", "), u.Reason)
 	}
 }
@@ -251,6 +252,6 @@ func printReset(s cli.Streams, output string, result *admin.ResetResult) error {
 	if result.DryRun {
 		done = "would be reset"
 	}
-	fmt.Fprintf(s.Err, "%s %s\n", cli.Count(len(result.Counters), "counter with used units", "counters with used units"), done)
+	terminal.Printf(s.Err, "%s %s\n", cli.Count(len(result.Counters), "counter with used units", "counters with used units"), done)
 	return nil
 }

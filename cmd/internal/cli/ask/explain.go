@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -142,7 +143,7 @@ func (f *explainFlags) online(ctx context.Context, body []byte, s cli.Streams) (
 	}
 	for _, other := range all[1:] {
 		if is, want := &other.value, &all[0].value; is.Answer.Allowed != want.Answer.Allowed || is.Revision != want.Revision {
-			fmt.Fprintf(s.Err, "replica %s would answer differently: allowed %t, policy %s, revision %s\n",
+			terminal.Printf(s.Err, "replica %s would answer differently: allowed %t, policy %s, revision %s\n",
 				other.replica, is.Answer.Allowed, is.Answer.Policy, is.Revision)
 		}
 	}
@@ -168,7 +169,7 @@ func (f *explainFlags) body(args []string, s cli.Streams) ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", args[0], err)
 		}
 		if note != "" {
-			fmt.Fprintf(s.Err, "note: %s\n", note)
+			terminal.Printf(s.Err, "note: %s\n", note)
 		}
 	}
 	given, err := f.request.request()
@@ -207,7 +208,7 @@ func (f *explainFlags) offline(s cli.Streams) (*admin.Explainer, error) {
 		return nil, cli.UsageError(err)
 	}
 	for _, problem := range loaded.Problems {
-		fmt.Fprintf(s.Err, "left out: %s\n", problem)
+		terminal.Printf(s.Err, "left out: %s\n", problem)
 	}
 	_, revision := rules.Encode(loaded.Rules)
 	index, err := rules.NewIndex(loaded.Rules, revision, f.prefix, rules.WithHashKey(key))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -127,7 +128,7 @@ func split[T any](answer *proxyapi.Answer, notes io.Writer) (answers []replicaAn
 	for i := range answer.Replicas {
 		r := &answer.Replicas[i]
 		if r.Error != "" {
-			fmt.Fprintf(notes, "replica %s does not answer: %s\n", r.Pod, escaped(r.Error))
+			terminal.Printf(notes, "replica %s does not answer: %s\n", r.Pod, escaped(r.Error))
 			missing = append(missing, r.Pod)
 			continue
 		}
@@ -140,7 +141,7 @@ func split[T any](answer *proxyapi.Answer, notes io.Writer) (answers []replicaAn
 			if failed == nil {
 				failed = err
 			} else if failed.Error() != err.Error() {
-				fmt.Fprintf(notes, "replica %s: %v\n", r.Pod, err)
+				terminal.Printf(notes, "replica %s: %v\n", r.Pod, err)
 			}
 			missing = append(missing, r.Pod)
 			continue
@@ -149,7 +150,7 @@ func split[T any](answer *proxyapi.Answer, notes io.Writer) (answers []replicaAn
 	}
 	switch {
 	case len(answers) > 0 && failed != nil:
-		fmt.Fprintf(notes, "some replicas answer with an error: %v\n", failed)
+		terminal.Printf(notes, "some replicas answer with an error: %v\n", failed)
 	case len(answers) == 0 && failed != nil:
 		return nil, missing, failed
 	case len(answers) == 0:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/decisionlog"
 )
@@ -101,12 +102,12 @@ func (l *denialLine) show(output string, s cli.Streams) error {
 	case l.Error != "" && l.Replica == "":
 		return errors.New(l.Error)
 	case l.Error != "":
-		fmt.Fprintf(s.Err, "replica %s is not followed: %s\n", l.Replica, l.Error)
+		terminal.Printf(s.Err, "replica %s is not followed: %s\n", l.Replica, l.Error)
 	case l.Following:
-		fmt.Fprintf(s.Err, "following replica %s\n", l.Replica)
+		terminal.Printf(s.Err, "following replica %s\n", l.Replica)
 	}
 	if l.Dropped > 0 {
-		fmt.Fprintf(s.Err, "%s%s not shown, because there are too many\n", cli.Count(int(l.Dropped), "denial", "denials"), of)
+		terminal.Printf(s.Err, "%s%s not shown, because there are too many\n", cli.Count(int(l.Dropped), "denial", "denials"), of)
 	}
 	if l.Denial == nil {
 		return nil
@@ -130,7 +131,7 @@ func printDenial(w io.Writer, output string, r *decisionlog.Record, replica stri
 	if replica != "" {
 		request += "  " + replica
 	}
-	_, err := fmt.Fprintf(w, "%s  %s  %s  %s  limit %d  %s  %s %s\n", r.Time.Format("15:04:05.000"), r.Policy, explain.Printable(r.Identifier), result,
+	_, err := terminal.Printf(w, "%s  %s  %s  %s  limit %d  %s  %s %s\n", r.Time.Format("15:04:05.000"), r.Policy, explain.Printable(r.Identifier), result,
 		r.Limit, r.Source, r.Endpoint, request)
 	return err
 }

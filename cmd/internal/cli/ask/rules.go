@@ -2,13 +2,13 @@ package ask
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
@@ -44,7 +44,7 @@ func printRules(ctx context.Context, limiters Limiters, output string, s cli.Str
 	}
 	for _, other := range sets[1:] {
 		if other.value.Revision != sets[0].value.Revision {
-			fmt.Fprintf(s.Err, "replica %s enforces another revision: %s; printed are the rules of %s\n", other.replica, other.value.Revision, sets[0].replica)
+			terminal.Printf(s.Err, "replica %s enforces another revision: %s; printed are the rules of %s\n", other.replica, other.value.Revision, sets[0].replica)
 		}
 	}
 	return explain.PrintRules(s.Out, output, &sets[0].value)

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -191,7 +192,7 @@ func (f *rulesDiffFlags) readFiles(s cli.Streams) (ruleSide, error) {
 		return ruleSide{}, err
 	}
 	for _, problem := range loaded.Problems {
-		fmt.Fprintln(s.Err, problem)
+		terminal.Println(s.Err, problem)
 	}
 	if len(loaded.Problems) > 0 {
 		return ruleSide{}, fmt.Errorf("%s in %s", cli.Count(len(loaded.Problems), "problem", "problems"), f.policies)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
@@ -73,8 +74,9 @@ func runTop(ctx context.Context, f *topFlags, out, notes io.Writer) error {
 		return err
 	}
 	isTable := f.output == explain.Table || f.output == explain.Wide
-	if file, isFile := out.(*os.File); isTable && !f.once && isFile && term.IsTerminal(int(file.Fd())) {
-		return watchTop(ctx, f, out, func() (width, height int, err error) { return term.GetSize(int(file.Fd())) })
+	screen := terminal.Raw(out)
+	if file, isFile := screen.(*os.File); isTable && !f.once && isFile && term.IsTerminal(int(file.Fd())) {
+		return watchTop(ctx, f, screen, func() (width, height int, err error) { return term.GetSize(int(file.Fd())) })
 	}
 	limit := f.limit
 	if limit == 0 && isTable {
@@ -137,7 +139,7 @@ const (
 // screenLines are the lines of a screen that are not identifiers: headings, and a few policies, sources and endpoints.
 const screenLines = 22
 
-// watchTop updates the screen until ctx is done. The first error ends it. A later one is shown, because a limiter can be restarted.
+// watchTop updates the screen until ctx is done. It controls the terminal, and so escapes what it prints. The first error ends it. A later one is shown, because a limiter can be restarted.
 func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (width, height int, err error)) error {
 	limit := func() int {
 		if _, height, err := size(); err == nil && f.limit == 0 {
@@ -159,7 +161,7 @@ func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (widt
 	defer ticker.Stop()
 	for {
 		if err != nil {
-			fmt.Fprintf(&text, "%v\n", err)
+			terminal.Printf(&text, "%v\n", err)
 		} else if err := explain.PrintTop(&text, &top); err != nil {
 			return err
 		}
@@ -167,7 +169,7 @@ func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (widt
 		if unknown != nil {
 			width, height = 80, 24
 		}
-		if _, err := io.WriteString(out, eraseScreen+clipLines(text.String(), width, height)); err != nil {
+		if _, err := io.WriteString(out, eraseScreen+clipLines(terminal.Escape(text.String()), width, height)); err != nil {
 			return err
 		}
 		select {

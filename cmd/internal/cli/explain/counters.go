@@ -1,12 +1,11 @@
 package explain
 
 import (
-	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
@@ -25,7 +24,7 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 		columns = append(columns, "ALGORITHM", "KEY")
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, strings.Join(columns, "\t"))
+	terminal.Row(table, columns...)
 	for i := range counters {
 		c := &counters[i]
 		source := "store"
@@ -44,7 +43,7 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 				cells[j] = "-"
 			}
 		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
+		terminal.Row(table, cells...)
 	}
 	return table.Flush()
 }

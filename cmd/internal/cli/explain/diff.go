@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -138,13 +139,13 @@ func PrintComparisons(w io.Writer, format string, all []Comparison) error {
 	}
 	for i := range all {
 		c := &all[i]
-		fmt.Fprintf(w, "--- %s\n+++ %s\n", c.From.describe(), c.To.describe())
+		terminal.Printf(w, "--- %s\n+++ %s\n", c.From.describe(), c.To.describe())
 		if len(c.Differences) == 0 {
-			fmt.Fprintln(w, "The rules are equal: only facts about namespaces, or the order of policies by age, differ.")
+			terminal.Println(w, "The rules are equal: only facts about namespaces, or the order of policies by age, differ.")
 			continue
 		}
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "POLICY\tFIELD\tFROM\tTO")
+		terminal.Printf(table, "POLICY\tFIELD\tFROM\tTO\n")
 		for j := range c.Differences {
 			d := &c.Differences[j]
 			policy := Printable(d.Policy)
@@ -155,7 +156,7 @@ func PrintComparisons(w io.Writer, format string, all []Comparison) error {
 			case Removed:
 				cells = []string{policy, "-", "present", "absent"}
 			}
-			fmt.Fprintln(table, strings.Join(cells, "\t"))
+			terminal.Row(table, cells...)
 		}
 		if err := table.Flush(); err != nil {
 			return err

@@ -1,9 +1,9 @@
 package explain
 
 import (
-	"fmt"
 	"io"
 
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -23,7 +23,7 @@ func PrintNames(w io.Writer, names []string) error {
 			continue
 		}
 		printed[name] = true
-		if _, err := fmt.Fprintln(w, Printable(name)); err != nil {
+		if _, err := terminal.Println(w, Printable(name)); err != nil {
 			return err
 		}
 	}

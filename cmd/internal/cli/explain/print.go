@@ -6,12 +6,10 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 )
 
@@ -39,7 +37,7 @@ func PrintObject(w io.Writer, format string, v any) (printed bool, err error) {
 		encoder.SetEscapeHTML(false)
 		return true, encoder.Encode(v)
 	case YAML:
-		text, err := yaml.Marshal(v)
+		text, err := terminal.MarshalYAML(v)
 		if err == nil {
 			_, err = w.Write(text)
 		}
@@ -54,18 +52,18 @@ func Print(w io.Writer, format string, x *admin.Explanation) error {
 	if printed, err := PrintObject(w, format, x); printed || err != nil {
 		return err
 	}
-	fmt.Fprintln(w, Verdict(x))
-	fmt.Fprintln(w)
+	terminal.Println(w, Verdict(x))
+	terminal.Println(w)
 	columns := []string{"POLICY", "OUTCOME", "IDENTIFIER", "TIER", "COST", "LIMIT", "USED", "REMAINING", "REASON"}
 	if format == Wide {
 		columns = slices.Insert(columns, len(columns)-1, "FROM", "ALGORITHM", "RESET", "KEY")
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, strings.Join(columns, "\t"))
+	terminal.Row(table, columns...)
 	for _, counted := range []bool{true, false} { // what counts the request comes first
 		for i := range x.Policies {
 			if p := &x.Policies[i]; (p.Charge != nil) == counted {
-				fmt.Fprintln(table, strings.Join(row(p, format == Wide), "\t"))
+				terminal.Row(table, row(p, format == Wide)...)
 			}
 		}
 	}
@@ -73,9 +71,9 @@ func Print(w io.Writer, format string, x *admin.Explanation) error {
 		return err
 	}
 	if x.OtherPolicies > 0 {
-		fmt.Fprintf(w, "\nPolicies for other domains, which are not listed: %d. --all lists them.\n", x.OtherPolicies)
+		terminal.Printf(w, "\nPolicies for other domains, which are not listed: %d. --all lists them.\n", x.OtherPolicies)
 	}
-	_, err := fmt.Fprintf(w, "\nRevision: %s\n", x.Revision)
+	_, err := terminal.Printf(w, "\nRevision: %s\n", x.Revision)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/reply"
 )
@@ -29,7 +30,7 @@ func PrintRules(w io.Writer, format string, set *admin.RuleSet) error {
 		columns = append(columns, "REVISION", "KEYS")
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, strings.Join(columns, "\t"))
+	terminal.Row(table, columns...)
 	for i := range set.Rules {
 		rule := &set.Rules[i]
 		domains := rule.Domain
@@ -50,12 +51,12 @@ func PrintRules(w io.Writer, format string, set *admin.RuleSet) error {
 		if format == Wide {
 			cells = append(cells, rule.Revision, rule.Keys)
 		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
+		terminal.Row(table, cells...)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nRevision: %s\n", set.Revision)
+	_, err := terminal.Printf(w, "\nRevision: %s\n", set.Revision)
 	return err
 }
 

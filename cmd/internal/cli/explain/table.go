@@ -1,10 +1,10 @@
 package explain
 
 import (
-	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
+
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // TableWriter writes a table. The caller calls Flush at the end.
@@ -25,5 +25,5 @@ func (t TableWriter) Row(cells ...string) {
 			shown[i] = "-"
 		}
 	}
-	fmt.Fprintln(t.Writer, strings.Join(shown, "\t"))
+	terminal.Row(t.Writer, shown...)
 }

@@ -1,13 +1,12 @@
 package explain
 
 import (
-	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/topk"
 )
@@ -35,7 +34,7 @@ func PrintTop(w io.Writer, top *admin.Top) error {
 			denied += p.Denied
 		}
 	}
-	fmt.Fprintf(w, "Last %v: %d requests decided, %d denials by policies\n", time.Duration(top.Seconds)*time.Second, decisions, denied)
+	terminal.Printf(w, "Last %v: %d requests decided, %d denials by policies\n", time.Duration(top.Seconds)*time.Second, decisions, denied)
 	tables := []func(w io.Writer){
 		func(w io.Writer) { printEntries(w, "MOST DENIED", "DENIALS", &top.Denied) },
 		func(w io.Writer) { printEntries(w, "BUSIEST", "ALLOWED", &top.Allowed) },
@@ -44,7 +43,7 @@ func PrintTop(w io.Writer, top *admin.Top) error {
 		func(w io.Writer) { printEndpoints(w, top.Endpoints) },
 	}
 	for _, fill := range tables {
-		fmt.Fprintln(w)
+		terminal.Println(w)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fill(table)
 		if err := table.Flush(); err != nil {
@@ -55,24 +54,24 @@ func PrintTop(w io.Writer, top *admin.Top) error {
 }
 
 func printEntries(w io.Writer, title, column string, list *topk.List) {
-	fmt.Fprintf(w, "%s\tPOLICY\t%s\tERROR\n", title, column)
+	terminal.Printf(w, "%s\tPOLICY\t%s\tERROR\n", title, column)
 	for _, e := range list.Identifiers {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", Printable(Identifier(e.Identifier, e.Hashed)), e.Policy, e.Requests, e.Error)
+		terminal.Printf(w, "%s\t%s\t%d\t%d\n", Printable(Identifier(e.Identifier, e.Hashed)), e.Policy, e.Requests, e.Error)
 	}
 }
 
 func printPolicies(w io.Writer, list []admin.PolicyDecisions) {
-	fmt.Fprintln(w, "POLICY\tDENIED\tALLOWED\tUNCHARGED\tUNLIMITED\tENFORCEMENT")
+	terminal.Printf(w, "POLICY\tDENIED\tALLOWED\tUNCHARGED\tUNLIMITED\tENFORCEMENT\n")
 	for i, p := range list {
 		if i == maxTopPolicies {
-			fmt.Fprintf(w, "%d more\t\t\t\t\t\n", len(list)-i)
+			terminal.Printf(w, "%d more\t\t\t\t\t\n", len(list)-i)
 			break
 		}
 		enforcement := "Enforce"
 		if p.Shadow {
 			enforcement = "Shadow"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", p.Policy, p.Denied, p.Allowed, p.Uncharged, p.Unlimited, enforcement)
+		terminal.Printf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", p.Policy, p.Denied, p.Allowed, p.Uncharged, p.Unlimited, enforcement)
 	}
 }
 
@@ -81,16 +80,16 @@ func printSources(w io.Writer, list []admin.SourceDecisions) {
 	for _, s := range list {
 		all += s.Decisions
 	}
-	fmt.Fprintln(w, "SOURCE\tDECISIONS\tSHARE")
+	terminal.Printf(w, "SOURCE\tDECISIONS\tSHARE\n")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%d\t%.1f%%\n", s.Source, s.Decisions, 100*float64(s.Decisions)/float64(all))
+		terminal.Printf(w, "%s\t%d\t%.1f%%\n", s.Source, s.Decisions, 100*float64(s.Decisions)/float64(all))
 	}
 }
 
 func printEndpoints(w io.Writer, list []admin.EndpointDecisions) {
-	fmt.Fprintln(w, strings.Join([]string{"ENDPOINT", "DECISIONS", "P50", "P90", "P99"}, "\t"))
+	terminal.Row(w, "ENDPOINT", "DECISIONS", "P50", "P90", "P99")
 	for _, e := range list {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", e.Endpoint, e.Decisions, millis(e.P50Ms), millis(e.P90Ms), millis(e.P99Ms))
+		terminal.Printf(w, "%s\t%d\t%s\t%s\t%s\n", e.Endpoint, e.Decisions, millis(e.P50Ms), millis(e.P90Ms), millis(e.P99Ms))
 	}
 }
 
