@@ -173,6 +173,9 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 			return err
 		}
 	}
+	if err := mgr.Add(restoreWatch{mgr.GetAPIReader(), restoreCheck}); err != nil {
+		return fmt.Errorf("watch for a restored cluster: %w", err)
+	}
 	return mgr.Start(ctx)
 }
 

@@ -163,7 +163,7 @@ func (r *Reconciler) prune(ctx context.Context, limiter *v1alpha1.Limiter, neede
 		if err != nil {
 			return err
 		}
-		if live == nil || !ownership.Belongs(live, limiter) || !live.GetDeletionTimestamp().IsZero() {
+		if live == nil || ownership.Of(live, limiter) != ownership.Owned || !live.GetDeletionTimestamp().IsZero() {
 			continue
 		}
 		err = r.Client.Delete(ctx, live, client.Preconditions{UID: new(live.GetUID())})

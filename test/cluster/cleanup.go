@@ -34,6 +34,7 @@ func (s *scenario) cleanUp(ctx context.Context) error {
 		s.run(ctx, "kubectl", "delete", "validatingwebhookconfiguration", "weir-policies", "weir-throttle", "--ignore-not-found"),
 		s.run(ctx, "kubectl", "delete", "namespace", system, "--ignore-not-found", "--timeout=60s"),
 		s.run(ctx, "kubectl", "delete", "-k", "config/crd", "--ignore-not-found", "--timeout=60s"),
+		s.run(ctx, "kubectl", "delete", "-k", "config/rbac", "--ignore-not-found", "--timeout=60s"), // also the RoleBinding in kube-system
 		s.deleteRoles(ctx),
 	)
 	if err != nil {
