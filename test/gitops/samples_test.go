@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/test/fixture"
@@ -81,15 +80,10 @@ func (s server) hasNoDrift(t *testing.T, path string, how []string, written []*u
 	}
 }
 
-// operate changes an object as the operator does: it writes a status and, on a Limiter, a finalizer.
+// operate changes an object as the operator does: it writes a status.
 func (s server) operate(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	live := s.get(t, object)
-	if live.GetKind() == "Limiter" {
-		before := live.DeepCopy()
-		controllerutil.AddFinalizer(live, "weir.dev/redis")
-		must(t, s.Patch(t.Context(), live, client.MergeFrom(before), operator))
-	}
 	for _, state := range []string{"policy-ready", "limiter-ready"} {
 		ready := readState(t, filepath.Join("testdata", "states", state+".yaml")).object()
 		if live.GetKind() == "Limiter" == (ready.GetKind() == "Limiter") {
