@@ -65,7 +65,7 @@ func TestIsUnavailable_DistinguishesWhatWaitingSolves(t *testing.T) {
 		"closed connection":             {&url.Error{Err: io.EOF}, true},
 		"a slow API server":             {fmt.Errorf("read: %w", context.DeadlineExceeded), true},
 		"503":                           {apierrors.NewServiceUnavailable("starting"), true},
-		"500, etcd is away":             {apierrors.NewInternalError(errors.New("etcdserver: no leader")), true},
+		"500, etcd is unavailable":      {apierrors.NewInternalError(errors.New("etcdserver: no leader")), true},
 		"429":                           {apierrors.NewTooManyRequests("later", 1), true},
 		"504":                           {apierrors.NewTimeoutError("etcd", 1), true},
 		"wrapped":                       {fmt.Errorf("read the pod: %w", apierrors.NewServiceUnavailable("starting")), true},
@@ -80,7 +80,7 @@ func TestIsUnavailable_DistinguishesWhatWaitingSolves(t *testing.T) {
 	}
 }
 
-// The API server is away when the operator starts, for longer than the kubelet tolerates a process that does not answer its probe.
+// The API server is unavailable when the operator starts, for longer than the kubelet tolerates a process that does not answer its probe.
 func TestRunOperator_WaitsForTheAPIServer(t *testing.T) {
 	root, err := fixture.ModuleRoot()
 	if err != nil {

@@ -35,12 +35,12 @@ func TestRestoreWatch_EndsWhenTheResourceVersionGoesBack(t *testing.T) {
 		versions []string
 		restored bool
 	}{
-		"it grows":                             {[]string{"9", "10", "10", "1000"}, false},
-		"a restore, during an outage":          {[]string{"1000", "", "", "999"}, true},
-		"a restore to fewer digits":            {[]string{"1000", "", "99"}, true},
-		"an outage":                            {[]string{"1000", "", "1001"}, false},
-		"versions that are no numbers":         {[]string{"b", "a"}, false},
-		"an API server that was away at first": {[]string{"", "5"}, false},
+		"it grows":                                    {[]string{"9", "10", "10", "1000"}, false},
+		"a restore, during an outage":                 {[]string{"1000", "", "", "999"}, true},
+		"a restore to fewer digits":                   {[]string{"1000", "", "99"}, true},
+		"an outage":                                   {[]string{"1000", "", "1001"}, false},
+		"versions that are no numbers":                {[]string{"b", "a"}, false},
+		"an API server that was unavailable at first": {[]string{"", "5"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func describeProblems(pods []corev1.Pod) []string {
 	return lines
 }
 
-// problemOf returns the reason for which the pod does not run, and its description; "" if there is none.
+// problemOf returns the reason for which the pod does not run, and its description; "" if the pod runs.
 func problemOf(pod *corev1.Pod) (reason, text string) {
 	if !pod.DeletionTimestamp.IsZero() {
 		return "", ""

@@ -245,7 +245,7 @@ func keepsTheSetOfASuccessor(t *testing.T, client *redisclient.Client) {
 	if err := client.Redis().FlushDB(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if !publish(t, paused, "sha256:b", "B") { // rules are better than none; the successor replaces them
+	if !publish(t, paused, "sha256:b", "B") { // the successor replaces them
 		t.Error("an empty Redis is not repaired")
 	}
 }
