@@ -80,7 +80,7 @@ func TestExplain_AnswersWithoutAServer(t *testing.T) {
 		"no user":              {args: "-f pod.yaml", status: 2, stderr: "--as is required"},
 		"two requests":         {args: "-f pod.yaml --as a request.json", status: 2, stderr: "exclude each other"},
 		"an unknown format":    {args: "request.json -o xml", status: 2, stderr: `--output "xml" is invalid: must be one of table, wide, json, yaml`},
-		"an invalid address":   {args: "request.json --client-ip here", status: 2, stderr: "clientIP must be an IP address"},
+		"an invalid address":   {args: "request.json --client-ip here", status: 2, stderr: `--client-ip "here" is invalid: must be an IP address`},
 		"an unknown operation": {args: "-f pod.yaml --as a --operation PATCH", status: 2, stderr: `--operation "PATCH" is invalid`},
 		"a missing file":       {args: "missing.json", status: 2, stderr: "missing.json"},
 	} {

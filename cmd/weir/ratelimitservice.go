@@ -127,8 +127,6 @@ func (s *rateLimitService) xdsCredentials() (*tls.Config, error) {
 	return config, nil
 }
 
-func readCAs(file string) (*x509.CertPool, error) { return (&caReloader{file: file}).read() }
-
 // apply applies all resources of a response. The error describes those that are invalid.
 func (s *rateLimitService) apply(resources []*anypb.Any) error {
 	var problems []error

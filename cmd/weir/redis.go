@@ -59,28 +59,26 @@ func (f *redisTLSFlags) addTLS(options *redisclient.Options) error {
 		return errors.New("set both --redis-cert and --redis-key, or neither")
 	}
 	if f.ca != "" {
-		if _, err := f.readCAs(); err != nil {
+		cas := cli.NewRenewed(f.ca, f.readCAs)
+		if _, err := cas.Get(); err != nil {
 			return err
 		}
-		options.RootCAs = f.readCAs
+		options.RootCAs = cas.Get
 	}
 	if f.cert == "" {
 		return nil
 	}
-	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.readKeyPair() }
-	_, err := f.readKeyPair()
+	pair := cli.NewRenewed(f.cert, f.readKeyPair)
+	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.Get() }
+	_, err := pair.Get()
 	return err
 }
 
 // readCAs reads the file for each connection, so a change of CAs needs no restart.
 func (f *redisTLSFlags) readCAs() (*x509.CertPool, error) {
-	pem, err := os.ReadFile(f.ca)
+	pool, err := readCAs(f.ca)
 	if err != nil {
 		return nil, fmt.Errorf("--redis-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--redis-ca: %s contains no PEM certificate", f.ca)
 	}
 	return pool, nil
 }
@@ -102,13 +100,23 @@ func (f *redisTLSFlags) addCredentials(options *redisclient.Options) error {
 	if options.Username != "" || options.Password != "" {
 		return errors.New("--redis-credentials: the Redis URL contains credentials too; remove one of the two")
 	}
-	read := func(context.Context) (username, password string, err error) {
-		return f.readCredentials("username", "password")
-	}
-	if _, _, err := read(context.Background()); err != nil {
+	type user struct{ name, password string }
+	hadPassword := false
+	last := cli.NewRenewed(filepath.Join(f.credentials, "password"), func() (user, error) {
+		name, password, err := f.readCredentials("username", "password")
+		if err == nil && password == "" && hadPassword {
+			err = errors.New("--redis-credentials: the file password is empty")
+		}
+		hadPassword = hadPassword || password != ""
+		return user{name, password}, err
+	})
+	if _, err := last.Get(); err != nil {
 		return err
 	}
-	options.Credentials = read
+	options.Credentials = func(context.Context) (username, password string, err error) {
+		now, err := last.Get()
+		return now.name, now.password, err
+	}
 	sentinel := filepath.Join(f.credentials, "sentinel-password")
 	if _, err := os.Stat(sentinel); errors.Is(err, fs.ErrNotExist) {
 		return nil

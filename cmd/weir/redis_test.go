@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -40,7 +42,8 @@ func TestOpenRedis_ReloadsTheCertificateForEachConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := os.Remove(files.ClientCert); err != nil {
+	minuteAgo := time.Now().Add(-time.Minute)
+	if err := errors.Join(os.Remove(files.ClientCert), os.Chtimes(filepath.Dir(files.ClientCert), minuteAgo, minuteAgo)); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Ping(t.Context()); err == nil {
@@ -130,6 +133,15 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	if err := client.Ping(t.Context()); err != nil {
 		t.Errorf("the new password: %v", err)
 	}
+	for _, change := range []func(){
+		func() { write("password", "") },
+		func() { _ = os.Remove(filepath.Join(dir, "password")) },
+	} {
+		change()
+		administer("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") // so that it connects again
+		fixture.Await(t, "a connection while the file is written", func() bool { return client.Ping(t.Context()) == nil })
+	}
+	write("password", "second")
 	administer("CONFIG", "SET", "requirepass", "alone")
 	if err := os.Remove(filepath.Join(dir, "username")); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,9 @@ func serveCommand() *cobra.Command {
 			"processes share them.\n\n" +
 			"An invalid policy is not enforced, and its problems are logged with file, line, policy and field; valid policies\n" +
 			"are enforced. If an edit makes a policy invalid, its previous version stays enforced until the policy is fixed or removed.\n" +
-			"While a file is not valid YAML, all policies that cannot be found stay enforced, because the file may contain them.",
+			"While a file is not valid YAML, all policies that cannot be found stay enforced, because the file may contain them.\n" +
+			"If policies disappear from the files, the active rules stay for five more seconds,\n" +
+			"because a program can be writing the files.",
 		Example: "  weir serve --policies policies/\n" +
 			"  weir serve --policies policies/ --redis redis://127.0.0.1:6379 --listen 127.0.0.1:8080",
 		Args: cli.NoArguments,

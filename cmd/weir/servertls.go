@@ -56,13 +56,19 @@ func (f *serverTLSFlags) config(address string) (*tls.Config, error) {
 	if f.clientCA == "" {
 		return config, nil
 	}
-	cas := &caReloader{file: f.clientCA}
-	if _, err := cas.read(); err != nil {
+	cas := cli.NewRenewed(f.clientCA, func() (*x509.CertPool, error) { return readCAs(f.clientCA) })
+	if _, err := cas.Get(); err != nil {
 		return nil, fmt.Errorf("%s: %w", clientCA, err)
 	}
 	// The CAs are verified here, not by the TLS package, whose CAs cannot change. A resumed session is verified too.
 	config.ClientAuth = tls.RequireAnyClientCert
-	config.VerifyConnection = func(state tls.ConnectionState) error { return f.verify(state, cas.current()) }
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		pool, err := cas.Get()
+		if err != nil { // no CA is trusted: the file may have been emptied to revoke them
+			return fmt.Errorf("%s: %w", clientCA, err)
+		}
+		return f.verify(state, pool)
+	}
 	return config, nil
 }
 
@@ -94,26 +100,15 @@ func namesOf(certificate *x509.Certificate) []string {
 	return names
 }
 
-// caReloader reads CAs from a file that is renewed while the process runs.
-type caReloader struct{ file string }
-
-func (r *caReloader) read() (*x509.CertPool, error) {
-	text, err := os.ReadFile(r.file)
+// readCAs reads certificate authorities from a PEM file.
+func readCAs(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	cas := x509.NewCertPool()
 	if !cas.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s contains no PEM certificate", r.file)
+		return nil, fmt.Errorf("%s contains no PEM certificate", file)
 	}
 	return cas, nil
-}
-
-// current returns the CAs in the file. If it cannot be read, no CA is trusted: the file may have been emptied to revoke them.
-func (r *caReloader) current() *x509.CertPool {
-	cas, err := r.read()
-	if err != nil {
-		return x509.NewCertPool()
-	}
-	return cas
 }

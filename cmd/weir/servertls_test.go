@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -144,6 +145,13 @@ func TestServerTLS_ReloadsTheCAsForEachConnection(t *testing.T) {
 		t.Errorf("a client of the removed CA: %s", r.Status)
 	}
 	if err := os.WriteFile(files.CA, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.checkOver(t, latter); err != nil {
+		t.Errorf("a client while the file is written: %v", err)
+	}
+	minuteAgo := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(files.CA, minuteAgo, minuteAgo); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := server.checkOver(t, latter); err == nil {

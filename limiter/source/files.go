@@ -21,6 +21,9 @@ const (
 	debounce = 100 * time.Millisecond
 	// pollFiles is the interval of reads without an event. They find changes on network file systems and a replaced directory.
 	pollFiles = 5 * time.Second
+	// removalGrace is how long policies must be missing from the files before their rules are removed. A program that truncates a file and
+	// writes it again, or deletes it and creates it, must not lift limits.
+	removalGrace = 5 * time.Second
 )
 
 // Files watches a directory of policies.
@@ -31,11 +34,14 @@ type Files struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	revision string    // active, "" if there are no rules yet
-	version  string    // of the active rules
-	lastErr  string    // error of the last read, "" if it succeeded
-	problems []Problem // of the last read
-	kept     []string  // by the last read
+	revision string               // active, "" if there are no rules yet
+	version  string               // of the active rules
+	active   rules.Set            // with revision
+	seen     string               // the version that a poll has found
+	lost     map[string]time.Time // policies in active that are missing from the files, and since when
+	lastErr  string               // error of the last read, "" if it succeeded
+	problems []Problem            // of the last read
+	kept     []string             // by the last read
 }
 
 // Load compiles the policies in a directory. An error means that the whole directory cannot be used.
@@ -98,12 +104,29 @@ func (f *Files) Ready() error {
 // Origin describes where the rules come from.
 func (f *Files) Origin() string { return "directory " + f.dir }
 
-// Reload reads the directory now. On an error, the active rules stay active. A new error is also logged.
+// Reload reads the directory now. On an error, the active rules stay active. A new error is also logged. The active rules also stay if policies of
+// them are missing from the files, until they have been missing for removalGrace.
 func (f *Files) Reload() error {
+	_, err := f.reload(false)
+	return err
+}
+
+// reload is Reload. If again is not 0, the caller must read the directory again after that time. After a poll, no event shows that a file is being
+// written, so that a version must be found twice.
+func (f *Files) reload(polled bool) (again time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	loaded, err := f.load()
 	if err == nil {
+		if polled && f.revision != "" && loaded.Version != f.version && loaded.Version != f.seen {
+			f.seen = loaded.Version
+			return debounce, nil
+		}
+		f.seen = ""
+		if again = f.hold(&loaded); again > 0 {
+			f.lastErr = ""
+			return again, nil
+		}
 		err = f.install(loaded)
 	}
 	if err != nil {
@@ -112,7 +135,7 @@ func (f *Files) Reload() error {
 			logUnchanged(f.log, slog.LevelWarn, "cannot read the policies", err, f.revision)
 		}
 		f.lastErr = err.Error()
-		return err
+		return 0, err
 	}
 	f.lastErr = ""
 	if !slices.Equal(loaded.Problems, f.problems) || !slices.Equal(loaded.Kept, f.kept) {
@@ -124,7 +147,43 @@ func (f *Files) Reload() error {
 		}
 	}
 	f.problems, f.kept = loaded.Problems, loaded.Kept
-	return nil
+	return 0, nil
+}
+
+// hold returns for how long the active rules stay because policies of them are missing in loaded. It returns 0 if loaded can be installed.
+func (f *Files) hold(loaded *Loaded) (left time.Duration) {
+	now, isNew := time.Now(), false
+	lost := make(map[string]time.Time)
+	policies := missing(f.active, loaded.Set)
+	for _, policy := range policies {
+		since, known := f.lost[policy]
+		if !known {
+			since, isNew = now, true
+		}
+		lost[policy] = since
+		left = max(left, removalGrace-now.Sub(since))
+	}
+	f.lost = lost
+	if isNew {
+		f.log.Warn("policies are missing from the files, which may be incomplete; the active rules stay for now",
+			"missing", abbreviate(policies), "for", removalGrace, "directory", f.dir, "active", f.revision)
+	}
+	return left
+}
+
+// missing returns the policies of before without a rule in set.
+func missing(before, set rules.Set) (policies []string) {
+	present := make(map[string]bool, len(set.Rules))
+	for i := range set.Rules {
+		present[set.Rules[i].Policy] = true
+	}
+	for i := range before.Rules {
+		if policy := before.Rules[i].Policy; !present[policy] {
+			present[policy] = true
+			policies = append(policies, policy)
+		}
+	}
+	return policies
 }
 
 // abbreviate lists at most ten policies, and the number of the remaining ones.
@@ -156,7 +215,7 @@ func (f *Files) install(loaded Loaded) error {
 			return err
 		}
 		f.log.Info("activated rules", "revision", revision, "previous", f.revision, "policies", len(loaded.Set.Rules))
-		f.revision = revision
+		f.revision, f.active = revision, loaded.Set
 	}
 	f.version = loaded.Version
 	return nil
@@ -179,21 +238,30 @@ func (f *Files) watch(ctx context.Context, watcher *fsnotify.Watcher) error {
 	defer poll.Stop()
 	read := time.NewTimer(0)
 	defer read.Stop()
+	var event time.Time // the last one
 	for {
+		polled := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-watcher.Events:
+			event = time.Now()
 			read.Reset(debounce)
 			continue
 		case err := <-watcher.Errors: // for example an overflow of events; the read below finds the missed changes
 			f.log.Warn("file notifications may be lost; reading the directory again", "directory", f.dir, "error", err)
 		case <-poll.C:
+			if time.Since(event) < debounce { // read follows
+				continue
+			}
+			polled = true
 		case <-read.C:
 		}
 		// Watch the directory, not its files, because files are renamed and replaced. Adding it again costs nothing, and
 		// succeeds for a directory that did not exist before. Reload reports a directory that is still missing.
 		_ = watcher.Add(f.dir)
-		_ = f.Reload() // logs its errors
+		if again, _ := f.reload(polled); again > 0 { // it logs its errors
+			read.Reset(again)
+		}
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -341,5 +343,153 @@ func TestFiles_ReadsChangesInQuickSuccessionTogether(t *testing.T) {
 	fixture.Await(t, "the last change is active", func() bool { return got.last() == revisionOf(changes+1) })
 	if n := reads.Load() - before; n > changes/4 {
 		t.Errorf("%d reads of %d changes within %v", n, changes, 5*changes*time.Millisecond)
+	}
+}
+
+// setWith returns a rule set with these policies.
+func setWith(policies ...string) rules.Set {
+	var set rules.Set
+	for _, policy := range policies {
+		set.Rules = append(set.Rules, rules.Rule{
+			Policy: policy, Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x"},
+			Algorithm: limiter.FixedWindow, Units: 1, WindowSeconds: 60,
+		})
+	}
+	return set
+}
+
+// A program can truncate a file and write it again, delete it and create it, or write it in parts. Each of these steps can be read.
+func TestFiles_KeepsItsRulesWhilePoliciesAreMissing(t *testing.T) {
+	type step struct {
+		after  time.Duration
+		files  string // the policies in the files
+		active string // afterwards
+	}
+	for name, steps := range map[string][]step{
+		"an empty file":                         {{0, "a b", "a b"}, {0, "", "a b"}, {100 * time.Millisecond, "a b", "a b"}, {time.Hour, "a b", "a b"}},
+		"a part of a file":                      {{0, "a b c", "a b c"}, {0, "a b", "a b c"}, {4 * time.Second, "a b", "a b c"}, {0, "a b c", "a b c"}},
+		"a part, and an edit":                   {{0, "a b", "a b"}, {0, "b d", "a b"}, {time.Second, "a b d", "a b d"}},
+		"a policy that is removed":              {{0, "a b", "a b"}, {0, "a", "a b"}, {4999 * time.Millisecond, "a", "a b"}, {time.Millisecond, "a", "a"}},
+		"all policies that are removed":         {{0, "a b", "a b"}, {0, "", "a b"}, {5 * time.Second, "", ""}},
+		"a policy that is renamed":              {{0, "a", "a"}, {0, "b", "a"}, {5 * time.Second, "b", "b"}},
+		"more and more that is missing":         {{0, "a b", "a b"}, {0, "a", "a b"}, {4 * time.Second, "", "a b"}, {time.Second, "", "a b"}, {4 * time.Second, "", ""}},
+		"one after the other":                   {{0, "a b", "a b"}, {0, "a", "a b"}, {4 * time.Second, "b", "a b"}, {4 * time.Second, "a", "a b"}},
+		"twice":                                 {{0, "a", "a"}, {0, "", "a"}, {4 * time.Second, "a", "a"}, {time.Minute, "", "a"}, {4 * time.Second, "", "a"}},
+		"a new policy":                          {{0, "a", "a"}, {0, "a b", "a b"}},
+		"files that are empty at the beginning": {{0, "", ""}, {0, "a", "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var read rules.Set
+				active := "none"
+				apply := func(set rules.Set, _ string) error {
+					active = ""
+					for _, r := range set.Rules {
+						active = strings.TrimSpace(active + " " + r.Policy)
+					}
+					return nil
+				}
+				f := NewFiles("policies", func() (Loaded, error) { return Loaded{Set: read}, nil }, apply, slog.New(slog.DiscardHandler))
+				for i, s := range steps {
+					time.Sleep(s.after)
+					read = setWith(strings.Fields(s.files)...)
+					if err := f.Reload(); err != nil || active != s.active {
+						t.Errorf("step %d: with %q in the files, %q is active, want %q; %v", i, s.files, active, s.active, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An error in between does not make policies present.
+func TestFiles_ReportsMissingPoliciesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := setWith("a", "b")
+		var broken error
+		var got applied
+		var log logbook
+		f := NewFiles("policies", func() (Loaded, error) { return Loaded{Set: read}, broken }, got.apply, log.logger())
+		reload := func(want error) {
+			t.Helper()
+			if err := f.Reload(); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		reload(nil)
+		read = setWith("b")
+		for range 3 {
+			reload(nil)
+			time.Sleep(time.Second)
+		}
+		broken = os.ErrPermission
+		reload(broken)
+		broken = nil
+		reload(nil)
+		if n := log.count("msg=\"policies are missing from the files, which may be incomplete; the active rules stay for now\" missing=a for=5s directory=policies"); n != 1 {
+			t.Errorf("%d warnings, want 1:\n%s", n, &log)
+		}
+		if time.Sleep(2 * time.Second); got.count() != 1 {
+			t.Errorf("applied %d times before the end", got.count())
+		}
+		if reload(nil); got.count() != 2 {
+			t.Errorf("applied %d times after 5 s, want twice", got.count())
+		}
+	})
+}
+
+// Without notifications, for example on a network file system, a poll can read a file while it is written.
+func TestFiles_APollReadsAChangeTwice(t *testing.T) {
+	read := Loaded{Version: "1", Set: setWith("a")}
+	var got applied
+	f := NewFiles("policies", func() (Loaded, error) { return read, nil }, got.apply, slog.New(slog.DiscardHandler))
+	for i, s := range []struct {
+		version string
+		set     rules.Set
+		again   bool
+		applied int
+	}{
+		{"1", setWith("a"), false, 1},
+		{"2", setWith("a", "b"), true, 1},
+		{"3", setWith("a", "b", "c"), true, 1},
+		{"3", setWith("a", "b", "c"), false, 2},
+		{"3", setWith("a", "b", "c"), false, 2},
+		{"2", setWith("a", "b", "c", "d"), true, 2},
+		{"2", setWith("a", "b", "c", "d"), false, 3},
+	} {
+		read = Loaded{Version: s.version, Set: s.set}
+		if again, err := f.reload(true); err != nil || (again > 0) != s.again || got.count() != s.applied {
+			t.Errorf("step %d: again in %v, applied %d times, %v; want again: %v, %d times", i, again, got.count(), err, s.again, s.applied)
+		}
+	}
+}
+
+// The rules of removed files end without another change.
+func TestFiles_RemovesRulesAfterTheGrace(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a"), "x")
+	load := func() (Loaded, error) {
+		entries, err := os.ReadDir(dir)
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return Loaded{Version: strings.Join(names, " "), Set: setWith(names...)}, err
+	}
+	var got applied
+	f := NewFiles(dir, load, got.apply, slog.New(slog.DiscardHandler))
+	running(t, func(ctx context.Context) {
+		if err := f.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	fixture.Await(t, "the rules are active", func() bool { return f.Ready() == nil })
+	began := time.Now()
+	if err := os.Remove(filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Await(t, "the rules are removed", func() bool { return got.count() == 2 })
+	if took := time.Since(began); took < removalGrace {
+		t.Errorf("the rules were removed after %v, want not before %v", took, removalGrace)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // requestFlags describe a request.
@@ -35,6 +36,9 @@ func (f *requestFlags) add(flags *pflag.FlagSet) {
 
 func (f *requestFlags) request() (explain.Request, error) {
 	r := explain.Request{Domain: f.domain, Method: f.method, Host: f.host, Path: f.path, ClientIP: f.clientIP, Cost: f.cost}
+	if _, is := clientip.Parse(f.clientIP); !is && f.clientIP != "" {
+		return r, fmt.Errorf("--client-ip %q is invalid: must be an IP address, for example 203.0.113.7", f.clientIP)
+	}
 	for _, text := range f.headers {
 		name, value, err := explain.ParseHeader(text)
 		if err != nil {
