@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -61,15 +62,31 @@ type Counter struct {
 	Algorithm limiter.Algorithm `json:"algorithm"`
 	Limit     int64             `json:"limit"`
 	Window    string            `json:"window"`
-	// Used and Remaining are units. A tier that depends on other parts of a request can have another limit.
+	// Used and Remaining are units. If Tiers is not empty, Limit and Remaining are those of the tier that admits most.
 	Used         int64 `json:"used"`
 	Remaining    int64 `json:"remaining"`
 	ResetAfterMs int64 `json:"resetAfterMs"`
-	// Over is true if no unit remains.
+	// Over is true if no unit remains, under each of Tiers.
 	Over bool `json:"over"`
+	// Tiers are the tiers that requests of the identifier can belong to, if that depends on other parts of a request than the identifier.
+	Tiers []CounterTier `json:"tiers,omitempty"`
 	// Local is true if Redis is unavailable. Limit, Used and Remaining are then those of this replica's share of the limit: added over all
 	// replicas, they are those of the limit. A share is listed for its identifier even if nothing counts on it.
 	Local bool `json:"local,omitempty"`
+}
+
+// CounterTier is a counter under one of several possible tiers. The limit of the policy has no name.
+type CounterTier struct {
+	Tier      string `json:"tier,omitempty"`
+	Unlimited bool   `json:"unlimited,omitempty"`
+	Limit     int64  `json:"limit"`
+	Remaining int64  `json:"remaining"`
+	Over      bool   `json:"over"`
+}
+
+// CanBeOver reports whether no unit remains under at least one tier.
+func (c *Counter) CanBeOver() bool {
+	return c.Over || slices.ContainsFunc(c.Tiers, func(t CounterTier) bool { return t.Over })
 }
 
 // found is a key with what it counts.
@@ -84,28 +101,41 @@ func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	charges := make([]limiter.Charge, len(keys))
-	for i, k := range keys {
-		limit, _, _ := k.rule.LimitOf(k.identifier)
-		if !isBucket(limit) { // the units of a window are the same under each limit, and more of them are visible under a larger one
-			limit = k.rule.LargestLimit()
+	var charges []limiter.Charge
+	for _, k := range keys {
+		for _, limit := range readUnder(k.rule, k.rule.TiersOf(k.identifier)) {
+			charges = append(charges, limiter.Charge{Key: k.key, Limit: limit})
 		}
-		charges[i] = limiter.Charge{Key: k.key, Limit: limit}
 	}
 	decisions, err := c.Engine.Peek(ctx, charges)
 	if err != nil {
 		return nil, err
 	}
 	var counters []Counter
-	for i, d := range decisions {
-		isLocal := d.Origin == limiter.OriginLocal
-		used := c.portion(charges[i].Key, charges[i].Limit, isLocal).Capacity - d.Remaining
-		if used <= 0 && !isLocal || d.Origin == limiter.Undecided {
-			continue
+	for i := range keys {
+		n := len(readUnder(keys[i].rule, keys[i].rule.TiersOf(keys[i].identifier)))
+		counter := c.newCounter(&keys[i], charges[:n], decisions[:n])
+		if d := decisions[0]; d.Origin != limiter.Undecided && (counter.Used > 0 || counter.Local) {
+			counters = append(counters, counter)
 		}
-		counters = append(counters, c.newCounter(&keys[i], max(0, used), d))
+		charges, decisions = charges[n:], decisions[n:]
 	}
 	return counters, nil
+}
+
+// readUnder returns the limits under which a counter is read. The units of a window are the same under each limit, and more of them are visible under a
+// larger one. A bucket drains at the rate of its limit, so it is read under each.
+func readUnder(rule *rules.Compiled, possible []rules.PossibleTier) (limits []limiter.Limit) {
+	if !isBucket(rule.Limit) {
+		return []limiter.Limit{rule.LargestLimit()}
+	}
+	for _, t := range possible {
+		if t.Unlimited {
+			t.Limit = rule.Limit
+		}
+		limits = append(limits, t.Limit)
+	}
+	return limits
 }
 
 // portion returns what counts of a limit: all of it, or this replica's share.
@@ -116,20 +146,49 @@ func (c *Counters) portion(key string, limit limiter.Limit, isLocal bool) Portio
 	return Portion{Units: limit.Units(), Capacity: limit.Capacity()}
 }
 
-func (c *Counters) newCounter(k *found, used int64, d limiter.Decision) Counter {
-	limit, tier, unlimited := k.rule.LimitOf(k.identifier)
-	if unlimited {
-		limit = k.rule.Limit
+// newCounter returns a counter that was read under the limits of charges.
+func (c *Counters) newCounter(k *found, charges []limiter.Charge, decisions []limiter.Decision) Counter {
+	possible, isLocal := k.rule.TiersOf(k.identifier), decisions[0].Origin == limiter.OriginLocal
+	used := make([]int64, len(charges))
+	for i := range charges {
+		used[i] = max(0, c.portion(k.key, charges[i].Limit, isLocal).Capacity-decisions[i].Remaining)
 	}
-	isLocal := d.Origin == limiter.OriginLocal
-	portion := c.portion(k.key, limit, isLocal)
-	remaining := max(0, portion.Capacity-used)
-	return Counter{
-		Policy: k.rule.Policy, Identifier: k.identifier, Hashed: k.rule.Hashes(k.identifier), Endpoint: k.endpoint, Key: k.key, Tier: tier,
-		Algorithm: limit.Algorithm(),
-		Limit:     portion.Units, Window: limit.Window().String(), Used: used, Remaining: remaining, ResetAfterMs: milliseconds(d.ResetAfter),
-		Over: remaining == 0 && !unlimited, Local: isLocal,
+	largest := largestOf(possible)
+	counter := Counter{
+		Policy: k.rule.Policy, Identifier: k.identifier, Hashed: k.rule.Hashes(k.identifier), Endpoint: k.endpoint, Key: k.key,
+		Algorithm: k.rule.Limit.Algorithm(), Window: k.rule.Limit.Window().String(), Used: slices.Max(used), Local: isLocal,
 	}
+	for i, t := range possible {
+		if t.Unlimited {
+			t.Limit = k.rule.Limit
+		}
+		at := min(i, len(used)-1)
+		portion := c.portion(k.key, t.Limit, isLocal)
+		remaining := max(0, portion.Capacity-used[at])
+		tier := CounterTier{Tier: t.Name, Unlimited: t.Unlimited, Limit: portion.Units, Remaining: remaining, Over: remaining == 0 && !t.Unlimited}
+		if i == largest {
+			counter.Limit, counter.Remaining, counter.Over = tier.Limit, tier.Remaining, tier.Over
+		}
+		if t.Unlimited {
+			tier.Limit, tier.Remaining = 0, 0
+		}
+		counter.Tiers = append(counter.Tiers, tier)
+		counter.ResetAfterMs = max(counter.ResetAfterMs, milliseconds(decisions[at].ResetAfter))
+	}
+	if len(possible) == 1 {
+		counter.Tier, counter.Tiers = possible[0].Name, nil
+	}
+	return counter
+}
+
+// largestOf returns the index of the possible tier that admits most.
+func largestOf(possible []rules.PossibleTier) (largest int) {
+	for i, t := range possible {
+		if most := &possible[largest]; !most.Unlimited && (t.Unlimited || t.Limit.Capacity() > most.Limit.Capacity()) {
+			largest = i
+		}
+	}
+	return largest
 }
 
 func isBucket(limit limiter.Limit) bool {

@@ -167,10 +167,10 @@ func TestCounters_FindIdentifiersAndEndpoints(t *testing.T) {
 		}{
 			{admin.CounterQuery{Identifier: "acme"}, []string{"shop/a-paths acme/x:1 1/2 false", "shop/a-paths acme/y 1/2 false", "shop/b-tiers acme 2/8 false"}},
 			{admin.CounterQuery{Identifier: "acme", Policy: "shop/b-tiers"}, []string{"shop/b-tiers acme 2/8 false"}},
-			{admin.CounterQuery{Identifier: "-", Policy: "shop/b-tiers"}, []string{"shop/b-tiers - 1/2 false"}},
+			{admin.CounterQuery{Identifier: "-", Policy: "shop/b-tiers"}, []string{"shop/b-tiers - 1/49 false"}},
 			{admin.CounterQuery{Identifier: "unseen"}, nil},
-			{admin.CounterQuery{Prefix: "ac", Policy: "shop/b-tiers"}, []string{"shop/b-tiers ac[me 1/2 false", "shop/b-tiers acme 2/8 false"}},
-			{admin.CounterQuery{Prefix: "b*", Policy: "shop/b-tiers"}, []string{"shop/b-tiers b* 1/2 false"}},
+			{admin.CounterQuery{Prefix: "ac", Policy: "shop/b-tiers"}, []string{"shop/b-tiers ac[me 1/49 false", "shop/b-tiers acme 2/8 false"}},
+			{admin.CounterQuery{Prefix: "b*", Policy: "shop/b-tiers"}, []string{"shop/b-tiers b* 1/49 false"}},
 			{admin.CounterQuery{Prefix: "*", Policy: "shop/b-tiers"}, nil},
 		} {
 			if got := l.all(t, test.q); !slices.Equal(got, test.want) {

@@ -18,7 +18,7 @@ type CounterQuery struct {
 	Policy string
 	// Identifier, or the beginning of identifiers as they are counted. Not both.
 	Identifier, Prefix string
-	// Over leaves out counters with units that remain.
+	// Over leaves out counters with units that remain under each tier that is possible.
 	Over bool
 	// Limit is the number of counters of a page, 1 … 1000; 0 means 100.
 	Limit int
@@ -75,7 +75,7 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 		list.Counters = []Counter{}
 	}
 	if q.Over {
-		list.Counters = slices.DeleteFunc(list.Counters, func(c Counter) bool { return !c.Over })
+		list.Counters = slices.DeleteFunc(list.Counters, func(c Counter) bool { return !c.CanBeOver() })
 	}
 	return list, nil
 }

@@ -290,6 +290,33 @@ func TestCounters_OfAnIdentifierWithoutLimitAreNotOver(t *testing.T) {
 	}
 }
 
+// A customer with a plan that a header names is not over its limit, and a customer without it is. The identifier does not show which one it is.
+func TestCounters_StateEachTierThatIsPossible(t *testing.T) {
+	r := longRule("shop/a", limiter.FixedWindow)
+	r.Tiers = []rules.Tier{
+		{Name: "gold", When: rules.When{Identifiers: []string{"acme"}}, Units: 10},
+		{Name: "paid", When: rules.When{Header: &rules.HeaderMatch{Type: rules.HeaderPresent, Name: "x-plan"}}, Units: 50},
+		{Name: "staff", When: rules.When{Groups: []string{"staff"}}, Unlimited: true},
+	}
+	l := newCounters(t, memstore.New(time.Now), r)
+	l.spend(t, 4, "acme", "/")
+	l.spend(t, 3, "globex", "/")
+	l.spend(t, 1, "initech", "/")
+	list, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/a", Identifier: "acme", Over: false})
+	if bad != nil || len(list.Counters) != 1 || list.Counters[0].Tier != "gold" || list.Counters[0].Limit != 10 || list.Counters[0].Remaining != 6 ||
+		list.Counters[0].Over || list.Counters[0].Tiers != nil {
+		t.Errorf("acme: %+v %+v", list, bad)
+	}
+	list, bad = l.List(t.Context(), admin.CounterQuery{Policy: "shop/a", Over: true}) // only globex can be over
+	want := []admin.CounterTier{
+		{Tier: "paid", Limit: 50, Remaining: 47}, {Tier: "staff", Unlimited: true}, {Limit: 3, Over: true},
+	}
+	if bad != nil || len(list.Counters) != 1 || list.Counters[0].Identifier != "globex" || list.Counters[0].Over || list.Counters[0].Tier != "" ||
+		!slices.Equal(list.Counters[0].Tiers, want) {
+		t.Errorf("over: %+v %+v, want globex with %+v", list, bad, want)
+	}
+}
+
 // A bucket drains at the rate of its limit: under a larger one, it would be empty too early.
 func TestCounters_OfABucketAreThoseOfItsOwnTier(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket} {
@@ -298,8 +325,13 @@ func TestCounters_OfABucketAreThoseOfItsOwnTier(t *testing.T) {
 		l := newCounters(t, memstore.New(func() time.Time { return now }), r)
 		l.spend(t, 3, "acme", "/")
 		now = now.Add(time.Duration(r.WindowSeconds) * time.Second / 3)
-		if got := l.all(t, admin.CounterQuery{Policy: "shop/a", Identifier: "acme"}); !slices.Equal(got, []string{"shop/a acme 2/1 false"}) {
-			t.Errorf("%s: %q", algorithm, got)
+		list, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/a", Identifier: "acme"})
+		if bad != nil || len(list.Counters) != 1 || list.Counters[0].Used != 2 {
+			t.Fatalf("%s: %+v, %+v", algorithm, list, bad)
+		}
+		plan, own := list.Counters[0].Tiers[0], list.Counters[0].Tiers[1]
+		if plan.Tier != "plan" || plan.Remaining < 40 || own.Tier != "" || own.Remaining != 1 || own.Over {
+			t.Errorf("%s: %+v", algorithm, list.Counters[0])
 		}
 	}
 }

@@ -68,15 +68,28 @@ func (c *Compiled) clientOf(text string) (string, error) {
 	return client, nil
 }
 
-// LimitOf returns the limit of an identifier, and the name of its tier: the first tier that lists the identifier, or the limit of the rule. It
-// does not know tiers that depend on other parts of a request.
-func (c *Compiled) LimitOf(identifier string) (limit limiter.Limit, tier string, unlimited bool) {
+// PossibleTier is a tier that requests of an identifier can belong to, or the limit of the rule. Then the name is empty.
+type PossibleTier struct {
+	Name      string
+	Limit     limiter.Limit // unless Unlimited
+	Unlimited bool
+}
+
+// TiersOf returns the tiers that requests of an identifier can belong to, in the order of the rule. There are several if a tier depends on other
+// parts of a request.
+func (c *Compiled) TiersOf(identifier string) (possible []PossibleTier) {
 	for i := range c.tiers {
-		if t := &c.tiers[i]; slices.Contains(t.When.Identifiers, identifier) {
-			return t.limit, t.Name, t.Unlimited
+		t := &c.tiers[i]
+		lists := len(t.When.Identifiers) > 0
+		if lists && !slices.Contains(t.When.Identifiers, identifier) {
+			continue
+		}
+		possible = append(possible, PossibleTier{t.Name, t.limit, t.Unlimited})
+		if lists {
+			return possible
 		}
 	}
-	return c.Limit, "", false
+	return append(possible, PossibleTier{Limit: c.Limit})
 }
 
 // LargestLimit returns the limit of the rule or of one of its tiers, whichever admits most.

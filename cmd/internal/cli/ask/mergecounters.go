@@ -25,6 +25,11 @@ func mergeCounters[T any](answers []replicaAnswer[T], of func(T) []admin.Counter
 			case is.Local:
 				is.Limit, is.Used, is.Remaining = is.Limit+c.Limit, is.Used+c.Used, is.Remaining+c.Remaining
 				is.Over = is.Over && c.Over
+				is.Tiers = slices.Clone(is.Tiers) // of the answer
+				for j := range min(len(is.Tiers), len(c.Tiers)) {
+					tier, more := &is.Tiers[j], &c.Tiers[j]
+					tier.Limit, tier.Remaining, tier.Over = tier.Limit+more.Limit, tier.Remaining+more.Remaining, tier.Over && more.Over
+				}
 				is.ResetAfterMs = max(is.ResetAfterMs, c.ResetAfterMs)
 			}
 		}

@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/weir-dev/weir/internal/terminal"
@@ -31,9 +33,13 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 		if c.Local {
 			source = "local share"
 		}
+		tier, limit, remaining := c.Tier, describeLimit(c.Limit, c.Window), strconv.FormatInt(c.Remaining, 10)
+		if len(c.Tiers) > 0 {
+			tier, limit, remaining = eachTier(c)
+		}
 		cells := []string{
-			c.Policy, Printable(Identifier(c.Identifier, c.Hashed)), Printable(c.Endpoint), c.Tier, describeLimit(c.Limit, c.Window),
-			strconv.FormatInt(c.Used, 10), strconv.FormatInt(c.Remaining, 10), ms(c.ResetAfterMs).String(), source,
+			c.Policy, Identifier(c.Identifier, c.Hashed), c.Endpoint, tier, limit,
+			strconv.FormatInt(c.Used, 10), remaining, ms(c.ResetAfterMs).String(), source,
 		}
 		if wide {
 			cells = append(cells, string(c.Algorithm), c.Key)
@@ -46,4 +52,18 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 		terminal.Row(table, cells...)
 	}
 	return table.Flush()
+}
+
+// eachTier describes a counter under each tier that its requests can belong to.
+func eachTier(c *admin.Counter) (tiers, limits, remaining string) {
+	var names, sizes, left []string
+	for _, t := range c.Tiers {
+		names = append(names, cmp.Or(t.Tier, "no tier"))
+		if t.Unlimited {
+			sizes, left = append(sizes, "unlimited"), append(left, "unlimited")
+			continue
+		}
+		sizes, left = append(sizes, describeLimit(t.Limit, c.Window)), append(left, strconv.FormatInt(t.Remaining, 10))
+	}
+	return strings.Join(names, " or "), strings.Join(sizes, " or "), strings.Join(left, " or ")
 }
