@@ -115,8 +115,8 @@ func Identifier(network netip.Prefix, ipv6Bits int) string {
 // beforeIPv4 is the number of bits before the IPv4 address in ::/96, 64:ff9b::/96 and other forms.
 const beforeIPv4 = 96
 
-// embedded returns the IPv4 network that the first bits of an IPv6 address contain. Packets to such an address go to the IPv4 address in it, so nobody
-// else has it:
+// embedded returns the IPv4 network that the first bits of an IPv6 address contain. Packets to such an address go to the IPv4 address in it, so no other
+// client has it:
 //
 //	64:ff9b::/96          NAT64 and SIIT-DC, RFC 6052
 //	::ffff:0:0:0/96       SIIT, RFC 2765
