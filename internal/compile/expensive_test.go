@@ -10,7 +10,7 @@ import (
 
 // TestCompile_RejectsExpensiveExpressionsInEveryField covers weir lint, the webhook and the condition Accepted: all report the problems of Compile.
 func TestCompile_RejectsExpensiveExpressionsInEveryField(t *testing.T) {
-	const format, double = `"%s".format([request])`, `[[1]].map(x, x + x).map(x, x + x)[0][0]`
+	const format, double = `"%s".format([request == request])`, `[[1]].map(x, x + x).map(x, x + x)[0][0]`
 	json := strings.Repeat("json.encode(", 27) + "request" + strings.Repeat(")", 27)
 	limit := int64(5)
 	fields := map[string]func(*v1alpha1.RateLimitPolicySpec, *v1alpha1.Expression){
@@ -20,7 +20,7 @@ func TestCompile_RejectsExpensiveExpressionsInEveryField(t *testing.T) {
 		"spec.match.kubernetes.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {
 			s.Axis = v1alpha1.AxisNamespace
 			s.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
-				Resources: []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.KubernetesResource{"pods"}}}, Expression: e,
+				Resources: []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}}, Expression: e,
 			}}
 		},
 		"spec.identifier.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {

@@ -66,7 +66,7 @@ func httpSizes() requestSizes {
 // unknown.
 func admissionSizes() requestSizes {
 	const name = 253
-	object := anyOf(name, 16, 4096)
+	object := anyOf(name, 16, 512)
 	return requestSizes{
 		loops: "lists and maps of objects", anything: object,
 		fields: map[string]map[string]extent{

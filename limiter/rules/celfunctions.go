@@ -18,6 +18,8 @@ type function struct {
 	whole measured
 	// most is the maximum number of arguments. 0 is no maximum.
 	most int
+	// short is true for functions that parse a number, a time or an address. They fail for texts over maxParsed.
+	short bool
 }
 
 // measured states which lists and maps are measured with everything in them, because a function loops over them.
@@ -34,7 +36,7 @@ const (
 // The units of the cost of an expression. A unit is about ten nanoseconds and at most ten bytes of new memory.
 const (
 	// nodeCost is the cost of a node of the syntax tree: reading a field, a call, a value of a list.
-	nodeCost = 4
+	nodeCost = 5
 	// bytesPerUnit is the number of bytes that a simple loop over a text reads in one unit.
 	bytesPerUnit = 8
 	// elementCost is the cost of a loop over one element of a list or a map, without its value.
@@ -45,7 +47,9 @@ const (
 	invalidSize = 3
 	// pieceCost is the cost of finding one occurrence of a text, and of a new text for the part before it.
 	pieceCost = 3
-	// quoteFactor is the cost of functions whose errors quote a text several times.
+	// maxParsed is the maximum size of a text that is parsed, in bytes, and quoteFactor is the cost of the errors, which quote the text
+	// several times.
+	maxParsed   = 256
 	quoteFactor = 50
 )
 
@@ -105,6 +109,10 @@ func linearInParts(factor uint64) func([]extent) uint64 {
 	return func(args []extent) uint64 { return times(factor, totalWeight(args)) }
 }
 
+func parsing(args []extent) uint64 {
+	return times(quoteFactor, 1+min(maxParsed, totalBytes(args))/bytesPerUnit)
+}
+
 // comparison ends at the end of the shorter text.
 func comparison(args []extent) uint64 {
 	return 2 * (1 + min(args[0].bytes, args[1].bytes)/bytesPerUnit)
@@ -138,9 +146,17 @@ func pieces(args []extent) uint64 { return args[0].bytes/max(1, args[1].bytes) +
 // replaced is the maximum size of a text in which each occurrence of one text is replaced by another.
 func replaced(args []extent) uint64 { return plus(args[0].bytes, times(pieces(args), args[2].bytes)) }
 
+// texts is the weight of a list whose elements are texts: the function fails for others.
+func texts(list extent) uint64 {
+	if list.item == nil {
+		return list.weight
+	}
+	return min(list.weight, 1+times(list.count, elementCost+1+list.item.bytes/bytesPerUnit))
+}
+
 // joined is the maximum size of a list of texts with separators.
 func joined(args []extent) uint64 {
-	size := times(args[0].weight, bytesPerUnit)
+	size := times(texts(args[0]), bytesPerUnit)
 	if len(args) > 1 {
 		size = plus(size, times(args[0].count, args[1].bytes))
 	}
@@ -231,8 +247,10 @@ func newFunctionTable() map[string]*function {
 	add(function{cost: membership, whole: lists}, operators.In, operators.OldIn, "_in_")
 	add(function{cost: comparison}, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals)
 	add(function{cost: linear(2)},
-		"bool", "double", "duration", "int", "timestamp", "uint", "size", "contains", "endsWith", "startsWith")
-	add(function{cost: linear(quoteFactor)}, "cidr", "ip", "ip.isCanonical", "isCIDR", "isIP", "containsCIDR", "containsIP")
+		"size", "contains", "endsWith", "startsWith")
+	add(function{cost: parsing, short: true},
+		"bool", "double", "duration", "int", "timestamp", "uint",
+		"cidr", "ip", "ip.isCanonical", "isCIDR", "isIP", "containsCIDR", "containsIP")
 	add(function{cost: linearInParts(4), whole: allParts}, "math.@max", "math.@min")
 	add(function{cost: linearInParts(4), result: sameSize, whole: allParts}, "optional.unwrap", "unwrapOpt")
 	add(function{cost: linear(4), result: sameSize}, "bytes", "trim", "base64.decode")
@@ -256,7 +274,7 @@ func newFunctionTable() map[string]*function {
 		},
 	}, "split")
 	add(function{
-		cost:   func(args []extent) uint64 { return times(2, plus(args[0].weight, joined(args)/bytesPerUnit)) },
+		cost:   func(args []extent) uint64 { return times(2, plus(texts(args[0]), joined(args)/bytesPerUnit)) },
 		result: textOfSize(joined),
 		whole:  allParts,
 	}, "join")

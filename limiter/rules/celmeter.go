@@ -114,6 +114,12 @@ func (c *metered) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	var sizes [4]extent
 	measureAll(sizes[:0], values, c.function.whole, m.left)
 	m.charge(c.cost(sizes[:len(values)]))
+	if c.function.short && totalBytes(sizes[:len(values)]) > maxParsed {
+		if c.Function() == "isIP" || c.Function() == "isCIDR" {
+			return types.False
+		}
+		return types.NewErrWithNodeID(c.ID(), "a text of more than %d bytes is not parsed", maxParsed)
+	}
 	return types.LabelErrNode(c.ID(), c.invoke(values))
 }
 

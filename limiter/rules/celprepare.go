@@ -125,7 +125,7 @@ func (p *prepared) call(e ast.Expr) (nodes uint64) {
 }
 
 func (p *prepared) loop(e ast.Expr) (nodes uint64) {
-	const roundCost = 20 // of an iteration
+	const roundCost = 30 // of an iteration
 	loop := e.AsComprehension()
 	for _, step := range []ast.Expr{loop.LoopStep(), thenOf(loop.LoopStep())} {
 		if isAppend(step, loop.AccuVar()) {
