@@ -34,7 +34,7 @@ word before the token: "Bearer abc".`,
 		Example: `  weir hash --hash-key hash-key <keys.txt
   kubectl -n weir-system get secret weir-limiter-main-hash-key-0123abcd -o jsonpath='{.data.key}' | base64 -d >hash-key`,
 		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.Interruptible(func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return cli.UsageError(errors.New("missing flag --hash-key: name the file with the hash key of the Limiter; see weir hash --help"))
 			}
@@ -43,7 +43,7 @@ word before the token: "Bearer abc".`,
 				return cli.UsageError(err)
 			}
 			return printHashes(cmd.InOrStdin(), cmd.OutOrStdout(), key)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&file, "hash-key", "", "file with the key with which the Limiter hashes API keys")
 	return cmd

@@ -116,7 +116,7 @@ func importFrom(source importSource) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error {
 			files, err := policyfile.Read(cmd.InOrStdin(), args...)
 			if err != nil {
 				return cli.UsageError(err)
@@ -126,7 +126,7 @@ func importFrom(source importSource) *cobra.Command {
 				return cli.UsageError(err)
 			}
 			return target.write(result, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		}),
 	}
 	cmd.Flags().StringVarP(&target.directory, "output", "o", "",
 		"directory for the policies, which is created if it is missing. Existing files of the same names are replaced")

@@ -41,9 +41,9 @@ read. Warnings do not change the exit status.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error {
 			return lint(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
-		},
+		}),
 	}
 }
 

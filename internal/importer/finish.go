@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -24,6 +25,7 @@ func (r *Result) Finish(loader *policyfile.Loader) ([]Output, error) {
 	}
 	r.sort()
 	var outputs []Output
+	places := map[string]int{} // in outputs, by name
 	for i := range r.Policies {
 		p := &r.Policies[i]
 		text, err := p.yaml()
@@ -34,11 +36,10 @@ func (r *Result) Finish(loader *policyfile.Loader) ([]Output, error) {
 		if p.isCluster() {
 			name = "cluster.yaml"
 		}
-		at := 0
-		for at < len(outputs) && outputs[at].Name != name {
-			at++
-		}
-		if at == len(outputs) {
+		at, found := places[name]
+		if !found {
+			at = len(outputs)
+			places[name] = at
 			outputs = append(outputs, Output{Name: name})
 		} else {
 			outputs[at].Content = append(outputs[at].Content, "---\n"...)
@@ -64,11 +65,8 @@ func (r *Result) validate(loader *policyfile.Loader) error {
 		line += bytes.Count(text, []byte("\n")) + 1
 	}
 	policyAt := func(line int) int {
-		i := len(starts) - 1
-		for i > 0 && starts[i] >= line {
-			i--
-		}
-		return i
+		i, _ := slices.BinarySearch(starts, line) // the first policy that begins after the line
+		return max(i-1, 0)
 	}
 	result := loader.Compile([]policyfile.File{{Name: "import", Content: all.Bytes()}})
 	invalid := map[int]bool{}
@@ -77,10 +75,8 @@ func (r *Result) validate(loader *policyfile.Loader) error {
 		invalid[i] = true
 		r.Add(r.Policies[i].Place, NotImported, "%s", strings.TrimPrefix(problemText(problem), ": "))
 	}
-	for _, warning := range result.Warnings() {
-		if strings.HasPrefix(warning.Message, "with the default budget") {
-			r.Add(r.Policies[policyAt(warning.Line)].Place, Note, "%s", warning.Message)
-		}
+	for _, warning := range result.BudgetWarnings() {
+		r.Add(r.Policies[policyAt(warning.Line)].Place, Note, "%s", warning.Message)
 	}
 	r.noteCredentials(result.Secret())
 	kept := r.Policies[:0:0]

@@ -3,7 +3,6 @@ package importer
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -56,6 +55,7 @@ func (n Node) Fields(what string) []Field {
 	}
 	var fields []Field
 	var merged []Node
+	first := make(map[string]int, len(n.yaml.Content)/2) // the lines of keys
 	for i := 0; i+1 < len(n.yaml.Content); i += 2 {
 		key, value := n.at(n.yaml.Content[i]), n.at(n.yaml.Content[i+1])
 		if key.yaml.Tag == "!!merge" {
@@ -63,10 +63,11 @@ func (n Node) Fields(what string) []Field {
 			continue
 		}
 		field := Field{key.yaml.Value, key.Place(), value}
-		if at := slices.IndexFunc(fields, func(f Field) bool { return f.Key == field.Key }); at >= 0 {
-			n.out.Add(field.Place, Invalid, "duplicate field %s of %s: it is already set in line %d; remove one of them", field.Key, what, fields[at].Place.Line)
+		if line, found := first[field.Key]; found {
+			n.out.Add(field.Place, Invalid, "duplicate field %s of %s: it is already set in line %d; remove one of them", field.Key, what, line)
 			continue
 		}
+		first[field.Key] = field.Place.Line
 		fields = append(fields, field)
 	}
 	return n.withMerged(fields, merged, what)
@@ -74,6 +75,13 @@ func (n Node) Fields(what string) []Field {
 
 // withMerged adds the fields of mappings that are merged with "<<", unless the mapping has them itself.
 func (n Node) withMerged(fields []Field, merged []Node, what string) []Field {
+	if len(merged) == 0 {
+		return fields
+	}
+	set := make(map[string]bool, len(fields))
+	for _, f := range fields {
+		set[f.Key] = true
+	}
 	for _, m := range merged {
 		parts := []Node{m}
 		if m.yaml.Kind == yaml.SequenceNode {
@@ -81,7 +89,8 @@ func (n Node) withMerged(fields []Field, merged []Node, what string) []Field {
 		}
 		for _, part := range parts {
 			for _, field := range part.Fields(what) {
-				if !slices.ContainsFunc(fields, func(f Field) bool { return f.Key == field.Key }) {
+				if !set[field.Key] {
+					set[field.Key] = true
 					fields = append(fields, field)
 				}
 			}

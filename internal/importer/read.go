@@ -37,10 +37,12 @@ func Read(file policyfile.File, out *Result) []Node {
 	}
 }
 
+var lineInError = regexp.MustCompile(`^line (\d+): `)
+
 // locate returns the line in an error of the YAML parser, or 1.
 func locate(err error) (line int, message string) {
 	message = strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(message); m != nil {
+	if m := lineInError.FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		return max(line, 1), message[len(m[0]):]
 	}

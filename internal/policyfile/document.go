@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ type object struct {
 	lines   int // of the file before the document
 	node    *yaml.Node
 	content map[string]any
+	fields  *fieldIndex // of the document
 }
 
 // problem returns a problem of a field, with the line of the field.
@@ -29,7 +31,7 @@ func (o *object) problem(field, message string) Problem {
 	return Problem{File: o.file, Line: o.line(field), Policy: o.policy(), Field: field, Message: message}
 }
 
-func (o *object) line(field string) int { return o.lines + nearest(o.node, field).Line }
+func (o *object) line(field string) int { return o.lines + o.fields.nearest(o.node, field).Line }
 
 func (o *object) text(key string) string {
 	s, _ := o.content[key].(string)
@@ -56,12 +58,15 @@ func (o *object) policy() string {
 }
 
 // parse returns the objects of a file, including the items of lists, and a problem for each invalid document.
-func parse(file File) (objects []*object, problems []Problem) {
-	for _, c := range split(string(file.Content)) {
-		o, err := c.parse(file.Name)
+func parse(file File, left *bounds) (objects []*object, problems []Problem) {
+	for c := range documents(string(file.Content)) {
+		o, err := c.parse(file.Name, left)
 		if err != nil {
 			line, message := c.locate(err)
 			problems = append(problems, Problem{File: file.Name, Line: line, Message: message})
+			if left.exceeded {
+				break
+			}
 			continue
 		}
 		switch {
@@ -82,27 +87,36 @@ type chunk struct {
 	lines int
 }
 
-// split splits a file into documents as kubectl does, at lines that begin with three dashes.
-func split(content string) []chunk {
-	var chunks []chunk
-	var text strings.Builder
-	start, count := 0, 0
-	for line := range strings.Lines(content) {
-		count++
-		rest, isSeparator := strings.CutPrefix(line, "---")
-		if rest = strings.TrimSpace(rest); !isSeparator || (rest != "" && rest[0] != '#') {
-			text.WriteString(line)
-			continue
+// documents splits a file into documents as kubectl does, at lines that begin with three dashes. It leaves out documents that have only comments.
+func documents(content string) iter.Seq[chunk] {
+	return func(yield func(chunk) bool) {
+		begin, end, start, count := 0, 0, 0, 0 // offsets and lines
+		isEmpty := true
+		for line := range strings.Lines(content) {
+			count++
+			rest, isSeparator := strings.CutPrefix(line, "---")
+			if rest = strings.TrimSpace(rest); !isSeparator || (rest != "" && rest[0] != '#') {
+				isEmpty = isEmpty && (rest == "" || rest[0] == '#')
+				end += len(line)
+				continue
+			}
+			if !isEmpty && !yield(chunk{content[begin:end], start}) {
+				return
+			}
+			end += len(line)
+			begin, start, isEmpty = end, count, true
 		}
-		chunks = append(chunks, chunk{text.String(), start})
-		text.Reset()
-		start = count
+		if !isEmpty {
+			yield(chunk{content[begin:end], start})
+		}
 	}
-	return append(chunks, chunk{text.String(), start})
 }
 
-// parse returns the object of the document, or nil if the document has only comments.
-func (c chunk) parse(file string) (*object, error) {
+// parse returns the object of the document, or nil if the document has only comments. It takes what it costs from left.
+func (c chunk) parse(file string, left *bounds) (*object, error) {
+	if err := left.take(c.text); err != nil {
+		return nil, err
+	}
 	count := 0
 	for line := range strings.Lines(c.text) {
 		count++
@@ -117,7 +131,10 @@ func (c chunk) parse(file string) (*object, error) {
 	if document.Kind == 0 || document.Content[0].Tag == "!!null" {
 		return nil, nil //nolint:nilnil // a document with only comments has no object
 	}
-	o := &object{file: file, lines: c.lines, node: document.Content[0]}
+	if err := left.takeAliases(document.Content[0], len(c.text)); err != nil {
+		return nil, err
+	}
+	o := &object{file: file, lines: c.lines, node: document.Content[0], fields: &fieldIndex{}}
 	// The conversion of kubectl determines the content (for example, it reads "on" as a bool). yaml/v3 only provides line numbers.
 	asJSON, err := k8syaml.YAMLToJSON([]byte(c.text))
 	if err != nil {
@@ -134,10 +151,12 @@ func (c chunk) parse(file string) (*object, error) {
 	return o, nil
 }
 
+var lineInError = regexp.MustCompile(`^line (\d+): `)
+
 // locate returns the line number in an error of the document, or the first line of the document if the error has no line number.
 func (c chunk) locate(err error) (line int, message string) {
 	message = strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(message); m != nil {
+	if m := lineInError.FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		return c.lines + max(line, 1), message[len(m[0]):]
 	}
@@ -154,7 +173,7 @@ func (o *object) items() (objects []*object, problems []Problem) {
 			problems = append(problems, o.problem(field, "a list item must be an object with apiVersion and kind"))
 			continue
 		}
-		objects = append(objects, &object{file: o.file, lines: o.lines, node: valueAt(o.node, field), content: content})
+		objects = append(objects, &object{file: o.file, lines: o.lines, node: o.fields.valueAt(o.node, field), content: content, fields: o.fields})
 	}
 	return objects, problems
 }
@@ -177,31 +196,56 @@ func (o *object) dropNamespace() {
 	}
 }
 
+// maxDuplicates bounds the problems of one object that repeats fields.
+const maxDuplicates = 100
+
 // duplicates returns a problem for each field that occurs twice in a mapping.
 func (o *object) duplicates() []Problem {
 	var problems []Problem
-	var walk func(node *yaml.Node, field string)
-	walk = func(node *yaml.Node, field string) {
+	var walk func(node *yaml.Node, at *place)
+	walk = func(node *yaml.Node, at *place) {
 		switch node.Kind {
 		case yaml.SequenceNode:
 			for i, item := range node.Content {
-				walk(item, fmt.Sprintf("%s[%d]", field, i))
+				walk(item, &place{parent: at, index: i})
 			}
 		case yaml.MappingNode:
-			var seen []string
+			seen := make(map[string]bool, len(node.Content)/2)
 			for i := 0; i+1 < len(node.Content); i += 2 {
 				key, value := node.Content[i], node.Content[i+1]
-				child := strings.TrimPrefix(field+"."+key.Value, ".")
-				if slices.Contains(seen, key.Value) {
+				child := &place{parent: at, name: key.Value, isName: true}
+				if seen[key.Value] && len(problems) < maxDuplicates {
 					problems = append(problems, Problem{
-						File: o.file, Line: o.lines + key.Line, Policy: o.policy(), Field: child, Message: "duplicate field",
+						File: o.file, Line: o.lines + key.Line, Policy: o.policy(), Field: child.field(), Message: "duplicate field",
 					})
 				}
-				seen = append(seen, key.Value)
+				seen[key.Value] = true
 				walk(value, child)
 			}
 		}
 	}
-	walk(o.node, "")
+	walk(o.node, nil)
 	return problems
+}
+
+// place is where a node is. Its text is made only for problems: in a deep document, the texts of all nodes are much longer than the document.
+type place struct {
+	parent *place
+	name   string
+	index  int
+	isName bool // not index
+}
+
+// field returns, for example, "spec.tiers[0].name".
+func (p *place) field() string {
+	var steps []string
+	for ; p != nil; p = p.parent {
+		if !p.isName {
+			steps = append(steps, fmt.Sprintf("[%d]", p.index))
+			continue
+		}
+		steps = append(steps, "."+p.name)
+	}
+	slices.Reverse(steps)
+	return strings.TrimPrefix(strings.Join(steps, ""), ".")
 }

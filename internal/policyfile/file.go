@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -18,9 +17,11 @@ type File struct {
 
 // Read reads files. A path is a file, a directory, whose *.yaml and *.yml files are read recursively in sorted order, or "-" for stdin. Each
 // file is read once. In directories, Read skips names that begin with a dot, because those belong to editors and version control, and in
-// a mounted ConfigMap they are a second copy of every file. It also skips pipes and sockets, because reading them may not end.
+// a mounted ConfigMap they are a second copy of every file. It also skips pipes and sockets, because reading them may not end. A path can name a
+// pipe or a device, such as /dev/stdin. Files that are too large are an error, see [MaxFile] and [MaxFiles].
 func Read(stdin io.Reader, paths ...string) ([]File, error) {
 	var files []File
+	read, size := map[string]bool{}, 0
 	for _, path := range paths {
 		names := []string{path}
 		if path != "-" {
@@ -30,12 +31,16 @@ func Read(stdin io.Reader, paths ...string) ([]File, error) {
 			}
 		}
 		for _, name := range names {
-			if slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
+			if read[name] {
 				continue
 			}
+			read[name] = true
 			content, err := readOne(stdin, name)
 			if err != nil {
 				return nil, fmt.Errorf("read policies: %w", err)
+			}
+			if size += len(content); size > MaxFiles {
+				return nil, fmt.Errorf("read policies: %s: the files are larger than %d MiB together; read fewer of them", name, MaxFiles>>20)
 			}
 			files = append(files, File{Name: name, Content: content})
 		}
@@ -43,14 +48,33 @@ func Read(stdin io.Reader, paths ...string) ([]File, error) {
 	return files, nil
 }
 
+// MaxFile and MaxFiles are the largest sizes of one file and of all files together, in bytes. A policy has about 500 bytes.
+const (
+	MaxFile  = 16 << 20
+	MaxFiles = 64 << 20
+)
+
 func readOne(stdin io.Reader, name string) ([]byte, error) {
-	if name != "-" {
-		return os.ReadFile(name)
-	}
-	if stdin == nil {
+	from := stdin
+	switch {
+	case name != "-":
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	case stdin == nil:
 		return nil, fmt.Errorf("%q: standard input is not available", name)
 	}
-	return io.ReadAll(stdin)
+	content, err := io.ReadAll(io.LimitReader(from, MaxFile+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(content) > MaxFile:
+		return nil, fmt.Errorf("%s: is larger than %d MiB; split it", name, MaxFile>>20)
+	}
+	return content, nil
 }
 
 // expand returns the policy files of a directory in lexical order, or a file's own name.

@@ -93,6 +93,14 @@ func (r *Result) Warnings() (all []Problem) {
 			all = append(all, o.problem(w.Field, w.Message))
 		}
 	}
+	all = append(all, r.BudgetWarnings()...)
+	slices.SortStableFunc(all, byPlace)
+	return all
+}
+
+// BudgetWarnings returns the warnings for policies that exceed the default budget of a Limiter. Unlike those of a policy among all others, they take
+// linear time.
+func (r *Result) BudgetWarnings() (all []Problem) {
 	for _, p := range r.policies.CompileWithin(r.identity, compile.DefaultBudget()).Problems {
 		if p.Reason == v1alpha1.ReasonOverBudget { // in a cluster, the Limiter sets the budget
 			all = append(all, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
@@ -131,8 +139,12 @@ func byPlace(a, b Problem) int {
 
 // collect returns the objects of the Weir API, counts the policies, and records the other documents.
 func (r *Result) collect(files []File) (ours []*object) {
+	left := newBounds()
 	for _, file := range files {
-		objects, problems := parse(file)
+		if left.exceeded {
+			break
+		}
+		objects, problems := parse(file, left)
 		r.Problems = append(r.Problems, problems...)
 		for _, o := range objects {
 			switch group, _, _ := strings.Cut(o.text("apiVersion"), "/"); {

@@ -40,7 +40,7 @@ func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 	}
 	validated := 0
 	for _, file := range files {
-		objects, _ := parse(file)
+		objects, _ := parse(file, newBounds())
 		for _, o := range objects {
 			if o.text("apiVersion") != v1alpha1.GroupVersion.String() || !slices.Contains(kinds(), o.text("kind")) || o.metadata("generateName") != "" {
 				continue // the server generates a name, the loader does not
@@ -150,7 +150,7 @@ spec:
   - value: /v1
   -
     value: /v2
-`)})
+`)}, newBounds())
 	if len(problems) > 0 || len(objects) != 1 {
 		t.Fatal(objects, problems)
 	}

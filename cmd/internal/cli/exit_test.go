@@ -2,8 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
@@ -29,5 +32,24 @@ func TestExitStatus_PrintsAnErrorOnce(t *testing.T) {
 	}
 	if !errors.Is(UsageError(cause), cause) {
 		t.Error("a usage error hides its cause")
+	}
+}
+
+func TestInterruptible_EndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := &cobra.Command{Use: "lint"}
+	cmd.SetContext(ctx)
+	forever := make(chan struct{})
+	cancel()
+	err := Interruptible(func(*cobra.Command, []string) error { <-forever; return nil })(cmd, nil)
+	close(forever)
+	var status *ExitError
+	if !errors.As(err, &status) || status.Code != ExitInterrupted {
+		t.Errorf("%v", err)
+	}
+	cmd.SetContext(t.Context())
+	cause := errors.New("cause")
+	if err := Interruptible(func(*cobra.Command, []string) error { return cause })(cmd, nil); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
 	}
 }

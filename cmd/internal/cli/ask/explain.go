@@ -72,9 +72,9 @@ request would be denied.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error {
 			return runExplain(cmd.Context(), &f, args, cli.StreamsOf(cmd))
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.policies, "policies", "", "directory or file with the policies")

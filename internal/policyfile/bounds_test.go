@@ -1,0 +1,157 @@
+package policyfile_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// zeros is an endless file.
+type zeros struct{ read int }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	z.read += len(p)
+	return len(p), nil
+}
+
+func TestRead_BoundsTheSizeOfFiles(t *testing.T) {
+	var endless zeros
+	if _, err := policyfile.Read(&endless, "-"); err == nil || !strings.Contains(err.Error(), "-: is larger than 16 MiB") || endless.read > 2*policyfile.MaxFile {
+		t.Errorf("%v after %d bytes", err, endless.read)
+	}
+	if _, err := policyfile.Read(nil, "/dev/zero"); err == nil || !strings.Contains(err.Error(), "/dev/zero: is larger than 16 MiB") {
+		t.Error(err)
+	}
+	dir := t.TempDir()
+	for i := range 5 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), make([]byte, policyfile.MaxFile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := policyfile.Read(nil, dir); err == nil || !strings.Contains(err.Error(), "4.yaml: the files are larger than 64 MiB together") {
+		t.Error(err)
+	}
+}
+
+func TestRead_ReadsANamedPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("a: 1\n"), 0o600) }()
+	files, err := policyfile.Read(nil, pipe)
+	if err != nil || len(files) != 1 || string(files[0].Content) != "a: 1\n" {
+		t.Errorf("%v, %v", files, err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+}
+
+const head = "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: a, namespace: shop}\nspec: {axis: IP, limit: 1, window: 1m}\n"
+
+// TestCompile_TakesLinearTime compiles hostile files of a size, and of four times the size. Twice the work of four times the size is left for noise.
+func TestCompile_TakesLinearTime(t *testing.T) {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbered := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for name, c := range map[string]struct {
+		n    int
+		file func(n int) string
+	}{
+		"keys in one mapping":             {10_000, func(n int) string { return head + "extra:\n" + numbered(n, "  k%d: 1\n") }},
+		"unknown fields":                  {4_000, func(n int) string { return head + numbered(n, "k%d: 1\n") }},
+		"unknown fields of another field": {4_000, func(n int) string { return strings.Replace(head, "spec: {", "spec: {"+numbered(n, "k%d: 1, "), 1) }},
+		"equal keys":                      {10_000, func(n int) string { return head + numbered(n, "extra: 1 #%d\n") }},
+		"empty documents":                 {100_000, func(n int) string { return strings.Repeat("---\n", n) }},
+		"documents with comments":         {100_000, func(n int) string { return strings.Repeat("# a\n---\n", n) }},
+		"small documents":                 {4_000, func(n int) string { return strings.Repeat("---\na: 1\n", n) }},
+		"invalid documents":               {4_000, func(n int) string { return strings.Repeat("---\na: [\n", n) }},
+		"nesting":                         {2_000, func(n int) string { return head + "extra: " + strings.Repeat("[", n) + strings.Repeat("]", n) + "\n" }},
+		"nested documents": {20, func(n int) string {
+			return strings.Repeat("---\n"+strings.Repeat("[", 900)+strings.Repeat("]", 900)+"\n", n)
+		}},
+		"labels": {4_000, func(n int) string {
+			return strings.Replace(head, "name: a", "name: a, labels: {"+numbered(n, "k%d: v, ")+"}", 1)
+		}},
+		"items":       {2_000, func(n int) string { return "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- 1\n", n) }},
+		"a long line": {500_000, func(n int) string { return head + "extra: " + strings.Repeat("x", n) + "\n" }},
+		"policies":    {150, func(n int) string { return numbered(n, "---\n"+strings.Replace(head, "name: a", "name: a%d", 1)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			measure := func(n int) time.Duration {
+				content := []byte(c.file(n))
+				start := time.Now()
+				loader.Compile([]policyfile.File{{Name: "a.yaml", Content: content}})
+				return time.Since(start)
+			}
+			measure(c.n)
+			best := 1e9
+			for range 4 { // other tests use the processor
+				small, large := measure(c.n), measure(4*c.n)
+				best = min(best, float64(large)/float64(max(small, time.Millisecond)))
+				if best < 8 {
+					return
+				}
+			}
+			t.Errorf("four times the size takes %.1f times as long", best)
+		})
+	}
+}
+
+func TestCompile_RejectsWhatBecomesTooLarge(t *testing.T) {
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s*%c]\n", c, c, strings.Repeat(fmt.Sprintf("*%c, ", c-1), 8), c-1)
+	}
+	for name, c := range map[string]struct{ file, want string }{
+		"aliases of aliases":       {bomb, "aliases make the document more than 10 times larger"},
+		"aliases of a long text":   {"a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("*a, ", 10_000) + "]\n", "aliases make the document more than 10 times larger"},
+		"an alias in its anchor":   {"a: &a\n  b: *a\n", "an alias must not be inside of what it refers to"},
+		"a merge of itself":        {"spec: &a\n  <<: *a\n", "an alias must not be inside of what it refers to"},
+		"very deep":                {strings.Repeat("[", 100_000), "exceeded max depth"},
+		"many documents":           {strings.Repeat("---\na: 1\n", 100_003), "there are more than 100000 documents"},
+		"many values":              {"[" + strings.Repeat("a,", 2_000_000) + "]", "the files have more than about 2000000 values"},
+		"a byte that is no UTF-8":  {"a: \xff\n", "invalid"},
+		"a zero byte":              {"a: \x00\n", "control characters are not allowed"},
+		"a number that is too big": {strings.Replace(head, "limit: 1", "limit: 1e999999999", 1), "spec.limit"},
+		"a number of many digits":  {strings.Replace(head, "limit: 1", "limit: "+strings.Repeat("9", 100_000), 1), "spec.limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result := loader.Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(c.file)}})
+			if len(result.Problems) == 0 || len(result.Rules.Rules) > 0 {
+				t.Fatalf("%d problems, %d rules", len(result.Problems), len(result.Rules.Rules))
+			}
+			found := false
+			for _, p := range result.Problems {
+				found = found || strings.Contains(p.Field+": "+p.Message, c.want)
+			}
+			if strings.HasPrefix(name, "many") && len(result.Problems) > 1 && strings.Contains(result.Problems[len(result.Problems)-2].Message, c.want) {
+				t.Error("the bound is reported twice")
+			}
+			if !found {
+				t.Errorf("%.300s, want %q", result.Problems[0], c.want)
+			}
+		})
+	}
+}
