@@ -46,6 +46,10 @@ type GRPCEndpoint struct {
 	// tls enables TLS. If omitted, the port accepts connections without encryption.
 	// +optional
 	TLS *EndpointTLS `json:"tls,omitempty"`
+	// transport is what serves the port. Fast: HTTP/2 of Weir, which takes a fraction of the CPU. Standard: the server of grpc-go, for a client
+	// with which Fast does not work. Defaults to Fast.
+	// +optional
+	Transport GRPCTransport `json:"transport,omitempty"`
 	// defaultDomain is the domain of ext_authz requests without the context extension domain, which some gateways cannot set. If omitted,
 	// only the ClusterRateLimitPolicies for all domains apply to such requests. For example: shop.
 	// +optional
@@ -63,6 +67,17 @@ type GRPCEndpoint struct {
 	// +optional
 	ErrorResponse bool `json:"errorResponse,omitempty"`
 }
+
+// GRPCTransport is what serves the gRPC port.
+// +kubebuilder:validation:Enum=Fast;Standard
+type GRPCTransport string
+
+const (
+	// GRPCTransportFast is HTTP/2 of Weir.
+	GRPCTransportFast GRPCTransport = "Fast"
+	// GRPCTransportStandard is the server of grpc-go.
+	GRPCTransportStandard GRPCTransport = "Standard"
+)
 
 // EndpointTLS configures TLS for the callers of a port. The pods use renewed files without a restart.
 // +kubebuilder:validation:XValidation:rule="!has(self.clientNames) || has(self.clientCASecretRef)",fieldPath=".clientNames",message="clientNames requires clientCASecretRef, because only a verified client certificate has a name; set clientCASecretRef or remove clientNames"

@@ -38,6 +38,8 @@ type socketFlags struct {
 	balancers        []string
 	httpTLS          serverTLSFlags
 	grpcTLS          serverTLSFlags
+	transport        string
+	reflection       bool
 	defaultDomain    string
 	refunds          string
 	unitMultiplier   bool
@@ -68,6 +70,11 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 		"networks and addresses of load balancers that must use the PROXY protocol on --listen; empty disables it")
 	f.httpTLS.add(flags, "http", "--listen")
 	f.grpcTLS.add(flags, "grpc", "--grpc-listen")
+	flags.StringVar(&f.transport, "grpc-transport", string(envoy.FastTransport),
+		"what serves --grpc-listen: fast (HTTP/2 of Weir for unary calls) or standard (the server of grpc-go, with Watch of the health\n"+
+			"service, at several times the CPU)")
+	flags.BoolVar(&f.reflection, "grpc-reflection", false,
+		"serve the reflection service on --grpc-listen, for tools such as grpcurl; only with --grpc-transport=standard")
 	flags.StringVar(&f.defaultDomain, "grpc-default-domain", "",
 		"domain of ext_authz requests without the context extension domain; if empty, only the policies for all domains apply to them")
 	flags.StringVar(&f.refunds, "grpc-refunds", "",
@@ -117,8 +124,9 @@ type endpoints struct {
 	balancers   *address.Networks
 	httpTLS     *tls.Config                      // nil without TLS
 	credentials credentials.TransportCredentials // nil without TLS
-	refunds     bool                             // of callers of --grpc-listen
-	throttle    *throttleEndpoint                // nil if disabled
+	transport   envoy.Transport
+	refunds     bool              // of callers of --grpc-listen
+	throttle    *throttleEndpoint // nil if disabled
 }
 
 // maxDomain is the maximum length of a domain in bytes, as in every request.
@@ -159,6 +167,10 @@ func (f *socketFlags) endpoints() (endpoints, error) {
 	if err != nil {
 		return endpoints{}, err
 	}
+	transport, err := f.grpcTransport()
+	if err != nil {
+		return endpoints{}, err
+	}
 	refunds, err := f.allowsRefunds()
 	if err != nil {
 		return endpoints{}, err
@@ -169,7 +181,7 @@ func (f *socketFlags) endpoints() (endpoints, error) {
 	}
 	return endpoints{
 		flags: f, style: style, clients: address.NewTrusted(field, proxies), balancers: balancers,
-		httpTLS: httpTLS, credentials: secured, refunds: refunds, throttle: throttle,
+		httpTLS: httpTLS, credentials: secured, transport: transport, refunds: refunds, throttle: throttle,
 	}, nil
 }
 
@@ -209,6 +221,7 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 			}
 			return d.clients.ClientOfSource(peer, named)
 		},
+		Transport: d.transport, Reflection: d.flags.reflection,
 		DefaultDomain: d.flags.defaultDomain, Refunds: d.refunds, UnitMultiplier: d.flags.unitMultiplier, ErrorResponse: d.flags.envoyErrorAnswer,
 	}
 	if p.service != nil {
@@ -224,6 +237,18 @@ func (f *socketFlags) credentials() (credentials.TransportCredentials, error) {
 		return nil, err
 	}
 	return credentials.NewTLS(config), nil
+}
+
+// grpcTransport returns what serves --grpc-listen.
+func (f *socketFlags) grpcTransport() (envoy.Transport, error) {
+	transport, err := envoy.ParseTransport(f.transport)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--grpc-transport %w", err)
+	case f.reflection && transport != envoy.StandardTransport:
+		return "", fmt.Errorf("--grpc-reflection needs --grpc-transport=%s", envoy.StandardTransport)
+	}
+	return transport, nil
 }
 
 // The values of --grpc-refunds.

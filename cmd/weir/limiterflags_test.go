@@ -25,6 +25,7 @@ var flagsWithoutField = map[string]string{
 	"ops-listen":         "the operator chooses the ports of the pods",
 	"admin-listen":       "the operator chooses the ports of the pods",
 	"admin-operator-key": "the operator derives the key",
+	"grpc-reflection":    "reflection is for tools on the machine of a developer",
 	"replicas":           "pods read it from a ConfigMap, so that scaling replaces no pods",
 	"replica":            "the name of the pod is the host name, which is the default",
 	"hash-key":           "the operator creates and mounts the key",

@@ -129,6 +129,9 @@ func (f serviceFailures) Invalid() {
 	f.next.Invalid()
 }
 
+// Defect implements envoy.Failures.
+func (f serviceFailures) Defect(reason string) { f.next.Defect(reason) }
+
 // Unavailable implements envoy.Failures.
 func (f serviceFailures) Unavailable(err error) {
 	f.stats.requests.Inc()

@@ -104,6 +104,7 @@ func endpointArguments(spec v1alpha1.LimiterSpec) []string {
 	for _, e := range endpointsTLS(&v1alpha1.Limiter{Spec: spec}) {
 		args = append(args, e.arguments()...)
 	}
+	text("grpc-transport", strings.ToLower(string(endpoints.GRPC.Transport)))
 	text("grpc-default-domain", strings.ReplaceAll(string(endpoints.GRPC.DefaultDomain), "$", "$$"))
 	text("grpc-refunds", string(endpoints.GRPC.Refunds))
 	for _, option := range []struct {

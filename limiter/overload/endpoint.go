@@ -22,12 +22,23 @@ func (g *Gate) Endpoint(shed Counter) *Endpoint { return &Endpoint{gate: g, shed
 // Enter is [Gate.Enter].
 func (e *Endpoint) Enter() bool { return e == nil || e.count(e.gate.Enter()) }
 
+// Share is [Gate.Share].
+func (e *Endpoint) Share() *Share {
+	if e == nil {
+		return nil
+	}
+	return e.gate.Share()
+}
+
 // Announce is [Gate.Announce].
-func (e *Endpoint) Announce() (Announcement, bool) {
+func (e *Endpoint) Announce() (Announcement, bool) { return e.AnnounceOf(nil) }
+
+// AnnounceOf is [Gate.AnnounceOf].
+func (e *Endpoint) AnnounceOf(share *Share) (Announcement, bool) {
 	if e == nil {
 		return Announcement{}, true
 	}
-	a, admitted := e.gate.Announce()
+	a, admitted := e.gate.AnnounceOf(share)
 	return a, e.count(admitted)
 }
 
@@ -40,6 +51,18 @@ func (e *Endpoint) count(admitted bool) bool {
 
 // Begin is [Gate.Begin].
 func (e *Endpoint) Begin(a Announcement) bool { return e == nil || e.count(e.gate.Begin(a)) }
+
+// BeginHeavy is [Gate.BeginHeavy].
+func (e *Endpoint) BeginHeavy(a *Announcement, weight int64) bool {
+	return e == nil || e.count(e.gate.BeginHeavy(a, weight))
+}
+
+// End is [Gate.End].
+func (e *Endpoint) End(a Announcement) {
+	if e != nil {
+		e.gate.End(a)
+	}
+}
 
 // Withdraw is [Gate.Withdraw].
 func (e *Endpoint) Withdraw(a Announcement) {

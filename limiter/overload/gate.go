@@ -30,6 +30,7 @@ type Gate struct {
 	running   atomic.Int64
 	rejected  atomic.Int64 // since the last measurement
 	most      int64        // the limit of a process that keeps up
+	shares    Shares
 	log       *slog.Logger
 }
 
@@ -40,7 +41,20 @@ type announced struct{ current, previous *atomic.Int64 }
 func (a *announced) count() int64 { return a.current.Load() + a.previous.Load() }
 
 // Announcement is a request that was announced.
-type Announcement struct{ counter *atomic.Int64 }
+type Announcement struct {
+	counter *atomic.Int64
+	share   *Share
+	weight  int64
+}
+
+// Share returns the Share of a new connection. A request of a connection that has less than its part of the limit in progress is admitted, whatever
+// the other connections have in progress.
+func (g *Gate) Share() *Share {
+	if g == nil {
+		return nil
+	}
+	return g.shares.Share()
+}
 
 // NewGate returns a Gate for a process with that number of processors.
 func NewGate(processors int, log *slog.Logger) *Gate {
@@ -55,7 +69,7 @@ func (g *Gate) Enter() bool {
 	if g == nil {
 		return true
 	}
-	if g.isFull() {
+	if !g.admits(nil, 1) {
 		return false
 	}
 	g.running.Add(1)
@@ -64,37 +78,80 @@ func (g *Gate) Enter() bool {
 
 // Announce is Enter for a request that has not been read yet. If it returns true, the caller calls Begin when it has read the
 // request, or Withdraw if it cannot read it. A request for which it calls neither is forgotten.
-func (g *Gate) Announce() (Announcement, bool) {
+func (g *Gate) Announce() (Announcement, bool) { return g.AnnounceOf(nil) }
+
+// AnnounceOf is Announce for a request of a connection. Its share does not forget: the caller calls BeginHeavy and then End, or Withdraw.
+func (g *Gate) AnnounceOf(share *Share) (Announcement, bool) {
 	if g == nil {
 		return Announcement{}, true
 	}
-	if g.isFull() {
+	if !g.admits(share, 1) {
 		return Announcement{}, false
 	}
-	a := Announcement{g.announced.Load().current}
+	a := Announcement{g.announced.Load().current, share, 1}
 	a.counter.Add(1)
+	a.add(1)
 	return a, true
+}
+
+// add changes what the connection of a request has in progress.
+func (a *Announcement) add(n int64) {
+	if a.share != nil {
+		a.share.Add(n)
+	}
 }
 
 // Begin reports whether the process can handle a request that was announced. If so, the caller calls Leave when it has. It rejects
 // only requests that were announced so long ago that they are forgotten.
-func (g *Gate) Begin(a Announcement) bool {
+func (g *Gate) Begin(a Announcement) bool { return g.BeginHeavy(&a, 1) }
+
+// BeginHeavy is Begin for a request that counts as several. The caller calls End when it has handled it. It rejects heavy requests too.
+func (g *Gate) BeginHeavy(a *Announcement, weight int64) bool {
 	if g == nil {
 		return true
 	}
-	if now := g.announced.Load(); a.counter != now.current && a.counter != now.previous {
-		return g.Enter()
+	now := g.announced.Load()
+	forgotten := a.counter != now.current && a.counter != now.previous
+	more := weight - 1
+	if forgotten {
+		more = weight // it does not count yet
 	}
-	g.running.Add(1)
-	g.Withdraw(a)
+	if more > 0 && !g.admits(a.share, more) {
+		g.Withdraw(*a)
+		return false
+	}
+	g.running.Add(weight)
+	a.add(weight)
+	g.Withdraw(*a)
+	a.weight = weight
 	return true
+}
+
+// End ends a request for which BeginHeavy returned true.
+func (g *Gate) End(a Announcement) {
+	if g != nil {
+		g.running.Add(-a.weight)
+		a.add(-a.weight)
+	}
 }
 
 // Withdraw ends a request that was announced and does not begin.
 func (g *Gate) Withdraw(a Announcement) {
 	if a.counter != nil {
 		a.counter.Add(-1)
+		a.add(-1)
 	}
+}
+
+// admits reports whether there is room for a request with a weight: in the limit, or else in the part of its connection, which has room up to twice
+// the limit.
+func (g *Gate) admits(share *Share, weight int64) bool {
+	limit, after := g.limit.Load(), g.inProgress()+weight
+	if after <= limit || after <= 2*limit && share != nil && share.Fits(weight, limit) {
+		return true
+	}
+	g.rejected.Add(1)
+	return false
 }
 
 // Leave ends a request.
@@ -102,15 +159,6 @@ func (g *Gate) Leave() {
 	if g != nil {
 		g.running.Add(-1)
 	}
-}
-
-// isFull counts the requests that it rejects.
-func (g *Gate) isFull() bool {
-	full := g.inProgress() >= g.limit.Load()
-	if full {
-		g.rejected.Add(1)
-	}
-	return full
 }
 
 func (g *Gate) inProgress() int64 { return g.running.Load() + g.announced.Load().count() }

@@ -1,5 +1,7 @@
 package rules
 
+import "slices"
+
 // RequestKinds is a set of kinds of requests.
 type RequestKinds uint8
 
@@ -45,11 +47,14 @@ func (s IdentifierSource) isHTTP() bool {
 	}
 }
 
-// kind returns the kind of r.
+// kind returns the kind of r. Descriptors without any entry are no kind, so that no rule matches them: Envoy sends one if all headers that would
+// be its entries are absent and may be skipped.
 func (r *Request) kind() RequestKinds {
 	switch {
 	case r.Kubernetes != nil:
 		return KubernetesWrites
+	case r.NoHTTP && !slices.ContainsFunc(r.Descriptors, func(d Descriptor) bool { return len(d) > 0 }):
+		return 0
 	case r.NoHTTP:
 		return OnlyDescriptors
 	case len(r.Descriptors) > 0:

@@ -25,6 +25,7 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	shed     *prometheus.CounterVec
 	failed   *prometheus.CounterVec
+	defects  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of the endpoints.
@@ -39,8 +40,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_shed_total",
 		Help: "Requests that got no decision because the process was overloaded, by endpoint: check, auth, rls, ext_authz or throttle. " +
 			"They were not counted.",
-	}, []string{"endpoint"}), requests: newRequestsVec(), failed: newFailuresVec()}
-	registry.MustRegister(m.seconds, m.requests, m.shed, m.failed)
+	}, []string{"endpoint"}), requests: newRequestsVec(), failed: newFailuresVec(), defects: newDefectsVec()}
+	registry.MustRegister(m.seconds, m.requests, m.shed, m.failed, m.defects)
 	return m
 }
 

@@ -46,22 +46,14 @@ func withOptions(test func(context.Context, testgrpc.TestServiceClient, ...grpc.
 	return func(ctx context.Context, c client) { test(ctx, c.test) }
 }
 
-// cases are the interop tests without credentials, by the names in https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md.
+// cases are the interop tests of unary calls without metadata and credentials, by the names in https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md.
 func cases() map[string]func(context.Context, client) {
 	return map[string]func(context.Context, client){
-		"empty_unary":                 withOptions(interop.DoEmptyUnaryCall),
-		"large_unary":                 withOptions(interop.DoLargeUnaryCall),
-		"client_streaming":            withOptions(interop.DoClientStreaming),
-		"server_streaming":            withOptions(interop.DoServerStreaming),
-		"ping_pong":                   withOptions(interop.DoPingPong),
-		"empty_stream":                withOptions(interop.DoEmptyStream),
-		"timeout_on_sleeping_server":  withOptions(interop.DoTimeoutOnSleepingServer),
-		"cancel_after_begin":          withOptions(interop.DoCancelAfterBegin),
-		"cancel_after_first_response": withOptions(interop.DoCancelAfterFirstResponse),
-		"custom_metadata":             withOptions(interop.DoCustomMetadata),
-		"status_code_and_message":     withOptions(interop.DoStatusCodeAndMessage),
-		"special_status_message":      withOptions(interop.DoSpecialStatusMessage),
-		"unimplemented_method":        func(ctx context.Context, c client) { interop.DoUnimplementedMethod(ctx, c.conn) },
+		"empty_unary":             withOptions(interop.DoEmptyUnaryCall),
+		"large_unary":             withOptions(interop.DoLargeUnaryCall),
+		"status_code_and_message": withOptions(interop.DoStatusCodeAndMessage),
+		"special_status_message":  withOptions(interop.DoSpecialStatusMessage),
+		"unimplemented_method":    func(ctx context.Context, c client) { interop.DoUnimplementedMethod(ctx, c.conn) },
 		"unimplemented_service": func(ctx context.Context, c client) {
 			interop.DoUnimplementedService(ctx, testgrpc.NewUnimplementedServiceClient(c.conn))
 		},
@@ -69,23 +61,18 @@ func cases() map[string]func(context.Context, client) {
 }
 
 func TestInterop_ClientsOfGRPCAreServed(t *testing.T) {
-	for server, methods := range map[string]map[string]h2.Method{"fallback": nil, "transport": unary()} {
-		for name, test := range cases() {
-			if methods != nil && name == "custom_metadata" {
-				continue // a unary method of the transport sends no metadata
-			}
-			t.Run(server+"/"+name, func(t *testing.T) {
-				c := dial(t, serveInterop(t, methods))
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				defer cancel()
-				defer func() {
-					if failure := recover(); failure != nil {
-						t.Error(failure)
-					}
-				}()
-				test(ctx, c)
-			})
-		}
+	for name, test := range cases() {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, serveInterop(t, unary()))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			defer func() {
+				if failure := recover(); failure != nil {
+					t.Error(failure)
+				}
+			}()
+			test(ctx, c)
+		})
 	}
 }
 
@@ -128,17 +115,15 @@ func method[In, Out proto.Message](f func(context.Context, In) (Out, error), lik
 	return h2.Method{Serve: serve}
 }
 
-// serveInterop runs the server of the interop tests until the test ends. The transport serves methods itself.
+// serveInterop runs the server of the interop tests until the test ends.
 func serveInterop(t *testing.T, methods map[string]h2.Method) net.Addr {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fallback := grpc.NewServer()
-	testgrpc.RegisterTestServiceServer(fallback, interop.NewTestServer())
 	server := h2.New(h2.Options{
-		Methods: methods, Fallback: fallback, MaxMessage: 1 << 20, MaxHeaders: 32 << 10, MaxStreams: 1024,
+		Methods: methods, MaxMessage: 1 << 20, MaxHeaders: 32 << 10, MaxStreams: 1024, Buffers: 32 << 20,
 		ConnectionTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, KeepaliveAfter: time.Minute, KeepaliveTimeout: 10 * time.Second,
 		MinPing: 10 * time.Second, MaxAge: time.Hour, MaxAgeGrace: time.Minute,
 	})
@@ -153,7 +138,6 @@ func serveInterop(t *testing.T, methods map[string]h2.Method) net.Addr {
 		if err := <-ended; !errors.Is(err, h2.ErrStopped) {
 			t.Error(err)
 		}
-		fallback.Stop()
 	})
 	return listener.Addr()
 }

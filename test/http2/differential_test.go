@@ -2,7 +2,6 @@ package http2_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -16,49 +15,15 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"golang.org/x/net/http2"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 
+	"github.com/weir-dev/weir/limiter/server/envoy"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// reference is a rate limit service on the server of grpc-go, with the settings of the limiter. It allows all calls.
-type reference struct {
-	ratelimitv3.UnimplementedRateLimitServiceServer
-}
-
-func (reference) ShouldRateLimit(_ context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
-	if in.GetDomain() == "" || len(in.GetDescriptors()) == 0 {
-		return nil, status.Error(codes.InvalidArgument, "invalid")
-	}
-	out := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}
-	for range in.GetDescriptors() {
-		out.Statuses = append(out.Statuses, &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK})
-	}
-	return out, nil
-}
-
-// serveReference runs the reference on a Unix socket until the test ends.
+// serveReference runs a limiter with the transport of grpc-go on a Unix socket until the test ends.
 func serveReference(t testing.TB) *endpoint {
 	t.Helper()
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.NumStreamWorkers(256), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
-	ratelimitv3.RegisterRateLimitServiceServer(server, reference{})
-	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
-	listener := listenUnix(t)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return &endpoint{"unix", listener.Addr().String(), true}
+	return serveWith(t, listenUnix(t), unchanged, envoy.StandardTransport)
 }
 
 // listenUnix listens on a Unix socket, because a closed connection of TCP occupies a port for a minute.
@@ -212,7 +177,7 @@ func (s *script) open(variant int, end bool) {
 func messages(body []byte) [][]byte {
 	return [][]byte{
 		body, body, body, body, nil, body[:3], body[3:], body[:9], body[9:], []byte("\x00\x00\x00\x00\x00"), []byte("\x01\x00\x00\x00\x00"),
-		[]byte("\x02\x00\x00\x00\x00"), []byte("\x00\x00\x04\x00\x01"), []byte("\x00\x00\x00\x00\x02\xff\xff"), append(slices.Clone(body), body...),
+		[]byte("\x02\x00\x00\x00\x00"), []byte("\x00\x00\x10\x00\x01"), []byte("\x00\x00\x00\x00\x02\xff\xff"), append(slices.Clone(body), body...),
 		[]byte("\x00\xff\xff\xff\xff"), append(slices.Clone(body), 0),
 	}
 }

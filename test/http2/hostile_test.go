@@ -63,8 +63,8 @@ func openFirst(p *peer) error { return p.open(1, false) }
 func floods() map[string]flood {
 	const mib = 1 << 20
 	fields := encode(field{"a", string(make([]byte, 1000))})
-	large := encode(call(rlsPath, field{"large", strings.Repeat("x", 40<<10)})...)
-	huge := encode(call(rlsPath, field{"huge", strings.Repeat("x", 200<<10)})...)
+	large := encode(call(rlsPath, field{"large", strings.Repeat("x", 300<<10)})...)
+	huge := encode(call(rlsPath, field{"huge", strings.Repeat("x", 700<<10)})...)
 	bombs, resized := bomb(), append(updates(8000), encode(call(rlsPath)...)...)
 	unknown := encode(call("/a/b")...)
 	web := encode(field{":method", "POST"}, field{":scheme", "http"}, field{":path", rlsPath}, field{":authority", "a"})
@@ -105,10 +105,10 @@ func floods() map[string]flood {
 		}},
 		"frames of an unknown type": {frames: 50_000, heap: 4 * mib, goroutines: 16, ends: []string{"open", calm}, send: raw(0xbe, 0, 1, 2, 3)},
 		"GOAWAY":                    {frames: 50_000, heap: 4 * mib, goroutines: 16, ends: []string{"open", "closed", calm, "GOAWAY NO_ERROR"}, send: func(p *peer, _ int) error { return p.framer.WriteGoAway(0, http2.ErrCodeNo, nil) }},
-		"header lists over 32 KiB": {frames: 500, heap: 8 * mib, goroutines: 16, ends: []string{"open", calm}, send: func(p *peer, i int) error {
+		"header lists over 256 KiB": {frames: 500, heap: 8 * mib, goroutines: 16, ends: []string{"open", calm}, send: func(p *peer, i int) error {
 			return p.fields(onStream(i), large, true)
 		}},
-		"header lists of 200 KiB": {frames: 2000, heap: 8 * mib, goroutines: 16, ends: []string{"open", "closed", calm, protocol, compression}, send: func(p *peer, i int) error {
+		"header lists of 600 KiB": {frames: 2000, heap: 8 * mib, goroutines: 16, ends: []string{"open", "closed", calm, protocol, compression}, send: func(p *peer, i int) error {
 			return p.fields(onStream(i), huge, true)
 		}},
 		"header lists of one repeated field": {frames: 500, heap: 8 * mib, goroutines: 16, ends: []string{"open", calm, protocol, compression}, send: func(p *peer, i int) error {

@@ -24,15 +24,15 @@ import (
 
 // Bounds of the server, as documented in docs/reference/grpc.md and limiter/server/envoy.
 const (
-	maxMessage = 256 << 10
-	maxHeaders = 32 << 10
+	maxMessage = 1 << 20
+	maxHeaders = 256 << 10
 	maxStreams = 1024
 )
 
 // endpoint is the gRPC port of a limiter that runs until the test ends.
 type endpoint struct {
 	network, address string
-	reference        bool // it is a server of grpc-go
+	reference        bool // it has the transport of grpc-go
 }
 
 // serve runs a limiter whose only policy admits every call. wrap changes its store.
@@ -46,11 +46,11 @@ func serve(t testing.TB, wrap func(limiter.Store) limiter.Store) *endpoint {
 }
 
 func serveOn(t testing.TB, listener net.Listener, wrap func(limiter.Store) limiter.Store) *endpoint {
-	return serveWith(t, listener, wrap, nil)
+	return serveWith(t, listener, wrap, envoy.FastTransport)
 }
 
-// serveWith runs a limiter with the readiness that ready returns. Nil means always ready.
-func serveWith(t testing.TB, listener net.Listener, wrap func(limiter.Store) limiter.Store, ready func() error) *endpoint {
+// serveWith runs a limiter with a transport.
+func serveWith(t testing.TB, listener net.Listener, wrap func(limiter.Store) limiter.Store, transport envoy.Transport) *endpoint {
 	t.Helper()
 	store := wrap(memstore.New(time.Now))
 	decide := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
@@ -65,7 +65,7 @@ func serveWith(t testing.TB, listener net.Listener, wrap func(limiter.Store) lim
 	decide.Swap(index)
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
-	server := envoy.NewServer(envoy.Options{Engine: decide, Ready: ready, Log: slog.New(slog.DiscardHandler)})
+	server := envoy.NewServer(envoy.Options{Engine: decide, Transport: transport, Log: slog.New(slog.DiscardHandler)})
 	go func() { stopped <- server.Run(ctx, listener) }()
 	t.Cleanup(func() {
 		stop()
@@ -73,7 +73,7 @@ func serveWith(t testing.TB, listener net.Listener, wrap func(limiter.Store) lim
 			t.Error(err)
 		}
 	})
-	return &endpoint{network: listener.Addr().Network(), address: listener.Addr().String()}
+	return &endpoint{listener.Addr().Network(), listener.Addr().String(), transport == envoy.StandardTransport}
 }
 
 func unchanged(s limiter.Store) limiter.Store { return s }

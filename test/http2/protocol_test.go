@@ -45,7 +45,7 @@ func withField(name, value string) []byte { return encode(call(rlsPath, field{na
 
 func deviations() map[string]deviation {
 	const protocol = "GOAWAY PROTOCOL_ERROR"
-	tooLarge := []byte{0, 0, 4, 0, 1}
+	tooLarge := []byte{0, 0, 16, 0, 1}
 	return map[string]deviation{
 		"a complete call":                             {send: sending(encode(call(rlsPath)...)), want: "grpc-status 0", http: "200"},
 		"GET":                                         {send: sending(without(":method", field{":method", "GET"})), want: "grpc-status 13", http: "405"},
@@ -75,7 +75,7 @@ func deviations() map[string]deviation {
 		"a time-out of zero":                          {send: sending(withField("grpc-timeout", "0n")), want: "grpc-status 4", http: "200"},
 		"a time-out of hours":                         {send: sending(withField("grpc-timeout", "99999999H")), want: "grpc-status 0", http: "200"},
 		"binary metadata that is not base64":          {send: sending(withField("x-bin", "%%%")), want: "grpc-status 0", http: "200"},
-		"a message over 256 KiB":                      {send: sending(encode(call(rlsPath)...), tooLarge...), want: "grpc-status 8", http: "200"},
+		"a message over 1 MiB":                        {send: sending(encode(call(rlsPath)...), tooLarge...), want: "grpc-status 8", http: "200"},
 		"a message that is cut off":                   {send: sending(encode(call(rlsPath)...), 0, 0, 0, 0, 9, 1), want: "grpc-status 13", http: "200"},
 		"half of a prefix":                            {send: sending(encode(call(rlsPath)...), 0, 0), want: "grpc-status 13", http: "200"},
 		"no message":                                  {send: func(p *peer) error { return p.headers(1, p.block, true) }, want: "grpc-status 13", http: "200"},
@@ -87,8 +87,8 @@ func deviations() map[string]deviation {
 		"a message that is not compressed, with an unknown encoding": {send: sending(withField("grpc-encoding", "zap")), want: "grpc-status 12", http: "200"},
 		"the encoding identity":                  {send: sending(withField("grpc-encoding", "identity")), want: "grpc-status 0", http: "200"},
 		"a flag of compression that is reserved": {send: sending(encode(call(rlsPath)...), 2, 0, 0, 0, 0), want: "grpc-status 13", http: "200"},
-		"fields over 32 KiB":                     {send: func(p *peer) error { return p.fields(1, withField("x", strings.Repeat("x", maxHeaders)), true) }, want: "reset FRAME_SIZE_ERROR"},
-		"fields just under 32 KiB": {send: func(p *peer) error {
+		"fields over 256 KiB":                    {send: func(p *peer) error { return p.fields(1, withField("x", strings.Repeat("x", maxHeaders)), true) }, want: "reset FRAME_SIZE_ERROR"},
+		"fields just under 256 KiB": {send: func(p *peer) error {
 			return errors.Join(p.fields(1, withField("x", strings.Repeat("x", maxHeaders-1000)), false), p.framer.WriteData(1, true, p.body))
 		}, want: "grpc-status 0", http: "200"},
 		"padding": {send: func(p *peer) error {

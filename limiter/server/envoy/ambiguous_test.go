@@ -147,7 +147,7 @@ func TestExtAuthz_ReadsLinesAndThePort(t *testing.T) {
 			if err := protojson.Unmarshal([]byte(attributes), &a); err != nil {
 				t.Fatal(err)
 			}
-			_, routes, err := d.parseAttributes(&a)
+			_, routes, err := d.parseAttributes(decoded(t, &a))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -25,34 +22,33 @@ const (
 )
 
 // parseAttributes returns the check for an authorization request, and the routes to which it can belong. The check is that of the first one. The
-// error has the code INVALID_ARGUMENT and names the field.
-func (d *authEndpoint) parseAttributes(a *authv3.AttributeContext) (engine.Check, []route, error) {
-	h := a.GetRequest().GetHttp()
-	headers, host := requestHeaders(h), rules.NormalHost(h.GetHost())
+// error has the code INVALID_ARGUMENT and names the field: only the configuration of Envoy can cause it.
+func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, error) {
+	headers, host := requestHeaders(a), rules.NormalHost(a.host)
 	routes, tooMany := d.routes(a, headers)
 	if tooMany {
 		return engine.Check{}, nil, errAmbiguousRoute
 	}
 	first := routes[:min(len(routes), 1)]
-	domain := d.domain(a.GetContextExtensions(), first)
-	descriptors := descriptorsOf(a.GetContextExtensions(), first, domain)
+	domain := d.domain(a.extensions, first)
+	descriptors := descriptorsOf(a.extensions, first, domain)
 	switch {
 	case len(domain) > maxDomain:
 		return engine.Check{}, nil, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
 	case len(descriptors) > 0 && len(descriptors[0]) > maxEntries:
 		return engine.Check{}, nil, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
 	}
-	client := d.client(a.GetSource(), headers)
+	client := d.client(a.source.address, headers)
 	return engine.Check{
 		Request: rules.Request{
 			Domain:          domain,
-			Method:          h.GetMethod(),
+			Method:          a.method,
 			Host:            host,
-			Path:            rules.NormalPath(h.GetPath()),
-			Query:           rules.ParseQuery(h.GetPath()),
+			Path:            rules.NormalPath(a.path),
+			Query:           rules.ParseQuery(a.path),
 			Headers:         headers,
 			ClientIP:        client,
-			InvalidClientIP: !client.IsValid() && a.GetSource().GetAddress().GetSocketAddress().GetAddress() != "",
+			InvalidClientIP: !client.IsValid() && a.source.address != "",
 			Claims:          verifiedClaims(a),
 			Descriptors:     descriptors,
 		},
@@ -82,31 +78,22 @@ func (d *authEndpoint) domain(extensions map[string]string, routes []route) stri
 }
 
 // requestHeaders returns the headers by their names in lower case, whichever of its two forms Envoy is configured to send.
-func requestHeaders(h *authv3.AttributeContext_HttpRequest) map[string]string {
-	given := h.GetHeaders()
-	raw := h.GetHeaderMap().GetHeaders()
-	if len(raw) == 0 && allLower(given) {
-		return given
+func requestHeaders(a *authRequest) map[string]string {
+	if len(a.lines) == 0 && allLower(a.headers) {
+		return a.headers
 	}
-	lines := make(map[string][]string, len(given)+len(raw))
+	lines := make(map[string][]string, len(a.headers)+len(a.lines))
 	add := func(name, value string) {
 		name = strings.ToLower(name)
 		lines[name] = append(lines[name], value)
 	}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		add(name, given[name])
+	for _, name := range slices.Sorted(maps.Keys(a.headers)) {
+		add(name, a.headers[name])
 	}
-	for _, field := range raw {
-		add(field.GetKey(), valueOf(field))
+	for _, line := range a.lines {
+		add(line.name, line.value)
 	}
 	return rules.NormalHeaders(lines)
-}
-
-func valueOf(field *corev3.HeaderValue) string {
-	if raw := field.GetRawValue(); len(raw) > 0 {
-		return string(raw)
-	}
-	return field.GetValue()
 }
 
 func allLower(headers map[string]string) bool {
@@ -119,8 +106,8 @@ func allLower(headers map[string]string) bool {
 }
 
 // client returns the address of the client. It is the zero Addr if it is unknown, for example if the peer has no IP socket.
-func (d *authEndpoint) client(source *authv3.AttributeContext_Peer, headers map[string]string) netip.Addr {
-	peer, _ := clientip.Parse(source.GetAddress().GetSocketAddress().GetAddress())
+func (d *authEndpoint) client(source string, headers map[string]string) netip.Addr {
+	peer, _ := clientip.Parse(source)
 	if d.clientIP == nil {
 		return peer
 	}
@@ -130,23 +117,22 @@ func (d *authEndpoint) client(source *authv3.AttributeContext_Peer, headers map[
 // verifiedClaims returns the claims that Envoy has verified: the claims of tokens, which the JWT filter stores under keys from its
 // configuration, and the principal of the peer certificate as "principal". A token cannot set the claim "principal". If several
 // tokens have the same claim, the token with the first key takes precedence.
-func verifiedClaims(a *authv3.AttributeContext) map[string]any {
-	payloads := a.GetMetadataContext().GetFilterMetadata()[jwtMetadata].GetFields()
-	principal := a.GetSource().GetPrincipal()
-	if len(payloads) == 0 && principal == "" {
+func verifiedClaims(a *authRequest) map[string]any {
+	if len(a.claims) == 0 && a.source.principal == "" {
 		return nil
 	}
 	claims := map[string]any{}
-	for _, key := range slices.Sorted(maps.Keys(payloads)) {
-		for name, value := range payloads[key].GetStructValue().GetFields() {
+	for _, key := range slices.Sorted(maps.Keys(a.claims)) {
+		payload, _ := a.claims[key].(map[string]any)
+		for name, value := range payload {
 			if _, claimed := claims[name]; !claimed {
-				claims[name] = value.AsInterface()
+				claims[name] = value
 			}
 		}
 	}
 	delete(claims, principalClaim)
-	if principal != "" {
-		claims[principalClaim] = principal
+	if a.source.principal != "" {
+		claims[principalClaim] = a.source.principal
 	}
 	return claims
 }

@@ -20,9 +20,9 @@ func benchmark(b *testing.B, units int64, style reply.Style, want ratelimitv3.Ra
 	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now))
 	swap(b, e, per("tenant", units, day, "tenant"))
 	endpoint := newRateLimitEndpoint(&Options{Engine: e, Style: style, Log: slog.New(slog.DiscardHandler)})
-	asked := marshal(b, request(describe("tenant=acme")))
+	asked, sent := marshal(b, request(describe("tenant=acme"))), make([]byte, 0, 1<<10)
 	for range 2 {
-		if _, err := decideMessage(b.Context(), endpoint, asked); err != nil {
+		if _, err := decideMessage(b.Context(), endpoint, asked, sent); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func benchmark(b *testing.B, units int64, style reply.Style, want ratelimitv3.Ra
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := decideMessage(b.Context(), endpoint, asked); err != nil {
+		if _, err := decideMessage(b.Context(), endpoint, asked, sent); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestHandle_AllocatesLittle(t *testing.T) {
 			}
 			asked := marshal(t, request(descriptors...))
 			wantAllocations(t, test.most, func() error {
-				_, err := decideMessage(t.Context(), endpoint, asked)
+				_, err := decideMessage(t.Context(), endpoint, asked, nil)
 				return err
 			})
 		})
@@ -92,9 +92,9 @@ func TestExtAuthz_AllocatesLittle(t *testing.T) {
 	rule.Units = 1_000_000_000
 	swap(t, e, rule)
 	endpoint := newAuthEndpoint(&Options{Engine: e, Style: reply.RateLimitHeaders, Log: slog.New(slog.DiscardHandler)})
-	asked := &authv3.CheckRequest{Attributes: attributes("GET", "/v1/search")}
+	asked := marshal(t, &authv3.CheckRequest{Attributes: attributes("GET", "/v1/search")})
 	wantAllocations(t, mostAllocationsAuthz, func() error {
-		_, err := endpoint.Check(t.Context(), asked)
+		_, _, err := endpoint.serve(t.Context(), asked, nil)
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -17,7 +18,9 @@ import (
 	"golang.org/x/time/rate"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
@@ -27,15 +30,12 @@ import (
 
 // authEndpoint serves the external authorization filter of Envoy.
 type authEndpoint struct {
-	authv3.UnimplementedAuthorizationServer
-
 	engine   *engine.Engine
 	style    reply.Style
 	log      *slog.Logger
 	seconds  Observer
 	gate     *overload.Endpoint
 	failures Failures
-	requests Requests
 	clientIP func(peer netip.Addr, headers map[string]string) netip.Addr
 	// errorResponse and defaultDomain: see Options.
 	errorResponse bool
@@ -48,16 +48,35 @@ type authEndpoint struct {
 func newAuthEndpoint(o *Options) *authEndpoint {
 	return &authEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.ExtAuthzSeconds, gate: o.ExtAuthzGate,
-		failures: cmp.Or[Failures](o.ExtAuthzFailures, uncounted{}), requests: cmp.Or[Requests](o.ExtAuthzRequests, uncounted{}),
+		failures: cmp.Or[Failures](o.ExtAuthzFailures, uncounted{}),
 		clientIP: o.ClientIP, errorResponse: o.ErrorResponse, defaultDomain: o.DefaultDomain, noDomain: rate.Sometimes{First: 1, Interval: logInterval},
 		metadata: metadataField(&authv3.CheckResponse{}), tracer: o.Tracer,
 	}
 }
 
-// Check implements authv3.AuthorizationServer.
-func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+// serve decides a message, and appends the response to out.
+func (d *authEndpoint) serve(ctx context.Context, message, out []byte) (response []byte, code uint32, err error) {
+	var in authRequest
+	if err := in.decode(message); err != nil {
+		d.failures.Invalid()
+		err = malformed(err)
+		return nil, uint32(status.Code(err)), err
+	}
+	checked, err := d.check(ctx, &in)
+	if err != nil {
+		return nil, uint32(status.Code(err)), err
+	}
+	out, err = proto.MarshalOptions{}.MarshalAppend(out, checked)
+	if err != nil {
+		return nil, uint32(codes.Internal), fmt.Errorf("marshal the response: %w", err)
+	}
+	return out, uint32(checked.GetStatus().GetCode()), nil
+}
+
+// check decides a request.
+func (d *authEndpoint) check(ctx context.Context, in *authRequest) (*authv3.CheckResponse, error) {
 	began := time.Now()
-	check, routes, err := d.parseAttributes(in.GetAttributes())
+	check, routes, err := d.parseAttributes(in)
 	if errors.Is(err, errAmbiguousRoute) {
 		d.failures.Invalid()
 		return ambiguous(), nil
@@ -66,16 +85,17 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 		d.failures.Invalid()
 		return nil, err
 	}
+	in.defects.each(d.failures.Defect)
 	check.Endpoint = "ext_authz"
 	ctx, span := startSpan(ctx, d.tracer, authMethod, "ext_authz", began)
-	answer, err := d.decide(ctx, &check, in.GetAttributes().GetContextExtensions(), routes)
+	answer, err := d.decide(ctx, &check, in.extensions, routes)
 	d.gate.Failed(err)
 	if err != nil {
 		d.failures.Unavailable(err)
 	}
 	switch {
 	case err == nil:
-		out := d.response(&answer, isGRPC(check.Request.Headers), began)
+		out := d.response(&answer, isGRPC(check.Request.Headers), began, in.defects)
 		observe(d.seconds, span, began)
 		endSpan(span, nil)
 		return out, nil
@@ -90,9 +110,9 @@ func (d *authEndpoint) Check(ctx context.Context, in *authv3.CheckRequest) (*aut
 }
 
 // response converts an answer to a message of Envoy. toGRPC is whether the client calls a gRPC service.
-func (d *authEndpoint) response(a *engine.Answer, toGRPC bool, now time.Time) *authv3.CheckResponse {
+func (d *authEndpoint) response(a *engine.Answer, toGRPC bool, now time.Time, found defects) *authv3.CheckResponse {
 	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}}
-	setMetadata(out, d.metadata, []engine.Answer{*a})
+	setMetadata(out, d.metadata, []engine.Answer{*a}, found)
 	fields, err := d.style.AppendFields(nil, a, now)
 	if err != nil {
 		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)

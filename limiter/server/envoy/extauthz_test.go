@@ -232,7 +232,7 @@ func TestParseAttributes_ReadsTheRequest(t *testing.T) {
 			if err := protojson.Unmarshal([]byte(test.attributes), &a); err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := (&authEndpoint{engine: &engine.Engine{}}).parseAttributes(&a)
+			got, _, err := (&authEndpoint{engine: &engine.Engine{}}).parseAttributes(decoded(t, &a))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,30 +24,23 @@ type counter struct{ atomic.Int64 }
 
 func (c *counter) Inc() { c.Add(1) }
 
-// fullGate returns a Gate that admits no request until release is called.
+// fullGate returns a Gate that admits no request, of any connection, until release is called.
 func fullGate(t *testing.T) (g *overload.Gate, release func()) {
 	g = overload.NewGate(1, slog.New(slog.DiscardHandler))
-	admitted := 0
-	for g.Enter() && admitted < 200 {
-		admitted++
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		g.Run(ctx, func() time.Duration { return time.Second })
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
-	fixture.Await(t, "the gate is full", func() bool {
-		entered := g.Enter()
-		if entered {
-			g.Leave()
+	var all []overload.Announcement
+	for {
+		a, admitted := g.AnnounceOf(g.Share())
+		if !admitted {
+			break
 		}
-		return !entered
-	})
+		if !g.BeginHeavy(&a, 1) {
+			t.Fatal("the gate rejects a request that it has admitted")
+		}
+		all = append(all, a)
+	}
 	return g, func() {
-		for range admitted {
-			g.Leave()
+		for _, a := range all {
+			g.End(a)
 		}
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -117,6 +116,9 @@ func (w *world) serve(t testing.TB, listener net.Listener, target string, o Opti
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
+	if o.Transport == "" {
+		o.Transport = transportOfTests
+	}
 	server := NewServer(o)
 	go func() { ended <- server.Run(ctx, listener) }()
 	w.stop = func() error {
@@ -247,27 +249,32 @@ func wantSummary(t testing.TB, got *ratelimitv3.RateLimitResponse, want string) 
 	}
 }
 
-// decideMessage lets d decide a request in wire format, and returns the response in wire format.
-func decideMessage(ctx context.Context, d *rateLimitEndpoint, message []byte) (mem.BufferSlice, error) {
-	var codec codec
-	decode := func(v any) error { return codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, v) }
-	out, err := d.handle(nil, ctx, decode, nil)
-	if err != nil {
-		return nil, err
+// decideMessage lets d decide a request in wire format, and returns the response in wire format, which it appends to out.
+func decideMessage(ctx context.Context, d *rateLimitEndpoint, message, out []byte) ([]byte, error) {
+	response, _, err := d.serve(ctx, message, out)
+	return response, err
+}
+
+// decoded returns the request with attributes.
+func decoded(t testing.TB, a *authv3.AttributeContext) *authRequest {
+	t.Helper()
+	r := &authRequest{}
+	if err := r.decode(marshal(t, &authv3.CheckRequest{Attributes: a})); err != nil {
+		t.Fatal(err)
 	}
-	return codec.Marshal(out)
+	return r
 }
 
 // answerTo is decideMessage with a decoded response. The response must have no fields that Envoy does not know.
 func answerTo(ctx context.Context, d *rateLimitEndpoint, message []byte) (*ratelimitv3.RateLimitResponse, error) {
-	sent, err := decideMessage(ctx, d, message)
+	sent, err := decideMessage(ctx, d, message, nil)
 	if err != nil {
 		return nil, err
 	}
 	out, known := &ratelimitv3.RateLimitResponse{}, &ratelimitv3.RateLimitResponse{}
-	err = errors.Join(proto.Unmarshal(sent.Materialize(), out), proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(sent.Materialize(), known))
+	err = errors.Join(proto.Unmarshal(sent, out), proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(sent, known))
 	if err == nil && proto.Size(out) != proto.Size(known) {
-		err = fmt.Errorf("the response %x has unknown fields", sent.Materialize())
+		err = fmt.Errorf("the response %x has unknown fields", sent)
 	}
 	return out, err
 }

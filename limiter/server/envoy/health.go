@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-dev/weir/limiter/server/h2"
 )
 
 // refreshInterval is the maximum delay until Watch reports a change of readiness. Check reports it immediately.
@@ -94,6 +98,40 @@ func (h *healthEndpoint) Watch(
 		}
 	}()
 	return h.Server.Watch(in, watch{stream, ctx})
+}
+
+// maxHealthMessage is in bytes: the name of a service.
+const maxHealthMessage = 4 << 10
+
+// methods returns the unary methods. They wait for nothing, so that the goroutine that reads a connection can serve them: a flood of them takes no
+// memory.
+func (h *healthEndpoint) methods() map[string]h2.Method {
+	return map[string]h2.Method{
+		grpc_health_v1.Health_Check_FullMethodName: unaryHealth(h.Check),
+		grpc_health_v1.Health_List_FullMethodName:  unaryHealth(h.List),
+	}
+}
+
+// unaryHealth converts a method to one of the transports.
+func unaryHealth[In any, Message interface {
+	*In
+	proto.Message
+}, Out proto.Message](serve func(context.Context, Message) (Out, error)) h2.Method {
+	return h2.Method{Inline: true, MaxMessage: maxHealthMessage, Serve: func(ctx context.Context, message, out []byte) ([]byte, error) {
+		in := Message(new(In))
+		if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(message, in); err != nil {
+			return nil, malformed(err)
+		}
+		response, err := serve(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		out, err = proto.MarshalOptions{}.MarshalAppend(out, response)
+		if err != nil {
+			return nil, fmt.Errorf("marshal the response: %w", err)
+		}
+		return out, nil
+	}}
 }
 
 // watch is a stream with another context.

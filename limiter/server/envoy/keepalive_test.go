@@ -3,7 +3,6 @@ package envoy
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
@@ -36,7 +36,7 @@ type received struct {
 func dialRaw(t *testing.T, replies bool) *rawClient {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	server := NewServer(Options{Engine: newEngine(t, noon()), Log: slog.New(slog.DiscardHandler)})
+	server := NewServer(Options{Engine: newEngine(t, noon()), Log: slog.New(slog.DiscardHandler), Transport: transportOfTests})
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Run(ctx, fixture.PipeListener(theirs)) }()
@@ -103,15 +103,15 @@ func (c *rawClient) next() string {
 	}
 }
 
-// watch opens a stream that does not end.
-func (c *rawClient) watch(t *testing.T) {
+// open opens a stream that does not end.
+func (c *rawClient) open(t *testing.T) {
 	t.Helper()
 	var header bytes.Buffer
 	encoder := hpack.NewEncoder(&header)
 	for _, field := range [][2]string{
 		{":method", "POST"},
 		{":scheme", "http"},
-		{":path", "/grpc.health.v1.Health/Watch"},
+		{":path", ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName},
 		{":authority", "limiter"},
 		{"content-type", "application/grpc"},
 		{"te", "trailers"},
@@ -122,7 +122,7 @@ func (c *rawClient) watch(t *testing.T) {
 	}
 	err := c.write(func() error {
 		headers := http2.HeadersFrameParam{StreamID: 1, BlockFragment: header.Bytes(), EndHeaders: true}
-		return errors.Join(c.framer.WriteHeaders(headers), c.framer.WriteData(1, true, make([]byte, 5))) // an empty message, not compressed
+		return c.framer.WriteHeaders(headers)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestServer_ClosesConnectionsOfCallersThatDisappeared(t *testing.T) {
 func TestServer_EndsCallsOnOldConnectionsAfterAGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dialRaw(t, true)
-		c.watch(t)
+		c.open(t)
 		time.Sleep(12 * time.Minute)
 		var goaway time.Duration
 		frame := c.next()

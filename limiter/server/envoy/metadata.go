@@ -29,8 +29,8 @@ func metadataField(response proto.Message) protowire.Number {
 
 // setMetadata sets the field to the metadata of a decision. The value is in wire format and stored as an unknown field, which protobuf
 // sends unchanged. Marshaling a structpb.Struct would take several times as long as the decision.
-func setMetadata(response proto.Message, field protowire.Number, answers []engine.Answer) {
-	if b := appendMetadata(nil, field, answers); b != nil {
+func setMetadata(response proto.Message, field protowire.Number, answers []engine.Answer, found defects) {
+	if b := appendMetadata(nil, field, answers, found); b != nil {
 		response.ProtoReflect().SetUnknown(protoreflect.RawFields(b))
 	}
 }
@@ -38,11 +38,11 @@ func setMetadata(response proto.Message, field protowire.Number, answers []engin
 // appendMetadata appends the field with the metadata of a decision, for later filters and access logs:
 //
 //	{"descriptors": [{"result": "OK", "policies": [{"policy": "shop/a", "result": "OVER_LIMIT", "shadow": true}]}],
-//	 "source": "redis", "revision": "sha256:…"}
+//	 "source": "redis", "revision": "sha256:…", "defects": ["not_utf8"]}
 //
-// It contains no identifiers, because it is written to logs. If no policy matched, it appends nothing.
-func appendMetadata(b []byte, field protowire.Number, answers []engine.Answer) []byte {
-	if !slices.ContainsFunc(answers, func(a engine.Answer) bool { return len(a.Results) > 0 }) {
+// It contains no identifiers, because it is written to logs. If no policy matched and the call has no defects, it appends nothing.
+func appendMetadata(b []byte, field protowire.Number, answers []engine.Answer, found defects) []byte {
+	if found == 0 && !slices.ContainsFunc(answers, func(a engine.Answer) bool { return len(a.Results) > 0 }) {
 		return b
 	}
 	b, metadata := beginMessage(slices.Grow(b, 256), field) // enough for one or two policies
@@ -54,7 +54,22 @@ func appendMetadata(b []byte, field protowire.Number, answers []engine.Answer) [
 	b = descriptors.end(endMessage(b, list))
 	b = appendStringEntry(b, "source", string(sourceOf(answers)))
 	b = appendStringEntry(b, "revision", answers[0].Revision)
+	if found != 0 {
+		b = appendDefects(b, found)
+	}
 	return endMessage(b, metadata)
+}
+
+func appendDefects(b []byte, found defects) []byte {
+	b, entry := beginEntry(b, "defects")
+	b, list := beginMessage(b, valueList)
+	found.each(func(name string) {
+		var value int
+		b, value = beginMessage(b, listValues)
+		b = protowire.AppendString(protowire.AppendTag(b, valueString, protowire.BytesType), name)
+		b = endMessage(b, value)
+	})
+	return entry.end(endMessage(b, list))
 }
 
 // appendDescriptor appends the metadata of a descriptor to a list.

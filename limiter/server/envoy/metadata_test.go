@@ -28,8 +28,8 @@ func TestSetMetadata_EncodesAStruct(t *testing.T) {
 			}
 		}
 		rls, auth := &ratelimitv3.RateLimitResponse{}, &authv3.CheckResponse{}
-		setMetadata(rls, metadataField(rls), answers)
-		setMetadata(auth, metadataField(auth), answers)
+		setMetadata(rls, metadataField(rls), answers, 0)
+		setMetadata(auth, metadataField(auth), answers, 0)
 		gotRLS, gotAuth := &ratelimitv3.RateLimitResponse{}, &authv3.CheckResponse{}
 		send(t, rls, gotRLS)
 		send(t, auth, gotAuth)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,7 +13,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/limiter/engine"
@@ -29,7 +30,6 @@ type rateLimitEndpoint struct {
 	seconds    Observer
 	gate       *overload.Endpoint
 	failures   Failures
-	requests   Requests
 	multiplier bool
 	refunds    bool           // whether callers can refund units
 	refused    rate.Sometimes // limits the log lines about refused refunds
@@ -41,15 +41,38 @@ type rateLimitEndpoint struct {
 func newRateLimitEndpoint(o *Options) *rateLimitEndpoint {
 	return &rateLimitEndpoint{
 		engine: o.Engine, style: o.Style, log: o.Log, seconds: o.RateLimitSeconds, gate: o.RateLimitGate,
-		failures: cmp.Or[Failures](o.RateLimitFailures, uncounted{}), requests: cmp.Or[Requests](o.RateLimitRequests, uncounted{}),
+		failures:   cmp.Or[Failures](o.RateLimitFailures, uncounted{}),
 		multiplier: o.UnitMultiplier, refunds: o.Refunds, refused: rate.Sometimes{First: 1, Interval: logInterval}, calls: newCalls(),
 		reference: o.Reference, tracer: o.Tracer,
 	}
 }
 
-// shouldRateLimit decides the request of c, and sets its response.
-func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error {
+// overLimit is the code with which a call that is denied counts. Its code of gRPC is OK.
+const overLimit = math.MaxUint32
+
+// serve decides a message, and appends the response to out.
+func (d *rateLimitEndpoint) serve(ctx context.Context, message, out []byte) (response []byte, code uint32, err error) {
+	c := d.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
+	defer c.release()
+	if err = c.request.decode(message); err != nil {
+		d.failures.Invalid()
+		err = malformed(err)
+	} else {
+		err = d.shouldRateLimit(ctx, c, out)
+	}
+	switch {
+	case err != nil:
+		return nil, uint32(status.Code(err)), err
+	case c.overLimit:
+		return c.response, overLimit, nil
+	}
+	return c.response, uint32(codes.OK), nil
+}
+
+// shouldRateLimit decides the request of c, and sets its response, which it appends to out.
+func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call, out []byte) error {
 	began := time.Now()
+	c.response = out
 	if err := c.batch.parse(&c.request); err != nil {
 		d.failures.Invalid()
 		return err
@@ -58,9 +81,14 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 		d.reference.adapt(&c.batch)
 	}
 	if i := slices.Index(c.batch.intents, refund); i >= 0 && !d.refunds {
-		d.failures.Invalid()
-		return d.refuseRefund(ctx, i)
+		d.logRefund(ctx)
+		if !c.batch.withoutRefunds() {
+			d.failures.Invalid()
+			return status.Errorf(codes.PermissionDenied, "descriptors[%d].is_negative_hits: refunds are forbidden on this endpoint; "+
+				"set endpoints.grpc.refunds of the Limiter, or --grpc-refunds, to Allowed", i)
+		}
 	}
+	c.batch.defects.each(d.failures.Defect)
 	ctx, span := startSpan(ctx, d.tracer, rateLimitMethod, "rls", began)
 	answers, err := d.decide(ctx, &c.batch)
 	if err != nil {
@@ -83,18 +111,16 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call) error 
 // logInterval is the time between two log lines about the same thing: a flood of calls must not flood the log.
 const logInterval = time.Minute
 
-// refuseRefund returns the status of a call that refunds units with the descriptor of index i, although its endpoint forbids refunds.
-func (d *rateLimitEndpoint) refuseRefund(ctx context.Context, i int) error {
+// logRefund logs a call that refunds units, although its endpoint forbids refunds.
+func (d *rateLimitEndpoint) logRefund(ctx context.Context) {
 	d.refused.Do(func() {
 		caller := "unknown"
-		if p, found := peer.FromContext(ctx); found {
+		if p, found := grpcpeer.FromContext(ctx); found {
 			caller = p.Addr.String()
 		}
-		d.log.Warn("a call was rejected because it refunds units, which this endpoint forbids; allow it with endpoints.grpc.refunds of the Limiter or "+
-			"--grpc-refunds", "caller", caller)
+		d.log.Warn("a call refunds units, which this endpoint forbids; allow it with endpoints.grpc.refunds of the Limiter or --grpc-refunds",
+			"caller", caller)
 	})
-	return status.Errorf(codes.PermissionDenied, "descriptors[%d].is_negative_hits: refunds are forbidden on this endpoint; "+
-		"set endpoints.grpc.refunds of the Limiter, or --grpc-refunds, to Allowed", i)
 }
 
 // decide decides all checks together: it spends nothing unless all of them pass.
@@ -188,7 +214,7 @@ func (d *rateLimitEndpoint) respond(c *call, answers []engine.Answer, now time.T
 		b, body = beginMessage(b, responseRawBody)
 		b = endMessage(denial.AppendBody(b), body)
 	}
-	c.fields, c.response, c.overLimit = fields, appendMetadata(b, responseMetadata, answers), !merged.Allowed
+	c.fields, c.response, c.overLimit = fields, appendMetadata(b, responseMetadata, answers, c.batch.defects), !merged.Allowed
 }
 
 // headers converts fields to headers of Envoy.

@@ -12,6 +12,7 @@ type rateLimitRequest struct {
 	domain      string
 	descriptors []requestDescriptor
 	hits        uint32
+	defects     defects
 }
 
 // requestDescriptor is an envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
@@ -64,20 +65,16 @@ func (r *rateLimitRequest) reset() {
 }
 
 // decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, a message that occurs
-// again is merged, and a field with an unexpected type is unknown.
+// again is merged, and a field with an unexpected type is unknown. Descriptors and entries over the bounds are skipped, so that they take no memory.
 func (r *rateLimitRequest) decode(message []byte) error {
 	for m := wire(message); m != ""; {
 		number, kind, err := m.next()
 		switch {
 		case err != nil:
 		case number == requestDomain && kind == protowire.BytesType:
-			r.domain, err = m.text()
+			r.domain, err = m.text(&r.defects)
 		case number == requestDescriptors && kind == protowire.BytesType:
-			var sub wire
-			if sub, err = m.message(); err == nil {
-				r.descriptors = extended(r.descriptors)
-				err = r.descriptors[len(r.descriptors)-1].decode(sub)
-			}
+			err = r.decodeDescriptor(&m)
 		case number == requestHits && kind == protowire.VarintType:
 			r.hits, err = m.uint32()
 		default:
@@ -90,6 +87,20 @@ func (r *rateLimitRequest) decode(message []byte) error {
 	return nil
 }
 
+// decodeDescriptor adds a descriptor.
+func (r *rateLimitRequest) decodeDescriptor(m *wire) error {
+	sub, err := m.message()
+	switch {
+	case err != nil:
+		return err
+	case len(r.descriptors) == maxDescriptors:
+		r.defects.add(defectDescriptors)
+		return nil
+	}
+	r.descriptors = extended(r.descriptors)
+	return r.descriptors[len(r.descriptors)-1].decode(sub, &r.defects)
+}
+
 // extended returns list with one more element: the one that reset has left there, or an empty one.
 func extended[T any](list []T) []T {
 	if len(list) < cap(list) {
@@ -99,7 +110,7 @@ func extended[T any](list []T) []T {
 	return append(list, empty)
 }
 
-func (d *requestDescriptor) decode(m wire) error {
+func (d *requestDescriptor) decode(m wire, found *defects) error {
 	for m != "" {
 		number, kind, err := m.next()
 		var sub wire
@@ -108,9 +119,11 @@ func (d *requestDescriptor) decode(m wire) error {
 		}
 		switch {
 		case err != nil:
+		case number == descriptorEntries && kind == protowire.BytesType && len(d.entries) == maxEntries:
+			found.add(defectEntries)
 		case number == descriptorEntries && kind == protowire.BytesType:
 			d.entries = append(d.entries, rules.Entry{})
-			err = decodeEntry(sub, &d.entries[len(d.entries)-1])
+			err = decodeEntry(sub, &d.entries[len(d.entries)-1], found)
 		case number == descriptorLimit && kind == protowire.BytesType:
 			d.hasLimit = true
 			err = d.limit.decode(sub)
@@ -131,15 +144,15 @@ func (d *requestDescriptor) decode(m wire) error {
 	return nil
 }
 
-func decodeEntry(m wire, e *rules.Entry) error {
+func decodeEntry(m wire, e *rules.Entry, found *defects) error {
 	for m != "" {
 		number, kind, err := m.next()
 		switch {
 		case err != nil:
 		case number == entryKey && kind == protowire.BytesType:
-			e.Key, err = m.text()
+			e.Key, err = m.text(found)
 		case number == entryValue && kind == protowire.BytesType:
-			e.Value, err = m.text()
+			e.Value, err = m.text(found)
 		default:
 			err = m.skip(number, kind)
 		}

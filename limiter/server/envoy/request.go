@@ -41,6 +41,7 @@ type batch struct {
 	checks  []engine.Check
 	intents []intent
 	entries []rules.Descriptor // of the checks
+	defects defects
 }
 
 // uniform reports whether all descriptors have the same intent.
@@ -53,7 +54,7 @@ func (q *batch) uniform() bool {
 	return true
 }
 
-// parse sets q to the checks of a request. The error has the code INVALID_ARGUMENT and names the field.
+// parse sets q to the checks of a request. The error has the code INVALID_ARGUMENT and names the field. Only the configuration of Envoy can cause one.
 func (q *batch) parse(in *rateLimitRequest) error {
 	domain, descriptors := in.domain, in.descriptors
 	switch {
@@ -63,21 +64,21 @@ func (q *batch) parse(in *rateLimitRequest) error {
 		return invalid("domain is longer than %d bytes", maxDomain)
 	case len(descriptors) == 0:
 		return invalid("descriptors is empty: add at least one descriptor")
-	case len(descriptors) > maxDescriptors:
-		return invalid("descriptors has more than %d descriptors", maxDescriptors)
 	}
+	q.defects = in.defects
 	n := len(descriptors)
 	q.checks, q.intents, q.entries = slices.Grow(q.checks[:0], n)[:n], slices.Grow(q.intents[:0], n)[:n], slices.Grow(q.entries[:0], n)[:n]
 	for i := range descriptors {
 		d := &descriptors[i]
-		if err := validateEntries(i, d.entries); err != nil {
-			return err
-		}
+		q.findDefects(d)
 		q.entries[i] = d.entries
 		c := &q.checks[i]
 		*c = engine.Check{
 			Request:  rules.Request{Domain: domain, Descriptors: q.entries[i : i+1 : i+1], NoHTTP: true},
 			Endpoint: "rls", NoDelay: true, Override: parseOverride(d),
+		}
+		if d.hasLimit && c.Override == nil {
+			q.defects.add(defectLimit)
 		}
 		c.Request.ClientIP, c.Request.InvalidClientIP = clientAddress(d.entries)
 		q.intents[i] = parseHits(c, in.hits, d)
@@ -85,19 +86,32 @@ func (q *batch) parse(in *rateLimitRequest) error {
 	return nil
 }
 
-func validateEntries(i int, entries rules.Descriptor) error {
-	switch {
-	case len(entries) == 0:
-		return invalid("descriptors[%d].entries is empty", i)
-	case len(entries) > maxEntries:
-		return invalid("descriptors[%d].entries has more than %d entries", i, maxEntries)
+// findDefects records what no policy can use of a descriptor.
+func (q *batch) findDefects(d *requestDescriptor) {
+	if len(d.entries) == 0 {
+		q.defects.add(defectEmptyDescriptor)
 	}
-	for j := range entries {
-		if entries[j].Key == "" {
-			return invalid("descriptors[%d].entries[%d].key is empty", i, j)
+	for j := range d.entries {
+		if d.entries[j].Key == "" {
+			q.defects.add(defectEmptyKey)
 		}
 	}
-	return nil
+}
+
+// withoutRefunds takes the refunds out of q, which forbids them: their descriptors match nothing. It reports whether something else is left.
+func (q *batch) withoutRefunds() bool {
+	i := slices.IndexFunc(q.intents, func(i intent) bool { return i != refund })
+	if i < 0 {
+		return false
+	}
+	q.defects.add(defectRefund)
+	other := q.intents[i]
+	for i := range q.intents {
+		if q.intents[i] == refund {
+			q.checks[i].Request.Descriptors, q.checks[i].Peek, q.intents[i] = nil, other == peek, other
+		}
+	}
+	return true
 }
 
 // parseHits sets the cost of a check: the hits of the descriptor, else of the request, else 1.

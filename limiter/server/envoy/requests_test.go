@@ -3,7 +3,6 @@ package envoy
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
-	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -102,9 +100,7 @@ func TestRequests_WithoutADecisionAreCounted(t *testing.T) {
 }
 
 func TestRequests_ShedByTheGateAreCounted(t *testing.T) {
-	gate := overload.NewGate(1, slog.New(slog.DiscardHandler))
-	for gate.Enter() { // until it is full
-	}
+	gate, _ := fullGate(t)
 	var rls, auth responses
 	var shed counter
 	w := serve(t, Options{

@@ -4,9 +4,6 @@ import (
 	"context"
 	"strings"
 
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-	"google.golang.org/protobuf/types/known/structpb"
-
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -22,9 +19,14 @@ type route struct {
 }
 
 // routeOf returns the route that the configuration of the gateway names. A client cannot set it.
-func routeOf(a *authv3.AttributeContext) route {
-	for _, resource := range a.GetRouteMetadataContext().GetFilterMetadata()[gatewayMetadata].GetFields()["resources"].GetListValue().GetValues() {
-		field := func(name string) string { return text(resource.GetStructValue(), name) }
+func routeOf(a *authRequest) route {
+	resources, _ := a.gateway["resources"].([]any)
+	for i := range resources {
+		fields, _ := resources[i].(map[string]any)
+		field := func(name string) string {
+			text, _ := fields[name].(string)
+			return text
+		}
 		r := route{kind: field("kind"), namespace: field("namespace"), name: field("name"), section: field("sectionName")}
 		if r.kind != "" && r.namespace != "" && r.name != "" {
 			return r
@@ -33,21 +35,17 @@ func routeOf(a *authv3.AttributeContext) route {
 	return route{}
 }
 
-func text(s *structpb.Struct, field string) string { return s.GetFields()[field].GetStringValue() }
-
 // routes returns the route that the gateway names, else the routes from the table of the rule set to which the request can belong, and whether these
 // are too many. With the context extension "target", the gateway names the route in this way, and the result is empty.
-func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]string) (routes []route, tooMany bool) {
+func (d *authEndpoint) routes(a *authRequest, headers map[string]string) (routes []route, tooMany bool) {
 	if named := routeOf(a); named != (route{}) {
 		return []route{named}, false
 	}
-	if _, given := a.GetContextExtensions()[rules.RouteEntry]; given {
+	if _, given := a.extensions[rules.RouteEntry]; given {
 		return nil, false
 	}
-	h := a.GetRequest().GetHttp()
 	found := d.engine.Index().RoutesOf(&rules.RouteRequest{
-		Method: h.GetMethod(), Host: h.GetHost(), Target: h.GetPath(), Headers: headers, Lines: linesOf(h),
-		Port: int32(a.GetDestination().GetAddress().GetSocketAddress().GetPortValue()),
+		Method: a.method, Host: a.host, Target: a.path, Headers: headers, Lines: linesOf(a), Port: int32(a.destination.port),
 	})
 	routes = make([]route, 0, len(found))
 	for _, f := range found {
@@ -60,15 +58,14 @@ func (d *authEndpoint) routes(a *authv3.AttributeContext, headers map[string]str
 }
 
 // linesOf returns the lines of headers if Envoy sends them as they are (encode_raw_headers), nil if it has joined them.
-func linesOf(h *authv3.AttributeContext_HttpRequest) func(name string) []string {
-	raw := h.GetHeaderMap().GetHeaders()
-	if len(raw) == 0 || len(h.GetHeaders()) > 0 {
+func linesOf(a *authRequest) func(name string) []string {
+	if len(a.lines) == 0 || len(a.headers) > 0 {
 		return nil
 	}
 	return func(name string) (lines []string) {
-		for _, field := range raw {
-			if strings.EqualFold(field.GetKey(), name) {
-				lines = append(lines, valueOf(field))
+		for _, line := range a.lines {
+			if strings.EqualFold(line.name, name) {
+				lines = append(lines, line.value)
 			}
 		}
 		return lines

@@ -56,7 +56,7 @@ func TestParseAttributes_ReadsTheRouteThatTheGatewayNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newAuthEndpoint(&Options{Engine: &engine.Engine{}, DefaultDomain: "fallback", Log: slog.New(slog.DiscardHandler)})
-			got, _, err := d.parseAttributes(routed(t, test.extensions, test.resources))
+			got, _, err := d.parseAttributes(decoded(t, routed(t, test.extensions, test.resources)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestParseAttributes_ReadsTheRouteFromOnePlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := newAuthEndpoint(&Options{Engine: &engine.Engine{}, Log: slog.New(slog.DiscardHandler)})
-		got, _, err := d.parseAttributes(&a)
+		got, _, err := d.parseAttributes(decoded(t, &a))
 		if err != nil || got.Request.Domain != "" || len(got.Request.Descriptors) > 0 {
 			t.Errorf("%s: %+v, %v", text, got.Request, err)
 		}
@@ -167,7 +167,7 @@ func TestParseAttributes_FindsTheRouteThatTheGatewayDoesNotName(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := newAuthEndpoint(&Options{Engine: e, DefaultDomain: "fallback", Log: slog.New(slog.DiscardHandler)})
-			got, _, err := d.parseAttributes(a)
+			got, _, err := d.parseAttributes(decoded(t, a))
 			if err != nil {
 				t.Fatal(err)
 			}

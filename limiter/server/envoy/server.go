@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,18 +12,14 @@ import (
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
-	"google.golang.org/grpc"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
-	"github.com/weir-dev/weir/limiter/server/h2"
 	"github.com/weir-dev/weir/limiter/socket"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
@@ -30,10 +27,14 @@ import (
 // Bounds of the server.
 const (
 	// maxMessage is in bytes. A client must not reach it, because with a failure mode that allows, Envoy serves the request uncounted.
-	// Envoy accepts 60 KiB of request headers by default, and ext_authz sends the path and the host twice.
-	maxMessage        = 256 << 10
-	maxHeaders        = 32 << 10 // bytes
-	maxStreams        = 1024     // concurrent streams per connection; Envoy opens another connection for more
+	// Envoy accepts 60 KiB of request headers by default, ext_authz sends the path and the host twice, and the value of a header can be in each entry
+	// of a descriptor.
+	maxMessage = 1 << 20
+	// maxHeaders bounds a header list, in bytes. Envoy copies headers of its client, such as tracestate, into the metadata of its calls.
+	maxHeaders = 256 << 10
+	// maxBuffers bounds the bytes that the connections of the process hold for calls that are not complete, in both directions.
+	maxBuffers        = 32 << 20
+	maxStreams        = 1024 // concurrent streams per connection; Envoy opens another connection for more
 	connectionTimeout = 10 * time.Second
 	// After keepaliveAfter without activity the server sends a ping, and closes the connection if there is no reply within
 	// keepaliveTimeout.
@@ -53,6 +54,8 @@ type Failures interface {
 	Invalid()
 	// Unavailable counts a request that the engine did not decide because of err.
 	Unavailable(err error)
+	// Defect counts a request that was decided although a part of it cannot be used. The name is one of Defects.
+	Defect(name string)
 }
 
 // Requests counts the calls of an endpoint by the code of the response.
@@ -68,6 +71,7 @@ type uncounted struct{}
 
 func (uncounted) Invalid()          {}
 func (uncounted) Unavailable(error) {}
+func (uncounted) Defect(string)     {}
 func (uncounted) Count(uint32)      {}
 func (uncounted) CountOverLimit()   {}
 
@@ -110,45 +114,37 @@ type Options struct {
 	// ErrorResponse responds with an error_response, 503 and Retry-After, to ext_authz calls without a decision. An Envoy without
 	// support for the field treats it as a denial, even with failure_mode_allow. Otherwise, such calls fail as UNAVAILABLE.
 	ErrorResponse bool
+	// Transport serves the connections. "" means FastTransport.
+	Transport Transport
+	// Reflection serves the reflection service, which only StandardTransport can.
+	Reflection bool
 	// Drain is how long the server keeps accepting calls after the context of Run is done.
 	Drain time.Duration
 }
 
 // Server is the gRPC server of a limiter.
 type Server struct {
-	transport *h2.Server
-	grpc      *grpc.Server // serves the calls that transport does not serve itself
+	transport transport
 	health    *healthEndpoint
 	drain     time.Duration
 }
 
 // NewServer returns a Server. Run starts it.
 func NewServer(o Options) *Server {
-	recovered := recovery.WithRecoveryHandlerContext(func(_ context.Context, p any) error {
-		return panicked(o.Log, p)
-	})
-	interceptor := recovery.UnaryServerInterceptor(recovered)
-	s := &Server{
-		grpc: grpc.NewServer(
-			grpc.ForceServerCodecV2(newCodec()), grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true),
-			grpc.ChainUnaryInterceptor(interceptor), grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovered), cancelReset),
-		),
-		health: newHealthEndpoint(&o), drain: o.Drain,
-	}
-	methods := map[string]h2.Method{}
-	register := func(service *grpc.ServiceDesc, implementation any, m gatedMethod) {
-		s.grpc.RegisterService(service, implementation)
-		for _, method := range service.Methods {
-			methods["/"+service.ServiceName+"/"+method.MethodName] = unary(m, implementation, method.Handler, interceptor)
-		}
-	}
+	s := &Server{health: newHealthEndpoint(&o), drain: o.Drain}
+	methods := s.health.methods()
 	rateLimit, auth := newRateLimitEndpoint(&o), newAuthEndpoint(&o)
-	register(rateLimit.service(), rateLimit, gatedMethod{o.RateLimitGate, rateLimit.requests})
-	authGate := gatedMethod{o.ExtAuthzGate, auth.requests}
-	register(authGate.gated(&authv3.Authorization_ServiceDesc, auth.failures), auth, authGate)
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
-	reflection.Register(s.grpc)
-	s.transport = newTransport(methods, fallback{s.grpc}, &o)
+	methods[ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName] = gatedMethod{
+		o.RateLimitGate, cmp.Or[Requests](o.RateLimitRequests, uncounted{}), rateLimit.failures, o.Log, rateLimit.serve,
+	}.method()
+	methods[authv3.Authorization_Check_FullMethodName] = gatedMethod{
+		o.ExtAuthzGate, cmp.Or[Requests](o.ExtAuthzRequests, uncounted{}), auth.failures, o.Log, auth.serve,
+	}.method()
+	if o.Transport == StandardTransport {
+		s.transport = newStandard(methods, s.health, &o)
+	} else {
+		s.transport = newFast(methods, &o)
+	}
 	return s
 }
 
@@ -173,7 +169,6 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 // stop rejects new calls and waits for calls in flight, at most socket.StopTimeout.
 func (s *Server) stop() error {
 	s.health.end()
-	defer s.grpc.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), socket.StopTimeout)
 	defer cancel()
 	if err := s.transport.Shutdown(ctx); err != nil {

@@ -82,7 +82,7 @@ func TestHealth_WatchReportsChangesAndEndsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &readiness{}
 		r.unready("no rules yet")
-		w := serveInMemory(t, Options{Engine: newEngine(t, noon()), Ready: r.ready})
+		w := serveInMemory(t, Options{Engine: newEngine(t, noon()), Ready: r.ready, Transport: StandardTransport})
 		next := w.watch(t)
 		next(notServing)
 		r.not.Store(nil)
@@ -107,7 +107,13 @@ func TestServer_ServesWhileItDrainsAndIsNotHealthy(t *testing.T) {
 	const drain = time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		w := serveInMemory(t, Options{Engine: newEngine(t, noon(), per("a", 5, time.Minute, "a")), Drain: drain})
-		next := w.watch(t)
+		next := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+			t.Helper()
+			synctest.Wait()
+			if got, err := w.health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil || got.GetStatus() != want {
+				t.Errorf("%v, %v, want %v", got.GetStatus(), err, want)
+			}
+		}
 		next(serving)
 		stopped := make(chan error, 1)
 		began := time.Now()
@@ -196,8 +202,34 @@ func TestServer_RunFailsIfTheListenerFails(t *testing.T) {
 	}
 }
 
+// Reflection and streams have no place in the fast transport, and reflection is off unless asked for.
+func TestServer_ServesStreamsOnlyWhenAskedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		options Options
+		watch   codes.Code
+	}{
+		"fast":     {Options{Transport: FastTransport, Reflection: true}, codes.Unimplemented},
+		"standard": {Options{Transport: StandardTransport}, codes.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.options.Engine = newEngine(t, noon())
+			w := serve(t, test.options)
+			reflected, err := grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context())
+			if err == nil {
+				_, err = reflected.Recv()
+			}
+			wantError(t, err, codes.Unimplemented, "")
+			watched, err := w.health.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			if err == nil {
+				_, err = watched.Recv()
+			}
+			wantError(t, err, test.watch, "")
+		})
+	}
+}
+
 func TestServer_ReflectionListsTheServices(t *testing.T) {
-	w := limiterOf(t)
+	w := serve(t, Options{Engine: newEngine(t, noon()), Transport: StandardTransport, Reflection: true})
 	stream, err := grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -3,26 +3,51 @@ package envoy
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"net"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/server/h2"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
+// Transport is what serves the connections of a Server.
+type Transport string
+
+// The transports. docs/adr/0073 has the reasons.
+const (
+	// FastTransport is limiter/server/h2. It serves unary calls.
+	FastTransport Transport = "fast"
+	// StandardTransport is the server of grpc-go.
+	StandardTransport Transport = "standard"
+)
+
+// ParseTransport returns the Transport with a name.
+func ParseTransport(name string) (Transport, error) {
+	switch t := Transport(name); t {
+	case FastTransport, StandardTransport:
+		return t, nil
+	}
+	return "", fmt.Errorf("%q is no transport: must be %s or %s", name, FastTransport, StandardTransport)
+}
+
+// transport serves connections.
+type transport interface {
+	// Serve serves the connections of a listener until Shutdown.
+	Serve(listener net.Listener) error
+	// Shutdown accepts no more connections and calls, and waits for the calls in progress until ctx is done. Then it aborts them and returns an
+	// error.
+	Shutdown(ctx context.Context) error
+}
+
 // writeTimeout is how long a client can read nothing of what it is sent.
 const writeTimeout = 20 * time.Second
 
-// newTransport returns the server of the connections. It serves methods, and others serves all other calls.
-func newTransport(methods map[string]h2.Method, others http.Handler, o *Options) *h2.Server {
+// newFast returns the fast transport.
+func newFast(methods map[string]h2.Method, o *Options) transport {
 	settings := h2.Options{
-		Methods: methods, Fallback: others, Credentials: o.Credentials,
-		MaxMessage: maxMessage, MaxHeaders: maxHeaders, MaxStreams: maxStreams,
+		Methods: methods, Credentials: o.Credentials, Connect: connectTo(o.RateLimitGate),
+		MaxMessage: maxMessage, MaxHeaders: maxHeaders, MaxStreams: maxStreams, Buffers: maxBuffers,
 		ConnectionTimeout: connectionTimeout, WriteTimeout: writeTimeout,
 		KeepaliveAfter: keepaliveAfter, KeepaliveTimeout: keepaliveTimeout, MinPing: minPing, MaxAge: maxAge, MaxAgeGrace: maxAgeGrace,
 	}
@@ -32,47 +57,12 @@ func newTransport(methods map[string]h2.Method, others http.Handler, o *Options)
 	return h2.New(settings)
 }
 
-// unary converts a method to one of the transport.
-func unary(m gatedMethod, implementation any, handle grpc.MethodHandler, interceptor grpc.UnaryServerInterceptor) h2.Method {
-	return h2.Method{
-		Announce: m.announce,
-		Rejected: status.Convert(errOverloaded()),
-		Serve: func(ctx context.Context, message, out []byte) ([]byte, error) {
-			response, err := handle(implementation, ctx, func(v any) error { return unmarshal(message, v) }, interceptor)
-			if err != nil {
-				return nil, err
-			}
-			return appendMessage(out, response)
-		},
-		Fail: func(ctx context.Context, err error) {
-			_, _ = handle(implementation, ctx, func(any) error { return err }, interceptor) // it returns err
-		},
+// connectTo returns a function that gives a new connection its share of the gate of the process, which all endpoints have in common.
+func connectTo(gate *overload.Endpoint) func(context.Context) context.Context {
+	return func(ctx context.Context) context.Context {
+		if of := gate.Share(); of != nil {
+			return context.WithValue(ctx, share{}, of)
+		}
+		return ctx
 	}
-}
-
-// unmarshal decodes the message of a call. The error is the one of grpc-go.
-func unmarshal(message []byte, v any) (err error) {
-	if received, is := v.(*call); is {
-		err = received.request.decode(message)
-	} else {
-		err = proto.Unmarshal(message, v.(proto.Message)) //nolint:forcetypeassert // the methods have only messages
-	}
-	if err != nil {
-		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
-	}
-	return nil
-}
-
-// appendMessage appends the response of a call, and releases it.
-func appendMessage(out []byte, response any) ([]byte, error) {
-	if answered, is := response.(*call); is {
-		out = append(out, answered.response...)
-		answered.release()
-		return out, nil
-	}
-	out, err := proto.MarshalOptions{}.MarshalAppend(out, response.(proto.Message)) //nolint:forcetypeassert // the methods have only messages
-	if err != nil {
-		return nil, fmt.Errorf("marshal the response: %w", err)
-	}
-	return out, nil
 }

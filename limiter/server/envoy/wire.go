@@ -62,12 +62,54 @@ func (w *wire) message() (wire, error) {
 	return m, nil
 }
 
-func (w *wire) text() (string, error) {
+// text reads a text.
+func (w *wire) text(found *defects) (string, error) {
 	m, err := w.message()
-	if err == nil && !utf8.ValidString(string(m)) {
-		err = errors.New("a text is not valid UTF-8")
+	return textOf(m, found), err
+}
+
+// textOf returns a text as a client has sent it, if its bytes are not valid UTF-8 too: the generated code rejects the whole message then, so that one
+// header of a client would lift all limits of its request.
+func textOf(m wire, found *defects) string {
+	if !utf8.ValidString(string(m)) {
+		found.add(defectNotUTF8)
 	}
-	return string(m), err
+	return string(m)
+}
+
+// fields calls f for each field of a message. f reads the value from rest.
+func (w wire) fields(f func(number protowire.Number, kind protowire.Type, rest *wire) error) error {
+	for w != "" {
+		number, kind, err := w.next()
+		if err == nil {
+			err = f(number, kind, &w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls f for each field with a message or a text. It skips the others.
+func (w wire) each(f func(number protowire.Number, m wire) error) error {
+	for w != "" { // without fields, for which w would be allocated
+		number, kind, err := w.next()
+		switch {
+		case err != nil:
+		case kind != protowire.BytesType:
+			err = w.skip(number, kind)
+		default:
+			var m wire
+			if m, err = w.message(); err == nil {
+				err = f(number, m)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // skip skips the value of an unknown field.

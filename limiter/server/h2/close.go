@@ -145,15 +145,19 @@ func (c *conn) close() {
 	for _, id := range open {
 		c.drop(id)
 	}
+	c.releaseBlock()
 	c.server.remove(c)
 }
 
-// remove ends a stream. A second call for it, because the request and the response of a fallback end at the same time, changes nothing. The caller
-// has the mutex.
+// remove ends a stream. The caller has the mutex.
 func (c *conn) remove(s *stream) {
-	if s.answered && c.streams[s.id] == s {
+	if s.answered {
 		c.answered--
+		if s.ended {
+			c.completed++
+		}
 	}
+	c.discharge(s, s.charged)
 	delete(c.streams, s.id)
 	c.ended.add(s.id, false)
 	c.ending = c.ending || c.refusing && !c.opening && len(c.streams) == 0

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"github.com/weir-dev/weir/limiter/overload"
 )
 
 // conn is a connection. One goroutine reads its frames.
@@ -32,6 +34,10 @@ type conn struct {
 	unacked int     // bytes of DATA for which the client has no window yet
 	budget  budget
 	pings   pings
+	inline  worker // for the calls that this goroutine serves
+
+	buffers   *overload.Share // of those of the process
+	blockHeld int             // bytes of the header block that is not complete
 
 	mu        sync.Mutex
 	changed   *sync.Cond // something ended for which the reader may wait
@@ -39,10 +45,9 @@ type conn struct {
 	ended     closedStreams
 	resets    int    // the streams that the client has reset and whose handler runs
 	answered  int    // the streams that have their response and whose request has not ended
+	completed int    // the calls that have ended with a response since the reader has last accounted for them
 	served    uint32 // the highest stream that is not ignored
-	forwarded int    // the streams that the fallback has
 	held      int    // bytes of messages that workers have
-	partial   int    // bytes of messages that are incomplete, or that the fallback has not read yet
 	output
 	windows
 	drainState
@@ -51,17 +56,16 @@ type conn struct {
 // Bounds of a connection.
 const (
 	connectionWindow = 1 << 20 // bytes of DATA
-	// maxForwarded bounds the streams that the fallback has: each of them has several goroutines.
-	maxForwarded = 128
 	// maxHeld bounds the messages of a connection that workers have, in bytes. Then no more frames are read.
 	maxHeld = 4 << 20
-	// maxPartial bounds the messages of a connection that are incomplete, in bytes. Then their streams are reset.
-	maxPartial = 4 << 20
+	// streamCost is what an open stream takes of the buffers, without its message, in bytes.
+	streamCost = 1 << 10
 )
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, raw: nc, nc: nc, streams: map[uint32]*stream{}, window: defaultWindow}
 	c.changed = sync.NewCond(&c.mu)
+	c.buffers = s.buffers.Share()
 	c.windows = windows{connection: defaultWindow, initial: defaultWindow, frame: maxFrame}
 	c.in = &input{conn: c}
 	return c
@@ -104,8 +108,11 @@ func (c *conn) start() error {
 	setUserTimeout(c.raw, o.KeepaliveTimeout)
 	c.peer = &peer.Peer{Addr: c.nc.RemoteAddr(), LocalAddr: c.nc.LocalAddr(), AuthInfo: auth}
 	c.base = peer.NewContext(context.Background(), c.peer)
+	if o.Connect != nil {
+		c.base = o.Connect(c.base)
+	}
 	c.framer = c.newFramer()
-	c.header = newHeaderBlock(o.MaxHeaders)
+	c.header = newHeaderBlock(o.MaxHeaders, append([]string{"content-type", "grpc-encoding", "grpc-timeout"}, o.Metadata...))
 	if err := c.preface(); err != nil {
 		return err
 	}
@@ -170,7 +177,7 @@ func (c *conn) secure(nc net.Conn) {
 func (c *conn) waitForRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.closed && (c.writing && len(c.out) > maxOut || c.held > maxHeld) {
+	for !c.closed && (c.writing && len(c.out) > c.server.maxOut() || c.held > maxHeld) {
 		c.wait()
 	}
 	return !c.closed
@@ -191,7 +198,7 @@ func (c *conn) wait() {
 func (c *conn) survives(err error) bool {
 	if stream, is := errors.AsType[http2.StreamError](err); is {
 		c.abortStream(stream.StreamID, stream.Code)
-		err := c.budget.spend()
+		err := c.spend()
 		return err == nil || c.survives(err)
 	}
 	if code, is := errors.AsType[http2.ConnectionError](err); is {

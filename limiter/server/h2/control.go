@@ -14,11 +14,21 @@ type budget struct {
 
 const (
 	maxSpent = 1024
-	// A client renews two windows for the response to a call, or resets it, and it renews windows for a part of a stream.
+	// A client renews two windows for the response to a call, and it renews windows for a part of a large message.
 	earnedByCall, earnedByData = 8, 2
 	// refill is how often a client has the whole budget again, without calls.
 	refill = 10 * time.Second
 )
+
+// spend accounts for a frame of the client, after the calls that have ended.
+func (c *conn) spend() error {
+	c.mu.Lock()
+	completed := c.completed
+	c.completed = 0
+	c.mu.Unlock()
+	c.budget.earn(completed * earnedByCall)
+	return c.budget.spend()
+}
 
 // spend accounts for a frame.
 func (b *budget) spend() error {

@@ -19,12 +19,19 @@ type windows struct {
 	responded  bool      // since the last ping of the client
 }
 
+// maxSettings bounds the settings in a frame, as the server of x/net does. HTTP/2 defines fewer than ten.
+const maxSettings = 100
+
 func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
+	if f.NumSettings() > maxSettings {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	initial := c.initial
 	err := f.ForeachSetting(func(s http2.Setting) error {
 		if err := s.Valid(); err != nil {
 			return err //nolint:wrapcheck // an http2.ConnectionError
@@ -33,7 +40,7 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 		case http2.SettingMaxFrameSize:
 			c.frame = min(int(s.Val), maxFrame)
 		case http2.SettingInitialWindowSize:
-			return c.resize(int(s.Val))
+			initial = int(s.Val) // the last one applies; it costs time for each stream
 		case http2.SettingHeaderTableSize:
 			if s.Val < tableSize && c.table == tableDefault {
 				c.table = tableReduced
@@ -42,6 +49,9 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 		}
 		return nil
 	})
+	if err == nil && initial != c.initial {
+		err = c.resize(initial)
+	}
 	if err != nil {
 		return err //nolint:wrapcheck // an http2.ConnectionError
 	}
@@ -105,12 +115,7 @@ func (c *conn) unblock() {
 			return false
 		}
 		s.pending = nil
-		if s.exchange != nil {
-			s.exchange.changed.Broadcast()
-		}
-		if s.trailer != nil {
-			c.finish(s, s.trailer)
-		}
+		c.finish(s, s.trailer)
 		return true
 	})
 }

@@ -30,7 +30,7 @@ func (c *client) readMessage(stream uint32) int {
 }
 
 func TestServer_LargeMessages(t *testing.T) {
-	for _, path := range []string{"/a/Echo", "/b/Other"} {
+	for _, path := range []string{"/a/Echo", "/a/Now"} {
 		t.Run(path, func(t *testing.T) {
 			s, address := serve(t, settings())
 			c := dial(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 24})
@@ -48,7 +48,7 @@ func TestServer_LargeMessages(t *testing.T) {
 }
 
 func TestServer_ResponsesWaitForWindows(t *testing.T) {
-	for _, path := range []string{"/a/Echo", "/b/Other"} {
+	for _, path := range []string{"/a/Echo", "/a/Now"} {
 		t.Run(path, func(t *testing.T) {
 			s, address := serve(t, settings())
 			c := dial(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
@@ -122,8 +122,7 @@ func TestServer_ClientsCannotExceedTheirWindows(t *testing.T) {
 	_, address := serve(t, o)
 	part := make([]byte, maxFrame)
 	c := dial(t, address)
-	c.call(1, "/a/No", 1) // a response of the fallback, which reads the body
-	c.readMessage(1)
+	c.wantEcho(1)
 	c.open(3, "/a/Echo", false)
 	c.must(c.WriteData(3, false, append([]byte{0, 0, 1, 144, 0}, part[5:]...))) // of a message that fits
 	for range 6 {
@@ -133,9 +132,11 @@ func TestServer_ClientsCannotExceedTheirWindows(t *testing.T) {
 	c.wantEcho(5)
 }
 
-// Messages that are never complete take at most 4 MiB.
+// Messages that are never complete take at most the buffers of the server, and a connection takes at most its part if they are used up.
 func TestServer_IncompleteMessagesAreBounded(t *testing.T) {
-	s, address := serve(t, settings())
+	o := settings()
+	o.Buffers = 4<<20 + 5*streamCost
+	s, address := serve(t, o)
 	c := dial(t, address)
 	reset := make(chan string, 1)
 	go func() {
@@ -156,15 +157,12 @@ func TestServer_IncompleteMessagesAreBounded(t *testing.T) {
 	if got := <-reset; got != "RST_STREAM 9 ENHANCE_YOUR_CALM" {
 		t.Errorf("the server sent %q", got)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		c.mu.Lock()
-		if c.partial > maxPartial {
-			t.Errorf("the connection holds %d bytes", c.partial)
-		}
-		c.mu.Unlock()
+	if used := s.buffers.Used(); used > int64(o.Buffers) {
+		t.Errorf("the connections hold %d bytes", used)
 	}
+	other := dial(t, address)
+	other.call(1, "/a/Echo", 100<<10)
+	other.want("HEADERS 1")
 }
 
 // Padding takes no part of a message's window.
@@ -208,7 +206,7 @@ func TestServer_ConfirmsASmallerHeaderTable(t *testing.T) {
 		"smaller in mid-connection":          {later: []http2.Setting{size(100)}, want: []bool{false, true}},
 		"smaller again, which needs nothing": {preface: []http2.Setting{size(1024)}, later: []http2.Setting{size(0)}, want: []bool{true, false}},
 	} {
-		for _, path := range []string{"/a/Echo", "/b/Other"} {
+		for _, path := range []string{"/a/Echo", "/a/Now"} {
 			t.Run(name+" "+path, func(t *testing.T) {
 				_, address := serve(t, settings())
 				c := dial(t, address, test.preface...)
@@ -242,4 +240,53 @@ func (c *client) firstBlock(stream uint32) (block []byte) {
 			return block
 		}
 	}
+}
+
+// A client without a window cannot make the server hold more responses than the buffers.
+func TestServer_ResponsesWithoutAWindowAreBounded(t *testing.T) {
+	o := settings()
+	o.Buffers = 100 << 10
+	s, address := serve(t, o)
+	c := dial(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	for i := range uint32(3) {
+		c.call(2*i+1, "/a/Echo", 40<<10)
+	}
+	for range 3 {
+		switch got := c.read(); got {
+		case "HEADERS 1", "HEADERS 3", "HEADERS 5":
+		case "RST_STREAM 1 ENHANCE_YOUR_CALM", "RST_STREAM 3 ENHANCE_YOUR_CALM", "RST_STREAM 5 ENHANCE_YOUR_CALM":
+			if used := s.buffers.Used(); used > int64(o.Buffers) {
+				t.Errorf("the server holds %d bytes", used)
+			}
+			return
+		default:
+			t.Fatalf("the server sent %q", got)
+		}
+	}
+	t.Error("the server holds all responses")
+}
+
+func TestServer_OnlyTheLastWindowOfAFrameCounts(t *testing.T) {
+	_, address := serve(t, settings())
+	c := dial(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	c.call(1, "/a/Echo", 3)
+	c.want("HEADERS 1", "DATA 1 8", "HEADERS 1 grpc-status=0")
+	window := func(n uint32) http2.Setting { return http2.Setting{ID: http2.SettingInitialWindowSize, Val: n} }
+	c.must(c.WriteSettings(window(0), window(1<<20), window(2)))
+	c.want("SETTINGS")
+	c.call(3, "/a/Echo", 3)
+	c.want("HEADERS 3", "DATA 3 2")
+}
+
+func TestServer_BoundsTheSettingsOfAFrame(t *testing.T) {
+	_, address := serve(t, settings())
+	many := make([]http2.Setting, maxSettings+1)
+	for i := range many {
+		many[i] = http2.Setting{ID: 0x99, Val: uint32(i)}
+	}
+	c := dial(t, address)
+	c.must(c.WriteSettings(many[1:]...))
+	c.want("SETTINGS")
+	c.must(c.WriteSettings(many...))
+	c.want("GOAWAY 0 ENHANCE_YOUR_CALM")
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -25,18 +24,15 @@ import (
 func settings() Options {
 	return Options{
 		Methods: map[string]Method{
-			"/a/Echo": {Serve: func(_ context.Context, message, out []byte) ([]byte, error) { return append(out, message...), nil }},
+			"/a/Echo":  {Serve: func(_ context.Context, message, out []byte) ([]byte, error) { return append(out, message...), nil }},
+			"/a/Now":   {Inline: true, Serve: func(_ context.Context, message, out []byte) ([]byte, error) { return append(out, message...), nil }},
+			"/a/Small": {MaxMessage: 100, Serve: func(_ context.Context, message, out []byte) ([]byte, error) { return append(out, message...), nil }},
 			"/a/Wait": {Serve: func(ctx context.Context, _, _ []byte) ([]byte, error) {
 				<-ctx.Done()
 				return nil, ctx.Err() //nolint:wrapcheck // as handlers of grpc-go may do
 			}},
 		},
-		Fallback: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Trailer", "Grpc-Status")
-			_, err := io.Copy(w, r.Body)
-			w.Header().Set("Grpc-Status", strconv.Itoa(int(status.Code(err))))
-		}),
-		MaxMessage: 1 << 20, MaxHeaders: 2 << 10, MaxStreams: 16, ConnectionTimeout: time.Second, WriteTimeout: time.Second,
+		MaxMessage: 1 << 20, MaxHeaders: 2 << 10, MaxStreams: 16, Buffers: 8 << 20, ConnectionTimeout: time.Second, WriteTimeout: time.Second,
 		KeepaliveAfter: time.Minute, KeepaliveTimeout: time.Second, MinPing: 10 * time.Second, MaxAge: time.Hour, MaxAgeGrace: time.Minute,
 	}
 }

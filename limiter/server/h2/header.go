@@ -2,6 +2,7 @@ package h2
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 // headerBlock collects the fields of a header block. It is reused for all header blocks of a connection.
 type headerBlock struct {
 	decoder *hpack.Decoder
-	fields  []hpack.HeaderField
+	kept    []string            // the names of the fields that are kept; nil keeps all
+	fields  []hpack.HeaderField // those that are kept
 	// size is that of the header list, as SETTINGS_MAX_HEADER_LIST_SIZE counts it.
 	size, maxSize int
 	// encoded is the number of bytes in the frames of the block.
@@ -36,8 +38,8 @@ type pseudoFields struct{ method, path, scheme, authority string }
 // maxFragments bounds the CONTINUATION frames of a header block, which may be empty.
 const maxFragments = 64
 
-func newHeaderBlock(maxSize int) *headerBlock {
-	b := &headerBlock{maxSize: maxSize}
+func newHeaderBlock(maxSize int, kept []string) *headerBlock {
+	b := &headerBlock{maxSize: maxSize, kept: kept}
 	b.decoder = hpack.NewDecoder(tableSize, b.add)
 	return b
 }
@@ -48,7 +50,7 @@ const tableSize = 4096
 // begin starts the next block.
 func (b *headerBlock) begin() {
 	clear(b.fields) // the strings
-	*b = headerBlock{decoder: b.decoder, fields: b.fields[:0], maxSize: b.maxSize, length: -1, known: b.known[:0]}
+	*b = headerBlock{decoder: b.decoder, kept: b.kept, fields: b.fields[:0], maxSize: b.maxSize, length: -1, known: b.known[:0]}
 	b.decoder.SetEmitEnabled(true)
 }
 
@@ -106,7 +108,9 @@ func (b *headerBlock) add(f hpack.HeaderField) {
 	} else {
 		b.regular = true
 		b.malformed = b.malformed || !validField(f.Name, f.Value) || f.Name == "content-length" && !b.setLength(f.Value)
-		b.fields = append(b.fields, f)
+		if b.kept == nil || slices.Contains(b.kept, f.Name) {
+			b.fields = append(b.fields, f)
+		}
 	}
 	if b.malformed || b.tooLarge {
 		b.decoder.SetEmitEnabled(false)

@@ -86,7 +86,7 @@ func TestHeaderBlock_Malformed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			b := newHeaderBlock(1000)
+			b := newHeaderBlock(1000, nil)
 			b.begin()
 			if err := b.read(encoded.Bytes(), true); err != nil || b.malformed != test.malformed {
 				t.Errorf("malformed: %v, %v", b.malformed, err)
@@ -135,7 +135,7 @@ func TestGrow_KeepsABufferThatIsNotFull(t *testing.T) {
 func TestHeaderBlock_AKnownBlockHasTheFieldsThatADecoderReturns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var encoded bytes.Buffer
-		encoder, decoder, b := hpack.NewEncoder(&encoded), hpack.NewDecoder(tableSize, nil), newHeaderBlock(1<<20)
+		encoder, decoder, b := hpack.NewEncoder(&encoded), hpack.NewDecoder(tableSize, nil), newHeaderBlock(1<<20, nil)
 		names := rapid.SampledFrom([]string{"a", "b", "accept-encoding", "accept"})
 		for range rapid.IntRange(1, 30).Draw(t, "blocks") {
 			encoded.Reset()
@@ -166,7 +166,7 @@ func TestHeaderBlock_AKnownBlockHasTheFieldsThatADecoderReturns(t *testing.T) {
 }
 
 func TestHeaderBlock_KnowsABlockOfReferences(t *testing.T) {
-	b := newHeaderBlock(1 << 20)
+	b := newHeaderBlock(1<<20, nil)
 	read := func(block string) {
 		b.begin()
 		if err := b.read([]byte(block), true); err != nil {

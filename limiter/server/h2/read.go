@@ -33,7 +33,7 @@ func (c *conn) next() error {
 	case *http2.DataFrame:
 		return c.onData(f)
 	}
-	if err := c.budget.spend(); err != nil {
+	if err := c.spend(); err != nil {
 		return err
 	}
 	return c.onControl(frame)
@@ -80,11 +80,39 @@ func (c *conn) onHeaders(f *http2.HeadersFrame) error {
 	return c.onHeaderBlock(block, last)
 }
 
+// blockCost is how many bytes of a header list cost a frame of the budget. Those of a usual call cost nothing.
+const blockCost = 16 << 10
+
 func (c *conn) onHeaderBlock(fragment []byte, last bool) error {
+	if !last {
+		if !c.server.buffers.Take(c.buffers, len(fragment)) {
+			return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+		}
+		c.blockHeld += len(fragment)
+	}
+	if len(fragment) == 0 {
+		if err := c.spend(); err != nil {
+			return err
+		}
+	}
 	if err := c.header.read(fragment, last); err != nil || !last {
 		return err
 	}
+	c.releaseBlock()
+	for range c.header.size / blockCost {
+		if err := c.spend(); err != nil {
+			return err
+		}
+	}
 	return c.onFields()
+}
+
+// releaseBlock releases what a header block has taken of the buffers until it was complete.
+func (c *conn) releaseBlock() {
+	if c.blockHeld > 0 {
+		c.server.buffers.Give(c.buffers, c.blockHeld)
+		c.blockHeld = 0
+	}
 }
 
 // onFields handles the fields of a header block that is complete.
@@ -100,7 +128,7 @@ func (c *conn) onFields() error {
 	c.mu.Unlock()
 	switch {
 	case ignored:
-		return nil
+		return c.spend() // the client may not know yet that the stream has ended
 	case s != nil:
 		return c.onTrailers(s)
 	case found:
@@ -122,6 +150,9 @@ func (c *conn) onTrailers(s *stream) error {
 	return c.endRequest(s)
 }
 
+// Parts of a message that are small cost processor time like a control frame, except the last one. For large ones a client may send control frames.
+const smallData, largeData = 64, 1 << 10
+
 // onData handles a part of a message.
 func (c *conn) onData(f *http2.DataFrame) error {
 	length, data := int(f.Length), f.Data()
@@ -131,14 +162,17 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	if err := c.receive(length); err != nil {
 		return err
 	}
-	if len(data) > 0 {
-		c.budget.earn(earnedByData)
-	} else if err := c.budget.spend(); err != nil {
+	s, err := c.spendWindow(f.StreamID, length, length-len(data))
+	if err != nil {
 		return err
 	}
-	s, err := c.spendWindow(f.StreamID, length, length-len(data))
-	if s == nil {
-		return err
+	switch { // a client renews windows for a part of a large message
+	case s != nil && len(data) >= largeData:
+		c.budget.earn(earnedByData)
+	case s == nil, len(data) < smallData && !f.StreamEnded():
+		if err := c.spend(); err != nil || s == nil {
+			return err
+		}
 	}
 	if err := c.take(s, data); err != nil {
 		return err

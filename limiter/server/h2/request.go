@@ -2,6 +2,7 @@ package h2
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 func (c *conn) onRequest() error {
 	id := c.open.stream
 	if ignored := c.enter(id); ignored {
-		return nil
+		return c.spend()
 	}
 	defer c.entered()
 	h := c.header
@@ -28,16 +29,21 @@ func (c *conn) onRequest() error {
 	case h.malformed, c.open.self, h.pseudo.method == "", h.pseudo.path == "", h.pseudo.scheme == "":
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	}
-	if !c.slot() {
+	open, err := c.slot()
+	if err != nil {
+		return err
+	}
+	if !open {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	s := &stream{conn: c, id: id, method: c.server.methods[h.pseudo.path], window: c.streamWindow(), declared: h.length}
-	if s.method == nil {
-		if !c.forward(s) {
-			return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
-		}
-	} else if k, refused := c.parse(h); refused != nil {
+	if !c.charge(s, streamCost) {
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+	}
+	if k, refused := c.parse(h); refused != nil {
 		c.answer(s, refused)
+	} else if s.method == nil {
+		c.answer(s, unimplemented(h.pseudo.path))
 	} else {
 		c.announce(s, k)
 	}
@@ -68,7 +74,7 @@ func (c *conn) entered() {
 
 // slot reports whether the client can open a stream. A stream that the client has reset counts until its handler has ended: it waits for
 // this, because for the client, the stream has ended.
-func (c *conn) slot() bool {
+func (c *conn) slot() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most := c.server.options.MaxStreams
@@ -77,8 +83,25 @@ func (c *conn) slot() bool {
 	}
 	if len(c.streams) >= most {
 		c.resetAnswered()
+		return len(c.streams) < most, c.budget.spend() // the streams were searched
 	}
-	return len(c.streams) < most
+	return true, nil
+}
+
+// charge takes n bytes of the buffers for a stream. It reports whether there is room.
+func (c *conn) charge(s *stream, n int) bool {
+	if !c.server.buffers.Take(c.buffers, n) {
+		return false
+	}
+	s.charged += n
+	return true
+}
+
+// discharge releases n bytes of what a stream has of the buffers. A stream that has ended has nothing.
+func (c *conn) discharge(s *stream, n int) {
+	n = min(n, s.charged)
+	c.server.buffers.Give(c.buffers, n)
+	s.charged -= n
 }
 
 // resetAnswered resets the streams that have their response and whose request has not ended. The caller has the mutex.
@@ -110,7 +133,7 @@ func (c *conn) parse(h *headerBlock) (k call, refused []byte) {
 		case "content-type":
 			kind = value
 		case "grpc-encoding":
-			if value != "identity" {
+			if value != "identity" && value != "" {
 				refused = refusal(http.StatusOK, codes.Unimplemented, "the message is compressed", "grpc-accept-encoding", "identity")
 			}
 		case "grpc-timeout":
@@ -135,6 +158,25 @@ func (c *conn) parse(h *headerBlock) (k call, refused []byte) {
 		refused = refusal(http.StatusUnsupportedMediaType, codes.InvalidArgument, "the content-type of a call must be application/grpc")
 	}
 	return k, refused
+}
+
+// unimplemented returns the response to a call of a method that the server does not have, as grpc-go does.
+func unimplemented(path string) []byte {
+	service, name, found := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	message := fmt.Sprintf("malformed method name: %q", clip(path))
+	if found && path[0] == '/' {
+		message = fmt.Sprintf("unknown method %s of service %s: this port has no streams and no reflection", clip(name), clip(service))
+	}
+	return refusal(http.StatusOK, codes.Unimplemented, message)
+}
+
+// clip shortens a name from the client for a message.
+func clip(name string) string {
+	const most = 128
+	if len(name) <= most {
+		return name
+	}
+	return name[:most] + "…"
 }
 
 // refusal returns the header block of a response without a message, with more fields.
@@ -194,13 +236,10 @@ func (c *conn) take(s *stream, data []byte) error {
 			return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
 		}
 	}
-	if s.exchange != nil {
-		return c.takeBody(s, data)
-	}
 	if s.answered {
 		return nil
 	}
-	if !c.hold(len(data)) {
+	if !c.hold(s, len(data)) {
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
 	}
 	if err := s.collect(data); err != nil {
@@ -210,28 +249,19 @@ func (c *conn) take(s *stream, data []byte) error {
 }
 
 // hold accounts for n bytes of an incomplete message. It reports whether there is room for them.
-func (c *conn) hold(n int) bool {
+func (c *conn) hold(s *stream, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.partial+n > maxPartial {
-		return false
-	}
-	c.partial += n
-	return true
+	return c.charge(s, n)
 }
 
 // endRequest ends a request: a call has its message now.
 func (c *conn) endRequest(s *stream) error {
-	c.budget.earn(earnedByCall)
 	c.mu.Lock()
 	s.ended = true
 	c.mu.Unlock()
 	if s.declared > 0 {
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
-	}
-	if s.exchange != nil {
-		c.endBody(s)
-		return nil
 	}
 	if s.answered {
 		c.mu.Lock()
@@ -244,11 +274,15 @@ func (c *conn) endRequest(s *stream) error {
 		return nil
 	}
 	c.mu.Lock()
-	c.partial -= len(s.message)
+	c.discharge(s, len(s.message))
 	c.held += len(s.message)
 	s.running = true
 	c.mu.Unlock()
-	c.server.workers.run(s)
+	if s.method.Inline {
+		s.run(&c.inline)
+	} else {
+		c.server.workers.run(s)
+	}
 	return nil
 }
 
@@ -268,7 +302,7 @@ func (c *conn) forget(s *stream, err error) {
 	s.cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.partial -= len(s.message)
+	c.discharge(s, len(s.message))
 	s.message = nil
 }
 
@@ -279,10 +313,10 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) error {
 	}
 	c.mu.Lock()
 	s := c.streams[f.StreamID]
-	paid := s != nil && s.ended
+	paid := s != nil && s.ended && !s.reset
 	c.mu.Unlock()
 	if paid {
-		c.budget.earn(1) // a call whose client waits no longer
+		c.budget.earn(1) // a call whose client waits no longer: its handler has ended before the client can open more streams
 	}
 	c.drop(f.StreamID)
 	return nil
@@ -319,8 +353,6 @@ func (c *conn) drop(id uint32) {
 	}
 	c.mu.Unlock()
 	switch {
-	case s.exchange != nil:
-		s.exchange.breakOff()
 	case running:
 		s.cancel()
 	case !answered:

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-dev/weir/limiter/overload"
 )
 
 // Method is a unary method that a Server serves itself. A Server calls Fail instead of Serve for a call whose message it cannot read.
@@ -25,14 +27,19 @@ type Method struct {
 	Serve func(ctx context.Context, message, out []byte) ([]byte, error)
 	// Fail ends a call whose message cannot be read because of err. Nil does nothing.
 	Fail func(ctx context.Context, err error)
+	// MaxMessage is in bytes. 0 means that of the Server.
+	MaxMessage int
+	// Inline makes the goroutine that reads the connection serve the call, so that calls take no memory while they wait for a processor. Serve
+	// must not wait.
+	Inline bool
 }
 
 // Options configure a Server. All durations and bounds are required.
 type Options struct {
 	// Methods are the unary methods by their full name, for example /package.Service/Method.
 	Methods map[string]Method
-	// Fallback serves all other streams.
-	Fallback http.Handler
+	// Connect returns the context of the calls of a new connection. Nil changes nothing.
+	Connect func(context.Context) context.Context
 	// Metadata are the names of the header fields that the context of a call has as metadata, in lower case.
 	Metadata []string
 	// Credentials of the server. Nil disables TLS.
@@ -43,6 +50,9 @@ type Options struct {
 	MaxHeaders int
 	// MaxStreams bounds the streams of a connection that are open at a time.
 	MaxStreams int
+	// Buffers bounds what all connections hold for calls that are not complete, in bytes: their streams, their messages, and responses for which
+	// the client has no window.
+	Buffers int
 	// ConnectionTimeout bounds the handshakes of TLS and HTTP/2.
 	ConnectionTimeout time.Duration
 	// WriteTimeout bounds the time in which a client must read something if there is something to read.
@@ -61,7 +71,9 @@ type Server struct {
 	options Options
 	methods map[string]*method
 	workers workers
+	buffers *overload.Pool
 	running sync.WaitGroup // the goroutines of connections
+	open    atomic.Int64   // connections
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -78,8 +90,11 @@ type method struct {
 
 // New returns a Server. Serve starts it.
 func New(o Options) *Server {
-	s := &Server{options: o, methods: map[string]*method{}, conns: map[*conn]struct{}{}}
+	s := &Server{options: o, methods: map[string]*method{}, buffers: overload.NewPool(int64(o.Buffers)), conns: map[*conn]struct{}{}}
 	for name, m := range o.Methods {
+		if m.MaxMessage == 0 {
+			m.MaxMessage = o.MaxMessage
+		}
 		s.methods[name] = &method{m, trailersOnly(m.Rejected)}
 	}
 	return s
@@ -149,6 +164,7 @@ func (s *Server) add(c *conn) bool {
 		return false
 	}
 	s.conns[c] = struct{}{}
+	s.open.Add(1)
 	s.running.Add(1)
 	return true
 }
@@ -157,6 +173,7 @@ func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	s.open.Add(-1)
 }
 
 // stop accepts no more connections, and returns those that are open.

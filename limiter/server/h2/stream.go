@@ -12,7 +12,7 @@ import (
 type stream struct {
 	conn   *conn
 	id     uint32
-	method *method            // nil for a call of the fallback
+	method *method            // nil for a call of an unknown method, which is answered
 	ctx    context.Context    //nolint:containedctx // a stream carries the context of its call
 	cancel context.CancelFunc // of ctx
 
@@ -28,7 +28,7 @@ type stream struct {
 	running    bool   // a worker has the call
 	reset      bool   // nothing more is sent
 	answered   bool   // the response was sent
-	exchange   *exchange
+	charged    int    // bytes of the buffers
 }
 
 // collect adds data to the message of a call. The error is that of a message that is too large.
@@ -37,7 +37,7 @@ func (s *stream) collect(data []byte) error {
 	if len(s.message) < messageHeader {
 		return nil
 	}
-	length, most := binary.BigEndian.Uint32(s.message[1:]), s.conn.server.options.MaxMessage
+	length, most := binary.BigEndian.Uint32(s.message[1:]), s.method.MaxMessage
 	if int64(length) > int64(most) {
 		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", length, most)
 	}
@@ -62,10 +62,6 @@ func (s *stream) check() error {
 
 // run serves a call on a worker.
 func (s *stream) run(o *worker) {
-	if s.exchange != nil {
-		s.exchange.serve()
-		return
-	}
 	out, err := s.method.Serve(s.ctx, s.message[messageHeader:], o.scratch[:0])
 	s.cancel()
 	s.conn.respond(s, out, err)

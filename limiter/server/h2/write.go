@@ -25,11 +25,16 @@ const (
 )
 
 const (
-	// maxOut is when the frames of a client that does not read are not read either, in bytes.
-	maxOut = 256 << 10
+	// mostOut and leastOut bound when the frames of a client that does not read are not read either, in bytes. All clients together have allOut.
+	mostOut, leastOut, allOut = 256 << 10, 16 << 10, 32 << 20
 	// maxSpare bounds the buffers that a connection keeps, in bytes.
 	maxSpare = 64 << 10
 )
+
+// maxOut returns when the frames of a client that does not read are not read either, in bytes.
+func (s *Server) maxOut() int {
+	return min(mostOut, max(leastOut, allOut/max(1, int(s.open.Load()))))
+}
 
 // flush writes what there is to write, unless another goroutine does.
 func (c *conn) flush() {
@@ -113,6 +118,8 @@ func (c *conn) respond(s *stream, message []byte, err error) {
 		c.out = appendMessageHeader(appendFrame(c.out, length, http2.FrameData, 0, s.id), len(message))
 		c.out = append(c.out, message...)
 		c.finish(s, trailerOK)
+	case !c.charge(s, length): // the client gives no window
+		c.forsake(s)
 	default:
 		c.appendHeaders(s.id, headerOK, false)
 		s.pending = append(appendMessageHeader(make([]byte, 0, length), len(message)), message...)
@@ -151,4 +158,12 @@ func (c *conn) finish(s *stream, block []byte) {
 	if s.ended || c.refusing {
 		c.remove(s)
 	}
+}
+
+// forsake resets a stream whose response has no room. The caller has the mutex.
+func (c *conn) forsake(s *stream) {
+	s.reset = true
+	c.remove(s)
+	c.ended.add(s.id, true)
+	c.out = appendReset(c.out, s.id, http2.ErrCodeEnhanceYourCalm)
 }

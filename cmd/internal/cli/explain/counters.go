@@ -38,7 +38,7 @@ func PrintCounters(w io.Writer, format string, counters []admin.Counter) error {
 			tier, limit, remaining = eachTier(c)
 		}
 		cells := []string{
-			c.Policy, Identifier(c.Identifier, c.Hashed), c.Endpoint, tier, limit,
+			c.Policy, Printable(Identifier(c.Identifier, c.Hashed)), Printable(c.Endpoint), tier, limit,
 			strconv.FormatInt(c.Used, 10), remaining, ms(c.ResetAfterMs).String(), source,
 		}
 		if wide {

@@ -1,0 +1,147 @@
+package envoy
+
+import (
+	"encoding/binary"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The other field numbers of google.protobuf.Value.
+const (
+	valueNull   protowire.Number = 1
+	valueNumber protowire.Number = 2
+)
+
+// metadata reads the namespace of an envoy.config.core.v3.Metadata into to.
+func (r *authRequest) metadata(to *map[string]any, namespace string, m wire) error {
+	return m.each(func(number protowire.Number, entry wire) error {
+		if number != filterMetadata {
+			return nil
+		}
+		key, fields := "", wire("")
+		err := entry.each(func(number protowire.Number, m wire) error {
+			switch number {
+			case mapKey:
+				key = string(m)
+			case mapValue:
+				fields = m
+			}
+			return nil
+		})
+		if err != nil || key != namespace {
+			return err
+		}
+		*to = map[string]any{}
+		return r.structOf(*to, fields, 0)
+	})
+}
+
+// structOf adds the fields of a google.protobuf.Struct to fields.
+func (r *authRequest) structOf(fields map[string]any, m wire, depth int) error {
+	return m.each(func(number protowire.Number, entry wire) error {
+		if number != structFields || !r.hasRoom(depth) {
+			return nil
+		}
+		key, value := "", wire("")
+		err := entry.each(func(number protowire.Number, m wire) error {
+			switch number {
+			case mapKey:
+				key = r.text(m)
+			case mapValue:
+				value = m
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		fields[key], err = r.value(value, depth+1)
+		return err
+	})
+}
+
+// hasRoom reports whether the metadata can have one more value.
+func (r *authRequest) hasRoom(depth int) bool {
+	if r.metadataLeft == 0 || depth >= maxMetadataDepth {
+		r.defects.add(defectMetadata)
+		return false
+	}
+	r.metadataLeft--
+	return true
+}
+
+// value returns the value of a google.protobuf.Value, as its method AsInterface does.
+func (r *authRequest) value(m wire, depth int) (v any, err error) {
+	err = m.fields(func(number protowire.Number, kind protowire.Type, rest *wire) error {
+		var sub wire
+		var err error
+		if kind == protowire.BytesType {
+			if sub, err = rest.message(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case number == valueString && kind == protowire.BytesType:
+			v = r.text(sub)
+		case number == valueStruct && kind == protowire.BytesType:
+			fields, again := v.(map[string]any)
+			if !again {
+				fields = map[string]any{}
+			}
+			v = fields
+			err = r.structOf(fields, sub, depth)
+		case number == valueList && kind == protowire.BytesType:
+			list, again := v.([]any)
+			if !again {
+				list = []any{}
+			}
+			v, err = r.list(list, sub, depth)
+		case kind == protowire.BytesType:
+		case number == valueNull && kind == protowire.VarintType:
+			v = nil
+			_, err = rest.varint()
+		case number == valueBool && kind == protowire.VarintType:
+			var n uint64
+			n, err = rest.varint()
+			v = protowire.DecodeBool(n)
+		case number == valueNumber && kind == protowire.Fixed64Type:
+			v, err = rest.number()
+		default:
+			err = rest.skip(number, kind)
+		}
+		return err
+	})
+	return v, err
+}
+
+// list adds the values of a google.protobuf.ListValue to list.
+func (r *authRequest) list(list []any, m wire, depth int) ([]any, error) {
+	err := m.each(func(number protowire.Number, value wire) error {
+		if number != listValues || !r.hasRoom(depth) {
+			return nil
+		}
+		v, err := r.value(value, depth+1)
+		list = append(list, v)
+		return err
+	})
+	return list, err
+}
+
+// number reads a number. Those that JSON does not have are texts.
+func (w *wire) number() (any, error) {
+	if len(*w) < 8 {
+		return nil, errTruncated
+	}
+	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte((*w)[:8])))
+	*w = (*w)[8:]
+	switch {
+	case math.IsNaN(f):
+		return "NaN", nil
+	case math.IsInf(f, 1):
+		return "Infinity", nil
+	case math.IsInf(f, -1):
+		return "-Infinity", nil
+	}
+	return f, nil
+}

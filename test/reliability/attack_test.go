@@ -1,0 +1,197 @@
+package reliability
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/latency"
+)
+
+// What an attacker has, and what another client may notice of it.
+const (
+	attackConnections = 40
+	attackRate        = 10 << 20  // bytes a second of all connections
+	attackMemory      = 256 << 20 // the memory limit of a pod, by default
+	attackSlowdown    = 5         // times the p99 latency without an attack
+	attackNoise       = 25 * time.Millisecond
+	attackEnd         = time.Second // after which the latency is the usual one
+)
+
+const attackPolicy = `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: tenants, namespace: shop}
+spec: {axis: Tenant, identifier: {descriptor: tenant}, limit: 100000000, window: 1h, match: {descriptors: [{entries: [{key: tenant}]}]}}
+`
+
+// TestServe_AnAttackerTakesNothingFromOthers runs each attack against a limiter with the resources of a pod: one second each, or ten with WEIR_SOAK.
+// The attacker and the limiter share the processors of this machine.
+func TestServe_AnAttackerTakesNothingFromOthers(t *testing.T) {
+	latency.Alone(t)
+	lasts := time.Second
+	if os.Getenv("WEIR_SOAK") != "" {
+		lasts = 10 * time.Second
+	}
+	weir, err := fixture.BuildWeir(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis, err := fixture.StartRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := redis.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(attackPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOMAXPROCS", "2")
+	t.Setenv("GOMEMLIMIT", "256000000B")
+	transports := []string{"fast", "standard"}
+	if only := os.Getenv("WEIR_ATTACK_TRANSPORT"); only != "" { // "none" is a limiter without the flag
+		transports = []string{only}
+	}
+	for _, transport := range transports {
+		args := []string{"serve", "--policies", dir, "--redis", redis.URL(), "--memory", "256Mi"}
+		if transport != "none" {
+			args = append(args, "--grpc-transport", transport)
+		}
+		listen, ops := address(t), address(t)
+		process := fixture.Weir(t, weir, append(args, "--listen", address(t), "--grpc-listen", listen, "--ops-listen", ops)...)
+		if err := fixture.WaitHTTP(t.Context(), "http://"+ops+"/readyz", http.StatusOK); err != nil {
+			t.Fatal(err)
+		}
+		known := unprotected()
+		for _, a := range attacks() {
+			t.Run(transport+"/"+a.name, func(t *testing.T) {
+				slow := latency.Of(t)
+				o := runAttack(t, process, listen, a, lasts)
+				t.Log(o)
+				if why, is := known[a.name]; is && transport == "standard" {
+					t.Log("the standard transport does not promise it:", why)
+					return
+				}
+				o.check(t, slow)
+			})
+		}
+		if err := process.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// unprotected are the attacks against which grpc-go has no bound, with the reason.
+func unprotected() map[string]string { return map[string]string{} }
+
+// outcome is what another client has noticed of an attack.
+type outcome struct {
+	quiet, during, after time.Duration // p99
+	calls, failed        int
+	firstError           error
+	memory               int64
+	sent                 int64
+	connections          int64
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("| %d of %d failed | p99 %v, quiet %v, after %v | %d MiB | sent %.1f MiB on %d connections |", o.failed, o.calls,
+		o.during.Round(100*time.Microsecond), o.quiet.Round(100*time.Microsecond), o.after.Round(100*time.Microsecond), o.memory>>20,
+		float64(o.sent)/(1<<20), o.connections)
+}
+
+func (o outcome) check(t *testing.T, slow *latency.Failures) {
+	t.Helper()
+	if o.failed > 0 {
+		t.Errorf("%d of %d calls of another client failed: %v", o.failed, o.calls, o.firstError)
+	}
+	if o.memory > attackMemory {
+		t.Errorf("%d MiB resident, want at most %d", o.memory>>20, attackMemory>>20)
+	}
+	most := max(attackSlowdown*o.quiet, attackNoise)
+	if o.during > most {
+		slow.Errorf("the p99 latency of another client is %v, want at most %v", o.during, most)
+	}
+	if o.after > most {
+		slow.Errorf("the p99 latency is %v a second after the attack, want at most %v", o.after, most)
+	}
+}
+
+// runAttack attacks, and calls the limiter on another connection before, meanwhile and afterwards.
+func runAttack(t *testing.T, process *fixture.WeirProcess, address string, a attack, lasts time.Duration) (o outcome) {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := ratelimitv3.NewRateLimitServiceClient(conn)
+	o.quiet, _, _, err = wellBehaved(t.Context(), client, 500*time.Millisecond)
+	if err != nil {
+		t.Fatalf("before the attack: %v", err)
+	}
+	if err := process.ResetPeakMemory(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var attackers sync.WaitGroup
+	tally := &attackTally{}
+	for range attackConnections {
+		attackers.Go(func() { a.run(ctx, address, tally) })
+	}
+	o.during, o.calls, o.failed, o.firstError = wellBehaved(t.Context(), client, lasts)
+	attackers.Wait()
+	time.Sleep(attackEnd)
+	var more int
+	var errAfter error
+	o.after, _, more, errAfter = wellBehaved(t.Context(), client, 300*time.Millisecond)
+	if o.failed += more; o.firstError == nil {
+		o.firstError = errAfter
+	}
+	o.memory, err = process.PeakMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.sent, o.connections = tally.sent.Load(), tally.connections.Load()
+	return o
+}
+
+// wellBehaved calls the limiter every two milliseconds, and returns the p99 latency.
+func wellBehaved(ctx context.Context, client ratelimitv3.RateLimitServiceClient, lasts time.Duration) (p99 time.Duration, calls, failed int, first error) {
+	asked := &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*descriptorv3.RateLimitDescriptor{
+		{Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"}}},
+	}}
+	var took []time.Duration
+	for began := time.Now(); time.Since(began) < lasts; time.Sleep(2 * time.Millisecond) {
+		start := time.Now()
+		call, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := client.ShouldRateLimit(call, asked)
+		cancel()
+		took = append(took, time.Since(start))
+		if err != nil {
+			failed++
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100], len(took), failed, first
+}
