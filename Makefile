@@ -54,9 +54,9 @@ bin/test/runner:
 	@$(FAST) CGO_ENABLED=0 go build -buildvcs=false -o $@ ./hack/test
 
 .PHONY: test-gateways
-test-gateways: ## Test the gateways whose programs come from Python wheels: Envoy and Traefik (needs pip)
+test-gateways: ## Test gateways and gRPC clients whose programs come from Python wheels, Node.js, curl and nghttp (needs pip)
 	go test -tags gateways -count=1 -run Traefik ./test/proxies
-	go test -tags gateways -count=1 ./test/gateways
+	go test -tags gateways -count=1 ./test/gateways ./test/grpcclients
 
 .PHONY: test-envoy-gateway
 test-envoy-gateway: ## Test weir ratelimit in a real Envoy Gateway (needs root; builds it once, about ten minutes)

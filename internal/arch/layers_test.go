@@ -98,7 +98,10 @@ func layers() []layer {
 			},
 			external: []string{"github.com/prometheus"},
 		},
-		{pkg: "limiter/server/h2", external: []string{"golang.org/x/net/http", "golang.org/x/net/http2", "google.golang.org/grpc"}},
+		{
+			pkg: "limiter/server/h2", internal: []string{"limiter/overload"},
+			external: []string{"golang.org/x/net/http", "golang.org/x/net/http2", "google.golang.org/grpc"},
+		},
 		{
 			pkg: "limiter/server/envoy",
 			internal: []string{

@@ -1,13 +1,17 @@
 package reliability
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,11 +38,10 @@ const attackPolicy = `
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: tenants, namespace: shop}
-spec: {axis: Tenant, identifier: {descriptor: tenant}, limit: 100000000, window: 1h, match: {descriptors: [{entries: [{key: tenant}]}]}}
+spec: {axis: Tenant, identifier: {descriptor: tenant}, limit: 100000000, window: 1h, match: {descriptors: [{key: tenant}]}}
 `
 
 // TestServe_AnAttackerTakesNothingFromOthers runs each attack against a limiter with the resources of a pod: one second each, or ten with WEIR_SOAK.
-// The attacker and the limiter share the processors of this machine.
 func TestServe_AnAttackerTakesNothingFromOthers(t *testing.T) {
 	latency.Alone(t)
 	lasts := time.Second
@@ -142,22 +145,33 @@ func runAttack(t *testing.T, process *fixture.WeirProcess, address string, a att
 	}
 	defer func() { _ = conn.Close() }()
 	client := ratelimitv3.NewRateLimitServiceClient(conn)
-	o.quiet, _, _, err = wellBehaved(t.Context(), client, 500*time.Millisecond)
+	for range 20 { // the end of the attack before it is not what this one causes
+		if o.quiet, _, _, err = wellBehaved(t.Context(), client, 500*time.Millisecond); err == nil && o.quiet < attackNoise {
+			break
+		}
+	}
 	if err != nil {
 		t.Fatalf("before the attack: %v", err)
 	}
 	if err := process.ResetPeakMemory(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), lasts)
-	defer cancel()
-	var attackers sync.WaitGroup
-	tally := &attackTally{}
-	for range attackConnections {
-		attackers.Go(func() { a.run(ctx, address, tally) })
+	attacker := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAttacker_HelperProcess$", "-test.v")
+	attacker.Env = append(os.Environ(), attackerEnv+"="+strings.Join([]string{a.name, address, lasts.String()}, "|"))
+	var report bytes.Buffer
+	attacker.Stdout, attacker.Stderr = &report, &report
+	if err := attacker.Start(); err != nil {
+		t.Fatal(err)
 	}
 	o.during, o.calls, o.failed, o.firstError = wellBehaved(t.Context(), client, lasts)
-	attackers.Wait()
+	if err := attacker.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, report.String())
+	}
+	if _, found, _ := strings.Cut(report.String(), attackerReport); found == "" {
+		t.Fatalf("the attacker reports %s", report.String())
+	} else if _, err := fmt.Sscan(found, &o.sent, &o.connections); err != nil {
+		t.Fatal(err)
+	}
 	time.Sleep(attackEnd)
 	var more int
 	var errAfter error
@@ -169,8 +183,38 @@ func runAttack(t *testing.T, process *fixture.WeirProcess, address string, a att
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.sent, o.connections = tally.sent.Load(), tally.connections.Load()
 	return o
+}
+
+const (
+	attackerEnv    = "WEIR_TEST_ATTACKER" // makes the test program an attacker
+	attackerReport = "sent: "
+)
+
+// An attacker is a process that has only the processor time that others leave: it stands for one on another machine.
+func TestAttacker_HelperProcess(t *testing.T) {
+	job := strings.Split(os.Getenv(attackerEnv), "|")
+	if len(job) != 3 {
+		t.Skip("it is the helper of another test")
+	}
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil {
+		t.Fatal(err)
+	}
+	lasts, err := time.ParseDuration(job[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := attacks()
+	chosen := slices.IndexFunc(all, func(a attack) bool { return a.name == job[0] })
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var running sync.WaitGroup
+	tally := &attackTally{}
+	for range attackConnections {
+		running.Go(func() { all[chosen].run(ctx, job[1], tally) })
+	}
+	running.Wait()
+	fmt.Println(attackerReport, tally.sent.Load(), tally.connections.Load())
 }
 
 // wellBehaved calls the limiter every two milliseconds, and returns the p99 latency.

@@ -27,6 +27,8 @@ type attack struct {
 	begin func() []byte
 	// next returns what is sent then, again and again: n counts from 0.
 	next func(n int) []byte
+	// same is true if what is sent is always the same. Otherwise each round is on new streams.
+	same bool
 	// deaf attackers read nothing.
 	deaf bool
 }
@@ -41,6 +43,11 @@ const (
 func (a *attack) run(ctx context.Context, address string, tally *attackTally) {
 	pace := attackRate / attackConnections // bytes a second
 	began, sent := time.Now(), 0
+	script := a.script()
+	preface := append([]byte(http2.ClientPreface), frames(func(f *http2.Framer) { _ = f.WriteSettings(a.settings...) })...)
+	if a.begin != nil {
+		preface = append(preface, a.begin()...)
+	}
 	for ctx.Err() == nil {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {
@@ -56,34 +63,70 @@ func (a *attack) run(ctx context.Context, address string, tally *attackTally) {
 			}()
 		}
 		write := func(b []byte) bool {
-			for len(b) > 0 {
-				part := b[:min(len(b), 16<<10)]
-				b = b[len(part):]
-				if ahead := time.Duration(sent)*time.Second/time.Duration(pace) - time.Since(began); ahead > 50*time.Millisecond {
-					time.Sleep(ahead)
-				}
-				if _, err := conn.Write(part); err != nil {
-					return false
-				}
-				sent += len(part)
-				tally.sent.Add(int64(len(part)))
+			if ahead := time.Duration(sent)*time.Second/time.Duration(pace) - time.Since(began); ahead > 20*time.Millisecond {
+				time.Sleep(ahead)
 			}
-			return ctx.Err() == nil
+			n, err := conn.Write(b)
+			sent += n
+			tally.sent.Add(int64(n))
+			return err == nil && ctx.Err() == nil
 		}
-		open := write(append([]byte(http2.ClientPreface), frames(func(f *http2.Framer) { _ = f.WriteSettings(a.settings...) })...))
-		if open && a.begin != nil {
-			open = write(a.begin())
-		}
-		for n := 0; open; {
-			var batch []byte
-			for len(batch) < 4<<10 {
-				batch = append(batch, a.next(n)...)
-				n++
-			}
-			open = write(batch)
+		for open, round := write(preface), 0; open; round++ {
+			open = write(script.round(round))
 		}
 		stop()
 		_ = conn.Close()
+	}
+}
+
+// script is what an attack sends in a round. To send it again costs the attacker little: only the numbers of the streams change.
+type script struct {
+	bytes   []byte
+	streams []int // where the frames have the number of a stream
+	step    uint32
+}
+
+// scriptSize is the least that is written at a time, in bytes.
+const scriptSize = 8 << 10
+
+func (a *attack) script() *script {
+	s := &script{}
+	for n := 0; len(s.bytes) < scriptSize; n++ {
+		s.bytes = append(s.bytes, a.next(n)...)
+		s.step = stream(n+1) - 1
+	}
+	if a.same {
+		return s
+	}
+	for at := 0; at < len(s.bytes); {
+		if binary.BigEndian.Uint32(s.bytes[at+5:]) != 0 {
+			s.streams = append(s.streams, at+5)
+		}
+		at += 9 + int(s.bytes[at])<<16 + int(s.bytes[at+1])<<8 + int(s.bytes[at+2])
+	}
+	return s
+}
+
+// round returns the bytes of a round on new streams.
+func (s *script) round(n int) []byte {
+	if n > 0 {
+		for _, at := range s.streams {
+			binary.BigEndian.PutUint32(s.bytes[at:], binary.BigEndian.Uint32(s.bytes[at:])+s.step)
+		}
+	} else {
+		s.rewind()
+	}
+	return s.bytes
+}
+
+// rewind makes the first stream of the script that of a new connection.
+func (s *script) rewind() {
+	if len(s.streams) == 0 {
+		return
+	}
+	first := binary.BigEndian.Uint32(s.bytes[s.streams[0]:]) - 1
+	for _, at := range s.streams {
+		binary.BigEndian.PutUint32(s.bytes[at:], binary.BigEndian.Uint32(s.bytes[at:])-first)
 	}
 }
 
@@ -200,14 +243,14 @@ func attacks() []attack {
 			_ = f.WriteData(stream(n), false, make([]byte, 16<<10))
 		})},
 		{name: "streams without a message", next: flood(func(f *http2.Framer, n int) { openStream(f, stream(n), rls, false) })},
-		{name: "SETTINGS of many windows", begin: opened(1000), next: flood(func(f *http2.Framer, _ int) { _ = f.WriteRawFrame(http2.FrameSettings, 0, 0, windows) })},
-		{name: "SETTINGS", begin: opened(1000), next: flood(func(f *http2.Framer, n int) {
+		{name: "SETTINGS of many windows", same: true, begin: opened(1000), next: flood(func(f *http2.Framer, _ int) { _ = f.WriteRawFrame(http2.FrameSettings, 0, 0, windows) })},
+		{name: "SETTINGS", same: true, begin: opened(1000), next: flood(func(f *http2.Framer, n int) {
 			_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(65535 + n%2)})
 		})},
-		{name: "PING", next: flood(func(f *http2.Framer, _ int) { _ = f.WritePing(false, [8]byte{}) })},
-		{name: "PRIORITY", next: flood(func(f *http2.Framer, n int) { _ = f.WritePriority(stream(n%1000), http2.PriorityParam{}) })},
-		{name: "WINDOW_UPDATE", begin: opened(100), next: flood(func(f *http2.Framer, n int) { _ = f.WriteWindowUpdate(stream(n%100), 1) })},
-		{name: "unknown frames", next: flood(func(f *http2.Framer, _ int) { _ = f.WriteRawFrame(0x77, 0, 0, nil) })},
+		{name: "PING", same: true, next: flood(func(f *http2.Framer, _ int) { _ = f.WritePing(false, [8]byte{}) })},
+		{name: "PRIORITY", same: true, next: flood(func(f *http2.Framer, n int) { _ = f.WritePriority(stream(n%1000), http2.PriorityParam{}) })},
+		{name: "WINDOW_UPDATE", same: true, begin: opened(100), next: flood(func(f *http2.Framer, n int) { _ = f.WriteWindowUpdate(stream(n%100), 1) })},
+		{name: "unknown frames", same: true, next: flood(func(f *http2.Framer, _ int) { _ = f.WriteRawFrame(0x77, 0, 0, nil) })},
 		{name: "calls that are reset", next: func(n int) []byte {
 			return append(whole(rls, small)(n), frames(func(f *http2.Framer) { _ = f.WriteRSTStream(stream(n), http2.ErrCodeCancel) })...)
 		}},
@@ -218,15 +261,15 @@ func attacks() []attack {
 			openStream(f, stream(n), rls, false)
 			_ = f.WriteRSTStream(stream(n), http2.ErrCodeCancel)
 		})},
-		{name: "HEADERS of a stream that is reset", begin: func() []byte {
+		{name: "HEADERS of a stream that is reset", same: true, begin: func() []byte {
 			return frames(func(f *http2.Framer) {
 				openStream(f, 1, rls, true)
 				_ = f.WriteData(1, true, []byte{0})
 			})
 		}, next: flood(func(f *http2.Framer, _ int) { openStream(f, 1, rls, true) })},
-		{name: "DATA of one byte", begin: opened(1000), next: flood(func(f *http2.Framer, n int) { _ = f.WriteData(stream(n%1000), false, []byte{0}) })},
-		{name: "empty DATA", begin: opened(1), next: flood(func(f *http2.Framer, _ int) { _ = f.WriteData(1, false, nil) })},
-		{name: "DATA of padding", begin: opened(1), next: flood(func(f *http2.Framer, _ int) { _ = f.WriteDataPadded(1, false, nil, []byte{0}) })},
+		{name: "DATA of one byte", same: true, begin: opened(1000), next: flood(func(f *http2.Framer, n int) { _ = f.WriteData(stream(n%1000), false, []byte{0}) })},
+		{name: "empty DATA", same: true, begin: opened(1), next: flood(func(f *http2.Framer, _ int) { _ = f.WriteData(1, false, nil) })},
+		{name: "DATA of padding", same: true, begin: opened(1), next: flood(func(f *http2.Framer, _ int) { _ = f.WriteDataPadded(1, false, nil, []byte{0}) })},
 		{name: "CONTINUATION", next: flood(func(f *http2.Framer, n int) {
 			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream(n), BlockFragment: rls, EndStream: true})
 			for range 60 {
@@ -234,11 +277,9 @@ func attacks() []attack {
 			}
 			_ = f.WriteContinuation(stream(n), true, nil)
 		})},
-		{name: "header blocks that do not end", next: flood(func(f *http2.Framer, n int) {
-			if n == 0 {
-				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: rls})
-				return
-			}
+		{name: "header blocks that do not end", same: true, begin: func() []byte {
+			return frames(func(f *http2.Framer) { _ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: rls}) })
+		}, next: flood(func(f *http2.Framer, _ int) {
 			_ = f.WriteContinuation(1, false, append([]byte{0, 1, 'a', 0x7f, 0x81, 0x7f}, make([]byte, 16<<10)...))
 		})},
 		{name: "large header lists", next: whole(block(rlsMethod, "x", strings.Repeat("~", 200<<10)), small)},
@@ -246,7 +287,7 @@ func attacks() []attack {
 		{name: "health", next: whole(block(healthMethod), nil)},
 		{name: "health with a long name", next: whole(block(healthMethod), lengthPrefixed(1, make([]byte, message)))},
 		{name: "watches of the health", next: whole(block("/grpc.health.v1.Health/Watch"), nil)},
-		{name: "reflection", begin: func() []byte {
+		{name: "reflection", same: true, begin: func() []byte {
 			return frames(func(f *http2.Framer) {
 				openStream(f, 1, block("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"), false)
 			})
@@ -257,6 +298,6 @@ func attacks() []attack {
 		{name: "unknown methods with a long name", next: flood(func(f *http2.Framer, n int) { openStream(f, stream(n), block("/a/"+strings.Repeat("~", 8<<10)), true) })},
 		{name: "responses without a window", settings: zero, next: whole(rls, rlsMessage(entries))},
 		{name: "responses that are not read", deaf: true, next: whole(rls, rlsMessage(entries))},
-		{name: "connections", next: flood(func(f *http2.Framer, n int) { _ = f.WriteRawFrame(http2.FrameData, 0, 0, []byte(fmt.Sprint(n))) })},
+		{name: "connections", same: true, next: flood(func(f *http2.Framer, n int) { _ = f.WriteRawFrame(http2.FrameData, 0, 0, []byte(fmt.Sprint(n))) })},
 	}
 }

@@ -33,7 +33,7 @@ const (
 	// maxHeaders bounds a header list, in bytes. Envoy copies headers of its client, such as tracestate, into the metadata of its calls.
 	maxHeaders = 256 << 10
 	// maxBuffers bounds the bytes that the connections of the process hold for calls that are not complete, in both directions.
-	maxBuffers        = 32 << 20
+	maxBuffers        = 16 << 20
 	maxStreams        = 1024 // concurrent streams per connection; Envoy opens another connection for more
 	connectionTimeout = 10 * time.Second
 	// After keepaliveAfter without activity the server sends a ping, and closes the connection if there is no reply within

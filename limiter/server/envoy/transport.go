@@ -22,9 +22,11 @@ const (
 	StandardTransport Transport = "standard"
 )
 
-// ParseTransport returns the Transport with a name.
+// ParseTransport returns the Transport with a name. The empty name is that of the default.
 func ParseTransport(name string) (Transport, error) {
 	switch t := Transport(name); t {
+	case "":
+		return FastTransport, nil
 	case FastTransport, StandardTransport:
 		return t, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ const (
 	connectionWindow = 1 << 20 // bytes of DATA
 	// maxHeld bounds the messages of a connection that workers have, in bytes. Then no more frames are read.
 	maxHeld = 4 << 20
+	// framesPerTurn is how many frames of a connection are read before others have their turn. Otherwise a connection with more to read has a processor
+	// for 10 ms, and others wait for all of them.
+	framesPerTurn = 32
 	// streamCost is what an open stream takes of the buffers, without its message, in bytes.
 	streamCost = 1 << 10
 )
@@ -80,9 +84,12 @@ func (c *conn) run() {
 	c.startTimers()
 	c.in.lastRead = time.Now()
 	c.in.schedule(c.in.lastRead, false)
-	for c.waitForRoom() {
+	for frames := 1; c.waitForRoom(); frames++ {
 		if err := c.next(); err != nil && !c.survives(err) {
 			return
+		}
+		if frames%framesPerTurn == 0 {
+			runtime.Gosched()
 		}
 	}
 	c.linger()

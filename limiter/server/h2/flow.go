@@ -14,6 +14,7 @@ const defaultWindow = 65535
 type windows struct {
 	connection int       // bytes of DATA
 	initial    int       // the window of a new stream
+	highest    int       // at least the most that a stream's window is over initial
 	frame      int       // the largest payload that the client accepts
 	blocked    []*stream // those that have something to send
 	responded  bool      // since the last ping of the client
@@ -60,14 +61,20 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	return nil
 }
 
-// resize changes the windows of all streams, which can become negative.
+// resize changes the windows of all streams, which can become negative. Streams store the difference, so that it takes no time for each of them,
+// except to find one that is too large.
 func (c *conn) resize(initial int) error {
-	for _, s := range c.streams {
-		if s.sendWindow += initial - c.initial; s.sendWindow > math.MaxInt32 {
-			return http2.ConnectionError(http2.ErrCodeFlowControl)
-		}
-	}
 	c.initial = initial
+	if initial+c.highest <= math.MaxInt32 {
+		return nil
+	}
+	c.highest = 0
+	for _, s := range c.streams {
+		c.highest = max(c.highest, s.sendWindow)
+	}
+	if initial+c.highest > math.MaxInt32 {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
 	return nil
 }
 
@@ -88,10 +95,16 @@ func (c *conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
 	if s == nil {
 		return nil
 	}
-	if s.sendWindow += int(f.Increment); s.sendWindow > math.MaxInt32 {
+	if s.sendWindow += int(f.Increment); c.initial+s.sendWindow > math.MaxInt32 {
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 	}
-	c.unblock()
+	c.highest = max(c.highest, s.sendWindow)
+	if s.pending != nil && c.connection > 0 {
+		c.sendPending(s)
+		if len(s.pending) == 0 {
+			c.unblock()
+		}
+	}
 	return nil
 }
 
@@ -123,7 +136,7 @@ func (c *conn) unblock() {
 // sendPending sends a part of a response.
 func (c *conn) sendPending(s *stream) {
 	for len(s.pending) > 0 {
-		n := min(len(s.pending), c.frame, c.connection, s.sendWindow)
+		n := min(len(s.pending), c.frame, c.connection, c.initial+s.sendWindow)
 		if n <= 0 {
 			return
 		}

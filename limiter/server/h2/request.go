@@ -210,7 +210,6 @@ func (c *conn) announce(s *stream, k call) {
 	s.ctx, s.cancel = withTimeout(ctx, k.timeout, k.timed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.sendWindow = c.initial
 	c.streams[s.id] = s
 }
 

@@ -20,9 +20,9 @@ type stream struct {
 	message  []byte // with its header
 	declared int64  // the content-length that is left, or -1
 
-	ended      bool // the client sends no more
-	window     int  // bytes that the client can still send
-	sendWindow int
+	ended      bool   // the client sends no more
+	window     int    // bytes that the client can still send
+	sendWindow int    // bytes that the server can still send, without the initial window
 	pending    []byte // waits for a window
 	trailer    []byte // a header block that ends the response, after pending
 	running    bool   // a worker has the call

@@ -112,7 +112,7 @@ func (c *conn) respond(s *stream, message []byte, err error) {
 	switch length := messageHeader + len(message); {
 	case err != nil:
 		c.finish(s, trailersOnly(statusOf(err)))
-	case len(c.blocked) == 0 && length <= min(c.frame, c.connection, s.sendWindow):
+	case len(c.blocked) == 0 && length <= min(c.frame, c.connection, c.initial+s.sendWindow):
 		c.connection -= length
 		c.appendHeaders(s.id, headerOK, false)
 		c.out = appendMessageHeader(appendFrame(c.out, length, http2.FrameData, 0, s.id), len(message))

@@ -338,9 +338,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.EndpointTLS
+    - name: transport
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.GRPCTransport
     - name: unitMultiplier
       type:
         scalar: boolean
+- name: com.github.weir-dev.weir.api.v1alpha1.GRPCTransport
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.GatewayReference
   map:
     fields:

@@ -13,6 +13,9 @@ import (
 type GRPCEndpointApplyConfiguration struct {
 	// tls enables TLS. If omitted, the port accepts connections without encryption.
 	TLS *EndpointTLSApplyConfiguration `json:"tls,omitempty"`
+	// transport is what serves the port. Fast: HTTP/2 of Weir, which takes a fraction of the CPU. Standard: the server of grpc-go, for a client
+	// with which Fast does not work. Defaults to Fast.
+	Transport *apiv1alpha1.GRPCTransport `json:"transport,omitempty"`
 	// defaultDomain is the domain of ext_authz requests without the context extension domain, which some gateways cannot set. If omitted,
 	// only the ClusterRateLimitPolicies for all domains apply to such requests. For example: shop.
 	DefaultDomain *apiv1alpha1.Domain `json:"defaultDomain,omitempty"`
@@ -38,6 +41,14 @@ func GRPCEndpoint() *GRPCEndpointApplyConfiguration {
 // If called multiple times, the TLS field is set to the value of the last call.
 func (b *GRPCEndpointApplyConfiguration) WithTLS(value *EndpointTLSApplyConfiguration) *GRPCEndpointApplyConfiguration {
 	b.TLS = value
+	return b
+}
+
+// WithTransport sets the Transport field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Transport field is set to the value of the last call.
+func (b *GRPCEndpointApplyConfiguration) WithTransport(value apiv1alpha1.GRPCTransport) *GRPCEndpointApplyConfiguration {
+	b.Transport = &value
 	return b
 }
 
