@@ -143,11 +143,10 @@ func (g *Gate) Withdraw(a Announcement) {
 	}
 }
 
-// admits reports whether there is room for a request with a weight: in the limit, or else in the part of its connection. The latter has room up to twice
-// the limit of a process that keeps up: while the limit falls, what was admitted before fills it.
+// admits reports whether there is room for a request with a weight: in the limit, or else in the part of its connection.
 func (g *Gate) admits(share *Share, weight int64) bool {
 	limit, after := g.limit.Load(), g.inProgress()+weight
-	if after <= limit || after <= 2*g.most && share != nil && share.Fits(weight, limit) {
+	if after <= limit || share != nil && share.fits(weight, after, limit, g.most) {
 		return true
 	}
 	g.rejected.Add(1)

@@ -24,14 +24,21 @@ func (s *Share) Add(n int64) {
 	}
 }
 
-// Fits reports whether the connection can use n more of a bound that is reached. All connections that use something have the same part of it, at least
-// 1: together they use at most the bound, as long as it is more than their number.
-func (s *Share) Fits(n, bound int64) bool {
+// reserve is the part of a bound that a connection can use whatever the others have: those that came first have taken larger parts.
+const reserve = 256
+
+// fits reports whether the connection can use n more of a bound that is reached, so that all connections together use after. All connections that use
+// something have an equal part of limit, as long as they use at most twice the bound. Beyond, they have the reserve.
+func (s *Share) fits(n, after, limit, bound int64) bool {
 	used, active := s.used.Load(), s.of.active.Load()
 	if used == 0 {
 		active++
 	}
-	return used+n <= max(1, bound/max(1, active))
+	equal := max(1, limit/max(1, active))
+	if after > 2*bound {
+		equal = min(equal, max(1, bound/reserve))
+	}
+	return used+n <= equal
 }
 
 // Pool is a bound of the process, for example of bytes.
@@ -47,10 +54,9 @@ func NewPool(bound int64) *Pool { return &Pool{bound: bound} }
 // Share returns the Share of a new connection.
 func (p *Pool) Share() *Share { return p.shares.Share() }
 
-// Take takes n for a connection. It reports whether there is room: in the bound, or else in the part of the connection, which has room up to twice the
-// bound.
+// Take takes n for a connection. It reports whether there is room: in the bound, or else in the part of the connection.
 func (p *Pool) Take(s *Share, n int) bool {
-	if after := p.used.Load() + int64(n); after > p.bound && (after > 2*p.bound || !s.Fits(int64(n), p.bound)) {
+	if after := p.used.Load() + int64(n); after > p.bound && !s.fits(int64(n), after, p.bound, p.bound) {
 		return false
 	}
 	p.used.Add(int64(n))

@@ -49,11 +49,10 @@ func withOptions(test func(context.Context, testgrpc.TestServiceClient, ...grpc.
 // cases are the interop tests of unary calls without metadata and credentials, by the names in https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md.
 func cases() map[string]func(context.Context, client) {
 	return map[string]func(context.Context, client){
-		"empty_unary":             withOptions(interop.DoEmptyUnaryCall),
-		"large_unary":             withOptions(interop.DoLargeUnaryCall),
-		"status_code_and_message": withOptions(interop.DoStatusCodeAndMessage),
-		"special_status_message":  withOptions(interop.DoSpecialStatusMessage),
-		"unimplemented_method":    func(ctx context.Context, c client) { interop.DoUnimplementedMethod(ctx, c.conn) },
+		"empty_unary":            withOptions(interop.DoEmptyUnaryCall),
+		"large_unary":            withOptions(interop.DoLargeUnaryCall),
+		"special_status_message": withOptions(interop.DoSpecialStatusMessage),
+		"unimplemented_method":   func(ctx context.Context, c client) { interop.DoUnimplementedMethod(ctx, c.conn) },
 		"unimplemented_service": func(ctx context.Context, c client) {
 			interop.DoUnimplementedService(ctx, testgrpc.NewUnimplementedServiceClient(c.conn))
 		},
