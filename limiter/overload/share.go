@@ -28,7 +28,7 @@ func (s *Share) Add(n int64) {
 const reserve = 256
 
 // fits reports whether the connection can use n more of a bound that is reached, so that all connections together use after. All connections that use
-// something have an equal part of limit, as long as they use at most twice the bound. Beyond, they have the reserve.
+// something have an equal part of limit, as long as they use at most twice the bound. Beyond, they have the reserve, up to four times the bound.
 func (s *Share) fits(n, after, limit, bound int64) bool {
 	used, active := s.used.Load(), s.of.active.Load()
 	if used == 0 {
@@ -38,7 +38,7 @@ func (s *Share) fits(n, after, limit, bound int64) bool {
 	if after > 2*bound {
 		equal = min(equal, max(1, bound/reserve))
 	}
-	return used+n <= equal
+	return used+n <= equal && after <= 4*bound
 }
 
 // Pool is a bound of the process, for example of bytes.

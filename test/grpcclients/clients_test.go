@@ -100,6 +100,7 @@ func settings() []map[string]uint32 {
 type program func(t *testing.T, address string, calls []call, settings map[string]uint32) (statuses []string)
 
 func TestGRPC_ClientsInOtherLanguagesAreServed(t *testing.T) {
+	t.Parallel()
 	python, node := scripts(t, "python3", "python3", "testdata/client.py"), scripts(t, "node", "nodejs", "testdata/client.mjs")
 	clients := map[string]program{
 		"grpcio": python("grpcio"), "hyper-h2": python("h2"), "Node.js": node(), "curl": curl, "nghttp": nghttp, "h2load": h2load,

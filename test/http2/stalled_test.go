@@ -74,7 +74,8 @@ func TestServer_HoldsLittleForCallsThatNeverEnd(t *testing.T) {
 		all[i].sendWithinWindows(payload)
 	}
 	time.Sleep(200 * time.Millisecond) // the server reads
-	const buffers = 16 << 20 // of the process: at most twice as much, and a buffer is larger than what it holds
+	// The bound of the process. It can hold a multiple for connections that come one after the other, and a buffer is larger than what it holds.
+	const buffers = 16 << 20
 	held.held(3*buffers, peers+64)
 	others.wantServed(5 * time.Second)
 }

@@ -125,7 +125,6 @@ func exchanges() map[string]exchange {
 		"an unknown frame":              func(p *peer) error { return p.framer.WriteRawFrame(0x77, 0xff, 1, []byte{1}) },
 		"SETTINGS of nothing":           func(p *peer) error { return p.framer.WriteSettings() },
 		"empty DATA":                    func(p *peer) error { return p.framer.WriteData(1, false, nil) },
-		"RST_STREAM of an ended stream": func(p *peer) error { return nil },
 		"a window that overflows":       func(p *peer) error { return p.framer.WriteWindowUpdate(1, 1<<31-1) },
 		"a connection's that overflows": func(p *peer) error { return p.framer.WriteWindowUpdate(0, 1<<31-1) },
 		"a reset and another call":      func(p *peer) error { return p.framer.WriteRSTStream(1, http2.ErrCodeCancel) },
@@ -177,6 +176,7 @@ func differences() map[string]string {
 // TestTransports_AgreeExceptForTheListedDifferences compares what a client sees of both transports: the status, HTTP's status, whether the
 // connection survives, and whether the next call on it is decided.
 func TestTransports_AgreeExceptForTheListedDifferences(t *testing.T) {
+	t.Parallel()
 	fast, standard := serveWith(t, listenUnix(t), unchanged, envoy.FastTransport), serveReference(t)
 	known := differences()
 	for name, test := range exchanges() {

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -189,8 +190,8 @@ func rlsMessage(descriptors []byte) []byte {
 
 // nest wraps content in messages.
 func nest(content []byte, numbers ...protowire.Number) []byte {
-	for i := len(numbers) - 1; i >= 0; i-- {
-		content = lengthPrefixed(numbers[i], content)
+	for _, number := range slices.Backward(numbers) {
+		content = lengthPrefixed(number, content)
 	}
 	return content
 }
@@ -298,6 +299,6 @@ func attacks() []attack {
 		{name: "unknown methods with a long name", next: flood(func(f *http2.Framer, n int) { openStream(f, stream(n), block("/a/"+strings.Repeat("~", 8<<10)), true) })},
 		{name: "responses without a window", settings: zero, next: whole(rls, rlsMessage(entries))},
 		{name: "responses that are not read", deaf: true, next: whole(rls, rlsMessage(entries))},
-		{name: "connections", same: true, next: flood(func(f *http2.Framer, n int) { _ = f.WriteRawFrame(http2.FrameData, 0, 0, []byte(fmt.Sprint(n))) })},
+		{name: "connections", same: true, next: flood(func(f *http2.Framer, n int) { _ = f.WriteRawFrame(http2.FrameData, 0, 0, []byte(strconv.Itoa(n))) })},
 	}
 }

@@ -76,7 +76,8 @@ const (
 // merged, except for the value in an entry of a map.
 func (r *authRequest) decode(message []byte) error {
 	r.metadataLeft = maxMetadataValues
-	return wire(message).each(func(number protowire.Number, attributes wire) error {
+	m := wire(message)
+	return m.each(func(number protowire.Number, attributes wire) error {
 		if number != checkAttributes {
 			return nil
 		}

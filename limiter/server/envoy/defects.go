@@ -23,12 +23,12 @@ func Defects() []string {
 func (d *defects) add(more defects) { *d |= more }
 
 // each calls f with the name of each defect.
-func (d defects) each(f func(name string)) {
-	if d == 0 {
+func (d *defects) each(f func(name string)) {
+	if *d == 0 {
 		return
 	}
 	for i, name := range Defects() {
-		if d&(1<<i) != 0 {
+		if *d&(1<<i) != 0 {
 			f(name)
 		}
 	}

@@ -78,11 +78,11 @@ func textOf(m wire, found *defects) string {
 }
 
 // fields calls f for each field of a message. f reads the value from rest.
-func (w wire) fields(f func(number protowire.Number, kind protowire.Type, rest *wire) error) error {
-	for w != "" {
+func (w *wire) fields(f func(number protowire.Number, kind protowire.Type, rest *wire) error) error {
+	for *w != "" {
 		number, kind, err := w.next()
 		if err == nil {
-			err = f(number, kind, &w)
+			err = f(number, kind, w)
 		}
 		if err != nil {
 			return err
@@ -92,8 +92,8 @@ func (w wire) fields(f func(number protowire.Number, kind protowire.Type, rest *
 }
 
 // each calls f for each field with a message or a text. It skips the others.
-func (w wire) each(f func(number protowire.Number, m wire) error) error {
-	for w != "" { // without fields, for which w would be allocated
+func (w *wire) each(f func(number protowire.Number, m wire) error) error {
+	for *w != "" {
 		number, kind, err := w.next()
 		switch {
 		case err != nil:

@@ -117,7 +117,8 @@ func TestServer_PartsOfALargeMessagePayForFrames(t *testing.T) {
 	_, address := serve(t, o)
 	c := dial(t, address)
 	go func() {
-		for c.read() != "closed" {
+		for got := ""; got != "closed"; got = c.read() {
+			continue
 		}
 	}()
 	for i := range uint32(20) {
