@@ -31,7 +31,7 @@ for (const [path, message] of job.calls) {
   for (let turn = 0; turn < 3; turn++) {
     const answer = call(path, message);
     if ((job.settings.initial_window_size ?? 65535) < 1000 && turn === 0) {
-      setTimeout(() => client.settings({ initialWindowSize: 65535 }), 50); // the response waits for it
+      setTimeout(() => { if (!client.closed && !client.destroyed) client.settings({ initialWindowSize: 65535 }); }, 50); // the response waits for it
     }
     if (turn === 1) client.settings({ headerTableSize: 100 });
     status = await answer;
