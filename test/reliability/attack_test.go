@@ -93,7 +93,7 @@ func TestServe_AnAttackerTakesNothingFromOthers(t *testing.T) {
 					}
 					return
 				}
-				o.check(t, slow)
+				o.check(t, slow, a.decided)
 			})
 		}
 		if err := process.Stop(); err != nil {
@@ -119,20 +119,25 @@ func (o outcome) String() string {
 		float64(o.sent)/(1<<20), o.connections)
 }
 
-func (o outcome) check(t *testing.T, slow *latency.Failures) {
+// check checks the promises. Calls that Redis decides can be shed with those of the attacker, at most one of ten.
+func (o outcome) check(t *testing.T, slow *latency.Failures, decided bool) {
 	t.Helper()
-	if o.failed > 0 {
+	most := 0
+	if decided {
+		most = max(5, o.calls/10)
+	}
+	if o.failed > most {
 		t.Errorf("%d of %d calls of another client failed: %v", o.failed, o.calls, o.firstError)
 	}
 	if o.memory > attackMemory {
 		t.Errorf("%d MiB resident, want at most %d", o.memory>>20, attackMemory>>20)
 	}
-	most := max(attackSlowdown*o.quiet, attackNoise)
-	if o.during > most {
-		slow.Errorf("the p99 latency of another client is %v, want at most %v", o.during, most)
+	longest := max(attackSlowdown*o.quiet, attackNoise)
+	if o.during > longest {
+		slow.Errorf("the p99 latency of another client is %v, want at most %v", o.during, longest)
 	}
-	if o.after > most {
-		slow.Errorf("the p99 latency is %v a second after the attack, want at most %v", o.after, most)
+	if o.after > longest {
+		slow.Errorf("the p99 latency is %v a second after the attack, want at most %v", o.after, longest)
 	}
 }
 

@@ -30,6 +30,8 @@ type attack struct {
 	next func(n int) []byte
 	// same is true if what is sent is always the same. Otherwise each round is on new streams.
 	same bool
+	// decided is true if Redis decides each call. Then the queue of calls to Redis, which all connections share, can be full for a moment.
+	decided bool
 	// deaf attackers read nothing.
 	deaf bool
 }
@@ -237,7 +239,7 @@ func attacks() []attack {
 		{name: "empty claims", next: whole(auth, claims)},
 		{name: "empty lines of headers", next: whole(auth, nest(empty(0x0a), 1, 4, 2, 13))},
 		{name: "a long value", next: whole(rls, rlsMessage(nest(append(lengthPrefixed(1, []byte("tenant")), lengthPrefixed(2, make([]byte, message-64))...), 2, 1)))},
-		{name: "calls", next: whole(rls, small)},
+		{name: "calls", decided: true, next: whole(rls, small)},
 		{name: "incomplete messages", next: flood(func(f *http2.Framer, n int) {
 			openStream(f, stream(n), rls, false)
 			_ = f.WriteData(stream(n), false, append([]byte{0, 0, 3, 0xff, 0xff}, make([]byte, 16<<10-5)...))
@@ -252,10 +254,10 @@ func attacks() []attack {
 		{name: "PRIORITY", same: true, next: flood(func(f *http2.Framer, n int) { _ = f.WritePriority(stream(n%1000), http2.PriorityParam{}) })},
 		{name: "WINDOW_UPDATE", same: true, begin: opened(100), next: flood(func(f *http2.Framer, n int) { _ = f.WriteWindowUpdate(stream(n%100), 1) })},
 		{name: "unknown frames", same: true, next: flood(func(f *http2.Framer, _ int) { _ = f.WriteRawFrame(0x77, 0, 0, nil) })},
-		{name: "calls that are reset", next: func(n int) []byte {
+		{name: "calls that are reset", decided: true, next: func(n int) []byte {
 			return append(whole(rls, small)(n), frames(func(f *http2.Framer) { _ = f.WriteRSTStream(stream(n), http2.ErrCodeCancel) })...)
 		}},
-		{name: "calls that the server resets", next: func(n int) []byte {
+		{name: "calls that the server resets", decided: true, next: func(n int) []byte {
 			return append(whole(rls, small)(n), frames(func(f *http2.Framer) { _ = f.WriteWindowUpdate(stream(n), 0) })...)
 		}},
 		{name: "streams that are reset", next: flood(func(f *http2.Framer, n int) {
