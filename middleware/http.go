@@ -105,12 +105,12 @@ func (x *requests) check(r *http.Request) engine.Check {
 		Request: rules.Request{
 			Method:   r.Method,
 			Host:     rules.NormalHost(r.Host),
-			Path:     rules.NormalPath(r.URL.EscapedPath()),
 			Headers:  x.headers(r.Header),
 			ClientIP: x.clientIP(r),
 			Claims:   x.claims(r),
 		},
 	}
+	c.Request.SetTarget(r.URL.EscapedPath())
 	if r.URL.RawQuery != "" {
 		c.Request.Query = r.URL.Query()
 	}

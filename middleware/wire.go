@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -83,13 +85,30 @@ func newCheckBody(c *engine.Check) checkBody {
 	return q
 }
 
-// target is the escaped path with the query: the input from which rules.NormalPath and url.ParseQuery produce those of r.
+// target is the escaped path with the query: the input from which SetTarget and url.ParseQuery produce those of r.
 func target(r *rules.Request) string {
 	if r.Path == "" && len(r.Query) == 0 {
 		return ""
 	}
 	u := url.URL{Path: r.Path, RawQuery: url.Values(r.Query).Encode()}
-	return u.RequestURI()
+	if r.RawPath == "" {
+		return u.RequestURI()
+	}
+	u.Path = ""
+	return escapeText(r.RawPath) + strings.TrimPrefix(u.RequestURI(), "/")
+}
+
+// escapeText escapes the bytes that text in JSON cannot have, and those that are not ASCII.
+func escapeText(path string) string {
+	var b strings.Builder
+	for i := range len(path) {
+		if c := path[i]; c < utf8.RuneSelf {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // decode reads the response. A response that no limiter writes is an UnreachableError: another server is at the URL, or a proxy

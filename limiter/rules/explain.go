@@ -56,7 +56,7 @@ func (x *Index) Explain(r *Request) []Explained {
 func (x *Index) search(r *Request) []Matched {
 	s := search{index: x, request: r, kind: r.kind(), steps: maxPatternSteps}
 	s.find()
-	return sortUnique(s.found, 0)
+	return s.sorted(0)
 }
 
 // replacing returns the policy of the first match that replaces c, or "".

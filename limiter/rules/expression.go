@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 )
@@ -115,8 +116,9 @@ func (v *validations) validate(key expressionKey) error {
 
 // expression is a compiled CEL expression. It is safe for concurrent use.
 type expression struct {
-	program cel.Program
-	base    uint64 // cost of an evaluation without loops and without functions whose cost depends on the request
+	program   cel.Program
+	base      uint64 // cost of an evaluation without loops and without functions whose cost depends on the request
+	readsPath bool   // whether the result can depend on the path of an HTTP request
 }
 
 // compileCEL compiles an expression that meets the conditions of ValidateExpression.
@@ -138,7 +140,7 @@ func compileCEL(of *language, text string, result ResultType) (*expression, erro
 	if err != nil { // for example because of an index that no map can have
 		return nil, fmt.Errorf("1:1: %w", err)
 	}
-	return &expression{program: program, base: prepared.base()}, nil
+	return &expression{program, prepared.base(), of == httpLanguage && readsPath(checked.NativeRep())}, nil
 }
 
 // compile parses and type-checks text, and rejects expressions that are too expensive.
@@ -192,21 +194,47 @@ func steps(cost uint64) string {
 	return strconv.FormatUint(cost, 10)
 }
 
+// readsPath reports whether an expression can read request.path: it selects that field, or uses the request other than by a field.
+func readsPath(checked *ast.AST) bool {
+	uses, others := 0, 0 // of the request
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch {
+		case e.Kind() == ast.IdentKind && e.AsIdent() == requestName:
+			uses++
+		case e.Kind() == ast.SelectKind:
+			of := e.AsSelect()
+			if of.FieldName() != "path" && of.Operand().Kind() == ast.IdentKind && of.Operand().AsIdent() == requestName {
+				others++
+			}
+		}
+	}))
+	return uses != others
+}
+
 // activation is a request as the variable of expressions. It is created when the first expression is evaluated.
 type activation struct {
 	request   *Request
 	admission admissionRequest // set if request is a write to the Kubernetes API
-	// namespaced and cluster have the units that the expressions of the policies of the namespace, and of cluster policies, can still cost.
-	namespaced, cluster uint64
-	meter               meter // of the current evaluation
+	budget    *budget
+	meter     meter // of the current evaluation
 }
 
+// budget has the units that the expressions of the policies of the namespace, and of cluster policies, can still cost for one request.
+type budget struct{ namespaced, cluster uint64 }
+
 func newActivation(r *Request) *activation {
-	a := &activation{request: r, namespaced: maxRequestCost, cluster: maxRequestCost}
+	a := &activation{request: r, budget: &budget{maxRequestCost, maxRequestCost}}
 	if r.Kubernetes != nil {
 		a.admission.set(r.Kubernetes)
 	}
 	return a
+}
+
+// reading returns the activation of another reading of the request, for example of its path. It shares the budget.
+func (a *activation) reading(r *Request) *activation {
+	of := newActivation(r)
+	of.budget = a.budget
+	return of
 }
 
 // ResolveName implements interpreter.Activation.
@@ -238,9 +266,9 @@ type failure struct {
 
 // evaluate returns the native value of an expression of a rule. Every error is a failure. The library returns panics as errors.
 func (e *expression) evaluate(on *activation, of *Compiled) (any, error) {
-	left := &on.namespaced
+	left := &on.budget.namespaced
 	if of.Domain == "" {
-		left = &on.cluster
+		left = &on.budget.cluster
 	}
 	allowed := max(*left, minExpressionCost)
 	if e.base > allowed {

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // header is a compiled HeaderMatch.
@@ -22,11 +23,44 @@ func compileHeader(match HeaderMatch) (header, error) {
 		return h, nil
 	case HeaderRegex:
 		var err error
-		h.expression, err = compilePattern(match.Value)
+		h.expression, err = compilePattern(match.Value, false)
 		return h, err
 	default:
 		return header{}, fmt.Errorf("unknown header match type %q", match.Type)
 	}
+}
+
+// maxValues is the number of values in one header that a regular expression is compared with.
+const maxValues = 16
+
+// meets is matches for a condition of a rule. A header with several values, of which a service can read one, meets it if one of them does. That is
+// uncertain, so the result is unknown.
+func (h *header) meets(r *Request, steps *int) (is, known bool) {
+	is, known = h.matches(r, steps)
+	if is || !known || h.Invert || h.Type == HeaderPresent {
+		return is, known
+	}
+	value := r.Headers[h.Name]
+	if strings.IndexByte(value, ',') < 0 {
+		return false, true
+	}
+	count := 0
+	for one := range strings.SplitSeq(value, ",") {
+		one = strings.Trim(one, " \t")
+		if h.Type == HeaderExact {
+			if one == h.Value {
+				return false, false
+			}
+			continue
+		}
+		if count++; count > maxValues {
+			return false, false
+		}
+		if is, known := h.expression.matches(one, steps); is || !known {
+			return false, false
+		}
+	}
+	return false, true
 }
 
 // matches reports whether the header selects r. steps is for regular expressions, see [pattern.matches]. If it does not suffice, the

@@ -49,7 +49,7 @@ func (m Matched) text(r *Request) string {
 	case FromDescriptor:
 		return m.descriptorValue(r, id.Name)
 	case FromExpression:
-		value, _ := m.Rule.identifier.text(m.activation(r), m.Rule) // "" after a failure
+		value, _ := m.evaluated(r) // "" after a failure
 		return value
 	case FromEndpoint:
 		return m.Endpoint
@@ -65,6 +65,28 @@ func (m Matched) text(r *Request) string {
 		return ""
 	}
 }
+
+// evaluated returns the result of the expression of the identifier. If it depends on how a service reads the path, it is a failure: the
+// client would choose the identifier.
+func (m Matched) evaluated(r *Request) (string, error) {
+	e, on := m.Rule.identifier, m.activation(r)
+	if r.RawPath == "" || !e.readsPath {
+		return e.text(on, m.Rule)
+	}
+	requests, complete := repeated(on.request)
+	value, err := e.text(on.reading(&requests[0]), m.Rule)
+	for i := range requests[1:] {
+		if other, failed := e.text(on.reading(&requests[1+i]), m.Rule); other != value || (failed == nil) != (err == nil) {
+			complete = false
+		}
+	}
+	if !complete {
+		return "", failure{error: errAmbiguousPath}
+	}
+	return value, err
+}
+
+var errAmbiguousPath = errors.New("servers can read the path in different ways, which lead to different identifiers")
 
 // Unreadable reports whether r carries something that cannot be read as the identifier of the rule: a text that is no address, a
 // malformed cookie, a claim that is a list or an object, or something that makes the expression fail. Call it only if Identify
@@ -83,7 +105,7 @@ func (m Matched) Unreadable(r *Request) bool {
 			return true
 		}
 	case FromExpression:
-		_, err := m.Rule.identifier.text(m.activation(r), m.Rule)
+		_, err := m.evaluated(r)
 		if f, failed := errors.AsType[failure](err); failed {
 			return !f.absent
 		}

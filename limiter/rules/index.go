@@ -34,15 +34,23 @@ type hostIndex struct {
 }
 
 type pathIndex struct {
+	literalPaths
+
+	folded *literalPaths // of the rules that ignore case, see fold; nil without
+	regex  []regexRule
+	paths  []int // the rules with paths
+	any    []int
+}
+
+type literalPaths struct {
 	exact    map[string][]int
 	prefix   map[string][]int // by the prefix without trailing slash; "" for "/"
 	prefixes lengths          // of the keys of prefix
-	regex    []regexRule
-	any      []int
 }
 
 type regexRule struct {
 	pattern *pattern
+	name    string // as the user wrote the expression
 	rule    int
 }
 
@@ -180,10 +188,10 @@ func (h *hostIndex) add(i int, m *Match) error {
 	case len(m.Paths) == 0 && len(m.Descriptors) > 0:
 		h.descriptors.add(i, m.Descriptors)
 	default:
-		return h.any.add(i, m.Paths)
+		return h.any.add(i, m)
 	}
 	for _, host := range m.Hosts {
-		if err := h.pathsOf(host).add(i, m.Paths); err != nil {
+		if err := h.pathsOf(host).add(i, m); err != nil {
 			return err
 		}
 	}
@@ -202,31 +210,55 @@ func (h *hostIndex) pathsOf(host string) *pathIndex {
 	return table[key]
 }
 
-func newPathIndex() *pathIndex {
-	return &pathIndex{exact: map[string][]int{}, prefix: map[string][]int{}}
+func newPathIndex() *pathIndex { return &pathIndex{literalPaths: newLiteralPaths()} }
+
+func newLiteralPaths() literalPaths {
+	return literalPaths{exact: map[string][]int{}, prefix: map[string][]int{}}
 }
 
-func (p *pathIndex) add(i int, paths []PathMatch) error {
-	if len(paths) == 0 {
+func (p *pathIndex) add(i int, m *Match) error {
+	if len(m.Paths) == 0 {
 		p.any = append(p.any, i)
+		return nil
 	}
-	for _, m := range paths {
-		switch m.Type {
-		case PathExact:
-			p.exact[m.Value] = append(p.exact[m.Value], i)
-		case PathPrefix:
-			key := strings.TrimSuffix(m.Value, "/")
-			p.prefix[key] = append(p.prefix[key], i)
-			p.prefixes = p.prefixes.with(len(key))
-		case PathRegex:
-			compiled, err := compilePattern(m.Value)
-			if err != nil {
-				return err
-			}
-			p.regex = append(p.regex, regexRule{compiled, i})
-		default:
-			return fmt.Errorf("unknown path match type %q", m.Type)
+	p.paths = append(p.paths, i)
+	for _, path := range m.Paths {
+		if err := p.addPath(i, path, m.IgnoreCase); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (p *pathIndex) addPath(i int, m PathMatch, ignoreCase bool) error {
+	if m.Type == PathRegex {
+		compiled, err := compilePattern(m.Value, ignoreCase)
+		if err != nil {
+			return err
+		}
+		p.regex = append(p.regex, regexRule{compiled, m.Value, i})
+		return nil
+	}
+	literal, value := &p.literalPaths, m.Value
+	if ignoreCase {
+		if p.folded == nil {
+			p.folded = new(newLiteralPaths())
+		}
+		literal, value = p.folded, fold(value)
+	}
+	return literal.add(i, PathMatch{m.Type, value})
+}
+
+func (p *literalPaths) add(i int, m PathMatch) error {
+	switch m.Type {
+	case PathExact:
+		p.exact[m.Value] = append(p.exact[m.Value], i)
+	case PathPrefix:
+		key := strings.TrimSuffix(m.Value, "/")
+		p.prefix[key] = append(p.prefix[key], i)
+		p.prefixes = p.prefixes.with(len(key))
+	default:
+		return fmt.Errorf("unknown path match type %q", m.Type)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func TestMatch(t *testing.T) {
 		"a trailing slash of a prefix is ignored":     {path(rules.PathPrefix, "/v1/"), []string{"GET - /v1", "GET - /v1/x"}, []string{"GET - /v10"}},
 		"the prefix / matches every path":             {path(rules.PathPrefix, "/"), []string{"GET - /", "GET - /v1/x"}, nil},
 		"a regular expression matches the whole path": {path(rules.PathRegex, "/v[0-9]+|/w"), []string{"GET - /v12", "GET - /w"}, []string{"GET - /v1/x", "GET - /x/v1", "GET - /wx"}},
-		"a method":         {rules.Match{Methods: []string{"POST", "PUT"}}, []string{"PUT - /"}, []string{"GET - /", "put - /"}},
+		"a method":         {rules.Match{Methods: []string{"POST", "PUT"}}, []string{"PUT - /", "put - /"}, []string{"GET - /", "PU - /"}},
 		"a header's value": {header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}), []string{"GET - / x-plan=free"}, []string{"GET - / x-plan=Free", "GET - /", "GET - / x-plan="}},
 		"any value except one": {
 			header(rules.HeaderMatch{Type: rules.HeaderExact, Name: "x-plan", Value: "free", Invert: true}),
@@ -370,6 +370,7 @@ func TestNormalHostAndNormalPath(t *testing.T) {
 	for in, want := range map[string]string{
 		"API.Shop.Example": "api.shop.example", "shop.example:8080": "shop.example", "shop.example.": "shop.example",
 		"shop.example.:443": "shop.example", "[2001:db8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]", "": "", ":8080": "",
+		"shop.example..": "shop.example", "shop.example:80:80": "shop.example", "shop.example..:x": "shop.example", "[::1]x": "[::1]", "]": "]",
 	} {
 		if got := rules.NormalHost(in); got != want {
 			t.Errorf("host %q: %q, want %q", in, got, want)

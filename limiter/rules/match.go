@@ -30,9 +30,10 @@ func orderOf(i int, uncertain bool) int32 {
 func (m Matched) index() int32    { return m.order >> 1 }
 func (m Matched) uncertain() bool { return m.order&1 != 0 }
 
-// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst and to evaluate expressions. A
-// rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a longer prefix before a shorter
-// prefix, and any prefix before a regular expression.
+// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, to evaluate expressions, and for
+// a path with several readings. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
+// longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint separately appears
+// once for each endpoint that a reading of the path leads to.
 func (x *Index) Match(dst []Matched, r *Request) []Matched { return x.match(dst, r, false) }
 
 // Peek is Match for a request that is not counted: its path takes none of the 1000 paths of a rule.
@@ -42,12 +43,16 @@ func (x *Index) match(dst []Matched, r *Request, peek bool) []Matched {
 	from := len(dst)
 	s := search{index: x, request: r, kind: r.kind(), found: dst, steps: maxPatternSteps}
 	s.find()
-	matched := sortUnique(s.found, from)
+	matched := s.sorted(from)
 	if s.defaults {
 		matched = dropReplacedDefaults(matched, from)
 	}
 	if s.ownPaths {
 		x.nameEndpoints(matched[from:], peek)
+		if s.readings != nil { // several paths can have one name
+			named := slices.CompactFunc(matched[from:], func(a, b Matched) bool { return a.Rule == b.Rule && a.Endpoint == b.Endpoint })
+			matched = matched[:from+len(named)]
+		}
 	}
 	return matched
 }
@@ -111,9 +116,16 @@ type search struct {
 	failed    failedCondition // of the rule that was compared last and did not match, for Explain
 	defaults  bool            // a default was found
 	ownPaths  bool            // a rule that counts by the path of the request was found
+	readings  *readingSearch  // nil if the path has one reading
+	methods   otherMethods
+	// folded is foldedOf without regard to case.
+	foldedOf, folded string
 }
 
 func (s *search) find() {
+	if s.request.RawPath != "" {
+		s.readings = newReadingSearch(s.request)
+	}
 	switch s.kind {
 	case KubernetesWrites:
 		s.findKubernetes(&s.index.kubernetes)
@@ -168,7 +180,38 @@ func (s *search) findByHost(h *hostIndex) {
 }
 
 func (s *search) findByPath(p *pathIndex) {
-	path := s.request.Path
+	if s.readings == nil {
+		s.findByReading(p, s.request.Path)
+	} else {
+		s.findByReadings(p)
+	}
+	for _, i := range p.any {
+		s.appendOfAnyPath(i)
+	}
+}
+
+// findByReading finds the rules whose paths match one reading of the path.
+func (s *search) findByReading(p *pathIndex, path string) {
+	s.findLiteral(&p.literalPaths, path)
+	if p.folded != nil {
+		s.findLiteral(p.folded, s.fold(path))
+	}
+	for _, e := range p.regex {
+		if is, known := s.pattern(e.pattern, path); is || !known {
+			s.appendIfMatched(e.rule, e.name, !known)
+		}
+	}
+}
+
+// pattern compares a reading of the path.
+func (s *search) pattern(p *pattern, path string) (is, known bool) {
+	if s.readings != nil && s.readings.current != 0 {
+		return p.matchesWithin(path, &s.readings.steps, 0)
+	}
+	return p.matches(path, &s.steps)
+}
+
+func (s *search) findLiteral(p *literalPaths, path string) {
 	path = path[:min(len(path), maxPath)]
 	if len(p.exact) > 0 {
 		s.cost += len(path)
@@ -179,18 +222,10 @@ func (s *search) findByPath(p *pathIndex) {
 	if len(p.prefix) > 0 {
 		s.findByPrefix(p, path)
 	}
-	for _, e := range p.regex {
-		if is, known := e.pattern.matches(s.request.Path, &s.steps); is || !known {
-			s.appendIfMatched(e.rule, patternOf(e.pattern.fast), !known)
-		}
-	}
-	for _, i := range p.any {
-		s.appendIfMatched(i, path, false)
-	}
 }
 
 // findByPrefix finds the prefixes of path, the longest first. It looks up only prefixes of a length that the index has.
-func (s *search) findByPrefix(p *pathIndex, path string) {
+func (s *search) findByPrefix(p *literalPaths, path string) {
 	end := len(path)
 	if longest := p.prefixes.longest(); end > longest {
 		end = strings.LastIndexByte(path[:longest+1], '/')
@@ -234,7 +269,7 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 func (s *search) appendMatching(rules []int) {
 	s.compared += len(rules)
 	for _, i := range rules {
-		s.appendIfMatched(i, s.request.Path, false)
+		s.appendOfAnyPath(i)
 	}
 }
 
@@ -247,11 +282,14 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		return
 	}
 	if len(c.Match.Methods) > 0 && !slices.Contains(c.Match.Methods, r.Method) {
-		s.failed = failedCondition{condition: ConditionMethods}
-		return
+		if !s.methods.anyOf(c.Match.Methods, r) {
+			s.failed = failedCondition{condition: ConditionMethods}
+			return
+		}
+		uncertain = true
 	}
 	for j := range c.headers {
-		is, known := c.headers[j].matches(r, &s.steps)
+		is, known := c.headers[j].meets(r, &s.steps)
 		if known && !is {
 			s.failed = failedCondition{condition: ConditionHeaders, at: j}
 			return
@@ -274,7 +312,7 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		}
 	}
 	if c.condition != nil {
-		is, known := c.condition.selects(s.activation(), c)
+		is, known := s.selects(c)
 		if known && !is {
 			s.failed = failedCondition{condition: ConditionExpression}
 			return
@@ -288,6 +326,16 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
 	}
 	s.found = append(s.found, m)
+	if s.readings != nil {
+		s.readings.of = append(s.readings.of, s.readings.current)
+	}
+}
+
+func (s *search) selects(c *Compiled) (is, known bool) {
+	if s.readings != nil && c.condition.readsPath {
+		return s.readings.selects(s.activation(), c)
+	}
+	return c.condition.selects(s.activation(), c)
 }
 
 func (s *search) activation() *activation {
@@ -307,12 +355,24 @@ func (m Matched) activation(r *Request) *activation {
 		at := first.Descriptors[m.descriptor]
 		copy(first.Descriptors[1:m.descriptor+1], r.Descriptors[:m.descriptor])
 		first.Descriptors[0] = at
-		return newActivation(&first)
+		r = &first
 	}
-	if m.on != nil && m.on.request == r {
+	switch {
+	case m.on == nil:
+		return newActivation(r)
+	case m.on.request == r:
 		return m.on
+	default:
+		return m.on.reading(r)
 	}
-	return newActivation(r)
+}
+
+// sorted sorts what was found from from, and keeps each rule once, see Match.
+func (s *search) sorted(from int) []Matched {
+	if s.readings != nil {
+		return s.readings.sorted(s.found, from)
+	}
+	return sortUnique(s.found, from)
 }
 
 // sortUnique sorts dst[from:] by rule and keeps the first entry of each rule, which is certain if any is.

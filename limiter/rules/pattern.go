@@ -23,9 +23,15 @@ type pattern struct {
 	visits  sync.Pool // of *visit
 }
 
-// compilePattern is [CompileRegexp] for texts that clients choose.
-func compilePattern(expression string) (*pattern, error) {
-	fast, err := CompileRegexp(expression)
+// compilePattern is [CompileRegexp] for texts that clients choose. With ignoreCase, upper and lower case are the same.
+func compilePattern(expression string, ignoreCase bool) (*pattern, error) {
+	if err := validateRegexp(expression); err != nil {
+		return nil, err // before more is added, so that the message and the bounds have only the user's text
+	}
+	if ignoreCase {
+		expression = "(?i:" + expression + ")"
+	}
+	fast, err := regexp.Compile(anchored(expression))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ const unbounded = 1 << 30
 // simulate compares text with the program of expression only.
 func simulate(t testing.TB, expression, text string, steps int) (is, known bool, left int) {
 	t.Helper()
-	p, err := compilePattern(expression)
+	p, err := compilePattern(expression, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func FuzzPattern_AgreesWithRegexp(f *testing.F) {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, expression, text string) {
-		p, err := compilePattern(expression)
+		p, err := compilePattern(expression, false)
 		if err != nil || len(text) > 200 {
 			t.Skip()
 		}
@@ -78,7 +78,7 @@ func TestPattern_CountsItsSteps(t *testing.T) {
 }
 
 func TestPattern_StepsAreSharedByTheExpressionsOfARequest(t *testing.T) {
-	p, err := compilePattern(`(/a|a/|/|a)*x`)
+	p, err := compilePattern(`(/a|a/|/|a)*x`, false)
 	if err != nil {
 		t.Fatal(err)
 	}

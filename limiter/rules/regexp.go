@@ -19,8 +19,11 @@ func CompileRegexp(expression string) (*regexp.Regexp, error) {
 	if err := validateRegexp(expression); err != nil {
 		return nil, err // before the anchors are added, so that the message has only the user's text
 	}
-	return regexp.Compile(`\A(?:` + expression + `)\z`)
+	return regexp.Compile(anchored(expression))
 }
+
+// anchored returns the expression that matches only whole texts.
+func anchored(expression string) string { return `\A(?:` + expression + `)\z` }
 
 func validateRegexp(expression string) error {
 	if len(expression) > maxRegexp {
@@ -39,10 +42,4 @@ func validateRegexp(expression string) error {
 			"use fewer or smaller repetitions", expression, len(program.Inst), maxProgram)
 	}
 	return nil
-}
-
-// patternOf returns the user's text of an expression that CompileRegexp compiled, without the anchors.
-func patternOf(e *regexp.Regexp) string {
-	s := e.String()
-	return s[len(`\A(?:`) : len(s)-len(`)\z`)]
 }

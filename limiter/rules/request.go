@@ -3,18 +3,20 @@ package rules
 import (
 	"net/http"
 	"net/netip"
-	"path"
 	"strings"
 )
 
 // Request has the properties of a request that rules can match and count by. It is an HTTP request unless NoHTTP or Kubernetes is set.
-// Its fields must be normalized with [NormalHost] and [NormalPath], and header names must be in lower case. The zero ClientIP means that
-// the address is unknown.
+// Its fields must be normalized with [NormalHost] and [Request.SetTarget], and header names must be in lower case. The zero ClientIP means
+// that the address is unknown.
 type Request struct {
-	Domain   string
-	Method   string
-	Host     string
+	Domain string
+	Method string
+	Host   string
+	// Path is the usual reading of the path, see [NormalPath]. RawPath is the path as the client has sent it, without the query, if servers can
+	// read it in other ways too; otherwise it is "".
 	Path     string
+	RawPath  string
 	Query    map[string][]string
 	Headers  map[string]string
 	ClientIP netip.Addr
@@ -38,10 +40,14 @@ type Descriptor []Entry
 // Entry is one entry of a Descriptor.
 type Entry struct{ Key, Value string }
 
-// NormalHost returns host in lower case, without port and trailing dot.
+// NormalHost returns host in lower case, without port and trailing dots.
 func NormalHost(host string) string {
-	host, _ = cutPort(host)
-	return strings.TrimSuffix(strings.ToLower(host), ".")
+	if end := strings.IndexByte(host, ']'); end >= 0 && host[0] == '[' {
+		host = host[:end+1] // an IPv6 address
+	} else {
+		host, _, _ = strings.Cut(host, ":")
+	}
+	return strings.TrimRight(strings.ToLower(host), ".")
 }
 
 // cutPort returns the host before the last colon and the port after it. The colons of an IPv6 address are in brackets.
@@ -50,40 +56,6 @@ func cutPort(host string) (before, port string) {
 		return host[:i], host[i+1:]
 	}
 	return host, "0"
-}
-
-// NormalPath returns the path decoded, without query, dot segments and double slashes, and with a leading slash, so that a client cannot
-// avoid a policy by another spelling of the path. Invalid escapes stay unchanged.
-func NormalPath(p string) string {
-	if i := strings.IndexAny(p, "?#"); i >= 0 {
-		p = p[:i]
-	}
-	if p = decode(p); !strings.HasPrefix(p, "/") {
-		p = "/" + p
-	}
-	return path.Clean(p)
-}
-
-// decode decodes the valid escapes in p and keeps invalid ones, so that an invalid escape does not hide the others.
-func decode(p string) string {
-	at := strings.IndexByte(p, '%')
-	if at < 0 {
-		return p
-	}
-	b := append(make([]byte, 0, len(p)), p[:at]...)
-	for at < len(p) {
-		if p[at] == '%' && at+2 < len(p) {
-			high, low := hexDigit(p[at+1]), hexDigit(p[at+2])
-			if high >= 0 && low >= 0 {
-				b = append(b, byte(high<<4|low))
-				at += 3
-				continue
-			}
-		}
-		b = append(b, p[at])
-		at++
-	}
-	return string(b)
 }
 
 // hexDigit returns the value of a hexadecimal digit, -1 for any other byte.

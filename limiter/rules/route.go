@@ -41,7 +41,7 @@ func (x *Index) addRoutes(i int, match *Match) error {
 		if h.routes[route.Target] == nil {
 			h.routes[route.Target] = newPathIndex()
 		}
-		if err := h.routes[route.Target].add(i, match.Paths); err != nil {
+		if err := h.routes[route.Target].add(i, match); err != nil {
 			return err
 		}
 	}

@@ -160,7 +160,7 @@ func (c *routeCompiler) compileMatch(match RouteMatch) (m routeMatch, err error)
 	switch match.Path.Type {
 	case PathExact, PathPrefix:
 	case PathRegex:
-		if m.path, err = compilePattern(match.Path.Value); err != nil {
+		if m.path, err = compilePattern(match.Path.Value, false); err != nil {
 			return m, err
 		}
 	default:

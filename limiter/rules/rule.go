@@ -170,10 +170,12 @@ const (
 // Match selects requests. A request must match every field that is set. In a list, one matching element is enough.
 type Match struct {
 	// Hosts in lower case: "api.shop.example", or "*.shop.example" for every name below shop.example.
-	Hosts   []string      `json:"hosts,omitempty"`
-	Paths   []PathMatch   `json:"paths,omitempty"`
-	Methods []string      `json:"methods,omitempty"`
-	Headers []HeaderMatch `json:"headers,omitempty"` // all of them
+	Hosts []string    `json:"hosts,omitempty"`
+	Paths []PathMatch `json:"paths,omitempty"`
+	// IgnoreCase compares paths without regard to case, and counts endpoints without it.
+	IgnoreCase bool          `json:"ignoreCase,omitempty"`
+	Methods    []string      `json:"methods,omitempty"`
+	Headers    []HeaderMatch `json:"headers,omitempty"` // all of them
 	// CIDRs and ExceptCIDRs apply to the client address. It must be in one of CIDRs and must not be in ExceptCIDRs.
 	CIDRs       []string `json:"cidrs,omitempty"`
 	ExceptCIDRs []string `json:"exceptCIDRs,omitempty"`

@@ -22,8 +22,53 @@ type Terms struct {
 
 // Terms returns the limit of the first tier that matches r, or the limit of the rule if no tier matches, and the cost of r. If it is
 // unknown whether a tier matches, because of what the client sent, its limit applies if it is lower: a client must neither get a higher
-// limit nor avoid a lower one by what it sends. The identifier is the one that Identify returned.
+// limit nor avoid a lower one by what it sends. The identifier is the one that Identify returned. If the terms depend on how a service
+// reads the path, they are the strictest of all readings.
 func (m Matched) Terms(r *Request, identifier string) Terms {
+	if r.RawPath == "" || !m.Rule.termsReadPath {
+		return m.terms(r, identifier)
+	}
+	requests, complete := repeated(r)
+	terms := m.terms(&requests[0], identifier)
+	for i := range requests[1:] {
+		terms = stricter(terms, m.terms(&requests[1+i], identifier))
+	}
+	if !complete {
+		terms = m.strictest(terms)
+	}
+	return terms
+}
+
+// repeated returns r for at most maxRepeated readings of its path, and whether these are all.
+func repeated(r *Request) (requests []Request, complete bool) {
+	readings := readingsOf(r.RawPath)
+	paths := readings.paths[:min(len(readings.paths), maxRepeated)]
+	return requestsOf(r, paths), !readings.unknown && len(paths) == len(readings.paths)
+}
+
+// stricter returns the lower limit of a and b, with the higher cost of both.
+func stricter(a, b Terms) Terms {
+	cost := max(a.Cost, b.Cost)
+	if a.Unlimited || !b.Unlimited && b.Limit.Capacity() < a.Limit.Capacity() {
+		a = b
+	}
+	if !a.Unlimited {
+		a.Cost = cost
+	}
+	return a
+}
+
+// strictest returns the lowest limit of the rule and its tiers, with the cost of terms.
+func (m Matched) strictest(terms Terms) Terms {
+	terms = stricter(terms, Terms{Limit: m.Rule.Limit, Cost: terms.Cost})
+	for i := range m.Rule.tiers {
+		t := &m.Rule.tiers[i]
+		terms = stricter(terms, Terms{Limit: t.limit, Tier: t.Name, Unlimited: t.Unlimited, Cost: terms.Cost})
+	}
+	return terms
+}
+
+func (m Matched) terms(r *Request, identifier string) Terms {
 	terms := Terms{Limit: m.Rule.Limit, Cost: 1}
 	steps := maxPatternSteps
 	var unknown []*tier

@@ -47,7 +47,7 @@ func forwardedRequest(r *http.Request) (rules.Request, *reply.Problem) {
 		target = inner
 	}
 	request.Host = rules.NormalHost(request.Host)
-	request.Path = rules.NormalPath(target)
+	request.SetTarget(target)
 	request.Query = rules.ParseQuery(target)
 	request.Headers = rules.NormalHeaders(h)
 	return request, nil

@@ -122,7 +122,7 @@ func (d *decoder) finish() (engine.Check, *reply.Problem) {
 	}
 	r.Host = rules.NormalHost(r.Host)
 	if d.path != "" {
-		r.Path = rules.NormalPath(d.path)
+		r.SetTarget(d.path)
 		d.pathQuery()
 	}
 	r.NoHTTP = len(r.Descriptors) > 0 && r.Method+r.Host+r.Path == "" && len(r.Query)+len(r.Headers)+len(r.Claims) == 0

@@ -179,7 +179,8 @@ func check(t *testing.T, r *row) engine.Check {
 		}
 		target = u.RequestURI()
 	}
-	c.Request.Host, c.Request.Path = rules.NormalHost(r.host), rules.NormalPath(target)
+	c.Request.Host = rules.NormalHost(r.host)
+	c.Request.SetTarget(target)
 	if _, query, found := strings.Cut(target, "?"); found {
 		c.Request.Query, _ = url.ParseQuery(query)
 	}

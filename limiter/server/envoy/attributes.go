@@ -39,12 +39,11 @@ func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, e
 		return engine.Check{}, nil, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
 	}
 	client := d.client(a.source.address, headers)
-	return engine.Check{
+	check := engine.Check{
 		Request: rules.Request{
 			Domain:          domain,
 			Method:          a.method,
 			Host:            host,
-			Path:            rules.NormalPath(a.path),
 			Query:           rules.ParseQuery(a.path),
 			Headers:         headers,
 			ClientIP:        client,
@@ -54,7 +53,9 @@ func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, e
 		},
 		Cost:    1,
 		NoDelay: true,
-	}, routes, nil
+	}
+	check.Request.SetTarget(a.path)
+	return check, routes, nil
 }
 
 // domain returns the domain in the context extensions, else the namespace of the route, else the default domain. Only these come from the

@@ -1,0 +1,58 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+)
+
+// otherMethods are the methods, in addition to its own, by which a service can handle a request: its method in upper case, GET for a HEAD, and the
+// method that a POST asks for. They are found once for a search.
+type otherMethods struct {
+	found bool
+	count int
+	names [6]string
+}
+
+// overrides are the headers that frameworks read the method of a POST from. They read it from the parameter _method too.
+var overrides = [...]string{"x-http-method-override", "x-http-method", "x-method-override"}
+
+// methodParameter is the parameter of the query with the method of a POST.
+const methodParameter = "_method"
+
+// anyOf reports whether one of the methods is one of methods.
+func (o *otherMethods) anyOf(methods []string, r *Request) bool {
+	if !o.found {
+		o.find(r)
+	}
+	return slices.ContainsFunc(o.names[:o.count], func(name string) bool { return slices.Contains(methods, name) })
+}
+
+func (o *otherMethods) find(r *Request) {
+	o.found = true
+	method := strings.ToUpper(r.Method)
+	if method != r.Method {
+		o.add(method)
+	}
+	switch method {
+	case "HEAD":
+		o.add("GET")
+	case "POST":
+		for _, name := range overrides {
+			o.add(r.Headers[name])
+		}
+		if values := r.Query[methodParameter]; len(values) > 0 {
+			o.add(values[0])
+			o.add(values[len(values)-1])
+		}
+	}
+}
+
+// maxMethod is the length of the longest method of a policy, in bytes.
+const maxMethod = len("OPTIONS")
+
+func (o *otherMethods) add(name string) {
+	if name = strings.TrimSpace(name); name != "" && len(name) <= maxMethod && o.count < len(o.names) {
+		o.names[o.count] = strings.ToUpper(name)
+		o.count++
+	}
+}

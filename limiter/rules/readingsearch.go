@@ -1,0 +1,170 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+)
+
+// allReadings is the reading of a match that does not depend on the reading of the path.
+const allReadings = -1
+
+// maxEndpointReadings is the number of readings that a rule without paths counts as endpoints of their own. A path with more is counted as
+// OtherEndpoints.
+const maxEndpointReadings = 4
+
+// readingSearch is the part of a search for a path with several readings. A rule matches the request if it matches any reading of the path. Its
+// match is uncertain unless it matches every reading: the client chooses the spelling, and must not replace a strict default in this way.
+type readingSearch struct {
+	*pathReadings
+
+	current int // index of paths, or allReadings
+	// of has the reading of each match that the search has found, in their order.
+	of []int
+	// steps of regular expressions for all readings except the first.
+	steps int
+	// evaluations of expressions that are left.
+	evaluations int
+	// requests have the other readings as their paths; nil until an expression is evaluated.
+	requests []Request
+	request  *Request
+}
+
+// maxReadingEvaluations bounds the evaluations of expressions that read the path, of all rules together.
+const maxReadingEvaluations = 64
+
+func newReadingSearch(r *Request) *readingSearch {
+	return &readingSearch{
+		pathReadings: readingsOf(r.RawPath), current: allReadings, steps: maxPatternSteps, evaluations: maxReadingEvaluations, request: r,
+	}
+}
+
+// findByReadings finds the rules whose paths match any reading.
+func (s *search) findByReadings(p *pathIndex) {
+	r := s.readings
+	for r.current = range r.paths {
+		s.findByReading(p, r.paths[r.current])
+	}
+	r.current = allReadings
+	if r.unknown {
+		for _, i := range p.paths {
+			s.appendIfMatched(i, OtherEndpoints, true)
+		}
+	}
+}
+
+// appendOfAnyPath appends rule i, which has no paths, if it matches.
+func (s *search) appendOfAnyPath(i int) {
+	r, c := s.readings, &s.index.rules[i]
+	switch {
+	case c.endpoints == nil:
+		s.appendIfMatched(i, s.request.Path, false)
+	case r == nil:
+		s.appendIfMatched(i, s.endpointOf(c, s.request.Path), false)
+	case r.unknown || len(r.paths) > maxEndpointReadings:
+		s.appendIfMatched(i, OtherEndpoints, false)
+	default:
+		for r.current = range r.paths {
+			s.appendIfMatched(i, s.endpointOf(c, r.paths[r.current]), false)
+		}
+		r.current = allReadings
+	}
+}
+
+// endpointOf returns the endpoint of a path for a rule without paths.
+func (s *search) endpointOf(c *Compiled, path string) string {
+	if c.Match.IgnoreCase {
+		return s.fold(path)
+	}
+	return path
+}
+
+// selects is expression.selects for a condition that reads the path: it is met if it is met for any reading of the search, which is the current
+// one or all. The result is unknown if it differs between them.
+func (r *readingSearch) selects(on *activation, c *Compiled) (is, known bool) {
+	first, last := r.current, r.current
+	if r.current == allReadings {
+		first, last = 0, len(r.paths)-1
+	}
+	met, all := false, true
+	for i := first; i <= last; i++ {
+		if r.evaluations--; r.evaluations < 0 {
+			return false, false
+		}
+		one, known := c.condition.selects(on.reading(r.requestOf(i)), c)
+		if !known {
+			return false, false
+		}
+		met, all = met || one, all && one
+	}
+	if r.current == allReadings && r.unknown { // another reading can differ
+		return false, false
+	}
+	return met, met == all
+}
+
+// requestOf returns the request with a reading as its path.
+func (r *readingSearch) requestOf(i int) *Request {
+	if r.requests == nil {
+		r.requests = requestsOf(r.request, r.paths)
+	}
+	return &r.requests[i]
+}
+
+func requestsOf(r *Request, paths []string) []Request {
+	requests := make([]Request, len(paths))
+	for i, path := range paths {
+		requests[i] = *r
+		requests[i].Path, requests[i].RawPath = path, ""
+	}
+	return requests
+}
+
+// sorted is search.sorted. A rule that counts endpoints separately appears once for each endpoint.
+func (r *readingSearch) sorted(all []Matched, from int) []Matched {
+	type ofReading struct {
+		Matched
+		reading int
+	}
+	found := make([]ofReading, len(all)-from)
+	for i := range found {
+		found[i] = ofReading{all[from+i], r.of[i]}
+	}
+	slices.SortStableFunc(found, func(a, b ofReading) int {
+		return cmp.Or(cmp.Compare(a.index(), b.index()), cmp.Compare(a.reading, b.reading), cmp.Compare(a.order, b.order))
+	})
+	kept := all[:from]
+	for len(found) > 0 {
+		next := slices.IndexFunc(found, func(m ofReading) bool { return m.index() != found[0].index() })
+		if next < 0 {
+			next = len(found)
+		}
+		first := len(kept)
+		certain := uint64(0) // the readings that the rule certainly matches
+		for i := range found[:next] {
+			m := &found[i]
+			if i > 0 && found[i-1].reading == m.reading {
+				continue // less specific
+			}
+			switch {
+			case m.uncertain():
+			case m.reading == allReadings:
+				certain = ^uint64(0)
+			default:
+				certain |= 1 << m.reading
+			}
+			isNew := !slices.ContainsFunc(kept[first:], func(k Matched) bool { return k.Endpoint == m.Endpoint })
+			if len(kept) == first || isNew && m.Rule.countsEndpoints() {
+				kept = append(kept, m.Matched)
+			}
+		}
+		isCertain := certain == ^uint64(0) || !r.unknown && certain == 1<<len(r.paths)-1
+		for i := first; i < len(kept); i++ {
+			kept[i].order = orderOf(int(kept[i].index()), !isCertain)
+		}
+		found = found[next:]
+	}
+	return kept
+}
+
+// countsEndpoints reports whether the counters of the rule depend on the endpoint.
+func (c *Compiled) countsEndpoints() bool { return c.PerEndpoint || c.Identifier.From == FromEndpoint }
