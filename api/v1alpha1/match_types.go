@@ -49,7 +49,7 @@ type DescriptorPattern string
 
 // HTTPMatch selects HTTP requests. A request matches if it matches every field that is set. In hosts, paths, methods and cidrs, one
 // matching entry is enough. All entries of headers must match.
-// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.paths) || has(self.methods) || has(self.headers) || has(self.cidrs) || has(self.exceptCIDRs) || has(self.expression)",message="http must not be empty: set hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or omit match to limit every request of the domain"
+// +kubebuilder:validation:XValidation:rule="has(self.hosts) || has(self.paths) || has(self.methods) || has(self.headers) || has(self.cidrs) || has(self.exceptCIDRs) || has(self.expression) || (has(self.ignoreCase) && self.ignoreCase)",message="http must not be empty: set hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or omit match to limit every request of the domain"
 type HTTPMatch struct {
 	// hosts lists the host names, in lower case and without a port. For example: api.shop.example, or *.shop.example for every name
 	// below shop.example. If omitted, the host is not checked.
@@ -58,14 +58,19 @@ type HTTPMatch struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Hosts []Host `json:"hosts,omitempty"`
-	// paths lists the paths, without the query string. Before the comparison, Weir resolves dot segments and double slashes in the
-	// path of the request and removes a trailing slash. If omitted, the path is not checked.
+	// paths lists the paths, without the query string. A request matches if any reading of its path matches: servers decode escapes
+	// and resolve dot segments in different ways. If omitted, the path is not checked.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Paths []PathMatch `json:"paths,omitempty"`
-	// methods lists the HTTP methods, in upper case. If omitted, the method is not checked.
+	// ignoreCase compares paths without regard to case, and counts endpoints without it. Set it if the service ignores case, as Express
+	// and ASP.NET do by default. Hosts and header names are never case-sensitive.
+	// +optional
+	IgnoreCase bool `json:"ignoreCase,omitempty"`
+	// methods lists the HTTP methods, in upper case. GET includes HEAD, because services answer it with the same handler. If omitted, the
+	// method is not checked.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -14,7 +14,7 @@ func Covers(wide, narrow *rules.Match) bool {
 	return kubernetesCovers(wide.Kubernetes, narrow.Kubernetes) &&
 		(wide.Routes == nil || narrow.Routes != nil && isSubset(narrow.Routes, wide.Routes)) &&
 		anyCovers(wide.Hosts, narrow.Hosts, hostCovers) &&
-		anyCovers(wide.Paths, narrow.Paths, pathCovers) &&
+		anyCovers(wide.Paths, narrow.Paths, pathCovers) && (len(wide.Paths) == 0 || wide.IgnoreCase || !narrow.IgnoreCase) &&
 		(len(wide.Methods) == 0 || len(narrow.Methods) > 0 && isSubset(narrow.Methods, wide.Methods)) &&
 		isSubset(wide.Headers, narrow.Headers) && // each is one more condition
 		(len(wide.CIDRs) == 0 || len(narrow.CIDRs) > 0 && allWithin(narrow.CIDRs, wide.CIDRs)) &&

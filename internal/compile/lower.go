@@ -67,6 +67,7 @@ func lowerMatch(match *v1alpha1.Match) rules.Match {
 	return rules.Match{
 		Hosts:       sorted(mapEach(match.HTTP.Hosts, lowercase[v1alpha1.Host]), strings.Compare),
 		Paths:       sorted(mapEach(match.HTTP.Paths, lowerPath), comparePaths),
+		IgnoreCase:  match.HTTP.IgnoreCase,
 		Methods:     sorted(mapEach(match.HTTP.Methods, upper[v1alpha1.Method]), strings.Compare),
 		Headers:     sorted(mapEach(match.HTTP.Headers, lowerHeader), compareHeaders),
 		CIDRs:       sorted(mapEach(match.HTTP.CIDRs, lowerCIDR), strings.Compare),

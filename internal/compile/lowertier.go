@@ -74,6 +74,9 @@ func lowerEndpoint(given string, match *v1alpha1.Match) string {
 	if given == rules.OtherEndpoints || isExpressionOf(match, given) {
 		return given
 	}
+	if match != nil && match.HTTP != nil && match.HTTP.IgnoreCase {
+		return rules.FoldPath(rules.NormalPath(given))
+	}
 	return rules.NormalPath(given)
 }
 

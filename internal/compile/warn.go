@@ -119,6 +119,10 @@ func (w *warnings) warnMatch() {
 	if len(m.CIDRs) > 0 && allWithin(m.CIDRs, m.ExceptCIDRs) {
 		w.add("spec.match.http.exceptCIDRs", "no request matches: exceptCIDRs covers all of cidrs")
 	}
+	if m.IgnoreCase && len(m.Paths) == 0 && !w.rule.PerEndpoint && w.rule.Identifier.From != rules.FromEndpoint {
+		w.add("spec.match.http.ignoreCase", "has no effect, because the policy has no paths and does not count endpoints; "+
+			"expressions compare paths with case: use request.path.lowerAscii()")
+	}
 	for i, header := range m.Headers {
 		opposite := header
 		opposite.Invert = !header.Invert

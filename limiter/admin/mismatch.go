@@ -22,7 +22,7 @@ func mismatch(e *rules.Explained, r *rules.Request, isSecret isSecret) string {
 	case rules.ConditionRoutes:
 		return routeMismatch(m.Routes, r)
 	case rules.ConditionPaths:
-		return fmt.Sprintf("path is %s; the policy matches %s", quote(r.Path), list(paths(m.Paths)))
+		return fmt.Sprintf("path is %s; the policy matches %s", quote(r.Path), list(paths(m.Paths))+ignoringCase(m))
 	case rules.ConditionMethods:
 		return fmt.Sprintf("method is %s; the policy matches %s", quote(r.Method), list(m.Methods))
 	case rules.ConditionHeaders:
@@ -166,6 +166,14 @@ func paths(of []rules.PathMatch) []string {
 		texts[i] = string(p.Type) + " " + p.Value
 	}
 	return texts
+}
+
+// ignoringCase describes how the paths are compared.
+func ignoringCase(m *rules.Match) string {
+	if m.IgnoreCase {
+		return ", without regard to case"
+	}
+	return ""
 }
 
 // namedTargets returns the routes that the descriptors of the request name.

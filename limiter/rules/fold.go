@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// fold returns text in the form that is equal for texts that differ only in case, as strings.EqualFold and the flag i of regular expressions
+// FoldPath returns text in the form that is equal for texts that differ only in case, as strings.EqualFold and the flag i of regular expressions
 // compare them. Servers fold ASCII only (Express, nginx) or all of Unicode (ASP.NET): the latter includes the former.
-func fold(text string) string {
+func FoldPath(text string) string {
 	for i := range len(text) {
 		if c := text[i]; 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf {
 			return foldFrom(text, i)
@@ -51,7 +51,7 @@ func foldRune(r rune) rune {
 // fold returns a path of the request, folded, and keeps the result: many indexes look up the same path.
 func (s *search) fold(path string) string {
 	if s.foldedOf != path || s.folded == "" {
-		s.foldedOf, s.folded = path, fold(path)
+		s.foldedOf, s.folded = path, FoldPath(path)
 	}
 	return s.folded
 }

@@ -36,7 +36,7 @@ type hostIndex struct {
 type pathIndex struct {
 	literalPaths
 
-	folded *literalPaths // of the rules that ignore case, see fold; nil without
+	folded *literalPaths // of the rules that ignore case, see FoldPath; nil without
 	regex  []regexRule
 	paths  []int // the rules with paths
 	any    []int
@@ -244,7 +244,7 @@ func (p *pathIndex) addPath(i int, m PathMatch, ignoreCase bool) error {
 		if p.folded == nil {
 			p.folded = new(newLiteralPaths())
 		}
-		literal, value = p.folded, fold(value)
+		literal, value = p.folded, FoldPath(value)
 	}
 	return literal.add(i, PathMatch{m.Type, value})
 }

@@ -12,7 +12,7 @@ const (
 	// maxReadings bounds the readings of one path, and maxReadingBytes the work to find them: the number of readings times the length. A client
 	// that exceeds them gains nothing: its request meets every condition on the path, see pathReadings.unknown.
 	maxReadings     = 64
-	maxReadingBytes = 16 << 10
+	maxReadingBytes = 8 << 10
 	// maxRepeated is the number of readings for which the conditions of a tier, a cost or an identifier are evaluated.
 	maxRepeated = 8
 )

@@ -402,6 +402,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.Host
           elementRelationship: associative
+    - name: ignoreCase
+      type:
+        scalar: boolean
     - name: methods
       type:
         list:

@@ -15,10 +15,14 @@ type HTTPMatchApplyConfiguration struct {
 	// hosts lists the host names, in lower case and without a port. For example: api.shop.example, or *.shop.example for every name
 	// below shop.example. If omitted, the host is not checked.
 	Hosts []apiv1alpha1.Host `json:"hosts,omitempty"`
-	// paths lists the paths, without the query string. Before the comparison, Weir resolves dot segments and double slashes in the
-	// path of the request and removes a trailing slash. If omitted, the path is not checked.
+	// paths lists the paths, without the query string. A request matches if any reading of its path matches: servers decode escapes
+	// and resolve dot segments in different ways. If omitted, the path is not checked.
 	Paths []PathMatchApplyConfiguration `json:"paths,omitempty"`
-	// methods lists the HTTP methods, in upper case. If omitted, the method is not checked.
+	// ignoreCase compares paths without regard to case, and counts endpoints without it. Set it if the service ignores case, as Express
+	// and ASP.NET do by default. Hosts and header names are never case-sensitive.
+	IgnoreCase *bool `json:"ignoreCase,omitempty"`
+	// methods lists the HTTP methods, in upper case. GET includes HEAD, because services answer it with the same handler. If omitted, the
+	// method is not checked.
 	Methods []apiv1alpha1.Method `json:"methods,omitempty"`
 	// headers lists the conditions on request headers. All of them must match.
 	Headers []HeaderMatchApplyConfiguration `json:"headers,omitempty"`
@@ -57,6 +61,14 @@ func (b *HTTPMatchApplyConfiguration) WithPaths(values ...*PathMatchApplyConfigu
 		}
 		b.Paths = append(b.Paths, *values[i])
 	}
+	return b
+}
+
+// WithIgnoreCase sets the IgnoreCase field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the IgnoreCase field is set to the value of the last call.
+func (b *HTTPMatchApplyConfiguration) WithIgnoreCase(value bool) *HTTPMatchApplyConfiguration {
+	b.IgnoreCase = &value
 	return b
 }
 
