@@ -54,7 +54,7 @@ bin/test/runner:
 	@$(FAST) CGO_ENABLED=0 go build -buildvcs=false -o $@ ./hack/test
 
 .PHONY: test-gateways
-test-gateways: ## Test gateways and gRPC clients whose programs come from Python wheels, Node.js, curl and nghttp (needs pip)
+test-gateways: ## Test gateways and gRPC clients whose programs come from Python wheels, Node.js, curl and nghttp (needs pip and npm)
 	go test -tags gateways -count=1 -run Traefik ./test/proxies
 	go test -tags gateways -count=1 ./test/gateways ./test/grpcclients
 

@@ -31,7 +31,7 @@ func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 			"Policy", "Domain", "Domains", "AllDomains", "Default", "Axis", "Identifier", "PerEndpoint", "Match", "Algorithm", "Units",
 			"WindowSeconds", "Burst", "Tiers", "Cost", "Debt", "WholeDebt", "Shadow", "OnStoreFailure", "Lease", "Compact", "Denial",
 		}},
-		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors", "Kubernetes", "Routes"}},
+		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "IgnoreCase", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors", "Kubernetes", "Routes"}},
 		{reflect.TypeFor[rules.KubernetesMatch](), []string{"Resources", "Namespaces", "NamespaceSelector", "Users", "Groups", "ExceptUsers", "ExceptGroups"}},
 	} {
 		var fields []string

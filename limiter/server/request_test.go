@@ -64,7 +64,7 @@ func TestDecode_ReadsEveryField(t *testing.T) {
 		"host, path and header names in normal form": {
 			`{"domain":"shop","host":"API.Shop.Example.:8443","path":"//v1/./search/../light/","headers":{"X-Plan":"Free"}}`,
 			engine.Check{Cost: 1, Request: rules.Request{
-				Domain: "shop", Host: "api.shop.example", Path: "/v1/light", Headers: map[string]string{"x-plan": "Free"},
+				Domain: "shop", Host: "api.shop.example", Path: "/v1/light", RawPath: "//v1/./search/../light/", Headers: map[string]string{"x-plan": "Free"},
 			}},
 		},
 		"a query in the path": {

@@ -176,15 +176,15 @@ func startNginx(t *testing.T, front, weir, upstream, service string) {
 	runServer(t, "nginx", exec.CommandContext(t.Context(), nginx, "-e", "stderr", "-c", file))
 }
 
-// service is one that gets requests as a gateway forwards them.
-type service struct {
+// spelledService is one that gets requests as a gateway forwards them.
+type spelledService struct {
 	name, address string
 	conn          net.Conn
 	reader        *bufio.Reader
 }
 
 // handler sends a target, byte for byte, and returns the handler that the service has reached: "query", "login" or "".
-func (s *service) handler(target string) (string, error) {
+func (s *spelledService) handler(target string) (string, error) {
 	for try := range 2 {
 		if s.conn == nil {
 			conn, err := net.DialTimeout("tcp", s.address, patience)
@@ -208,7 +208,7 @@ func (s *service) handler(target string) (string, error) {
 	return "", errors.New("not reached")
 }
 
-func (s *service) close() {
+func (s *spelledService) close() {
 	if s.conn != nil {
 		_ = s.conn.Close()
 		s.conn = nil
@@ -233,7 +233,7 @@ func exchange(conn net.Conn, reader *bufio.Reader, target string) (*http.Respons
 
 // fanOut is the service behind the gateways. It passes each request to all services, and returns the handlers that they have reached in the
 // field X-Reached: "go=query express4=login".
-func fanOut(t *testing.T, services func() []*service) (address string) {
+func fanOut(t *testing.T, services func() []*spelledService) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -252,7 +252,7 @@ func fanOut(t *testing.T, services func() []*service) (address string) {
 	return listener.Addr().String()
 }
 
-func serveFanOut(conn net.Conn, services []*service) {
+func serveFanOut(conn net.Conn, services []*spelledService) {
 	defer conn.Close()
 	defer func() {
 		for _, s := range services {
@@ -306,9 +306,9 @@ func TestSpelling_NoSpellingReachesAServiceWithoutThePolicy(t *testing.T) {
 	limiter := w.startLimiter(t)
 	node, ownNginx, nginxFront := startNode(t), free(t), free(t)
 	addresses := map[string]string{"go": goService(t), "express4": node[0], "express5": node[1], "url": node[2], "nginx": ownNginx}
-	upstream := fanOut(t, func() (all []*service) {
+	upstream := fanOut(t, func() (all []*spelledService) {
 		for name, address := range addresses {
-			all = append(all, &service{name: name, address: address})
+			all = append(all, &spelledService{name: name, address: address})
 		}
 		return all
 	})
@@ -335,7 +335,7 @@ func TestSpelling_NoSpellingReachesAServiceWithoutThePolicy(t *testing.T) {
 			t.Parallel()
 			awaitListener(t, name, front)
 			reached := map[string]int{}
-			client := &service{address: front}
+			client := &spelledService{address: front}
 			defer client.close()
 			for _, target := range targets {
 				response := client.send(t, target)
@@ -358,7 +358,7 @@ func TestSpelling_NoSpellingReachesAServiceWithoutThePolicy(t *testing.T) {
 }
 
 // send sends a target to a gateway. A gateway can close the connection after an error.
-func (s *service) send(t *testing.T, target string) *http.Response {
+func (s *spelledService) send(t *testing.T, target string) *http.Response {
 	t.Helper()
 	for try := range 2 {
 		if s.conn == nil {

@@ -180,7 +180,7 @@ func TestParseAttributes_ReadsTheRequest(t *testing.T) {
 			`{"context_extensions": {"domain": "shop"}, "request": {"http": {
 			  "method": "GET", "host": "API.Shop.Example:443", "path": "/a/../v1/%73earch?q=x&q=y&bad=%zz#f", "headers": {"X-Plan": "free", ":path": "/"}}}}`,
 			rules.Request{
-				Method: "GET", Host: "api.shop.example", Path: "/v1/search", Query: map[string][]string{"q": {"x", "y"}},
+				Method: "GET", Host: "api.shop.example", Path: "/v1/search", RawPath: "/a/../v1/%73earch", Query: map[string][]string{"q": {"x", "y"}},
 				Headers: map[string]string{"x-plan": "free", ":path": "/"},
 			},
 		},
