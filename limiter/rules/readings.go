@@ -9,9 +9,9 @@ import (
 // Servers read one path in different ways: they decode escapes before or after they split the path, or not at all; they resolve dot segments, or
 // take them for names. The reading of the service behind a gateway is unknown, so a condition on the path is met if any reading meets it.
 const (
-	// maxReadings bounds the readings of one path, and maxReadingBytes the work to find them: the number of readings times the length. A client
-	// that exceeds them gains nothing: its request meets every condition on the path, see pathReadings.unknown.
-	maxReadings     = 64
+	// maxReadings bounds the notations in which one path is read, and maxReadingBytes the work: their number times the length. A client that
+	// exceeds them gains nothing: its request meets every condition on the path, see pathReadings.unknown.
+	maxReadings     = 32
 	maxReadingBytes = 8 << 10
 	// maxRepeated is the number of readings for which the conditions of a tier, a cost or an identifier are evaluated.
 	maxRepeated = 8
@@ -296,6 +296,9 @@ func readingsOf(raw string) *pathReadings {
 	if hash {
 		r.add(raw)
 	}
+	if r.unknown {
+		r.paths = r.paths[:1] // the others do not matter
+	}
 	return r
 }
 
@@ -333,10 +336,18 @@ func decodeOnce(raw string) string {
 
 // addNotations adds the readings of raw in all notations that can differ for it.
 func (r *pathReadings) addNotations(raw string) {
-	for _, n := range surveyOf(raw).notations() {
-		if r.addNotation(raw, n); r.unknown {
+	all := surveyOf(raw).notations()
+	r.combinations += len(all)
+	r.work += len(all) * len(raw)
+	several := len(r.paths) > 0 || len(all) > 1
+	if r.unknown = r.unknown || several && (r.combinations > maxReadings || r.work > maxReadingBytes); r.unknown {
+		all = all[:1] // the usual reading, if it is the first one
+		if len(r.paths) > 0 {
 			return
 		}
+	}
+	for _, n := range all {
+		r.addNotation(raw, n)
 	}
 }
 
@@ -345,7 +356,10 @@ func (s survey) notations() []notation {
 	all := []notation{usual}
 	vary := func(is bool, change func(*notation)) {
 		for _, n := range all {
-			if change(&n); is && !slices.Contains(all, n) {
+			if !is || len(all) > maxReadings { // more are not read
+				return
+			}
+			if change(&n); !slices.Contains(all, n) {
 				all = append(all, n)
 			}
 		}
@@ -362,11 +376,6 @@ func (s survey) notations() []notation {
 }
 
 func (r *pathReadings) addNotation(raw string, n notation) {
-	r.combinations++
-	r.work += len(raw)
-	if r.unknown = len(r.paths) > 0 && (r.combinations > maxReadings || r.work > maxReadingBytes); r.unknown {
-		return
-	}
 	var buffer [512]byte
 	var starts [64]int
 	text := n.read(buffer[:0], starts[:0], raw)
