@@ -204,9 +204,22 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 				"key", keys[0], "counters", len(keys))
 		})
 	}
+	ahead := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_redis_counters_ahead_total",
+		Help: "Times that a counter in Redis started over because the clock of Redis had been ahead when it counted.",
+	})
+	sometimesAhead := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	foundAhead := func(keys []string) {
+		ahead.Add(float64(len(keys)))
+		sometimesAhead.Do(func() {
+			log.Warn("the clock of Redis has stepped back: counters that it counted ahead of now start over; check the clocks of the Redis servers",
+				"key", keys[0], "counters", len(keys))
+		})
+	}
 	meter := newStoreMeter()
 	redis := redisstore.NewStore(client, f.timeout,
-		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt), redisstore.WithMeter(meter),
+		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt),
+		redisstore.WithCountersAhead(foundAhead), redisstore.WithMeter(meter),
 		redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
 	counts := local.New(int(memory/localCountersDivisor), monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
@@ -215,7 +228,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	leases.Share(int64(f.replicas))
 	return &counters{
 		store: store, scanner: redis, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
-		metrics: append([]prometheus.Collector{corrupt, leases}, meter.collectors()...),
+		metrics: append([]prometheus.Collector{corrupt, ahead, leases}, meter.collectors()...),
 		hashKey: hashKey,
 		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now), engine.LeaseUnits(leases)),
 	}, nil

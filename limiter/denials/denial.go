@@ -30,19 +30,15 @@ func newDenial(c limiter.Charge, d limiter.Decision, began, answered time.Time) 
 	if !frozen(c, d) || !answered.Before(until) {
 		return nil
 	}
-	if _, bounded := c.Limit.MaxDelay(); bounded {
-		d.Remaining = 0 // only a request that can wait longer can spend what remains
-	}
 	return &denial{limit: c.Limit, decision: d, began: began, answered: answered, until: until}
 }
 
-// frozen reports whether nothing like c can be admitted on the counter before the decision's RetryAfter has passed. If nothing remains,
-// then nothing but a refund or a reset can change the counter either, and the durations of the decision decrease exactly with time. What
-// remains under a limit with a maximum delay can only be spent by requests that wait longer. They can make the wait of c longer, never
-// shorter.
+// frozen reports whether nothing can be admitted on the counter before the decision's RetryAfter has passed: then nothing but a refund or a
+// reset can change the counter either, and the durations of the decision decrease exactly with time. Under a limit with a maximum delay,
+// requests that can wait longer are admitted meanwhile, and make the wait of c longer, unless there is no room for them.
 func frozen(c limiter.Charge, d limiter.Decision) bool {
 	_, bounded := c.Limit.MaxDelay()
-	return !d.Allowed && (d.Remaining == 0 || bounded) && d.RetryAfter != limiter.Never && waitsLikeOneUnit(c)
+	return !d.Allowed && d.Remaining == 0 && !(bounded && c.Limit.Capacity() > 1) && d.RetryAfter != limiter.Never && waitsLikeOneUnit(c)
 }
 
 // waitsLikeOneUnit reports whether c waits, on a counter with nothing left, exactly as long as a single unit does.

@@ -51,17 +51,23 @@ func New(capacity int) *Denials {
 // Find returns the decision that the store would make on an enforced charge now, if that is known to be a denial. RetryAfter
 // and ResetAfter are never too short, and at most a round trip to the store too long. The other figures are exact.
 func (d *Denials) Find(c limiter.Charge, now time.Time) (decision limiter.Decision, known bool) {
-	decision, _, known = d.FindCalled(c, now)
-	return decision, known
+	held, ok := d.held.GetIfPresent(c.Key)
+	if !ok || !held.denies(c, now) {
+		return limiter.Decision{}, false
+	}
+	return held.at(now), true
 }
 
-// FindCalled is Find, and returns when the store was called that made the decision.
+// FindCalled is Find, and returns when the store was called that made the decision. Its At is now, by the clock of the store, and at most a round
+// trip too early.
 func (d *Denials) FindCalled(c limiter.Charge, now time.Time) (decision limiter.Decision, began time.Time, known bool) {
 	held, ok := d.held.GetIfPresent(c.Key)
 	if !ok || !held.denies(c, now) {
 		return limiter.Decision{}, time.Time{}, false
 	}
-	return held.at(now), held.began, true
+	decision = held.at(now)
+	decision.At = decision.At.Add(now.Sub(held.answered))
+	return decision, held.began, true
 }
 
 // Remember caches a decision on a charge that the store was called with at began and had answered by answered. It ignores

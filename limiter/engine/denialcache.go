@@ -2,6 +2,7 @@ package engine
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -10,22 +11,48 @@ import (
 )
 
 // knownDenials returns the results of the enforced rules whose cached denials hold now. One of them suffices to deny the
-// request, which is then charged nowhere. A request with a debt is charged even if it is denied, so only the store can deny it.
+// request, which is then charged nowhere. It returns nil if another enforced rule can deny the request for longer: only the store knows whether it
+// does, and the client must not come back too early. A request with a debt is charged even if it is denied, so only the store can deny it.
 func (a *active) knownDenials(matched []ruleCharge, peek bool, now time.Time) []Result {
 	if a.denials == nil || peek || hasDebt(matched) {
 		return nil
 	}
 	var results []Result
+	var known time.Duration // the longest of the waits
+	var at limiter.Instant  // now, by the clock of the store
 	for i := range matched {
 		r := &matched[i]
 		if r.rule.Shadow {
 			continue
 		}
 		if d, called, denied := a.denials.FindCalled(r.charge, now); denied && !called.Before(a.since[r.rule.Policy]) {
-			results = append(results, r.result(d, SourceCache))
+			results, known, at = append(results, r.result(d, SourceCache)), max(known, d.RetryAfter), d.At
+		}
+	}
+	if results == nil || len(results) == len(matched) {
+		return results
+	}
+	for i := range matched {
+		r := &matched[i]
+		isKnown := slices.ContainsFunc(results, func(result Result) bool { return result.Key == r.charge.Key })
+		if !r.rule.Shadow && !isKnown && r.longestWait(at) > known {
+			return nil
 		}
 	}
 	return results
+}
+
+// longestWait is the longest RetryAfter of a decision on the charge at an instant.
+func (r *ruleCharge) longestWait(at limiter.Instant) time.Duration {
+	limit := r.charge.Limit
+	switch {
+	case r.charge.Units() > limit.Capacity():
+		return limiter.Never
+	case limit.Algorithm() == limiter.FixedWindow: // windows are aligned to the epoch
+		return limit.Window() - at.Sub(0)%limit.Window()
+	default:
+		return limit.LongestWait()
+	}
 }
 
 // hasDebt reports whether a charge is counted even if the request is denied.

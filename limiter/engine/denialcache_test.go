@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -90,6 +91,7 @@ func TestCheck_KnownDenialHoldsUntilTheExactInstant(t *testing.T) {
 		answer := o.wantCalled(t, "a known denial", request(1, acme()), false)
 		want := first.Results[0]
 		want.RetryAfter, want.ResetAfter, want.Source = step.left, step.left, engine.SourceCache
+		want.At = want.At.Add(5*time.Second - step.left)
 		if diff := cmp.Diff([]engine.Result{want}, answer.Results, cmp.Comparer(sameRule)); diff != "" || answer.Allowed || answer.Revision != first.Revision {
 			t.Errorf("%v before it expires: allowed %v (-want +got):\n%s", step.left, answer.Allowed, diff)
 		}
@@ -145,7 +147,7 @@ func TestCheck_PeekIsNotCached(t *testing.T) {
 }
 
 func TestCheck_KnownDenialHasOnlyTheResultsThatAreKnown(t *testing.T) {
-	o := newCachingEngine(t, rule("shop/a-wide", 100), rule("shop/b-tight", 2), fixed("shop/c-tight", 2), shadow(rule("shop/d-trial", 1)))
+	o := newCachingEngine(t, fixed("shop/a-wide", 100), rule("shop/b-tight", 2), fixed("shop/c-tight", 2), shadow(rule("shop/d-trial", 1)))
 	for range 3 {
 		o.check(t, request(1, acme()))
 	}
@@ -161,7 +163,7 @@ func TestCheck_KnownDenialHasOnlyTheResultsThatAreKnown(t *testing.T) {
 	peek := request(1, acme())
 	peek.Peek = true
 	answer, _ = o.check(t, peek)
-	want := []string{"shop/b-tight acme false 0", "shop/a-wide acme true 98", "shop/c-tight acme true 2", "shop/d-trial acme false 0"}
+	want := []string{"shop/b-tight acme false 0", "shop/a-wide acme true 100", "shop/c-tight acme true 2", "shop/d-trial acme false 0"}
 	if diff := cmp.Diff(want, lines(answer)); diff != "" {
 		t.Errorf("known denials were charged (-want +got):\n%s", diff)
 	}
@@ -180,7 +182,7 @@ func TestForget_DropsKnownDenials(t *testing.T) {
 		"Forget of its counter":     {func(o *cachingEngine) { o.Forget("another", key(o)) }, true},
 		"Forget of another counter": {func(o *cachingEngine) { o.Forget("another") }, false},
 		"ForgetAll":                 {func(o *cachingEngine) { o.ForgetAll() }, true},
-		"Swap of other rules":       {func(o *cachingEngine) { o.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5))) }, false},
+		"Swap of other rules":       {func(o *cachingEngine) { o.Swap(index(t, rule("shop/a", 1), fixed("shop/b", 5))) }, false},
 		"Swap of the same rules":    {func(o *cachingEngine) { o.Swap(o.Index()) }, false},
 		"an edit of its rule that is reverted": {func(o *cachingEngine) {
 			o.Swap(index(t, rule("shop/a", 5)))
@@ -301,7 +303,7 @@ func TestCheckAll_APeekIsNotAnsweredByAKnownDenial(t *testing.T) {
 
 func TestCheck_ALeakyBucketWithoutDelayHasKnownDenials(t *testing.T) {
 	leaky := rule("shop/a", 1)
-	leaky.Algorithm, leaky.WindowSeconds, leaky.Burst = limiter.LeakyBucket, 2, 5
+	leaky.Algorithm, leaky.WindowSeconds = limiter.LeakyBucket, 2
 	o := newCachingEngine(t, leaky)
 	now := request(1, acme())
 	now.NoDelay = true
@@ -313,9 +315,68 @@ func TestCheck_ALeakyBucketWithoutDelayHasKnownDenials(t *testing.T) {
 	if first.Allowed || again.Allowed || again.Results[0].RetryAfter != first.Results[0].RetryAfter || again.Results[0].Remaining != 0 {
 		t.Errorf("%+v, from the cache %+v", first.Results, again.Results)
 	}
+}
+
+// Requests that can wait make the wait of others longer, so only the store knows it.
+func TestCheck_ALeakyBucketWithAQueueHasNoKnownDenials(t *testing.T) {
+	leaky := rule("shop/a", 1)
+	leaky.Algorithm, leaky.WindowSeconds, leaky.Burst = limiter.LeakyBucket, 2, 5
+	o := newCachingEngine(t, leaky)
+	now := request(1, acme())
+	now.NoDelay = true
+	o.check(t, now)
+	first := o.wantCalled(t, "the second request, which would have to wait", now, true)
 	if answer := o.wantCalled(t, "a request that can wait", request(1, acme()), true); !answer.Allowed {
 		t.Error("it is denied")
 	}
+	if again := o.wantCalled(t, "the third request", now, true); again.Results[0].RetryAfter <= first.Results[0].RetryAfter {
+		t.Errorf("retry after %v, before the request that waits %v", again.Results[0].RetryAfter, first.Results[0].RetryAfter)
+	}
+}
+
+// Two policies deny. A client that comes back after the retry time of the answer is admitted, and not before: whichever of the denials is known,
+// and whatever the other one is.
+func TestCheck_RetryAfterIsThatOfAllPolicies(t *testing.T) {
+	algorithms := []limiter.Algorithm{
+		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		var all []rules.Rule
+		for _, name := range []string{"shop/a", "shop/b", "shop/c"} {
+			r := rule(name, rapid.Int64Range(1, 4).Draw(rt, "units"))
+			r.Algorithm = rapid.SampledFrom(algorithms).Draw(rt, "algorithm")
+			r.WindowSeconds = rapid.Int64Range(1, 90).Draw(rt, "window")
+			all = append(all, r)
+		}
+		o := newCachingEngine(t, all...)
+		for range 30 {
+			c := request(1, acme())
+			c.NoDelay = true
+			if rapid.Bool().Draw(rt, "another replica spends") {
+				m := rapid.SampledFrom(o.Index().Match(nil, &c.Request)).Draw(rt, "policy")
+				limit := m.Terms(&c.Request, "acme").Limit.NoDelay()
+				if _, err := o.store.Store.Spend(t.Context(), []limiter.Charge{{Key: m.Key("acme"), Limit: limit, Cost: 1}}); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			o.clock.pass(time.Duration(rapid.Int64Range(0, 2_000_000).Draw(rt, "wait")) * time.Microsecond)
+			answer, _ := o.check(t, c)
+			if answer.Allowed || rapid.Bool().Draw(rt, "impatient") {
+				continue
+			}
+			wait := answer.Strictest().RetryAfter
+			peek := *c
+			peek.Peek = true
+			o.clock.pass(wait - time.Microsecond)
+			if early, _ := o.check(t, &peek); early.Allowed {
+				rt.Fatalf("%+v: admitted before %v", answer.Results, wait)
+			}
+			o.clock.pass(time.Microsecond)
+			if late, _ := o.check(t, &peek); !late.Allowed {
+				rt.Fatalf("%s %+v: denied after %v: %+v", answer.Source, answer.Results, wait, late.Results)
+			}
+		}
+	})
 }
 
 func TestCheck_WithoutADenialCacheAlwaysCallsTheStore(t *testing.T) {

@@ -226,7 +226,7 @@ func TestCheck_DecidesLocallyForTheUnavailablePartOfTheStore(t *testing.T) {
 			[]string{
 				"local allowed: shop/unavailable true 1 local, shop/remote true 9 redis",
 				"local allowed: shop/unavailable true 0 local, shop/remote true 8 redis",
-				"local denied: shop/unavailable false 0 local",
+				"local denied: shop/unavailable false 0 local, shop/remote true 8 redis",
 			},
 			2, 2,
 		},

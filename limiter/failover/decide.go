@@ -82,6 +82,7 @@ func (s *Store) decideSplit(
 	}
 	unavailable.copyTo(all, decisions)
 	if !pass(unavailable.charges, decisions) {
+		s.peekOthers(ctx, all, remote, began)
 		return all, nil
 	}
 	answered, err := s.call(ctx, remote.charges, peek, began)
@@ -101,6 +102,17 @@ func (s *Store) decideSplit(
 	unavailable.copyTo(all, decisions)
 	remote.copyTo(all, answered)
 	return all, nil
+}
+
+// peekOthers adds the decisions of the remote store to those of a request that is denied locally: one of them may have the longest wait. Without
+// an answer they stay undecided.
+func (s *Store) peekOthers(ctx context.Context, all []limiter.Decision, others subset, began time.Time) {
+	if len(others.charges) == 0 {
+		return
+	}
+	if decisions, err := s.call(ctx, others.charges, true, began); err == nil {
+		others.copyTo(all, decisions)
+	}
 }
 
 // reindexed is an error about the subset's charges as one about the request's.
@@ -132,7 +144,12 @@ func (s *Store) decideWhileRecovering(ctx context.Context, charges []limiter.Cha
 	reserved := madeLocally(reserve(counted.charges))
 	if !pass(counted.charges, reserved) {
 		all := undecided(len(charges))
-		counted.copyTo(all, reserved)
+		s.peekOthers(ctx, all, subset{charges, indices(len(charges))}, began)
+		for i, index := range counted.indices {
+			if all[index].Origin == limiter.Undecided || limiter.CompareStrictness(reserved[i], all[index]) < 0 {
+				all[index] = reserved[i]
+			}
+		}
 		return all, nil
 	}
 	decisions, err := s.call(ctx, charges, peek, began)
@@ -270,6 +287,15 @@ func countedLocally(charges []limiter.Charge) subset {
 		}
 	}
 	return counted
+}
+
+// indices returns those of n charges.
+func indices(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // undecided returns n decisions that are yet to be made.

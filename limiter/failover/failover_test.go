@@ -232,7 +232,7 @@ func TestSpend_ReportsWhereEachDecisionWasMade(t *testing.T) {
 	}{
 		{none, []limiter.Origin{limiter.OriginStore, limiter.OriginStore}},
 		{keys("b"), []limiter.Origin{limiter.OriginStore, limiter.OriginLocal}},
-		{keys("a"), []limiter.Origin{limiter.OriginLocal, limiter.Undecided}},
+		{keys("a"), []limiter.Origin{limiter.OriginLocal, limiter.OriginStore}},
 		{all, []limiter.Origin{limiter.OriginLocal, limiter.OriginLocal}},
 	} {
 		w.remote.set(step.unavailable, none)

@@ -184,7 +184,7 @@ func TestRecovering_RefundsTheShareOfARequestThatTheStoreDoesNotCount(t *testing
 	}
 }
 
-func TestRecovering_LeavesOtherChargesUndecidedIfTheShareIsSpent(t *testing.T) {
+func TestRecovering_PeeksOtherChargesIfTheShareIsSpent(t *testing.T) {
 	w := recovering(t, time.Minute)
 	a, b := one(t, "a", 9), one(t, "b", 9)
 	b.OnStoreFailure = limiter.AllowOnFailure
@@ -192,8 +192,8 @@ func TestRecovering_LeavesOtherChargesUndecidedIfTheShareIsSpent(t *testing.T) {
 		w.spend(t, b, a)
 	}
 	d := w.spend(t, b, a)
-	if d[0].Origin != limiter.Undecided || d[1].Origin != limiter.OriginLocal || d[1].Allowed {
-		t.Errorf("decisions %+v, want the first undecided and the second denied locally", d)
+	if d[0].Origin != limiter.OriginStore || !d[0].Allowed || d[1].Origin != limiter.OriginLocal || d[1].Allowed {
+		t.Errorf("decisions %+v, want the first of the store and the second denied locally", d)
 	}
 	if n := w.counted(t, b); n != 3 {
 		t.Errorf("%d units of the other counter are counted, want 3", n)

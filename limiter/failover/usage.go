@@ -37,7 +37,11 @@ func (s *Store) Recovering(ctx context.Context, unavailableFor time.Duration) er
 	s.resetPending(bounded)
 	_, err := s.reportRound(bounded)
 	s.recoveryUntil.Store(s.clock().Add(min(2*unavailableFor, recoveryWindow)).UnixNano())
-	if s.local.HasUnreported() {
+	switch {
+	case !s.local.HasUnreported():
+	case err != nil:
+		s.reportLater()
+	default:
 		go s.reportRest(ctx)
 	}
 	return err
