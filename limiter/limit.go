@@ -11,7 +11,7 @@ type Algorithm string
 const (
 	// FixedWindow counts in windows that are aligned to the epoch. Around a boundary it admits up to twice the limit.
 	FixedWindow Algorithm = "FixedWindow"
-	// SlidingWindowLog stores the time of every admitted unit. It is exact and takes 7 to 8 bytes per unit.
+	// SlidingWindowLog stores the time of every admitted request. It is exact and takes 7 to 8 bytes per request.
 	SlidingWindowLog Algorithm = "SlidingWindowLog"
 	// SlidingWindowCounter adds to the count of the current window that of the previous window, weighted by the part of it that the
 	// sliding window still overlaps. It takes two integers and has a small, one-sided error (docs/concepts/algorithms.md).

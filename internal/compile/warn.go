@@ -46,8 +46,8 @@ func (w *warnings) add(field, format string, args ...any) {
 }
 
 const (
-	logBytes = 7      // approximate Redis memory of a SlidingWindowLog per unit, in bytes, as in docs/concepts/algorithms.md
-	bigLog   = 10_000 // units; from here on the log of one identifier takes 70 kB
+	logBytes = 8      // approximate Redis memory of a SlidingWindowLog per unit, in bytes, as in docs/concepts/algorithms.md
+	bigLog   = 10_000 // units; from here on the log of one identifier takes 80 kB
 )
 
 // warnMemory warns of a log that takes much more memory than the counters of other algorithms.

@@ -38,15 +38,15 @@ func TestWarn(t *testing.T) {
 	}{
 		{"no warnings", `{axis: Tenant, limit: 100, window: 24h}`, nil},
 		{"a large log", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`, []string{
-			"spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
+			"spec.limit: a log of 100000 units takes 800 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a small log", `{axis: Tenant, limit: 9999, window: 24h, algorithm: SlidingWindowLog}`, nil},
 		{"the smallest large log", `{axis: Tenant, limit: 10000, window: 24h, algorithm: SlidingWindowLog, tiers: [{name: paid, when: {groups: [paid]}, limit: 10000}]}`, []string{
-			"spec.limit: a log of 10000 units takes 70 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
+			"spec.limit: a log of 10000 units takes 80 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a large log in a tier", `{axis: Tenant, limit: 10, window: 1h, algorithm: SlidingWindowLog,
 			tiers: [{name: paid, when: {groups: [paid]}, limit: 1000000}]}`, []string{
-			"spec.tiers[0].limit: a log of 1000000 units takes 7.0 MB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
+			"spec.tiers[0].limit: a log of 1000000 units takes 8.0 MB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
 		{"a fixed window", `{axis: Tenant, limit: 100, window: 24h, algorithm: FixedWindow}`, []string{
 			"spec.algorithm: FixedWindow can admit up to 200 units within a short time around the end of a window",

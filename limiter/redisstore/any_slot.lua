@@ -7,10 +7,12 @@ local arguments, KEYS, ARGV = ARGV, {}, {}
 local prefetched, key_count = {}, tonumber(arguments[1])
 for i = 1, key_count do
   local key = arguments[1 + i]
-  local value = redis.pcall('GET', key)
+  local value = redis.pcall('GETRANGE', key, '0', LAST_OF_VALUE)
   if type(value) == 'table' then
     if not string.find(value.err, 'WRONGTYPE', 1, true) then return {} end
     value = false -- the next write replaces it, as in prefetch_values
+  elseif value == '' then
+    value = false
   end
   KEYS[i], prefetched[i] = key, value
 end

@@ -7,8 +7,9 @@ local function current_time(argument)
   return time[1] * 1000000 + time[2]
 end
 
--- read_whole is false if a log of this run is read and written in place. Then all of its logs are.
-local read_whole = true
+-- read_whole is false if a log of this run has a limit above MAX_WHOLE_LOG. Then all of its logs read their values themselves. has_log is true
+-- if the run has a log.
+local read_whole, has_log = true, false
 
 -- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
@@ -40,7 +41,10 @@ local function read_charge(at)
     charge.is_compact, has_compact = true, true
     charge.has_odd_key = name == 'CompactSlidingWindowCounter'
   end
-  if charge.is_log and charge.units > MAX_WHOLE_LOG then read_whole = false end
+  if charge.is_log then
+    has_log = true
+    if charge.units > MAX_WHOLE_LOG then read_whole = false end
+  end
   return charge
 end
 
@@ -60,12 +64,21 @@ end
 -- after it was written: a new element of a table takes as long as 20 operations.
 local values, written = prefetched or {}, nil
 
--- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. It returns
--- whether all values are read. Call it after read_charge for all charges. MGET returns nothing for a key that is not a string, so
--- the next write replaces it.
+-- prefetch_values reads the values of all keys, unless a log reads its value itself or a counter is compact. It returns
+-- whether all values are read. Call it after read_charge for all charges. One MGET reads them, unless a log can be a ring, because its limit was
+-- larger: MGET would return all of it. MGET returns nothing for a key that is not a string, so the next write replaces it.
 local function prefetch_values()
   if has_compact or not read_whole then return false end
   if prefetched then return true end
+  if has_log then
+    local pcall = redis.pcall
+    for i = 1, #KEYS do
+      local value = pcall('GETRANGE', KEYS[i], '0', LAST_OF_VALUE) -- as read_value
+      if #value == 0 then value = value ~= '' and read_value(KEYS[i]) end -- absent, or an error
+      values[i] = value
+    end
+    return true
+  end
   values = call('MGET', unpack(KEYS, 1, min(#KEYS, 1000))) -- unpack has a limit
   for from = 1001, #KEYS, 1000 do
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
@@ -74,12 +87,12 @@ local function prefetch_values()
   return true
 end
 
--- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
+-- value_of returns the value of KEYS[index], false if it does not exist, nil if its function reads it.
 local function value_of(index, charge)
-  if charge.is_compact then return nil end
+  if charge.is_compact or charge.is_log and not read_whole then return nil end
   local value = written and written[KEYS[index]]
   if value == nil then value = values[index] end
-  if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
+  if value == nil or value == IN_PLACE then value = read_value(KEYS[index]) end
   return value
 end
 
@@ -100,7 +113,10 @@ end
 -- write_value writes a value as set does, or deletes the key if the value is nil. A compact counter is the field of the block
 -- keep_ttl. A function writes the value itself.
 local function write_value(key, value, expires_at, keep_ttl, field)
-  if type(value) == 'function' then return value() end
+  if type(value) == 'function' then
+    if written then written[key] = IN_PLACE end
+    return value()
+  end
   if field then return call('HSET', keep_ttl, field, value) end
   if value then return set(key, value, expires_at, keep_ttl) end
   call('DEL', key)

@@ -26,8 +26,12 @@ var (
 	slidingWindowLogLua string
 	//go:embed sliding_window_log_ring.lua
 	slidingWindowLogRingLua string
+	//go:embed sliding_window_log_step.lua
+	slidingWindowLogStepLua string
 	//go:embed sliding_window_log_refund.lua
 	slidingWindowLogRefundLua string
+	//go:embed sliding_window_log_ring_refund.lua
+	slidingWindowLogRingRefundLua string
 	//go:embed sliding_window_counter.lua
 	slidingWindowCounterLua string
 	//go:embed sliding_window_counter_refund.lua
@@ -58,29 +62,38 @@ var (
 	anySlotLua string
 )
 
-// maxWholeLog is the greatest limit, in units, of a SlidingWindowLog that scripts read and write as a whole. They read and
-// write larger logs in place.
+// maxWholeLog is MAX_WHOLE_LOG of the scripts.
 const maxWholeLog = 256
 
 // algorithmSource is the Lua source of one algorithm.
 type algorithmSource struct {
 	name         string
 	functions    string // prefix of the names of its functions
-	step, refund string // refund uses functions of step
+	shared       string // functions that step and refund use
+	step, refund string
 }
 
 // algorithmSources are in the order in which they appear in the scripts.
 func algorithmSources() []algorithmSource {
-	fixed := algorithmSource{"fixed_window", "fixed_window", fixedWindowLua, fixedWindowRefundLua}
-	counter := algorithmSource{"sliding_window_counter", "sliding_window_counter", slidingWindowCounterLua, slidingWindowCounterRefundLua}
+	fixed := algorithmSource{"fixed_window", "fixed_window", fixedWindowLua, "", fixedWindowRefundLua}
+	counter := algorithmSource{"sliding_window_counter", "sliding_window_counter", slidingWindowCounterLua, "", slidingWindowCounterRefundLua}
 	return []algorithmSource{
 		fixed,
-		{"sliding_window_log", "sliding_window_log", slidingWindowLogLua + slidingWindowLogRingLua, slidingWindowLogRefundLua},
+		{
+			"sliding_window_log", "sliding_window_log", slidingWindowLogLua,
+			ringFunction("ring_step", slidingWindowLogRingLua) + slidingWindowLogStepLua,
+			ringFunction("ring_refund", slidingWindowLogRingLua+slidingWindowLogRingRefundLua) + slidingWindowLogRefundLua,
+		},
 		counter,
-		{"bucket", "bucket", bucketLua, bucketRefundLua},
+		{"bucket", "bucket", bucketLua, "", bucketRefundLua},
 		compactSource(fixed),
 		compactSource(counter),
 	}
+}
+
+// ringFunction defines load_ring, which returns a function of a ring: most logs are small, and defining functions takes time.
+func ringFunction(name, source string) string {
+	return fmt.Sprintf("\nlocal function load_ring()\n%sreturn %s\nend\n\n", source, name)
 }
 
 // compactSource is the source of an algorithm for compact counters: the same functions on values in blocks.
@@ -91,7 +104,7 @@ func compactSource(counted algorithmSource) algorithmSource {
 	return algorithmSource{
 		name:      "compact_" + counted.name,
 		functions: "compact",
-		step:      compactLua + "\n" + counted.step + alias("step") + compactStepLua,
+		shared:    compactLua + "\n" + counted.shared + alias("step") + compactStepLua,
 		refund:    counted.refund + alias("refund") + compactRefundLua,
 	}
 }
@@ -128,12 +141,12 @@ func SpendScript() redisclient.Script { return assembled().spend }
 
 func newSpendScript(name, keys string) redisclient.Script {
 	return redisclient.NewScript(name,
-		assemble(keys, func(a algorithmSource) string { return a.step + "return " + a.functions + "_step\n" }, spendNow+replyLua+"\n"+spendLua))
+		assemble(keys, func(a algorithmSource) string { return a.shared + a.step + "return " + a.functions + "_step\n" }, spendNow+replyLua+"\n"+spendLua))
 }
 
 func newRefundScript() redisclient.Script {
 	return redisclient.NewScript("refund",
-		assemble(declaredKeys, func(a algorithmSource) string { return a.step + a.refund + "return " + a.functions + "_refund\n" }, refundLua))
+		assemble(declaredKeys, func(a algorithmSource) string { return a.shared + a.refund + "return " + a.functions + "_refund\n" }, refundLua))
 }
 
 // Scripts returns every script of this package that decides or refunds, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
@@ -147,38 +160,38 @@ func Scripts() []redisclient.Script {
 // function that defines its functions only when it is called, so a run does not define those that it does not use.
 func assemble(keys string, body func(algorithmSource) string, script string) string {
 	var b strings.Builder
-	b.WriteString(keys + "\n" + numbersLua + "\n" + countsLua + "\n" + mulDivLua)
+	b.WriteString(numbersLua + "\n" + keys + "\n" + countsLua + "\n" + mulDivLua)
 	for _, a := range algorithmSources() {
 		fmt.Fprintf(&b, "\nlocal function load_%s()\n%send\n", a.name, body(a))
 	}
-	fmt.Fprintf(&b, "\n%s\nlocal MAX_WHOLE_LOG = %d\n%s\n%s", loadLua, maxWholeLog, argumentsLua, script)
+	fmt.Fprintf(&b, "\n%s\n%s\n%s", loadLua, argumentsLua, script)
 	return inlineConstants(b.String())
 }
 
 // singleScripts decide one charge. Each contains one algorithm only: for one charge, defining the functions of the spend
 // script takes longer than everything else.
 type singleScripts struct {
-	fixedWindow, smallLog, largeLog, windowCounter, tokenBucket, leakyBucket redisclient.Script
+	fixedWindow, log, windowCounter, tokenBucket, leakyBucket redisclient.Script
 	compactFixedWindow, compactWindowCounter                                 redisclient.Script
 }
 
 func newSingleScripts() singleScripts {
-	type constants struct{ readsWhole, queues, isCompact bool }
-	whole, inPlace, queue, compact := constants{readsWhole: true}, constants{}, constants{readsWhole: true, queues: true}, constants{isCompact: true}
+	type constants struct{ readsValue, queues, isCompact bool }
+	whole, itself, queue, compact := constants{readsValue: true}, constants{}, constants{readsValue: true, queues: true}, constants{isCompact: true}
 	one := func(name, step, parts string, c constants) redisclient.Script {
 		return redisclient.NewScript("spend_one_"+name,
-			inlineConstants(fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_WHOLE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s\n%s",
-				numbersLua, parts, step, c.readsWhole, c.queues, c.isCompact, spendOneLua, replyLua, singleReply)))
+			inlineConstants(fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_VALUE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s\n%s",
+				numbersLua, parts, step, c.readsValue, c.queues, c.isCompact, spendOneLua, replyLua, singleReply)))
 	}
 	fixed, counter := fixedWindowLua, mulDivLua+"\n"+slidingWindowCounterLua
-	log, ring, bucket := slidingWindowLogLua, slidingWindowLogLua+slidingWindowLogRingLua, mulDivLua+"\n"+bucketLua
+	log := slidingWindowLogLua + ringFunction("ring_step", slidingWindowLogRingLua) + slidingWindowLogStepLua
+	bucket := mulDivLua + "\n" + bucketLua
 	compactly := func(algorithm, parts string) string {
-		return countsLua + "\n" + compactSource(algorithmSource{functions: algorithm, step: parts}).step
+		return countsLua + "\n" + compactSource(algorithmSource{functions: algorithm, shared: parts}).shared
 	}
 	return singleScripts{
 		fixedWindow:          one("fixed_window", "fixed_window", countsLua+"\n"+fixed, whole),
-		smallLog:             one("small_sliding_window_log", "sliding_window_log_list", log, whole),
-		largeLog:             one("large_sliding_window_log", "sliding_window_log", ring, inPlace),
+		log:                  one("sliding_window_log", "sliding_window_log", log, itself),
 		windowCounter:        one("sliding_window_counter", "sliding_window_counter", countsLua+"\n"+counter, whole),
 		tokenBucket:          one("token_bucket", "bucket", bucket, whole),
 		leakyBucket:          one("leaky_bucket", "bucket", bucket, queue),
@@ -189,7 +202,7 @@ func newSingleScripts() singleScripts {
 
 func (s *singleScripts) all() []redisclient.Script {
 	return []redisclient.Script{
-		s.fixedWindow, s.smallLog, s.largeLog, s.windowCounter, s.tokenBucket, s.leakyBucket, s.compactFixedWindow, s.compactWindowCounter,
+		s.fixedWindow, s.log, s.windowCounter, s.tokenBucket, s.leakyBucket, s.compactFixedWindow, s.compactWindowCounter,
 	}
 }
 
@@ -202,10 +215,8 @@ func (s *singleScripts) forLimit(limit limiter.Limit, isCompact bool) redisclien
 		return s.compactWindowCounter
 	case algorithm == limiter.FixedWindow:
 		return s.fixedWindow
-	case algorithm == limiter.SlidingWindowLog && limit.Units() <= maxWholeLog:
-		return s.smallLog
 	case algorithm == limiter.SlidingWindowLog:
-		return s.largeLog
+		return s.log
 	case algorithm == limiter.SlidingWindowCounter:
 		return s.windowCounter
 	case algorithm == limiter.TokenBucket:

@@ -213,12 +213,12 @@ func TestSpend_DecidesSixteenPoliciesInOneRoundTrip(t *testing.T) {
 	var calls, evals, reads int
 	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_evalsha"], "calls=%d", &calls)
 	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_eval"], "calls=%d", &evals)
-	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_mget"], "calls=%d", &reads)
+	_, _ = fmt.Sscanf(stats["Commandstats"]["cmdstat_getrange"], "calls=%d", &reads)
 	if calls != 3 || evals != 1 {
 		t.Errorf("3 spends took %d EVALSHA and %d EVAL, want 3 and 1 (to load the script)", calls, evals)
 	}
-	if reads != 3 {
-		t.Errorf("3 spends read all counters with %d MGET, want 3", reads)
+	if reads != 3*len(charges) { // a log can be a ring of megabytes, which MGET would read
+		t.Errorf("3 spends read %d counters with %d GETRANGE, want one each", 3*len(charges), reads)
 	}
 }
 

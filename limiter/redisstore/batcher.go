@@ -19,6 +19,23 @@ import (
 // together. A call that finds no batch in flight is sent immediately and alone.
 const maxBatch = 64
 
+// maxWork bounds what one run of a script does for the calls of a batch, because Redis answers nothing else meanwhile. A charge is 1, one on a log that
+// is read in place 4. A call that exceeds it is sent alone.
+const (
+	maxWork     = 256
+	inPlaceWork = 4
+)
+
+func (c *call) work() int {
+	sum := len(c.charges)
+	for i := range c.charges {
+		if isReadInPlace(c.charges[i]) {
+			sum += inPlaceWork - 1
+		}
+	}
+	return sum
+}
+
 // longWait is how much longer than the newest call the oldest one can wait before they are sent in the last batch that can be in flight, although
 // it is small. It is more than the way to a near Redis: the batch in flight is slow, and can be lost.
 const longWait = time.Millisecond
@@ -168,13 +185,14 @@ func (b *batcher) takeBatch() []*call {
 	}
 	now := time.Now()
 	b.dropHopeless(now)
-	n := min(len(b.waiting), maxBatch)
-	if n == 0 {
+	if len(b.waiting) == 0 {
 		return nil
 	}
+	newestFirst := len(b.waiting) > maxBatch && b.waiting[0].isLate(now)
+	n := b.fitting(newestFirst)
 	b.inFlight++
 	b.sent += n
-	if rest := len(b.waiting) - n; rest > 0 && b.waiting[0].isLate(now) {
+	if rest := len(b.waiting) - n; newestFirst {
 		batch := slices.Clone(b.waiting[rest:])
 		clear(b.waiting[rest:])
 		b.waiting = b.waiting[:rest]
@@ -183,6 +201,22 @@ func (b *batcher) takeBatch() []*call {
 	batch := b.waiting[:n:n]
 	b.waiting = b.waiting[n:]
 	return batch
+}
+
+// fitting returns how many of the oldest or of the newest waiting calls one batch can have, at least one. The caller holds the lock.
+func (b *batcher) fitting(newest bool) int {
+	n, work := 0, 0
+	for n < min(len(b.waiting), maxBatch) {
+		c := b.waiting[n]
+		if newest {
+			c = b.waiting[len(b.waiting)-1-n]
+		}
+		if work += c.work(); n > 0 && work > maxWork {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // dropHopeless fails the waiting calls that Redis can no longer decide before their deadline, except calls that can be prolonged. The

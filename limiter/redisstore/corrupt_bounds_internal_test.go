@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
@@ -71,17 +72,22 @@ func TestSpend_TreatsImpossibleNumbersAsCorrupt(t *testing.T) {
 		"list, a window ahead":              {list, ahead - minute, "L" + packed(ahead), false},
 		"list, more than a window ahead":    {list, ahead - minute - 1, "L" + packed(ahead), false},
 		"list, a byte more":                 {list, ahead, "L" + packed(ahead) + "x", true},
-		"ring as list, most slots":          {list, ahead, "R" + packed(1_000_000, 1, 1, ahead) + packed(ahead), false},
-		"ring as list, too many slots":      {list, ahead, "R" + packed(1_000_001, 1, 1, ahead) + packed(ahead), true},
-		"ring, most slots":                  {ring, ahead, "R" + packed(1_000_000, 1, 1, ahead) + packed(ahead), false},
-		"ring, too many slots":              {ring, ahead, "R" + packed(1_000_001, 1, 1, ahead) + packed(ahead), true},
-		"ring, full":                        {ring, ahead, "R" + packed(2, 0, 2, ahead) + packed(ahead, ahead), false},
-		"ring, last slot":                   {ring, ahead, "R" + packed(2, 1, 2, ahead) + packed(ahead, ahead), false},
-		"ring, slot outside":                {ring, ahead, "R" + packed(2, 2, 2, ahead) + packed(ahead, ahead), true},
-		"ring, more units than slots":       {ring, ahead, "R" + packed(2, 0, 3, ahead) + packed(ahead, ahead), true},
-		"ring, no units":                    {ring, ahead, "R" + packed(2, 0, 0, ahead) + packed(ahead, ahead), true},
-		"ring, a window ahead":              {ring, ahead - minute, "R" + packed(2, 1, 1, ahead) + packed(ahead), false},
-		"ring, more than a window ahead":    {ring, ahead - minute - 1, "R" + packed(2, 1, 1, ahead) + packed(ahead), false},
+		"small limit, ring":                 {list, ahead, ring1(ahead, 1, 0, 1) + entry(ahead, 0), false},
+		"ring":                              {ring, ahead, ring1(ahead, 1, 0, 1) + entry(ahead, 0), false},
+		"ring, cut header":                  {ring, ahead, ring1(ahead, 1, 0, 1)[:35], true},
+		"ring, no pieces":                   {ring, ahead, "R" + packed(ahead, 1, 1, 0, 0) + entry(ahead, 0), true},
+		"ring, four pieces":                 {ring, ahead, "V" + packed(ahead, 1, 1, 0, 0) + entry(ahead, 0), true},
+		"ring, no entries":                  {ring, ahead, ring1(ahead, 1, 0, 0) + entry(ahead, 0), true},
+		"ring, lacks the slot":              {ring, ahead, ring1(ahead, 1, 1, 1) + entry(ahead, 0), true},
+		"ring, last slot":                   {ring, ahead, ring1(ahead, 2, 1, 1) + entry(ahead, 0) + entry(ahead, 1), false},
+		"ring, slot outside":                {ring, ahead, ring1(ahead, 1, 1<<21, 1) + entry(ahead, 0), true},
+		"ring, most units":                  {ring, ahead, ring1(ahead, 1_000_000, 0, 1) + entry(ahead, 0), false},
+		"ring, too many units":              {ring, ahead, ring1(ahead, 1_000_001, 0, 1) + entry(ahead, 0), true},
+		"ring, sum outside":                 {ring, ahead, ring1(ahead, 1<<20, 0, 1) + entry(ahead, 1<<20-1), true},
+		"ring, sums around their end":       {ring, ahead, ring1(ahead, 1, 0, 1) + entry(ahead, 1<<20-1), false},
+		"ring, more entries than units":     {ring, ahead, ring1(ahead, 1, 0, 2) + entry(ahead-1, 0) + entry(ahead, 0), true},
+		"ring, a window ahead":              {ring, ahead - minute, ring1(ahead, 1, 0, 1) + entry(ahead, 0), false},
+		"ring, more than a window ahead":    {ring, ahead - minute - 1, ring1(ahead, 1, 0, 1) + entry(ahead, 0), false},
 		"bucket, a window ahead":            {bucket, ahead - minute, packed(ahead, 1, 0, ahead+1), false},
 		"bucket, more than a window ahead":  {bucket, ahead - minute - 1, packed(ahead, 1, 0, ahead+1), false},
 		"bucket, the largest part":          {bucket, ahead, packed(ahead, 1, 59_999_999, ahead+1), false},
@@ -114,21 +120,33 @@ func TestSpend_TreatsImpossibleNumbersAsCorrupt(t *testing.T) {
 	}
 }
 
+// ring1 is the header of a ring in one piece, see sliding_window_log_ring.lua.
+func ring1(newest, total, start, length int64) string {
+	return "S" + packed(newest, total, start<<21+length, 0, 0)
+}
+
+// entry is an entry of a ring.
+func entry(at, before int64) string {
+	b := binary.BigEndian.AppendUint32(nil, uint32(at>>12)) //nolint:gosec // 44 bits of a time
+	return string(binary.BigEndian.AppendUint32(b, uint32(at&(1<<12-1)<<20+before)))
+}
+
 // A ring whose slots contradict its header, in places that only the refund of a unit reads, keeps its value.
 func TestRefund_ReportsARingWithImpossibleSlots(t *testing.T) {
 	client := openURL(t, fixture.Redis(t).URL())
 	limit := corruptLimit(t, limiter.SlidingWindowLog, 1000)
 	const now = ahead
+	entries := entry(now-3, 0) + entry(now-2, 1) + entry(now-1, 2) + entry(now, 3)
 	for name, test := range map[string]struct {
 		value string
 		at    limiter.Instant
 		valid bool
 	}{
-		"valid":                             {"R" + packed(10, 4, 4, now) + packed(now-3, now-2, now-1, now), now - 2, true},
-		"valid, the clock stepped back":     {"R" + packed(10, 4, 4, now+5) + packed(now-3, now-2, now-1, now+5), now - 2, true},
-		"the last slot is after the newest": {"R" + packed(10, 4, 4, now) + packed(now-3, now-2, now-1, now+5), now - 2, false},
-		"the search finds no slot":          {"R" + packed(10, 2, 5, now) + packed(now-1, now, 0, 0, 0, 0, 0, now-4, now-3), now - 4, false},
-		"newer units have no slot":          {"R" + packed(10, 1, 6, now) + packed(now, 0, 0, 0, 0, now-5, now-4, now-3, now-2), now - 5, false},
+		"valid":                         {ring1(now, 4, 0, 4) + entries, now - 2, true},
+		"valid, the clock stepped back": {ring1(now+5, 4, 0, 4) + entries[:24] + entry(now+5, 3), now - 2, true},
+		"newer entries have no slot":    {ring1(now, 6, 0, 6) + entries, now - 2, false},
+		"the entry before has no slot":  {"T" + packed(now, 3, 9<<21+2, 0<<21+1, 0) + entry(now, 2), now, false},
+		"a run of more units than all":  {ring1(now, 4, 0, 4) + entries[:16] + entry(now-1, 900_000) + entries[24:], now - 2, false},
 	} {
 		got := reports(t, client, limit, test.value, now, func(s *Store) error {
 			return s.Refund(t.Context(), []limiter.Refund{{Key: "key", Limit: limit, Cost: 1, At: test.at}})

@@ -63,9 +63,10 @@ func corruptValues(limit limiter.Limit) map[string]string {
 	case limiter.SlidingWindowLog:
 		values := map[string]string{
 			"text": "corrupt", "cut list": "L" + packed(now)[:5], "empty list": "L", "list of the far future": "L" + packed(never),
-			"cut ring": "R" + packed(3)[:2], "ring of the far future": "R" + packed(10, 1, 1, never) + packed(never),
-			"ring without slots": "R" + packed(0, 0, 0, now), "ring with too many units": "R" + packed(2, 0, 5, now) + packed(now, now),
-			"ring that lacks slots": "R" + packed(1000, 900, 900, now) + packed(1), "next slot outside": "R" + packed(2, 7, 1, now) + packed(now, now),
+			"cut ring": "S" + packed(now)[:2], "ring of the far future": ring1(never, 1, 0, 1) + entry(now, 0),
+			"ring without entries": ring1(now, 1, 0, 0), "ring with more entries than units": ring1(now, 1, 0, 2) + entry(now-1, 0) + entry(now, 0),
+			"ring that lacks slots": ring1(now, 900, 0, 900) + entry(now, 1), "ring with a slot outside": ring1(now, 1, 1<<22, 1) + entry(now, 0),
+			"ring of an older version": "R" + packed(1000, 1, 1, now) + packed(now),
 		}
 		return values
 	default:

@@ -26,31 +26,53 @@ end
 -- written, and the counter starts over.
 local MAX_UNITS, MAX_LOG_UNITS = 1000000000, 1000000 -- units, units of a log
 
--- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
+-- MAX_WHOLE_LOG is the greatest limit, in units, of a log that is read and written as a whole.
 local WIDTH = 7
-local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7'
+local MAX_WHOLE_LOG = 256
+
+-- read_value returns the bytes of a value up to index last, false if the key does not exist or is not a string. No value that is read as a whole is
+-- longer than the default: the largest list of a log, and a byte that proves that it is one. A ring can have 16 MB. Indexes of commands are text: a number
+-- as an argument takes Redis three times as long.
+local LAST_OF_VALUE = '1793'
+local function read_value(key, last)
+  local value = redis.pcall('GETRANGE', key, '0', last or LAST_OF_VALUE)
+  if value == '' then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    return call('GETRANGE', key, '0', '0') -- raises the error
+  end
+  return value
+end
+
+-- IN_PLACE marks a value that a function has written, or will write: it must be read again.
+local IN_PLACE = 0
+
+-- A stored number has 7 bytes, big-endian, in an entry of a log 4. pack and unpack_numbers are those of the struct library of Redis.
+local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS, FIVE_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7', '>I7I7I7I7I7'
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
 if not pack then -- a server that behaves like Redis, without the library
-  pack = function(_, ...)
+  pack = function(format, ...)
     local bytes = ''
-    for _, number in ipairs({...}) do
-      local seven = ''
-      for _ = 1, WIDTH do
-        seven = char(number % 256) .. seven
+    for i, number in ipairs({...}) do
+      local packed = ''
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        packed = char(number % 256) .. packed
         number = floor(number / 256)
       end
-      bytes = bytes .. seven
+      bytes = bytes .. packed
     end
     return bytes
   end
 
   unpack_numbers = function(format, bytes, from)
-    local numbers = {}
+    local numbers, at = {}, from or 1
     for i = 1, (#format - 1) / 2 do
-      local number, first = 0, (from or 1) + WIDTH * (i - 1)
-      for at = first, first + WIDTH - 1 do number = number * 256 + byte(bytes, at) end
+      local number = 0
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        number, at = number * 256 + byte(bytes, at), at + 1
+      end
       numbers[i] = number
     end
     return unpack(numbers)

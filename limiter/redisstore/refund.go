@@ -11,9 +11,12 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// maxRefundUnits bounds the units of the limits of the logs in one script. A refund moves the units of a log that were spent after it, and
-// Redis answers no other call meanwhile.
-const maxRefundUnits = limiter.MaxLogUnits
+// maxRefunds bounds the refunds of one script, and maxLogRefunds those of logs among them, which move up to 256 entries each. Redis answers no other
+// call meanwhile.
+const (
+	maxRefunds    = 256
+	maxLogRefunds = 16
+)
 
 // Refund implements limiter.Store. Refunds on one server share a script. On a Redis Cluster, the scripts of several slots share a round trip
 // to each node. Its errors are a [*limiter.RefundError]: a slot that fails does not keep the refunds of others from being made.
@@ -64,9 +67,9 @@ func (f *failedRefunds) err() error {
 // refundsPerTrip returns the number of the first refunds that share a round trip on a Redis Cluster. A node can run the scripts of a round
 // trip one after another without a pause, so they have the bound of one script.
 func refundsPerTrip(refunds []limiter.Refund) int {
-	units := int64(0)
+	logs := 0
 	for i, r := range refunds {
-		if units += logUnits(r.Limit); i > 0 && units > maxRefundUnits {
+		if logs += countLog(r.Limit); i == maxRefunds || logs > maxLogRefunds {
 			return i
 		}
 	}
@@ -77,10 +80,10 @@ func refundsPerTrip(refunds []limiter.Refund) int {
 func (s *Store) refundsPerScript(refunds []limiter.Refund) int {
 	_, cluster := s.client.Cluster()
 	keys := make(map[string]bool, len(refunds))
-	units := int64(0)
+	logs := 0
 	for i, r := range refunds {
-		units += logUnits(r.Limit)
-		if keys[r.Key] || i > 0 && units > maxRefundUnits || cluster && hashTag(r.Key) != hashTag(refunds[0].Key) {
+		logs += countLog(r.Limit)
+		if keys[r.Key] || i == maxRefunds || logs > maxLogRefunds || cluster && hashTag(r.Key) != hashTag(refunds[0].Key) {
 			return i
 		}
 		keys[r.Key] = true
@@ -88,10 +91,9 @@ func (s *Store) refundsPerScript(refunds []limiter.Refund) int {
 	return len(refunds)
 }
 
-// logUnits is the greatest number of units that a refund can move.
-func logUnits(limit limiter.Limit) int64 {
+func countLog(limit limiter.Limit) int {
 	if limit.Algorithm() == limiter.SlidingWindowLog {
-		return limit.Units()
+		return 1
 	}
 	return 0
 }

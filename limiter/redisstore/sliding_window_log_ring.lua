@@ -1,118 +1,147 @@
+-- A ring stores a run of units that were charged at one instant as one entry, whatever their number:
+--   mark, newest time (us), sum of all units, and up to three pieces; then the entries: the time of a run, and the sum of all units before it.
+-- So both searches, by time and by units, take O(log entries) reads, and a charge writes one entry, or only the header if the newest run has
+-- the same time. Entries are in the order of time in pieces. A piece is a range of slots. A log has one piece that grows, and continues in the first
+-- slot when it reaches the slot after the limit and older entries have been removed: then it has two pieces. If the second one reaches the first
+-- one, because the limit was raised, the log continues after the first one. Nothing is ever moved to make room, so the limits of the requests on a
+-- log can differ in any way. A log has fewer than 2 * MAX_LOG_UNITS slots: the third piece begins at a slot below that number,
+-- and while it is the third one, all of its entries count.
+local MAX_MOVED = 256 -- entries that a refund moves
 
--- ring_bytes reads count bytes of the value from index from, which starts at 0.
-local function ring_bytes(ring, from, count)
-  return call('GETRANGE', ring.key, from, from + count - 1)
+-- ring_slot returns the slot of entry i; entry 0 is the oldest.
+local function ring_slot(ring, i)
+  if i < ring.length1 then return ring.start1 + i end
+  i = i - ring.length1
+  if i < ring.length2 then return ring.start2 + i end
+  return ring.start3 + i - ring.length2
 end
 
--- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
-local function ring_time(ring, i)
-  local bytes = ring_bytes(ring, ring.header + WIDTH * ((ring.first + i) % ring.capacity), WIDTH)
-  if #bytes == WIDTH then return (unpack_numbers(ONE_NUMBER, bytes)) end
-  ring.is_corrupt = true
-  return 0
-end
-
--- ring_times returns the times of count units from unit i, as bytes. It returns '' if slots are missing.
-local function ring_times(ring, i, count)
-  if count == 0 then return '' end
-  local slot = (ring.first + i) % ring.capacity
-  local before_end = min(count, ring.capacity - slot)
-  local times = ring_bytes(ring, ring.header + WIDTH * slot, WIDTH * before_end)
-  if before_end < count then times = times .. ring_bytes(ring, ring.header, WIDTH * (count - before_end)) end
-  return #times == WIDTH * count and times or ''
-end
-
--- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
-local function ring_live_times(ring) return ring_times(ring, ring.expired, ring.live) end
-
--- ring_read_header returns the first bytes of the value; nil if the key is not a string.
-local function ring_read_header(key)
-  local header = redis.pcall('GETRANGE', key, 0, RING_HEADER - 1)
-  if type(header) ~= 'table' then return header end
-  if string.find(header.err, 'WRONGTYPE', 1, true) then return nil end
-  return call('GETRANGE', key, 0, RING_HEADER - 1) -- raises the error
-end
-
--- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt, nil and true if it is
--- too far ahead.
-local function ring_read(key, now, window)
-  local ring = {key = key, window = window, header = LIST_HEADER, first = 0, capacity = 1, length = 0, newest = 0}
-  local header = ring_read_header(key)
-  local mark = header and byte(header, 1)
-  if mark == LIST_MARK then
-    local bytes = call('STRLEN', key)
-    if not is_list_length(bytes) then return nil end
-    ring.length = (bytes - LIST_HEADER) / WIDTH
-    ring.capacity = ring.length
-    ring.newest = ring_time(ring, ring.length - 1)
-  elseif mark == RING_MARK and #header == RING_HEADER then
-    ring.header = RING_HEADER
-    local capacity, next, length, newest = unpack_numbers(FOUR_NUMBERS, header, 2)
-    ring.capacity, ring.length, ring.newest = capacity, length, newest
-    if not is_ring(ring.capacity, next, ring.length) then return nil end
-    ring.first = (next - ring.length) % ring.capacity
-  elseif header ~= '' then
-    return nil
+-- ring_entry returns the time of entry i and the sum before it. If the value lacks the slot, it marks the ring as corrupt.
+local function ring_entry(ring, i)
+  local from = RING_HEADER + ENTRY * ring_slot(ring, i)
+  local bytes = call('GETRANGE', ring.key, string.format('%d', from), string.format('%d', from + ENTRY - 1))
+  if #bytes < ENTRY then
+    ring.is_corrupt = true
+    return 0, 0
   end
-  ring.at = max(now, ring.newest) -- the clock may have stepped back
+  local high, low = unpack_numbers(ENTRY_FORMAT, bytes)
+  local before = low % SUMS
+  local newest = ring.newest
+  return newest - (newest - high * TIME_UNIT - (low - before) / SUMS) % TIMES, before
+end
+
+-- ring_search returns the first entry, from entry i on, whose time, or with a base whose number of units since that sum, is at least a number,
+-- and the sum before that entry. If there is no such entry, it returns the length. Mostly, it is one of the first entries.
+local function ring_search(ring, i, least, base)
+  local low, high, step, high_before = i, ring.length, 1, ring.total
+  while low < high do
+    local time, before = ring_entry(ring, i)
+    local number = time
+    if base then number = (before - base) % SUMS end
+    if number < least then low = i + 1 else high, high_before = i, before end
+    if high == ring.length and step > 0 then
+      i = min(i + step, high - 1)
+      step = step * 2
+    else
+      i, step = floor((low + high) / 2), 0
+    end
+  end
+  return low, high_before
+end
+
+-- ring_read reads the header, and finds the live entries. It returns nil if the value is corrupt, nil and true if it
+-- is too far ahead.
+local function ring_read(value, key, now, window)
+  if #value < RING_HEADER then return nil end
+  local newest, total, first, second, third = unpack_numbers(FIVE_NUMBERS, value, 2)
+  local length1, length2, length3 = first % SLOTS, second % SLOTS, third % SLOTS
+  local ring = {
+    key = key, window = window, newest = newest, total = total, at = now, length = length1 + length2 + length3,
+    start1 = (first - length1) / SLOTS, length1 = length1, start2 = (second - length2) / SLOTS, length2 = length2,
+    start3 = (third - length3) / SLOTS, length3 = length3, expired = 0, base = 0, used = 0, is_corrupt = false,
+  }
+  if newest > now then ring.at = newest end -- the clock may have stepped back
+  if total >= SUMS or length1 == 0 or ring.length > SLOTS then return nil end
+  if max(ring.start1 + length1, ring.start2 + length2, ring.start3 + length3) > SLOTS then return nil end
   if ring.at > now + window then return nil, true end
-  ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
-  ring.live = ring.length - ring.expired
-  if ring.is_corrupt then return nil end
-  if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
+  if newest + window <= ring.at then -- all have expired
+    ring.expired = ring.length
+    return ring
+  end
+  ring.expired, ring.base = ring_search(ring, 0, ring.at - window + 1)
+  ring.used = (total - ring.base) % SUMS
+  local live = ring.length - ring.expired
+  if ring.is_corrupt or live == 0 or ring.used < live or ring.used > MAX_LOG_UNITS then return nil end
   return ring
+end
+
+-- ring_drop_expired removes the expired entries from the pieces. Not all entries have expired.
+local function ring_drop_expired(ring)
+  local expired = ring.expired
+  while expired >= ring.length1 do
+    expired = expired - ring.length1
+    ring.start1, ring.length1, ring.start2, ring.length2 = ring.start2, ring.length2, ring.start3, ring.length3
+    ring.start3, ring.length3 = 0, 0
+  end
+  ring.start1, ring.length1 = ring.start1 + expired, ring.length1 - expired
+  ring.length, ring.expired = ring.length - ring.expired, 0
 end
 
 -- ring_write_header writes the header. The key expires with the newest unit.
 local function ring_write_header(ring)
-  call('SETRANGE', ring.key, 0, 'R' .. pack(FOUR_NUMBERS,
-    ring.capacity, (ring.first + ring.length) % ring.capacity, ring.length, ring.newest))
+  local pieces = 1
+  if ring.length3 > 0 then pieces = 3 elseif ring.length2 > 0 then pieces = 2 end
+  call('SETRANGE', ring.key, '0', char(RING_MARK + pieces) .. pack(FIVE_NUMBERS, ring.newest, ring.total,
+    ring.start1 * SLOTS + ring.length1, ring.start2 * SLOTS + ring.length2, ring.start3 * SLOTS + ring.length3))
   call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
 end
 
--- ring_rewrite replaces the slots with times, as bytes, in a ring of that capacity, which is large enough for them. The
--- caller writes the header.
-local function ring_rewrite(ring, times, capacity)
-  call('SET', ring.key, string.rep('\0', RING_HEADER) .. times)
-  ring.header, ring.first, ring.expired, ring.capacity = RING_HEADER, 0, 0, capacity
-  ring.live = #times / WIDTH
-  ring.length = ring.live
+-- ring_next_slot adds a slot to the last piece, or begins another piece.
+local function ring_next_slot(ring, units)
+  local length1, length2, length3 = ring.length1, ring.length2, ring.length3
+  if length3 > 0 then
+    ring.length3 = length3 + 1
+  elseif length2 > 0 and ring.start2 + length2 ~= ring.start1 then
+    ring.length2 = length2 + 1
+  elseif length2 > 0 then
+    ring.start3, ring.length3 = ring.start1 + length1, 1
+  elseif ring.start1 > 0 and ring.start1 + length1 >= units then
+    ring.start2, ring.length2 = 0, 1
+  else
+    ring.length1 = length1 + 1
+  end
+  ring.length = ring.length + 1
+  return ring_slot(ring, ring.length - 1)
 end
 
 -- ring_append appends cost units, and removes the expired ones.
 local function ring_append(ring, units, cost)
-  if ring.header ~= RING_HEADER or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
-  local unit = pack(ONE_NUMBER, ring.at)
-  local slot = (ring.first + ring.length) % ring.capacity
-  local before_end = min(cost, ring.capacity - slot)
-  call('SETRANGE', ring.key, RING_HEADER + WIDTH * slot, string.rep(unit, before_end))
-  if before_end < cost then
-    call('SETRANGE', ring.key, RING_HEADER, string.rep(unit, cost - before_end))
+  ring_drop_expired(ring)
+  if ring.at > ring.newest then
+    local to = RING_HEADER + ENTRY * ring_next_slot(ring, units)
+    call('SETRANGE', ring.key, string.format('%d', to), pack_entry(ring.at, ring.total))
+    ring.newest = ring.at
   end
-  ring.first = (ring.first + ring.expired) % ring.capacity
-  ring.live = ring.live + cost
-  ring.length, ring.expired, ring.newest = ring.live, 0, ring.at
+  ring.total = (ring.total + cost) % SUMS
   ring_write_header(ring)
 end
 
-local function ring_step(key, now, charge)
+local function ring_step(value, now, charge, key)
   local units, cost = charge.units, charge.cost
-  local ring, is_ahead = ring_read(key, now, charge.window)
+  local ring, is_ahead = ring_read(value, key, now, charge.window)
   if not ring then return nil, is_ahead end
-  local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
-  if ring.live > 0 then reset_after = ring.newest + ring.window - now end
+  local used, at, remaining, reset_after = ring.used, ring.at, 0, 0
+  local excess = used + cost - units
+  if used < units then remaining = units - used end
+  if used > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
-    local write = function() ring_append(ring, units, cost) end
-    return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
+    if used == 0 then return 0, remaining, 0, at, list_to_ring('L', 0, 0, at, cost), at + ring.window end
+    return 0, remaining, reset_after, at, function() ring_append(ring, units, cost) end, at + ring.window, IN_PLACE
   end
-  if cost > units then return NEVER, remaining, reset_after, ring.at end
-  local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
-  if not is_live(last, ring.at, ring.window) then return nil end
-  if last > now then return nil, true end
-  return now - last - ring.window, remaining, reset_after, ring.at
-end
-
-local function sliding_window_log_step(value, now, charge, key)
-  if value == nil then return ring_step(key, now, charge) end
-  return sliding_window_log_list_step(value, now, charge)
+  if cost > units then return NEVER, remaining, reset_after, at end
+  local last = ring_search(ring, ring.expired, excess, ring.base) - 1 -- the excess has expired when this run has
+  local instant = ring_entry(ring, last)
+  if ring.is_corrupt or not is_live(instant, at, ring.window) then return nil end
+  if instant > now then return nil, true end
+  return now - instant - ring.window, remaining, reset_after, at
 end

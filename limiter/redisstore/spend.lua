@@ -63,17 +63,22 @@ for request = 1, #shape_numbers do
     local charge, key, value = shape[1], KEYS[next_key], values[next_key]
     local last = written and written[key]
     if last ~= nil then value = last end
+    if value == IN_PLACE then value = read_value(key) end
     index, next_key = index + 1, next_key + 1
     local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
     if value then
-      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge)
+      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge, key)
       if not wait then corrupt[#corrupt + 1] = remaining and -index or index - 1 end
     end
     if not wait then
       wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
     end
     if next_value and spends and charge.cost > 0 then
-      set(key, next_value, expires_at, keep_ttl)
+      if keep_ttl == IN_PLACE then
+        write_value(key, next_value)
+      else
+        set(key, next_value, expires_at, keep_ttl)
+      end
       remaining, reset_after = remaining - charge.cost, expires_at - now
       if remaining < 0 then remaining = 0 end
     end
@@ -93,6 +98,7 @@ for request = 1, #shape_numbers do
         key = KEYS[at_key]
         value = written and written[key]
         if value == nil then value = values[at_key] end
+        if value == IN_PLACE then value = read_value(key) end
       else
         at_key, field, odd_key = read_key(charge)
         key, value = KEYS[at_key], value_of(at_key, charge)
@@ -123,7 +129,7 @@ for request = 1, #shape_numbers do
         local cost = charge.cost
         if next_value and cost > 0 and (counts or charge.debt) then
           local expires_at, first = expiries[i], firsts[i]
-          if are_read then
+          if are_read and keep_ttls[i] ~= IN_PLACE then
             set(keys[i], next_value, expires_at, keep_ttls[i])
           else
             write_value(keys[i], next_value, expires_at, keep_ttls[i], fields[i])

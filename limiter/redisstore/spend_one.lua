@@ -26,7 +26,7 @@ local charge = {
 }
 
 local value
-if READS_WHOLE then value = call('MGET', key)[1] end
+if READS_VALUE then value = call('MGET', key)[1] end
 local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
 local corrupt
 if not wait then

@@ -530,7 +530,7 @@ func TestSpend_StoresOnlyLargeLogsAsRings(t *testing.T) {
 		for _, c := range charges {
 			want, length := "L", 1+2*7 // a mark, and 7 bytes for each unit
 			if c.Limit.Units() > 256 {
-				want, length = "R", 1+4*7+2*7 // and four numbers
+				want, length = "S", 1+5*7+2*8 // and five numbers, and 8 bytes for each instant
 			}
 			value, err := raw.Get(t.Context(), c.Key).Result()
 			if err != nil {

@@ -31,7 +31,8 @@ func drawUnits(rt *rapid.T, algorithm limiter.Algorithm) int64 {
 	units := rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 200))
 	large := rapid.Int64Range(limiter.MaxUnits-5, limiter.MaxUnits)
 	if algorithm == limiter.SlidingWindowLog {
-		large = rapid.Int64Range(250, 300) // near the size at which a store can change the layout
+		// near the size at which a store can change the layout, and the largest
+		large = rapid.OneOf(rapid.Int64Range(250, 300), rapid.Int64Range(limiter.MaxLogUnits-5, limiter.MaxLogUnits))
 	}
 	units = rapid.OneOf(units, large)
 	return units.Draw(rt, "units")

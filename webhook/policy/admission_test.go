@@ -118,7 +118,7 @@ func TestWebhook_ShowsProblemsAndWarningsInKubectl(t *testing.T) {
 		t.Errorf("output for an invalid policy: %q", output)
 	}
 	output := apply("heavy", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`)
-	if want := "Warning: spec.limit: a log of 100000 units takes 700 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes\n"; output != want {
+	if want := "Warning: spec.limit: a log of 100000 units takes 800 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes\n"; output != want {
 		t.Errorf("output for an expensive policy: %q, want %q", output, want)
 	}
 }

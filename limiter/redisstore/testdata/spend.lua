@@ -1,5 +1,3 @@
-local prefetched
-
 -- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
 -- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
@@ -26,29 +24,48 @@ end
 -- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
 -- written, and the counter starts over.
 
--- A stored number has 7 bytes, big-endian. pack and unpack_numbers are those of the struct library of Redis.
+-- MAX_WHOLE_LOG is the greatest limit, in units, of a log that is read and written as a whole.
+
+-- read_value returns the bytes of a value up to index last, false if the key does not exist or is not a string. No value that is read as a whole is
+-- longer than the default: the largest list of a log, and a byte that proves that it is one. A ring can have 16 MB. Indexes of commands are text: a number
+-- as an argument takes Redis three times as long.
+local function read_value(key, last)
+  local value = redis.pcall('GETRANGE', key, '0', last or '1793')
+  if value == '' then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    return call('GETRANGE', key, '0', '0') -- raises the error
+  end
+  return value
+end
+
+-- IN_PLACE marks a value that a function has written, or will write: it must be read again.
+
+-- A stored number has 7 bytes, big-endian, in an entry of a log 4. pack and unpack_numbers are those of the struct library of Redis.
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
 if not pack then -- a server that behaves like Redis, without the library
-  pack = function(_, ...)
+  pack = function(format, ...)
     local bytes = ''
-    for _, number in ipairs({...}) do
-      local seven = ''
-      for _ = 1, 7 do
-        seven = char(number % 256) .. seven
+    for i, number in ipairs({...}) do
+      local packed = ''
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        packed = char(number % 256) .. packed
         number = floor(number / 256)
       end
-      bytes = bytes .. seven
+      bytes = bytes .. packed
     end
     return bytes
   end
 
   unpack_numbers = function(format, bytes, from)
-    local numbers = {}
+    local numbers, at = {}, from or 1
     for i = 1, (#format - 1) / 2 do
-      local number, first = 0, (from or 1) + 7 * (i - 1)
-      for at = first, first + 7 - 1 do number = number * 256 + byte(bytes, at) end
+      local number = 0
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        number, at = number * 256 + byte(bytes, at), at + 1
+      end
       numbers[i] = number
     end
     return unpack(numbers)
@@ -71,6 +88,8 @@ local function read_cost(argument)
   if argument >= -2147483648 then return -argument, 1, true end
   return -argument - 2147483648, -argument - 2147483648, true
 end
+
+local prefetched
 
 -- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
 -- some Lua versions allocate an array up to a positive index.
@@ -169,20 +188,33 @@ end
 
 local function load_sliding_window_log()
 -- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
--- The value has the time of each unit (us), in one of two layouts:
---   list   'L', then the times, oldest first. For small logs: read and written as a whole.
---   ring   'R', four numbers (capacity in slots, next slot, length in units, newest time in us), then the slots. The oldest
---          time is in slot (next - length). For large logs: read and written in place, with O(log length) reads.
--- Expired units are removed when the next unit is written. Both layouts read both, because a limit can change.
+-- The value has one of two layouts:
+--   list   'L', then the time (us) of each unit, oldest first. For limits of at most MAX_WHOLE_LOG units: read and written as a whole.
+--   ring   the units in runs, see sliding_window_log_ring.lua. For larger limits: read and written in place.
+-- A larger limit makes a ring of a list when it writes. A smaller limit leaves a ring as it is, until the key expires. Otherwise requests of two
+-- tiers would convert the value in turns. Expired units are removed when the next unit is written.
 
--- is_list_length reports whether a list with at least one time can have that length in bytes.
-local function is_list_length(length)
-  return length > 1 and length % 7 == 1
+-- A ring has a mark, five numbers and entries. The mark is 'R' plus the number of its pieces, 1 to 3.
+-- An entry has 44 bits of a time (us, modulo TIMES) and 20 bits of a sum of units (modulo SUMS). The entries of a log are within one window,
+-- and it has at most MAX_LOG_UNITS units, so both differences are exact. A piece is start * SLOTS + length.
+
+local function pack_entry(time, before)
+  local low = time % 4096
+  return pack('>I4I4', (time - low) / 4096 % 4294967296, low * 1048576 + before)
 end
 
--- is_ring reports whether a ring can have these numbers in its header.
-local function is_ring(capacity, next, length)
-  return capacity <= 1000000 and next < capacity and length > 0 and length <= capacity
+-- read_log returns the first bytes of a log: a list, or the header of a ring. The bytes of another value can be cut.
+local function read_log(key, units)
+  if units <= 256 then return read_value(key) end
+  local value = read_value(key, '35')
+  if value and byte(value, 1) == 76 then return read_value(key) end
+  return value
+end
+
+local function is_ring(value)
+  if not value then return false end
+  local mark = byte(value, 1)
+  return mark > 82 and mark <= 82 + 3
 end
 
 -- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
@@ -190,52 +222,55 @@ local function is_live(instant, at, window)
   return instant <= at and instant + window > at
 end
 
--- log_search returns how many of the times, oldest first, are before an instant. time_at(times, i) returns time i.
-local function log_search(time_at, times, length, instant)
-  if length == 0 or time_at(times, 0) >= instant then return 0 end
-  if time_at(times, length - 1) < instant then return length end
+local function list_time(list, i)
+  return (unpack_numbers('>I7', list, 1 + 7 * i + 1))
+end
+
+-- list_search returns how many of the times, oldest first, are before an instant.
+local function list_search(list, length, instant)
+  if length == 0 or list_time(list, 0) >= instant then return 0 end
+  if list_time(list, length - 1) < instant then return length end
   local last_before, first_after = 0, length - 1
   while first_after - last_before > 1 do
     local middle = floor((last_before + first_after) / 2)
-    if time_at(times, middle) < instant then last_before = middle else first_after = middle end
+    if list_time(list, middle) < instant then last_before = middle else first_after = middle end
   end
   return first_after
-end
-
--- log_as_list returns a value of either layout as a list; nil if it is corrupt.
-local function log_as_list(value)
-  if not value then return 'L' end
-  local mark = byte(value, 1)
-  if mark == 76 then return is_list_length(#value) and value or nil end
-  if mark ~= 82 or #value < (1 + 4 * 7) then return nil end
-  local capacity, next, length = unpack_numbers('>I7I7I7', value, 2)
-  if not is_ring(capacity, next, length) then return nil end
-  local first = (next - length) % capacity
-  local from = (1 + 4 * 7) + 7 * first + 1
-  local before_end = string.sub(value, from, from + 7 * min(length, capacity - first) - 1)
-  local list = 'L' .. before_end .. string.sub(value, (1 + 4 * 7) + 1, (1 + 4 * 7) + 7 * length - #before_end)
-  return #list == 1 + 7 * length and list or nil
-end
-
-local function list_time(list, i)
-  return (unpack_numbers('>I7', list, 1 + 7 * i + 1))
 end
 
 -- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
 -- time if there is one; nil if the value is corrupt, nil and true if it is too far ahead.
 local function list_read(value, now, window)
-  local list, at = log_as_list(value), now
-  if not list then return nil end
+  local list, at = value or 'L', now
   local length, newest = (#list - 1) / 7, nil
+  if byte(list, 1) ~= 76 or length % 1 ~= 0 or length > 256 or value == 'L' then return nil end
   if length > 0 then
     newest = list_time(list, length - 1)
     if newest > now then at = newest end -- the clock may have stepped back
   end
   if at > now + window then return nil, true end
-  return list, length, log_search(list_time, list, length, at - window + 1), at, newest
+  return list, length, list_search(list, length, at - window + 1), at, newest
 end
 
-local function sliding_window_log_list_step(value, now, charge)
+-- list_to_ring returns a ring of the live units of a list and of cost units at an instant.
+local function list_to_ring(list, length, expired, at, cost)
+  local entries, count, newest = {}, 0, nil
+  for i = expired, length - 1 do
+    local time = list_time(list, i)
+    if time ~= newest then
+      count, newest = count + 1, time
+      entries[count] = pack_entry(time, i - expired)
+    end
+  end
+  local total = length - expired
+  if at ~= newest then
+    count = count + 1
+    entries[count] = pack_entry(at, total)
+  end
+  return char(82 + 1) .. pack('>I7I7I7I7I7', at, total + cost, count, 0, 0) .. table.concat(entries)
+end
+
+local function list_step(value, now, charge)
   local window, units, cost = charge.window, charge.units, charge.cost
   local list, length, expired, at, newest = list_read(value, now, window)
   if not list then return nil, length end
@@ -244,6 +279,9 @@ local function sliding_window_log_list_step(value, now, charge)
   if live < units then remaining = units - live end
   if live > 0 then reset_after = newest + window - now end
   if excess <= 0 then
+    if units > 256 then
+      return 0, remaining, reset_after, at, list_to_ring(list, length, expired, at, cost), at + window
+    end
     local unit = pack('>I7', at)
     if cost ~= 1 then unit = string.rep(unit, cost) end
     if expired > 0 then list = 'L' .. string.sub(list, 1 + 7 * expired + 1) end
@@ -256,122 +294,166 @@ local function sliding_window_log_list_step(value, now, charge)
   return now - last - window, remaining, reset_after, at
 end
 
--- ring_bytes reads count bytes of the value from index from, which starts at 0.
-local function ring_bytes(ring, from, count)
-  return call('GETRANGE', ring.key, from, from + count - 1)
+local function load_ring()
+-- A ring stores a run of units that were charged at one instant as one entry, whatever their number:
+--   mark, newest time (us), sum of all units, and up to three pieces; then the entries: the time of a run, and the sum of all units before it.
+-- So both searches, by time and by units, take O(log entries) reads, and a charge writes one entry, or only the header if the newest run has
+-- the same time. Entries are in the order of time in pieces. A piece is a range of slots. A log has one piece that grows, and continues in the first
+-- slot when it reaches the slot after the limit and older entries have been removed: then it has two pieces. If the second one reaches the first
+-- one, because the limit was raised, the log continues after the first one. Nothing is ever moved to make room, so the limits of the requests on a
+-- log can differ in any way. A log has fewer than 2 * MAX_LOG_UNITS slots: the third piece begins at a slot below that number,
+-- and while it is the third one, all of its entries count.
+
+-- ring_slot returns the slot of entry i; entry 0 is the oldest.
+local function ring_slot(ring, i)
+  if i < ring.length1 then return ring.start1 + i end
+  i = i - ring.length1
+  if i < ring.length2 then return ring.start2 + i end
+  return ring.start3 + i - ring.length2
 end
 
--- ring_time returns the time of unit i; unit 0 is the oldest. If the value lacks the slot, it marks the ring as corrupt.
-local function ring_time(ring, i)
-  local bytes = ring_bytes(ring, ring.header + 7 * ((ring.first + i) % ring.capacity), 7)
-  if #bytes == 7 then return (unpack_numbers('>I7', bytes)) end
-  ring.is_corrupt = true
-  return 0
-end
-
--- ring_times returns the times of count units from unit i, as bytes. It returns '' if slots are missing.
-local function ring_times(ring, i, count)
-  if count == 0 then return '' end
-  local slot = (ring.first + i) % ring.capacity
-  local before_end = min(count, ring.capacity - slot)
-  local times = ring_bytes(ring, ring.header + 7 * slot, 7 * before_end)
-  if before_end < count then times = times .. ring_bytes(ring, ring.header, 7 * (count - before_end)) end
-  return #times == 7 * count and times or ''
-end
-
--- ring_live_times returns the times of the units that have not expired, as bytes. It returns '' if slots are missing.
-local function ring_live_times(ring) return ring_times(ring, ring.expired, ring.live) end
-
--- ring_read_header returns the first bytes of the value; nil if the key is not a string.
-local function ring_read_header(key)
-  local header = redis.pcall('GETRANGE', key, 0, (1 + 4 * 7) - 1)
-  if type(header) ~= 'table' then return header end
-  if string.find(header.err, 'WRONGTYPE', 1, true) then return nil end
-  return call('GETRANGE', key, 0, (1 + 4 * 7) - 1) -- raises the error
-end
-
--- ring_read reads the header. It treats a list as a full ring. It returns nil if the value is corrupt, nil and true if it is
--- too far ahead.
-local function ring_read(key, now, window)
-  local ring = {key = key, window = window, header = 1, first = 0, capacity = 1, length = 0, newest = 0}
-  local header = ring_read_header(key)
-  local mark = header and byte(header, 1)
-  if mark == 76 then
-    local bytes = call('STRLEN', key)
-    if not is_list_length(bytes) then return nil end
-    ring.length = (bytes - 1) / 7
-    ring.capacity = ring.length
-    ring.newest = ring_time(ring, ring.length - 1)
-  elseif mark == 82 and #header == (1 + 4 * 7) then
-    ring.header = (1 + 4 * 7)
-    local capacity, next, length, newest = unpack_numbers('>I7I7I7I7', header, 2)
-    ring.capacity, ring.length, ring.newest = capacity, length, newest
-    if not is_ring(ring.capacity, next, ring.length) then return nil end
-    ring.first = (next - ring.length) % ring.capacity
-  elseif header ~= '' then
-    return nil
+-- ring_entry returns the time of entry i and the sum before it. If the value lacks the slot, it marks the ring as corrupt.
+local function ring_entry(ring, i)
+  local from = (1 + 5 * 7) + 8 * ring_slot(ring, i)
+  local bytes = call('GETRANGE', ring.key, string.format('%d', from), string.format('%d', from + 8 - 1))
+  if #bytes < 8 then
+    ring.is_corrupt = true
+    return 0, 0
   end
-  ring.at = max(now, ring.newest) -- the clock may have stepped back
+  local high, low = unpack_numbers('>I4I4', bytes)
+  local before = low % 1048576
+  local newest = ring.newest
+  return newest - (newest - high * 4096 - (low - before) / 1048576) % 17592186044416, before
+end
+
+-- ring_search returns the first entry, from entry i on, whose time, or with a base whose number of units since that sum, is at least a number,
+-- and the sum before that entry. If there is no such entry, it returns the length. Mostly, it is one of the first entries.
+local function ring_search(ring, i, least, base)
+  local low, high, step, high_before = i, ring.length, 1, ring.total
+  while low < high do
+    local time, before = ring_entry(ring, i)
+    local number = time
+    if base then number = (before - base) % 1048576 end
+    if number < least then low = i + 1 else high, high_before = i, before end
+    if high == ring.length and step > 0 then
+      i = min(i + step, high - 1)
+      step = step * 2
+    else
+      i, step = floor((low + high) / 2), 0
+    end
+  end
+  return low, high_before
+end
+
+-- ring_read reads the header, and finds the live entries. It returns nil if the value is corrupt, nil and true if it
+-- is too far ahead.
+local function ring_read(value, key, now, window)
+  if #value < (1 + 5 * 7) then return nil end
+  local newest, total, first, second, third = unpack_numbers('>I7I7I7I7I7', value, 2)
+  local length1, length2, length3 = first % 2097152, second % 2097152, third % 2097152
+  local ring = {
+    key = key, window = window, newest = newest, total = total, at = now, length = length1 + length2 + length3,
+    start1 = (first - length1) / 2097152, length1 = length1, start2 = (second - length2) / 2097152, length2 = length2,
+    start3 = (third - length3) / 2097152, length3 = length3, expired = 0, base = 0, used = 0, is_corrupt = false,
+  }
+  if newest > now then ring.at = newest end -- the clock may have stepped back
+  if total >= 1048576 or length1 == 0 or ring.length > 2097152 then return nil end
+  if max(ring.start1 + length1, ring.start2 + length2, ring.start3 + length3) > 2097152 then return nil end
   if ring.at > now + window then return nil, true end
-  ring.expired = log_search(ring_time, ring, ring.length, ring.at - window + 1)
-  ring.live = ring.length - ring.expired
-  if ring.is_corrupt then return nil end
-  if ring.live > 0 and not is_live(ring.newest, ring.at, window) then return nil end
+  if newest + window <= ring.at then -- all have expired
+    ring.expired = ring.length
+    return ring
+  end
+  ring.expired, ring.base = ring_search(ring, 0, ring.at - window + 1)
+  ring.used = (total - ring.base) % 1048576
+  local live = ring.length - ring.expired
+  if ring.is_corrupt or live == 0 or ring.used < live or ring.used > 1000000 then return nil end
   return ring
+end
+
+-- ring_drop_expired removes the expired entries from the pieces. Not all entries have expired.
+local function ring_drop_expired(ring)
+  local expired = ring.expired
+  while expired >= ring.length1 do
+    expired = expired - ring.length1
+    ring.start1, ring.length1, ring.start2, ring.length2 = ring.start2, ring.length2, ring.start3, ring.length3
+    ring.start3, ring.length3 = 0, 0
+  end
+  ring.start1, ring.length1 = ring.start1 + expired, ring.length1 - expired
+  ring.length, ring.expired = ring.length - ring.expired, 0
 end
 
 -- ring_write_header writes the header. The key expires with the newest unit.
 local function ring_write_header(ring)
-  call('SETRANGE', ring.key, 0, 'R' .. pack('>I7I7I7I7',
-    ring.capacity, (ring.first + ring.length) % ring.capacity, ring.length, ring.newest))
+  local pieces = 1
+  if ring.length3 > 0 then pieces = 3 elseif ring.length2 > 0 then pieces = 2 end
+  call('SETRANGE', ring.key, '0', char(82 + pieces) .. pack('>I7I7I7I7I7', ring.newest, ring.total,
+    ring.start1 * 2097152 + ring.length1, ring.start2 * 2097152 + ring.length2, ring.start3 * 2097152 + ring.length3))
   call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
 end
 
--- ring_rewrite replaces the slots with times, as bytes, in a ring of that capacity, which is large enough for them. The
--- caller writes the header.
-local function ring_rewrite(ring, times, capacity)
-  call('SET', ring.key, string.rep('\0', (1 + 4 * 7)) .. times)
-  ring.header, ring.first, ring.expired, ring.capacity = (1 + 4 * 7), 0, 0, capacity
-  ring.live = #times / 7
-  ring.length = ring.live
+-- ring_next_slot adds a slot to the last piece, or begins another piece.
+local function ring_next_slot(ring, units)
+  local length1, length2, length3 = ring.length1, ring.length2, ring.length3
+  if length3 > 0 then
+    ring.length3 = length3 + 1
+  elseif length2 > 0 and ring.start2 + length2 ~= ring.start1 then
+    ring.length2 = length2 + 1
+  elseif length2 > 0 then
+    ring.start3, ring.length3 = ring.start1 + length1, 1
+  elseif ring.start1 > 0 and ring.start1 + length1 >= units then
+    ring.start2, ring.length2 = 0, 1
+  else
+    ring.length1 = length1 + 1
+  end
+  ring.length = ring.length + 1
+  return ring_slot(ring, ring.length - 1)
 end
 
 -- ring_append appends cost units, and removes the expired ones.
 local function ring_append(ring, units, cost)
-  if ring.header ~= (1 + 4 * 7) or ring.capacity ~= units then ring_rewrite(ring, ring_live_times(ring), units) end
-  local unit = pack('>I7', ring.at)
-  local slot = (ring.first + ring.length) % ring.capacity
-  local before_end = min(cost, ring.capacity - slot)
-  call('SETRANGE', ring.key, (1 + 4 * 7) + 7 * slot, string.rep(unit, before_end))
-  if before_end < cost then
-    call('SETRANGE', ring.key, (1 + 4 * 7), string.rep(unit, cost - before_end))
+  ring_drop_expired(ring)
+  if ring.at > ring.newest then
+    local to = (1 + 5 * 7) + 8 * ring_next_slot(ring, units)
+    call('SETRANGE', ring.key, string.format('%d', to), pack_entry(ring.at, ring.total))
+    ring.newest = ring.at
   end
-  ring.first = (ring.first + ring.expired) % ring.capacity
-  ring.live = ring.live + cost
-  ring.length, ring.expired, ring.newest = ring.live, 0, ring.at
+  ring.total = (ring.total + cost) % 1048576
   ring_write_header(ring)
 end
 
-local function ring_step(key, now, charge)
+local function ring_step(value, now, charge, key)
   local units, cost = charge.units, charge.cost
-  local ring, is_ahead = ring_read(key, now, charge.window)
+  local ring, is_ahead = ring_read(value, key, now, charge.window)
   if not ring then return nil, is_ahead end
-  local remaining, reset_after, excess = max(0, units - ring.live), 0, ring.live + cost - units
-  if ring.live > 0 then reset_after = ring.newest + ring.window - now end
+  local used, at, remaining, reset_after = ring.used, ring.at, 0, 0
+  local excess = used + cost - units
+  if used < units then remaining = units - used end
+  if used > 0 then reset_after = ring.newest + ring.window - now end
   if excess <= 0 then
-    local write = function() ring_append(ring, units, cost) end
-    return 0, remaining, reset_after, ring.at, write, ring.at + ring.window
+    if used == 0 then return 0, remaining, 0, at, list_to_ring('L', 0, 0, at, cost), at + ring.window end
+    return 0, remaining, reset_after, at, function() ring_append(ring, units, cost) end, at + ring.window, 0
   end
-  if cost > units then return (-9007199254740991), remaining, reset_after, ring.at end
-  local last = ring_time(ring, ring.expired + excess - 1) -- the excess has expired when this unit has
-  if not is_live(last, ring.at, ring.window) then return nil end
-  if last > now then return nil, true end
-  return now - last - ring.window, remaining, reset_after, ring.at
+  if cost > units then return (-9007199254740991), remaining, reset_after, at end
+  local last = ring_search(ring, ring.expired, excess, ring.base) - 1 -- the excess has expired when this run has
+  local instant = ring_entry(ring, last)
+  if ring.is_corrupt or not is_live(instant, at, ring.window) then return nil end
+  if instant > now then return nil, true end
+  return now - instant - ring.window, remaining, reset_after, at
+end
+return ring_step
 end
 
+-- The functions of the ring are defined only when a log is one.
+local ring_function
+
 local function sliding_window_log_step(value, now, charge, key)
-  if value == nil then return ring_step(key, now, charge) end
-  return sliding_window_log_list_step(value, now, charge)
+  if value == nil then value = read_log(key, charge.units) end
+  if is_ring(value) then
+    ring_function = ring_function or load_ring()
+    return ring_function(value, now, charge, key)
+  end
+  return list_step(value, now, charge)
 end
 return sliding_window_log_step
 end
@@ -820,7 +902,8 @@ end
 --     and if the charge is allowed, or charge.debt:
 --     next_value   the value that includes the cost, or a function that writes it
 --     expires_at   when the whole limit is available again (us); the key expires then
---     keep_ttl     true if the key already expires at that time; of a compact counter the key of its block
+--     keep_ttl     true if the key already expires at that time; of a compact counter the key of its block;
+--                  IN_PLACE if next_value is a function
 --     It changes nothing. It returns nil if the value is corrupt: no script wrote it. It returns nil and true if the value
 --     is too far ahead: its time is more than one window after now, or the charge would wait longer than the limit can make
 --     it wait. Then the caller calls it again with the value false, so that the counter starts over.
@@ -828,7 +911,8 @@ end
 --     false if there is nothing to write; else the value without the units spent at that instant that still count, nil if
 --     the whole limit is available, and expires_at as above; or a function that writes it. It returns false and true if the
 --     value is corrupt. A value that is too far ahead has nothing to refund.
--- value is false if the key does not exist, and nil for a log that is read in place and for a compact counter.
+-- value is false if the key does not exist, and nil if the function reads it: of a log with a limit above MAX_WHOLE_LOG, and of a compact
+-- counter. Of a ring, value can be the first bytes.
 local function load_algorithm(name)
   if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
   if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
@@ -848,8 +932,9 @@ local function current_time(argument)
   return time[1] * 1000000 + time[2]
 end
 
--- read_whole is false if a log of this run is read and written in place. Then all of its logs are.
-local read_whole = true
+-- read_whole is false if a log of this run has a limit above MAX_WHOLE_LOG. Then all of its logs read their values themselves. has_log is true
+-- if the run has a log.
+local read_whole, has_log = true, false
 
 -- loaded caches load_algorithm, because most charges of a run have the same algorithm.
 local loaded = {}
@@ -880,7 +965,10 @@ local function read_charge(at)
     charge.is_compact, has_compact = true, true
     charge.has_odd_key = name == 'CompactSlidingWindowCounter'
   end
-  if charge.is_log and charge.units > 256 then read_whole = false end
+  if charge.is_log then
+    has_log = true
+    if charge.units > 256 then read_whole = false end
+  end
   return charge
 end
 
@@ -900,12 +988,21 @@ end
 -- after it was written: a new element of a table takes as long as 20 operations.
 local values, written = prefetched or {}, nil
 
--- prefetch_values reads the values of all keys with one MGET, unless a log is read in place or a counter is compact. It returns
--- whether all values are read. Call it after read_charge for all charges. MGET returns nothing for a key that is not a string, so
--- the next write replaces it.
+-- prefetch_values reads the values of all keys, unless a log reads its value itself or a counter is compact. It returns
+-- whether all values are read. Call it after read_charge for all charges. One MGET reads them, unless a log can be a ring, because its limit was
+-- larger: MGET would return all of it. MGET returns nothing for a key that is not a string, so the next write replaces it.
 local function prefetch_values()
   if has_compact or not read_whole then return false end
   if prefetched then return true end
+  if has_log then
+    local pcall = redis.pcall
+    for i = 1, #KEYS do
+      local value = pcall('GETRANGE', KEYS[i], '0', '1793') -- as read_value
+      if #value == 0 then value = value ~= '' and read_value(KEYS[i]) end -- absent, or an error
+      values[i] = value
+    end
+    return true
+  end
   values = call('MGET', unpack(KEYS, 1, min(#KEYS, 1000))) -- unpack has a limit
   for from = 1001, #KEYS, 1000 do
     local read = call('MGET', unpack(KEYS, from, min(from + 999, #KEYS)))
@@ -914,12 +1011,12 @@ local function prefetch_values()
   return true
 end
 
--- value_of returns the value of KEYS[index], false if it does not exist, nil if it is read in place or compact.
+-- value_of returns the value of KEYS[index], false if it does not exist, nil if its function reads it.
 local function value_of(index, charge)
-  if charge.is_compact then return nil end
+  if charge.is_compact or charge.is_log and not read_whole then return nil end
   local value = written and written[KEYS[index]]
   if value == nil then value = values[index] end
-  if value == nil and (read_whole or not charge.is_log) then value = call('MGET', KEYS[index])[1] end
+  if value == nil or value == 0 then value = read_value(KEYS[index]) end
   return value
 end
 
@@ -940,7 +1037,10 @@ end
 -- write_value writes a value as set does, or deletes the key if the value is nil. A compact counter is the field of the block
 -- keep_ttl. A function writes the value itself.
 local function write_value(key, value, expires_at, keep_ttl, field)
-  if type(value) == 'function' then return value() end
+  if type(value) == 'function' then
+    if written then written[key] = 0 end
+    return value()
+  end
   if field then return call('HSET', keep_ttl, field, value) end
   if value then return set(key, value, expires_at, keep_ttl) end
   call('DEL', key)
@@ -1031,17 +1131,22 @@ for request = 1, #shape_numbers do
     local charge, key, value = shape[1], KEYS[next_key], values[next_key]
     local last = written and written[key]
     if last ~= nil then value = last end
+    if value == 0 then value = read_value(key) end
     index, next_key = index + 1, next_key + 1
     local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl
     if value then
-      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge)
+      wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = charge.apply(value, now, charge, key)
       if not wait then corrupt[#corrupt + 1] = remaining and -index or index - 1 end
     end
     if not wait then
       wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = decide_absent(charge)
     end
     if next_value and spends and charge.cost > 0 then
-      set(key, next_value, expires_at, keep_ttl)
+      if keep_ttl == 0 then
+        write_value(key, next_value)
+      else
+        set(key, next_value, expires_at, keep_ttl)
+      end
       remaining, reset_after = remaining - charge.cost, expires_at - now
       if remaining < 0 then remaining = 0 end
     end
@@ -1061,6 +1166,7 @@ for request = 1, #shape_numbers do
         key = KEYS[at_key]
         value = written and written[key]
         if value == nil then value = values[at_key] end
+        if value == 0 then value = read_value(key) end
       else
         at_key, field, odd_key = read_key(charge)
         key, value = KEYS[at_key], value_of(at_key, charge)
@@ -1091,7 +1197,7 @@ for request = 1, #shape_numbers do
         local cost = charge.cost
         if next_value and cost > 0 and (counts or charge.debt) then
           local expires_at, first = expiries[i], firsts[i]
-          if are_read then
+          if are_read and keep_ttls[i] ~= 0 then
             set(keys[i], next_value, expires_at, keep_ttls[i])
           else
             write_value(keys[i], next_value, expires_at, keep_ttls[i], fields[i])
