@@ -202,7 +202,7 @@ func FuzzCompile(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, document := range bytes.Split(content, []byte("\n---\n")) { // a whole file takes a hundred times as long
+		for document := range bytes.SplitSeq(content, []byte("\n---\n")) { // a whole file takes a hundred times as long
 			f.Add(document)
 		}
 	}

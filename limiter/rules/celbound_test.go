@@ -78,12 +78,10 @@ func ruleWith(name, text string, result rules.ResultType) rules.Rule {
 }
 
 // evaluate evaluates the expressions of the rules, as a limiter does for a request.
-func evaluate(x *rules.Index, dst []rules.Matched, req *rules.Request) []rules.Matched {
-	matched := x.Match(dst[:0], req)
-	for _, m := range matched {
+func evaluate(x *rules.Index, dst []rules.Matched, req *rules.Request) {
+	for _, m := range x.Match(dst[:0], req) {
 		m.Terms(req, m.Identify(req))
 	}
-	return matched
 }
 
 // measureEvaluation returns the least time of several evaluations, and the memory that one allocates.

@@ -115,7 +115,7 @@ func (e *estimate) extent(node ast.Expr, repeated uint64) extent {
 			repeated = 0
 		}
 		for _, element := range node.AsList().Elements() {
-			list.append(e.extent(element, repeated))
+			list = list.with(e.extent(element, repeated))
 		}
 		e.add(list.weight, repeated)
 		return list
@@ -127,7 +127,7 @@ func (e *estimate) extent(node ast.Expr, repeated uint64) extent {
 		for _, entry := range node.AsMap().Entries() {
 			key := e.extent(entry.AsMapEntry().Key(), repeated)
 			all.key = unionOf(all.key, &key)
-			all.append(e.extent(entry.AsMapEntry().Value(), repeated))
+			all = all.with(e.extent(entry.AsMapEntry().Value(), repeated))
 		}
 		e.add(all.weight, repeated)
 		return all
@@ -138,11 +138,12 @@ func (e *estimate) extent(node ast.Expr, repeated uint64) extent {
 	}
 }
 
-// append adds an element to a literal.
-func (e *extent) append(item extent) {
+// with returns the bounds of a literal with another element.
+func (e extent) with(item extent) extent {
 	e.count++
 	e.weight = plus(e.weight, plus(elementCost, item.weight))
 	e.item = unionOf(e.item, &item)
+	return e
 }
 
 func (e *estimate) selected(node ast.Expr, repeated uint64) extent {

@@ -20,9 +20,9 @@ func nested(before string, n int, inner, after string) string {
 // TestValidateExpression_RejectsExpressionsThatGrow has short expressions whose values, types or work grow exponentially or with the square of
 // the request.
 func TestValidateExpression_RejectsExpressionsThatGrow(t *testing.T) {
-	format := `["aaaaaaaaaa"].map(x, "%s%s%s%s%s%s%s%s%s%s".format([x, x, x, x, x, x, x, x, x, x]))`
-	for range 4 {
-		format = `(` + format + `).map(x, "%s%s%s%s%s%s%s%s%s%s".format([x, x, x, x, x, x, x, x, x, x]))`
+	format := `["aaaaaaaaaa"]`
+	for range 5 {
+		format = `(` + format + `).map(x, "` + strings.Repeat("%s", 10) + `".format([x` + strings.Repeat(", x", 9) + `]))`
 	}
 	for name, tc := range map[string]struct{ text, want string }{
 		"format of format":              {format + ` == ["a"]`, "the function format must not be called"},

@@ -230,7 +230,7 @@ func newFunctionTable() map[string]*function {
 		}
 	}
 	add(function{},
-		operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, operators.OldNotStrictlyFalse,
+		operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse,
 		operators.Negate, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo,
 		"type", "hasValue", "optional.none",
 		"math.abs", "math.ceil", "math.floor", "math.isFinite", "math.isInf", "math.isNaN", "math.round", "math.sign", "math.sqrt", "math.trunc",
@@ -256,7 +256,10 @@ func newFunctionTable() map[string]*function {
 	add(function{cost: linear(4), result: sameSize}, "bytes", "trim", "base64.decode")
 	add(function{cost: linear(4), result: func(args []extent) extent { return text(max(64, args[0].bytes)) }}, "string")
 	add(function{cost: linear(4), result: textOfSize(func(args []extent) uint64 { return args[0].bytes/3*4 + 4 })}, "base64.encode")
-	add(function{cost: linear(runeFactor), result: textOfSize(func(args []extent) uint64 { return times(invalidSize, args[0].bytes) })}, "lowerAscii", "upperAscii", "reverse", "substring")
+	add(function{
+		cost:   linear(runeFactor),
+		result: textOfSize(func(args []extent) uint64 { return times(invalidSize, args[0].bytes) }),
+	}, "lowerAscii", "upperAscii", "reverse", "substring")
 	add(function{cost: linear(runeFactor), result: textOfSize(func([]extent) uint64 { return 4 })}, "charAt")
 	add(function{cost: searchText}, "indexOf", "lastIndexOf")
 	add(function{

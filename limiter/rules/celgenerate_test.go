@@ -96,15 +96,6 @@ func httpFields() map[string][]string {
 	}
 }
 
-func admissionFields() map[string][]string {
-	return map[string][]string{
-		"bool":   {"request.dryRun"},
-		"string": {"request.name", "request.userInfo.username", "request.object.a", "request.operation"},
-		"list":   {"request.userInfo.groups", "request.userInfo.extra.a"},
-		"dyn":    {"request.object", "request.oldObject", "request.object.list", "request.userInfo.extra", "request.options"},
-	}
-}
-
 // expression writes an expression of a type.
 func (g *generator) expression(kind string, depth int) string {
 	if kind == "T" {

@@ -21,7 +21,7 @@ const meterName = "@meter"
 type meter struct{ left uint64 }
 
 // errOverBudget ends an evaluation. The library catches it.
-var errOverBudget = interpreter.EvalCancelledError{ //nolint:gochecknoglobals,errname // a constant; see interpreter.EvalCancelledError
+var errOverBudget = interpreter.EvalCancelledError{ //nolint:errname // a constant; see interpreter.EvalCancelledError
 	Cause: interpreter.CostLimitExceeded, Message: "the request is too large to evaluate the expression",
 }
 
@@ -296,21 +296,9 @@ func weigh(value any, limit uint64) (weight uint64) {
 		return weight <= limit
 	}
 	switch v := value.(type) {
-	case string:
-		return 1 + uint64(len(v))/bytesPerUnit
-	case json.Number:
-		return 1 + uint64(len(v))/bytesPerUnit
-	case types.String:
-		return 1 + uint64(len(v))/bytesPerUnit
-	case types.Bytes:
-		return 1 + uint64(len(v))/bytesPerUnit
 	case *types.Optional:
 		if v.HasValue() {
 			return 1 + weigh(v.GetValue(), limit)
-		}
-	case *celObject:
-		if entry, is := v.native.(*Entry); is {
-			return 2*elementCost + uint64(len(entry.Key)+len(entry.Value))/bytesPerUnit
 		}
 	case []string:
 		each(v, add)
@@ -353,8 +341,29 @@ func weigh(value any, limit uint64) (weight uint64) {
 				break
 			}
 		}
+	default:
+		return weighPart(value)
 	}
 	return weight
+}
+
+// weighPart is weigh for a value without elements.
+func weighPart(value any) uint64 {
+	switch v := value.(type) {
+	case string:
+		return text(uint64(len(v))).weight
+	case json.Number:
+		return text(uint64(len(v))).weight
+	case types.String:
+		return text(uint64(len(v))).weight
+	case types.Bytes:
+		return text(uint64(len(v))).weight
+	case *celObject:
+		if entry, is := v.native.(*Entry); is {
+			return 2*elementCost + text(uint64(len(entry.Key)+len(entry.Value))).weight
+		}
+	}
+	return 1
 }
 
 func each[T any](list []T, add func(any) bool) {

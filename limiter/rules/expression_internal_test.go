@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 )
 
@@ -45,7 +46,7 @@ func TestValidateExpression_RemembersABoundedNumberOfResults(t *testing.T) {
 		}
 	}
 	for i := range maxValidations {
-		v.results[expressionKey{text: fmt.Sprint(i)}] = nil
+		v.results[expressionKey{text: strconv.Itoa(i)}] = nil
 	}
 	if err := v.validate(expressionKey{httpLanguage, "false", ResultBool}); err != nil || len(v.results) != 1 {
 		t.Errorf("%d results, %v", len(v.results), err)
