@@ -102,7 +102,7 @@ func measureEvaluation(x *rules.Index, req *rules.Request) (least time.Duration,
 	return least, after.TotalAlloc - before.TotalAlloc
 }
 
-// generated returns an expression that limiters accept, and its result type; "" if the bytes yield none.
+// generated returns an expression that limiters accept, and its result type; "" if they yield no such expression.
 func generated(data []byte) (string, rules.ResultType) {
 	g := &generator{data: data, fields: httpFields(), variables: map[string][]string{}, left: 60}
 	results := []rules.ResultType{rules.ResultBool, rules.ResultString, rules.ResultInt}
