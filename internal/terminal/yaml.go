@@ -18,8 +18,20 @@ func MarshalYAML(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return yamlOf(string(text))
+	return yamlOf(separators.ReplaceAllStringFunc(string(text), func(escape string) string {
+		switch escape {
+		case `\u2028`:
+			return "\u2028"
+		case `\u2029`:
+			return "\u2029"
+		default:
+			return escape
+		}
+	}))
 }
+
+// separators are the escape sequences of JSON, of which json.Marshal uses two for characters that YAML allows.
+var separators = regexp.MustCompile(`\\(?:u202[89]|.)`)
 
 // yamlOf converts JSON. For each character, it passes a number between two characters that the encoder always escapes, so that it encodes the text with
 // quotation marks, and replaces the number by the escape sequence of the character.
