@@ -51,11 +51,26 @@ func TestCommands_PrintNothingThatControlsATerminal(t *testing.T) {
 	}
 	missing := filepath.Join(dir, hostile, "missing.yaml")
 	for _, args := range [][]string{
-		{"lint", dir}, {"lint", missing}, {hostile}, {"lint", "--" + hostile}, {"lint", "--log-level", hostile, dir}, {"import", hostile}, {"import", "kong", dir},
-		{"import", "envoy-ratelimit", dir}, {"import", "kuadrant", missing}, {"serve", "--policies", missing}, {"serve", "--redis", hostile, "--policies", dir},
-		{"serve", "--redis-timeout", hostile}, {"explain", "--policies", dir, "--domain", hostile, "-H", hostile}, {"explain", "--admin", "unix:/" + hostile},
-		{"hash", "--hash-key", missing}, {"counters", "get", "--policy", hostile, "--admin", "unix:/" + hostile}, {"explain", "--output", hostile, "--domain", "a"},
-		{"logs", "--admin", "http://" + hostile}, {"ratelimit", "--algorithm", hostile}, {"rules", "diff", "--policies", missing, "--admin", "unix:/x"},
+		{"lint", dir},
+		{"lint", missing},
+		{hostile},
+		{"lint", "--" + hostile},
+		{"lint", "--log-level", hostile, dir},
+		{"import", hostile},
+		{"import", "kong", dir},
+		{"import", "envoy-ratelimit", dir},
+		{"import", "kuadrant", missing},
+		{"serve", "--policies", missing},
+		{"serve", "--redis", hostile, "--policies", dir},
+		{"serve", "--redis-timeout", hostile},
+		{"explain", "--policies", dir, "--domain", hostile, "-H", hostile},
+		{"explain", "--admin", "unix:/" + hostile},
+		{"hash", "--hash-key", missing},
+		{"counters", "get", "--policy", hostile, "--admin", "unix:/" + hostile},
+		{"explain", "--output", hostile, "--domain", "a"},
+		{"logs", "--admin", "http://" + hostile},
+		{"ratelimit", "--algorithm", hostile},
+		{"rules", "diff", "--policies", missing, "--admin", "unix:/x"},
 	} {
 		status, stdout, stderr := runWithInput(t, "", args...)
 		if status == 0 {

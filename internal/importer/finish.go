@@ -95,7 +95,8 @@ func (r *Result) noteCredentials(secret map[string]bool) {
 		p := &r.Policies[i]
 		if secret[p.fullName()] && p.Spec.Axis == v1alpha1.AxisCustom {
 			p.Spec.Axis = v1alpha1.AxisAPIKey
-			r.Add(p.Place, Note, "the policy counts by credentials: its counters, answers and logs have hashes of them, which need the hash key of the Limiter or --hash-key")
+			r.Add(p.Place, Note, "the policy counts by credentials: its counters, answers and logs have hashes of them, which need the hash key "+
+				"of the Limiter or --hash-key")
 		}
 	}
 }

@@ -139,7 +139,8 @@ const (
 // screenLines are the lines of a screen that are not identifiers: headings, and a few policies, sources and endpoints.
 const screenLines = 22
 
-// watchTop updates the screen until ctx is done. It controls the terminal, and so escapes what it prints. The first error ends it. A later one is shown, because a limiter can be restarted.
+// watchTop updates the screen until ctx is done. It controls the terminal, and so escapes what it prints.
+// The first error ends it. A later one is shown, because a limiter can be restarted.
 func watchTop(ctx context.Context, f *topFlags, out io.Writer, size func() (width, height int, err error)) error {
 	limit := func() int {
 		if _, height, err := size(); err == nil && f.limit == 0 {
