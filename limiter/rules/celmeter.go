@@ -21,7 +21,7 @@ const meterName = "@meter"
 type meter struct{ left uint64 }
 
 // errOverBudget ends an evaluation. The library catches it.
-var errOverBudget = interpreter.EvalCancelledError{ //nolint:errname // a constant; see interpreter.EvalCancelledError
+var errOverBudget = interpreter.EvalCancelledError{
 	Cause: interpreter.CostLimitExceeded, Message: "the request is too large to evaluate the expression",
 }
 
@@ -309,11 +309,7 @@ func weigh(value any, limit uint64) (weight uint64) {
 	case []Descriptor:
 		each(v, add)
 	case Descriptor:
-		for i := range v {
-			if weight += 2*elementCost + uint64(len(v[i].Key)+len(v[i].Value))/bytesPerUnit; weight > limit {
-				break
-			}
-		}
+		each(v, add)
 	case map[string]string:
 		eachEntry(v, add)
 	case map[string][]string:
@@ -358,6 +354,8 @@ func weighPart(value any) uint64 {
 		return text(uint64(len(v))).weight
 	case types.Bytes:
 		return text(uint64(len(v))).weight
+	case Entry:
+		return 2*elementCost + text(uint64(len(v.Key)+len(v.Value))).weight
 	case *celObject:
 		if entry, is := v.native.(*Entry); is {
 			return 2*elementCost + text(uint64(len(entry.Key)+len(entry.Value))).weight
