@@ -318,8 +318,8 @@ func TestSpelling_NoSpellingReachesAServiceWithoutThePolicy(t *testing.T) {
 		"Envoy":                        "",
 		"Envoy, KEEP_UNCHANGED":        "normalize_path: true\n          merge_slashes: true\n          path_with_escaped_slashes_action: KEEP_UNCHANGED",
 		"Envoy, UNESCAPE_AND_FORWARD":  "normalize_path: true\n          merge_slashes: true\n          path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD",
-		"Envoy, REJECT_REQUEST":        "normalize_path: true\n          path_with_escaped_slashes_action: REJECT_REQUEST",
-		"Envoy, UNESCAPE_AND_REDIRECT": "normalize_path: true\n          path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT",
+		"Envoy, REJECT_REQUEST":        "normalize_path: true\n          merge_slashes: true\n          path_with_escaped_slashes_action: REJECT_REQUEST",
+		"Envoy, UNESCAPE_AND_REDIRECT": "normalize_path: true\n          merge_slashes: true\n          path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT",
 	}
 	for name, setting := range settings {
 		fronts[name] = free(t)
