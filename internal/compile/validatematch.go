@@ -69,7 +69,8 @@ func (v *validator) validateDescriptor(field string, entry v1alpha1.DescriptorMa
 }
 
 func (v *validator) validateHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
-	if len(match.Hosts)+len(match.Paths)+len(match.Methods)+len(match.Headers)+len(match.CIDRs)+len(match.ExceptCIDRs) == 0 && match.Expression == nil && !match.IgnoreCase {
+	lists := len(match.Hosts) + len(match.Paths) + len(match.Methods) + len(match.Headers) + len(match.CIDRs) + len(match.ExceptCIDRs)
+	if lists == 0 && match.Expression == nil && !match.IgnoreCase {
 		v.report(field, "http must not be empty: set hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or omit match to limit "+
 			"every request of the domain")
 	}

@@ -14,7 +14,9 @@ type otherMethods struct {
 }
 
 // overrides are the headers that frameworks read the method of a POST from. They read it from the parameter _method too.
-var overrides = [...]string{"x-http-method-override", "x-http-method", "x-method-override"}
+func overrides() [3]string {
+	return [...]string{"x-http-method-override", "x-http-method", "x-method-override"}
+}
 
 // methodParameter is the parameter of the query with the method of a POST.
 const methodParameter = "_method"
@@ -37,7 +39,7 @@ func (o *otherMethods) find(r *Request) {
 	case "HEAD":
 		o.add("GET")
 	case "POST":
-		for _, name := range overrides {
+		for _, name := range overrides() {
 			o.add(r.Headers[name])
 		}
 		if values := r.Query[methodParameter]; len(values) > 0 {

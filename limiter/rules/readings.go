@@ -68,7 +68,7 @@ func NormalPath(p string) string {
 	}
 	var buffer [256]byte
 	var starts [32]int
-	text := usual.read(buffer[:0], starts[:0], p)
+	text := usual().read(buffer[:0], starts[:0], p)
 	if len(text) == len(p) && string(text) == p {
 		return p
 	}
@@ -104,7 +104,7 @@ const (
 )
 
 // usual is the notation of most proxies and servers.
-var usual = notation{slash: true}
+func usual() notation { return notation{slash: true} }
 
 // read appends the reading of raw to dst, in the form of NormalPath. It uses starts, which is empty, for the names of the path.
 func (n notation) read(dst []byte, starts []int, raw string) []byte {
@@ -227,7 +227,7 @@ func surveyOf(raw string) (s survey) {
 	end := func() {
 		s.dots = s.dots || onlyDots && (length == 1 || length == 2)
 		s.escapedDots = s.escapedDots || s.dots && escaped
-		s.trims = s.trims || isTrimmed(before) && !(onlyDots && length <= 2)
+		s.trims = s.trims || isTrimmed(before) && (!onlyDots || length > 2)
 	}
 	for i := 0; i < len(raw); {
 		c, width := unescape(raw, i)
@@ -336,7 +336,8 @@ func decodeOnce(raw string) string {
 
 // addNotations adds the readings of raw in all notations that can differ for it.
 func (r *pathReadings) addNotations(raw string) {
-	all := surveyOf(raw).notations()
+	s := surveyOf(raw)
+	all := s.notations()
 	r.combinations += len(all)
 	r.work += len(all) * len(raw)
 	several := len(r.paths) > 0 || len(all) > 1
@@ -352,8 +353,8 @@ func (r *pathReadings) addNotations(raw string) {
 }
 
 // notations returns the notations whose readings can differ, the usual one first.
-func (s survey) notations() []notation {
-	all := []notation{usual}
+func (s *survey) notations() []notation {
+	all := []notation{usual()}
 	vary := func(is bool, change func(*notation)) {
 		for _, n := range all {
 			if !is || len(all) > maxReadings { // more are not read

@@ -302,6 +302,7 @@ func goService(t *testing.T) (address string) {
 // A client sends targets in all spellings through nginx and through Envoy with each of its settings for paths. Behind them are services of Go, Express,
 // Node and nginx. Whenever one of them reaches the handler of a limited path, the response shows that Weir has counted the request under the policy.
 func TestSpelling_NoSpellingReachesAServiceWithoutThePolicy(t *testing.T) {
+	t.Parallel()
 	w := newService(t, spelledPolicies)
 	limiter := w.startLimiter(t)
 	node, ownNginx, nginxFront := startNode(t), free(t), free(t)
