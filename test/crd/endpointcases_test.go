@@ -29,6 +29,10 @@ func endpointCases() []schemaCase {
 			message: `Unsupported value: "Never": supported values: "Allowed", "Forbidden"`,
 		},
 		{
+			at: "spec.endpoints.grpc.transport", kind: "enum", accepted: endpoints(`grpc: {transport: Standard}`), rejected: endpoints(`grpc: {transport: Slow}`),
+			message: `Unsupported value: "Slow": supported values: "Fast", "Standard"`,
+		},
+		{
 			at: "spec.endpoints.grpc.defaultDomain", kind: "maxLength", accepted: endpoints(`grpc: {defaultDomain: ` + letters(253) + `}`),
 			rejected: endpoints(`grpc: {defaultDomain: ` + letters(254) + `}`), message: "may not be more than 253 bytes",
 		},

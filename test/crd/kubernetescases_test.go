@@ -204,13 +204,16 @@ func throttleCases() []schemaCase {
 	return append(all, betweenCases(at+".warnPercent", 0, 100, func(n int) string { return throttle(fmt.Sprintf(`warnPercent: %d`, n)) })...)
 }
 
-// tenantCases returns the cases for the label or annotation of a namespace that contains its tenant.
+// tenantCases returns the cases for the label or annotation of a namespace that contains its tenant, and for the names of credentials.
 func tenantCases() []schemaCase {
 	tenant := func(text string) string { return identity(`{tenant: {` + text + `}}`) }
-	all := []schemaCase{{
-		at: "spec.identity.tenant", kind: kindRule, accepted: tenant(`namespaceLabel: tenant`), rejected: tenant(`namespaceLabel: a, namespaceAnnotation: b`),
-		message: "namespaceLabel and namespaceAnnotation are mutually exclusive; remove one of them",
-	}}
+	credentials := func(list string) string { return identity(`{credentials: ` + list + `}`) }
+	all := append(listCases("spec.identity.credentials", 1, 64, 128, credentials),
+		notEmptyCase("spec.identity.credentials[]", credentials),
+		schemaCase{
+			at: "spec.identity.tenant", kind: kindRule, accepted: tenant(`namespaceLabel: tenant`), rejected: tenant(`namespaceLabel: a, namespaceAnnotation: b`),
+			message: "namespaceLabel and namespaceAnnotation are mutually exclusive; remove one of them",
+		})
 	for _, field := range []string{"namespaceLabel", "namespaceAnnotation"} {
 		at := "spec.identity.tenant." + field
 		with := func(key string) string { return tenant(field + `: ` + key) }

@@ -119,6 +119,11 @@ func whenCases() []schemaCase {
 			accepted: when(`identifiers: [` + letters(253) + `]`), rejected: when(`identifiers: [` + letters(254) + `]`),
 			message: "may not be more than 253 bytes",
 		},
+		{
+			at: at + ".identifiers[]", kind: kindRule,
+			accepted: when(`identifiers: ["hash:0123456789abcdef0123456789abcdef"]`), rejected: when(`identifiers: ["hash:0123456789ABCDEF0123456789abcdef"]`),
+			message: "a hash must consist of hash: and 32 hexadecimal digits in lower case, as weir hash prints it",
+		},
 		{at: at + ".groups", kind: "minItems", accepted: when(`groups: [a]`), rejected: when(`groups: []`), message: "should have at least 1 items"},
 		{
 			at: at + ".groups", kind: "maxItems",

@@ -20,11 +20,7 @@ import (
 // and a gRPC call whose message has not been sent yet.
 func drainsBothServers(t *testing.T, s *serving) {
 	conn := s.dialAsKnownClient(t)
-	watching, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if now, err := watching.Recv(); err != nil || now.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+	if now, err := health(t, conn); err != nil || now != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Fatalf("health before SIGTERM: %v, %v", now, err)
 	}
 	call, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName)
@@ -39,9 +35,10 @@ func drainsBothServers(t *testing.T, s *serving) {
 
 	began, stopped := time.Now(), make(chan error, 1)
 	go func() { stopped <- s.process.Stop() }()
-	if now, err := watching.Recv(); err != nil || now.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
-		t.Errorf("health after SIGTERM: %v, %v", now, err)
-	}
+	fixture.Await(t, "health after SIGTERM is NOT_SERVING", func() bool {
+		now, err := health(t, conn)
+		return err == nil && now == grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := fixture.WaitHTTP(ctx, s.ops+"/readyz", http.StatusServiceUnavailable); err != nil {
@@ -50,9 +47,10 @@ func drainsBothServers(t *testing.T, s *serving) {
 	if a := s.send(t, http.MethodPost, "/v1/check", `{"domain":"shop","host":"ip.example","clientIP":"192.0.2.40"}`, nil); a.status != http.StatusOK {
 		t.Errorf("a request during the drain: %+v", a)
 	}
-	if now, err := watching.Recv(); err == nil { // ends when the server rejects new calls
-		t.Errorf("health after the drain: got %v, want an error", now)
-	}
+	fixture.Await(t, "the server rejects new calls", func() bool {
+		_, err := health(t, conn)
+		return err != nil
+	})
 	if passed := time.Since(began); passed < drain {
 		t.Errorf("the server rejects new calls %v after SIGTERM, want at least %v", passed, drain)
 	}
