@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -27,6 +28,36 @@ func IsRedundant(rule, other *rules.Rule) bool {
 		isAsStrict(other, rule) && !rule.Debt && !other.Debt && rule.Lease == nil && other.Lease == nil &&
 		(!rule.Compact || other.Compact) && (rule.Match.Routes == nil || len(rule.Match.Routes) > 0) &&
 		failureStrictness(other.OnStoreFailure) >= failureStrictness(rule.OnStoreFailure)
+}
+
+// comparison is what two rules have in common if one can make the other redundant, see IsRedundant.
+type comparison struct {
+	axis        string
+	identifier  rules.Identifier
+	algorithm   limiter.Algorithm
+	descriptors string
+}
+
+// maxCompared bounds the rules that one rule is compared with, so that the comparison of many equal ones takes linear time.
+const maxCompared = 1000
+
+// Comparable returns a function that returns the rules that can make a rule redundant, at most 1000 of them, for [Warn].
+func Comparable(all []rules.Rule) func(*rules.Rule) []rules.Rule {
+	of := func(r *rules.Rule) comparison {
+		c := comparison{r.Axis, r.Identifier, r.Algorithm, ""}
+		if len(r.Match.Descriptors) > 0 {
+			c.descriptors = fmt.Sprintf("%q", r.Match.Descriptors)
+		}
+		return c
+	}
+	groups := map[comparison][]rules.Rule{}
+	for i := range all {
+		key := of(&all[i])
+		if len(groups[key]) < maxCompared {
+			groups[key] = append(groups[key], all[i])
+		}
+	}
+	return func(r *rules.Rule) []rules.Rule { return groups[of(r)] }
 }
 
 // coversDomains reports whether wide applies to every domain that narrow applies to.

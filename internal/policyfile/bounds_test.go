@@ -92,13 +92,17 @@ func TestCompile_TakesLinearTime(t *testing.T) {
 		}},
 		"items":       {2_000, func(n int) string { return "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- 1\n", n) }},
 		"a long line": {500_000, func(n int) string { return head + "extra: " + strings.Repeat("x", n) + "\n" }},
-		"policies":    {150, func(n int) string { return numbered(n, "---\n"+strings.Replace(head, "name: a", "name: a%d", 1)) }},
+		"policies for descriptors": {400, func(n int) string {
+			return numbered(n, "---\n"+strings.NewReplacer("name: a", "name: a%[1]d", "window: 1m", "window: 1m, match: {descriptors: [{key: k, value: v%[1]d}]}").Replace(head))
+		}},
+		"policies": {150, func(n int) string { return numbered(n, "---\n"+strings.Replace(head, "name: a", "name: a%d", 1)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			measure := func(n int) time.Duration {
 				content := []byte(c.file(n))
 				start := time.Now()
-				loader.Compile([]policyfile.File{{Name: "a.yaml", Content: content}})
+				result := loader.Compile([]policyfile.File{{Name: "a.yaml", Content: content}})
+				result.Warnings()
 				return time.Since(start)
 			}
 			measure(c.n)

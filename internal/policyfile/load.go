@@ -84,12 +84,12 @@ func (l *Loader) Compile(files []File) Result {
 
 // Warnings returns the warnings for the valid policies, sorted by file and line.
 func (r *Result) Warnings() (all []Problem) {
-	specs := r.specs()
+	specs, others := r.specs(), compile.Comparable(r.Rules.Rules)
 	for i := range r.Rules.Rules {
 		rule := &r.Rules.Rules[i]
 		key := keyOf(rule.Policy, rule.Domain == "")
 		o := r.defined[key]
-		for _, w := range slices.Concat(compile.Warn(rule, r.Rules.Rules), compile.WarnSecrets(rule, specs[key])) {
+		for _, w := range slices.Concat(compile.Warn(rule, others(rule)), compile.WarnSecrets(rule, specs[key])) {
 			all = append(all, o.problem(w.Field, w.Message))
 		}
 	}
