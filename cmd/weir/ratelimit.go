@@ -129,7 +129,7 @@ func runRateLimit(ctx context.Context, f rateLimitFlags, settings *ratelimitserv
 	defer func() { _ = counters.close() }() // the process ends anyway
 	if counters.hashKey == nil {
 		counters.hashKey = ratelimitservice.PublicHashKey()
-		log.Info("credentials in descriptors are hashed with a key that everybody knows: set --hash-key, so that hashes cannot be compared with guesses")
+		log.Info("credentials in descriptors are hashed with a published key: set --hash-key, so that hashes cannot be compared with guesses")
 	}
 	options.HashKey = counters.hashKey
 	p, err := newProcess(ctx, counters, f.counters, "", serviceSockets(settings, f.drain), log)

@@ -31,7 +31,7 @@ type Options struct {
 	HashKey *limiter.HashKey
 }
 
-// PublicHashKey returns the key without --hash-key. Everybody knows it, so its hashes only keep credentials from being read, and not from being
+// PublicHashKey returns the key without --hash-key. It is published, so its hashes only keep credentials from being read, and not from being
 // guessed. The service in whose place Weir runs has no such key, and its configuration does not either.
 func PublicHashKey() *limiter.HashKey {
 	key, _ := limiter.NewHashKey([]byte("weir ratelimit without the flag --hash-key")) // never an error: it is long enough

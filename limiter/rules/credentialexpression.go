@@ -205,8 +205,7 @@ func (r *credentialReader) inWrite(steps []step) bool {
 	}
 }
 
-// isCredential reports whether a step reads credentials or is not known. A list of a header, a claim or an object has no credentials if the list
-// has none.
+// isCredential reports whether a step reads credentials or is not known. The elements of a list are as public as the list.
 func (r *credentialReader) isCredential(s step) bool {
 	return s.other != nil || s.isName && r.Name(s.name)
 }
