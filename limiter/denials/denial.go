@@ -38,7 +38,7 @@ func newDenial(c limiter.Charge, d limiter.Decision, began, answered time.Time) 
 // requests that can wait longer are admitted meanwhile, and make the wait of c longer, unless there is no room for them.
 func frozen(c limiter.Charge, d limiter.Decision) bool {
 	_, bounded := c.Limit.MaxDelay()
-	return !d.Allowed && d.Remaining == 0 && !(bounded && c.Limit.Capacity() > 1) && d.RetryAfter != limiter.Never && waitsLikeOneUnit(c)
+	return !d.Allowed && d.Remaining == 0 && (!bounded || c.Limit.Capacity() <= 1) && d.RetryAfter != limiter.Never && waitsLikeOneUnit(c)
 }
 
 // waitsLikeOneUnit reports whether c waits, on a counter with nothing left, exactly as long as a single unit does.

@@ -172,7 +172,7 @@ func assemble(keys string, body func(algorithmSource) string, script string) str
 // script takes longer than everything else.
 type singleScripts struct {
 	fixedWindow, log, windowCounter, tokenBucket, leakyBucket redisclient.Script
-	compactFixedWindow, compactWindowCounter                                 redisclient.Script
+	compactFixedWindow, compactWindowCounter                  redisclient.Script
 }
 
 func newSingleScripts() singleScripts {

@@ -127,7 +127,7 @@ func ring1(newest, total, start, length int64) string {
 
 // entry is an entry of a ring.
 func entry(at, before int64) string {
-	b := binary.BigEndian.AppendUint32(nil, uint32(at>>12)) //nolint:gosec // 44 bits of a time
+	b := binary.BigEndian.AppendUint32(nil, uint32(at>>12))
 	return string(binary.BigEndian.AppendUint32(b, uint32(at&(1<<12-1)<<20+before)))
 }
 

@@ -1,9 +1,9 @@
 package redisstore
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -160,7 +160,7 @@ func TestRefund_OfALargeLogTakesBoundedWork(t *testing.T) {
 		newer   int
 		isExact bool
 	}{{maxWholeLog, true}, {maxWholeLog + 1, false}, {5000, false}} {
-		t.Run(fmt.Sprint(test.newer), func(t *testing.T) {
+		t.Run(strconv.Itoa(test.newer), func(t *testing.T) {
 			p := newLogPair(t)
 			limit := logLimit(t, limiter.MaxLogUnits, time.Minute)
 			var first limiter.Instant

@@ -29,7 +29,8 @@ func measure(t *testing.T, client *redisclient.Client, script redisclient.Script
 	source := `local commands, bytes = 0, 0
 local function count(value)
   if type(value) == 'string' then bytes = bytes + #value end
-  if type(value) == 'table' then for _, v in ipairs(value) do count(v) end end
+  if type(value) ~= 'table' then return end
+  for _, v in ipairs(value) do count(v) end
 end
 local real, struct = redis, struct
 local function counted(of)
