@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -26,7 +25,7 @@ func (v *versions) List(_ context.Context, list client.ObjectList, _ ...client.L
 	if next == "" {
 		return errors.New("connection refused")
 	}
-	list.(*metav1.PartialObjectMetadataList).ResourceVersion = next
+	list.SetResourceVersion(next)
 	return nil
 }
 

@@ -170,6 +170,22 @@ func memoryCounters(f counterFlags) (*counters, error) {
 }
 
 // redisCounters returns counters in the Redis of client. It logs failed refunds at most every ten seconds: an outage causes many.
+// countersAhead returns a metric of the counters that a wrong clock of Redis has counted, and what counts and logs them.
+func countersAhead(log *slog.Logger) (ahead prometheus.Counter, found func(keys []string)) {
+	ahead = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_redis_counters_ahead_total",
+		Help: "Times that a counter in Redis started over because the clock of Redis had been ahead when it counted.",
+	})
+	sometimes := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
+	return ahead, func(keys []string) {
+		ahead.Add(float64(len(keys)))
+		sometimes.Do(func() {
+			log.Warn("the clock of Redis has stepped back: counters that it counted ahead of now start over; check the clocks of the Redis servers",
+				"key", keys[0], "counters", len(keys))
+		})
+	}
+}
+
 func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger) (*counters, error) {
 	if f.replicas < 1 {
 		return nil, fmt.Errorf("--replicas %d is invalid: must be at least 1", f.replicas)
@@ -204,18 +220,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 				"key", keys[0], "counters", len(keys))
 		})
 	}
-	ahead := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "weir_redis_counters_ahead_total",
-		Help: "Times that a counter in Redis started over because the clock of Redis had been ahead when it counted.",
-	})
-	sometimesAhead := &rate.Sometimes{First: 1, Interval: 10 * time.Second}
-	foundAhead := func(keys []string) {
-		ahead.Add(float64(len(keys)))
-		sometimesAhead.Do(func() {
-			log.Warn("the clock of Redis has stepped back: counters that it counted ahead of now start over; check the clocks of the Redis servers",
-				"key", keys[0], "counters", len(keys))
-		})
-	}
+	ahead, foundAhead := countersAhead(log)
 	meter := newStoreMeter()
 	redis := redisstore.NewStore(client, f.timeout,
 		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt),

@@ -58,7 +58,7 @@ func (r *Reconciler) bind(ctx context.Context, f inputs, states []limiterState) 
 func (r *Reconciler) bindLimiter(ctx context.Context, limiter *v1alpha1.Limiter, owner *appsv1.Deployment) error {
 	name := deployment.Name(limiter.Name)
 	if owner.UID == "" {
-		return fmt.Errorf("Deployment %s does not exist", name) //nolint:staticcheck // a kind
+		return fmt.Errorf("Deployment %s does not exist", name)
 	}
 	wanted := roleBinding(limiter, owner)
 	var found rbacv1.RoleBinding

@@ -41,7 +41,7 @@ func (h *harness) collectOnce() (deleted bool) {
 	} {
 		h.must(h.kube.List(h.Context(), list))
 		h.must(meta.EachListItem(list, func(o runtime.Object) error {
-			object := o.(client.Object)
+			object := o.(client.Object) //nolint:forcetypeassert // these lists have nothing else
 			alive[object.GetUID()] = true
 			if len(object.GetOwnerReferences()) > 0 {
 				owned = append(owned, object)

@@ -31,7 +31,7 @@ local function count(value)
   if type(value) == 'string' then bytes = bytes + #value end
   if type(value) ~= 'table' then return end
   for _, v in ipairs(value) do count(v) end
-end
+end -- of count
 local real, struct = redis, struct
 local function counted(of)
   return function(...)

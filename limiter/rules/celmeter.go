@@ -329,16 +329,23 @@ func weigh(value any, limit uint64) (weight uint64) {
 			}
 		}
 	case traits.Lister:
-		if native := v.Value(); isNative(native) {
-			return weigh(native, limit)
-		}
-		for i := range types.Int(sizeOf(v)) {
-			if !add(v.Get(i)) {
-				break
-			}
-		}
+		return weighList(v, limit)
 	default:
 		return weighPart(value)
+	}
+	return weight
+}
+
+func weighList(v traits.Lister, limit uint64) (weight uint64) {
+	if native := v.Value(); isNative(native) {
+		return weigh(native, limit)
+	}
+	weight = 1
+	for i := range types.Int(sizeOf(v)) {
+		weight += elementCost + weigh(v.Get(i), limit-min(limit, weight))
+		if weight > limit {
+			break
+		}
 	}
 	return weight
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -122,9 +121,10 @@ func (s *scenario) failClosed(ctx context.Context) error {
 	if err := client.IgnoreAlreadyExists(s.Create(ctx, p)); err != nil {
 		return err
 	}
+	registered := condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonRegistered, metav1.ConditionTrue, ""}
 	return sequence(
 		s.setThrottle(`{"failurePolicy":"Fail"}`),
-		waitUntil(s.hasCondition(limiterNamed(system, "default"), condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonRegistered, metav1.ConditionTrue, ""})),
+		waitUntil(s.hasCondition(limiterNamed(system, "default"), registered)),
 		waitUntil(s.hasCondition(limiterNamed(system, "default"), ready("Deployed"))),
 	)(ctx)
 }
@@ -140,7 +140,6 @@ func (s *scenario) prepareWriter(ctx context.Context) error {
 
 // writer writes as alice until it is stopped, and remembers the longest time in which every write failed.
 type writer struct {
-	mu      sync.Mutex
 	longest time.Duration
 	last    error
 }
