@@ -76,7 +76,7 @@ type breakerConfig struct {
 	ctx      context.Context //nolint:containedctx // it ends the probes
 	timeout  time.Duration   // of a call
 	tripped  atomic.Int64    // number of breakers that are not closed
-	keys     *quarantine     // of single counters; nil: none
+	keys     *quarantine     // of single counters; nil without quarantine
 }
 
 func (c *breakerConfig) newBreaker(address string) *breaker {
