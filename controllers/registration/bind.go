@@ -58,7 +58,7 @@ func (r *Reconciler) bind(ctx context.Context, f inputs, states []limiterState) 
 func (r *Reconciler) bindLimiter(ctx context.Context, limiter *v1alpha1.Limiter, owner *appsv1.Deployment) error {
 	name := deployment.Name(limiter.Name)
 	if owner.UID == "" {
-		return fmt.Errorf("Deployment %s does not exist", name)
+		return fmt.Errorf("Deployment %s does not exist", name) //nolint:staticcheck // a kind
 	}
 	wanted := roleBinding(limiter, owner)
 	var found rbacv1.RoleBinding
@@ -69,7 +69,7 @@ func (r *Reconciler) bindLimiter(ctx context.Context, limiter *v1alpha1.Limiter,
 	case err != nil:
 		return fmt.Errorf("read RoleBinding %s: %w", name, err)
 	case !ownership.HasLabels(&found, limiter):
-		return fmt.Errorf("RoleBinding %s already exists and does not belong to this Limiter: delete it, or rename the Limiter", name) //nolint:staticcheck // a kind
+		return fmt.Errorf("RoleBinding %s already exists and does not belong to this Limiter: delete it, or rename the Limiter", name)
 	case equality.Semantic.DeepEqual(found.OwnerReferences, wanted.OwnerReferences) &&
 		equality.Semantic.DeepEqual(found.Subjects, wanted.Subjects) && found.RoleRef == wanted.RoleRef:
 		return nil

@@ -26,12 +26,13 @@ type work struct {
 // measure runs a script, and returns what its commands did.
 func measure(t *testing.T, client *redisclient.Client, script redisclient.Script, keys []string, args []any) work {
 	t.Helper()
+	//nolint:dupword // Lua has several ends
 	source := `local commands, bytes = 0, 0
 local function count(value)
   if type(value) == 'string' then bytes = bytes + #value end
   if type(value) ~= 'table' then return end
   for _, v in ipairs(value) do count(v) end
-end -- of count
+end
 local real, struct = redis, struct
 local function counted(of)
   return function(...)
