@@ -64,8 +64,13 @@ func (p *logPair) refund(limit limiter.Limit, cost int64, at limiter.Instant) {
 
 // The tiers of a policy share a log, and an edit changes its limit: the ring has no size of its own.
 func TestSpend_DecidesALogUnderChangingLimits(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(16) {
 		random := rand.New(rand.NewPCG(1, seed))
+		stepsBack := 20
+		hasPieces := seed%2 == 1 // a log that is ahead starts over at the first denial, so it grows only if the clock seldom steps back
+		if hasPieces {
+			stepsBack = 500
+		}
 		p := newLogPair(t)
 		var limits []limiter.Limit
 		for _, units := range []int64{3, 200, 257, 300, 420, 700, limiter.MaxLogUnits} {
@@ -92,7 +97,7 @@ func TestSpend_DecidesALogUnderChangingLimits(t *testing.T) {
 			if random.IntN(3) == 0 {
 				p.refund(used, random.Int64N(5), spent[max(0, len(spent)-1-random.IntN(200))])
 			}
-			if random.IntN(500) == 0 { // rarely: a log that is ahead starts over at the first denial
+			if random.IntN(stepsBack) == 0 {
 				p.now = p.now.Add(-time.Duration(random.IntN(1000)) * time.Millisecond)
 			}
 			header := p.client.Redis().GetRange(t.Context(), "log", 0, 0).Val()
@@ -104,7 +109,7 @@ func TestSpend_DecidesALogUnderChangingLimits(t *testing.T) {
 		if longest > 36+8*4000 {
 			t.Errorf("seed %d: the value grew to %d bytes", seed, longest)
 		}
-		if mostPieces < 'T' {
+		if hasPieces && mostPieces < 'T' {
 			t.Errorf("seed %d: the ring had at most %c pieces", seed, mostPieces)
 		}
 	}

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// maxExpressionCost bounds the cost of one evaluation, in units. See the table of functions for the unit: the bound is 0.55 ms
-	// and 0.55 MB, 55 % of what the documentation promises. An expression is rejected if it can cost more for a
+	// maxExpressionCost bounds the cost of one evaluation, in units. See the table of functions for the unit: the bound is half a
+	// millisecond and half a mebibyte, half of what the documentation promises. An expression is rejected if it can cost more for a
 	// request of the sizes below. For a larger request it is charged before each step, and ends at this cost.
-	maxExpressionCost = 55_000
+	maxExpressionCost = 50_000
 	// maxRequestCost bounds the cost of all expressions of the policies of a namespace for one request. Those of cluster policies have as
 	// much for themselves. minExpressionCost is what each expression can cost, however much the others have cost.
-	maxRequestCost    = 55_000
+	maxRequestCost    = 50_000
 	minExpressionCost = 250
 	// maxMatchSteps bounds the steps of one regular expression in an expression. A step is at most a unit.
 	maxMatchSteps = 10_000

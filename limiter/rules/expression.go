@@ -28,7 +28,7 @@ const (
 const maxExpression = 4096
 
 // ValidateExpression returns an error, as "line:column: problem", if text is not a CEL expression over request that evaluates to result.
-// It rejects expressions over 4096 bytes, expressions that cost more than 55 000 units for a large request, functions whose results can be
+// It rejects expressions over 4096 bytes, expressions that cost more than 50 000 units for a large request, functions whose results can be
 // too large, and regular expressions that are not string literals. A limiter accepts every expression for which it returns nil.
 //
 // The fields of request are:

@@ -2,5 +2,5 @@
 
 package rules_test
 
-// slowdown is the factor for bounds of time: other packages are tested on the same processors.
-const slowdown = 2
+// slowdown is the factor for bounds of time.
+const slowdown = 1

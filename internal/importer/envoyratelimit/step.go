@@ -92,7 +92,7 @@ func joined(entries []int) string {
 	}
 	last := len(lengths) - 1
 	if len(entries) > maxConcatenated {
-		return fmt.Sprintf(`[%s].join("/") + "#" + [%s].join(",")`, strings.Join(values, ", "), strings.Join(lengths[:last], ", "))
+		return fmt.Sprintf(`[%s + "#" + [%s].join(",")].join("/")`, strings.Join(values, ", "), strings.Join(lengths[:last], ", "))
 	}
 	text := strings.Join(values, ` + "/" + `)
 	if last > 0 {
@@ -102,7 +102,8 @@ func joined(entries []int) string {
 }
 
 // maxConcatenated is the number of values up to which + joins them. The steps for + grow with the square of their number, and of eight values
-// they are too many for an expression. The function join takes more steps for long values, and so is not for a few values.
+// they are too many for an expression. The function join takes more steps for long values, and so is not for a few values. One join of everything
+// copies each value except the last only once.
 const maxConcatenated = 7
 
 // isFirstWithKey reports whether the entry is the one that identifier.descriptor reads.
