@@ -170,6 +170,14 @@ func memoryCounters(f counterFlags) (*counters, error) {
 }
 
 // redisCounters returns counters in the Redis of client. It logs failed refunds at most every ten seconds: an outage causes many.
+// quarantined returns a metric of the counters whose calls fail although their node answers.
+func quarantined(store *redisstore.Store) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_redis_quarantined_counters",
+		Help: "Counters that are decided locally because their calls to Redis fail although the node answers others.",
+	}, func() float64 { return float64(store.Quarantined()) })
+}
+
 // countersAhead returns a metric of the counters that a wrong clock of Redis has counted, and what counts and logs them.
 func countersAhead(log *slog.Logger) (ahead prometheus.Counter, found func(keys []string)) {
 	ahead = prometheus.NewCounter(prometheus.CounterOpts{
@@ -233,7 +241,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	leases.Share(int64(f.replicas))
 	return &counters{
 		store: store, scanner: redis, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
-		metrics: append([]prometheus.Collector{corrupt, ahead, leases}, meter.collectors()...),
+		metrics: append([]prometheus.Collector{corrupt, ahead, quarantined(redis), leases}, meter.collectors()...),
 		hashKey: hashKey,
 		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now), engine.LeaseUnits(leases)),
 	}, nil

@@ -217,6 +217,10 @@ type activation struct {
 	admission admissionRequest // set if request is a write to the Kubernetes API
 	budget    *budget
 	meter     meter // of the current evaluation
+
+	// repeats is the request with other readings of its path, see repeated; nil until the first rule needs them.
+	repeats  []Request
+	complete bool
 }
 
 // budget has the units that the expressions of the policies of the namespace, and of cluster policies, can still cost for one request.
@@ -228,6 +232,16 @@ func newActivation(r *Request) *activation {
 		a.admission.set(r.Kubernetes)
 	}
 	return a
+}
+
+// repeated returns the request for at most maxRepeated readings of its path, and whether these are all. The rules of a request share them.
+func (a *activation) repeated() (requests []Request, complete bool) {
+	if a.repeats == nil {
+		readings := readingsOf(a.request.RawPath)
+		paths := readings.paths[:min(len(readings.paths), maxRepeated)]
+		a.repeats, a.complete = requestsOf(a.request, paths), !readings.unknown && len(paths) == len(readings.paths)
+	}
+	return a.repeats, a.complete
 }
 
 // reading returns the activation of another reading of the request, for example of its path. It shares the budget.

@@ -73,7 +73,7 @@ func (m Matched) evaluated(r *Request) (string, error) {
 	if r.RawPath == "" || !e.readsPath {
 		return e.text(on, m.Rule)
 	}
-	requests, complete := repeated(on.request)
+	requests, complete := on.repeated()
 	value, err := e.text(on.reading(&requests[0]), m.Rule)
 	for i := range requests[1:] {
 		if other, failed := e.text(on.reading(&requests[1+i]), m.Rule); other != value || (failed == nil) != (err == nil) {

@@ -212,3 +212,20 @@ func TestMatch_ServeMuxReachesNoLimitedPathWithoutThePolicy(t *testing.T) {
 		t.Errorf("%d of %d targets reached the handlers: the generator proves too little", reached, count)
 	}
 }
+
+// The cost reads both the path, which has several readings, and the descriptor that the rule matched, which is not the first one of the request.
+func TestTerms_ReadTheMatchedDescriptorUnderEachReadingOfThePath(t *testing.T) {
+	r := matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "plan"}}})
+	r.Cost = &rules.Cost{Expression: `request.descriptors[0][0].key == "plan" && request.path.startsWith("/v1/query") ? 3 : 2`}
+	req := sent("/v1/query/..%2F..")
+	req.Descriptors = []rules.Descriptor{{{Key: "other", Value: "x"}}, {{Key: "plan", Value: "paid"}}}
+	got := index(t, r).Match(nil, req)
+	if len(got) != 1 {
+		t.Fatalf("%d rules match, want 1", len(got))
+	}
+	for range 2 { // the second time with the readings of the first
+		if cost := got[0].Terms(req, "acme").Cost; cost != 3 {
+			t.Errorf("cost %d, want that of the strictest reading, 3", cost)
+		}
+	}
+}

@@ -28,7 +28,11 @@ func (m Matched) Terms(r *Request, identifier string) Terms {
 	if r.RawPath == "" || !m.Rule.termsReadPath {
 		return m.terms(r, identifier)
 	}
-	requests, complete := repeated(r)
+	on := m.on // not m.activation(r), which moves the matched descriptor: m.terms does that
+	if on == nil || on.request != r {
+		on = newActivation(r)
+	}
+	requests, complete := on.repeated()
 	terms := m.terms(&requests[0], identifier)
 	for i := range requests[1:] {
 		terms = stricter(terms, m.terms(&requests[1+i], identifier))
@@ -37,13 +41,6 @@ func (m Matched) Terms(r *Request, identifier string) Terms {
 		terms = m.strictest(terms)
 	}
 	return terms
-}
-
-// repeated returns r for at most maxRepeated readings of its path, and whether these are all.
-func repeated(r *Request) (requests []Request, complete bool) {
-	readings := readingsOf(r.RawPath)
-	paths := readings.paths[:min(len(readings.paths), maxRepeated)]
-	return requestsOf(r, paths), !readings.unknown && len(paths) == len(readings.paths)
 }
 
 // stricter returns the lower limit of a and b, with the higher cost of both.
