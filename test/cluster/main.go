@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -85,6 +86,9 @@ func run(ctx context.Context, o options) (err error) {
 	chosen, err := regexp.Compile(o.steps)
 	if err != nil {
 		return fmt.Errorf("-steps %q: %w", o.steps, err)
+	}
+	if !slices.ContainsFunc(steps(), func(s step) bool { return chosen.MatchString(s.name) }) {
+		return fmt.Errorf("-steps %q matches no step, for example %q; write . for a space, because hack/e2e.sh splits E2E at spaces", o.steps, steps()[0].name)
 	}
 	s, err := newScenario(o, os.Stdout)
 	if err != nil {
