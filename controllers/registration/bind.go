@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -33,13 +34,27 @@ func whileDeployed(limiter *v1alpha1.Limiter) admissionv1.MatchCondition {
 		strconv.Quote(limiter.Namespace), strconv.Quote(deployment.Name(limiter.Name)), strconv.Quote(limiter.Namespace), strconv.Quote(limiter.Name))}
 }
 
-// bind gives every Limiter that should be registered its RoleBinding. A Limiter without one gets no webhook. It returns an error if the
-// webhooks of a registered Limiter must not change, because they would not match without the RoleBinding.
+// bind gives every Limiter that should be registered its RoleBinding. A Limiter without one gets no webhook, and none has a webhook without
+// the Role. It returns an error if the webhooks of a registered Limiter must not change, because they would not match without the
+// RoleBinding.
 func (r *Reconciler) bind(ctx context.Context, f inputs, states []limiterState) error {
+	if !slices.ContainsFunc(states, func(s limiterState) bool { return s.wantsWebhook() }) {
+		return nil
+	}
+	key := client.ObjectKey{Namespace: r.Namespace, Name: deployedRole}
+	missing := r.Uncached.Get(ctx, key, &rbacv1.Role{})
+	if client.IgnoreNotFound(missing) != nil {
+		return fmt.Errorf("read Role %s: %w", key, missing)
+	}
 	var failed error
 	for i := range states {
 		s := &states[i]
 		if !s.wantsWebhook() {
+			continue
+		}
+		if missing != nil {
+			s.reason, s.message = v1alpha1.ReasonNotWritten, fmt.Sprintf(
+				"Role %s does not exist, so API servers would not call the webhook: apply the manifest or the chart of this version again", key)
 			continue
 		}
 		d := f.deployments[deployment.Name(s.limiter.Name)]

@@ -196,6 +196,22 @@ func TestBind_RegistersNoLimiterWhoseRoleBindingBelongsToAnother(t *testing.T) {
 	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
 }
 
+func TestBind_ReportsThatTheRoleIsMissing(t *testing.T) {
+	h := newRegisteredHarness(t)
+	role := func() *rbacv1.Role {
+		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: deployedRole}}
+	}
+	h.must(h.kube.Delete(t.Context(), role()))
+	h.reconcile()
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonNotWritten)
+	if h.configuration() != nil {
+		t.Errorf("webhooks %q", h.webhooks())
+	}
+	h.must(h.kube.Create(t.Context(), role()))
+	h.reconcile()
+	h.expectReason(h.namespace, "default", v1alpha1.ReasonRegistered)
+}
+
 // The Limiters stay, as they do with helm uninstall: helm and kubectl both delete the ClusterRole in config/rbac. test/manifests tests that
 // helm deletes all of it.
 func TestUninstall_LeavesNoWebhookThatRejectsWrites(t *testing.T) {

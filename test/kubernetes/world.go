@@ -89,6 +89,10 @@ func (w *World) start(ctx context.Context, progress io.Writer) error {
 	if err := w.allowEverything(ctx); err != nil {
 		return err
 	}
+	// With the Role by which API servers know that a Limiter is deployed.
+	if _, err := w.Kube.Kubectl(ctx, "apply", "-f", filepath.Join(root, "config", "rbac", "throttle_role.yaml")); err != nil {
+		return err
+	}
 	if err := w.startOperator(ctx); err != nil {
 		return err
 	}
