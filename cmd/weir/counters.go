@@ -50,7 +50,7 @@ type counterFlags struct {
 	memory   string
 	replicas int
 	group    string
-	// The bound of the live counters of a policy.
+	// The maximum of the live counters of a policy; 0 for none.
 	maxIdentifiers int64
 	overflow       string
 	hashKey        string
@@ -67,15 +67,17 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.group, "counter-group", "",
 		"group whose processes share counters in one Redis; empty shares them among the replicas of a limiter,\n"+
 			"and among the processes of weir serve")
-	flags.Int64Var(&f.maxIdentifiers, "max-identifiers", 1_000_000,
-		"number of live counters of a policy from which on new identifiers get no counter of their own; 0 disables the bound.\n"+
-			"Each process estimates the counters that its requests use")
+	flags.Int64Var(&f.maxIdentifiers, "max-identifiers", 0,
+		"number of live counters of a policy from which on new identifiers get no counter of their own; 0 sets no number.\n"+
+			"Each process estimates the counters that its requests use. While Redis is nearly full, new identifiers of the policies with\n"+
+			"the most counters get none in any case")
 	flags.StringVar(&f.hashKey, "hash-key", "",
 		"file with the key with which API keys are hashed, 32 to 4096 bytes, for example the output of openssl rand -hex 32; read at start.\n"+
 			"Processes that share counters must have the same key. Required for policies that count by API key or by a header with\n"+
 			"credentials, or have storage: Compact; weir serve without --redis uses a random key if it is empty")
 	flags.StringVar(&f.overflow, "identifier-overflow", overflowShared,
-		"what happens to new identifiers of a policy that has reached --max-identifiers: Shared lets them share one counter, Deny denies them")
+		"what happens to new identifiers that get no counter of their own, because of --max-identifiers or the memory of Redis:\n"+
+			"Shared lets them share one counter, Deny denies them")
 }
 
 // The values of --identifier-overflow.
@@ -109,8 +111,6 @@ func (f *counterFlags) engineOptions() ([]engine.Option, error) {
 		return nil, fmt.Errorf("--max-identifiers %d is invalid: must not be negative", f.maxIdentifiers)
 	case f.overflow != overflowShared && f.overflow != overflowDeny:
 		return nil, fmt.Errorf("--identifier-overflow %q is invalid: must be %s or %s", f.overflow, overflowShared, overflowDeny)
-	case f.maxIdentifiers == 0:
-		return nil, nil
 	default:
 		return []engine.Option{engine.BoundIdentifiers(engine.Identifiers{Max: f.maxIdentifiers, Deny: f.overflow == overflowDeny})}, nil
 	}
@@ -283,7 +283,7 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
 		return nil
 	}
-	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.followNotices(c.client), asTask(c.leases.Run)}
+	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.leases.Run)}
 }
 
 func (c *counters) close() error {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -16,6 +19,7 @@ import (
 const (
 	inspectInterval = 30 * time.Second
 	inspectRetry    = 2 * time.Second // after an inspection failed
+	memoryInterval  = time.Second     // between two readings of the memory
 )
 
 // inspector checks the configuration of Redis for settings that make it drop counters.
@@ -84,4 +88,63 @@ func (i *inspector) report(found redisclient.Inspection) {
 		}
 	}
 	i.warned = found.Warnings
+}
+
+// watchMemory returns a task that lets the engine know how full Redis is, so that no flood of identifiers fills it.
+func (p *process) watchMemory(client *redisclient.Client) func(context.Context) error {
+	return asTask((&memoryWatch{client: client, engine: p.engine, log: p.log, interval: memoryInterval}).run)
+}
+
+// memoryWatch reads the memory of Redis periodically.
+type memoryWatch struct {
+	client   *redisclient.Client
+	engine   *engine.Engine
+	log      *slog.Logger
+	interval time.Duration
+
+	memory  limiter.Memory // the last reading
+	warned  bool           // that the limit is unknown
+	crowded map[string]limiter.Crowding
+}
+
+// run reads the memory until ctx is done. Until the first reading, the limit is unknown. A failed reading keeps the one before.
+func (w *memoryWatch) run(ctx context.Context) {
+	ticker := time.NewTicker(w.interval)
+	defer ticker.Stop()
+	for {
+		if memory, err := w.client.Memory(ctx); err == nil { // the store logs that Redis is unavailable
+			w.memory = memory
+			w.logLimit()
+		}
+		w.engine.ObserveMemory(w.memory)
+		w.logCrowded(w.engine.Crowded())
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (w *memoryWatch) logLimit() {
+	unknown := !w.memory.Rejects
+	if unknown && !w.warned {
+		w.log.Info("Redis has no maxmemory, evicts counters, or does not permit INFO, so Weir estimates the memory of its counters; "+
+			"set maxmemory, and maxmemory-policy noeviction", "bytes", w.memory.Max)
+	}
+	w.warned = unknown
+}
+
+// logCrowded logs each policy when its new identifiers get no counter of their own, or soon will not.
+func (w *memoryWatch) logCrowded(now map[string]limiter.Crowding) {
+	for _, policy := range slices.Sorted(maps.Keys(now)) {
+		switch is := now[policy]; {
+		case is == w.crowded[policy]:
+		case is.Over():
+			w.log.Warn("new identifiers of a policy get no counter of their own", "policy", policy, "reason", is)
+		default:
+			w.log.Warn("new identifiers of a policy get no counter of their own if there are more", "policy", policy, "reason", is)
+		}
+	}
+	w.crowded = now
 }

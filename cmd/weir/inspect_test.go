@@ -13,7 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -77,6 +80,49 @@ func TestInspector_CountsEvictedKeys(t *testing.T) {
 	configure(t, server, "maxmemory", "1")
 	_, _ = server.Do(t.Context(), "SET", "one", "more") // fails when no key is left to evict
 	fixture.Await(t, "weir_redis_evicted_keys is at least 100", func() bool { return testutil.ToFloat64(i.evicted) >= 100 })
+}
+
+func TestWatchMemory_ObservesTheMemory(t *testing.T) {
+	var log transcript
+	server := fixture.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	counters, err := openCounters(serveFlags{redis: server.URL(), counters: counterFlags{timeout: limiterTimeout, memory: "256Mi", replicas: 1, overflow: overflowShared}}, log.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counters.close()
+	e := engine.New(counters.store, counters.source, engine.NewMetrics(prometheus.NewRegistry()), counters.options...)
+	set := rules.Set{Rules: []rules.Rule{{
+		Policy: "shop/x", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "tenant"},
+		Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 3600,
+	}}}
+	index, err := rules.NewIndex(set, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Swap(index)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		(&memoryWatch{client: counters.client, engine: e, log: log.logger(), interval: 5 * time.Millisecond}).run(ctx)
+		close(done)
+	}()
+	find(t, &log, `level=INFO msg="Redis has no maxmemory, evicts counters, .*bytes=(104857600)`)
+	for i := range 10_000 { // 2 MB
+		check := engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Method: "GET", Path: "/", Headers: map[string]string{"tenant": fmt.Sprint(i)}}}
+		if _, err := e.Check(t.Context(), &check); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure(t, server, "maxmemory-policy", "noeviction")
+	configure(t, server, "maxmemory", "1mb")
+	find(t, &log, `level=WARN msg="new identifiers of a policy get no counter of their own" policy=(shop/x) reason=OverMemory`)
+	server.Kill() // the last reading remains
+	time.Sleep(50 * time.Millisecond)
+	if is := e.Crowded()["shop/x"]; is != limiter.OverMemory {
+		t.Errorf("without Redis the policy is %q", is)
+	}
+	stop()
+	<-done
 }
 
 func TestInspector_FailsIfRedisIsTooOld(t *testing.T) {

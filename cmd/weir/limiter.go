@@ -125,7 +125,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,
-		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.followNotices(slow), asTask(counters.leases.Run))...)
+		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.watchMemory(slow), p.followNotices(slow),
+		asTask(counters.leases.Run))...)
 }
 
 // replicaName returns the given name, or a unique one: containers can have equal host names and process IDs.

@@ -135,7 +135,7 @@ func policyMisses() section {
 			},
 			{
 				title:       "Identifiers",
-				description: "Estimated live counters by replica. The bound is spec.identifiers.max of the Limiter.",
+				description: "Estimated live counters by replica. Runbook: WeirIdentifierOverflow.",
 				unit:        count,
 				queries:     []query{{"max by (instance) (" + of("weir_identifiers", policy) + ")", "{{instance}}"}},
 			},

@@ -66,7 +66,7 @@ func TestPopulation_CountsCountersForOneToTwoGenerations(t *testing.T) {
 func TestPopulation_ForgetsBothGenerationsAfterAPause(t *testing.T) {
 	const lifetime = 10 * time.Second
 	for pause, want := range map[time.Duration]float64{2*lifetime - 1: 640, 2 * lifetime: 0} {
-		c := newClocked(0, lifetime)
+		c := newClocked(1, lifetime)
 		c.addNew(640)
 		c.now = c.now.Add(pause)
 		c.expect(t, pause.String(), want > 0, want, 11)

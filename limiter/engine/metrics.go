@@ -57,7 +57,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"policy"}),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_identifier_overflow_total",
-			Help: "Requests of new identifiers of a policy that has reached --max-identifiers. They share one counter, or are denied.",
+			Help: "Requests of new identifiers that got no counter of their own, because the policy has reached --max-identifiers or Redis is nearly " +
+				"full. They share one counter, or are denied.",
 		}, []string{"policy"}),
 		leftOut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_policies_left_out_total",

@@ -13,11 +13,11 @@ import (
 )
 
 // Identifiers bounds the live counters of each policy, and so the memory that clients can fill by inventing identifiers. Identifiers
-// that have a live counter keep it.
+// that have a live counter keep it. See also [Engine.ObserveMemory].
 type Identifiers struct {
-	// Max is the number of live counters of a policy from which on new identifiers get no counter of their own.
+	// Max is the number of live counters of a policy from which on new identifiers get no counter of their own. 0: there is no such number.
 	Max int64
-	// Deny denies new identifiers. Otherwise they share one counter.
+	// Deny denies new identifiers that get no counter. Otherwise they share one counter.
 	Deny bool
 }
 
@@ -25,7 +25,7 @@ type Identifiers struct {
 // to, with an error of 3 %. Limits that come with requests have bounds of their own.
 func BoundIdentifiers(bound Identifiers) Option {
 	return func(e *Engine) {
-		e.populations = &populations{bound: bound, seed: maphash.MakeSeed(), byKey: map[populationKey]*population{}}
+		e.populations = &populations{bound: bound, seed: maphash.MakeSeed(), byKey: map[populationKey]*population{}, crowded: map[string]crowded{}}
 	}
 }
 
@@ -72,8 +72,9 @@ type populations struct {
 	bound Identifiers
 	seed  maphash.Seed
 
-	mu    sync.Mutex
-	byKey map[populationKey]*population
+	mu      sync.Mutex
+	byKey   map[populationKey]*population
+	crowded map[string]crowded // by policy
 }
 
 type populationKey struct {
@@ -95,6 +96,7 @@ func (p *populations) of(rule *rules.Compiled, class int, metrics *Metrics, now 
 	found, ok := p.byKey[key]
 	if !ok {
 		found = newPopulation(p.bound.Max, report, now)
+		found.storage = storageOf(rule)
 		p.byKey[key] = found
 	}
 	found.setLifetime(longest) // a change of a burst changes it, and keeps the counters
@@ -105,11 +107,12 @@ func (p *populations) of(rule *rules.Compiled, class int, metrics *Metrics, now 
 func (p *populations) keep(index *rules.Index) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kept := map[string]bool{}
+	kept, policies := map[string]bool{}, map[string]bool{}
 	for rule := range index.Rules() {
-		kept[countersOf(rule)] = true
+		kept[countersOf(rule)], policies[rule.Policy] = true, true
 	}
 	maps.DeleteFunc(p.byKey, func(key populationKey, _ *population) bool { return !kept[key.counters] })
+	maps.DeleteFunc(p.crowded, func(policy string, _ crowded) bool { return !policies[policy] })
 }
 
 // population returns the population of the rule's counters under limit, which replaces those of the rule if isOverride.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-dev/weir/limiter"
 )
 
 const (
@@ -94,16 +96,20 @@ func fullRegisters(part float64) float64 {
 // generations. Adding a counter takes no lock.
 type population struct {
 	generation atomic.Int64 // a time.Duration: the longest lifetime of a counter
-	max        float64
+	max        float64      // 0: no maximum
 	report     func(estimate float64)
+	storage    storage
 
 	sketches [2]sketch
 	current  atomic.Int32 // index in sketches; the other one is that of the previous generation
 	added    atomic.Uint32
-	over     atomic.Bool // the estimate is above max
+	overMax  atomic.Bool // the estimate is above max
+	// overMemory is true while Redis is nearly full and the counters of the policy take most of it.
+	overMemory atomic.Bool
 
-	updating sync.Mutex
-	began    time.Time // of the current generation
+	updating  sync.Mutex
+	began     time.Time // of the current generation
+	estimated float64
 }
 
 func newPopulation(most int64, report func(float64), now time.Time) *population {
@@ -123,12 +129,34 @@ func (p *population) add(hash uint64, clock func() time.Time) {
 	}
 }
 
-// isOver reports whether there are more counters than max. While there are, it begins new generations.
+// isOver reports whether new identifiers get no counter of their own. While there are more counters than max, it begins new generations.
 func (p *population) isOver(clock func() time.Time) bool {
-	if p.over.Load() {
+	if p.overMax.Load() {
 		p.update(clock(), false)
 	}
-	return p.over.Load()
+	return p.overMax.Load() || p.overMemory.Load()
+}
+
+// refresh begins a new generation when it is time to, and returns the estimate.
+func (p *population) refresh(now time.Time) float64 {
+	p.update(now, false)
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	return p.estimated
+}
+
+// nearMaximum reports whether the estimate is near or above max.
+func (p *population) nearMaximum() limiter.Crowding {
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	switch {
+	case p.overMax.Load():
+		return limiter.OverMaximum
+	case p.max > 0 && p.estimated >= warnMaximumFrom*p.max:
+		return limiter.NearMaximum
+	default:
+		return ""
+	}
 }
 
 // update begins a new generation when it is time to. It updates the estimate then, or if it is due.
@@ -150,7 +178,7 @@ func (p *population) update(now time.Time, due bool) {
 		p.current.Store(next)
 		p.began = now
 	}
-	estimated := estimate(&p.sketches[0], &p.sketches[1])
-	p.over.Store(estimated > p.max)
-	p.report(estimated)
+	p.estimated = estimate(&p.sketches[0], &p.sketches[1])
+	p.overMax.Store(p.max > 0 && p.estimated > p.max)
+	p.report(p.estimated)
 }

@@ -4,4 +4,5 @@ package redisclient
 var (
 	ParseInfo = parseInfo
 	Older     = older
+	AddMemory = addMemory
 )

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter"
 )
 
 // The oldest supported version: the first whose SET accepts PXAT and GET together.
@@ -68,13 +70,63 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 	return all, nil
 }
 
-// parseInfo reads the reply of INFO.
-func parseInfo(info string) (Inspection, error) {
+// Memory reads the memory of every primary. Where an ACL hides it, the limit is unknown.
+func (c *Client) Memory(ctx context.Context) (limiter.Memory, error) {
+	var mu sync.Mutex
+	all := limiter.Memory{Rejects: true}
+	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+		info, err := primary.Info(ctx, "memory").Result()
+		switch kindOf(err) {
+		case KindDenied, KindMisconfigured, KindOther: // INFO is forbidden or unknown
+			info, err = "", nil
+		}
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		addMemory(&all, infoFields(info))
+		return nil
+	})
+	if err != nil {
+		return limiter.Memory{}, fmt.Errorf("read the memory of Redis: %w", WithKind(err))
+	}
+	return all, nil
+}
+
+// addMemory adds the memory of one primary, from the reply of INFO. Redis does not count the buffers of replicas against maxmemory.
+func addMemory(all *limiter.Memory, fields map[string]string) {
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(fields[name], 10, 64)
+		return n
+	}
+	most := number("maxmemory")
+	switch {
+	case most <= 0:
+		all.Max += limiter.DefaultMemory
+		all.Rejects = false
+	case fields["maxmemory_policy"] != "noeviction":
+		all.Max += most
+		all.Rejects = false
+	default:
+		all.Max += most
+		all.Used = max(all.Used, float64(number("used_memory")-number("mem_not_counted_for_evict"))/float64(most))
+	}
+}
+
+// infoFields reads the reply of INFO.
+func infoFields(info string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		fields[name] = value
 	}
+	return fields
+}
+
+// parseInfo reads the reply of INFO.
+func parseInfo(info string) (Inspection, error) {
+	fields := infoFields(info)
 	found := Inspection{Version: fields["redis_version"]}
 	if tooOld(found.Version) {
 		return Inspection{}, fmt.Errorf("version %s is %w", found.Version, ErrTooOld)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -84,5 +85,53 @@ func TestInspect_RejectsVersionsThatAreTooOld(t *testing.T) {
 		if old && !strings.Contains(err.Error(), "version "+version+" is older than 6.2") {
 			t.Errorf("%q: %v", version, err)
 		}
+	}
+}
+
+func TestMemory_IsThatOfThePrimaries(t *testing.T) {
+	const hundred = 100 << 20
+	for name, test := range map[string]struct {
+		args []string
+		want limiter.Memory // Used is 1 if it is more than 0
+	}{
+		"no maxmemory":               {nil, limiter.Memory{Max: limiter.DefaultMemory}},
+		"no eviction":                {[]string{"--maxmemory", "100mb"}, limiter.Memory{Max: hundred, Used: 1, Rejects: true}},
+		"eviction":                   {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, limiter.Memory{Max: hundred}},
+		"INFO is forbidden":          {[]string{"--maxmemory", "100mb", "--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info"}, limiter.Memory{Max: limiter.DefaultMemory}},
+		"eviction without maxmemory": {[]string{"--maxmemory-policy", "allkeys-lru"}, limiter.Memory{Max: limiter.DefaultMemory}},
+	} {
+		got, err := open(t, fixture.Redis(t, test.args...).URL()).Memory(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Used > 0 && got.Used < 0.1 {
+			got.Used = 1
+		}
+		if got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+func TestMemory_FailsWithoutRedis(t *testing.T) {
+	server := fixture.Redis(t)
+	server.Kill()
+	_, err := open(t, server.URL()).Memory(t.Context())
+	wantKind(t, err, "unreachable")
+}
+
+func TestAddMemory_HasTheFullestOfSeveralPrimaries(t *testing.T) {
+	all := limiter.Memory{Rejects: true}
+	for _, used := range []string{"30", "90", "60"} {
+		redisclient.AddMemory(&all, map[string]string{
+			"maxmemory": "100", "maxmemory_policy": "noeviction", "used_memory": used, "mem_not_counted_for_evict": "10",
+		})
+	}
+	if want := (limiter.Memory{Max: 300, Used: 0.8, Rejects: true}); all != want {
+		t.Errorf("%+v, want %+v", all, want)
+	}
+	redisclient.AddMemory(&all, nil)
+	if want := (limiter.Memory{Max: 300 + limiter.DefaultMemory, Used: 0.8}); all != want {
+		t.Errorf("with one whose limit is unknown: %+v, want %+v", all, want)
 	}
 }

@@ -483,7 +483,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: max
       type:
         scalar: numeric
-      default: 1000000
     - name: overflow
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
