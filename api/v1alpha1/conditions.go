@@ -15,8 +15,9 @@ const (
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is true if the operator cannot make progress until a user edits the object.
 	ConditionStalled = "Stalled"
-	// ConditionDegraded is true if some replicas decide, or may decide, without Redis and therefore do not share counters. It does not
-	// depend on whether this generation is enforced: Programmed reports that.
+	// ConditionDegraded is true if some replicas decide, or may decide, without Redis and therefore do not share counters, or if new
+	// identifiers get no counter of their own, or soon will not. It does not depend on whether this generation is enforced: Programmed reports
+	// that.
 	ConditionDegraded = "Degraded"
 	// ConditionOverridden is true if the policy decides no request in at least one domain, because another policy decides instead.
 	ConditionOverridden = "Overridden"
@@ -53,6 +54,10 @@ const (
 	ReasonConflicted      = "Conflicted"      // an older policy limits the same requests of the target in the same way
 	// ReasonTargetsUnreadable is for Degraded=True: the operator cannot read the targets, and the policy keeps its previous rule.
 	ReasonTargetsUnreadable = "TargetsUnreadable"
+	// ReasonManyIdentifiers is for Degraded=True: if the policy gets more identifiers, new ones get no counter of their own.
+	ReasonManyIdentifiers = "ManyIdentifiers"
+	// ReasonIdentifierOverflow is for Degraded=True: new identifiers of the policy get no counter of their own.
+	ReasonIdentifierOverflow = "IdentifierOverflow"
 
 	// ReasonDeployed and the reasons below belong to a Limiter.
 	ReasonDeployed        = "Deployed"        // Programmed=True: all managed resources are applied

@@ -199,7 +199,7 @@ func (s limiterStore) Replicas(ctx context.Context) ([]publish.Replica, error) {
 	live, err := s.Exchange.Replicas(ctx)
 	replicas := make([]publish.Replica, len(live))
 	for i, r := range live {
-		replicas[i] = publish.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since, Rejected: r.Rejected}
+		replicas[i] = publish.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since, Rejected: r.Rejected, Crowded: r.Crowded}
 	}
 	return replicas, withReason(err)
 }

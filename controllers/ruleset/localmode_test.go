@@ -1,12 +1,15 @@
 package ruleset
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/controlplane"
 )
 
 func TestReporter_ReportsLocalModeOfAReadyPolicy(t *testing.T) {
@@ -48,6 +51,39 @@ func TestReporter_ReportsLocalModeOfAReadyPolicy(t *testing.T) {
 	h.reconcile()
 	h.hasNoCondition("daily", v1alpha1.ConditionDegraded)
 	h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+}
+
+func TestReporter_ReportsPoliciesWithManyIdentifiers(t *testing.T) {
+	h := newHarness(t)
+	h.createPolicy("daily", nil)
+	h.createPolicy("hourly", nil)
+	h.reconcile()
+	revision := h.activeRevision()
+	for _, test := range []struct {
+		a, b           limiter.Crowding
+		reason, begins string
+	}{
+		{limiter.NearMaximum, "", "ManyIdentifiers", "the policy has 80 % of the counters that spec.identifiers.max"},
+		{limiter.NearMaximum, limiter.NearMemory, "ManyIdentifiers", "Redis fills up, and counters of this policy take much of it"},
+		{limiter.OverMaximum, limiter.NearMemory, "IdentifierOverflow", "the policy has reached spec.identifiers.max of the Limiter"},
+		{limiter.NearMaximum, limiter.OverMemory, "IdentifierOverflow", "Redis is nearly full, and counters of this policy take much of it"},
+	} {
+		for id, is := range map[string]limiter.Crowding{"a": test.a, "b": test.b} {
+			h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{
+				ID: id, Revision: revision, Mode: "redis", Crowded: map[string]limiter.Crowding{h.namespace + "/daily": is, "shop/deleted": is},
+			}))
+		}
+		h.reconcile()
+		h.hasCondition("daily", v1alpha1.ConditionDegraded, yes, test.reason)
+		if got := h.message("daily", v1alpha1.ConditionDegraded); !strings.HasPrefix(got, test.begins) {
+			t.Errorf("%q and %q: message %q, want that it begins with %q", test.a, test.b, got, test.begins)
+		}
+		h.hasCondition("daily", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
+		h.hasNoCondition("hourly", v1alpha1.ConditionDegraded)
+	}
+	h.heartbeat(revision, "a", "b")
+	h.reconcile()
+	h.hasNoCondition("daily", v1alpha1.ConditionDegraded)
 }
 
 func TestReporter_ReportsDegradedWhileTheOperatorCannotReachRedis(t *testing.T) {

@@ -3,12 +3,16 @@ package controlplane
 import (
 	"context"
 	_ "embed" // for the scripts
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -41,6 +45,8 @@ type Replica struct {
 	// Rejected is why the replica rejects the published Set and does not enforce it; empty if it does not reject it. At most
 	// maxRejected bytes of it are sent, and read.
 	Rejected string
+	// Crowded are policies whose new identifiers get no counter of their own, or soon will not. At most limiter.MaxCrowded are sent, and read.
+	Crowded map[string]limiter.Crowding
 }
 
 // maxRejected bounds the text of a replica, because it becomes part of the status of each policy.
@@ -71,11 +77,31 @@ func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
 	if !r.Since.IsZero() {
 		since = r.Since.UnixMilli()
 	}
-	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since, bounded(r.Rejected)}
+	crowded := ""
+	if len(r.Crowded) > 0 {
+		text, err := json.Marshal(boundedCrowded(r.Crowded))
+		if err != nil {
+			return fmt.Errorf("encode the policies of replica %s: %w", r.ID, err)
+		}
+		crowded = string(text)
+	}
+	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since, bounded(r.Rejected), crowded}
 	if err := e.client.Run(ctx, e.heartbeat, []string{e.replicasKey()}, args...).Err(); err != nil {
 		return fmt.Errorf("send the heartbeat of replica %s: %w", r.ID, err)
 	}
 	return nil
+}
+
+// boundedCrowded returns at most limiter.MaxCrowded policies with a known value, in the order of their names. Replicas and operators of other
+// versions, and stolen replicas, can send other values.
+func boundedCrowded(all map[string]limiter.Crowding) map[string]limiter.Crowding {
+	kept := map[string]limiter.Crowding{}
+	for _, policy := range slices.Sorted(maps.Keys(all)) {
+		if len(kept) < limiter.MaxCrowded && all[policy].Severity() > 0 {
+			kept[policy] = all[policy]
+		}
+	}
+	return kept
 }
 
 // Remove removes replica id, because it stops: otherwise it would count as alive until its last heartbeat is too old.

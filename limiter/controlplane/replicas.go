@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -50,11 +51,16 @@ func decodeReplicas(reply []string) ([]Replica, error) {
 			Mode     string `json:"mode"`
 			Since    int64  `json:"since"` // milliseconds since the epoch; 0 if unknown, as in the entries of older versions
 			Rejected string `json:"rejected"`
+
+			Crowded map[string]limiter.Crowding `json:"crowded"`
 		}
 		if json.Unmarshal([]byte(pair[1]), &entry) != nil || !alive(now, entry.Time) {
 			continue
 		}
 		replica := Replica{ID: pair[0], Revision: entry.Revision, Mode: entry.Mode, Rejected: bounded(entry.Rejected)}
+		if len(entry.Crowded) > 0 {
+			replica.Crowded = boundedCrowded(entry.Crowded)
+		}
 		if entry.Since != 0 {
 			replica.Since = time.UnixMilli(entry.Since).UTC()
 		}

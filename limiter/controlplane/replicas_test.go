@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -43,6 +44,15 @@ func listsReplicas(t *testing.T, client *redisclient.Client) {
 	rejecting := []Replica{{ID: "a", Mode: "redis", Rejected: `rule shop/x: "bad"`}, special}
 	if diff := cmp.Diff(rejecting, replicas(t, e)); diff != "" {
 		t.Errorf("replicas of which one rejects its rules (-want +got):\n%s", diff)
+	}
+	crowded := Replica{ID: "a", Mode: "redis", Crowded: map[string]limiter.Crowding{`sh"op/x`: limiter.OverMemory, "shop/unknown": "Other"}}
+	for i := range 20 {
+		crowded.Crowded["shop/y"+strconv.Itoa(i)] = limiter.NearMaximum
+	}
+	heartbeat(t, e, crowded)
+	got := replicas(t, e)[0].Crowded
+	if _, unknown := got["shop/unknown"]; len(got) != limiter.MaxCrowded || got[`sh"op/x`] != limiter.OverMemory || unknown {
+		t.Errorf("policies of a replica: %v, want %d with known values", got, limiter.MaxCrowded)
 	}
 	heartbeat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "redis"})
 	want := []Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, special}

@@ -40,6 +40,8 @@ func adviceForDegraded(reason string) advice {
 		v1alpha1.ReasonInvalidSelector:      {"correct the selector of the Limiter. Until then, edits of its policies have no effect", "policy-not-enforced"},
 		v1alpha1.ReasonRouteTableIncomplete: {"correct spec.routeMatching, or the routes that the message names", "policy-not-enforced"},
 		v1alpha1.ReasonTargetsUnreadable:    {"install the ClusterRole of the operator's version: the message names the missing permission", "policy-not-enforced"},
+		v1alpha1.ReasonManyIdentifiers:      {"find out whether clients invent identifiers, and give Redis more memory", "WeirIdentifierOverflow"},
+		v1alpha1.ReasonIdentifierOverflow:   {"find out whether clients invent identifiers, and give Redis more memory", "WeirIdentifierOverflow"},
 		v1alpha1.ReasonSnapshotNotWritten:   {"act on the message. Limiters that start without Redis would have no rules", "WeirLimiterWithoutRules"},
 	}, advice{"act on the message", "redis-down"})
 }

@@ -1,10 +1,12 @@
 package publish
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Delivery is the result of a Publish: which replicas enforce which rules, and the state of Redis.
@@ -18,6 +20,8 @@ type Delivery struct {
 	Local LocalMode
 	// Rejected names a replica that rejects the published rule set, and why; empty if all accept it.
 	Rejected string
+	// Crowded has the most severe report of the replicas for each policy. It is empty while Redis is unavailable.
+	Crowded map[string]limiter.Crowding
 	// Connecting is true until the first attempt to publish has finished: the other fields are unknown.
 	Connecting bool
 	// Outage of Redis; zero while Redis is available.
@@ -52,6 +56,18 @@ func (l *LocalMode) Add(r Replica) {
 	}
 }
 
+// addCrowded adds what a replica reports.
+func (d *Delivery) addCrowded(r Replica) {
+	for policy, is := range r.Crowded {
+		if is.Severity() > d.Crowded[policy].Severity() {
+			if d.Crowded == nil {
+				d.Crowded = map[string]limiter.Crowding{}
+			}
+			d.Crowded[policy] = is
+		}
+	}
+}
+
 // Outage describes why the operator cannot use Redis. It does not change while the cause stays the same.
 type Outage struct {
 	// Reason is a condition reason.
@@ -72,7 +88,7 @@ func (d Delivery) Unavailable() bool { return d.Outage.Message != "" }
 // Equal reports whether both deliveries mean the same for every policy of one rule set.
 func (d Delivery) Equal(other Delivery) bool {
 	return d.Connecting == other.Connecting && d.Outage.equal(other.Outage) && d.Local == other.Local && d.Rejected == other.Rejected &&
-		d.Serving() == other.Serving() &&
+		d.Serving() == other.Serving() && maps.Equal(d.Crowded, other.Crowded) &&
 		slices.EqualFunc(d.Replicas, other.Replicas, func(a, b ServingReplica) bool {
 			return a.Revision == b.Revision && len(a.Rules) == len(b.Rules)
 		})

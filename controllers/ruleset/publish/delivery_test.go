@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/limiter"
 )
 
 func TestLocalMode_CountsReplicasAndKeepsTheFirstTime(t *testing.T) {
@@ -45,6 +46,7 @@ func TestDelivery_EqualComparesWhatPoliciesReport(t *testing.T) {
 		"what only Limiters report":        {func(d *Delivery) { d.Redis.Version, d.Scripts = "8.0.1", []Script{{}} }, true},
 		"a lower bound that is not needed": {func(d *Delivery) { d.Replicas, d.AtLeast = append(d.Replicas, ServingReplica{"r3", nil}), 3 }, false},
 		"a replica that rejects its rules": {func(d *Delivery) { d.Rejected = "replica a rejects the rules: bad" }, false},
+		"a policy with many identifiers":   {func(d *Delivery) { d.Crowded = map[string]limiter.Crowding{"shop/daily": limiter.NearMemory} }, false},
 		"connecting":                       {func(d *Delivery) { d.Connecting = true }, false},
 		"the message of the outage":        {func(d *Delivery) { d.Outage.Message = "NOAUTH" }, false},
 		"the reason of the outage":         {func(d *Delivery) { d.Outage.Reason = "StoreUntrusted" }, false},

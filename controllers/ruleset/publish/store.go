@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // Store is the Redis of one Limiter. Its errors may be a [StoreError].
@@ -55,6 +56,8 @@ type Replica struct {
 	Since time.Time
 	// Rejected is why it rejects the published rule set; empty if it does not.
 	Rejected string
+	// Crowded are policies whose new identifiers get no counter of their own, or soon will not.
+	Crowded map[string]limiter.Crowding
 }
 
 // ModeLocal is the mode of a replica that decides locally, without Redis.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // degradation is the reason and the message of a condition Degraded. The zero value stands for no condition.
@@ -32,6 +33,26 @@ func policyDegradation(d publish.Delivery) degradation {
 func targetsUnreadable(reason string) degradation {
 	return degradation{v1alpha1.ReasonTargetsUnreadable, "the policy keeps the rule and the routes that were compiled last, because the operator cannot " +
 		"read the objects of the Gateway API: " + reason}
+}
+
+// crowded describes a policy whose new identifiers get no counter of their own, or soon will not. The messages have no numbers that change:
+// each change writes the status.
+func crowded(is limiter.Crowding) degradation {
+	const shared = "new identifiers share one counter, or are denied, as spec.identifiers.overflow of the Limiter states"
+	switch is {
+	case limiter.OverMemory:
+		return degradation{v1alpha1.ReasonIdentifierOverflow, "Redis is nearly full, and counters of this policy take much of it: " + shared}
+	case limiter.OverMaximum:
+		return degradation{v1alpha1.ReasonIdentifierOverflow, "the policy has reached spec.identifiers.max of the Limiter: " + shared}
+	case limiter.NearMemory:
+		return degradation{v1alpha1.ReasonManyIdentifiers, "Redis fills up, and counters of this policy take much of it: when Redis is nearly full, " +
+			"new identifiers get no counter of their own"}
+	case limiter.NearMaximum:
+		return degradation{v1alpha1.ReasonManyIdentifiers, "the policy has 80 % of the counters that spec.identifiers.max of the Limiter permits: " +
+			"beyond it, new identifiers get no counter of their own"}
+	default:
+		return degradation{}
+	}
 }
 
 // limiterDegradation returns the most severe problem of a Limiter, and whether the snapshot, which then matters, is not written.

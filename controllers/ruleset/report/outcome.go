@@ -93,6 +93,9 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 	if o.degradation.reason == "" && s.RuleSet.Unreadable != "" && s.RuleSet.Kept[p.Key()] {
 		o.degradation = targetsUnreadable(s.RuleSet.Unreadable)
 	}
+	if o.degradation.reason == "" {
+		o.degradation = crowded(s.Delivery.Crowded[p.Name])
+	}
 	return o
 }
 
