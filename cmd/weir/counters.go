@@ -50,7 +50,7 @@ type counterFlags struct {
 	memory   string
 	replicas int
 	group    string
-	// The maximum of the live counters of a policy; 0 for none.
+	// The maximum of the live counters of a policy; 0 if there is no maximum.
 	maxIdentifiers int64
 	overflow       string
 	hashKey        string
@@ -70,7 +70,7 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.maxIdentifiers, "max-identifiers", 0,
 		"number of live counters of a policy from which on new identifiers get no counter of their own; 0 sets no number.\n"+
 			"Each process estimates the counters that its requests use. While Redis is nearly full, new identifiers of the policies with\n"+
-			"the most counters get none in any case")
+			"the most counters get no counter in any case")
 	flags.StringVar(&f.hashKey, "hash-key", "",
 		"file with the key with which API keys are hashed, 32 to 4096 bytes, for example the output of openssl rand -hex 32; read at start.\n"+
 			"Processes that share counters must have the same key. Required for policies that count by API key or by a header with\n"+

@@ -9,7 +9,7 @@
 --          heartbeat
 -- ARGV[5]  time when it entered that mode, by its own clock, in milliseconds since the epoch; 0 if unknown
 -- ARGV[6]  why it rejects the published rule set, "" if it does not
--- ARGV[7]  JSON object of the policies whose new identifiers get no counter of their own, or soon will not; "" if there are none
+-- ARGV[7]  JSON object of the policies whose new identifiers get no counter of their own, or soon will not; "" without such policies
 -- Reply:   1
 --
 -- Must never happen: an entry with a time from the clock of the replica, which may be wrong (except since, which decides

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,18 +47,18 @@ func hasOwn(t *testing.T, e *engine.Engine, domain, tenant string) bool {
 }
 
 func TestObserveMemory_StopsTheFloodOfANamespace(t *testing.T) {
-	const max = 10 << 20
+	const most = 10 << 20
 	for name, test := range map[string]struct {
 		memory limiter.Memory
 		stops  bool
 		want   limiter.Crowding
 	}{
-		"room":                           {limiter.Memory{Max: max, Used: 0.69, Rejects: true}, false, ""},
-		"nearly":                         {limiter.Memory{Max: max, Used: 0.71, Rejects: true}, false, limiter.NearMemory},
-		"full":                           {limiter.Memory{Max: max, Used: 0.85, Rejects: true}, true, limiter.OverMemory},
-		"evicts, and counters are few":   {limiter.Memory{Max: 10 * max}, false, ""},
-		"evicts, and counters take much": {limiter.Memory{Max: max}, true, limiter.OverMemory},
-		"a part evicts":                  {limiter.Memory{Max: 10 * max, Used: 0.85}, true, limiter.OverMemory},
+		"room":                           {limiter.Memory{Max: most, Used: 0.69, Rejects: true}, false, ""},
+		"nearly":                         {limiter.Memory{Max: most, Used: 0.71, Rejects: true}, false, limiter.NearMemory},
+		"full":                           {limiter.Memory{Max: most, Used: 0.85, Rejects: true}, true, limiter.OverMemory},
+		"evicts, and counters are few":   {limiter.Memory{Max: 10 * most}, false, ""},
+		"evicts, and counters take much": {limiter.Memory{Max: most}, true, limiter.OverMemory},
+		"a part evicts":                  {limiter.Memory{Max: 10 * most, Used: 0.85}, true, limiter.OverMemory},
 		"unknown":                        {limiter.Memory{}, false, ""},
 	} {
 		b := newBounded(t, engine.Identifiers{}, windowRule("shop/x"), windowRule("other/x"))
@@ -80,7 +81,7 @@ func TestObserveMemory_StopsTheFloodOfANamespace(t *testing.T) {
 		if diff := cmp.Diff(want, b.Crowded()); diff != "" {
 			t.Errorf("%s: crowded policies (-want +got):\n%s", name, diff)
 		}
-		b.ObserveMemory(limiter.Memory{Max: max, Used: 0.1, Rejects: true})
+		b.ObserveMemory(limiter.Memory{Max: most, Used: 0.1, Rejects: true})
 		if !hasOwn(t, b.Engine, "shop", "newer") {
 			t.Errorf("%s: with free memory, a new identifier has no counter of its own", name)
 		}
@@ -119,7 +120,7 @@ func TestCrowded_ReportsABoundedNumberOfPolicies(t *testing.T) {
 	b := newBounded(t, engine.Identifiers{Max: 72}, list...)
 	for n := range 20 {
 		for i := range 64 * (2 - n/19) { // the last one only comes near
-			hasOwn(t, b.Engine, fmt.Sprintf("n%02d", n), fmt.Sprint(i))
+			hasOwn(t, b.Engine, fmt.Sprintf("n%02d", n), strconv.Itoa(i))
 		}
 	}
 	b.ObserveMemory(limiter.Memory{})
