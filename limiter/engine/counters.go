@@ -19,7 +19,7 @@ type counters struct {
 // ruleCounters are the Prometheus counters of one rule. To find them by their labels on every request would take longer than
 // to deny a known denial. Each is created when it first counts.
 type ruleCounters struct {
-	tiers        []tierCounters // as the rule has them, and last those of its own limit
+	tiers        []tierCounters // as the rule has them, or one that they share, and last those of its own limit
 	shadowDenied counter
 	noIdentifier [reasons]counter
 	overflow     counter
@@ -44,6 +44,9 @@ type tierCounters struct {
 func (c *ruleCounters) tier(rule *rules.Compiled, name string) *tierCounters {
 	last := len(c.tiers) - 1
 	if name != "" {
+		if rule.SharesTierSeries {
+			return &c.tiers[0]
+		}
 		for i := range rule.Tiers[:last] {
 			if rule.Tiers[i].Name == name {
 				return &c.tiers[i]
@@ -95,7 +98,11 @@ func (c *counters) of(rule *rules.Compiled) *ruleCounters {
 	if found, ok := c.byRule.Load(rule); ok {
 		return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 	}
-	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{tiers: make([]tierCounters, len(rule.Tiers)+1)})
+	tiers := len(rule.Tiers)
+	if rule.SharesTierSeries {
+		tiers = 1
+	}
+	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{tiers: make([]tierCounters, tiers+1)})
 	return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 }
 
@@ -143,7 +150,7 @@ func (c *counters) unlimited(rule *rules.Compiled, tier string, peek bool) {
 		return
 	}
 	c.of(rule).tier(rule, tier).unlimited.inc(func() prometheus.Counter {
-		return c.metrics.decision(rule, tier, "unlimited", SourceNone)
+		return c.metrics.decision(rule, tier, unlimitedResult, SourceNone)
 	})
 }
 
@@ -172,7 +179,7 @@ func (c *counters) decided(a *Answer, charged bool) {
 			return c.metrics.decision(rule, r.Tier, outcome.String(), r.Source)
 		})
 		if outcome == allowed && isNearLimit(&r.Decision) {
-			tier.nearLimit.inc(func() prometheus.Counter { return c.metrics.nearLimit.WithLabelValues(rule.Policy, r.Tier) })
+			tier.nearLimit.inc(func() prometheus.Counter { return c.metrics.near(rule, r.Tier) })
 		}
 		if rule.Shadow && outcome == denied {
 			of.shadowDenied.inc(func() prometheus.Counter {

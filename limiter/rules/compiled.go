@@ -18,6 +18,9 @@ type Compiled struct {
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
 	Leases *limiter.LeaseTerms // nil without Lease
+	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
+	SharesTierSeries bool
+
 	prefix string              // of Keys
 	kinds  RequestKinds
 
