@@ -25,6 +25,7 @@ type ruleCounters struct {
 	overflow     counter
 	leftOut      counter
 	bypass       counter
+	uncertain    counter
 	// The populations of the rule's counters, and of those of limits that replace its limit. Each is nil until it is first needed.
 	population atomic.Pointer[population]
 	overrides  [overrideClasses]atomic.Pointer[population]
@@ -162,6 +163,11 @@ func (c *counters) overflowed(rule *rules.Compiled) {
 // leftOut counts a request that the rule matched and was not charged to, because too many rules matched it.
 func (c *counters) leftOut(rule *rules.Compiled) {
 	c.of(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
+}
+
+// uncertain counts a request that the rule matched because a condition could not be evaluated.
+func (c *counters) uncertain(rule *rules.Compiled) {
+	c.of(rule).uncertain.inc(func() prometheus.Counter { return c.metrics.uncertain.WithLabelValues(rule.Policy) })
 }
 
 // bypassed counts a request that the rule matched and did not count, because of a bypass.

@@ -21,6 +21,7 @@ type Metrics struct {
 	overflow      *prometheus.CounterVec
 	leftOut       *prometheus.CounterVec
 	bypassed      *prometheus.CounterVec
+	uncertain     *prometheus.CounterVec
 	noRule        prometheus.Counter
 	storeSeconds  *prometheus.HistogramVec
 	spendSeconds  prometheus.Observer // of storeSeconds: to find it by its label takes longer than to observe
@@ -66,6 +67,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 				"Enforced policies count it before Shadow policies, and older ones before younger ones.",
 		}, []string{"policy"}),
 		bypassed: newBypassedTotal(),
+		uncertain: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_uncertain_matches_total",
+			Help: "Requests that matched a policy because a condition of it could not be evaluated: an expression failed or reached its bound of cost, " +
+				"or a path, a method or a header can be read in several ways or is too long to compare.",
+		}, []string{"policy"}),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
@@ -86,7 +92,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
 	}, m.cachedDenials)
-	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.nearLimit)
+	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.uncertain, m.nearLimit)
 	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
@@ -157,6 +163,7 @@ func (m *Metrics) dropUnless(now *rules.Index, rule *rules.Compiled) {
 	m.overflow.DeletePartialMatch(removed)
 	m.leftOut.DeletePartialMatch(removed)
 	m.bypassed.DeletePartialMatch(removed)
+	m.uncertain.DeletePartialMatch(removed)
 }
 
 // dropReplaced drops the series of the tiers and the axis of a rule that the next rule of its policy does not have.

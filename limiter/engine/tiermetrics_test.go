@@ -259,3 +259,22 @@ func TestMetrics_DropTheSeriesOfTiersThatBeginOrEndToShareOne(t *testing.T) {
 		}
 	}
 }
+
+func TestMetrics_CountMatchesWhoseConditionCouldNotBeEvaluated(t *testing.T) {
+	failing := rule("shop/a", 100)
+	failing.Match.Expression = `int(request.headers["x-size"]) > 5`
+	e, registry := newEngine(t, failing, rule("shop/b", 100))
+	for i, size := range []string{"7", "3", "many", "more"} {
+		c := request(1, map[string]string{"tenant": "acme", "x-size": size})
+		checkTimes(t, e, i+1, c)
+		c.Peek = true
+		checkTimes(t, e, 1, c)
+	}
+	if got, want := series(t, registry, "weir_uncertain_matches_total"), map[string]float64{"shop/a": 7}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	e.Swap(index(t, rule("shop/b", 100)))
+	if got := series(t, registry, "weir_uncertain_matches_total"); len(got) > 0 {
+		t.Errorf("after the policy was deleted: %v", got)
+	}
+}

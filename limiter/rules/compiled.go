@@ -21,7 +21,7 @@ type Compiled struct {
 	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
 	SharesTierSeries bool
 
-	prefix string              // of Keys
+	prefix string // of Keys
 	kinds  RequestKinds
 
 	// The parts of Match. Each is nil if Match has no such condition.

@@ -52,7 +52,7 @@ func (m Matched) rank() int64 {
 	switch {
 	case m.Rule.Shadow:
 		class = 2
-	case m.uncertain():
+	case m.Uncertain():
 		class = 1
 	}
 	return class<<32 | int64(m.Rule.age)
