@@ -35,7 +35,7 @@ type Inspection struct {
 	WrongClocks []ClockSkew
 }
 
-// MaxClockSkew is the largest difference between two clocks that is no reason for a warning. Clocks that are synchronized differ by less than
+// MaxClockSkew is the largest difference between two clocks without a warning. Clocks that are synchronized differ by less than
 // a tenth of a second.
 const MaxClockSkew = 5 * time.Second
 
