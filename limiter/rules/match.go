@@ -27,7 +27,8 @@ func orderOf(i int, uncertain bool) int32 {
 	return int32(2 * i)
 }
 
-func (m Matched) index() int32    { return m.order >> 1 }
+func (m Matched) index() int32 { return m.order >> 1 }
+
 // Uncertain reports whether the rule matches because a condition could not be evaluated, because of what the client sent.
 func (m Matched) Uncertain() bool { return m.order&1 != 0 }
 
