@@ -75,6 +75,7 @@ const (
 	ReasonStoreUntrusted     = "StoreUntrusted"     // the Redis certificate is not trusted, or Redis rejected the client certificate
 	ReasonStoreTooOld        = "StoreTooOld"        // this version of Redis lacks commands that Weir needs
 	ReasonStoreEvicts        = "StoreEvicts"        // Redis may evict counters when its memory is full
+	ReasonStoreClockWrong    = "StoreClockWrong"    // the clock of Redis differs from that of the operator by more than 5 s
 	ReasonSnapshotNotWritten = "SnapshotNotWritten" // the rules for starts without Redis are not stored
 	ReasonRulesRejected      = "RulesRejected"      // a replica rejects the current rules, and does not enforce them
 	// ReasonRouteTableIncomplete means that pods do not find some routes of spec.routeMatching.

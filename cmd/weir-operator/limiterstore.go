@@ -169,7 +169,11 @@ type limiterStore struct {
 // Inspect implements publish.Store.
 func (s limiterStore) Inspect(ctx context.Context) (publish.Redis, error) {
 	found, err := s.Client.Inspect(ctx)
-	return publish.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}, withReason(err)
+	redis := publish.Redis{Primaries: found.Primaries, Version: found.Version, Warnings: found.Warnings}
+	for _, clock := range found.WrongClocks {
+		redis.WrongClocks = append(redis.WrongClocks, clock.String())
+	}
+	return redis, withReason(err)
 }
 
 // LoadScripts implements publish.Store.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	miniserver "github.com/alicebob/miniredis/v2/server"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -133,5 +135,25 @@ func TestLimiterStore_ReturnsTheReasonOfAnError(t *testing.T) {
 				t.Errorf("the error contains the password: %v", err)
 			}
 		})
+	}
+}
+
+func TestInspect_WarnsOfAWrongClock(t *testing.T) {
+	server, clock := fixture.RedisWithClock(t)
+	client, err := redisclient.Open(server.URL(), operatorRedisTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	store := limiterStore{Client: client}
+	if found, err := store.Inspect(t.Context()); err != nil || len(found.WrongClocks) > 0 {
+		t.Errorf("%+v, %v, want no warning", found, err)
+	}
+	if err := clock.Shift(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	found, err := store.Inspect(t.Context())
+	if err != nil || len(found.WrongClocks) != 1 || !strings.HasPrefix(found.WrongClocks[0], server.Addr()+": its clock is ") {
+		t.Errorf("%+v, %v, want a warning that names the server", found, err)
 	}
 }

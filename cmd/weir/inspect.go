@@ -22,7 +22,7 @@ const (
 	memoryInterval  = time.Second     // between two readings of the memory
 )
 
-// inspector checks the configuration of Redis for settings that make it drop counters.
+// inspector checks the configuration of Redis for settings that make it drop counters, and its clocks.
 type inspector struct {
 	client   *redisclient.Client
 	log      *slog.Logger
@@ -30,7 +30,9 @@ type inspector struct {
 
 	evicting prometheus.Gauge
 	evicted  prometheus.Gauge
-	warned   []string // warnings of the last inspection
+	skew     prometheus.Gauge
+	warned   []string        // warnings of the last inspection
+	wrong    map[string]bool // primaries with a wrong clock then
 }
 
 // newInspector returns an inspector and registers its metrics.
@@ -45,8 +47,13 @@ func newInspector(client *redisclient.Client, registry prometheus.Registerer, lo
 			Name: "weir_redis_evicted_keys",
 			Help: "Keys that the Redis primaries have evicted since they started, because their memory was full.",
 		}),
+		skew: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_redis_clock_skew_seconds",
+			Help: "How far the clock of a Redis primary is ahead of the clock of this process, in seconds, negative if it is behind. It is that of the " +
+				"primary whose clock differs most.",
+		}),
 	}
-	registry.MustRegister(i.evicting, i.evicted)
+	registry.MustRegister(i.evicting, i.evicted, i.skew)
 	return i
 }
 
@@ -88,6 +95,26 @@ func (i *inspector) report(found redisclient.Inspection) {
 		}
 	}
 	i.warned = found.Warnings
+	i.reportClocks(found)
+}
+
+// reportClocks does this for the clocks.
+func (i *inspector) reportClocks(found redisclient.Inspection) {
+	i.skew.Set(found.Clock.Ahead.Seconds())
+	wrong := map[string]bool{}
+	for _, clock := range found.WrongClocks {
+		wrong[clock.Primary] = true
+		if !i.wrong[clock.Primary] {
+			i.log.Warn("the clock of Redis differs from the clock of this process: synchronize both clocks", "primary", clock.Primary,
+				"ahead", clock.Ahead.Round(time.Millisecond))
+		}
+	}
+	for primary := range i.wrong {
+		if !wrong[primary] {
+			i.log.Info("the clock of Redis no longer differs from the clock of this process", "primary", primary)
+		}
+	}
+	i.wrong = wrong
 }
 
 // watchMemory returns a task that lets the engine know how full Redis is, so that no flood of identifiers fills it.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,25 @@ func TestInspector_LogsChangesOfTheEvictionWarning(t *testing.T) {
 	stop()
 	if err := <-done; err != nil || strings.Count(log.String(), "\n") != 2 {
 		t.Errorf("%v, want 2 lines in the log:\n%s", err, log.String())
+	}
+}
+
+func TestInspector_ReportsAWrongClockOfRedis(t *testing.T) {
+	var log transcript
+	server, clock := fixture.RedisWithClock(t)
+	i, _, stop := inspected(t, server.URL(), &log)
+	defer stop()
+	for _, by := range []time.Duration{time.Hour, 0, -time.Hour} {
+		if err := clock.Shift(by); err != nil {
+			t.Fatal(err)
+		}
+		fixture.Await(t, "weir_redis_clock_skew_seconds follows", func() bool { return math.Abs(testutil.ToFloat64(i.skew)-by.Seconds()) < 1 })
+	}
+	find(t, &log, `level=WARN msg="the clock of Redis differs from the clock of this process: synchronize both clocks" primary=`+server.Addr()+` ahead=(1h0m0|59m59)`)
+	find(t, &log, `level=INFO msg="the clock of Redis no longer differs from the clock of this process" primary=(`+server.Addr()+`)`)
+	find(t, &log, `level=WARN msg="the clock of Redis differs from the clock of this process: synchronize both clocks" primary=`+server.Addr()+` ahead=-(1h0m0|59m59)`)
+	if n := strings.Count(log.String(), "\n"); n != 3 {
+		t.Errorf("%d lines in the log, want 3: one for each change\n%s", n, log.String())
 	}
 }
 

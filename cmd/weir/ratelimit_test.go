@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	resourcev3 "github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -456,6 +458,39 @@ func TestRateLimit_ReportsTheStatisticsOfTheService(t *testing.T) {
 	}
 	if _, config := fetch(t, s.debug+"/rlconfig"); config != "default/eg/http.httproute/default/backend/rule/0/match/0/*=.rule-0-match--1=: 5 per 1h0m0s, algorithm FixedWindow, shadow_mode: false\n" {
 		t.Error(config)
+	}
+}
+
+func TestServiceStats_DropTheSeriesOfRemovedLimits(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	stats := newServiceStats(registry, 0.8)
+	for i := range 10 {
+		limits := map[string]ratelimitservice.Limit{"kept": {Domain: "a", Key1: "kept"}, "renamed": {Domain: "a", Key1: fmt.Sprint("name-", i)}}
+		for _, limit := range limits {
+			stats.reference(limit)
+		}
+		stats.keep(limits)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), statPrefix+"rate_limit_") {
+			continue
+		}
+		checked++
+		var keys []string
+		for _, metric := range family.GetMetric() {
+			keys = append(keys, metric.GetLabel()[1].GetValue())
+		}
+		if !slices.Equal(keys, []string{"kept", "name-9"}) {
+			t.Errorf("%s has %q", family.GetName(), keys)
+		}
+	}
+	if checked != 5 {
+		t.Errorf("checked %d metrics, want 5", checked)
 	}
 }
 

@@ -183,6 +183,7 @@ func (s *rateLimitService) activate() error {
 	}
 	s.mixed.Store(mixed)
 	s.limits.Store(&references)
+	s.stats.keep(limits)
 	s.report = ratelimitservice.Report(set, limits)
 	log.Info("activated limits", "revision", revision, "previous", s.revision, "domains", s.domains.Count(), "limits", len(set.Rules))
 	if len(set.Rules) == 0 {

@@ -27,6 +27,7 @@ type serviceStats struct {
 	redisErrors, serviceErrors           prometheus.Counter
 	loads, failedLoads                   prometheus.Counter
 	gatherer                             prometheus.Gatherer
+	labels                               map[[3]string]bool // that have series
 }
 
 // statRegistry is a prometheus.Registry.
@@ -97,6 +98,23 @@ func (s *serviceStats) reference(l ratelimitservice.Limit) *envoy.ReferenceLimit
 			}
 		}
 	}}
+}
+
+// keep drops the series that none of the limits has. Otherwise each limit that ever was would keep its series.
+func (s *serviceStats) keep(limits map[string]ratelimitservice.Limit) {
+	kept := make(map[[3]string]bool, len(limits))
+	for _, l := range limits {
+		kept[[3]string{l.Domain, l.Key1, l.Key2}] = true
+	}
+	for labels := range s.labels {
+		if kept[labels] {
+			continue
+		}
+		for _, vec := range []*prometheus.CounterVec{s.total, s.over, s.nearLimit, s.within, s.dark} {
+			vec.DeleteLabelValues(labels[:]...)
+		}
+	}
+	s.labels = kept
 }
 
 // observer observes the duration of calls here and with next.

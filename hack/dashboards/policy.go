@@ -92,7 +92,7 @@ func policyDecisions() section {
 			},
 			{
 				title:       "By tier",
-				description: "Matched requests. no tier: the limit of the policy applies.",
+				description: "Matched requests. no tier: the limit of the policy applies. _other: the namespace has too many tiers.",
 				unit:        perSecond,
 				queries:     []query{{named(rate("tier", decisions), "tier", noTier), "{{tier}}"}},
 			},

@@ -89,7 +89,7 @@ func TestCheckAll_CountsTheOtherRequestsOfADenialAsUncharged(t *testing.T) {
 		}
 	}
 	const want = `
-# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies.
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies, and _other for the tiers of policies beyond the first 512 tiers of a namespace, by age.
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="memory",tier=""} 2
 weir_decisions_total{axis="Tenant",policy="shop/a",result="uncharged",source="memory",tier=""} 2

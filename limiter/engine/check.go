@@ -64,6 +64,9 @@ func (a *active) match(s *scratch, c *Check) {
 	bypasses := a.bypasses.Active()
 	for i := range all {
 		m := &all[i]
+		if m.Uncertain() && !c.Peek {
+			a.counters.uncertain(m.Rule)
+		}
 		identifier := m.Identify(&c.Request)
 		if bypasses != nil && a.isBypassed(s, bypasses, m, identifier, c) {
 			continue

@@ -19,12 +19,13 @@ type counters struct {
 // ruleCounters are the Prometheus counters of one rule. To find them by their labels on every request would take longer than
 // to deny a known denial. Each is created when it first counts.
 type ruleCounters struct {
-	tiers        []tierCounters // as the rule has them, and last those of its own limit
+	tiers        []tierCounters // as the rule has them, or one that they share, and last those of its own limit
 	shadowDenied counter
 	noIdentifier [reasons]counter
 	overflow     counter
 	leftOut      counter
 	bypass       counter
+	uncertain    counter
 	// The populations of the rule's counters, and of those of limits that replace its limit. Each is nil until it is first needed.
 	population atomic.Pointer[population]
 	overrides  [overrideClasses]atomic.Pointer[population]
@@ -44,6 +45,9 @@ type tierCounters struct {
 func (c *ruleCounters) tier(rule *rules.Compiled, name string) *tierCounters {
 	last := len(c.tiers) - 1
 	if name != "" {
+		if rule.SharesTierSeries {
+			return &c.tiers[0]
+		}
 		for i := range rule.Tiers[:last] {
 			if rule.Tiers[i].Name == name {
 				return &c.tiers[i]
@@ -95,7 +99,11 @@ func (c *counters) of(rule *rules.Compiled) *ruleCounters {
 	if found, ok := c.byRule.Load(rule); ok {
 		return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 	}
-	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{tiers: make([]tierCounters, len(rule.Tiers)+1)})
+	tiers := len(rule.Tiers)
+	if rule.SharesTierSeries {
+		tiers = 1
+	}
+	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{tiers: make([]tierCounters, tiers+1)})
 	return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 }
 
@@ -143,7 +151,7 @@ func (c *counters) unlimited(rule *rules.Compiled, tier string, peek bool) {
 		return
 	}
 	c.of(rule).tier(rule, tier).unlimited.inc(func() prometheus.Counter {
-		return c.metrics.decision(rule, tier, "unlimited", SourceNone)
+		return c.metrics.decision(rule, tier, unlimitedResult, SourceNone)
 	})
 }
 
@@ -155,6 +163,11 @@ func (c *counters) overflowed(rule *rules.Compiled) {
 // leftOut counts a request that the rule matched and was not charged to, because too many rules matched it.
 func (c *counters) leftOut(rule *rules.Compiled) {
 	c.of(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
+}
+
+// uncertain counts a request that the rule matched because a condition could not be evaluated.
+func (c *counters) uncertain(rule *rules.Compiled) {
+	c.of(rule).uncertain.inc(func() prometheus.Counter { return c.metrics.uncertain.WithLabelValues(rule.Policy) })
 }
 
 // bypassed counts a request that the rule matched and did not count, because of a bypass.
@@ -172,7 +185,7 @@ func (c *counters) decided(a *Answer, charged bool) {
 			return c.metrics.decision(rule, r.Tier, outcome.String(), r.Source)
 		})
 		if outcome == allowed && isNearLimit(&r.Decision) {
-			tier.nearLimit.inc(func() prometheus.Counter { return c.metrics.nearLimit.WithLabelValues(rule.Policy, r.Tier) })
+			tier.nearLimit.inc(func() prometheus.Counter { return c.metrics.near(rule, r.Tier) })
 		}
 		if rule.Shadow && outcome == denied {
 			of.shadowDenied.inc(func() prometheus.Counter {

@@ -413,7 +413,7 @@ func TestMetrics_CountKnownDenials(t *testing.T) {
 		o.check(t, request(1, nil))
 	}
 	want := `
-# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies.
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies, and _other for the tiers of policies beyond the first 512 tiers of a namespace, by age.
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="memory",tier=""} 1
 weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="cache",tier=""} 3

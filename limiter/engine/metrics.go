@@ -21,6 +21,7 @@ type Metrics struct {
 	overflow      *prometheus.CounterVec
 	leftOut       *prometheus.CounterVec
 	bypassed      *prometheus.CounterVec
+	uncertain     *prometheus.CounterVec
 	noRule        prometheus.Counter
 	storeSeconds  *prometheus.HistogramVec
 	spendSeconds  prometheus.Observer // of storeSeconds: to find it by its label takes longer than to observe
@@ -38,7 +39,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
 			Help: "Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) " +
-				"or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies.",
+				"or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies, and _other for the tiers " +
+				"of policies beyond the first 512 tiers of a namespace, by age.",
 		}, []string{"policy", "axis", "tier", "result", "source"}),
 		nearLimit: newNearLimit(),
 		shadowDenials: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -66,6 +68,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 				"Enforced policies count it before Shadow policies, and older ones before younger ones.",
 		}, []string{"policy"}),
 		bypassed: newBypassedTotal(),
+		uncertain: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_uncertain_matches_total",
+			Help: "Requests that matched a policy because a condition of it could not be evaluated: an expression failed or reached its bound of cost, " +
+				"or a path, a method or a header can be read in several ways or is too long to compare.",
+		}, []string{"policy"}),
 		noRule: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
@@ -86,7 +93,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Name: "weir_known_denials",
 		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
 	}, m.cachedDenials)
-	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.nearLimit)
+	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.uncertain, m.nearLimit)
 	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
 }
@@ -107,7 +114,8 @@ func newStoreErrors() *prometheus.CounterVec {
 func newNearLimit() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_near_limit_total",
-		Help: "Requests that a policy allowed and that left less than 20 % of the limit. Compare it with weir_decisions_total.",
+		Help: "Requests that a policy allowed and that left less than 20 % of the limit. Compare it with weir_decisions_total, which " +
+			"has the same tiers.",
 	}, []string{"policy", "tier"})
 }
 
@@ -156,18 +164,21 @@ func (m *Metrics) dropUnless(now *rules.Index, rule *rules.Compiled) {
 	m.overflow.DeletePartialMatch(removed)
 	m.leftOut.DeletePartialMatch(removed)
 	m.bypassed.DeletePartialMatch(removed)
+	m.uncertain.DeletePartialMatch(removed)
 }
 
 // dropReplaced drops the series of the tiers and the axis of a rule that the next rule of its policy does not have.
 func (m *Metrics) dropReplaced(rule, next *rules.Compiled) {
-	for i := range rule.Tiers {
-		name := rule.Tiers[i].Name
-		if slices.ContainsFunc(next.Tiers, func(t rules.Tier) bool { return t.Name == name }) {
-			continue
+	switch {
+	case !rule.SharesTierSeries:
+		for i := range rule.Tiers {
+			name := rule.Tiers[i].Name
+			if next.SharesTierSeries || !slices.ContainsFunc(next.Tiers, func(t rules.Tier) bool { return t.Name == name }) {
+				m.dropTier(rule, name)
+			}
 		}
-		removed := prometheus.Labels{"policy": rule.Policy, "tier": name}
-		m.decisions.DeletePartialMatch(removed)
-		m.nearLimit.DeletePartialMatch(removed)
+	case !next.SharesTierSeries:
+		m.dropTier(rule, otherTiers)
 	}
 	if rule.Axis != next.Axis {
 		removed := prometheus.Labels{"policy": rule.Policy, "axis": rule.Axis}
@@ -176,9 +187,40 @@ func (m *Metrics) dropReplaced(rule, next *rules.Compiled) {
 	}
 }
 
-// decision returns the counter of the decisions of a rule with this result. Policies bound the number of tiers.
+// dropTier drops the series with this label of a tier. It deletes each by all its labels, because to search the series of all policies takes
+// long, and an edit of an old policy can replace the labels of all younger ones.
+func (m *Metrics) dropTier(rule *rules.Compiled, label string) {
+	m.nearLimit.DeleteLabelValues(rule.Policy, label)
+	for _, from := range []Source{SourceRedis, SourceMemory, SourceCache, SourceLease, SourceLocal} {
+		for result := range outcomes {
+			m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, result.String(), string(from))
+		}
+	}
+	m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, unlimitedResult, string(SourceNone))
+}
+
+// otherTiers is the label of tiers without series of their own. No tier has this name.
+const otherTiers = "_other"
+
+// tierLabel returns the label of a tier of a rule, or of its own limit if the name is empty.
+func tierLabel(rule *rules.Compiled, name string) string {
+	if name != "" && rule.SharesTierSeries {
+		return otherTiers
+	}
+	return name
+}
+
+// unlimitedResult is the result of a request to which an unlimited tier applies.
+const unlimitedResult = "unlimited"
+
+// decision returns the counter of the decisions of a rule with this result.
 func (m *Metrics) decision(rule *rules.Compiled, tier, result string, from Source) prometheus.Counter {
-	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tier, result, string(from))
+	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tierLabel(rule, tier), result, string(from))
+}
+
+// near returns the counter of the requests that a tier of a rule, or its own limit, allowed near the limit.
+func (m *Metrics) near(rule *rules.Compiled, tier string) prometheus.Counter {
+	return m.nearLimit.WithLabelValues(rule.Policy, tierLabel(rule, tier))
 }
 
 func (m *Metrics) cachedDenials() float64 {

@@ -395,7 +395,7 @@ func TestMetrics_CountLocalDecisions(t *testing.T) {
 	peek.Peek = true
 	_, _ = e.Check(t.Context(), &peek) // is not counted
 	want := `
-# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies.
+# HELP weir_decisions_total Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) or unlimited (an unlimited tier applies). The tier is empty if the limit of the policy applies, and _other for the tiers of policies beyond the first 512 tiers of a namespace, by age.
 # TYPE weir_decisions_total counter
 weir_decisions_total{axis="Tenant",policy="bank/a",result="denied",source="local",tier=""} 2
 weir_decisions_total{axis="Tenant",policy="shop/a",result="allowed",source="local",tier=""} 2

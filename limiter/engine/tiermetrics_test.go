@@ -3,14 +3,17 @@ package engine_test
 import (
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -154,5 +157,124 @@ func TestMetrics_DropTheSeriesOfReplacedTiers(t *testing.T) {
 	kept := fmt.Sprint(slices.Collect(maps.Keys(series(t, registry, "weir_decisions_total"))))
 	if !strings.Contains(kept, "gold-19") || !strings.Contains(kept, "Tenant shop/a ") {
 		t.Errorf("series %s, want also those of the last tier and of the limit of the policy", kept)
+	}
+}
+
+// many returns n policies of a namespace, each for one path, with as many tiers as a policy can have.
+func many(namespace string, n int) []rules.Rule {
+	all := make([]rules.Rule, n)
+	for i := range all {
+		r := rule(fmt.Sprintf("%s/policy-%04d", namespace, i), 1)
+		r.Match.Paths = []rules.PathMatch{{Type: rules.PathExact, Value: "/" + r.Policy}}
+		for tier := range 16 {
+			name := fmt.Sprintf("tier-%02d", tier)
+			r.Tiers = append(r.Tiers, rules.Tier{Name: name, Units: 1, When: rules.When{Identifiers: []string{name}}})
+		}
+		all[i] = r
+	}
+	return all
+}
+
+// checkRows makes three requests to each tier of the rules, and to the limit of the policy: one is allowed, and one denied by the store.
+func checkRows(t *testing.T, e *engine.Engine, all []rules.Rule) {
+	t.Helper()
+	for i := range all {
+		for tier := range len(all[i].Tiers) + 1 {
+			c := request(1, of(fmt.Sprintf("tier-%02d", tier)))
+			c.Request.Domain, c.Request.Path = all[i].Domain, all[i].Match.Paths[0].Value
+			checkTimes(t, e, 3, c)
+		}
+	}
+}
+
+func TestMetrics_OneNamespaceHasABoundedNumberOfSeries(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(registry), engine.RememberDenials(100_000, epoch))
+	flood, bank := many("shop", 1000), many("bank", 3)
+	e.Swap(index(t, slices.Concat(flood, bank)...))
+	checkRows(t, e, flood)
+	checkRows(t, e, bank)
+
+	// Three results of each row: 1000 policies, 512 tiers, and the other tiers of the 968 policies that share them.
+	decisions, near := series(t, registry, "weir_decisions_total"), series(t, registry, "weir_near_limit_total")
+	const rows, ofBank = 1000 + 512 + 968, 3 * 17
+	if got, want := len(decisions), 3*(rows+ofBank); got != want {
+		t.Errorf("%d series of decisions, want %d", got, want)
+	}
+	if got, want := len(near), rows+ofBank; got != want {
+		t.Errorf("%d series near the limit, want %d", got, want)
+	}
+	scrape := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+	if size := scrape.Body.Len(); size > 1<<20 {
+		t.Errorf("a scrape has %d bytes, want at most 1 MiB", size)
+	} else {
+		t.Logf("a scrape has %d bytes", size)
+	}
+	for i := range bank {
+		for tier := range 17 {
+			label := ""
+			if tier < 16 {
+				label = bank[i].Tiers[tier].Name
+			}
+			for _, result := range []string{"allowed memory ", "denied memory ", "denied cache "} {
+				if row := "Tenant " + bank[i].Policy + " " + result + label; decisions[row] != 1 {
+					t.Errorf("%s: %v, want 1", row, decisions[row])
+				}
+			}
+		}
+	}
+	if got := decisions["Tenant shop/policy-0999 allowed memory _other"]; got != 16 {
+		t.Errorf("%v decisions of tiers that share a series, want 16", got)
+	}
+}
+
+func TestMetrics_DropTheSeriesOfTiersThatBeginOrEndToShareOne(t *testing.T) {
+	all := many("shop", 33)
+	e, registry := newEngine(t, all[1:]...)
+	last := all[32:]
+	tiers := func() []string {
+		labels := map[string]bool{}
+		for _, metric := range []string{"weir_decisions_total", "weir_near_limit_total"} {
+			for row := range series(t, registry, metric) {
+				if strings.Contains(row, last[0].Policy) {
+					labels[row[strings.LastIndex(row, " ")+1:]] = true
+				}
+			}
+		}
+		return slices.Sorted(maps.Keys(labels))
+	}
+	own := []string{""}
+	for i := range last[0].Tiers {
+		own = append(own, last[0].Tiers[i].Name)
+	}
+	for _, step := range []struct {
+		rules []rules.Rule
+		want  []string
+	}{{all[1:], own}, {all, []string{"", "_other"}}, {all[1:], own}} {
+		e.Swap(index(t, step.rules...))
+		checkRows(t, e, last)
+		if got := tiers(); !slices.Equal(got, step.want) {
+			t.Errorf("%d policies: the last one has the tiers %q, want %q", len(step.rules), got, step.want)
+		}
+	}
+}
+
+func TestMetrics_CountMatchesWhoseConditionCouldNotBeEvaluated(t *testing.T) {
+	failing := rule("shop/a", 100)
+	failing.Match.Expression = `int(request.headers["x-size"]) > 5`
+	e, registry := newEngine(t, failing, rule("shop/b", 100))
+	for i, size := range []string{"7", "3", "many", "more"} {
+		c := request(1, map[string]string{"tenant": "acme", "x-size": size})
+		checkTimes(t, e, i+1, c)
+		c.Peek = true
+		checkTimes(t, e, 1, c)
+	}
+	if got, want := series(t, registry, "weir_uncertain_matches_total"), map[string]float64{"shop/a": 7}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	e.Swap(index(t, rule("shop/b", 100)))
+	if got := series(t, registry, "weir_uncertain_matches_total"); len(got) > 0 {
+		t.Errorf("after the policy was deleted: %v", got)
 	}
 }

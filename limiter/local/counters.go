@@ -28,7 +28,7 @@ type Counters struct {
 	maxBytes int // of held and learned counters
 	seed     maphash.Seed
 
-	clockOffset     atomic.Int64 // the store's clock minus ours, an Instant
+	clockOffset     atomic.Int64 // the store's clock, which can jump, minus ours, an Instant
 	unreportedCount atomic.Int64 // len(unreported), to be read without the lock
 	learned         *learned
 	evicted         *sketch // what was spent on evicted counters
@@ -75,7 +75,7 @@ type counter struct {
 	// decided is the number of the store's last decision on the counter; 0 if it did not decide since the counter is held.
 	decided   uint64
 	packs     bool            // see learned.spending
-	lastLocal limiter.Instant // when units were last spent here and not in the store; 0: never
+	lastLocal limiter.Instant // by our clock, when units were last spent here and not in the store; 0: never
 	bytes     int
 }
 
@@ -114,29 +114,29 @@ func (c *Counters) Share(p Peers) {
 
 // Learn copies what the store has just decided on charges.
 func (c *Counters) Learn(charges []limiter.Charge, decisions []limiter.Decision) {
-	now := limiter.At(c.clock())
+	own := c.ownTime()
 	for i := range charges {
-		c.clockOffset.Store(int64(decisions[i].At - now))
 		charge, d := &charges[i], &decisions[i]
-		if !charge.Limit.Packs() || !c.learned.learn(c.hash(charge.Key), d.At, charge.Limit, charge.Limit.Capacity()-d.Remaining, false) {
-			c.learnLocked(charge, d)
+		c.clockOffset.Store(int64(d.At.Add(-d.Ahead) - own))
+		if !charge.Limit.Packs() || !c.learned.learn(c.hash(charge.Key), own, charge.Limit, d, false) {
+			c.learnLocked(charge, d, own)
 		}
 	}
 }
 
 // learnLocked learns a decision on a counter that may be held.
-func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision) {
+func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision, own limiter.Instant) {
 	c.lock()
 	defer c.unlock()
 	k, held := c.held[charge.Key]
 	used := charge.Limit.Capacity() - d.Remaining
-	if charge.Limit.Packs() && (!held || k.reported == nil && d.At.Sub(k.lastLocal) >= settled) {
+	if charge.Limit.Packs() && (!held || k.reported == nil && own.Sub(k.lastLocal) >= settled) {
 		if held {
 			c.drop(charge.Key)
-			c.learned.put(c.hash(charge.Key), d.At, charge.Limit, k.state)
+			c.learned.put(c.hash(charge.Key), own, d.At, charge.Limit, k.state)
 		}
 		c.dropExpired(d.At)
-		c.learned.learn(c.hash(charge.Key), d.At, charge.Limit, used, true)
+		c.learned.learn(c.hash(charge.Key), own, charge.Limit, d, true)
 		return
 	}
 	if !held {
@@ -196,5 +196,14 @@ func (c *Counters) Stats() Stats {
 
 // now is the time of the store's clock, as far as it is known.
 func (c *Counters) now() limiter.Instant {
-	return limiter.At(c.clock()) + limiter.Instant(c.clockOffset.Load())
+	return c.ownTime() + limiter.Instant(c.clockOffset.Load())
+}
+
+// ownTime is the time of our clock. It measures how long something is kept, because the store's clock can jump.
+func (c *Counters) ownTime() limiter.Instant { return limiter.At(c.clock()) }
+
+// countsUntil is the second of our clock by which no unit counts of a state that expires at an instant of the store's clock. That the store's
+// clock jumped does not prolong it.
+func countsUntil(own, now, expires limiter.Instant, limit limiter.Limit) uint32 {
+	return secondAfter(own.Add(min(expires.Sub(now), limit.LongestWait())))
 }

@@ -42,7 +42,8 @@ func (c *Counters) evict(now limiter.Instant, kept string) {
 		}
 	}
 	if expires := victim.state.Expires(victim.limit); expires > now {
-		c.evicted.raise(c.hash(victim.key), least, secondAfter(expires), now)
+		own := c.ownTime()
+		c.evicted.raise(c.hash(victim.key), least, countsUntil(own, now, expires, victim.limit), own)
 		c.stats.Lost += victim.unreported(now)
 	}
 	c.drop(victim.key)
@@ -61,7 +62,7 @@ func (c *Counters) begin(now limiter.Instant, charge limiter.Charge) *counter {
 		return k
 	}
 	k := newCounter(charge.Limit)
-	if part := c.evicted.estimate(c.hash(charge.Key), now); part > 0 {
+	if part := c.evicted.estimate(c.hash(charge.Key), c.ownTime()); part > 0 {
 		k.state.Assume(now, charge.Limit, unitsOf(part, charge.Limit.Capacity()), now)
 		c.stats.Estimated++
 	}

@@ -43,7 +43,7 @@ type shard struct {
 
 type slot struct {
 	state     limiter.Packed
-	until     uint32 // seconds since the epoch, after which no unit counts; 0: free
+	until     uint32 // seconds since the epoch by our clock, after which no unit counts; 0: free
 	part      uint16 // of the limit that is spent, as in a cell
 	algorithm uint8
 }
@@ -70,9 +70,10 @@ func algorithmNumber(limit limiter.Limit) uint8 {
 
 func (l *learned) shard(hash uint64) *shard { return &l.shards[hash>>(64-6)] }
 
-// learn records that used units of limit count at an instant. Unless locked, which is whether the caller has the lock of the Counters, it
-// does nothing and returns false while units may be spent here.
-func (l *learned) learn(hash uint64, at limiter.Instant, limit limiter.Limit, used int64, locked bool) bool {
+// learn records the store's decision d under limit at the time own of our clock. Unless locked, which is whether the caller has the lock of the
+// Counters, it does nothing and returns false while units may be spent here.
+func (l *learned) learn(hash uint64, own limiter.Instant, limit limiter.Limit, d *limiter.Decision, locked bool) bool {
+	used := limit.Capacity() - d.Remaining
 	s := l.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,33 +85,34 @@ func (l *learned) learn(hash uint64, at limiter.Instant, limit limiter.Limit, us
 		if used == 0 {
 			return true
 		}
-		i = l.place(s, hash, at)
+		i = l.place(s, hash, own)
 	}
 	entry, algorithm := s.slots[i], algorithmNumber(limit)
 	if entry.algorithm != algorithm {
 		entry = slot{algorithm: algorithm}
 	}
-	state, expires := entry.state.Assume(at, limit, used)
+	state, expires := entry.state.Assume(d.At, limit, used)
 	entry.state, entry.part, entry.until = state, partOf(used, limit.Capacity()), 0
-	if expires > at {
-		entry.until = secondAfter(expires)
+	if expires > d.At {
+		entry.until = countsUntil(own, d.At.Add(-d.Ahead), expires, limit)
 	}
 	s.set(i, hash, entry)
 	return true
 }
 
-// put records the state of a counter.
-func (l *learned) put(hash uint64, at limiter.Instant, limit limiter.Limit, state limiter.State) {
+// put records the state of a counter at an instant of the store's clock and one of ours.
+func (l *learned) put(hash uint64, own, at limiter.Instant, limit limiter.Limit, state limiter.State) {
 	s := l.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.find(hash)
 	if i < 0 {
-		i = l.place(s, hash, at)
+		i = l.place(s, hash, own)
 	}
 	used := limit.Capacity() - state.Decide(at, limit, 0).Remaining
 	s.set(i, hash, slot{
-		state: limiter.Pack(state), algorithm: algorithmNumber(limit), part: partOf(used, limit.Capacity()), until: secondAfter(state.Expires(limit)),
+		state: limiter.Pack(state), algorithm: algorithmNumber(limit), part: partOf(used, limit.Capacity()),
+		until: countsUntil(own, at, state.Expires(limit), limit),
 	})
 }
 
@@ -143,15 +145,15 @@ func (s *shard) find(hash uint64) int {
 }
 
 // place returns a free slot for a hash that is absent. It makes the shard larger, or evicts the counter with the smallest part.
-func (l *learned) place(s *shard, hash uint64, now limiter.Instant) int {
+func (l *learned) place(s *shard, hash uint64, own limiter.Instant) int {
 	for {
-		if i := s.free(hash, seconds(now)); i >= 0 {
+		if i := s.free(hash, seconds(own)); i >= 0 {
 			return i
 		}
 		if len(s.hashes) >= l.slots {
 			break
 		}
-		l.grow(s, now)
+		l.grow(s, own)
 	}
 	mask, victim := uint64(len(s.hashes)-1), hash&uint64(len(s.hashes)-1)
 	for i := range uint64(probes) {
@@ -159,7 +161,7 @@ func (l *learned) place(s *shard, hash uint64, now limiter.Instant) int {
 			victim = at
 		}
 	}
-	l.evicted.raise(s.hashes[victim], s.slots[victim].part, s.slots[victim].until, now)
+	l.evicted.raise(s.hashes[victim], s.slots[victim].part, s.slots[victim].until, own)
 	return int(victim)
 }
 
@@ -179,16 +181,16 @@ func (s *shard) free(hash uint64, now uint32) int {
 }
 
 // grow doubles the slots of a shard, and drops the counters whose units no longer count.
-func (l *learned) grow(s *shard, now limiter.Instant) {
+func (l *learned) grow(s *shard, own limiter.Instant) {
 	hashes, slots := s.hashes, s.slots
 	n := max(probes, 2*len(hashes))
 	s.hashes, s.slots, s.held = make([]uint64, n), make([]slot, n), 0
 	l.bytes.Add(int64(n-len(hashes)) * slotBytes)
 	for i, hash := range hashes {
-		if slots[i].until <= seconds(now) {
+		if slots[i].until <= seconds(own) {
 			continue
 		}
-		s.set(l.place(s, hash, now), hash, slots[i])
+		s.set(l.place(s, hash, own), hash, slots[i])
 	}
 }
 

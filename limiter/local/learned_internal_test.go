@@ -30,9 +30,9 @@ func TestLearned_EvictsTheSmallestPart(t *testing.T) {
 	evicted := newSketch(1 << 10)
 	l := newLearned(0, evicted)
 	for hash := uint64(1); hash <= 16; hash++ {
-		l.learn(hash, at, limit, 20+hash7(hash), false)
+		l.learn(hash, at, limit, &limiter.Decision{At: at, Remaining: 80 - hash7(hash)}, false)
 	}
-	l.learn(17, at, limit, 99, false)
+	l.learn(17, at, limit, &limiter.Decision{At: at, Remaining: 1}, false)
 	if l.len() != 16 || evicted.count() != 1 {
 		t.Fatalf("%d counters, %d evicted, want 16 and 1", l.len(), evicted.count())
 	}
@@ -59,7 +59,7 @@ func TestLearned_PutReplacesACounter(t *testing.T) {
 	for _, used := range []int64{30, 40, 20} { // the first one is absent
 		state := limit.NewState()
 		state.Assume(at, limit, used, at)
-		l.put(7, at, limit, state)
+		l.put(7, at, at, limit, state)
 		if got := usedOf(l, 7, at, limit); got != used || l.len() != 1 {
 			t.Errorf("%d units in %d counters, want %d in 1", got, l.len(), used)
 		}
@@ -76,8 +76,28 @@ func TestCounters_AllowLearningAfterEachOperation(t *testing.T) {
 	}
 	c.unlock()
 	limit := fixedLimit(t)
-	c.learnLocked(&limiter.Charge{Key: "key", Limit: limit, Cost: 1}, &limiter.Decision{At: limiter.At(now), Allowed: true, Remaining: 99})
+	c.learnLocked(&limiter.Charge{Key: "key", Limit: limit, Cost: 1}, &limiter.Decision{At: limiter.At(now), Allowed: true, Remaining: 99}, limiter.At(now))
 	if got := c.learned.spending.Load(); got != 0 {
 		t.Errorf("learning needs the lock after the operation: %d", got)
+	}
+}
+
+// The clock of the store was two days ahead. What was evicted since then counts for no longer than a window.
+func TestLearned_AnEvictedCounterDoesNotOutlastItsWindow(t *testing.T) {
+	limit, own := fixedLimit(t), limiter.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+	evicted := newSketch(1 << 10)
+	l := newLearned(0, evicted)
+	at := own.Add(48 * time.Hour)
+	for hash := uint64(1); hash <= 17; hash++ {
+		l.learn(hash, own, limit, &limiter.Decision{At: at, Remaining: 80 - hash7(hash)}, false)
+	}
+	if evicted.count() != 1 {
+		t.Fatalf("%d counters were evicted, want 1", evicted.count())
+	}
+	if part := evicted.estimate(5, own.Add(time.Hour-time.Second)); part == 0 {
+		t.Error("the units of the evicted counter do not count until its window ends")
+	}
+	if part := evicted.estimate(5, own.Add(time.Hour)); part != 0 {
+		t.Errorf("a part of %d counts after the window", part)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // sketch estimates what was spent on evicted counters. It is a max-sketch: a count-min sketch whose cells hold a maximum instead
 // of a sum. Many keys share a cell, and the cell holds the highest value of them all. A key has one cell in each of two rows, which
 // its hash selects, and its estimate is the lower of the two, so an estimate is never too low. The size is fixed; the memory is allocated
-// on first use.
+// on first use. Its times are those of our clock.
 type sketch struct {
 	cells int // per row
 

@@ -33,7 +33,7 @@ func (c *Counters) spend(charges []limiter.Charge, unreported bool) []limiter.De
 		counted[i] = weighted[i].CountsAlways() || passed && decisions[i].Allowed && charges[i].Units() > 0
 		if unreported && counted[i] {
 			on[i].counter.beginUnreported(c.peers)
-			on[i].counter.lastLocal = now
+			on[i].counter.lastLocal = c.ownTime()
 		}
 	}
 	decisions = limiter.Spend(now, weighted, states)
@@ -50,7 +50,7 @@ func (c *Counters) SpentWithin(key string, within time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, held := c.held[key]
-	return held && c.now().Sub(k.lastLocal) < within
+	return held && c.ownTime().Sub(k.lastLocal) < within
 }
 
 // Peek decides charges and changes nothing.

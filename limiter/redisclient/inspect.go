@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,21 +31,60 @@ type Inspection struct {
 	Primaries int
 	// Version of the oldest primary; empty if no primary reports one.
 	Version string
+	// Clock is the clock that differs most from that of this process. It is the zero value if none differs, or no primary reports its time.
+	Clock ClockSkew
+	// WrongClocks are those that differ by more than MaxClockSkew, sorted by primary.
+	WrongClocks []ClockSkew
 }
 
-// Inspect checks the version and settings of every primary. It returns ErrTooOld if a primary is too old. Where an ACL
+// MaxClockSkew is the largest difference between two clocks without a warning. Clocks that are synchronized differ by less than
+// a tenth of a second.
+const MaxClockSkew = 5 * time.Second
+
+// ClockSkew is the difference between the clock of a primary and that of this process.
+type ClockSkew struct {
+	Primary string        // host:port
+	Ahead   time.Duration // of the primary; negative if it is behind, and 0 if the difference is within the duration of the call
+}
+
+// String describes the difference in whole seconds, so that it does not change with each measurement.
+func (s ClockSkew) String() string {
+	direction := "ahead of"
+	if s.Ahead < 0 {
+		direction = "behind"
+	}
+	return fmt.Sprintf("%s: its clock is %d s %s the clock of its client; synchronize both clocks", s.Primary, int(s.Ahead.Abs().Seconds()), direction)
+}
+
+// clockSkew compares a clock with that of this process before and after the call that read it. A zero time is unknown.
+func clockSkew(primary string, at, before, after time.Time) ClockSkew {
+	s := ClockSkew{Primary: primary}
+	switch {
+	case at.IsZero():
+	case at.After(after):
+		s.Ahead = at.Sub(after)
+	case at.Before(before):
+		s.Ahead = at.Sub(before)
+	}
+	return s
+}
+
+// Inspect checks the version, the settings and the clock of every primary. It returns ErrTooOld if a primary is too old. Where an ACL
 // hides the settings, it assumes that they are right.
 func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 	var mu sync.Mutex
 	var all Inspection
 	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+		before := time.Now().Round(0) // without the monotonic time, as the time of Redis
 		info, err := primary.Info(ctx).Result()
+		after := time.Now().Round(0)
 		var one Inspection
+		var at time.Time
 		switch kind := kindOf(err); {
 		case kind == KindDenied, kind == KindMisconfigured, kind == KindOther: // INFO is forbidden or unknown
 			err = primary.Ping(ctx).Err()
 		case err == nil:
-			if one, err = parseInfo(info); err != nil {
+			if one, at, err = parseInfo(info); err != nil {
 				err = fmt.Errorf("%s: %w", primary.Options().Addr, err)
 			}
 		}
@@ -61,12 +101,20 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 			all.Warnings = append(all.Warnings, primary.Options().Addr+": "+warning)
 		}
 		all.Evicted += one.Evicted
+		skew := clockSkew(primary.Options().Addr, at, before, after)
+		if skew.Ahead.Abs() > all.Clock.Ahead.Abs() {
+			all.Clock = skew
+		}
+		if skew.Ahead.Abs() > MaxClockSkew {
+			all.WrongClocks = append(all.WrongClocks, skew)
+		}
 		return nil
 	})
 	if err != nil {
 		return Inspection{}, fmt.Errorf("inspect Redis: %w", WithKind(err))
 	}
 	slices.Sort(all.Warnings)
+	slices.SortFunc(all.WrongClocks, func(a, b ClockSkew) int { return strings.Compare(a.Primary, b.Primary) })
 	return all, nil
 }
 
@@ -124,12 +172,12 @@ func infoFields(info string) map[string]string {
 	return fields
 }
 
-// parseInfo reads the reply of INFO.
-func parseInfo(info string) (Inspection, error) {
+// parseInfo reads the reply of INFO, with the time of the server.
+func parseInfo(info string) (Inspection, time.Time, error) {
 	fields := infoFields(info)
 	found := Inspection{Version: fields["redis_version"]}
 	if tooOld(found.Version) {
-		return Inspection{}, fmt.Errorf("version %s is %w", found.Version, ErrTooOld)
+		return Inspection{}, time.Time{}, fmt.Errorf("version %s is %w", found.Version, ErrTooOld)
 	}
 	found.Evicted, _ = strconv.ParseInt(fields["evicted_keys"], 10, 64)
 	policy := fields["maxmemory_policy"]
@@ -137,7 +185,11 @@ func parseInfo(info string) (Inspection, error) {
 		found.Warnings = []string{"maxmemory-policy " + policy + " allows Redis to evict counters when its memory is full, " +
 			"and so to admit more than the limits; set it to noeviction"}
 	}
-	return found, nil
+	var at time.Time
+	if micros, err := strconv.ParseInt(fields["server_time_usec"], 10, 64); err == nil {
+		at = time.UnixMicro(micros)
+	}
+	return found, at, nil
 }
 
 // tooOld returns false for a version that it cannot parse.

@@ -2,8 +2,10 @@ package redisclient_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -78,7 +80,7 @@ func TestInspect_RejectsVersionsThatAreTooOld(t *testing.T) {
 		"2.8.24": true, "5.0.14": true, "6.0.16": true, "6.2.0": false, "6.2": false, "7.0.15": false, "8.8.0": false, "10.0.1": false,
 		"255.255.255": false, "unstable": false, "": false,
 	} {
-		_, err := redisclient.ParseInfo("# Server\r\nredis_version:" + version + "\r\nos:Linux\r\n")
+		_, _, err := redisclient.ParseInfo("# Server\r\nredis_version:" + version + "\r\nos:Linux\r\n")
 		if errors.Is(err, redisclient.ErrTooOld) != old {
 			t.Errorf("%q: %v", version, err)
 		}
@@ -133,5 +135,33 @@ func TestAddMemory_HasTheFullestOfSeveralPrimaries(t *testing.T) {
 	redisclient.AddMemory(&all, nil)
 	if want := (limiter.Memory{Max: 300 + limiter.DefaultMemory, Used: 0.8}); all != want {
 		t.Errorf("with one whose limit is unknown: %+v, want %+v", all, want)
+	}
+}
+
+func TestInspect_ComparesTheClocks(t *testing.T) {
+	server, clock := fixture.RedisWithClock(t)
+	client := open(t, server.URL())
+	for _, test := range []struct {
+		shift time.Duration
+		want  string // of WrongClocks
+	}{
+		{0, "[]"},
+		{3 * time.Second, "[]"},
+		{time.Hour + 500*time.Millisecond, "[" + server.Addr() + ": its clock is 3600 s ahead of the clock of its client; synchronize both clocks]"},
+		{-time.Minute - 500*time.Millisecond, "[" + server.Addr() + ": its clock is 60 s behind the clock of its client; synchronize both clocks]"},
+	} {
+		if err := clock.Shift(test.shift); err != nil {
+			t.Fatal(err)
+		}
+		found, err := client.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(found.WrongClocks); got != test.want {
+			t.Errorf("shifted by %v: %s, want %s", test.shift, got, test.want)
+		}
+		if off := (found.Clock.Ahead - test.shift).Abs(); off > 100*time.Millisecond {
+			t.Errorf("shifted by %v: the clock is ahead by %v", test.shift, found.Clock.Ahead)
+		}
 	}
 }

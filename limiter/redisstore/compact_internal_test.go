@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,27 +193,68 @@ func TestRefund_InvalidatesTheKeysOfCompactCounters(t *testing.T) {
 // the block that did not count in that hour keep their units.
 func TestSpend_CompactCountersSurviveAClockThatWasWrong(t *testing.T) {
 	client := openURL(t, fixture.Redis(t).URL())
-	for _, algorithm := range compactAlgorithms() {
+	for i, algorithm := range slices.Concat(compactAlgorithms(), compactAlgorithms()) {
+		wrongBy := 7 * time.Hour // no multiple of 32 windows, and read as a later one
+		if i >= len(compactAlgorithms()) {
+			wrongBy = time.Hour // read as an earlier one
+		}
 		limit, err := limiter.NewLimit(algorithm, 10, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		client.Redis().FlushDB(t.Context())
 		now := time.Now().Add(time.Hour).Truncate(time.Minute)
-		store := NewStore(client, patience, WithClock(func() time.Time { return now }))
+		var reported []string
+		store := NewStore(client, patience, WithClock(func() time.Time { return now }),
+			WithCountersAhead(func(keys []string) { reported = append(reported, keys...) }),
+			WithCorruptCounters(func(keys []string) { t.Errorf("%s: %q are corrupt", algorithm, keys) }))
 		spendOne(t, store, inBlock(1), limit)
-		now = now.Add(7 * time.Hour) // no multiple of 32 windows
+		now = now.Add(wrongBy)
 		spendOne(t, store, inBlock(2), limit)
-		now = now.Add(-7 * time.Hour)
+		spendOne(t, store, inBlock(4), limit)
+		now = now.Add(-wrongBy)
+		// A refund, and two charges in one run.
+		if err := store.Refund(t.Context(), []limiter.Refund{{Key: inBlock(4), Limit: limit, Cost: 1, At: limiter.At(now)}}); err != nil {
+			t.Fatal(err)
+		}
+		if len(reported) > 0 {
+			t.Errorf("%s: a refund reports %q", algorithm, reported)
+		}
+		charges := []limiter.Charge{{Key: inBlock(4), Limit: limit, Cost: 1}, {Key: inBlock(5), Limit: limit, Cost: 1}}
+		if d, err := store.Spend(t.Context(), charges); err != nil || d[0].Remaining != 9 || d[1].Remaining != 9 {
+			t.Errorf("%s: %+v, %v", algorithm, d, err)
+		}
 		for n, want := range map[int]int64{1: 8, 2: 9, 3: 9} {
 			if d := spendOne(t, store, inBlock(n), limit); d.Remaining != want || d.ResetAfter > 2*limit.Window() {
 				t.Errorf("%s: counter %d: %+v, want %d units left", algorithm, n, d, want)
 			}
+		}
+		if slices.Sort(reported); !slices.Equal(reported, []string{inBlock(2), inBlock(4)}) {
+			t.Errorf("%s, ahead by %v: reported %q, want the two counters that were ahead", algorithm, wrongBy, reported)
 		}
 		for _, block := range client.Redis().Keys(t.Context(), "*").Val() {
 			if ttl := client.Redis().PTTL(t.Context(), block).Val(); ttl <= 0 || ttl > time.Hour+3*limit.Window() {
 				t.Errorf("%s: time to live %v", algorithm, ttl)
 			}
 		}
+	}
+}
+
+// A key exists in the whole millisecond in which it expires. Requests in that millisecond must not prolong the block of the window before: the
+// counters in it would be read again when their index recurs.
+func TestSpend_NoRequestProlongsTheBlockOfAWindowThatEnded(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 1_000_000, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := NewStore(client, patience)
+	_, field, _ := limiter.CompactKey(inBlock(2))
+	began := spendOne(t, store, inBlock(2), limit).At
+	for now := began; now.Sub(began) < 3*limit.Window(); {
+		now = spendOne(t, store, inBlock(1), limit).At
+	}
+	if value, err := client.Redis().HGet(t.Context(), client.Redis().Keys(t.Context(), "*").Val()[0], string(field[:])).Result(); err == nil {
+		t.Errorf("the block of an earlier window still has the counter %q", value)
 	}
 }

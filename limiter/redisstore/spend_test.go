@@ -121,7 +121,7 @@ func compactSubject(t testing.TB, url string, clock *storetest.Clock) storetest.
 				index++ // the next window weighs this one
 			}
 			latest, ok = limiter.Instant(index+1)*limiter.Instant(limit.Window().Microseconds()), true
-			if _, until, exists := blockExpires(block); !exists || until < latest {
+			if _, until, exists := blockExpires(block); !exists || until.Add(time.Millisecond) < latest { // it exists until that millisecond ends
 				t.Errorf("the block expires at %v (exists: %t), its counter at %v", until, exists, latest)
 			}
 		}

@@ -18,7 +18,10 @@ type Compiled struct {
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
 	Leases *limiter.LeaseTerms // nil without Lease
-	prefix string              // of Keys
+	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
+	SharesTierSeries bool
+
+	prefix string // of Keys
 	kinds  RequestKinds
 
 	// The parts of Match. Each is nil if Match has no such condition.

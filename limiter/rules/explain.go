@@ -47,7 +47,7 @@ func (x *Index) Explain(r *Request) []Explained {
 			e.ReplacedBy = replacing(e.Rule, all)
 			e.LeftOut = e.ReplacedBy == ""
 		}
-		e.Matched, e.Uncertain = &m, m.uncertain()
+		e.Matched, e.Uncertain = &m, m.Uncertain()
 	}
 	return explained
 }

@@ -81,6 +81,7 @@ func NewIndex(set Set, revision, prefix string, options ...Option) (*Index, erro
 		}
 	}
 	x.setAges(set.ByAge)
+	x.boundTierSeries()
 	x.expressions = compiler.expressions
 	var err error
 	if x.routes, err = compileRouteTable(set.RouteTable); err != nil {

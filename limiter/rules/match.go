@@ -27,8 +27,10 @@ func orderOf(i int, uncertain bool) int32 {
 	return int32(2 * i)
 }
 
-func (m Matched) index() int32    { return m.order >> 1 }
-func (m Matched) uncertain() bool { return m.order&1 != 0 }
+func (m Matched) index() int32 { return m.order >> 1 }
+
+// Uncertain reports whether the rule matches because a condition could not be evaluated, because of what the client sent.
+func (m Matched) Uncertain() bool { return m.order&1 != 0 }
 
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, to evaluate expressions, and for
 // a path with several readings. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
@@ -76,7 +78,7 @@ func isReplaced(c *Compiled, found []Matched) bool {
 		return false
 	}
 	for i := range found {
-		if found[i].Rule.Replaces(&c.Rule) && !found[i].uncertain() {
+		if found[i].Rule.Replaces(&c.Rule) && !found[i].Uncertain() {
 			return true
 		}
 	}

@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strings"
 )
 
 // MaxPoliciesPerRequest is the number of policies of a namespace, and of cluster policies, that one request is charged to. Each is a counter in
@@ -50,7 +52,7 @@ func (m Matched) rank() int64 {
 	switch {
 	case m.Rule.Shadow:
 		class = 2
-	case m.uncertain():
+	case m.Uncertain():
 		class = 1
 	}
 	return class<<32 | int64(m.Rule.age)
@@ -67,5 +69,45 @@ func (x *Index) setAges(byAge map[string][]string) {
 				rule.age = int32(age)
 			}
 		}
+	}
+}
+
+// MaxTierSeries is the number of tiers of a namespace, and of cluster policies, that have series of their own in metrics. It is what
+// MaxPoliciesPerRequest policies can have.
+const MaxTierSeries = MaxPoliciesPerRequest * 16
+
+// boundTierSeries sets SharesTierSeries of the rules whose tiers, with those of the older rules of their namespace, exceed MaxTierSeries. So a
+// new policy never takes the series of an older one.
+func (x *Index) boundTierSeries() {
+	for rest := x.rules; len(rest) > 0; {
+		namespace, _, _ := strings.Cut(rest[0].Policy, "/")
+		n := 1
+		for n < len(rest) && strings.HasPrefix(rest[n].Policy, namespace+"/") {
+			n++
+		}
+		boundTierSeriesOf(rest[:n])
+		rest = rest[n:]
+	}
+}
+
+// boundTierSeriesOf does this for the rules of one namespace.
+func boundTierSeriesOf(all []Compiled) {
+	var tiered []*Compiled
+	tiers := 0
+	for i := range all {
+		if n := len(all[i].Tiers); n > 0 {
+			tiered = append(tiered, &all[i])
+			tiers += n
+		}
+	}
+	if tiers <= MaxTierSeries {
+		return
+	}
+	slices.SortFunc(tiered, func(a, b *Compiled) int { return cmp.Compare(b.age, a.age) })
+	for _, youngest := range tiered {
+		if tiers > MaxTierSeries {
+			youngest.SharesTierSeries = true
+		}
+		tiers -= len(youngest.Tiers)
 	}
 }

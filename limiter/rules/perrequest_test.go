@@ -124,3 +124,31 @@ func TestBounded_LeavesOutShadowAndUncertainMatchesFirst(t *testing.T) {
 		})
 	}
 }
+
+func TestNewIndex_TheOldestPoliciesOfANamespaceHaveSeriesOfTheirTiers(t *testing.T) {
+	all := slices.Concat(many("", 40), many("shop", 40), many("shop-b", 32))
+	for i := range all {
+		for tier := range 16 {
+			name := fmt.Sprint("tier-", tier)
+			all[i].Tiers = append(all[i].Tiers, rules.Tier{Name: name, Units: 1, When: rules.When{Identifiers: []string{name}}})
+		}
+	}
+	slices.SortFunc(all, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
+	x, err := rules.NewIndex(rules.Set{Rules: all, ByAge: map[string][]string{"shop": {"p0039", "p0035"}}}, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rule := range x.Rules() {
+		namespace, name, _ := strings.Cut(rule.Policy, "/")
+		want := false
+		switch namespace {
+		case "shop":
+			want = name >= "p0030" && name != "p0039" && name != "p0035"
+		case "cluster":
+			want = name >= "p0032"
+		}
+		if rule.SharesTierSeries != want {
+			t.Errorf("%s: shares series is %v, want %v", rule.Policy, rule.SharesTierSeries, want)
+		}
+	}
+}

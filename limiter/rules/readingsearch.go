@@ -146,7 +146,7 @@ func (r *readingSearch) sorted(all []Matched, from int) []Matched {
 				continue // less specific
 			}
 			switch {
-			case m.uncertain():
+			case m.Uncertain():
 			case m.reading == allReadings:
 				certain = ^uint64(0)
 			default:

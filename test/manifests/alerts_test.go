@@ -79,8 +79,8 @@ func TestAlerts_FireWhenTheyShouldAndOnlyThen(t *testing.T) {
 	tool.Run(t, "promtool", "test", "rules", write("alerts_test.yaml", cases))
 }
 
-// The value of these alerts is always 1 or 0.
-var withoutValue = []string{"WeirDecidesWithoutRedis", "WeirLimiterDown", "WeirRedisMayEvictKeys", "WeirOperatorAbsent"}
+// The value of these alerts is always 1 or 0, or, of WeirRedisClockWrong, either seconds or a number of counters.
+var withoutValue = []string{"WeirRedisClockWrong", "WeirDecidesWithoutRedis", "WeirLimiterDown", "WeirRedisMayEvictKeys", "WeirOperatorAbsent"}
 
 func TestAlerts_DescribeWhatIsAffectedAndByHowMuch(t *testing.T) {
 	alerts(t).each(func(r rule) {

@@ -108,12 +108,12 @@ func clockFaults() []Fault {
 	return []Fault{
 		{
 			Name:  "clock forwards",
-			What:  "the clock of Redis is set 5 min forwards, and back again; windows end immediately, and then the time of the counters does not advance",
+			What:  "the clock of Redis is set 5 min forwards, and back again; windows end immediately, and end again when counters of the wrong time start over",
 			Start: clock(leap), Forgets: true, Want: withoutRefill(usual()),
 		},
 		{
-			Name: "clock backwards", What: "the clock of Redis is set 5 min back, and forwards again; the time of the counters does not advance meanwhile",
-			Start: clock(-leap), Want: withoutRefill(usual()),
+			Name: "clock backwards", What: "the clock of Redis is set 5 min back, and forwards again; counters of the wrong time start over, and then windows end immediately",
+			Start: clock(-leap), Forgets: true, Want: withoutRefill(usual()),
 		},
 	}
 }

@@ -36,6 +36,7 @@ func adviceForDegraded(reason string) advice {
 		v1alpha1.ReasonStoreTooOld:          {"upgrade Redis", "redis-down"},
 		v1alpha1.ReasonLocalMode:            {"check the network between the replicas and Redis. Do not restart limiters", "WeirDecidesWithoutRedis"},
 		v1alpha1.ReasonStoreEvicts:          {"set maxmemory-policy noeviction in Redis", "WeirRedisMayEvictKeys"},
+		v1alpha1.ReasonStoreClockWrong:      {"synchronize the clocks of the Redis servers and of the nodes", "WeirRedisClockWrong"},
 		v1alpha1.ReasonRulesRejected:        {"do what the message states. A limiter that is older than the operator must be upgraded", "WeirRulesDiffer"},
 		v1alpha1.ReasonInvalidSelector:      {"correct the selector of the Limiter. Until then, edits of its policies have no effect", "policy-not-enforced"},
 		v1alpha1.ReasonRouteTableIncomplete: {"correct spec.routeMatching, or the routes that the message names", "policy-not-enforced"},

@@ -168,7 +168,8 @@ func TestNew_ReportsEachProblem(t *testing.T) {
 	}
 	for reason, page := range map[string]string{
 		"StoreUnreachable": "redis-down", "StoreDenied": "redis-down", "StoreUntrusted": "redis-down", "SecretNotFound": "redis-down",
-		"StoreTooOld": "redis-down", "LocalMode": "WeirDecidesWithoutRedis", "StoreEvicts": "WeirRedisMayEvictKeys", "RulesRejected": "WeirRulesDiffer",
+		"StoreTooOld": "redis-down", "LocalMode": "WeirDecidesWithoutRedis", "StoreEvicts": "WeirRedisMayEvictKeys", "StoreClockWrong": "WeirRedisClockWrong",
+		"RulesRejected":   "WeirRulesDiffer",
 		"InvalidSelector": "policy-not-enforced", "SnapshotNotWritten": "WeirLimiterWithoutRules", "RouteTableIncomplete": "policy-not-enforced",
 	} {
 		tests["Degraded of a Limiter: "+reason] = struct {

@@ -36,6 +36,8 @@ type Redis struct {
 	Version string
 	// Warnings about settings with which Redis may evict counters, in order.
 	Warnings []string
+	// WrongClocks are warnings about clocks that differ from that of the operator, in order.
+	WrongClocks []string
 }
 
 // Script is a Lua script in Redis.

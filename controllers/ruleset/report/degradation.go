@@ -84,6 +84,8 @@ func degradationOf(d publish.Delivery, invalidSelector error, leftOut string) de
 		return degradation{v1alpha1.ReasonRouteTableIncomplete, leftOut}
 	case len(d.Redis.Warnings) > 0:
 		return degradation{v1alpha1.ReasonStoreEvicts, strings.Join(d.Redis.Warnings, "; ")}
+	case len(d.Redis.WrongClocks) > 0:
+		return degradation{v1alpha1.ReasonStoreClockWrong, strings.Join(d.Redis.WrongClocks, "; ")}
 	default:
 		return degradation{}
 	}

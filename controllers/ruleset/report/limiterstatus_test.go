@@ -103,7 +103,7 @@ func TestLimiterDegradation_ReportsTheMostSevereProblem(t *testing.T) {
 	set, empty := stateOf(publish.Delivery{}).RuleSet, stateOf(publish.Delivery{}).RuleSet
 	clear(empty.Rules)
 	selector := errors.New("bad selector")
-	warning := publish.Redis{Warnings: []string{"a: evicts", "b: evicts"}}
+	warning := publish.Redis{Warnings: []string{"a: evicts", "b: evicts"}, WrongClocks: []string{"a: ahead"}}
 	local := publish.LocalMode{Replicas: 1}
 	outage := publish.Outage{Reason: "StoreDenied", Message: "NOPERM"}
 	for name, test := range map[string]struct {
@@ -114,6 +114,7 @@ func TestLimiterDegradation_ReportsTheMostSevereProblem(t *testing.T) {
 	}{
 		"nothing":                        {publish.Delivery{}, Problems{}, false, "", ""},
 		"warnings":                       {publish.Delivery{Redis: warning}, Problems{}, false, "StoreEvicts", "a: evicts; b: evicts"},
+		"a wrong clock":                  {publish.Delivery{Redis: publish.Redis{WrongClocks: []string{"a: ahead", "b: behind"}}}, Problems{}, false, "StoreClockWrong", "a: ahead; b: behind"},
 		"local mode, and warnings":       {publish.Delivery{Redis: warning, Local: local, AtLeast: 2}, Problems{}, false, "LocalMode", "1 of 2 replicas in local mode: check their connections to Redis"},
 		"an invalid selector, and those": {publish.Delivery{Redis: warning, Local: local}, Problems{InvalidSelector: selector}, false, "InvalidSelector", "the previous rule set stays active until the selector is valid: bad selector"},
 		"an invalid selector at first":   {publish.Delivery{}, Problems{InvalidSelector: selector}, true, "InvalidSelector", "no policies are selected until the selector is valid: bad selector"},

@@ -619,7 +619,8 @@ local stored_index, stored_current, stored_previous, stored_key
 local now_index, own_key, other_key, compact_field, compact_window, compact_now
 
 -- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
--- value is corrupt. A counter that is too far ahead has no units.
+-- value is corrupt, and whether the counter is too far ahead: then it has no units. The block of a window that is long past would
+-- have expired, so such an index is one that INDEXES wraps.
 local function read_field(key, now)
   local value = try('HGET', key, compact_field)
   if not value then return false end
@@ -630,14 +631,16 @@ local function read_field(key, now)
   local remainder, current, previous = decode_units(value, now, 0)
   if not remainder or remainder >= 32 then return true end
   local index = now_index + (remainder - now_index + 32 / 2) % 32 - 32 / 2 -- later if the clock stepped back
-  if index > now_index + 1 then index, current, previous = -1, 0, 0 end
+  local is_ahead = index > now_index + 1 or index < now_index - 2
+  if is_ahead then index, current, previous = -1, 0, 0 end
   if index > stored_index or not stored_key then
     stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
   end
-  return false
+  return false, is_ahead
 end
 
--- read_counter reads a counter. It returns false if a value is corrupt, unless starts_over.
+-- read_counter reads a counter. Unless starts_over, it returns false if a value is corrupt, and false and true if it is too far
+-- ahead.
 local function read_counter(now, window, starts_over, key, field, odd_key)
   now_index, own_key, other_key = floor(now / window), key, odd_key
   compact_field, compact_window, compact_now = field, window, now
@@ -651,10 +654,16 @@ local function read_counter(now, window, starts_over, key, field, odd_key)
     end
   end
   stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
-  local is_corrupt = read_field(own_key, now)
-  if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
-  if starts_over and stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
-  return not is_corrupt or starts_over
+  local is_corrupt, is_ahead = read_field(own_key, now)
+  if other_key and stored_index < now_index then
+    local other_is_corrupt, other_is_ahead = read_field(other_key, now)
+    is_corrupt, is_ahead = is_corrupt or other_is_corrupt, is_ahead or other_is_ahead
+  end
+  if starts_over then
+    if stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
+    return true
+  end
+  return not is_corrupt and not is_ahead, not is_corrupt
 end
 
 -- decode_counts returns the counter that was read.
@@ -669,7 +678,7 @@ local function write_field(key, index, field, value, now, window, windows)
     if not last then call('UNLINK', key) end -- no script wrote it
   end
   call('HSET', key, '', format_integer(index), field, value)
-  call('PEXPIREAT', key, to_milliseconds((index + windows) * window))
+  call('PEXPIREAT', key, to_milliseconds((index + windows) * window) - 1) -- a key expires after this millisecond
 end
 
 -- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
@@ -726,7 +735,8 @@ end
 local counted_step = fixed_window_step
 
 local function compact_step(value, now, charge, key, field, odd_key)
-  if not read_counter(now, charge.window, value == false, key, field, odd_key) then return nil end
+  local is_valid, is_ahead = read_counter(now, charge.window, value == false, key, field, odd_key)
+  if not is_valid then return nil, is_ahead end
   local wait, remaining, reset_after, at, next_value, expires_at = counted_step(true, now, charge)
   return wait, remaining, reset_after, at, next_value, expires_at, stored_key
 end
@@ -751,7 +761,8 @@ local stored_index, stored_current, stored_previous, stored_key
 local now_index, own_key, other_key, compact_field, compact_window, compact_now
 
 -- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
--- value is corrupt. A counter that is too far ahead has no units.
+-- value is corrupt, and whether the counter is too far ahead: then it has no units. The block of a window that is long past would
+-- have expired, so such an index is one that INDEXES wraps.
 local function read_field(key, now)
   local value = try('HGET', key, compact_field)
   if not value then return false end
@@ -762,14 +773,16 @@ local function read_field(key, now)
   local remainder, current, previous = decode_units(value, now, 0)
   if not remainder or remainder >= 32 then return true end
   local index = now_index + (remainder - now_index + 32 / 2) % 32 - 32 / 2 -- later if the clock stepped back
-  if index > now_index + 1 then index, current, previous = -1, 0, 0 end
+  local is_ahead = index > now_index + 1 or index < now_index - 2
+  if is_ahead then index, current, previous = -1, 0, 0 end
   if index > stored_index or not stored_key then
     stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
   end
-  return false
+  return false, is_ahead
 end
 
--- read_counter reads a counter. It returns false if a value is corrupt, unless starts_over.
+-- read_counter reads a counter. Unless starts_over, it returns false if a value is corrupt, and false and true if it is too far
+-- ahead.
 local function read_counter(now, window, starts_over, key, field, odd_key)
   now_index, own_key, other_key = floor(now / window), key, odd_key
   compact_field, compact_window, compact_now = field, window, now
@@ -783,10 +796,16 @@ local function read_counter(now, window, starts_over, key, field, odd_key)
     end
   end
   stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
-  local is_corrupt = read_field(own_key, now)
-  if other_key and stored_index < now_index then is_corrupt = read_field(other_key, now) or is_corrupt end
-  if starts_over and stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
-  return not is_corrupt or starts_over
+  local is_corrupt, is_ahead = read_field(own_key, now)
+  if other_key and stored_index < now_index then
+    local other_is_corrupt, other_is_ahead = read_field(other_key, now)
+    is_corrupt, is_ahead = is_corrupt or other_is_corrupt, is_ahead or other_is_ahead
+  end
+  if starts_over then
+    if stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
+    return true
+  end
+  return not is_corrupt and not is_ahead, not is_corrupt
 end
 
 -- decode_counts returns the counter that was read.
@@ -801,7 +820,7 @@ local function write_field(key, index, field, value, now, window, windows)
     if not last then call('UNLINK', key) end -- no script wrote it
   end
   call('HSET', key, '', format_integer(index), field, value)
-  call('PEXPIREAT', key, to_milliseconds((index + windows) * window))
+  call('PEXPIREAT', key, to_milliseconds((index + windows) * window) - 1) -- a key expires after this millisecond
 end
 
 -- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
@@ -885,7 +904,8 @@ end
 local counted_step = sliding_window_counter_step
 
 local function compact_step(value, now, charge, key, field, odd_key)
-  if not read_counter(now, charge.window, value == false, key, field, odd_key) then return nil end
+  local is_valid, is_ahead = read_counter(now, charge.window, value == false, key, field, odd_key)
+  if not is_valid then return nil, is_ahead end
   local wait, remaining, reset_after, at, next_value, expires_at = counted_step(true, now, charge)
   return wait, remaining, reset_after, at, next_value, expires_at, stored_key
 end
