@@ -213,6 +213,7 @@ func (s *scenario) pauseLeader(ctx context.Context, load loadPod) error {
 		return err
 	}
 	old := seen(stats, plenty+s.edits-1)
-	s.expect(old.Last.Before(continued), "the paused operator published the old policy: an answer had the old limit %v after it continued", old.Last.Sub(continued))
+	s.expect(old.Last.Before(continued), "the paused operator published the old policy: an answer had the old limit %v after it continued",
+		old.Last.Sub(continued))
 	return nil
 }

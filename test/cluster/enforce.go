@@ -55,7 +55,10 @@ func (s *scenario) startRedis(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	redis = strings.NewReplacer("image: redis:7", "image: "+s.options.redis, "enableServiceLinks: false", "enableServiceLinks: false\n      terminationGracePeriodSeconds: 5").Replace(redis)
+	redis = strings.NewReplacer(
+		"image: redis:7", "image: "+s.options.redis,
+		"enableServiceLinks: false", "enableServiceLinks: false\n      terminationGracePeriodSeconds: 5",
+	).Replace(redis)
 	_, err = s.pipe(ctx, redis, "kubectl", "apply", "-f", "-")
 	return err
 }

@@ -54,7 +54,7 @@ func shortenGrace() error {
 		return err
 	}
 	text = regexp.MustCompile(`terminationGracePeriodSeconds: \d+`).ReplaceAll(text, []byte("terminationGracePeriodSeconds: 10"))
-	return os.WriteFile(manifest, text, 0o644)
+	return os.WriteFile(manifest, text, 0o644) //nolint:gosec // a constant path
 }
 
 func (s *scenario) waitForOperator(ctx context.Context) error {

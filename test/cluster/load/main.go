@@ -74,7 +74,6 @@ func pause(ctx context.Context, container string) error {
 			continue
 		}
 		stopped = append(stopped, id)
-		fmt.Println("stopped", id)
 	}
 	if len(stopped) == 0 {
 		return errors.Join(append(errs, fmt.Errorf("no process of the container %s", container))...)
