@@ -155,7 +155,7 @@ soak: ## Run the proofs, all faults of Redis and fuzzing for about an hour (WEIR
 	@hack/soak.sh
 
 .PHONY: e2e
-e2e: ## Test Weir end to end on a real cluster (about 20 minutes; KUBECONFIG=file IMAGE_LOAD='kind load docker-image')
+e2e: ## Test Weir end to end on a real cluster (about 15 minutes; KUBECONFIG=file IMAGE_LOAD='kind load image-archive')
 	@hack/e2e.sh
 
 .PHONY: e2e-envoy-gateway

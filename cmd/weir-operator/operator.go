@@ -173,8 +173,10 @@ func runOperator(ctx context.Context, f operatorFlags) error {
 			return err
 		}
 	}
-	if err := mgr.Add(restoreWatch{mgr.GetAPIReader(), restoreCheck}); err != nil {
-		return fmt.Errorf("watch for a restored cluster: %w", err)
+	for _, watch := range watchRestores(mgr.GetAPIReader(), f.leaderElect, f.namespace) {
+		if err := mgr.Add(watch); err != nil {
+			return fmt.Errorf("watch for a restored cluster: %w", err)
+		}
 	}
 	return mgr.Start(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,7 +24,11 @@ const (
 	maxProblems = 3
 )
 
-// podProblems describes why pods of the Limiter are not ready, in their own words: "2 pods: ImagePullBackOff: …". The Deployment only counts
+// pullBackOff matches the message of ImagePullBackOff, which contains the reason and the message of the failed pull. A pod alternates between the
+// back-off and the pull. Both have the same cause.
+var pullBackOff = regexp.MustCompile(`(?s)^Back-off pulling image "[^"]*": (\w+): (.+)`)
+
+// podProblems describes why pods of the Limiter are not ready, in their own words: "2 pods: ErrImagePull: …". The Deployment only counts
 // them. It returns nothing if the pods cannot be read: the condition then has the counts only.
 func (r *Reconciler) podProblems(ctx context.Context, limiter *v1alpha1.Limiter) []string {
 	var pods corev1.PodList
@@ -85,6 +90,9 @@ func problemOf(pod *corev1.Pod) (reason, text string) {
 		case last != nil: // its message about the back-off contains times and names of pods
 			return waiting.Reason, shorten(fmt.Sprintf("%s with exit code %d: %s", last.Reason, last.ExitCode, last.Message))
 		default:
+			if cause := pullBackOff.FindStringSubmatch(waiting.Message); cause != nil {
+				return cause[1], shorten(cause[2])
+			}
 			return waiting.Reason, shorten(waiting.Message)
 		}
 	}
@@ -99,11 +107,11 @@ func problemOf(pod *corev1.Pod) (reason, text string) {
 	return "", ""
 }
 
-// shorten returns the text as one line of bounded length.
+// shorten returns the text as one line of bounded length. It removes the middle: a wrapped error begins with the operation and ends with the cause.
 func shorten(text string) string {
 	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), ": ")
 	if len(text) > maxProblem {
-		text = strings.ToValidUTF8(text[:maxProblem], "") + "…"
+		text = strings.ToValidUTF8(text[:maxProblem/2], "") + "…" + strings.ToValidUTF8(text[len(text)-maxProblem/2:], "")
 	}
 	return text
 }

@@ -43,6 +43,17 @@ func TestDescribeProblems_GivesThePodsOwnReasons(t *testing.T) {
 			},
 			[]string{`2 pods: ImagePullBackOff: Back-off pulling image "weir:none": not found`},
 		},
+		"a failed pull, and the back-off after it": {
+			[]corev1.Pod{
+				podWith("a", time.Minute, waiting("ImagePullBackOff", `Back-off pulling image "weir:none": ErrImagePull: failed to do request: connection refused`)),
+				podWith("b", 0, waiting("ErrImagePull", "failed to do request: connection refused")),
+			},
+			[]string{"2 pods: ErrImagePull: failed to do request: connection refused"},
+		},
+		"a long message": {
+			[]corev1.Pod{podWith("a", 0, waiting("ErrImagePull", "failed to pull: "+strings.Repeat("x", 1000)+": connection refused"))},
+			[]string{"1 pod: ErrImagePull: failed to pull: " + strings.Repeat("x", 112) + "…" + strings.Repeat("x", 108) + ": connection refused"},
+		},
 		"out of memory":       {[]corev1.Pod{podWith("a", 0, crashed)}, []string{"1 pod: CrashLoopBackOff: OOMKilled with exit code 137"}},
 		"no node":             {[]corev1.Pod{podWith("a", 0, unschedulable)}, []string{"1 pod: Unschedulable: 0/3 nodes are available: 3 Insufficient memory."}},
 		"a missing Secret":    {[]corev1.Pod{podWith("a", 0, waiting("CreateContainerConfigError", `secret "x" not found`))}, []string{`1 pod: CreateContainerConfigError: secret "x" not found`}},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,7 +85,7 @@ func (s *scenario) uninstallReleaseFirst(ctx context.Context) error {
 	if err := s.installRelease(ctx, helm); err != nil {
 		return err
 	}
-	if err := sequence(s.startLimiter, s.failClosed)(ctx); err != nil {
+	if err := s.failClosed(ctx); err != nil {
 		return err
 	}
 	return s.whileAliceWrites(ctx, sequence(
@@ -96,16 +95,14 @@ func (s *scenario) uninstallReleaseFirst(ctx context.Context) error {
 }
 
 func (s *scenario) deleteInOrder(ctx context.Context, d deletion) error {
-	err := sequence(
-		s.command("kubectl", "apply", "--server-side", "-f", manifest), // of the first step
-		s.waitForOperator, s.startLimiter, s.failClosed,
-	)(ctx)
+	err := sequence(s.command("kubectl", "apply", "--server-side", "-f", manifest), s.waitForCRDs, s.failClosed, s.waitForOperator)(ctx)
 	if err != nil {
 		return err
 	}
 	var commands []action
 	if d.dead {
 		commands = append(commands, s.command("kubectl", "-n", system, "scale", "deployment", "weir-operator", "--replicas=0"),
+			s.command("kubectl", "-n", system, "delete", "pod", "-l", "app.kubernetes.io/component=operator", "--now"),
 			s.command("kubectl", "-n", system, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=operator", "--timeout=60s"))
 	}
 	for _, args := range d.commands {
@@ -114,18 +111,22 @@ func (s *scenario) deleteInOrder(ctx context.Context, d deletion) error {
 	return s.whileAliceWrites(ctx, sequence(commands...))
 }
 
-// failClosed makes the Limiter throttle the writes of alice, and waits until the API server calls it.
+// failClosed creates a Limiter that throttles the writes of alice, and waits until the API server calls it.
 func (s *scenario) failClosed(ctx context.Context) error {
+	l := limiterNamed(system, "default")
+	l.Spec = v1alpha1.LimiterSpec{
+		Redis:              v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis:6379"}},
+		KubernetesThrottle: &v1alpha1.KubernetesThrottle{FailurePolicy: v1alpha1.WebhookFailureFail},
+	}
+	l.Spec.Endpoints.Drain = "1s" // also shortens the grace period of the pods, see shortenGrace
 	p := perTenant("e2e-deletions", wideOpen, configMaps())
 	p.Spec.Axis, p.Spec.Match.Kubernetes.Namespaces = v1alpha1.AxisUser, []v1alpha1.NamespaceName{writing}
-	if err := client.IgnoreAlreadyExists(s.Create(ctx, p)); err != nil {
-		return err
-	}
 	registered := condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonRegistered, metav1.ConditionTrue, ""}
 	return sequence(
-		s.setThrottle(`{"failurePolicy":"Fail"}`),
-		waitUntil(s.hasCondition(limiterNamed(system, "default"), registered)),
-		waitUntil(s.hasCondition(limiterNamed(system, "default"), ready("Deployed"))),
+		s.startRedis,
+		func(ctx context.Context) error { return s.create(ctx, l, p) },
+		waitUntil(s.hasCondition(l, registered)),
+		waitUntil(s.hasCondition(l, ready("Deployed"))),
 	)(ctx)
 }
 
@@ -204,17 +205,15 @@ func (s *scenario) deleteRest(ctx context.Context) error {
 		}
 	}
 	err := sequence(
-		s.command("kubectl", "delete", "namespace", system, "--ignore-not-found", "--timeout=150s"),
-		s.command("kubectl", "delete", "-k", "config/rbac", "--ignore-not-found", "--timeout=60s"),
-		s.command("kubectl", "delete", "-k", "config/webhook", "--ignore-not-found", "--timeout=60s"),
-		s.command("kubectl", "delete", "-k", "config/crd", "--ignore-not-found", "--timeout=60s"),
+		// A namespace without pods is deleted immediately, see shortenGrace.
+		s.command("kubectl", "-n", system, "delete", "deployments", "--all", "--wait=false"),
+		s.command("kubectl", "-n", system, "delete", "pods", "--all", "--force", "--grace-period=0"),
+		s.command("kubectl", "delete", "-f", manifest, "--ignore-not-found", "--wait=false"),
 	)(ctx)
 	if err != nil {
 		return err
 	}
-	s.within(ctx, 30*time.Second, "the webhook configuration is deleted with the role that owns it", s.deleted(&admissionv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "weir-throttle"},
-	}))
+	s.checkNothingIsLeft(ctx)
 	return nil
 }
 

@@ -69,6 +69,8 @@ func (s *scenario) disruptions(load loadPod) []disruption {
 			s.command("kubectl", "-n", system, "rollout", "restart", "deployment/"+operatorPods), edit, operators)},
 		{"the leader of the operators is deleted, and a policy is edited immediately", sequence(s.deleteLeader, edit, operators)},
 		{"the leader of the operators crashes, and a policy is edited immediately", sequence(s.crashLeader, edit, operators)},
+		{"the leader of the operators is paused until another one leads, and a policy is edited meanwhile", sequence(
+			func(ctx context.Context) error { return s.pauseLeader(ctx, load) }, operators)},
 		{"Weir is upgraded to " + s.options.next, sequence(
 			func(ctx context.Context) error { return s.applyManifest(ctx, s.options.next) },
 			operators, waitUntil(s.runsImage(s.options.next)), limiters, edit)},
@@ -162,4 +164,56 @@ func (s *scenario) crashLeader(ctx context.Context) error {
 		return nil
 	})
 	return err
+}
+
+// pauseLeader stops the process of the leader until another operator leads and a policy is edited. When the process continues, it has the old
+// policy and has not noticed that it does not lead any more. It must not publish that policy.
+func (s *scenario) pauseLeader(ctx context.Context, load loadPod) error {
+	paused, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	status := paused.Status.ContainerStatuses[0]
+	_, container, _ := strings.Cut(status.ContainerID, "://")
+	pod := s.loadGenerator("pause", "-pause", container)
+	pod.Spec.HostPID, pod.Spec.NodeName = true, paused.Spec.NodeName
+	if err := s.create(ctx, pod); err != nil {
+		return err
+	}
+	_, err = await(ctx, takeOver, func(ctx context.Context) error {
+		leader, err := s.leader(ctx)
+		if err == nil && leader.Name == paused.Name {
+			err = fmt.Errorf("the paused operator, pod %s, still is the leader", paused.Name)
+		}
+		return err
+	})
+	if err == nil {
+		err = s.edit(ctx, load, takeOver)
+	}
+	continued := time.Now()
+	if err := errors.Join(err, s.Delete(context.WithoutCancel(ctx), pod)); err != nil {
+		return err
+	}
+	// It ends when it notices that it does not lead.
+	_, err = await(ctx, takeOver, sequence(s.deleted(pod), func(ctx context.Context) error {
+		err := s.Get(ctx, client.ObjectKeyFromObject(paused), paused)
+		if err == nil && paused.Status.ContainerStatuses[0].RestartCount == status.RestartCount {
+			err = fmt.Errorf("the paused operator, pod %s, has not restarted", paused.Name)
+		}
+		return err
+	}))
+	if err != nil {
+		return err
+	}
+	if err := s.waitForStats(ctx, load, time.Now().Add(2*time.Second)); err != nil {
+		return err
+	}
+	stats, err := s.loadStats(ctx, load)
+	if err != nil {
+		return err
+	}
+	old := seen(stats, plenty+s.edits-1)
+	s.expect(old.Last.Before(continued), "the paused operator published the old policy: an answer had the old limit %v after it continued",
+		old.Last.Sub(continued))
+	return nil
 }

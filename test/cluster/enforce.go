@@ -41,19 +41,26 @@ func enforce(ctx context.Context, s *scenario) error {
 
 // startLimiter runs step 3 of docs/how-to/install.md.
 func (s *scenario) startLimiter(ctx context.Context) error {
-	redis, err := s.quietly(ctx, "", "kubectl", "kustomize", "config/redis")
-	if err != nil {
-		return err
-	}
-	redis = strings.ReplaceAll(redis, "image: redis:7", "image: "+s.options.redis)
-	if _, err := s.pipe(ctx, redis, "kubectl", "apply", "-f", "-"); err != nil {
-		return err
-	}
 	return sequence(
+		s.startRedis,
 		s.command("kubectl", "apply", "-f", "config/samples/limiter/default.yaml"),
 		s.command("kubectl", "-n", system, "rollout", "status", "deployment/redis", "--timeout=2m"),
 		s.command("kubectl", "-n", system, "wait", "--for=condition=Ready", "limiter/default", "--timeout=2m"),
 	)(ctx)
+}
+
+// startRedis installs Redis with the image of the test, and with a short grace period, as in shortenGrace.
+func (s *scenario) startRedis(ctx context.Context) error {
+	redis, err := s.quietly(ctx, "", "kubectl", "kustomize", "config/redis")
+	if err != nil {
+		return err
+	}
+	redis = strings.NewReplacer(
+		"image: redis:7", "image: "+s.options.redis,
+		"enableServiceLinks: false", "enableServiceLinks: false\n      terminationGracePeriodSeconds: 5",
+	).Replace(redis)
+	_, err = s.pipe(ctx, redis, "kubectl", "apply", "-f", "-")
+	return err
 }
 
 // policiesForRequests returns the number of policies that a Limiter without kubernetesThrottle enforces. All RateLimitPolicies are of that kind.

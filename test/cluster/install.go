@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -39,16 +40,34 @@ func (s *scenario) applyManifest(ctx context.Context, image string) error {
 	if err := s.run(ctx, "hack/install.sh", "manifest", image, manifest); err != nil {
 		return err
 	}
+	if err := shortenGrace(); err != nil {
+		return err
+	}
 	return s.run(ctx, "kubectl", "apply", "--server-side", "-f", manifest)
+}
+
+// shortenGrace shortens the grace period in the manifest. An operator ends within 7 s. But while a namespace has pods, Kubernetes tries to delete
+// it again only after half of their longest grace period.
+func shortenGrace() error {
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return err
+	}
+	text = regexp.MustCompile(`terminationGracePeriodSeconds: \d+`).ReplaceAll(text, []byte("terminationGracePeriodSeconds: 10"))
+	return os.WriteFile(manifest, text, 0o644) //nolint:gosec // a constant path
 }
 
 func (s *scenario) waitForOperator(ctx context.Context) error {
 	return sequence(
-		// kubectl wait fails on a CRD without any condition, which a CRD has for a moment.
-		waitUntil(s.command("kubectl", "wait", "--for=condition=Established", "--timeout=30s",
-			"crd/limiters.weir.dev", "crd/ratelimitpolicies.weir.dev", "crd/clusterratelimitpolicies.weir.dev")),
+		s.waitForCRDs,
 		s.command("kubectl", "-n", system, "rollout", "status", "deployment/weir-operator", "--timeout=2m"),
 	)(ctx)
+}
+
+// waitForCRDs retries: kubectl wait fails on a CRD without any condition, which a CRD has for a moment.
+func (s *scenario) waitForCRDs(ctx context.Context) error {
+	return waitUntil(s.command("kubectl", "wait", "--for=condition=Established", "--timeout=30s",
+		"crd/limiters.weir.dev", "crd/ratelimitpolicies.weir.dev", "crd/clusterratelimitpolicies.weir.dev"))(ctx)
 }
 
 // invalidFields are the invalid fields of invalidPolicy. Only the webhook can find them.

@@ -103,12 +103,17 @@ func testMisconfigurations(ctx context.Context, s *scenario) error {
 	for _, m := range misconfigurations() {
 		s.withinSince(ctx, repaired, reportTime, m.name+": after the repair, "+m.limiterReports.String()+" is cleared", m.isCleared(s))
 	}
+	for _, l := range brokenPods() {
+		if err := s.create(ctx, l); err != nil {
+			return err
+		}
+	}
 	for _, m := range misconfigurations() {
 		s.withinSince(ctx, repaired, rolloutTime, m.name+": its Limiter and its policy are Ready",
 			sequence(s.hasCondition(m.limiter(), ready("Deployed")), s.hasCondition(m.policyObject(), ready("Programmed"))))
 	}
 	s.rejectBySchema(ctx)
-	return sequence(s.deleteMisconfigured, s.selectByTwoLimiters, s.selectByNoLimiter, s.useLongestNames, s.deleteNamespace)(ctx)
+	return sequence(s.reportPods, s.deleteMisconfigured, s.selectByTwoLimiters, s.selectByNoLimiter, s.useLongestNames, s.deleteNamespace)(ctx)
 }
 
 // limiter returns a Limiter with the misconfiguration. It selects the policy with the same name.
@@ -173,6 +178,38 @@ func (s *scenario) deleteMisconfigured(ctx context.Context) error {
 	})
 	s.within(ctx, reportTime, "the correct Limiter is unaffected", s.healthy())
 	return nil
+}
+
+// brokenPods returns Limiters whose pods cannot start, by what they report.
+func brokenPods() map[string]*v1alpha1.Limiter {
+	image, node := smallLimiter(misconfigured, "no-image", "none"), smallLimiter(misconfigured, "no-node", "none")
+	image.Spec.Image = "localhost/none:1"
+	node.Spec.PodTemplate.NodeSelector = map[string]string{"e2e": "none"}
+	return map[string]*v1alpha1.Limiter{"1 pod: ErrImagePull: ": image, "1 pod: Unschedulable: 0/": node}
+}
+
+// reportPods checks that a Limiter whose pods cannot start reports the reason that Kubernetes gives: in the status of pods, or, if a quota rejects
+// them, in the status of the Deployment. The Limiters of brokenPods exist already.
+func (s *scenario) reportPods(ctx context.Context) error {
+	quota := smallLimiter(misconfigured, "no-quota", "none")
+	noPods := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: misconfigured, Name: "no-pods"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	if err := s.create(ctx, noPods, quota); err != nil {
+		return err
+	}
+	limiters := brokenPods()
+	limiters["exceeded quota: no-pods"] = quota
+	for text, l := range limiters {
+		want := condition{v1alpha1.ConditionReady, v1alpha1.ReasonReplicasMissing, metav1.ConditionFalse, text}
+		s.within(ctx, 3*reportTime, l.Name+": the Limiter reports why its pod does not run", s.hasCondition(l, want))
+		s.logf("  %s", conditionText(l, v1alpha1.ConditionReady))
+		if err := s.Delete(ctx, l); err != nil {
+			return err
+		}
+	}
+	return s.Delete(ctx, noPods)
 }
 
 // selectByTwoLimiters creates a policy that two Limiters enforce.

@@ -111,7 +111,14 @@ func (s *scenario) saveStats(j loadstats.Series) error {
 
 // startPod starts a pod of the load generator.
 func (s *scenario) startPod(ctx context.Context, name string, args ...string) (loadPod, error) {
-	pod := &corev1.Pod{
+	pod := s.loadGenerator(name, append([]string{"-url", limiterURL}, args...)...)
+	err := s.create(ctx, pod)
+	return loadPod{name: client.ObjectKeyFromObject(pod)}, err
+}
+
+// loadGenerator returns a pod that runs test/cluster/load.
+func (s *scenario) loadGenerator(name string, args ...string) *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: traffic, Name: name, Labels: testLabels()},
 		Spec: corev1.PodSpec{
 			RestartPolicy:                corev1.RestartPolicyNever,
@@ -119,13 +126,11 @@ func (s *scenario) startPod(ctx context.Context, name string, args ...string) (l
 			EnableServiceLinks:           new(false),
 			Containers: []corev1.Container{{
 				Name: "load", Image: s.options.load, ImagePullPolicy: corev1.PullIfNotPresent,
-				Args:      append([]string{"-url", limiterURL}, args...),
+				Args:      args,
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}},
 			}},
 		},
 	}
-	err := s.create(ctx, pod)
-	return loadPod{name: client.ObjectKeyFromObject(pod)}, err
 }
 
 // loadStats returns the statistics that the load has written so far.

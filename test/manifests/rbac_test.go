@@ -214,6 +214,8 @@ func TestOperator_HasExactlyThesePermissions(t *testing.T) {
 		{"get", "gateway.networking.k8s.io", "gatewayclasses", "", "public", false},
 		{"update", "coordination.k8s.io", "leases", installed, operator, true},
 		{"update", "coordination.k8s.io", "leases", installed, "other", false},
+		{"list", "coordination.k8s.io", "leases", installed, operator, true}, // its versions show whether etcd was restored
+		{"list", "coordination.k8s.io", "leases", installed, "", false},
 		{"get", "coordination.k8s.io", "leases", "kube-system", operator, false},
 		{"patch", "apps", "deployments", "shop", "weir-limiter-edge", true},
 		{"delete", "apps", "deployments", "shop", "weir-limiter-edge", false},

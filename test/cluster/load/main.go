@@ -4,11 +4,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -34,12 +38,49 @@ func run(ctx context.Context) error {
 	flag.Float64Var(&g.closeShare, "close", 0.01, "share of the requests that close their connection")
 	flag.Func("request", "a request to repeat, as `SHARE PATH TENANTS`: its weight, its path, and the number of tenants", g.add)
 	quit := flag.Int("quit", 0, "send SIGQUIT to the process with this `ID`, and exit")
+	paused := flag.String("pause", "", "stop the processes of the container with this `ID` until SIGTERM; needs hostPID, and the user of the container")
 	flag.Parse()
-	if *quit > 0 {
+	switch {
+	case *quit > 0:
 		return syscall.Kill(*quit, syscall.SIGQUIT)
+	case *paused != "":
+		return pause(ctx, *paused)
 	}
 	if err := g.check(); err != nil {
 		return err
 	}
 	return g.run(ctx, os.Stdout)
+}
+
+// pause stops the processes of a container until the context ends, and then lets them continue.
+func pause(ctx context.Context, container string) error {
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	var stopped []int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte(container)) { // the process has ended, or belongs to another container
+			continue
+		}
+		id, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil {
+			err = syscall.Kill(id, syscall.SIGSTOP)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		stopped = append(stopped, id)
+	}
+	if len(stopped) == 0 {
+		return errors.Join(append(errs, fmt.Errorf("no process of the container %s", container))...)
+	}
+	<-ctx.Done()
+	for _, id := range stopped {
+		errs = append(errs, syscall.Kill(id, syscall.SIGCONT))
+	}
+	return errors.Join(errs...)
 }
