@@ -112,7 +112,7 @@ func (x *requests) check(r *http.Request) engine.Check {
 	}
 	c.Request.SetTarget(r.URL.EscapedPath())
 	if r.URL.RawQuery != "" {
-		c.Request.Query = r.URL.Query()
+		c.Request.Query = rules.ParseParameters(r.URL.RawQuery)
 	}
 	x.describe(r, &c)
 	return c

@@ -50,6 +50,25 @@ func ParseQuery(target string) map[string][]string {
 	if !found {
 		return nil
 	}
-	values, _ := url.ParseQuery(query)
+	return ParseParameters(query)
+}
+
+// ParseParameters returns the parameters in a query such as q=x&r=y. It is url.ParseQuery without errors and without its bound, beyond which that
+// function returns no parameter at all: a client could hide its parameters from policies behind 10 000 separators.
+func ParseParameters(query string) map[string][]string {
+	values := map[string][]string{}
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" || strings.Contains(pair, ";") {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			continue
+		}
+		if value, err = url.QueryUnescape(value); err == nil {
+			values[name] = append(values[name], value)
+		}
+	}
 	return values
 }
