@@ -80,12 +80,16 @@ func newCheckBody(c *engine.Check) checkBody {
 	return q
 }
 
-// target is the escaped path with the query: the input from which SetTarget and url.ParseQuery produce those of r.
+// target is the escaped path with the query: the input from which SetTarget and SetQuery produce those of r.
 func target(r *rules.Request) string {
-	if r.Path == "" && len(r.Query) == 0 {
+	if r.Path == "" && len(r.Query) == 0 && r.RawQuery == "" {
 		return ""
 	}
-	u := url.URL{Path: r.Path, RawQuery: url.Values(r.Query).Encode()}
+	query := url.Values(r.Query).Encode()
+	if r.RawQuery != "" {
+		query = escapeText(r.RawQuery)
+	}
+	u := url.URL{Path: r.Path, RawQuery: query}
 	if r.RawPath == "" {
 		return u.RequestURI()
 	}

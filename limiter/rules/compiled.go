@@ -28,7 +28,7 @@ type Compiled struct {
 	condition             *expression
 	identifier, costUnits *expression // of Identifier and Cost
 	hasExpressions        bool        // for the identifier, the cost or a tier
-	termsReadPath         bool        // in expressions of the cost or a tier
+	termsRead             reads       // by expressions of the cost or a tier
 	tiers                 []tier
 	endpoints             *endpoints       // nil unless the rule counts by the paths of requests
 	hashKey               *limiter.HashKey // nil unless identifiers are hashed
@@ -105,8 +105,14 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 	}
 	c.hasExpressions = c.identifier != nil || c.costUnits != nil ||
 		slices.ContainsFunc(c.tiers, func(t tier) bool { return t.condition != nil })
-	c.termsReadPath = c.costUnits != nil && c.costUnits.readsPath ||
-		slices.ContainsFunc(c.tiers, func(t tier) bool { return t.condition != nil && t.condition.readsPath })
+	if c.costUnits != nil {
+		c.termsRead = c.costUnits.reads
+	}
+	for i := range c.tiers {
+		if e := c.tiers[i].condition; e != nil {
+			c.termsRead = c.termsRead.and(e.reads)
+		}
+	}
 	return c, nil
 }
 

@@ -117,6 +117,7 @@ type search struct {
 	defaults  bool            // a default was found
 	ownPaths  bool            // a rule that counts by the path of the request was found
 	readings  *readingSearch  // nil if the path has one reading
+	queries   []Request       // the readings of the query; nil until an expression reads one that has several
 	methods   otherMethods
 	// folded is foldedOf without regard to case.
 	foldedOf, folded string
@@ -297,8 +298,11 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		uncertain = uncertain || !known
 	}
 	if c.clients != nil && !within(c.clients, r.ClientIP) {
-		s.failed = failedCondition{condition: ConditionCIDRs}
-		return
+		if !r.InvalidClientIP { // a client must not avoid a policy by an address that cannot be read
+			s.failed = failedCondition{condition: ConditionCIDRs}
+			return
+		}
+		uncertain = true
 	}
 	if c.exempt != nil && within(c.exempt, r.ClientIP) {
 		s.failed = failedCondition{condition: ConditionExceptCIDRs}
@@ -332,10 +336,24 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 }
 
 func (s *search) selects(c *Compiled) (is, known bool) {
-	if s.readings != nil && c.condition.readsPath {
+	switch {
+	case s.readings != nil && c.condition.reads.path:
 		return s.readings.selects(s.activation(), c)
+	case !c.condition.reads.isAmbiguous(s.request):
+		return c.condition.selects(s.activation(), c)
 	}
-	return c.condition.selects(s.activation(), c)
+	if s.queries == nil {
+		s.queries = requestsOf(s.request, []string{s.request.Path})
+	}
+	met, all := false, true
+	for i := range s.queries {
+		one, known := c.condition.selects(s.activation().reading(&s.queries[i]), c)
+		if !known {
+			return false, false
+		}
+		met, all = met || one, all && one
+	}
+	return met, met == all
 }
 
 func (s *search) activation() *activation {

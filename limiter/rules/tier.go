@@ -62,9 +62,9 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) (is, known bool) {
 	switch {
 	case t.header != nil:
-		return t.header.matches(r, steps)
+		return t.header.meets(r, steps)
 	case t.clients != nil:
-		return within(t.clients, r.ClientIP), true
+		return within(t.clients, r.ClientIP), !r.InvalidClientIP
 	case t.condition != nil:
 		return t.condition.selects(m.activation(r), m.Rule)
 	case len(t.When.NamespaceSelector) > 0:

@@ -186,17 +186,18 @@ func (d *decoder) finish(seen []string) *reply.Problem {
 
 // pathQuery adds the query in the path to the query of the request.
 func (d *decoder) pathQuery() {
-	if strings.Count(d.path, "&") > maxValues {
-		d.defect(defectSize)
+	r := &d.check.Request
+	given := r.Query
+	r.Query = nil
+	r.SetQuery(d.path)
+	if r.Query == nil {
+		r.Query = given
 		return
 	}
-	more := rules.ParseQuery(d.path)
-	if d.check.Request.Query == nil {
-		d.check.Request.Query = more
-		return
-	}
-	for name, values := range more {
-		d.check.Request.Query[name] = append(d.check.Request.Query[name], values...)
+	for _, reading := range append(r.OtherQueries[:len(r.OtherQueries):len(r.OtherQueries)], r.Query) {
+		for name, values := range given {
+			reading[name] = append(values[:len(values):len(values)], reading[name]...)
+		}
 	}
 }
 
@@ -254,6 +255,9 @@ func (d *decoder) headers() *reply.Problem {
 	}
 	for name, lines := range repeated {
 		headers[name] = rules.JoinHeader(name, lines)
+		if name != "cookie" {
+			d.check.Request.RepeatedHeaders = append(d.check.Request.RepeatedHeaders, name)
+		}
 	}
 	return nil
 }
