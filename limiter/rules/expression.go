@@ -223,8 +223,17 @@ type activation struct {
 	complete bool
 }
 
-// budget has the units that the expressions of the policies of the namespace, and of cluster policies, can still cost for one request.
+// budget has the units that the expressions of the policies of the namespace, and of cluster policies, can still cost for one request, together with
+// the regular expressions of their tiers.
 type budget struct{ namespaced, cluster uint64 }
+
+// left returns the units that the expressions of a rule share.
+func (a *activation) left(of *Compiled) *uint64 {
+	if of.Domain == "" {
+		return &a.budget.cluster
+	}
+	return &a.budget.namespaced
+}
 
 func newActivation(r *Request) *activation {
 	a := &activation{request: r, budget: &budget{maxRequestCost, maxRequestCost}}
@@ -280,10 +289,7 @@ type failure struct {
 
 // evaluate returns the native value of an expression of a rule. Every error is a failure. The library returns panics as errors.
 func (e *expression) evaluate(on *activation, of *Compiled) (any, error) {
-	left := &on.budget.namespaced
-	if of.Domain == "" {
-		left = &on.budget.cluster
-	}
+	left := on.left(of)
 	allowed := max(*left, minExpressionCost)
 	if e.base > allowed {
 		return nil, failure{error: errOverBudget, tooLarge: true}

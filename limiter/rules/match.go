@@ -30,7 +30,7 @@ func orderOf(i int, uncertain bool) int32 {
 func (m Matched) index() int32    { return m.order >> 1 }
 func (m Matched) uncertain() bool { return m.order&1 != 0 }
 
-// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, to evaluate expressions, and for
+// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, for rules with expressions, and for
 // a path with several readings. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
 // longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint separately appears
 // once for each endpoint that a reading of the path leads to.
@@ -322,7 +322,7 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	s.defaults = s.defaults || c.Default
 	s.ownPaths = s.ownPaths || c.endpoints != nil
 	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, uncertain), descriptor: descriptor}
-	if c.hasExpressions {
+	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
 	}
 	s.found = append(s.found, m)

@@ -62,7 +62,7 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) (is, known bool) {
 	switch {
 	case t.header != nil:
-		return t.header.matches(r, steps)
+		return m.matchesHeader(t.header, r, steps)
 	case t.clients != nil:
 		return within(t.clients, r.ClientIP), true
 	case t.condition != nil:
@@ -76,6 +76,22 @@ func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) (is
 	default:
 		return identifier != "" && slices.Contains(t.When.Identifiers, identifier), true
 	}
+}
+
+// matchesHeader is header.matches for a tier. The steps of a regular expression are also those of the policies of the namespace together: without this
+// bound, the time would grow with the number of policies that match a request.
+func (m Matched) matchesHeader(h *header, r *Request, steps *int) (is, known bool) {
+	if m.on == nil || h.expression == nil {
+		return h.matches(r, steps)
+	}
+	left := m.on.left(m.Rule)
+	allowed := int(min(*left, uint64(max(*steps, 0))))
+	rest := allowed
+	is, known = h.matches(r, &rest)
+	spent := allowed - rest
+	*steps -= spent
+	*left -= min(*left, uint64(spent))
+	return is, known
 }
 
 // isStricter reports whether a request that belongs to the tier gets less than one with the terms.
