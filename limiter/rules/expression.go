@@ -229,7 +229,7 @@ func readsField(checked *ast.AST, name string) bool {
 type activation struct {
 	request   *Request
 	admission admissionRequest // set if request is a write to the Kubernetes API
-	budget    *budget
+	shared    *shared
 	meter     meter // of the current evaluation
 
 	// repeats is the request with other readings of its path and query, see repeated; nil until the first rule needs them.
@@ -237,11 +237,23 @@ type activation struct {
 	complete bool
 }
 
-// budget has the units that the expressions of the policies of the namespace, and of cluster policies, can still cost for one request.
-type budget struct{ namespaced, cluster uint64 }
+// shared is what the activations of all readings of a request share.
+type shared struct {
+	// The units that the expressions of the policies of the namespace, and of cluster policies, can still cost.
+	namespaced, cluster uint64
+	groups              map[string]bool // nil until a tier reads them
+}
+
+// left returns the units that the expressions of a rule share.
+func (a *activation) left(of *Compiled) *uint64 {
+	if of.Domain == "" {
+		return &a.shared.cluster
+	}
+	return &a.shared.namespaced
+}
 
 func newActivation(r *Request) *activation {
-	a := &activation{request: r, budget: &budget{maxRequestCost, maxRequestCost}}
+	a := &activation{request: r, shared: &shared{namespaced: maxRequestCost, cluster: maxRequestCost}}
 	if r.Kubernetes != nil {
 		a.admission.set(r.Kubernetes)
 	}
@@ -263,11 +275,19 @@ func (a *activation) repeated() (requests []Request, complete bool) {
 	return a.repeats, a.complete
 }
 
-// reading returns the activation of another reading of the request, for example of its path. It shares the budget.
+// reading returns the activation of another reading of the request, for example of its path. They share the units.
 func (a *activation) reading(r *Request) *activation {
 	of := newActivation(r)
-	of.budget = a.budget
+	of.shared = a.shared
 	return of
+}
+
+// groups returns the groups in the claims. They are read once for a request: a token can have thousands, and every tier compares them.
+func (a *activation) groups() map[string]bool {
+	if a.shared.groups == nil {
+		a.shared.groups = claimedGroups(a.request.Claims)
+	}
+	return a.shared.groups
 }
 
 // ResolveName implements interpreter.Activation.
@@ -302,10 +322,7 @@ func (e *expression) evaluate(on *activation, of *Compiled) (any, error) {
 	if e.reads.query && on.request.PartialQuery {
 		return nil, failure{error: errOverBudget, tooLarge: true}
 	}
-	left := &on.budget.namespaced
-	if of.Domain == "" {
-		left = &on.budget.cluster
-	}
+	left := on.left(of)
 	allowed := max(*left, minExpressionCost)
 	if e.base > allowed {
 		return nil, failure{error: errOverBudget, tooLarge: true}

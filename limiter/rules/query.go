@@ -80,11 +80,9 @@ func hasMalformedEscape(text string) bool {
 // parameter returns the value of a parameter of the query. It is ambiguous if the request has several values, of which servers read the first or
 // the last, or if readings of the query differ.
 func (r *Request) parameter(name string) (value string, isAmbiguous bool) {
-	values := r.Query[name]
+	values, count := r.Query[name], len(r.Query[name])
 	for _, other := range r.OtherQueries {
-		if len(other[name]) != len(values) {
-			isAmbiguous = true
-		}
+		isAmbiguous = isAmbiguous || len(other[name]) != count
 		values = append(values[:len(values):len(values)], other[name]...)
 	}
 	if len(values) == 0 {
