@@ -147,7 +147,7 @@ func (d *checkEndpoint) read(w http.ResponseWriter, r *http.Request) (checkReque
 	return checkRequest{check: check, defects: defects}, bad
 }
 
-// tooLargeToDecode returns the denial of a body. A retry after some milliseconds can succeed, or none can.
+// tooLargeToDecode returns the denial of a body. A retry after some milliseconds can succeed, or the denial is permanent.
 func tooLargeToDecode(retryAfter *int64) checkRequest {
 	defects := []string{defectSize}
 	return checkRequest{

@@ -113,7 +113,7 @@ func TestDecode_ReadsWhateverAClientCanInfluence(t *testing.T) {
 		defects []string
 	}{
 		"a byte that is not UTF-8":            {"{\"headers\":{\"x-a\":\"caf\xe9\"}", header("x-a"), "caf\xe9", []string{"not_utf8"}},
-		"such a byte beside escapes":          {"{\"headers\":{\"x-a\":\"\xe9\\n\\ud83d\\ude00\\ud800\\u00e9\"}", header("x-a"), "\xe9\n😀\ufffdé", []string{"not_utf8"}},
+		"such a byte next to escapes":         {"{\"headers\":{\"x-a\":\"\xe9\\n\\ud83d\\ude00\\ud800\\u00e9\"}", header("x-a"), "\xe9\n😀\ufffdé", []string{"not_utf8"}},
 		"a header twice":                      {`{"headers":{"x-a":"b","x-a":"c"}`, header("x-a"), "b,c", nil},
 		"a header in several spellings":       {`{"headers":{"x-a":"b","X-A":["c","d"],"X-a":"e"}`, header("x-a"), "b,c,d,e", nil},
 		"lines of cookies":                    {`{"headers":{"Cookie":["a=1"],"cookie":"b=2"}`, header("cookie"), "a=1; b=2", nil},
