@@ -105,33 +105,28 @@ func (x *requests) check(r *http.Request) engine.Check {
 		Request: rules.Request{
 			Method:   r.Method,
 			Host:     rules.NormalHost(r.Host),
-			Headers:  x.headers(r.Header),
 			ClientIP: x.clientIP(r),
 			Claims:   x.claims(r),
 		},
 	}
 	c.Request.SetTarget(r.URL.EscapedPath())
 	if r.URL.RawQuery != "" {
-		c.Request.Query = r.URL.Query()
+		c.Request.SetQuery("?" + r.URL.RawQuery)
 	}
+	c.Request.Headers, c.Request.RepeatedHeaders = x.headers(r.Header)
 	x.describe(r, &c)
 	return c
 }
 
-func (x *requests) headers(h http.Header) map[string]string {
+func (x *requests) headers(h http.Header) (headers map[string]string, repeated []string) {
 	if x.only == nil {
-		headers := make(map[string]string, len(h))
-		for name, values := range h {
-			lower := strings.ToLower(name)
-			headers[lower] = rules.JoinHeader(lower, values)
-		}
-		return headers
+		return rules.NormalHeaders(h)
 	}
-	headers := make(map[string]string, len(x.only))
+	only := make(map[string][]string, len(x.only))
 	for _, name := range x.only {
 		if values := h[name.canonical]; len(values) > 0 {
-			headers[name.lower] = rules.JoinHeader(name.lower, values)
+			only[name.lower] = values
 		}
 	}
-	return headers
+	return rules.NormalHeaders(only)
 }

@@ -13,11 +13,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Bounds of a check that limiters accept.
-const (
-	maxCheck   = 64 << 10 // bytes
-	maxHeaders = 128
-)
+// maxCheck is the size of the largest check that limiters decide, in bytes.
+const maxCheck = 1 << 20
 
 // checkBody is the body of POST /v1/check.
 type checkBody struct {
@@ -44,13 +41,11 @@ type entry struct {
 // encode writes c as a body. It rejects checks that are too large for a limiter: a client controls the size of a request, and must not be
 // able to evade its limits by a check that fails.
 func encode(c *engine.Check) ([]byte, error) {
-	switch r := &c.Request; {
+	switch {
 	case c.Override != nil:
 		return nil, rejected(http.StatusBadRequest, "a Remote does not support Override")
 	case c.NoDelay:
 		return nil, rejected(http.StatusBadRequest, "a Remote does not support NoDelay")
-	case len(r.Headers) > maxHeaders:
-		return nil, rejected(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d headers", maxHeaders))
 	}
 	body, err := json.Marshal(newCheckBody(c))
 	if err != nil { // claims are of any type
@@ -85,12 +80,16 @@ func newCheckBody(c *engine.Check) checkBody {
 	return q
 }
 
-// target is the escaped path with the query: the input from which SetTarget and url.ParseQuery produce those of r.
+// target is the escaped path with the query: the input from which SetTarget and SetQuery produce those of r.
 func target(r *rules.Request) string {
-	if r.Path == "" && len(r.Query) == 0 {
+	if r.Path == "" && len(r.Query) == 0 && r.RawQuery == "" {
 		return ""
 	}
-	u := url.URL{Path: r.Path, RawQuery: url.Values(r.Query).Encode()}
+	query := url.Values(r.Query).Encode()
+	if r.RawQuery != "" {
+		query = escapeText(r.RawQuery)
+	}
+	u := url.URL{Path: r.Path, RawQuery: query}
 	if r.RawPath == "" {
 		return u.RequestURI()
 	}

@@ -72,9 +72,10 @@ func (f *counterFlags) add(flags *pflag.FlagSet) {
 			"Each process estimates the counters that its requests use. While Redis is nearly full, new identifiers of the policies with\n"+
 			"the most counters get no counter in any case")
 	flags.StringVar(&f.hashKey, "hash-key", "",
-		"file with the key with which API keys are hashed, 32 to 4096 bytes, for example the output of openssl rand -hex 32; read at start.\n"+
-			"Processes that share counters must have the same key. Required for policies that count by API key or by a header with\n"+
-			"credentials, or have storage: Compact; weir serve without --redis uses a random key if it is empty")
+		"file with the key with which API keys and other credentials are hashed, 32 to 4096 bytes, for example the output of\n"+
+			"openssl rand -hex 32; read at start. Processes that share counters must have the same key. Required for policies that count by\n"+
+			"API key, by credentials in a header, parameter, cookie, claim, descriptor or expression, or have storage: Compact;\n"+
+			"weir serve without --redis uses a random key if it is empty")
 	flags.StringVar(&f.overflow, "identifier-overflow", overflowShared,
 		"what happens to new identifiers that get no counter of their own, because of --max-identifiers or the memory of Redis:\n"+
 			"Shared lets them share one counter, Deny denies them")

@@ -1,2 +1,3 @@
-// Package arch holds the test that keeps imports pointing down. The table of who may import whom is layers_test.go.
+// Package arch holds the laws of the repository: imports point down, packages have a human size, documents name what exists. Who may import
+// whom is layers_test.go.
 package arch

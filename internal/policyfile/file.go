@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // File is the content of a file, and its name in problems.
@@ -17,8 +18,9 @@ type File struct {
 
 // Read reads files. A path is a file, a directory, whose *.yaml and *.yml files are read recursively in sorted order, or "-" for stdin. Each
 // file is read once. In directories, Read skips names that begin with a dot, because those belong to editors and version control, and in
-// a mounted ConfigMap they are a second copy of every file. It also skips pipes and sockets, because reading them may not end. A path can name a
-// pipe or a device, such as /dev/stdin. Files that are too large are an error, see [MaxFile] and [MaxFiles].
+// a mounted ConfigMap they are a second copy of every file. It also skips pipes and sockets, because reading them may not end. A path that
+// names one is an error, except with stdin for the process's own, such as /dev/stdin or <(kustomize build) of a shell. Files that are too large are an
+// error, see [MaxFile] and [MaxFiles].
 func Read(stdin io.Reader, paths ...string) ([]File, error) {
 	var files []File
 	read, size := map[string]bool{}, 0
@@ -58,7 +60,7 @@ func readOne(stdin io.Reader, name string) ([]byte, error) {
 	from := stdin
 	switch {
 	case name != "-":
-		file, err := os.Open(name)
+		file, err := open(name, stdin != nil)
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +77,26 @@ func readOne(stdin io.Reader, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: is larger than %d MiB; split it", name, MaxFile>>20)
 	}
 	return content, nil
+}
+
+// open opens a regular file, or also an open file of the process.
+func open(name string, withOpenFiles bool) (*os.File, error) {
+	if withOpenFiles && (name == "/dev/stdin" || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")) {
+		return os.Open(name)
+	}
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // without the flag, it waits until a program writes to a pipe
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: is not a regular file; write the policies to a file", name)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // expand returns the policy files of a directory in lexical order, or a file's own name.

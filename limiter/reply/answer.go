@@ -28,6 +28,8 @@ type Answer struct {
 	Results      []Result      `json:"results"`
 	// Denial is the response to the client that the policy sets. It is nil if the request is allowed, or the policy sets nothing.
 	Denial *rules.Denial `json:"denial,omitempty"`
+	// Defects name what of the request could not be used as it is. The rest was decided.
+	Defects []string `json:"defects,omitempty"`
 }
 
 // Result is the decision of one policy.

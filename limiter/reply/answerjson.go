@@ -25,6 +25,9 @@ func (a *Answer) AppendJSON(b []byte) []byte {
 	if a.Denial != nil {
 		b = appendValue(append(b, `,"denial":`...), a.Denial)
 	}
+	if len(a.Defects) > 0 {
+		b = appendValue(append(b, `,"defects":`...), a.Defects)
+	}
 	return append(b, '}', '\n')
 }
 

@@ -58,7 +58,9 @@ func Denied(a *engine.Answer) *Problem {
 		detail = strconv.AppendInt(detail, max(1, seconds(r.RetryAfter)), 10)
 		detail = append(detail, " s"...)
 	}
-	p.Detail = string(detail)
+	if p.Detail = string(detail); len(a.Results) == 0 {
+		p.Detail = "the URL and headers of the request are too large to be checked"
+	}
 	return p
 }
 

@@ -127,6 +127,40 @@ func TestMatch_TheExpressionsOfARequestShareABound(t *testing.T) {
 	}
 }
 
+// TestTerms_TheRegularExpressionsOfARequestShareABound has policies whose tier has a lower limit, for headers that are not those of the request. The
+// tier of a policy that cannot be decided applies.
+func TestTerms_TheRegularExpressionsOfARequestShareABound(t *testing.T) {
+	req := request("GET - /v1/search x-tenant-id=a")
+	req.Headers["x-plan"] = strings.Repeat("ab", 800)
+	withTier := func(r rules.Rule) rules.Rule {
+		r.Tiers = []rules.Tier{{Name: "low", Units: 1, When: rules.When{Header: &rules.HeaderMatch{Name: "x-plan", Type: rules.HeaderRegex, Value: "(a|b)*c"}}}}
+		return r
+	}
+	decided := func(list ...rules.Rule) (namespaced, cluster int) {
+		for _, m := range index(t, list...).Match(nil, req) {
+			switch {
+			case m.Terms(req, "a").Tier != "":
+			case m.Rule.Domain == "":
+				cluster++
+			default:
+				namespaced++
+			}
+		}
+		return namespaced, cluster
+	}
+	var list []rules.Rule
+	for i := range 100 {
+		r := withTier(ruleWith(fmt.Sprintf("p%03d", i), "true", rules.ResultBool))
+		r.Match.Expression = ""
+		list = append(list, r)
+	}
+	alone, _ := decided(list[0])
+	together, cluster := decided(append([]rules.Rule{withTier(clusterRule("a"))}, list...)...)
+	if alone != 1 || together < 5 || together > 20 || cluster != 1 {
+		t.Errorf("decided: %d of 1 policy, %d of 100 policies and %d of 1 cluster policy, want 1, 5 to 20 and 1", alone, together, cluster)
+	}
+}
+
 func TestTerms_ARequestThatIsTooLargeToEvaluateGetsNoAdvantage(t *testing.T) {
 	large, small := request("GET - /v1/"+strings.Repeat("x", 60<<10)), request("GET - /v1")
 	const expensive = `request.path.reverse().reverse().reverse() == "1v/"`

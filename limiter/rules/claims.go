@@ -2,7 +2,6 @@ package rules
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -102,19 +101,22 @@ func formatDecimal(digits string, exponent int) string {
 	}
 }
 
-// inGroup reports whether the claim "groups", a string or a list of strings, contains one of these groups.
-func inGroup(claims map[string]any, groups []string) bool {
+// claimedGroups returns the names in the claim "groups", a string or a list of strings.
+func claimedGroups(claims map[string]any) map[string]bool {
+	groups := map[string]bool{}
 	switch claim := claims["groups"].(type) {
 	case string:
-		return slices.Contains(groups, claim)
+		groups[claim] = true
 	case []string:
-		return slices.ContainsFunc(claim, func(g string) bool { return slices.Contains(groups, g) })
+		for _, name := range claim {
+			groups[name] = true
+		}
 	case []any:
-		return slices.ContainsFunc(claim, func(g any) bool {
-			name, is := g.(string)
-			return is && slices.Contains(groups, name)
-		})
-	default:
-		return false
+		for _, group := range claim {
+			if name, is := group.(string); is {
+				groups[name] = true
+			}
+		}
 	}
+	return groups
 }

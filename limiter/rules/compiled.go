@@ -30,8 +30,8 @@ type Compiled struct {
 	clients, exempt       *bart.Lite
 	condition             *expression
 	identifier, costUnits *expression // of Identifier and Cost
-	hasExpressions        bool        // for the identifier, the cost or a tier
-	termsReadPath         bool        // in expressions of the cost or a tier
+	sharesBudget          bool        // has an expression for the identifier, the cost or a tier, or a regular expression or groups for a tier
+	termsRead             reads       // by expressions of the cost or a tier
 	tiers                 []tier
 	endpoints             *endpoints       // nil unless the rule counts by the paths of requests
 	hashKey               *limiter.HashKey // nil unless identifiers are hashed
@@ -106,10 +106,18 @@ func (k *compiler) compile(rule Rule) (Compiled, error) {
 			return Compiled{}, err
 		}
 	}
-	c.hasExpressions = c.identifier != nil || c.costUnits != nil ||
-		slices.ContainsFunc(c.tiers, func(t tier) bool { return t.condition != nil })
-	c.termsReadPath = c.costUnits != nil && c.costUnits.readsPath ||
-		slices.ContainsFunc(c.tiers, func(t tier) bool { return t.condition != nil && t.condition.readsPath })
+	c.sharesBudget = c.identifier != nil || c.costUnits != nil ||
+		slices.ContainsFunc(c.tiers, func(t tier) bool {
+			return t.condition != nil || t.header != nil && t.header.expression != nil || len(t.When.Groups) > 0
+		})
+	if c.costUnits != nil {
+		c.termsRead = c.costUnits.reads
+	}
+	for i := range c.tiers {
+		if e := c.tiers[i].condition; e != nil {
+			c.termsRead = c.termsRead.and(e.reads)
+		}
+	}
 	return c, nil
 }
 

@@ -37,8 +37,13 @@ func (x descriptorIndex) add(i int, match []DescriptorMatch) {
 	entries.byValue[position][entry] = append(entries.byValue[position][entry], i)
 }
 
-// maxExcept is the length of the longest value that a policy can leave out, in bytes.
-const maxExcept = 512
+const (
+	// maxExcept is the length of the longest value that a policy can leave out, in bytes.
+	maxExcept = 512
+	// maxGlobText is the length of the longest value that is compared with patterns. Clients choose the values. A longer one meets every pattern,
+	// and no pattern leaves it out: a client must not avoid a policy by a long value.
+	maxGlobText = 4096
+)
 
 // descriptorEntry is a compiled DescriptorMatch.
 type descriptorEntry struct {
@@ -78,11 +83,14 @@ func compileDescriptor(match []DescriptorMatch) ([]descriptorEntry, error) {
 }
 
 func (e *descriptorEntry) matches(entry Entry) bool {
-	if entry.Key != e.key || e.value != "" && entry.Value != e.value || e.pattern != nil && !e.pattern.matches(entry.Value) {
+	if entry.Key != e.key || e.value != "" && entry.Value != e.value || e.pattern != nil && len(entry.Value) <= maxGlobText && !e.pattern.matches(entry.Value) {
 		return false
 	}
 	if len(entry.Value) <= maxExcept && e.except[entry.Value] {
 		return false
+	}
+	if len(entry.Value) > maxGlobText {
+		return true
 	}
 	for _, g := range e.exceptGlobs {
 		if g.matches(entry.Value) {

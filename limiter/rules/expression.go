@@ -116,9 +116,9 @@ func (v *validations) validate(key expressionKey) error {
 
 // expression is a compiled CEL expression. It is safe for concurrent use.
 type expression struct {
-	program   cel.Program
-	base      uint64 // cost of an evaluation without loops and without functions whose cost depends on the request
-	readsPath bool   // whether the result can depend on the path of an HTTP request
+	program cel.Program
+	base    uint64 // cost of an evaluation without loops and without functions whose cost depends on the request
+	reads   reads  // the parts of an HTTP request on which the result can depend
 }
 
 // compileCEL compiles an expression that meets the conditions of ValidateExpression.
@@ -140,7 +140,11 @@ func compileCEL(of *language, text string, result ResultType) (*expression, erro
 	if err != nil { // for example because of an index that no map can have
 		return nil, fmt.Errorf("1:1: %w", err)
 	}
-	return &expression{program, prepared.base(), of == httpLanguage && readsPath(checked.NativeRep())}, nil
+	e := &expression{program: program, base: prepared.base()}
+	if of == httpLanguage {
+		e.reads = reads{path: readsField(checked.NativeRep(), "path"), query: readsField(checked.NativeRep(), "query")}
+	}
+	return e, nil
 }
 
 // compile parses and type-checks text, and rejects expressions that are too expensive.
@@ -194,8 +198,18 @@ func steps(cost uint64) string {
 	return strconv.FormatUint(cost, 10)
 }
 
-// readsPath reports whether an expression can read request.path: it selects that field, or uses the request other than by a field.
-func readsPath(checked *ast.AST) bool {
+// reads are the parts of an HTTP request that servers can read in several ways.
+type reads struct{ path, query bool }
+
+// isAmbiguous reports whether the request has several readings of one of the parts.
+func (p reads) isAmbiguous(r *Request) bool {
+	return p.path && r.RawPath != "" || p.query && len(r.OtherQueries) > 0
+}
+
+func (p reads) and(more reads) reads { return reads{p.path || more.path, p.query || more.query} }
+
+// readsField reports whether an expression can read a field of the request: it selects the field, or uses the request other than by a field.
+func readsField(checked *ast.AST, name string) bool {
 	uses, others := 0, 0 // of the request
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch {
@@ -203,7 +217,7 @@ func readsPath(checked *ast.AST) bool {
 			uses++
 		case e.Kind() == ast.SelectKind:
 			of := e.AsSelect()
-			if of.FieldName() != "path" && of.Operand().Kind() == ast.IdentKind && of.Operand().AsIdent() == requestName {
+			if of.FieldName() != name && of.Operand().Kind() == ast.IdentKind && of.Operand().AsIdent() == requestName {
 				others++
 			}
 		}
@@ -215,40 +229,65 @@ func readsPath(checked *ast.AST) bool {
 type activation struct {
 	request   *Request
 	admission admissionRequest // set if request is a write to the Kubernetes API
-	budget    *budget
+	shared    *shared
 	meter     meter // of the current evaluation
 
-	// repeats is the request with other readings of its path, see repeated; nil until the first rule needs them.
+	// repeats is the request with other readings of its path and query, see repeated; nil until the first rule needs them.
 	repeats  []Request
 	complete bool
 }
 
-// budget has the units that the expressions of the policies of the namespace, and of cluster policies, can still cost for one request.
-type budget struct{ namespaced, cluster uint64 }
+// shared is what the activations of all readings of a request share.
+type shared struct {
+	// The units that the expressions of the policies of the namespace, and of cluster policies, can still cost.
+	namespaced, cluster uint64
+	groups              map[string]bool // nil until a tier reads them
+}
+
+// left returns the units that the expressions of a rule share.
+func (a *activation) left(of *Compiled) *uint64 {
+	if of.Domain == "" {
+		return &a.shared.cluster
+	}
+	return &a.shared.namespaced
+}
 
 func newActivation(r *Request) *activation {
-	a := &activation{request: r, budget: &budget{maxRequestCost, maxRequestCost}}
+	a := &activation{request: r, shared: &shared{namespaced: maxRequestCost, cluster: maxRequestCost}}
 	if r.Kubernetes != nil {
 		a.admission.set(r.Kubernetes)
 	}
 	return a
 }
 
-// repeated returns the request for at most maxRepeated readings of its path, and whether these are all. The rules of a request share them.
+// repeated returns the request for at most maxRepeated readings of its path, each with all readings of its query, and whether these are all. The
+// rules of a request share them.
 func (a *activation) repeated() (requests []Request, complete bool) {
 	if a.repeats == nil {
-		readings := readingsOf(a.request.RawPath)
-		paths := readings.paths[:min(len(readings.paths), maxRepeated)]
-		a.repeats, a.complete = requestsOf(a.request, paths), !readings.unknown && len(paths) == len(readings.paths)
+		paths, all := []string{a.request.Path}, true
+		if a.request.RawPath != "" {
+			readings := readingsOf(a.request.RawPath)
+			paths = readings.paths[:min(len(readings.paths), maxRepeated)]
+			all = !readings.unknown && len(paths) == len(readings.paths)
+		}
+		a.repeats, a.complete = requestsOf(a.request, paths), all
 	}
 	return a.repeats, a.complete
 }
 
-// reading returns the activation of another reading of the request, for example of its path. It shares the budget.
+// reading returns the activation of another reading of the request, for example of its path. They share the units.
 func (a *activation) reading(r *Request) *activation {
 	of := newActivation(r)
-	of.budget = a.budget
+	of.shared = a.shared
 	return of
+}
+
+// groups returns the groups in the claims. They are read once for a request: a token can have thousands, and every tier compares them.
+func (a *activation) groups() map[string]bool {
+	if a.shared.groups == nil {
+		a.shared.groups = claimedGroups(a.request.Claims)
+	}
+	return a.shared.groups
 }
 
 // ResolveName implements interpreter.Activation.
@@ -280,10 +319,10 @@ type failure struct {
 
 // evaluate returns the native value of an expression of a rule. Every error is a failure. The library returns panics as errors.
 func (e *expression) evaluate(on *activation, of *Compiled) (any, error) {
-	left := &on.budget.namespaced
-	if of.Domain == "" {
-		left = &on.budget.cluster
+	if e.reads.query && on.request.PartialQuery {
+		return nil, failure{error: errOverBudget, tooLarge: true}
 	}
+	left := on.left(of)
 	allowed := max(*left, minExpressionCost)
 	if e.base > allowed {
 		return nil, failure{error: errOverBudget, tooLarge: true}

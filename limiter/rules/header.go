@@ -30,8 +30,12 @@ func compileHeader(match HeaderMatch) (header, error) {
 	}
 }
 
-// maxValues is the number of values in one header that a regular expression is compared with.
-const maxValues = 16
+const (
+	// maxValues is the number of values in one header that a condition is compared with.
+	maxValues = 16
+	// maxValuesLength is the length of a header whose values are separated, in bytes. Clients choose it, and every policy compares it.
+	maxValuesLength = 4096
+)
 
 // meets is matches for a condition of a rule. A header with several values, of which a service can read one, meets it if one of them does. That is
 // uncertain, so the result is unknown.
@@ -41,22 +45,28 @@ func (h *header) meets(r *Request, steps *int) (is, known bool) {
 		return is, known
 	}
 	value := r.Headers[h.Name]
+	if len(value) > maxValuesLength {
+		return false, false
+	}
 	if strings.IndexByte(value, ',') < 0 {
 		return false, true
 	}
+	allowed := max(*steps, minPatternSteps) // of all values
+	left := allowed
+	defer func() { *steps -= allowed - left }()
 	count := 0
 	for one := range strings.SplitSeq(value, ",") {
 		one = strings.Trim(one, " \t")
+		if count++; count > maxValues {
+			return false, false
+		}
 		if h.Type == HeaderExact {
 			if one == h.Value {
 				return false, false
 			}
 			continue
 		}
-		if count++; count > maxValues {
-			return false, false
-		}
-		if is, known := h.expression.matches(one, steps); is || !known {
+		if is, known := h.expression.matchesWithin(one, &left, 0); is || !known {
 			return false, false
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/clientip"
@@ -35,14 +37,12 @@ func (m Matched) text(r *Request) string {
 	case FromClientIP:
 		return clientPrefix(r.ClientIP, id.IPv6Prefix)
 	case FromHeader:
-		return r.Headers[id.Name]
+		value, isAmbiguous := m.header(r)
+		return unlessAmbiguous(value, isAmbiguous)
 	case FromQuery:
-		if values := r.Query[id.Name]; len(values) > 0 {
-			return values[0]
-		}
-		return ""
+		return unlessAmbiguous(r.parameter(id.Name))
 	case FromCookie:
-		value, _ := r.Cookie(id.Name) // "" if it is malformed
+		value, _ := r.Cookie(id.Name) // "" if it is malformed or ambiguous
 		return value
 	case FromClaim:
 		return scalarText(findClaim(r.Claims, id.Name))
@@ -66,11 +66,40 @@ func (m Matched) text(r *Request) string {
 	}
 }
 
-// evaluated returns the result of the expression of the identifier. If it depends on how a service reads the path, it is a failure: the
-// client would choose the identifier.
+// unlessAmbiguous returns "" for an ambiguous value: servers read different parts of it, so that a client could choose a new identifier for each
+// request and still be served as the same caller.
+func unlessAmbiguous(value string, isAmbiguous bool) string {
+	if isAmbiguous {
+		return ""
+	}
+	return value
+}
+
+// header returns the header with the identifier. It is ambiguous if the request has several lines. A credential with a comma can be several lines
+// that a proxy has joined.
+func (m Matched) header(r *Request) (value string, isAmbiguous bool) {
+	id := &m.Rule.Identifier
+	value = r.Headers[id.Name]
+	if strings.HasSuffix(id.Name, "authorization") {
+		value = normalAuthorization(value)
+	}
+	return value, slices.Contains(r.RepeatedHeaders, id.Name) || id.Secret && strings.Contains(value, ",")
+}
+
+// normalAuthorization returns credentials in one spelling: the case of the scheme and the number of spaces after it do not matter.
+func normalAuthorization(value string) string {
+	scheme, credentials, found := strings.Cut(strings.ReplaceAll(value, "\t", " "), " ")
+	if !found || scheme == "" {
+		return value
+	}
+	return strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:]) + " " + strings.TrimSpace(credentials)
+}
+
+// evaluated returns the result of the expression of the identifier. If it depends on how a service reads the path or the query, it is a failure:
+// the client would choose the identifier.
 func (m Matched) evaluated(r *Request) (string, error) {
 	e, on := m.Rule.identifier, m.activation(r)
-	if r.RawPath == "" || !e.readsPath {
+	if !e.reads.isAmbiguous(r) {
 		return e.text(on, m.Rule)
 	}
 	requests, complete := on.repeated()
@@ -81,21 +110,29 @@ func (m Matched) evaluated(r *Request) (string, error) {
 		}
 	}
 	if !complete {
-		return "", failure{error: errAmbiguousPath}
+		return "", failure{error: errAmbiguous}
 	}
 	return value, err
 }
 
-var errAmbiguousPath = errors.New("servers can read the path in different ways, which lead to different identifiers")
+var errAmbiguous = errors.New("servers can read the path or the query in different ways, which lead to different identifiers")
 
 // Unreadable reports whether r carries something that cannot be read as the identifier of the rule: a text that is no address, a
-// malformed cookie, a claim that is a list or an object, or something that makes the expression fail. Call it only if Identify
+// malformed cookie, a value that servers read in different ways, a claim that is a list or an object, or something that makes the expression fail. Call it only if Identify
 // has returned "".
 func (m Matched) Unreadable(r *Request) bool {
 	id := &m.Rule.Identifier
 	switch id.From {
 	case FromClientIP:
 		return r.InvalidClientIP
+	case FromHeader:
+		if _, isAmbiguous := m.header(r); isAmbiguous {
+			return true
+		}
+	case FromQuery:
+		if _, isAmbiguous := r.parameter(id.Name); isAmbiguous {
+			return true
+		}
 	case FromCookie:
 		if _, err := r.Cookie(id.Name); err != nil {
 			return true

@@ -174,7 +174,7 @@ func (s *search) appendWriteIfMatched(i int) {
 	}
 	s.defaults = s.defaults || c.Default
 	m := Matched{Rule: c, order: orderOf(i, uncertain), descriptor: noDescriptor, namespace: s.namespace}
-	if c.hasExpressions {
+	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, so that the object is decoded once
 	}
 	s.found = append(s.found, m)

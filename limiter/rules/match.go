@@ -32,7 +32,7 @@ func (m Matched) index() int32 { return m.order >> 1 }
 // Uncertain reports whether the rule matches because a condition could not be evaluated, because of what the client sent.
 func (m Matched) Uncertain() bool { return m.order&1 != 0 }
 
-// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, to evaluate expressions, and for
+// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, for rules with expressions, and for
 // a path with several readings. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
 // longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint separately appears
 // once for each endpoint that a reading of the path leads to.
@@ -119,7 +119,11 @@ type search struct {
 	defaults  bool            // a default was found
 	ownPaths  bool            // a rule that counts by the path of the request was found
 	readings  *readingSearch  // nil if the path has one reading
+	queries   []Request       // the readings of the query; nil until an expression reads one that has several
 	methods   otherMethods
+	// lookedUp is the number of the descriptor by which rules are looked up, beginning with 1. A rule is compared with this one alone: with all
+	// of them, the work would grow with the square of their number.
+	lookedUp int32
 	// folded is foldedOf without regard to case.
 	foldedOf, folded string
 }
@@ -255,7 +259,8 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 	if len(index) == 0 {
 		return
 	}
-	for _, d := range s.request.Descriptors {
+	for i, d := range s.request.Descriptors {
+		s.lookedUp = int32(i) + 1
 		entries := index[len(d)]
 		if entries == nil {
 			continue
@@ -265,6 +270,7 @@ func (s *search) findByDescriptor(index descriptorIndex) {
 		}
 		s.appendMatching(entries.byKey[d[0].Key])
 	}
+	s.lookedUp = 0
 }
 
 // appendMatching compares the rules with the request.
@@ -299,19 +305,27 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		uncertain = uncertain || !known
 	}
 	if c.clients != nil && !within(c.clients, r.ClientIP) {
-		s.failed = failedCondition{condition: ConditionCIDRs}
-		return
+		if !r.InvalidClientIP { // a client must not avoid a policy by an address that cannot be read
+			s.failed = failedCondition{condition: ConditionCIDRs}
+			return
+		}
+		uncertain = true
 	}
 	if c.exempt != nil && within(c.exempt, r.ClientIP) {
 		s.failed = failedCondition{condition: ConditionExceptCIDRs}
 		return
 	}
-	descriptor := int32(noDescriptor)
-	if len(c.descriptor) > 0 {
-		if descriptor = descriptorOf(r, c.descriptor); descriptor == noDescriptor {
-			s.failed = failedCondition{condition: ConditionDescriptors}
-			return
-		}
+	descriptor := s.lookedUp - 1
+	switch {
+	case len(c.descriptor) == 0:
+	case s.lookedUp == 0: // only for Explain
+		descriptor = descriptorOf(r, c.descriptor)
+	case !r.Descriptors[descriptor].matches(c.descriptor):
+		descriptor = noDescriptor
+	}
+	if len(c.descriptor) > 0 && descriptor == noDescriptor {
+		s.failed = failedCondition{condition: ConditionDescriptors}
+		return
 	}
 	if c.condition != nil {
 		is, known := s.selects(c)
@@ -324,7 +338,7 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	s.defaults = s.defaults || c.Default
 	s.ownPaths = s.ownPaths || c.endpoints != nil
 	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, uncertain), descriptor: descriptor}
-	if c.hasExpressions {
+	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
 	}
 	s.found = append(s.found, m)
@@ -334,10 +348,24 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 }
 
 func (s *search) selects(c *Compiled) (is, known bool) {
-	if s.readings != nil && c.condition.readsPath {
+	switch {
+	case s.readings != nil && c.condition.reads.path:
 		return s.readings.selects(s.activation(), c)
+	case !c.condition.reads.isAmbiguous(s.request):
+		return c.condition.selects(s.activation(), c)
 	}
-	return c.condition.selects(s.activation(), c)
+	if s.queries == nil {
+		s.queries = requestsOf(s.request, []string{s.request.Path})
+	}
+	met, all := false, true
+	for i := range s.queries {
+		one, known := c.condition.selects(s.activation().reading(&s.queries[i]), c)
+		if !known {
+			return false, false
+		}
+		met, all = met || one, all && one
+	}
+	return met, met == all
 }
 
 func (s *search) activation() *activation {

@@ -1,15 +1,15 @@
 package rules
 
 import (
-	"net/url"
 	"strings"
 	"unicode/utf8"
 )
 
 // NormalHeaders returns the headers of a request as expressions see them: each name in lower case, the lines of a repeated
-// header joined to one value (see JoinHeader).
-func NormalHeaders(h map[string][]string) map[string]string {
-	headers := make(map[string]string, len(h))
+// header joined to one value (see JoinHeader). It returns the names of the headers with several
+// lines too, except for cookies.
+func NormalHeaders(h map[string][]string) (headers map[string]string, repeated []string) {
+	headers = make(map[string]string, len(h))
 	length := 0
 	for name := range h {
 		length += len(name)
@@ -19,8 +19,11 @@ func NormalHeaders(h map[string][]string) map[string]string {
 	for name, values := range h {
 		name = names.lower(name)
 		headers[name] = JoinHeader(name, values)
+		if len(values) > 1 && name != "cookie" {
+			repeated = append(repeated, name)
+		}
 	}
-	return headers
+	return headers, repeated
 }
 
 // lowerNames has names in lower case. All names of a request share an allocation: almost every name in an http.Header has a capital.
@@ -40,16 +43,4 @@ func (b *lowerNames) lower(name string) string {
 		b.built.WriteByte(c)
 	}
 	return b.built.String()[from:]
-}
-
-// ParseQuery returns the parameters in the query of a request target such as /v1/search?q=x, nil if the target has no query.
-// It skips malformed pairs, as HTTP servers do: the text comes from the client and is no reason to reject the request.
-func ParseQuery(target string) map[string][]string {
-	target, _, _ = strings.Cut(target, "#")
-	_, query, found := strings.Cut(target, "?")
-	if !found {
-		return nil
-	}
-	values, _ := url.ParseQuery(query)
-	return values
 }

@@ -10,7 +10,8 @@ import (
 type otherMethods struct {
 	found bool
 	count int
-	names [6]string
+	names [16]string
+	all   bool // there are more
 }
 
 // overrides are the headers that frameworks read the method of a POST from. They read it from the parameter _method too.
@@ -26,7 +27,7 @@ func (o *otherMethods) anyOf(methods []string, r *Request) bool {
 	if !o.found {
 		o.find(r)
 	}
-	return slices.ContainsFunc(o.names[:o.count], func(name string) bool { return slices.Contains(methods, name) })
+	return o.all || slices.ContainsFunc(o.names[:o.count], func(name string) bool { return slices.Contains(methods, name) })
 }
 
 func (o *otherMethods) find(r *Request) {
@@ -40,12 +41,16 @@ func (o *otherMethods) find(r *Request) {
 		o.add("GET")
 	case "POST":
 		for _, name := range overrides() {
-			o.add(r.Headers[name])
+			for method := range strings.SplitSeq(r.Headers[name], ",") { // of several values, a service can read any
+				o.add(method)
+			}
 		}
-		if values := r.Query[methodParameter]; len(values) > 0 {
-			o.add(values[0])
-			o.add(values[len(values)-1])
+		for _, query := range append(r.OtherQueries[:len(r.OtherQueries):len(r.OtherQueries)], r.Query) {
+			for _, method := range query[methodParameter] {
+				o.add(method)
+			}
 		}
+		o.all = o.all || r.PartialQuery
 	}
 }
 
@@ -53,7 +58,12 @@ func (o *otherMethods) find(r *Request) {
 const maxMethod = len("OPTIONS")
 
 func (o *otherMethods) add(name string) {
-	if name = strings.TrimSpace(name); name != "" && len(name) <= maxMethod && o.count < len(o.names) {
+	name = strings.TrimSpace(name)
+	switch {
+	case name == "" || len(name) > maxMethod:
+	case o.count == len(o.names):
+		o.all = true
+	default:
 		o.names[o.count] = strings.ToUpper(name)
 		o.count++
 	}

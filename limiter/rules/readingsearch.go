@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 )
 
@@ -90,11 +91,13 @@ func (r *readingSearch) selects(on *activation, c *Compiled) (is, known bool) {
 		if r.evaluations--; r.evaluations < 0 {
 			return false, false
 		}
-		one, known := c.condition.selects(on.reading(r.requestOf(i)), c)
-		if !known {
-			return false, false
+		for j := range r.requestsOf(i) {
+			one, known := c.condition.selects(on.reading(j), c)
+			if !known {
+				return false, false
+			}
+			met, all = met || one, all && one
 		}
-		met, all = met || one, all && one
 	}
 	if r.current == allReadings && r.unknown { // another reading can differ
 		return false, false
@@ -102,19 +105,29 @@ func (r *readingSearch) selects(on *activation, c *Compiled) (is, known bool) {
 	return met, met == all
 }
 
-// requestOf returns the request with a reading as its path.
-func (r *readingSearch) requestOf(i int) *Request {
+// requestsOf returns the requests with a reading as their path, one for each reading of the query.
+func (r *readingSearch) requestsOf(path int) iter.Seq[*Request] {
 	if r.requests == nil {
 		r.requests = requestsOf(r.request, r.paths)
 	}
-	return &r.requests[i]
+	return func(yield func(*Request) bool) {
+		for i := path; i < len(r.requests) && yield(&r.requests[i]); i += len(r.paths) {
+		}
+	}
 }
 
+// requestsOf returns the request with each of the paths, for the usual reading of the query and then for each of the others.
 func requestsOf(r *Request, paths []string) []Request {
-	requests := make([]Request, len(paths))
-	for i, path := range paths {
-		requests[i] = *r
-		requests[i].Path, requests[i].RawPath = path, ""
+	requests := make([]Request, 0, len(paths)*(1+len(r.OtherQueries)))
+	for reading := range 1 + len(r.OtherQueries) {
+		for _, path := range paths {
+			one := *r
+			one.Path, one.RawPath, one.OtherQueries = path, "", nil
+			if reading > 0 {
+				one.Query = r.OtherQueries[reading-1]
+			}
+			requests = append(requests, one)
+		}
 	}
 	return requests
 }

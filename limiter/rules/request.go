@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -15,11 +17,18 @@ type Request struct {
 	Host   string
 	// Path is the usual reading of the path, see [NormalPath]. RawPath is the path as the client has sent it, without the query, if servers can
 	// read it in other ways too; otherwise it is "".
-	Path     string
-	RawPath  string
-	Query    map[string][]string
-	Headers  map[string]string
-	ClientIP netip.Addr
+	Path    string
+	RawPath string
+	// Query is the usual reading of the query, see [Request.SetQuery]. OtherQueries are the readings of other servers; nil if all agree.
+	// RawQuery is the query as the client has sent it, if there are other readings. PartialQuery is true if it has more parameters than are read.
+	RawQuery     string
+	Query        map[string][]string
+	OtherQueries []map[string][]string
+	PartialQuery bool
+	// Headers have the joined lines of each header, see [JoinHeader]. RepeatedHeaders are the names of those with several lines.
+	Headers         map[string]string
+	RepeatedHeaders []string
+	ClientIP        netip.Addr
 	// Claims of the caller's token. The code that creates the Request must have verified them.
 	Claims map[string]any
 	// Descriptors are the descriptors that Envoy sends for the request.
@@ -81,25 +90,36 @@ func JoinHeader(name string, lines []string) string {
 	return strings.Join(lines, ",")
 }
 
-// Cookie returns the value of a cookie, or "" if the request does not have it. The error is that of a malformed value. It reads only the
-// first cookie with the name: to parse all cookies of a hostile request would take long, and one malformed cookie would hide the others.
-func (r *Request) Cookie(name string) (string, error) {
-	line := r.Headers["cookie"]
+var errAmbiguousCookie = errors.New("the cookie has several values")
+
+// Cookie returns the value of a cookie, or "" if the request does not have it. The error is that of a malformed value, or of several values, of
+// which servers read the first or the last. It parses only the cookies with the name: to parse all cookies of a hostile request would take long,
+// and one malformed cookie would hide the others. Frameworks trim a value and decode its escapes, so that each spelling of it is the same value.
+func (r *Request) Cookie(name string) (value string, err error) {
+	line, found := r.Headers["cookie"], false
 	for from := 0; ; from += len(name) {
 		at := strings.Index(line[from:], name)
 		if at < 0 || name == "" {
-			return "", nil
+			return value, nil
 		}
 		from += at
 		before, after := strings.TrimRight(line[:from], " \t"), line[from+len(name):]
 		if before != "" && !strings.HasSuffix(before, ";") || !strings.HasPrefix(strings.TrimLeft(after, " \t"), "=") {
 			continue
 		}
-		pair, _, _ := strings.Cut(line[from:], ";")
-		cookies, err := http.ParseCookie(pair)
+		_, text, _ := strings.Cut(line[from:], "=")
+		text, _, _ = strings.Cut(text, ";")
+		cookies, err := http.ParseCookie(name + "=" + strings.TrimSpace(text))
 		if err != nil {
 			return "", err
 		}
-		return cookies[0].Value, nil
+		next := cookies[0].Value
+		if decoded, err := url.PathUnescape(next); err == nil {
+			next = decoded
+		}
+		if found && next != value {
+			return "", errAmbiguousCookie
+		}
+		value, found = next, true
 	}
 }

@@ -1,4 +1,4 @@
-// Package rules is the compiled form of policies. The operator publishes it, and a limiter matches requests against it.
+// Package rules is the compiled form of policies: the operator publishes it, and a limiter matches requests against it.
 //
 // A [Set] is plain data with a canonical encoding. Its revision is the content hash of that encoding. An [Index] is a Set compiled for
 // matching. This package is the only interface between the operator and the limiter.

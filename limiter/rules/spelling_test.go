@@ -17,7 +17,7 @@ import (
 func sent(target string) *rules.Request {
 	r := request("GET - /")
 	r.SetTarget(target)
-	r.Query = rules.ParseQuery(target)
+	r.SetQuery(target)
 	return r
 }
 

@@ -62,9 +62,9 @@ func (k *compiler) when(rule *Rule, t *tier) (err error) {
 func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) (is, known bool) {
 	switch {
 	case t.header != nil:
-		return t.header.matches(r, steps)
+		return m.matchesHeader(t.header, r, steps)
 	case t.clients != nil:
-		return within(t.clients, r.ClientIP), true
+		return within(t.clients, r.ClientIP), !r.InvalidClientIP
 	case t.condition != nil:
 		return t.condition.selects(m.activation(r), m.Rule)
 	case len(t.When.NamespaceSelector) > 0:
@@ -72,10 +72,27 @@ func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) (is
 	case len(t.When.Groups) > 0 && r.Kubernetes != nil:
 		return r.Kubernetes.inGroup(t.When.Groups), true
 	case len(t.When.Groups) > 0:
-		return inGroup(r.Claims, t.When.Groups), true
+		groups := m.activation(r).groups()
+		return slices.ContainsFunc(t.When.Groups, func(name string) bool { return groups[name] }), true
 	default:
 		return identifier != "" && slices.Contains(t.When.Identifiers, identifier), true
 	}
+}
+
+// matchesHeader is header.meets for a tier. The steps of a regular expression are also those of the policies of the namespace together: without this
+// bound, the time would grow with the number of policies that match a request.
+func (m Matched) matchesHeader(h *header, r *Request, steps *int) (is, known bool) {
+	if m.on == nil || h.expression == nil {
+		return h.meets(r, steps)
+	}
+	left := m.on.left(m.Rule)
+	allowed := int(min(*left, uint64(max(*steps, 0))))
+	rest := allowed
+	is, known = h.meets(r, &rest)
+	spent := allowed - rest
+	*steps -= spent
+	*left -= min(*left, uint64(spent))
+	return is, known
 }
 
 // isStricter reports whether a request that belongs to the tier gets less than one with the terms.

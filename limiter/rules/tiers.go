@@ -23,9 +23,9 @@ type Terms struct {
 // Terms returns the limit of the first tier that matches r, or the limit of the rule if no tier matches, and the cost of r. If it is
 // unknown whether a tier matches, because of what the client sent, its limit applies if it is lower: a client must neither get a higher
 // limit nor avoid a lower one by what it sends. The identifier is the one that Identify returned. If the terms depend on how a service
-// reads the path, they are the strictest of all readings.
+// reads the path or the query, they are the strictest of all readings.
 func (m Matched) Terms(r *Request, identifier string) Terms {
-	if r.RawPath == "" || !m.Rule.termsReadPath {
+	if !m.Rule.termsRead.isAmbiguous(r) {
 		return m.terms(r, identifier)
 	}
 	on := m.on // not m.activation(r), which moves the matched descriptor: m.terms does that
@@ -108,11 +108,7 @@ func (m Matched) cost(r *Request, limit limiter.Limit) int64 {
 	cost := m.Rule.Cost
 	switch {
 	case cost.Header != "":
-		units, err := strconv.ParseUint(strings.TrimSpace(r.Headers[cost.Header]), 10, 63)
-		if err != nil || units > limiter.MaxUnits {
-			return defaultCost
-		}
-		return int64(units)
+		return headerCost(r.Headers[cost.Header])
 	case m.Rule.costUnits != nil:
 		units, err := m.Rule.costUnits.int(m.activation(r), m.Rule)
 		if f, failed := errors.AsType[failure](err); failed && f.tooLarge {
@@ -125,6 +121,22 @@ func (m Matched) cost(r *Request, limit limiter.Limit) int64 {
 	default:
 		return cost.Value
 	}
+}
+
+// headerCost returns the cost in a header. The highest of several values applies, and at most MaxUnits, so that what a client adds to the header
+// makes no request cheaper.
+func headerCost(text string) int64 {
+	cost, found := int64(0), false
+	for value := range strings.SplitSeq(text, ",") {
+		units, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+		if err == nil || errors.Is(err, strconv.ErrRange) {
+			cost, found = max(cost, int64(min(units, uint64(limiter.MaxUnits)))), true
+		}
+	}
+	if !found {
+		return defaultCost
+	}
+	return cost
 }
 
 // clampCost returns the cost for the result of a cost expression: at most MaxUnits. If larger results were invalid, the largest requests

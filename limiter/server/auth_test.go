@@ -257,7 +257,7 @@ func TestForwardedRequest_ReadsTheHeadersOfEachProxy(t *testing.T) {
 }
 
 func TestNormalHeaders_JoinsRepeatedHeaders(t *testing.T) {
-	got := rules.NormalHeaders(http.Header{"Cookie": {"a=b", "c=d"}, "Accept": {"x", "y"}, "X-Tenant-Id": {"acme"}})
+	got, _ := rules.NormalHeaders(http.Header{"Cookie": {"a=b", "c=d"}, "Accept": {"x", "y"}, "X-Tenant-Id": {"acme"}})
 	want := map[string]string{"cookie": "a=b; c=d", "accept": "x,y", "x-tenant-id": "acme"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)

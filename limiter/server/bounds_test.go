@@ -92,7 +92,7 @@ func TestDecode_DistinguishesDescriptorsFromHTTPRequests(t *testing.T) {
 		`,"headers":{"x":"y"},"claims":{"sub":"u"}`: false,
 		`,"query":{"q":["x"]},"claims":{"sub":"u"}`: false,
 	} {
-		check, bad := decode([]byte(`{"domain":"shop","descriptors":[[{"key":"k","value":"v"}]]` + more + `}`))
+		check, _, bad := decode([]byte(`{"domain":"shop","descriptors":[[{"key":"k","value":"v"}]]` + more + `}`))
 		if bad != nil || check.Request.NoHTTP != want {
 			t.Errorf("%s: NoHTTP is %v, want %v; %v", more, check.Request.NoHTTP, want, bad)
 		}

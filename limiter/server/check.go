@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +23,15 @@ import (
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
-// maxPooled is the size of the largest buffer that is kept between requests, in bytes.
-const maxPooled = 16 << 10
+const (
+	// maxPooled is the size of the largest buffer that is kept between requests, in bytes.
+	maxPooled = 16 << 10
+	// maxLargeBytes bounds the total size of bodies over smallBody that are handled at the same time, in bytes. The rest is denied. A body
+	// takes up to 15 times its size.
+	maxLargeBytes = 4 << 20
+	// largeTimeout bounds how long a sender of such a body can keep others from sending theirs.
+	largeTimeout = time.Second
+)
 
 // checkEndpoint serves POST /v1/check.
 type checkEndpoint struct {
@@ -34,7 +43,16 @@ type checkEndpoint struct {
 	failures *Failures
 	requests *HTTPRequests
 	tracer   *tracing.Tracer
-	buffers  sync.Pool // of *bytes.Buffer
+	buffers  sync.Pool    // of *bytes.Buffer
+	large    atomic.Int64 // bytes of bodies over smallBody that are handled now
+}
+
+// checkRequest is the body of a request to the endpoint.
+type checkRequest struct {
+	check   engine.Check
+	defects []string
+	// denied is the answer for a body that is too large to decode. Nil means that the check is to be decided.
+	denied *reply.Answer
 }
 
 func (d *checkEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,18 +66,25 @@ func (d *checkEndpoint) serve(w http.ResponseWriter, r *http.Request) (status in
 	if !admitted {
 		return rejectOverloaded(w)
 	}
-	check, bad := d.read(w, r)
+	in, bad := d.read(w, r)
 	if bad != nil {
 		d.gate.Withdraw(announced)
 		d.failures.Invalid()
 		return reject(w, bad)
 	}
-	check.Endpoint = "check"
+	for _, defect := range in.defects {
+		d.failures.Defect(defect)
+	}
+	if in.denied != nil {
+		d.gate.Withdraw(announced)
+		return d.write(w, in.denied)
+	}
+	in.check.Endpoint = "check"
 	if !d.gate.Begin(announced) {
 		return rejectOverloaded(w)
 	}
 	ctx, span := d.tracer.HTTP(r, "/v1/check", "check", began)
-	decision, err := decide(ctx, d.engine, &check, d.gate)
+	decision, err := decide(ctx, d.engine, &in.check, d.gate)
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
@@ -68,7 +93,12 @@ func (d *checkEndpoint) serve(w http.ResponseWriter, r *http.Request) (status in
 		span.EndHTTP(status)
 		return status
 	}
-	status = d.write(w, &decision)
+	if err := d.style.SetHeaders(w.Header(), &decision, time.Now()); err != nil {
+		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
+	}
+	answer := reply.NewAnswer(&decision)
+	answer.Defects = in.defects
+	status = d.write(w, &answer)
 	span.Observe(d.seconds, time.Since(began).Seconds())
 	span.EndHTTP(status)
 	return status
@@ -80,38 +110,60 @@ func decide(ctx context.Context, e *engine.Engine, check *engine.Check, gate *ov
 	return e.Check(ctx, check)
 }
 
-// read returns the check in the body of r.
-func (d *checkEndpoint) read(w http.ResponseWriter, r *http.Request) (engine.Check, *reply.Problem) {
+// read returns the check in the body of r, or the denial of a body that is too large: a client can influence how large it is.
+func (d *checkEndpoint) read(w http.ResponseWriter, r *http.Request) (checkRequest, *reply.Problem) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return engine.Check{}, reply.NewProblem(http.StatusMethodNotAllowed, "", "the method must be POST, not "+clip(r.Method))
-	}
-	if r.ContentLength > maxBody {
-		return engine.Check{}, bodyTooLarge()
+		return checkRequest{}, reply.NewProblem(http.StatusMethodNotAllowed, "", "the method must be POST, not "+clip(r.Method))
 	}
 	buffer := d.buffer()
 	defer d.release(buffer)
-	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, maxBody+1)); err != nil {
-		return engine.Check{}, bodyIncomplete(err)
+	most := int64(maxBody)
+	if r.ContentLength >= 0 {
+		most = r.ContentLength
 	}
-	if buffer.Len() > maxBody {
-		return engine.Check{}, bodyTooLarge()
+	if most > maxBody {
+		return tooLargeToDecode(nil), nil
 	}
-	return decode(buffer.Bytes())
+	if _, err := buffer.ReadFrom(io.LimitReader(r.Body, min(most, smallBody)+1)); err != nil {
+		return checkRequest{}, bodyIncomplete(err, socket.ReadTimeout)
+	}
+	if buffer.Len() > smallBody {
+		defer d.large.Add(-most)
+		if d.large.Add(most) > maxLargeBytes {
+			return tooLargeToDecode(new(time.Second.Milliseconds())), nil
+		}
+		reading := http.NewResponseController(w)
+		_ = reading.SetReadDeadline(time.Now().Add(largeTimeout)) // an httptest.ResponseRecorder has no deadline
+		if _, err := buffer.ReadFrom(io.LimitReader(r.Body, most-smallBody)); err != nil {
+			return checkRequest{}, bodyIncomplete(err, largeTimeout)
+		}
+		_ = reading.SetReadDeadline(time.Now().Add(socket.ReadTimeout)) // so that a slow decision does not look like a closed connection
+	}
+	check, defects, bad := decode(buffer.Bytes())
+	if slices.Contains(defects, defectSize) {
+		return tooLargeToDecode(nil), nil
+	}
+	return checkRequest{check: check, defects: defects}, bad
+}
+
+// tooLargeToDecode returns the denial of a body. A retry after some milliseconds can succeed, or the denial is permanent.
+func tooLargeToDecode(retryAfter *int64) checkRequest {
+	defects := []string{defectSize}
+	return checkRequest{
+		defects: defects,
+		denied:  &reply.Answer{RetryAfterMs: retryAfter, Source: engine.SourceNone, Results: []reply.Result{}, Defects: defects},
+	}
 }
 
 // write sends a decision, and returns the status. The units of a caller that closed the connection stay spent.
-func (d *checkEndpoint) write(w http.ResponseWriter, decision *engine.Answer) (status int) {
-	if err := d.style.SetHeaders(w.Header(), decision, time.Now()); err != nil {
-		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
-	}
+func (d *checkEndpoint) write(w http.ResponseWriter, answer *reply.Answer) (status int) {
 	buffer := d.buffer()
 	defer d.release(buffer)
-	answer := reply.NewAnswer(decision)
 	buffer.Write(answer.AppendJSON(buffer.AvailableBuffer()))
 	w.Header()["Content-Type"] = []string{"application/json"}
 	status = http.StatusOK
-	if !decision.Allowed {
+	if !answer.Allowed {
 		status = http.StatusTooManyRequests
 	}
 	w.WriteHeader(status)
@@ -135,13 +187,9 @@ func (d *checkEndpoint) release(b *bytes.Buffer) {
 }
 
 // bodyIncomplete returns the problem for a body that ended early. It leaves out the text of err, which may contain addresses.
-func bodyIncomplete(err error) *reply.Problem {
+func bodyIncomplete(err error, timeout time.Duration) *reply.Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return badField(bodyField, fmt.Sprintf("did not arrive within %v", socket.ReadTimeout))
+		return badField(bodyField, fmt.Sprintf("did not arrive within %v", timeout))
 	}
 	return badField(bodyField, "ended early")
-}
-
-func bodyTooLarge() *reply.Problem {
-	return badField(bodyField, fmt.Sprintf("is larger than %d bytes", maxBody))
 }

@@ -216,7 +216,6 @@ func TestCheck_Answers(t *testing.T) {
 }
 
 func TestCheck_RejectsInvalidRequests(t *testing.T) {
-	overLimit := `{"domain":"` + strings.Repeat("a", maxBody) + `"}`
 	slowCaller := &net.OpError{Op: "read", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7)}, Err: os.ErrDeadlineExceeded}
 	tests := map[string]struct {
 		request *http.Request
@@ -232,14 +231,6 @@ func TestCheck_RejectsInvalidRequests(t *testing.T) {
 		"another path": {
 			httptest.NewRequest(http.MethodPost, "/v2/check", strings.NewReader(acme)), http.StatusNotFound, nil,
 			`{"type":"about:blank","title":"Not Found","status":404,"detail":"path /v2/check does not exist; use POST /v1/check or /v1/auth/{domain}"}`,
-		},
-		"a body over the limit": {
-			httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(overLimit)), http.StatusBadRequest, nil,
-			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body is larger than 65536 bytes","field":"body"}`,
-		},
-		"a body over the limit of unknown length": {
-			httptest.NewRequest(http.MethodPost, "/v1/check", io.MultiReader(strings.NewReader(overLimit))), http.StatusBadRequest, nil,
-			`{"type":"about:blank","title":"Bad Request","status":400,"detail":"body is larger than 65536 bytes","field":"body"}`,
 		},
 		"a body that ends early": {
 			httptest.NewRequest(http.MethodPost, "/v1/check", iotest.ErrReader(io.ErrUnexpectedEOF)), http.StatusBadRequest, nil,
@@ -301,10 +292,112 @@ func TestCheck_ReadsTheBodyAsJSONWithAnyContentType(t *testing.T) {
 	}
 }
 
-func TestCheck_AcceptsABodyOfTheMaximumSize(t *testing.T) {
-	body := acme + strings.Repeat(" ", maxBody-len(acme))
-	if w := post(newHandler(t, newEngine(t, atNoon())), body); w.Code != http.StatusOK {
+// A client can influence how large a check is, and gateways serve requests whose check fails: so a check that cannot be decoded is denied.
+func TestCheck_DecidesBodiesOfAnySize(t *testing.T) {
+	padded := func(size int) string {
+		const begin = `{"domain":"shop","headers":{"x-tenant-id":"acme"},"path":"/`
+		return begin + strings.Repeat("a", size-len(begin)-2) + `"}`
+	}
+	values := func(n, size int) string { // the body has n of the characters that begin a value
+		body := `{"domain":"shop","headers":{"x-tenant-id":"acme"},"query":{"q":[""` + strings.Repeat(`,""`, n-6)
+		return body + strings.Repeat(" ", size-len(body)-3) + `]}}`
+	}
+	for name, test := range map[string]struct {
+		body    string
+		status  int
+		defects string
+	}{
+		"a small one":       {padded(smallBody), 200, ""},
+		"a large one":       {padded(smallBody + 1), 200, ""},
+		"the largest":       {padded(maxBody), 200, ""},
+		"one byte more":     {padded(maxBody + 1), 429, `"defects":["size"]`},
+		"ten times as much": {padded(10 * maxBody), 429, `"defects":["size"]`},
+		"a small one with as many values as it can have": {values(21_000, smallBody), 200, ""},
+		"the largest number of values":                   {values(maxValues, 3*smallBody), 200, ""},
+		"one value more":                                 {values(maxValues+1, 3*smallBody), 429, `"defects":["size"]`},
+		"parameters over the bound":                      {padded(smallBody)[:smallBody-2] + "?" + strings.Repeat("&a", maxValues+1) + `"}`, 429, `"defects":["size"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, body := range []io.Reader{strings.NewReader(test.body), io.MultiReader(strings.NewReader(test.body))} { // of known length, and of unknown
+				m := NewMetrics(prometheus.NewRegistry())
+				h := NewHandler(Options{Engine: newEngine(t, atNoon(), tenantRule("a", 3)), Style: reply.RateLimitHeaders, Metrics: m, Log: discard()})
+				w := call(h, httptest.NewRequest(http.MethodPost, "/v1/check", body))
+				counted := 0
+				if test.status == 429 {
+					counted = 1
+				}
+				if got := testutil.ToFloat64(m.defects.WithLabelValues("check", "size")); w.Code != test.status || !strings.Contains(w.Body.String(), test.defects) || int(got) != counted {
+					t.Errorf("status %d, %v counted, %s; want %d and %s", w.Code, got, w.Body, test.status, test.defects)
+				}
+			}
+		})
+	}
+}
+
+// Large bodies share a bound, so that many of them do not take all memory. A client behind a gateway can send them.
+func TestCheck_BoundsTheLargeBodiesInProgress(t *testing.T) {
+	h := newHandler(t, newEngine(t, atNoon(), tenantRule("a", 300)))
+	body := `{"domain":"shop","headers":{"x-tenant-id":"acme"},"path":"/` + strings.Repeat("a", maxBody-1000) + `"}`
+	var senders sync.WaitGroup
+	held, release := make(chan struct{}), make(chan struct{})
+	for range maxLargeBytes / maxBody {
+		rest := &gatedReader{Reader: strings.NewReader(body), after: smallBody + 1, held: held, release: release}
+		senders.Go(func() {
+			if w := call(h, httptest.NewRequest(http.MethodPost, "/v1/check", rest)); w.Code != http.StatusOK {
+				t.Errorf("status %d: %s", w.Code, w.Body)
+			}
+		})
+		<-held
+	}
+	want := `{"allowed":false,"policy":"","limit":0,"remaining":0,"resetAfterMs":0,"retryAfterMs":1000,"delayMs":0,` +
+		`"source":"none","revision":"","results":[],"defects":["size"]}`
+	if w := post(h, body); w.Code != http.StatusTooManyRequests || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("one more: status %d: %s, want 429 and %s", w.Code, w.Body, want)
+	}
+	if w := post(h, acme); w.Code != http.StatusOK {
+		t.Errorf("a small body: status %d: %s", w.Code, w.Body)
+	}
+	close(release)
+	senders.Wait()
+	if w := post(h, body); w.Code != http.StatusOK {
+		t.Errorf("afterwards: status %d: %s", w.Code, w.Body)
+	}
+}
+
+// gatedReader blocks when it has returned some bytes. It sends to held then, and waits for release.
+type gatedReader struct {
+	io.Reader
+	after         int
+	held, release chan struct{}
+}
+
+func (r *gatedReader) Read(p []byte) (int, error) {
+	if r.after == 0 {
+		r.after = -1
+		r.held <- struct{}{}
+		<-r.release
+	}
+	if r.after > 0 {
+		p = p[:min(len(p), r.after)]
+	}
+	n, err := r.Reader.Read(p)
+	if r.after > 0 {
+		r.after -= n
+	}
+	return n, err
+}
+
+func TestCheck_NamesAndCountsDefects(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	h := NewHandler(Options{Engine: newEngine(t, atNoon(), tenantRule("a", 3)), Style: reply.RateLimitHeaders, Metrics: m, Log: discard()})
+	w := post(h, `{"domain":"shop","headers":{"x-tenant-id":"acme","x-a":1,"x-b":2},"cost":0}`)
+	if w.Code != http.StatusOK || !strings.HasSuffix(strings.TrimSpace(w.Body.String()), `],"defects":["value","cost"]}`) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+	for reason, want := range map[string]float64{"value": 1, "cost": 1, "size": 0} {
+		if got := testutil.ToFloat64(m.defects.WithLabelValues("check", reason)); got != want {
+			t.Errorf("%s: %v counted, want %v", reason, got, want)
+		}
 	}
 }
 
@@ -432,7 +525,7 @@ func BenchmarkDecode(b *testing.B) {
 		`"headers":{"x-tenant-id":"acme","x-plan":"free"},"clientIP":"203.0.113.7"}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, bad := decode(body); bad != nil {
+		if _, _, bad := decode(body); bad != nil {
 			b.Fatalf("%+v", *bad)
 		}
 	}

@@ -27,9 +27,10 @@ func newFailuresVec() *prometheus.CounterVec {
 func newDefectsVec() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_request_defects_total",
-		Help: "Requests that were decided although a part of them cannot be used as it is, by endpoint: rls or ext_authz. The reason is not_utf8 (a text " +
-			"that is counted by its bytes), empty_descriptor (no policy matches it), descriptors or entries (those over the bound are not decided), " +
-			"empty_key, limit (the policy's own limit applies), refund (refunds are forbidden) or metadata (claims over the bound are missing).",
+		Help: "Requests that were decided although a part of them cannot be used as it is, by endpoint: check, rls or ext_authz. The reason is not_utf8 " +
+			"(a text that is counted by its bytes), empty_descriptor (no policy matches it), descriptors or entries (those over the bound are not decided), " +
+			"empty_key, limit (the policy's own limit applies), refund (refunds are forbidden), metadata (claims over the bound are missing), " +
+			"cost (the nearest valid cost applies), value (a header or parameter that is no text is missing) or size (the request is denied).",
 	}, []string{"endpoint", "reason"})
 }
 

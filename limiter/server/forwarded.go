@@ -48,8 +48,8 @@ func forwardedRequest(r *http.Request) (rules.Request, *reply.Problem) {
 	}
 	request.Host = rules.NormalHost(request.Host)
 	request.SetTarget(target)
-	request.Query = rules.ParseQuery(target)
-	request.Headers = rules.NormalHeaders(h)
+	request.SetQuery(target)
+	request.Headers, request.RepeatedHeaders = rules.NormalHeaders(h)
 	return request, nil
 }
 

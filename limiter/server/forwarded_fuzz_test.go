@@ -80,7 +80,7 @@ func check(t *testing.T, method, host, path string) *rules.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, bad := decode(body)
+	c, _, bad := decode(body)
 	if bad != nil {
 		return nil
 	}

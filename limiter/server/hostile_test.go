@@ -83,7 +83,7 @@ func TestServer_RespondsToAnAnnouncedBodyThatIsTooLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 		response, body := receive(t, bufio.NewReader(caller))
-		if time.Since(began) > 0 || response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "is larger than 65536 bytes") {
+		if time.Since(began) > 0 || response.StatusCode != http.StatusTooManyRequests || !strings.Contains(body, `"defects":["size"]`) {
 			t.Errorf("%s %s after %v", response.Status, body, time.Since(began))
 		}
 	})

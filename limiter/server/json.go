@@ -2,8 +2,11 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"iter"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // jsonText is a cursor over a JSON text that json.Valid has accepted, so it does not check the syntax. Unlike encoding/json, it
@@ -89,11 +92,55 @@ func (t *jsonText) escaped(from int) string {
 		}
 	}
 	t.at++
-	var s string
-	if err := json.Unmarshal([]byte(t.text[from-1:t.at]), &s); err != nil {
-		panic(fmt.Sprintf("server: cannot decode a string of a valid JSON text: %v", err))
+	return unescape(t.text[from : t.at-1])
+}
+
+// unescape returns the text of a string of a valid JSON text. Unlike encoding/json, it keeps bytes that are not valid UTF-8.
+func unescape(s string) string {
+	b := make([]byte, 0, len(s))
+	for {
+		at := strings.IndexByte(s, '\\')
+		if at < 0 {
+			return string(append(b, s...))
+		}
+		b = append(b, s[:at]...)
+		c := s[at+1]
+		s = s[at+2:]
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		}
+		if c != 'u' {
+			b = append(b, c)
+			continue
+		}
+		r := hexRune(s)
+		s = s[4:]
+		if utf16.IsSurrogate(r) {
+			low := utf8.RuneError
+			if strings.HasPrefix(s, `\u`) {
+				low = hexRune(s[2:])
+			}
+			if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+				s = s[6:]
+			}
+		}
+		b = utf8.AppendRune(b, r)
 	}
-	return s
+}
+
+// hexRune reads the four digits of an escape.
+func hexRune(s string) rune {
+	n, _ := strconv.ParseUint(s[:4], 16, 16) // of a valid JSON text
+	return rune(n)
 }
 
 // literal reads a number, true, false or null, and returns its text. The caller has called kind, which skips white space.

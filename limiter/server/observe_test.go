@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -73,7 +72,7 @@ func TestCheckEndpoint_ReusesBuffersOfUpTo16KiB(t *testing.T) {
 				t.Fatalf("%+v", bad)
 			}
 		},
-		"write": func(d *checkEndpoint) { d.write(httptest.NewRecorder(), &engine.Answer{Allowed: true}) },
+		"write": func(d *checkEndpoint) { d.write(httptest.NewRecorder(), &reply.Answer{Allowed: true}) },
 		"16384": func(d *checkEndpoint) { d.release(bytes.NewBuffer(make([]byte, 1, 16384))) },
 		"16385": func(d *checkEndpoint) { d.release(bytes.NewBuffer(make([]byte, 1, 16385))) },
 	}

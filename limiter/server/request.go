@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,12 +19,13 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Bounds of a check's body.
+// Bounds of a check's body. A client of the gateway can influence how large a body is, and gateways serve requests whose check fails. So a body over
+// a bound is not an error: descriptors and entries are cut, and a request that cannot be decoded within the bounds is denied.
 const (
-	maxBody        = 64 << 10 // bytes
+	maxBody        = 1 << 20  // bytes; gateways accept up to 64 KiB of headers, and JSON encodes some bytes as six
+	smallBody      = 64 << 10 // bytes; larger bodies share a bound, see maxLargeBytes
+	maxValues      = 32 << 10 // values and parameters of a larger body, about as many as fit into a small one
 	maxDomain      = 253      // bytes
-	maxHeaders     = 128
-	maxQuery       = 256 // parameters
 	maxDescriptors = 64
 	maxEntries     = 64 // in one descriptor
 	maxNameShown   = 64 // bytes of a name from the client that a message shows
@@ -33,12 +36,33 @@ const bodyField = "body"
 
 const checkFields = "domain, method, host, path, query, headers, clientIP, claims, descriptors, cost, peek"
 
-// DecodeCheck reads the body of POST /v1/check. It has the same bounds.
+// The defects of a check, as responses and metrics name them: what could not be used as it is. The first three are also defects of gRPC calls.
+const (
+	defectNotUTF8     = "not_utf8"    // a text that is not valid UTF-8, counted by its bytes
+	defectDescriptors = "descriptors" // descriptors over the bound, which are not decided
+	defectEntries     = "entries"     // entries of a descriptor over the bound
+	defectEmptyKey    = "empty_key"   // an entry whose key is empty
+	defectCost        = "cost"        // a cost out of range, which is set to the nearest one
+	defectValue       = "value"       // a value of a header or parameter that is no text, which is left out
+	defectSize        = "size"        // a request that is too large to decode, which is denied
+)
+
+// DecodeCheck reads the body of POST /v1/check. It has the same bounds, and returns a problem for a body that the endpoint denies.
 func DecodeCheck(body []byte) (engine.Check, *reply.Problem) {
-	if len(body) > maxBody {
-		return engine.Check{}, bodyTooLarge()
+	check, defects, bad := decode(body)
+	if slices.Contains(defects, defectSize) {
+		bad = badField(bodyField, fmt.Sprintf("is larger than %d bytes, or has more than %d values or parameters", maxBody, maxValues))
 	}
-	return decode(body)
+	return check, bad
+}
+
+// tooLarge reports whether a body is too large to decode. Each value takes memory, however short it is. The count includes what is in a text, where
+// no request has so many of these characters.
+func tooLarge(body []byte) bool {
+	if len(body) <= smallBody {
+		return false
+	}
+	return len(body) > maxBody || bytes.Count(body, []byte(","))+bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxValues
 }
 
 // decode reads the body of POST /v1/check:
@@ -47,30 +71,37 @@ func DecodeCheck(body []byte) (engine.Check, *reply.Problem) {
 //	 "headers":{"x-tenant-id":"acme"},"clientIP":"203.0.113.7","claims":{"sub":"u1"},
 //	 "descriptors":[[{"key":"generic_key","value":"login"}]],"cost":1,"peek":false}
 //
-// The domain is required, and at least one other field from which an axis can be read. Unknown fields, repeated fields, wrong
-// types (null included) and values out of range are rejected with the name of the field. A query in the path is added to query.
-func decode(body []byte) (engine.Check, *reply.Problem) {
-	if !utf8.Valid(body) {
-		return engine.Check{}, badField(bodyField, "is not valid UTF-8")
+// The domain is required, and at least one other field from which an axis can be read. A field that is null is absent. Unknown fields, repeated fields
+// and wrong types are rejected with the name of the field: only the author of a gateway can cause them. What a client can cause is a defect, and the
+// rest is decided. With the defect "size", the check is incomplete and must be denied. A query in the path is added to query.
+func decode(body []byte) (engine.Check, []string, *reply.Problem) {
+	if tooLarge(body) {
+		return engine.Check{}, []string{defectSize}, nil
 	}
 	if !json.Valid(body) {
-		return engine.Check{}, badField(bodyField, "is not valid JSON: "+syntaxError(body))
+		return engine.Check{}, nil, badField(bodyField, "is not valid JSON: "+syntaxError(body))
 	}
 	d := decoder{json: jsonText{text: string(body)}, check: engine.Check{Cost: 1}}
+	if !utf8.Valid(body) {
+		d.defect(defectNotUTF8)
+	}
 	if kind := d.json.kind(); kind != kindObject {
-		return engine.Check{}, wrongKind(bodyField, kindObject, kind)
+		return engine.Check{}, nil, wrongKind(bodyField, kindObject, kind)
 	}
 	seen := make([]string, 0, 11)
 	for name := range d.json.members() {
 		if slices.Contains(seen, name) {
-			return engine.Check{}, badField(name, "is present more than once")
+			return engine.Check{}, nil, badField(name, "is present more than once")
 		}
 		seen = append(seen, name)
 		if bad := d.field(name); bad != nil {
-			return engine.Check{}, bad
+			return engine.Check{}, nil, bad
 		}
 	}
-	return d.finish()
+	if bad := d.finish(seen); bad != nil {
+		return engine.Check{}, nil, bad
+	}
+	return d.check, d.defects, nil
 }
 
 // decoder is the state of decode: the check as far as it has been read.
@@ -78,11 +109,23 @@ type decoder struct {
 	json  jsonText
 	check engine.Check
 	// path is the given path, including its query.
-	path string
+	path    string
+	defects []string
+}
+
+// defect records a defect.
+func (d *decoder) defect(name string) {
+	if !slices.Contains(d.defects, name) {
+		d.defects = append(d.defects, name)
+	}
 }
 
 func (d *decoder) field(name string) *reply.Problem {
 	r := &d.check.Request
+	if d.json.kind() == kindNull && slices.Contains(strings.Split(checkFields, ", "), name) {
+		d.json.literal() // many languages write an absent value so
+		return nil
+	}
 	switch name {
 	case "domain":
 		return d.str(name, &r.Domain)
@@ -111,14 +154,26 @@ func (d *decoder) field(name string) *reply.Problem {
 	}
 }
 
-// finish validates rules that concern several fields and normalizes the request.
-func (d *decoder) finish() (engine.Check, *reply.Problem) {
+// identifies reports whether an axis can be read from a field. Clients can make such a field empty, so only a body without any of them is rejected.
+func identifies(field string) bool {
+	switch field {
+	case "clientIP", "headers", "query", "path", "host", "claims", "descriptors":
+		return true
+	}
+	return false
+}
+
+// finish validates rules that concern several fields and normalizes the request. The body has the fields seen.
+func (d *decoder) finish(seen []string) *reply.Problem {
 	r := &d.check.Request
 	switch {
 	case r.Domain == "":
-		return engine.Check{}, badField("domain", "is missing: set it to the domain whose policies apply, for example a namespace")
+		return badField("domain", "is missing: set it to the domain whose policies apply, for example a namespace")
 	case len(r.Domain) > maxDomain:
-		return engine.Check{}, badField("domain", fmt.Sprintf("is longer than %d bytes", maxDomain))
+		return badField("domain", fmt.Sprintf("is longer than %d bytes", maxDomain))
+	case !slices.ContainsFunc(seen, identifies):
+		return reply.NewProblem(http.StatusBadRequest, bodyField,
+			"the body has no field to count requests by: set at least one of clientIP, headers, query, path, host, claims, descriptors")
 	}
 	r.Host = rules.NormalHost(r.Host)
 	if d.path != "" {
@@ -126,23 +181,23 @@ func (d *decoder) finish() (engine.Check, *reply.Problem) {
 		d.pathQuery()
 	}
 	r.NoHTTP = len(r.Descriptors) > 0 && r.Method+r.Host+r.Path == "" && len(r.Query)+len(r.Headers)+len(r.Claims) == 0
-	if r.Path == "" && r.Host == "" && len(r.Query) == 0 && len(r.Headers) == 0 && !r.ClientIP.IsValid() && !r.InvalidClientIP &&
-		len(r.Claims) == 0 && len(r.Descriptors) == 0 {
-		return engine.Check{}, reply.NewProblem(http.StatusBadRequest, bodyField,
-			"the body has no field to count requests by: set at least one of clientIP, headers, query, path, host, claims, descriptors")
-	}
-	return d.check, nil
+	return nil
 }
 
 // pathQuery adds the query in the path to the query of the request.
 func (d *decoder) pathQuery() {
-	more := rules.ParseQuery(d.path)
-	if d.check.Request.Query == nil {
-		d.check.Request.Query = more
+	r := &d.check.Request
+	given := r.Query
+	r.Query = nil
+	r.SetQuery(d.path)
+	if r.Query == nil {
+		r.Query = given
 		return
 	}
-	for name, values := range more {
-		d.check.Request.Query[name] = append(d.check.Request.Query[name], values...)
+	for _, reading := range append(r.OtherQueries[:len(r.OtherQueries):len(r.OtherQueries)], r.Query) {
+		for name, values := range given {
+			reading[name] = append(values[:len(values):len(values)], reading[name]...)
+		}
 	}
 }
 
@@ -158,53 +213,75 @@ func (d *decoder) query() *reply.Problem {
 	if kind := d.json.kind(); kind != kindObject {
 		return wrongKind("query", kindObject, kind)
 	}
-	d.check.Request.Query = map[string][]string{}
+	query := map[string][]string{}
+	d.check.Request.Query = query
 	for name := range d.json.members() {
-		field := "query." + clip(name)
-		if _, ok := d.check.Request.Query[name]; ok {
-			return badField(field, "is present more than once")
+		if given, repeated := query[name]; repeated {
+			query[name] = d.texts(given)
+		} else {
+			query[name] = d.texts(make([]string, 0, 1))
 		}
-		if len(d.check.Request.Query) == maxQuery {
-			return badField("query", fmt.Sprintf("has more than %d parameters", maxQuery))
-		}
-		if kind := d.json.kind(); kind != kindList {
-			return wrongKind(field, "a list of strings", kind)
-		}
-		values := make([]string, 0, 1)
-		for i := range d.json.elements() {
-			if kind := d.json.kind(); kind != kindString {
-				return wrongKind(fmt.Sprintf("%s[%d]", field, i), kindString, kind)
-			}
-			values = append(values, d.json.str())
-		}
-		d.check.Request.Query[name] = values
 	}
 	return nil
 }
 
+// headers reads the headers. A client can send a header several times, in several spellings: the lines are joined.
 func (d *decoder) headers() *reply.Problem {
 	if kind := d.json.kind(); kind != kindObject {
 		return wrongKind("headers", kindObject, kind)
 	}
 	headers := make(map[string]string)
 	d.check.Request.Headers = headers
+	var repeated map[string][]string // the lines of the headers that have several
+	var room [1]string
 	for name := range d.json.members() {
-		lower := strings.ToLower(name)
-		if lower == "" {
-			return badField("headers", "contains a header with an empty name")
+		lower, lines := strings.ToLower(name), d.texts(room[:0])
+		if lower == "" || len(lines) == 0 {
+			continue
 		}
-		if _, ok := headers[lower]; ok {
-			return badField("headers."+clip(name), "is present more than once: header names are not case-sensitive")
+		before, given := headers[lower]
+		if !given && len(lines) == 1 {
+			headers[lower] = lines[0]
+			continue
 		}
-		if len(headers) == maxHeaders {
-			return badField("headers", fmt.Sprintf("has more than %d headers", maxHeaders))
+		if repeated == nil {
+			repeated = map[string][]string{}
 		}
-		if kind := d.json.kind(); kind != kindString {
-			return wrongKind("headers."+clip(name), kindString, kind)
+		if given && repeated[lower] == nil {
+			repeated[lower] = []string{before}
 		}
-		headers[lower] = d.json.str()
+		repeated[lower] = append(repeated[lower], lines...)
+		headers[lower] = ""
+	}
+	for name, lines := range repeated {
+		headers[name] = rules.JoinHeader(name, lines)
+		if name != "cookie" {
+			d.check.Request.RepeatedHeaders = append(d.check.Request.RepeatedHeaders, name)
+		}
 	}
 	return nil
+}
+
+// texts appends a string or the strings in a list to values, and skips what is no string: with some frameworks, a client decides the type of a value.
+func (d *decoder) texts(values []string) []string {
+	switch d.json.kind() {
+	case kindString:
+		return append(values, d.json.str())
+	case kindList:
+		for range d.json.elements() {
+			if d.json.kind() == kindString {
+				values = append(values, d.json.str())
+				continue
+			}
+			d.defect(defectValue)
+			d.json.value()
+		}
+		return values
+	default:
+		d.defect(defectValue)
+		d.json.value()
+		return values
+	}
 }
 
 // clientIP reads the address of the client. A text that is no address can be the choice of the client, so it does not keep other policies from
@@ -229,17 +306,21 @@ func (d *decoder) descriptors() *reply.Problem {
 		return wrongKind("descriptors", "a list of descriptors", kind)
 	}
 	for i := range d.json.elements() {
-		field := fmt.Sprintf("descriptors[%d]", i)
-		if i == maxDescriptors {
-			return badField("descriptors", fmt.Sprintf("has more than %d descriptors", maxDescriptors))
+		if i >= maxDescriptors {
+			d.defect(defectDescriptors)
+			d.json.value()
+			continue
 		}
+		field := fmt.Sprintf("descriptors[%d]", i)
 		if kind := d.json.kind(); kind != kindList {
 			return wrongKind(field, "a list of entries", kind)
 		}
 		var descriptor rules.Descriptor
 		for j := range d.json.elements() {
-			if j == maxEntries {
-				return badField(field, fmt.Sprintf("has more than %d entries", maxEntries))
+			if j >= maxEntries {
+				d.defect(defectEntries)
+				d.json.value()
+				continue
 			}
 			entry, bad := d.entry(fmt.Sprintf("%s[%d]", field, j))
 			if bad != nil {
@@ -273,25 +354,32 @@ func (d *decoder) entry(field string) (rules.Entry, *reply.Problem) {
 			return rules.Entry{}, bad
 		}
 	}
-	switch {
-	case texts[0] == "":
-		return rules.Entry{}, badField(field+".key", "is missing")
-	case !given[1]:
-		return rules.Entry{}, badField(field+".value", "is missing")
+	for i, name := range names {
+		if !given[i] {
+			return rules.Entry{}, badField(field+"."+name, "is missing")
+		}
+	}
+	if texts[0] == "" {
+		d.defect(defectEmptyKey)
 	}
 	return rules.Entry{Key: texts[0], Value: texts[1]}, nil
 }
 
+// cost reads the cost. A gateway can compute it from the request, so one out of range is set to the nearest cost.
 func (d *decoder) cost() *reply.Problem {
-	whole := fmt.Sprintf("a whole number from 1 to %d", limiter.MaxUnits)
 	if kind := d.json.kind(); kind != kindNumber {
-		return wrongKind("cost", whole, kind)
+		return wrongKind("cost", kindNumber, kind)
 	}
-	cost, err := strconv.ParseInt(d.json.literal(), 10, 64)
-	if err != nil || cost < 1 || cost > limiter.MaxUnits {
-		return badField("cost", "must be "+whole)
+	text := d.json.literal()
+	cost, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		float, _ := strconv.ParseFloat(text, 64) // infinite if it is too large
+		cost = int64(math.Ceil(min(max(float, 1), limiter.MaxUnits)))
 	}
-	d.check.Cost = cost
+	d.check.Cost = min(max(cost, 1), limiter.MaxUnits)
+	if err != nil || cost != d.check.Cost {
+		d.defect(defectCost)
+	}
 	return nil
 }
 

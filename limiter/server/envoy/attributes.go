@@ -24,7 +24,8 @@ const (
 // parseAttributes returns the check for an authorization request, and the routes to which it can belong. The check is that of the first one. The
 // error has the code INVALID_ARGUMENT and names the field: only the configuration of Envoy can cause it.
 func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, error) {
-	headers, host := requestHeaders(a), rules.NormalHost(a.host)
+	headers, repeated := requestHeaders(a)
+	host := rules.NormalHost(a.host)
 	routes, tooMany := d.routes(a, headers)
 	if tooMany {
 		return engine.Check{}, nil, errAmbiguousRoute
@@ -44,8 +45,8 @@ func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, e
 			Domain:          domain,
 			Method:          a.method,
 			Host:            host,
-			Query:           rules.ParseQuery(a.path),
 			Headers:         headers,
+			RepeatedHeaders: repeated,
 			ClientIP:        client,
 			InvalidClientIP: !client.IsValid() && a.source.address != "",
 			Claims:          verifiedClaims(a),
@@ -55,6 +56,7 @@ func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, e
 		NoDelay: true,
 	}
 	check.Request.SetTarget(a.path)
+	check.Request.SetQuery(a.path)
 	return check, routes, nil
 }
 
@@ -78,10 +80,11 @@ func (d *authEndpoint) domain(extensions map[string]string, routes []route) stri
 	return domain
 }
 
-// requestHeaders returns the headers by their names in lower case, whichever of its two forms Envoy is configured to send.
-func requestHeaders(a *authRequest) map[string]string {
+// requestHeaders returns the headers by their names in lower case, and the names of those with several lines, whichever of its two forms Envoy is
+// configured to send. In one of them, Envoy has joined the lines.
+func requestHeaders(a *authRequest) (headers map[string]string, repeated []string) {
 	if len(a.lines) == 0 && allLower(a.headers) {
-		return a.headers
+		return a.headers, nil
 	}
 	lines := make(map[string][]string, len(a.headers)+len(a.lines))
 	add := func(name, value string) {

@@ -1,0 +1,156 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the list of packages to "+listPage)
+
+// The size that a reader can keep in mind. Tests and generated code do not count.
+const (
+	mostFiles = 20
+	mostLines = 2500
+)
+
+// size is that of a package.
+type size struct{ files, lines int }
+
+// larger has the packages that are still larger. No entry may grow, and an entry goes when its package has become small enough.
+func larger() map[string]size {
+	return map[string]size{
+		"api/v1alpha1":           {27, 3932},
+		"cmd/weir":               {29, 3634},
+		"controllers/deployment": {21, 2427},
+		"internal/compile":       {38, 4335},
+		"limiter/redisstore":     {22, 3000},
+		"limiter/rules":          {54, 7982},
+		"limiter/server/envoy":   {22, 2960},
+		"test/cluster":           {32, 4465},
+		"test/fixture":           {25, 2492},
+	}
+}
+
+// goPackage is a package of the module, with its size.
+type goPackage struct {
+	path, synopsis string
+	size
+}
+
+// packages returns the packages of the module that have code.
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	watchSources(t)
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,Doc,GoFiles", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	var all []goPackage
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath, Dir, Doc string
+			GoFiles              []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("%s: %v", cmd, err)
+		}
+		found := goPackage{path: strings.TrimPrefix(p.ImportPath, module+"/"), synopsis: p.Doc}
+		for _, name := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isGenerated := bytes.HasPrefix(text, []byte("// Code generated ")); !isGenerated {
+				found.files++
+				found.lines += bytes.Count(text, []byte("\n"))
+			}
+		}
+		if found.files > 0 {
+			all = append(all, found)
+		}
+	}
+}
+
+func TestPackages_HaveASizeThatAReaderCanKeepInMind(t *testing.T) {
+	exceptions := larger()
+	for _, p := range packages(t) {
+		bound, isException := exceptions[p.path]
+		delete(exceptions, p.path)
+		small := p.files <= mostFiles && p.lines <= mostLines
+		switch {
+		case isException && small:
+			t.Errorf("%s has %d files and %d lines: remove it from larger()", p.path, p.files, p.lines)
+		case isException && (p.files > bound.files || p.lines > bound.lines):
+			t.Errorf("%s has grown to %d files and %d lines, from %d and %d: make packages of its parts", p.path, p.files, p.lines, bound.files, bound.lines)
+		case !isException && !small:
+			t.Errorf("%s has %d files and %d lines, more than %d or %d: make packages of its parts", p.path, p.files, p.lines, mostFiles, mostLines)
+		}
+	}
+	for path := range exceptions {
+		t.Errorf("larger() has %s, which does not exist", path)
+	}
+}
+
+const (
+	listPage  = "docs/concepts/architecture.md"
+	listBegin = "<!-- The packages, from their comments: go test ./internal/arch -run TestPackages_AreListed -update -->\n"
+	listEnd   = "<!-- end of the packages -->\n"
+)
+
+// TestPackages_AreListedWithTheirComments keeps the list of packages equal to the first sentences of their comments.
+func TestPackages_AreListedWithTheirComments(t *testing.T) {
+	page := readPage(t, listPage)
+	before, rest, found := strings.Cut(page, listBegin)
+	listed, after, ended := strings.Cut(rest, listEnd)
+	if !found || !ended {
+		t.Fatalf("%s has no list of packages: %q and %q must be lines of it", listPage, listBegin, listEnd)
+	}
+	want := list(t)
+	if listed == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s does not list the packages as their comments say: go test ./internal/arch -run TestPackages_AreListed -update", listPage)
+	}
+	if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(listPage)), []byte(before+listBegin+want+listEnd+after), 0o644); err != nil { //nolint:gosec // a page of the repository
+		t.Fatal(err)
+	}
+}
+
+func list(t *testing.T) string {
+	t.Helper()
+	text := "| package | contents |\n|---|---|\n"
+	for _, p := range packages(t) {
+		tree, _, _ := strings.Cut(p.path, "/")
+		if tree == "test" || tree == "hack" { // test/README.md and the comments of hack have them
+			continue
+		}
+		if p.synopsis == "" {
+			t.Errorf("%s has no comment", p.path)
+		}
+		text += fmt.Sprintf("| `%s` | %s |\n", p.path, contents(p.synopsis))
+	}
+	return text
+}
+
+// contents is a synopsis without its first words, which name the package.
+func contents(synopsis string) string {
+	words := strings.SplitN(synopsis, " ", 3)
+	if len(words) < 3 {
+		return synopsis
+	}
+	return strings.NewReplacer("|", `\|`, "[", "", "]", "").Replace(words[2])
+}
