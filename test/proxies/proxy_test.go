@@ -83,7 +83,8 @@ func configureCaddy(t *testing.T, p places, blocks map[string]string, open bool)
 		t.Fatal(err)
 	}
 	site = replace(t, site, ":80 {", ":"+port+" {\n\tbind 127.0.0.1", "weir:8080", p.weir, "127.0.0.1:3000", p.upstream)
-	file := write(t, p.dir, "Caddyfile", "{\n\tadmin off\n}\n"+site)
+	site = replace(t, site, "\tservers {\n", "\tadmin off\n\tservers {\n")
+	file := write(t, p.dir, "Caddyfile", site)
 	return []string{"run", "--adapter", "caddyfile", "--config", file}
 }
 
