@@ -56,8 +56,8 @@ type Field struct {
 	Value string
 }
 
-// SetHeaders sets the header fields for a. Fields that are lists contain all enforced policies that matched, strictest first; the
-// other fields describe the strictest. No field contains a shadow policy: a client that slowed down because of one would in effect
+// SetHeaders sets the header fields for a. Fields that are lists contain the enforced policies that matched, strictest first, as far as
+// they fit in 2 KiB with the headers of the denial; the other fields describe the strictest. No field contains a shadow policy: a client that slowed down because of one would in effect
 // be limited by it. The error is about a policy name that a header cannot contain; Retry-After is set all the same.
 func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error {
 	var room [maxFields]Field
@@ -108,7 +108,8 @@ func (t *text) retryAfter(a *engine.Answer, strictest *engine.Result) {
 }
 
 func (t *text) rateLimit(a *engine.Answer) error {
-	for i := range enforced(a) {
+	n := listed(a)
+	for i := range n {
 		r := &a.Results[i]
 		err := t.item(r.Rule.Policy, ";r=", r.Remaining, ";t=", seconds(effectiveWindow(r.Decision)))
 		if err != nil {
@@ -116,7 +117,7 @@ func (t *text) rateLimit(a *engine.Answer) error {
 		}
 	}
 	t.field("RateLimit", "ratelimit")
-	for i := range enforced(a) {
+	for i := range n {
 		r := &a.Results[i]
 		err := t.item(r.Rule.Policy, ";q=", r.Decision.Limit, ";w=", seconds(r.Window))
 		if err != nil {
@@ -132,7 +133,7 @@ func (t *text) rateLimit(a *engine.Answer) error {
 func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Duration) error {
 	t.number(strictest.Decision.Limit)
 	if a != nil {
-		for i := range enforced(a) {
+		for i := range listed(a) {
 			r := &a.Results[i]
 			t.raw(", ")
 			t.number(r.Decision.Limit)
@@ -160,6 +161,29 @@ func enforced(a *engine.Answer) int {
 		}
 	}
 	return len(a.Results)
+}
+
+// maxListed is the size of the fields of an answer that lists of policies must not exceed, in bytes. A proxy reads the header of a response into a
+// buffer of 4 KiB, for example nginx. It takes a larger one for an error, and can then admit the request.
+const maxListed = 2 << 10
+
+// listed returns how many of the enforced policies the fields of an answer list, strictest first: at least one, and as many as fit in maxListed.
+// The other fields of the answer are the headers of the denial.
+func listed(a *engine.Answer) int {
+	const parameters = 32 // bytes of an item that are not its name
+	size, n := 0, enforced(a)
+	if denial := a.Denial(); denial != nil {
+		for _, h := range denial.Headers {
+			size += len(h.Name) + len(h.Value)
+		}
+	}
+	for i := range n {
+		size += 2 * (len(a.Results[i].Rule.Policy) + parameters) // RateLimit and RateLimit-Policy list the same policies
+		if i > 0 && size > maxListed {
+			return i
+		}
+	}
+	return n
 }
 
 // effectiveWindow is the time for which the client can spend no more than what remains. For a denial it ends when a retry would

@@ -1,7 +1,11 @@
 package reply
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +175,63 @@ func TestParseStyle_AcceptsTheNameOfEveryStyle(t *testing.T) {
 	const want = `unknown header family "draft11": must be RateLimit, XRateLimit, GitHub or None`
 	if _, err := ParseStyle("draft11"); err == nil || err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
+	}
+}
+
+// A client can choose a path that many policies match. A proxy must be able to read the response all the same: nginx has 4 KiB for all fields.
+func TestSetHeaders_ManyPoliciesFitInTheBufferOfAProxy(t *testing.T) {
+	denial := &rules.Denial{Headers: make([]rules.DenialHeader, rules.MaxDenialHeaders)}
+	for i := range denial.Headers {
+		denial.Headers[i] = rules.DenialHeader{Name: "x-" + strings.Repeat(strconv.Itoa(i), 62), Value: strings.Repeat("v", 256)}
+	}
+	for name, test := range map[string]struct {
+		length, most int // of a policy's name, and of all fields in bytes
+		denial       *rules.Denial
+		listed       int
+	}{
+		"short names":                  {8, 2048, nil, 22},
+		"names of 60 bytes":            {60, 2048, nil, 10},
+		"the longest names":            {311, 2048, nil, 2},
+		"the longest denial":           {60, 3072, denial, 1},
+		"the longest denial and names": {311, 3584, denial, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var answer engine.Answer
+			for i := range 32 {
+				rule := tenantRule(fmt.Sprintf("%0*d", test.length, i), limiter.MaxUnits)
+				rule.Algorithm = limiter.SlidingWindowCounter
+				rule.Denial, rule.WindowSeconds = test.denial, int64(limiter.MaxWindow.Seconds())
+				answer.Results = append(answer.Results, decided(t, rule, limiter.Decision{RetryAfter: limiter.MaxWindow}))
+			}
+			for _, style := range []Style{RateLimitHeaders, XRateLimitHeaders, GitHubHeaders, NoHeaders} {
+				w := httptest.NewRecorder()
+				if err := style.SetHeaders(w.Header(), &answer, epoch()); err != nil {
+					t.Fatal(err)
+				}
+				response := NewDenial(&answer)
+				response.Write(w)
+				size := 0
+				for name, values := range w.Header() {
+					size += len(name) + len(": \r\n") + len(strings.Join(values, ""))
+				}
+				if size > test.most {
+					t.Errorf("%s: the fields have %d bytes, want at most %d", style, size, test.most)
+				}
+				for field, more := range map[string]int{"RateLimit": 0, "RateLimit-Policy": 0, "X-RateLimit-Limit": 1} {
+					list := w.Header()[field]
+					if list == nil || style == GitHubHeaders {
+						continue
+					}
+					members := strings.Split(list[0], ", ")
+					if len(members) != test.listed+more || !strings.Contains(members[more], answer.Results[0].Rule.Policy) {
+						t.Errorf("%s: %d members, want %d, strictest first: %s", field, len(members), test.listed+more, list[0])
+					}
+				}
+				if body := w.Body.Len(); body > 3072 {
+					t.Errorf("the body has %d bytes", body)
+				}
+			}
+		})
 	}
 }
 

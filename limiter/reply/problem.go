@@ -34,13 +34,13 @@ func NewProblem(status int, field, detail string) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Field: field}
 }
 
-// Denied returns the problem for a request that a denies: status 429, with the policies that deny it.
+// Denied returns the problem for a request that a denies: status 429, with the policies that deny it. It names those that the header fields list.
 func Denied(a *engine.Answer) *Problem {
 	p := NewProblem(http.StatusTooManyRequests, "", "")
 	p.Type, p.Title = typeQuotaExceeded, "Quota Exceeded"
 	var room [256]byte
 	detail := append(room[:0], "over the limit of "...)
-	for i := range enforced(a) {
+	for i := range listed(a) {
 		r := &a.Results[i]
 		if r.Allowed {
 			continue

@@ -118,8 +118,8 @@ func (m Matched) evaluated(r *Request) (string, error) {
 var errAmbiguous = errors.New("servers can read the path or the query in different ways, which lead to different identifiers")
 
 // Unreadable reports whether r carries something that cannot be read as the identifier of the rule: a text that is no address, a
-// malformed cookie, a value that servers read in different ways, a claim that is a list or an object, or something that makes the expression fail. Call it only if Identify
-// has returned "".
+// malformed cookie, a value that servers read in different ways, a claim that is a list or an object, claims that do not fit in the request, or
+// something that makes the expression fail. Call it only if Identify has returned "".
 func (m Matched) Unreadable(r *Request) bool {
 	id := &m.Rule.Identifier
 	switch id.From {
@@ -138,10 +138,13 @@ func (m Matched) Unreadable(r *Request) bool {
 			return true
 		}
 	case FromClaim:
-		if claim := findClaim(r.Claims, id.Name); claim != nil && claim != "" && scalarText(claim) == "" {
+		if claim := findClaim(r.Claims, id.Name); claim == nil && r.MissingClaims || claim != nil && claim != "" && scalarText(claim) == "" {
 			return true
 		}
 	case FromExpression:
+		if r.MissingClaims { // the expression may read one of them
+			return true
+		}
 		_, err := m.evaluated(r)
 		if f, failed := errors.AsType[failure](err); failed {
 			return !f.absent

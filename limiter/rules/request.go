@@ -31,6 +31,8 @@ type Request struct {
 	ClientIP        netip.Addr
 	// Claims of the caller's token. The code that creates the Request must have verified them.
 	Claims map[string]any
+	// MissingClaims is true if the caller has sent more claims than fit in Claims.
+	MissingClaims bool
 	// Descriptors are the descriptors that Envoy sends for the request.
 	Descriptors []Descriptor
 	// NoHTTP is true if the caller has sent descriptors without an HTTP request. Only rules that can match such a request do, see

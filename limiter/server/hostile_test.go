@@ -204,9 +204,9 @@ func TestServer_EndsTheWaitOfACallerThatDisconnects(t *testing.T) {
 			}),
 			CheckListener: fixture.PipeListener(ours), Readiness: NewReadiness(newEngine(t, atNoon()), nil), Log: discard(),
 		}
-		server := s.check()
+		server, listener := s.check()
 		done := make(chan error, 1)
-		go func() { done <- server.Serve(s.CheckListener) }()
+		go func() { done <- server.Serve(listener) }()
 		if _, err := io.WriteString(caller, allowedCall+"\r\n"); err != nil {
 			t.Fatal(err)
 		}

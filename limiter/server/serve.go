@@ -31,9 +31,10 @@ type Server struct {
 // Run serves until ctx is done, then drains: it reports not ready, accepts requests for Drain, waits for requests in flight, and
 // closes the ops server last. It closes the listeners. The error is nil after a clean drain.
 func (s *Server) Run(ctx context.Context) error {
-	check, ops := s.check(), s.http(s.Ops)
+	check, listener := s.check()
+	ops := s.http(s.Ops)
 	failed := make(chan error, 2)
-	go func() { failed <- serve(check, s.CheckListener) }()
+	go func() { failed <- serve(check, listener) }()
 	go func() { failed <- serve(ops, s.OpsListener) }()
 	cause := socket.Drain(ctx, s.Drain, func() {
 		s.Log.Info("draining", "for", s.Drain)
@@ -54,14 +55,14 @@ func serve(server *http.Server, listener net.Listener) error {
 	return nil
 }
 
-// check returns the server of CheckListener.
-func (s *Server) check() *http.Server {
+// check returns the server of CheckListener, and the listener that it serves.
+func (s *Server) check() (*http.Server, net.Listener) {
 	server := s.http(s.Check)
 	if s.TLS != nil {
 		server.TLSConfig = s.TLS.Clone() // which net/http changes
 		server.Protocols.SetHTTP2(true)
 	}
-	return server
+	return server, socket.AcceptLargeHeaders(server, s.CheckListener)
 }
 
 // http returns a server for HTTP/1.1 and for HTTP/2 without TLS.

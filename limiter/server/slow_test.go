@@ -25,11 +25,11 @@ func servePipe(t *testing.T) (caller net.Conn, stop func()) {
 		Ops: NewOpsHandler(prometheus.NewRegistry(), NewReadiness(e, nil)), OpsListener: fixture.PipeListener(),
 		Readiness: NewReadiness(e, nil), Log: discard(),
 	}
-	server := s.check()
+	server, listener := s.check()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(s.CheckListener)
+		_ = server.Serve(listener)
 	}()
 	return caller, func() {
 		_ = caller.Close()
@@ -78,7 +78,7 @@ func TestServer_RejectsHeadersAboveTheLimit(t *testing.T) {
 		caller, stop := servePipe(t)
 		defer stop()
 		go func() { // the server stops reading before the end
-			_, _ = io.WriteString(caller, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nX-A: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
+			_, _ = io.WriteString(caller, "POST /v1/check HTTP/1.1\r\nHost: weir\r\nX-A: "+strings.Repeat("a", 300<<10)+"\r\n\r\n")
 		}()
 		response, err := http.ReadResponse(bufio.NewReader(caller), nil)
 		if err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {

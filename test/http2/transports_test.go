@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	_ "google.golang.org/grpc/encoding/gzip" // as the exporter of traces in the process of a limiter
 
 	"github.com/weir-dev/weir/limiter/server/envoy"
 	"github.com/weir-dev/weir/test/fixture"

@@ -29,6 +29,7 @@ func enforceAsDocumented(t *testing.T, proxies ...proxy) {
 				checkLimits(w)
 				checkResponseOfThePolicy(w, p.ownDenials)
 				checkForgedRequests(w)
+				checkRequestsOfUnusualForm(w)
 				checkResponsesOfTheService(w)
 				checkWithoutWeir(w, p.unavailable)
 			})
@@ -39,6 +40,7 @@ func enforceAsDocumented(t *testing.T, proxies ...proxy) {
 				w := newWorld(t, weir, p, true)
 				checkLimits(w)
 				checkResponseOfThePolicy(w, p.ownDenials)
+				checkRequestsOfUnusualForm(w)
 				checkPolicyThatDenies(w)
 				checkWithoutWeir(w, http.StatusOK)
 			})
@@ -153,6 +155,42 @@ func checkForgedRequests(w *world) {
 	}
 	if a := w.send(http.MethodGet, "http://api.shop.example/v1/search", "", "host", "other.example"); a.status == http.StatusOK {
 		w.Errorf("a host chosen by the client: %+v", a)
+	}
+	if w.calls.Load() != before {
+		w.Error("the service was called")
+	}
+}
+
+// checkRequestsOfUnusualForm sends requests that a client without units may form so that the proxy cannot send the call or read the response. A
+// proxy that fails open would then admit the request, or the requests of all clients.
+func checkRequestsOfUnusualForm(w *world) {
+	w.Helper()
+	if a := w.send(http.MethodGet, "/free", "", "without host", "HTTP/1.0"); a.status != http.StatusOK {
+		w.Errorf("a request without a host: %+v", a)
+	}
+	before := w.calls.Load()
+	if a := w.send(http.MethodGet, "/v1/endpoint05/;"+strings.Repeat("a", 4500), ""); a.status == http.StatusOK || !strings.Contains(a.header.Get("Ratelimit"), `"shop/search";r=0`) {
+		w.Errorf("a request that all policies match: %+v", a)
+	}
+	line := func(n, size int) (header []string) {
+		for i := range n {
+			header = append(header, "X-"+strconv.Itoa(i), strings.Repeat("a", size))
+		}
+		return header
+	}
+	for _, form := range []struct{ lines, size int }{
+		{50, 1}, {85, 1}, {93, 1}, {98, 1}, {110, 1}, {1000, 1}, {8000, 1},
+		{3, 4000}, {7, 2000}, {59, 250}, {60, 250}, {61, 250}, {62, 250}, {63, 250}, {8, 4000}, {9, 4000}, {25, 4000}, {75, 4000}, {225, 4000},
+	} {
+		if a, err := w.try(http.MethodGet, "/v1/search", "", line(form.lines, form.size)...); err == nil && a.status == http.StatusOK {
+			w.Errorf("with %d lines of %d bytes: %+v", form.lines, form.size, a)
+		}
+		if a := w.send(http.MethodGet, "/v1/search", ""); a.status != http.StatusTooManyRequests {
+			w.Errorf("after a request with %d lines of %d bytes: %+v", form.lines, form.size, a)
+		}
+	}
+	if a := w.send(http.MethodGet, "/v1/search", "", line(50, 20)...); a.status != http.StatusTooManyRequests {
+		w.Errorf("with as many lines as a browser may send: %+v", a)
 	}
 	if w.calls.Load() != before {
 		w.Error("the service was called")

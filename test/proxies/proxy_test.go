@@ -45,6 +45,7 @@ func proxies() []proxy {
 	return []proxy{
 		{name: "nginx", configure: configureNginx, unavailable: 503, ownDenials: true, get: debian("nginx")},
 		{name: "caddy", configure: configureCaddy, unavailable: 502, get: debian("caddy")},
+		{name: "caddy with HTTP/2", configure: configureCaddyHTTP2, unavailable: 502, get: debian("caddy")},
 		{name: "haproxy", configure: configureHAProxy, unavailable: 503, get: debian("haproxy")},
 	}
 }
@@ -83,8 +84,20 @@ func configureCaddy(t *testing.T, p places, blocks map[string]string, open bool)
 		t.Fatal(err)
 	}
 	site = replace(t, site, ":80 {", ":"+port+" {\n\tbind 127.0.0.1", "weir:8080", p.weir, "127.0.0.1:3000", p.upstream)
-	file := write(t, p.dir, "Caddyfile", "{\n\tadmin off\n}\n"+site)
+	site = replace(t, site, "\tservers {\n", "\tadmin off\n\tservers {\n")
+	file := write(t, p.dir, "Caddyfile", site)
 	return []string{"run", "--adapter", "caddyfile", "--config", file}
+}
+
+// configureCaddyHTTP2 lets Caddy call Weir over HTTP/2. Caddy must call all upstreams in the same way.
+func configureCaddyHTTP2(t *testing.T, p places, blocks map[string]string, open bool) []string {
+	t.Helper()
+	blocks["caddyfile closed"] = replace(t, blocks["caddyfile closed"], "servers {\n", "servers {\n\t\tprotocols h1 h2 h2c\n", "reverse_proxy weir:8080", "reverse_proxy h2c://weir:8080")
+	blocks["caddyfile open"] = replace(t, blocks["caddyfile open"], "weir:8080 127.0.0.1:2020", "h2c://weir:8080 h2c://127.0.0.1:2020")
+	if open {
+		blocks["caddyfile closed"] = replace(t, blocks["caddyfile closed"], "h2c://weir:8080 {", "weir:8080 {") // configureCaddy replaces the line
+	}
+	return configureCaddy(t, p, blocks, open)
 }
 
 func configureHAProxy(t *testing.T, p places, blocks map[string]string, open bool) []string {

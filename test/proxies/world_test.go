@@ -3,11 +3,13 @@ package proxies_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,6 +67,16 @@ spec:
     headers: [{name: X-Plan, value: free}]
 `
 
+// manyPolicies have names of 60 bytes and different paths. All of them match a path that servers can read in too many ways.
+func manyPolicies() string {
+	var all strings.Builder
+	for i := range 28 {
+		fmt.Fprintf(&all, "---\napiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: %s%02d, namespace: shop}\n"+
+			"spec: {axis: IP, limit: 1000, window: 1h, match: {http: {paths: [{type: PathPrefix, value: /v1/endpoint%02d}]}}}\n", strings.Repeat("n", 58), i, i)
+	}
+	return all.String()
+}
+
 // world is a service behind a proxy that calls Weir.
 type world struct {
 	*testing.T
@@ -85,7 +97,7 @@ func newWorld(t *testing.T, weir string, p proxy, open bool) *world {
 		front: w.free(), weir: w.free(), upstream: upstream.Listener.Addr().String(), dir: t.TempDir(),
 	}
 	ops, dir := w.free(), t.TempDir()
-	write(t, dir, "policies.yaml", policies)
+	write(t, dir, "policies.yaml", policies+manyPolicies())
 	w.weir = fixture.Weir(t, weir, "serve", "--policies", dir, "--redis", w.redis.URL(), "--grpc-listen=", "--listen", at.weir, "--ops-listen", ops)
 	w.awaitOK("http://" + ops + "/readyz")
 	run(t, at.dir, p, p.configure(t, at, document(t), open)...)
@@ -140,18 +152,29 @@ type answer struct {
 	body   string
 }
 
-// send sends a request from 127.0.0.1 to api.shop.example. The names and values in more set other headers, and "from" and "host" change
-// these addresses. It sends the bytes unchanged, which net/http would not do.
+// send sends a request from 127.0.0.1 to api.shop.example. The names and values in more set other headers, "from" and "host" change
+// these addresses, and "without host" is the version of a request without a host. It sends the bytes unchanged, which net/http would not do.
 func (w *world) send(method, uri, body string, more ...string) answer {
 	w.Helper()
-	from, host := "127.0.0.1", "api.shop.example"
+	a, err := w.try(method, uri, body, more...)
+	if err != nil {
+		w.Fatalf("%s %s: %v", method, uri, err)
+	}
+	return a
+}
+
+// try is send for a request that the proxy may reject by closing the connection.
+func (w *world) try(method, uri, body string, more ...string) (answer, error) {
+	from, version := "127.0.0.1", "HTTP/1.1\r\nHost: api.shop.example"
 	head := ""
 	for i := 0; i < len(more); i += 2 {
 		switch name, value := more[i], more[i+1]; name {
 		case "from":
 			from = value
 		case "host":
-			host = value
+			version = "HTTP/1.1\r\nHost: " + value
+		case "without host":
+			version = value
 		default:
 			head += name + ": " + value + "\r\n"
 		}
@@ -162,24 +185,21 @@ func (w *world) send(method, uri, body string, more ...string) answer {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Deadline: time.Now().Add(timeout)}
 	c, err := dialer.DialContext(w.Context(), "tcp", w.front)
 	if err != nil {
-		w.Fatalf("%s %s: %v", method, uri, err)
+		return answer{}, err
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
-		w.Fatal(err)
+		return answer{}, err
 	}
-	text := method + " " + uri + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + head + "\r\n" + body
+	text := method + " " + uri + " " + version + "\r\nConnection: close\r\n" + head + "\r\n" + body
 	if _, err := io.WriteString(c, text); err != nil {
-		w.Fatalf("%s %s: %v", method, uri, err)
+		return answer{}, err
 	}
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		w.Fatalf("%s %s: %v", method, uri, err)
+		return answer{}, err
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		w.Fatalf("%s %s: %v", method, uri, err)
-	}
-	return answer{response.StatusCode, response.Header, string(content)}
+	return answer{response.StatusCode, response.Header, string(content)}, err
 }

@@ -50,6 +50,7 @@ func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, e
 			ClientIP:        client,
 			InvalidClientIP: !client.IsValid() && a.source.address != "",
 			Claims:          verifiedClaims(a),
+			MissingClaims:   a.claims.incomplete,
 			Descriptors:     descriptors,
 		},
 		Cost:    1,
@@ -122,12 +123,12 @@ func (d *authEndpoint) client(source string, headers map[string]string) netip.Ad
 // configuration, and the principal of the peer certificate as "principal". A token cannot set the claim "principal". If several
 // tokens have the same claim, the token with the first key takes precedence.
 func verifiedClaims(a *authRequest) map[string]any {
-	if len(a.claims) == 0 && a.source.principal == "" {
+	if len(a.claims.values) == 0 && a.source.principal == "" {
 		return nil
 	}
 	claims := map[string]any{}
-	for _, key := range slices.Sorted(maps.Keys(a.claims)) {
-		payload, _ := a.claims[key].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(a.claims.values)) {
+		payload, _ := a.claims.values[key].(map[string]any)
 		for name, value := range payload {
 			if _, claimed := claims[name]; !claimed {
 				claims[name] = value

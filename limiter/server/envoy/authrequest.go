@@ -7,17 +7,23 @@ import (
 // authRequest has the fields of an envoy.service.auth.v3.CheckRequest that the endpoint reads. The generated code rejects a message with a text that
 // is not valid UTF-8, and allocates more than a hundred bytes for each empty element of a list.
 type authRequest struct {
-	source       peer
-	destination  peer
-	method       string
-	host, path   string
-	headers      map[string]string
-	lines        []headerLine // of header_map
-	extensions   map[string]string
-	claims       map[string]any // of jwtMetadata, by the key of the payload
-	gateway      map[string]any // of gatewayMetadata of the route
-	defects      defects
-	metadataLeft int // values that the metadata can still have
+	source      peer
+	destination peer
+	method      string
+	host, path  string
+	headers     map[string]string
+	lines       []headerLine // of header_map
+	extensions  map[string]string
+	claims      boundedMetadata // of jwtMetadata, by the key of the payload
+	gateway     boundedMetadata // of gatewayMetadata of the route
+	defects     defects
+}
+
+// boundedMetadata is one namespace of an envoy.config.core.v3.Metadata. The bounds hold for each, so that the claims of a client do not displace its route.
+type boundedMetadata struct {
+	values     map[string]any
+	read       int  // values
+	incomplete bool // values over the bounds were left out
 }
 
 // peer is an AttributeContext.Peer.
@@ -75,7 +81,6 @@ const (
 // decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, and a message that occurs again is
 // merged, except for the value in an entry of a map.
 func (r *authRequest) decode(message []byte) error {
-	r.metadataLeft = maxMetadataValues
 	m := wire(message)
 	return m.each(func(number protowire.Number, attributes wire) error {
 		if number != checkAttributes {

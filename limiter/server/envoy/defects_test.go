@@ -323,3 +323,51 @@ func rawHeader(name, value string) *authv3.AttributeContext {
 	h.Headers = nil
 	return a
 }
+
+// A client that puts many claims before the one that identifies it must not use up the units of requests without claims, nor hide its route.
+func TestExtAuthz_ClaimsOverTheBoundAreCountedAsUnreadable(t *testing.T) {
+	var failures tally
+	rule := search()
+	rule.Match.Methods, rule.Identifier = nil, rules.Identifier{From: rules.FromClaim, Name: "sub"}
+	w := serve(t, Options{Engine: newEngine(t, noon(), rule), Style: "RateLimit", ExtAuthzFailures: &failures})
+	anonymous, many := attributes("GET", "/v1/search"), attributes("GET", "/v1/search")
+	payload, err := structpb.NewStruct(map[string]any{"payload": map[string]any{"a": slices.Repeat([]any{nil}, 5000), "sub": "ada"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := structpb.NewStruct(map[string]any{"resources": []any{map[string]any{"kind": "HTTPRoute", "namespace": "shop", "name": "checkout"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	many.MetadataContext, many.RouteMetadataContext = withMetadata(jwtMetadata, payload), withMetadata(gatewayMetadata, named)
+	message, err := proto.MarshalOptions{Deterministic: true}.Marshal(&authv3.CheckRequest{Attributes: many}) // sorted by key
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		out := &authv3.CheckResponse{}
+		if err := w.askRaw(t, authv3.Authorization_Check_FullMethodName, message, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := codes.Code(out.GetStatus().GetCode()); got != want {
+			t.Errorf("request %d: %v, want %v", i, got, want)
+		}
+	}
+	if got := failures.found(); !slices.Equal(got, []string{"metadata", "metadata", "metadata"}) {
+		t.Errorf("counted %q", got)
+	}
+	out := &authv3.CheckResponse{}
+	if err := w.askRaw(t, authv3.Authorization_Check_FullMethodName, marshal(t, &authv3.CheckRequest{Attributes: anonymous}), out); err != nil {
+		t.Fatal(err)
+	}
+	if got := codes.Code(out.GetStatus().GetCode()); got != codes.OK {
+		t.Errorf("a request without claims: %v", got)
+	}
+	var in authRequest
+	if err := in.decode(message); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := routeOf(&in), (route{kind: "HTTPRoute", namespace: "shop", name: "checkout"}); got != want {
+		t.Errorf("route %+v, want %+v", got, want)
+	}
+}

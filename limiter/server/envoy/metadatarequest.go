@@ -14,7 +14,7 @@ const (
 )
 
 // metadata reads the namespace of an envoy.config.core.v3.Metadata into to.
-func (r *authRequest) metadata(to *map[string]any, namespace string, m wire) error {
+func (r *authRequest) metadata(to *boundedMetadata, namespace string, m wire) error {
 	return m.each(func(number protowire.Number, entry wire) error {
 		if number != filterMetadata {
 			return nil
@@ -32,15 +32,15 @@ func (r *authRequest) metadata(to *map[string]any, namespace string, m wire) err
 		if err != nil || key != namespace {
 			return err
 		}
-		*to = map[string]any{}
-		return r.structOf(*to, fields, 0)
+		to.values = map[string]any{}
+		return r.structOf(to, to.values, fields, 0)
 	})
 }
 
 // structOf adds the fields of a google.protobuf.Struct to fields.
-func (r *authRequest) structOf(fields map[string]any, m wire, depth int) error {
+func (r *authRequest) structOf(of *boundedMetadata, fields map[string]any, m wire, depth int) error {
 	return m.each(func(number protowire.Number, entry wire) error {
-		if number != structFields || !r.hasRoom(depth) {
+		if number != structFields || !r.hasRoom(of, depth) {
 			return nil
 		}
 		key, value := "", wire("")
@@ -56,23 +56,24 @@ func (r *authRequest) structOf(fields map[string]any, m wire, depth int) error {
 		if err != nil {
 			return err
 		}
-		fields[key], err = r.value(value, depth+1)
+		fields[key], err = r.value(of, value, depth+1)
 		return err
 	})
 }
 
 // hasRoom reports whether the metadata can have one more value.
-func (r *authRequest) hasRoom(depth int) bool {
-	if r.metadataLeft == 0 || depth >= maxMetadataDepth {
+func (r *authRequest) hasRoom(of *boundedMetadata, depth int) bool {
+	if of.read == maxMetadataValues || depth >= maxMetadataDepth {
+		of.incomplete = true
 		r.defects.add(defectMetadata)
 		return false
 	}
-	r.metadataLeft--
+	of.read++
 	return true
 }
 
 // value returns the value of a google.protobuf.Value, as its method AsInterface does.
-func (r *authRequest) value(m wire, depth int) (v any, err error) {
+func (r *authRequest) value(of *boundedMetadata, m wire, depth int) (v any, err error) {
 	err = m.fields(func(number protowire.Number, kind protowire.Type, rest *wire) error {
 		var sub wire
 		var err error
@@ -90,13 +91,13 @@ func (r *authRequest) value(m wire, depth int) (v any, err error) {
 				fields = map[string]any{}
 			}
 			v = fields
-			err = r.structOf(fields, sub, depth)
+			err = r.structOf(of, fields, sub, depth)
 		case number == valueList && kind == protowire.BytesType:
 			list, again := v.([]any)
 			if !again {
 				list = []any{}
 			}
-			v, err = r.list(list, sub, depth)
+			v, err = r.list(of, list, sub, depth)
 		case kind == protowire.BytesType:
 		case number == valueNull && kind == protowire.VarintType:
 			v = nil
@@ -116,12 +117,12 @@ func (r *authRequest) value(m wire, depth int) (v any, err error) {
 }
 
 // list adds the values of a google.protobuf.ListValue to list.
-func (r *authRequest) list(list []any, m wire, depth int) ([]any, error) {
+func (r *authRequest) list(of *boundedMetadata, list []any, m wire, depth int) ([]any, error) {
 	err := m.each(func(number protowire.Number, value wire) error {
-		if number != listValues || !r.hasRoom(depth) {
+		if number != listValues || !r.hasRoom(of, depth) {
 			return nil
 		}
-		v, err := r.value(value, depth+1)
+		v, err := r.value(of, value, depth+1)
 		list = append(list, v)
 		return err
 	})

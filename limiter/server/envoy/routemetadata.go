@@ -20,7 +20,7 @@ type route struct {
 
 // routeOf returns the route that the configuration of the gateway names. A client cannot set it.
 func routeOf(a *authRequest) route {
-	resources, _ := a.gateway["resources"].([]any)
+	resources, _ := a.gateway.values["resources"].([]any)
 	for i := range resources {
 		fields, _ := resources[i].(map[string]any)
 		field := func(name string) string {

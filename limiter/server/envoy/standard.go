@@ -90,6 +90,9 @@ func serviceFiles() map[string]any {
 // handler converts a method to one of grpc-go.
 func (s *standard) handler(m h2.Method) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		if err := errCompressed(ctx); err != nil {
+			return nil, err
+		}
 		of := openCalls(ctx)
 		if !s.open.Take(of, 1) {
 			return nil, errTooManyCalls()
@@ -122,6 +125,9 @@ func (s *standard) handler(m h2.Method) grpc.MethodHandler {
 
 // bound is an interceptor that bounds the streams of the process.
 func (s *standard) bound(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	if err := errCompressed(stream.Context()); err != nil {
+		return err
+	}
 	of := openCalls(stream.Context())
 	if !s.open.Take(of, 1) {
 		return errTooManyCalls()
@@ -175,14 +181,33 @@ func (c *connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context
 	return context.WithValue(c.connect(ctx), openShare{}, c.open.Share())
 }
 
+// encodingOf is the key of the grpc-encoding in the context of a call, a *string.
+type encodingOf struct{}
+
 // TagRPC implements stats.Handler.
-func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	return context.WithValue(ctx, encodingOf{}, new(string))
+}
 
 // HandleConn implements stats.Handler.
 func (*connections) HandleConn(context.Context, stats.ConnStats) {}
 
 // HandleRPC implements stats.Handler.
-func (*connections) HandleRPC(context.Context, stats.RPCStats) {}
+func (*connections) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if header, is := s.(*stats.InHeader); is {
+		*ctx.Value(encodingOf{}).(*string) = header.Compression //nolint:forcetypeassert // TagRPC sets it
+	}
+}
+
+// errCompressed returns an error for a call with a grpc-encoding, as the fast transport does. grpc-go accepts the encodings that any package of the
+// process registers.
+func errCompressed(ctx context.Context) error {
+	switch *ctx.Value(encodingOf{}).(*string) { //nolint:forcetypeassert // TagRPC sets it
+	case "", encoding.Identity:
+		return nil
+	}
+	return status.Error(codes.Unimplemented, "the message is compressed")
+}
 
 // Serve implements transport.
 func (s *standard) Serve(listener net.Listener) error {
