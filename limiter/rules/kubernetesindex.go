@@ -173,7 +173,7 @@ func (s *search) appendWriteIfMatched(i int) {
 		uncertain = !known
 	}
 	s.defaults = s.defaults || c.Default
-	m := Matched{Rule: c, order: orderOf(i, uncertain), descriptor: noDescriptor, namespace: s.namespace}
+	m := Matched{Rule: c, order: orderOf(i, certaintyOf(uncertain)), descriptor: noDescriptor, namespace: s.namespace}
 	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, so that the object is decoded once
 	}

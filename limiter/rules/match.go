@@ -18,19 +18,29 @@ type Matched struct {
 	on         *activation // the request as CEL value; nil if the identifier, the cost and the tiers have no expressions
 }
 
-// orderOf returns the order of rule i. A match is uncertain if a condition could not be evaluated, because of what the client sent. Among
-// the matches of a rule, an uncertain one comes last.
-func orderOf(i int, uncertain bool) int32 {
+// certainty is how certain a match is.
+type certainty int32
+
+const (
+	matchCertain   certainty = iota
+	matchUncertain           // a condition could not be evaluated, because of what the client sent, or not all readings of the path meet it
+	matchUnknown             // no reading of the path certainly meets the conditions
+)
+
+func certaintyOf(uncertain bool) certainty {
 	if uncertain {
-		return int32(2*i + 1)
+		return matchUncertain
 	}
-	return int32(2 * i)
+	return matchCertain
 }
 
-func (m Matched) index() int32 { return m.order >> 1 }
+// orderOf returns the order of rule i. Among the matches of a rule, the most certain one comes first.
+func orderOf(i int, c certainty) int32 { return int32(i)<<2 | int32(c) }
+
+func (m Matched) index() int32 { return m.order >> 2 }
 
 // Uncertain reports whether the rule matches because a condition could not be evaluated, because of what the client sent.
-func (m Matched) Uncertain() bool { return m.order&1 != 0 }
+func (m Matched) Uncertain() bool { return m.order&3 != int32(matchCertain) }
 
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, for rules with expressions, and for
 // a path with several readings. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
@@ -337,7 +347,7 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	}
 	s.defaults = s.defaults || c.Default
 	s.ownPaths = s.ownPaths || c.endpoints != nil
-	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, uncertain), descriptor: descriptor}
+	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, certaintyOf(uncertain)), descriptor: descriptor}
 	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
 	}

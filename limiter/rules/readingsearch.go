@@ -152,7 +152,7 @@ func (r *readingSearch) sorted(all []Matched, from int) []Matched {
 			next = len(found)
 		}
 		first := len(kept)
-		certain := uint64(0) // the readings that the rule certainly matches
+		certainly := uint64(0) // the readings that the rule certainly matches
 		for i := range found[:next] {
 			m := &found[i]
 			if i > 0 && found[i-1].reading == m.reading {
@@ -161,18 +161,24 @@ func (r *readingSearch) sorted(all []Matched, from int) []Matched {
 			switch {
 			case m.Uncertain():
 			case m.reading == allReadings:
-				certain = ^uint64(0)
+				certainly = ^uint64(0)
 			default:
-				certain |= 1 << m.reading
+				certainly |= 1 << m.reading
 			}
 			isNew := !slices.ContainsFunc(kept[first:], func(k Matched) bool { return k.Endpoint == m.Endpoint })
 			if len(kept) == first || isNew && m.Rule.countsEndpoints() {
 				kept = append(kept, m.Matched)
 			}
 		}
-		isCertain := certain == ^uint64(0) || !r.unknown && certain == 1<<len(r.paths)-1
+		met := matchUncertain
+		switch {
+		case certainly == ^uint64(0) || !r.unknown && certainly == 1<<len(r.paths)-1:
+			met = matchCertain
+		case certainly == 0:
+			met = matchUnknown
+		}
 		for i := first; i < len(kept); i++ {
-			kept[i].order = orderOf(int(kept[i].index()), !isCertain)
+			kept[i].order = orderOf(int(kept[i].index()), met)
 		}
 		found = found[next:]
 	}

@@ -180,6 +180,24 @@ func TestMatch_OneOfSeveralValuesOfAHeader(t *testing.T) {
 	}
 }
 
+// A path with many readings matches every policy with paths, and a request is charged to a bounded number: those that a reading meets come first.
+func TestBounded_APathWithManyReadingsIsCountedForItsEndpoint(t *testing.T) {
+	var list []rules.Rule
+	for i := range 40 {
+		r := rule(fmt.Sprintf("shop/endpoint-%02d", i))
+		r.Match.Paths = []rules.PathMatch{{Type: rules.PathPrefix, Value: fmt.Sprintf("/v1/endpoint%02d", i)}}
+		list = append(list, r)
+	}
+	x := index(t, list...)
+	for _, target := range []string{"/v1/endpoint39/;" + strings.Repeat("a", 4500), "/v1/endpoint39/" + strings.Repeat("%2e%2e;x/", 500), "/v1/endpoint39;/..%2f./%2e/;"} {
+		matched := x.Match(nil, sent(target))
+		kept, _ := rules.Bounded(matched)
+		if !slices.Contains(policies(kept), "shop/endpoint-39") {
+			t.Errorf("%.40s matches %d policies and is charged to %q", target, len(matched), policies(kept))
+		}
+	}
+}
+
 // Go's own server reads the target, and its ServeMux finds the handler. Whenever that is the handler of a limited path, the policy matches.
 func TestMatch_ServeMuxReachesNoLimitedPathWithoutThePolicy(t *testing.T) {
 	limited := 0
