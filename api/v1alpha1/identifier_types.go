@@ -8,7 +8,7 @@ type Identifier struct {
 	// results of expressions that read one of these.
 	// +optional
 	Header *HeaderName `json:"header,omitempty"`
-	// query is the name of a query parameter. If the request has several values, the first one is used.
+	// query is the name of a query parameter. If the request has several different values, the identifier cannot be read.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128

@@ -15,7 +15,7 @@ type IdentifierApplyConfiguration struct {
 	// are hashed like API keys, whatever field they come from: those of names such as Authorization and api_key, all cookies, and the
 	// results of expressions that read one of these.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
-	// query is the name of a query parameter. If the request has several values, the first one is used.
+	// query is the name of a query parameter. If the request has several different values, the identifier cannot be read.
 	Query *string `json:"query,omitempty"`
 	// cookie is the name of a cookie. Its value is hashed like an API key.
 	Cookie *string `json:"cookie,omitempty"`
