@@ -88,8 +88,8 @@ func (m Matched) evaluated(r *Request) (string, error) {
 
 var errAmbiguousPath = errors.New("servers can read the path in different ways, which lead to different identifiers")
 
-// Unreadable reports whether r carries something that cannot be read as the identifier of the rule: a text that is no address, a
-// malformed cookie, a claim that is a list or an object, claims that do not fit in the request, or something that makes the expression fail. Call it only if Identify
+// Unreadable reports whether r carries something that cannot be read as the identifier of the rule: a text that is no address, a malformed cookie, a
+// claim that is a list or an object, claims that do not fit in the request, or something that makes the expression fail. Call it only if Identify
 // has returned "".
 func (m Matched) Unreadable(r *Request) bool {
 	id := &m.Rule.Identifier
