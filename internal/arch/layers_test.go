@@ -80,7 +80,7 @@ func layers() []layer {
 			external: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
 		},
 		{pkg: "limiter/overload", internal: []string{"limiter"}},
-		{pkg: "limiter/socket"},
+		{pkg: "limiter/socket", internal: []string{"limiter/overload"}},
 		{
 			pkg:      "limiter/server",
 			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing"},

@@ -57,7 +57,8 @@ type Field struct {
 }
 
 // SetHeaders sets the header fields for a. Fields that are lists contain the enforced policies that matched, strictest first, as far as
-// they fit in 2 KiB with the headers of the denial; the other fields describe the strictest. No field contains a shadow policy: a client that slowed down because of one would in effect
+// they fit in 2 KiB with the headers of the denial; the other fields describe the strictest.
+// No field contains a shadow policy: a client that slowed down because of one would in effect
 // be limited by it. The error is about a policy name that a header cannot contain; Retry-After is set all the same.
 func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error {
 	var room [maxFields]Field

@@ -142,12 +142,9 @@ func (m Matched) Unreadable(r *Request) bool {
 			return true
 		}
 	case FromExpression:
-		if r.MissingClaims { // the expression may read one of them
-			return true
-		}
 		_, err := m.evaluated(r)
-		if f, failed := errors.AsType[failure](err); failed {
-			return !f.absent
+		if f, failed := errors.AsType[failure](err); failed || r.MissingClaims { // the expression may read one of them
+			return r.MissingClaims || !f.absent
 		}
 	}
 	return id.Address && m.text(r) != ""

@@ -30,13 +30,11 @@ type Request struct {
 	RepeatedHeaders []string
 	ClientIP        netip.Addr
 	// Claims of the caller's token. The code that creates the Request must have verified them.
-	Claims map[string]any
-	// MissingClaims is true if the caller has sent more claims than fit in Claims.
-	MissingClaims bool
+	Claims        map[string]any
+	MissingClaims bool // the caller has sent more than fit in Claims
 	// Descriptors are the descriptors that Envoy sends for the request.
 	Descriptors []Descriptor
-	// NoHTTP is true if the caller has sent descriptors without an HTTP request. Only rules that can match such a request do, see
-	// [Rule.Kinds].
+	// NoHTTP is true if the caller has sent descriptors without an HTTP request. Only some rules match it, see [Rule.Kinds].
 	NoHTTP bool
 	// InvalidClientIP is true if the caller has named a client address that is no address. ClientIP is then the zero Addr.
 	InvalidClientIP bool

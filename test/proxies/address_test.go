@@ -57,13 +57,17 @@ func callHeaders(t *testing.T, p proxy, edit func(blocks map[string]string), lin
 	t.Helper()
 	var mu sync.Mutex
 	var call http.Header
-	weir := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	weir := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		if r.URL.Path == "/v1/auth/shop" {
 			call = r.Header.Clone()
 		}
 	}))
+	weir.Config.Protocols = new(http.Protocols)
+	weir.Config.Protocols.SetHTTP1(true)
+	weir.Config.Protocols.SetUnencryptedHTTP2(true)
+	weir.Start()
 	t.Cleanup(weir.Close)
 	w := &world{T: t}
 	upstream := httptest.NewServer(http.HandlerFunc(w.serve))

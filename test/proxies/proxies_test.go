@@ -179,8 +179,25 @@ func checkRequestsOfUnusualForm(w *world) {
 		return header
 	}
 	for _, form := range []struct{ lines, size int }{
-		{50, 1}, {85, 1}, {93, 1}, {98, 1}, {110, 1}, {1000, 1}, {8000, 1},
-		{3, 4000}, {7, 2000}, {59, 250}, {60, 250}, {61, 250}, {62, 250}, {63, 250}, {8, 4000}, {9, 4000}, {25, 4000}, {75, 4000}, {225, 4000},
+		{50, 1},
+		{85, 1},
+		{93, 1},
+		{98, 1},
+		{110, 1},
+		{1000, 1},
+		{8000, 1},
+		{3, 4000},
+		{7, 2000},
+		{59, 250},
+		{60, 250},
+		{61, 250},
+		{62, 250},
+		{63, 250},
+		{8, 4000},
+		{9, 4000},
+		{25, 4000},
+		{75, 4000},
+		{225, 4000},
 	} {
 		if a, err := w.try(http.MethodGet, "/v1/search", "", line(form.lines, form.size)...); err == nil && a.status == http.StatusOK {
 			w.Errorf("with %d lines of %d bytes: %+v", form.lines, form.size, a)

@@ -50,7 +50,7 @@ func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, e
 			ClientIP:        client,
 			InvalidClientIP: !client.IsValid() && a.source.address != "",
 			Claims:          verifiedClaims(a),
-			MissingClaims:   a.claims.incomplete,
+			MissingClaims:   a.defects&defectMetadata != 0,
 			Descriptors:     descriptors,
 		},
 		Cost:    1,

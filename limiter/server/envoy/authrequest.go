@@ -21,9 +21,8 @@ type authRequest struct {
 
 // boundedMetadata is one namespace of an envoy.config.core.v3.Metadata. The bounds hold for each, so that the claims of a client do not displace its route.
 type boundedMetadata struct {
-	values     map[string]any
-	read       int  // values
-	incomplete bool // values over the bounds were left out
+	values map[string]any
+	read   int // values
 }
 
 // peer is an AttributeContext.Peer.

@@ -64,7 +64,6 @@ func (r *authRequest) structOf(of *boundedMetadata, fields map[string]any, m wir
 // hasRoom reports whether the metadata can have one more value.
 func (r *authRequest) hasRoom(of *boundedMetadata, depth int) bool {
 	if of.read == maxMetadataValues || depth >= maxMetadataDepth {
-		of.incomplete = true
 		r.defects.add(defectMetadata)
 		return false
 	}

@@ -30,7 +30,6 @@ type standard struct {
 	open   *overload.Pool // calls of all connections
 }
 
-// Bounds of the standard transport.
 const (
 	// maxOpenCalls bounds the calls of the process that are open at a time. Each of them can have 64 KiB of an incomplete message, and a goroutine.
 	maxOpenCalls = 1024
@@ -90,12 +89,9 @@ func serviceFiles() map[string]any {
 // handler converts a method to one of grpc-go.
 func (s *standard) handler(m h2.Method) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		if err := errCompressed(ctx); err != nil {
+		of, err := s.admit(ctx)
+		if err != nil {
 			return nil, err
-		}
-		of := openCalls(ctx)
-		if !s.open.Take(of, 1) {
-			return nil, errTooManyCalls()
 		}
 		defer s.open.Give(of, 1)
 		if m.Announce != nil {
@@ -105,8 +101,7 @@ func (s *standard) handler(m h2.Method) grpc.MethodHandler {
 			}
 		}
 		var message encoded
-		err := read(&message)
-		if err == nil && m.MaxMessage > 0 && len(message) > m.MaxMessage {
+		if err = read(&message); err == nil && m.MaxMessage > 0 && len(message) > m.MaxMessage {
 			err = status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", len(message), m.MaxMessage)
 		}
 		if err != nil {
@@ -125,28 +120,33 @@ func (s *standard) handler(m h2.Method) grpc.MethodHandler {
 
 // bound is an interceptor that bounds the streams of the process.
 func (s *standard) bound(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	if err := errCompressed(stream.Context()); err != nil {
+	of, err := s.admit(stream.Context())
+	if err != nil {
 		return err
-	}
-	of := openCalls(stream.Context())
-	if !s.open.Take(of, 1) {
-		return errTooManyCalls()
 	}
 	defer s.open.Give(of, 1)
 	return handle(service, stream)
 }
 
-func errTooManyCalls() error {
-	return status.Error(codes.ResourceExhausted, "the limiter has too many open calls")
+// admit returns the share of an open call. It rejects compressed calls, as the fast transport does: grpc-go accepts encodings that any package registers.
+func (s *standard) admit(ctx context.Context) (*overload.Share, error) {
+	stream, is := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
+	if is && stream.RecvCompress() != "" && stream.RecvCompress() != encoding.Identity {
+		return nil, status.Error(codes.Unimplemented, "the message is compressed")
+	}
+	of := ctx.Value(openShare{}).(*overload.Share) //nolint:forcetypeassert // each connection has one
+	if !s.open.Take(of, 1) {
+		return nil, status.Error(codes.ResourceExhausted, "the limiter has too many open calls")
+	}
+	return of, nil
 }
 
 // encoded is a message in wire format.
 type encoded []byte
 
-// wireCodec is the codec of gRPC for protobuf, which passes encoded messages through.
+// wireCodec is the codec of gRPC for protobuf, which passes encoded messages through. Marshal and Unmarshal implement encoding.CodecV2.
 type wireCodec struct{ encoding.CodecV2 }
 
-// Marshal implements encoding.CodecV2.
 func (c wireCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if message, is := v.(encoded); is {
 		return mem.BufferSlice{mem.SliceBuffer(message)}, nil
@@ -154,7 +154,6 @@ func (c wireCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v) //nolint:wrapcheck // it is this codec
 }
 
-// Unmarshal implements encoding.CodecV2.
 func (c wireCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if message, is := v.(*encoded); is {
 		*message = data.Materialize()
@@ -172,42 +171,13 @@ type connections struct {
 // openShare is the key of the share of maxOpenCalls in the context of a connection.
 type openShare struct{}
 
-func openCalls(ctx context.Context) *overload.Share {
-	return ctx.Value(openShare{}).(*overload.Share) //nolint:forcetypeassert // each connection has one
-}
-
-// TagConn implements stats.Handler.
+// TagConn, TagRPC, HandleConn and HandleRPC implement stats.Handler.
 func (c *connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
 	return context.WithValue(c.connect(ctx), openShare{}, c.open.Share())
 }
-
-// encodingOf is the key of the grpc-encoding in the context of a call, a *string.
-type encodingOf struct{}
-
-// TagRPC implements stats.Handler.
-func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	return context.WithValue(ctx, encodingOf{}, new(string))
-}
-
-// HandleConn implements stats.Handler.
-func (*connections) HandleConn(context.Context, stats.ConnStats) {}
-
-// HandleRPC implements stats.Handler.
-func (*connections) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	if header, is := s.(*stats.InHeader); is {
-		*ctx.Value(encodingOf{}).(*string) = header.Compression //nolint:forcetypeassert // TagRPC sets it
-	}
-}
-
-// errCompressed returns an error for a call with a grpc-encoding, as the fast transport does. grpc-go accepts the encodings that any package of the
-// process registers.
-func errCompressed(ctx context.Context) error {
-	switch *ctx.Value(encodingOf{}).(*string) { //nolint:forcetypeassert // TagRPC sets it
-	case "", encoding.Identity:
-		return nil
-	}
-	return status.Error(codes.Unimplemented, "the message is compressed")
-}
+func (*connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (*connections) HandleConn(context.Context, stats.ConnStats)                     {}
+func (*connections) HandleRPC(context.Context, stats.RPCStats)                       {}
 
 // Serve implements transport.
 func (s *standard) Serve(listener net.Listener) error {
