@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/cel-go/common/overloads"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -90,9 +93,10 @@ func usageOf(rule *rules.Rule) Usage {
 		panic(fmt.Sprintf("compile: encode rule %s: %v", rule.Policy, err)) // strings and integers
 	}
 	u := Usage{Bytes: int64(len(data)), Rules: 1}
-	expression := func(is bool) {
-		if is {
+	expression := func(text string) {
+		if text != "" {
 			u.Expressions++
+			u.RegularExpressions += int64(strings.Count(text, overloads.Matches)) // at least the calls; also in literals and names
 		}
 	}
 	header := func(h *rules.HeaderMatch) {
@@ -100,9 +104,13 @@ func usageOf(rule *rules.Rule) Usage {
 			u.RegularExpressions++
 		}
 	}
-	expression(rule.Identifier.From == rules.FromExpression)
-	expression(rule.Match.Expression != "")
-	expression(rule.Cost != nil && rule.Cost.Expression != "")
+	if rule.Identifier.From == rules.FromExpression {
+		expression(rule.Identifier.Name)
+	}
+	expression(rule.Match.Expression)
+	if rule.Cost != nil {
+		expression(rule.Cost.Expression)
+	}
 	for _, path := range rule.Match.Paths {
 		if path.Type == rules.PathRegex {
 			u.RegularExpressions++
@@ -112,7 +120,7 @@ func usageOf(rule *rules.Rule) Usage {
 		header(&rule.Match.Headers[i])
 	}
 	for i := range rule.Tiers {
-		expression(rule.Tiers[i].When.Expression != "")
+		expression(rule.Tiers[i].When.Expression)
 		header(rule.Tiers[i].When.Header)
 	}
 	return u

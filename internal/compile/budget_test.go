@@ -158,8 +158,10 @@ func TestUsage_CountsEachExpression(t *testing.T) {
 		change                          func(*v1alpha1.RateLimitPolicySpec)
 		expressions, regularExpressions int64
 	}{
-		"nothing":             {func(*v1alpha1.RateLimitPolicySpec) {}, 0, 0},
-		"match":               {http(v1alpha1.HTTPMatch{Expression: expression}), 1, 0},
+		"nothing": {func(*v1alpha1.RateLimitPolicySpec) {}, 0, 0},
+		"match":   {http(v1alpha1.HTTPMatch{Expression: expression}), 1, 0},
+		"three calls of matches": {http(v1alpha1.HTTPMatch{Expression: new(v1alpha1.Expression(
+			"request.path.matches('a') || matches(request.host, 'b') || request.path.matches ('d')"))}), 1, 3},
 		"two regular headers": {http(v1alpha1.HTTPMatch{Headers: []v1alpha1.HeaderMatch{regex, exact, {Name: "y", Type: v1alpha1.HeaderRegularExpression, Value: new("b+")}}}), 0, 2},
 		"a path":              {http(v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "/a+"}, {Type: v1alpha1.PathExact, Value: "/b"}}}), 0, 1},
 		"identifier": {func(s *v1alpha1.RateLimitPolicySpec) {

@@ -78,7 +78,7 @@ func (v *validator) validateHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
 		v.validateHost(fmt.Sprintf("%s.hosts[%d]", field, i), host)
 	}
 	for i, p := range match.Paths {
-		v.validatePath(fmt.Sprintf("%s.paths[%d]", field, i), p)
+		v.validatePath(fmt.Sprintf("%s.paths[%d]", field, i), p, match.IgnoreCase)
 	}
 	for i, method := range match.Methods {
 		v.validateMethod(fmt.Sprintf("%s.methods[%d]", field, i), method)
@@ -118,13 +118,13 @@ func pathType(match v1alpha1.PathMatch) v1alpha1.PathMatchType {
 	return cmp.Or(match.Type, v1alpha1.PathPrefix)
 }
 
-func (v *validator) validatePath(field string, match v1alpha1.PathMatch) {
+func (v *validator) validatePath(field string, match v1alpha1.PathMatch, ignoreCase bool) {
 	validateEnum(v, field+".type", match.Type, v1alpha1.PathExact, v1alpha1.PathPrefix, v1alpha1.PathRegularExpression)
 	switch {
 	case match.Value == "":
 		v.report(field+".value", "must not be empty")
 	case pathType(match) == v1alpha1.PathRegularExpression:
-		v.validateRegularExpression(field+".value", match.Value)
+		v.validateRegularExpression(field+".value", match.Value, ignoreCase)
 	case match.Value[0] != '/' || strings.ContainsAny(match.Value, "?# \t\n\f\r"):
 		v.report(field+".value", "%q: a path must begin with a slash and must not have a query, a fragment or spaces", match.Value)
 	case !isNormal(match.Value):
@@ -164,12 +164,12 @@ func (v *validator) validateHeader(field string, header v1alpha1.HeaderMatch) {
 		return
 	}
 	if headerType(header) == v1alpha1.HeaderRegularExpression {
-		v.validateRegularExpression(field+".value", *header.Value)
+		v.validateRegularExpression(field+".value", *header.Value, false)
 	}
 }
 
-func (v *validator) validateRegularExpression(field, expression string) {
-	_, err := rules.CompileRegexp(expression)
+func (v *validator) validateRegularExpression(field, expression string, ignoreCase bool) {
+	err := rules.ValidateRegexp(expression, ignoreCase)
 	if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
 		v.report(field, "%q is not a valid RE2 expression: %s", expression, strings.TrimPrefix(wrong.Error(), "error parsing regexp: "))
 		return

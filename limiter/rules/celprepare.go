@@ -230,7 +230,7 @@ func validateMatches(expression ast.Expr, reject func(ast.Expr, string)) {
 		return
 	}
 	if text, is := expression.AsLiteral().(types.String); is {
-		if bad := validateRegexp(string(text)); bad != nil {
+		if bad := ValidateRegexp(string(text), false); bad != nil {
 			reject(expression, bad.Error())
 		}
 	}

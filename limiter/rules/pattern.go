@@ -18,49 +18,51 @@ const (
 
 // pattern is a regular expression that must match a whole text, or a part of it. It is safe for concurrent use.
 type pattern struct {
-	fast    *regexp.Regexp
+	fast    *regexp.Regexp // nil if it would need too much memory
 	program *syntax.Prog
 	visits  sync.Pool // of *visit
 }
 
-// compilePattern is [CompileRegexp] for texts that clients choose. With ignoreCase, upper and lower case are the same.
+// compilePattern compiles an RE2 expression that must match the whole text. With ignoreCase, upper and lower case are the same.
 func compilePattern(expression string, ignoreCase bool) (*pattern, error) {
-	if err := validateRegexp(expression); err != nil {
+	size, err := measureRegexp(expression, ignoreCase)
+	if err != nil {
 		return nil, err // before more is added, so that the message and the bounds have only the user's text
 	}
 	if ignoreCase {
 		expression = "(?i:" + expression + ")"
 	}
-	fast, err := regexp.Compile(anchored(expression))
-	if err != nil {
-		return nil, err
-	}
-	return newPattern(fast, fast.String())
+	return newPattern(size, anchored(expression), anchored(expression))
 }
 
 // compileSearch is compilePattern for an expression that must match a part of a text.
 func compileSearch(expression string) (*pattern, error) {
-	if err := validateRegexp(expression); err != nil {
-		return nil, err
-	}
-	fast, err := regexp.Compile(expression)
+	size, err := measureRegexp(expression, false)
 	if err != nil {
 		return nil, err
 	}
-	return newPattern(fast, `\A(?s:.*)(?:`+expression+`)(?s:.*)\z`)
+	return newPattern(size, expression, `\A(?s:.*)(?:`+expression+`)(?s:.*)\z`)
 }
 
+// anchored returns the expression that matches only whole texts.
+func anchored(expression string) string { return `\A(?:` + expression + `)\z` }
+
 // newPattern returns a pattern whose steps are counted with an expression for the whole text.
-func newPattern(fast *regexp.Regexp, whole string) (*pattern, error) {
+func newPattern(size regexpSize, expression, whole string) (p *pattern, err error) {
+	p = new(pattern)
+	if size.fast() {
+		if p.fast, err = regexp.Compile(expression); err != nil {
+			return nil, err
+		}
+	}
 	parsed, err := syntax.Parse(whole, syntax.Perl)
 	if err != nil {
 		return nil, err
 	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
+	if p.program, err = syntax.Compile(parsed.Simplify()); err != nil {
 		return nil, err
 	}
-	return &pattern{fast: fast, program: program}, nil
+	return p, nil
 }
 
 // matches reports whether the pattern matches text, and reduces steps by its cost. If the comparison takes more than the remaining steps,
@@ -71,7 +73,7 @@ func (p *pattern) matches(text string, steps *int) (is, known bool) {
 
 // matchesWithin is matches for a comparison that may take minimum steps, however few remain.
 func (p *pattern) matchesWithin(text string, steps *int, minimum int) (is, known bool) {
-	if worst := len(p.program.Inst) * (len(text) + 1); worst <= *steps {
+	if worst := len(p.program.Inst) * (len(text) + 1); p.fast != nil && worst <= *steps {
 		*steps -= worst
 		return p.fast.MatchString(text), true
 	}

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +46,7 @@ func FuzzPattern_AgreesWithRegexp(f *testing.F) {
 		{`(?i)\x{212a}`, "k"},
 		{`\Aa\z`, "a"},
 		{`a$b`, "ab"},
+		{`^[\p{L}\p{N}_-]{1,64}$`, "a-\u65e5"},
 	} {
 		f.Add(seed[0], seed[1])
 	}
@@ -52,11 +55,12 @@ func FuzzPattern_AgreesWithRegexp(f *testing.F) {
 		if err != nil || len(text) > 200 {
 			t.Skip()
 		}
+		want := regexp.MustCompile(anchored(expression)).MatchString(text)
 		v := newVisit(len(p.program.Inst))
 		for range 2 { // the second run uses the sets again
 			v.left = unbounded
-			if got, known := v.run(p.program, text); !known || got != p.fast.MatchString(text) {
-				t.Errorf("%q matches %q: %v, known %v; regexp: %v", expression, text, got, known, p.fast.MatchString(text))
+			if got, known := v.run(p.program, text); !known || got != want {
+				t.Errorf("%q matches %q: %v, known %v; regexp: %v", expression, text, got, known, want)
 			}
 		}
 	})
@@ -74,6 +78,43 @@ func TestPattern_CountsItsSteps(t *testing.T) {
 	}
 	if _, known, left := simulate(t, `(a|a?|aa)*x`, strings.Repeat("a", 60<<10), maxPatternSteps); known || left >= 0 {
 		t.Errorf("a long text: known %v, %d steps left", known, left)
+	}
+}
+
+// TestPattern_HoldsABoundedAmountOfMemory measures what the compilation allocates, too: it bounds its time.
+func TestPattern_HoldsABoundedAmountOfMemory(t *testing.T) {
+	const (
+		maxHeld      = 96 << 10
+		maxAllocated = 1 << 20
+	)
+	for _, expression := range []string{
+		`^[\p{L}\p{N}_-]{1,64}$`, `[a-z0-9-]{1,253}`, strings.Repeat(`\PL`, maxClasses), strings.Repeat(`\pC`, maxClasses-1) + `\pC{980}`, `(?i)` + strings.Repeat(`\p{Lu}`, maxClasses),
+		`(a?){249}`, `[a-z]{900}`, strings.Repeat(`[^\w]`, 102), `.*(` + strings.Repeat(`a|`, 200) + `b)`,
+	} {
+		for name, compile := range map[string]func() (*pattern, error){
+			"whole": func() (*pattern, error) { return compilePattern(expression, true) }, "part": func() (*pattern, error) { return compileSearch(expression) },
+		} {
+			const times = 8
+			var compiled [times]*pattern
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			for i := range compiled {
+				p, err := compile()
+				if err != nil {
+					t.Fatal(expression, err)
+				}
+				compiled[i] = p
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			held, allocated := (int(after.HeapAlloc)-int(before.HeapAlloc))/times, int(after.TotalAlloc-before.TotalAlloc)/times
+			t.Logf("%.40s, %s: holds %d bytes of %d", expression, name, held, allocated)
+			if held > maxHeld || allocated > maxAllocated {
+				t.Errorf("%s, %s: holds %d bytes of %d, want at most %d of %d", expression, name, held, allocated, maxHeld, maxAllocated)
+			}
+			runtime.KeepAlive(compiled)
+		}
 	}
 }
 
