@@ -51,16 +51,12 @@ type ruleCharge struct {
 
 // match appends the charge of every rule that limits the request of c to the charges of s.
 func (a *active) match(s *scratch, c *Check) {
-	var all []rules.Matched
-	if c.Peek && !c.CountDebts {
-		all = a.index.Peek(s.matches[:0], &c.Request)
-	} else {
-		all = a.index.Match(s.matches[:0], &c.Request)
-	}
+	all := a.index.Match(s.matches[:0], &c.Request)
 	s.matches = all
 	if len(all) > rules.MaxPoliciesPerRequest {
 		all = a.bounded(all, c.Peek)
 	}
+	all = a.index.NameEndpoints(all, c.Peek && !c.CountDebts)
 	bypasses := a.bypasses.Active()
 	for i := range all {
 		m := &all[i]

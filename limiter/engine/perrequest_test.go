@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,6 +73,42 @@ func TestCheck_ChargesABoundedNumberOfOverlappingPolicies(t *testing.T) {
 	e.Swap(x)
 	if n := testutil.CollectAndCount(e.metrics.leftOut); n != 0 {
 		t.Errorf("%d series of policies that no longer exist", n)
+	}
+}
+
+// TestCheck_NamesTheEndpointsOfChargedPoliciesOnly counts bytes: a policy that stores a new path allocates more than 100.
+func TestCheck_NamesTheEndpointsOfChargedPoliciesOnly(t *testing.T) {
+	const requests = 100
+	allocated := func(perEndpoint bool) int {
+		var set rules.Set
+		for i := range 1000 {
+			set.Rules = append(set.Rules, rules.Rule{
+				Policy: fmt.Sprintf("shop/p%04d", i), Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+				Algorithm: limiter.FixedWindow, Units: 1_000_000, WindowSeconds: 3600, PerEndpoint: perEndpoint,
+			})
+		}
+		e, _ := overlapping(t, memstore.New(time.Now), 0)
+		x, err := rules.NewIndex(set, "sha256:1", "weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Swap(x)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for i := range requests {
+			c := ofAcme()
+			c.Request.Path = "/" + strconv.Itoa(i)
+			if _, err := e.Check(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		return int(after.TotalAlloc-before.TotalAlloc) / requests
+	}
+	usual, perEndpoint := allocated(false), allocated(true)
+	t.Logf("a request allocates %d bytes, and %d with endpoints", usual, perEndpoint)
+	if more := perEndpoint - usual; more > 48<<10 {
+		t.Errorf("the endpoints of a request take %d bytes more, want at most 48 KiB", more)
 	}
 }
 

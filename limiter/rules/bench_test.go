@@ -60,11 +60,11 @@ func BenchmarkFeatures(b *testing.B) {
 		b.Run("only=match/"+feature.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				x.Match(dst, req)
+				x.NameEndpoints(x.Match(dst, req), false)
 			}
 		})
 		b.Run("only=terms/"+feature.name, func(b *testing.B) {
-			matched := x.Match(dst, req)
+			matched := x.NameEndpoints(x.Match(dst, req), false)
 			b.ReportAllocs()
 			for b.Loop() {
 				for _, m := range matched {

@@ -70,7 +70,7 @@ func TestIdentify_ReadsTheDescriptorThatTheRuleMatchedFirst(t *testing.T) {
 	request := rules.Request{Domain: "shop", NoHTTP: true, Descriptors: []rules.Descriptor{
 		{{Key: "api_key", Value: "s3cret"}}, {{Key: "host", Value: "h"}}, {{Key: "tenant", Value: "acme"}, {Key: "plan", Value: "free"}},
 	}}
-	matched := index.Peek(nil, &request)
+	matched := index.Match(nil, &request)
 	if len(matched) != 1 {
 		t.Fatalf("%d matches", len(matched))
 	}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"crypto/sha256"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,14 +28,17 @@ const (
 // with explicit paths have neither problem.
 type endpoints struct {
 	window time.Duration
-	most   int                                  // paths
-	paths  atomic.Pointer[map[string]*endpoint] // replaced, never modified
+	most   int // paths
+	// snapshot has paths that can be read without the mutex. It is replaced, never modified.
+	snapshot atomic.Pointer[map[string]*endpoint]
 	// generation increases each time unused paths are evicted.
 	generation atomic.Uint32
 	// fullUntil is the earliest time of the next eviction, in nanoseconds since the epoch; 0 if a slot is free.
 	fullUntil atomic.Int64
-	mutex     sync.Mutex // protects the replacement of paths
-	started   time.Time  // of the generation; zero for the first
+	mutex     sync.Mutex           // protects the fields below
+	paths     map[string]*endpoint // all of them; the same as the snapshot if no slot is free
+	missed    int                  // uses that the snapshot did not have, since it was replaced
+	started   time.Time            // of the generation; zero for the first
 }
 
 // endpoint is a path that is counted separately.
@@ -43,15 +47,15 @@ type endpoint struct {
 }
 
 func newEndpoints(window time.Duration, most int) *endpoints {
-	e := &endpoints{window: window, most: most}
-	e.paths.Store(&map[string]*endpoint{})
+	e := &endpoints{window: window, most: most, paths: map[string]*endpoint{}}
+	e.snapshot.Store(&map[string]*endpoint{})
 	return e
 }
 
 // name returns the endpoint under which path is counted.
 func (e *endpoints) name(path string, clock func() time.Time) string {
 	key := endpointKey(path)
-	if known, found := (*e.paths.Load())[key]; found {
+	if known, found := (*e.snapshot.Load())[key]; found {
 		if generation := e.generation.Load(); known.generation.Load() != generation { // an unconditional store would contend for the cache line
 			known.generation.Store(generation)
 		}
@@ -76,15 +80,14 @@ func endpointKey(path string) string {
 func (e *endpoints) peek(path string, clock func() time.Time) string {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	paths := *e.paths.Load()
-	if paths[endpointKey(path)] != nil || len(paths) < e.most {
+	if e.paths[endpointKey(path)] != nil || len(e.paths) < e.most {
 		return path
 	}
 	if clock().Sub(e.started) < e.window {
 		return OtherEndpoints
 	}
 	generation := e.generation.Load()
-	for _, entry := range paths {
+	for _, entry := range e.paths {
 		if entry.generation.Load() != generation {
 			return path // which would be assigned the slot of entry
 		}
@@ -92,37 +95,41 @@ func (e *endpoints) peek(path string, clock func() time.Time) string {
 	return OtherEndpoints
 }
 
-// add assigns a slot to key, and returns false if all slots are in use.
+// add assigns a slot to key unless it has one, and returns false if all slots are in use.
 func (e *endpoints) add(key string, now time.Time) bool {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	paths := *e.paths.Load()
-	if paths[key] != nil {
-		return true
+	entry := e.paths[key]
+	if entry == nil {
+		if len(e.paths) >= e.most && !e.evict(now) {
+			return false
+		}
+		entry = new(endpoint)
+		e.paths[strings.Clone(key)] = entry // key may be part of a large request body
 	}
-	generation := e.generation.Load()
-	full := len(paths) >= e.most
-	if full && now.Sub(e.started) < e.window {
+	entry.generation.Store(e.generation.Load())
+	if e.missed++; e.missed >= len(e.paths) || len(e.paths) >= e.most { // so that a use copies about one path
+		e.publish()
+	}
+	return true
+}
+
+// evict evicts the paths that were not used in this generation, and returns false if all of them were, or if the window has not ended.
+func (e *endpoints) evict(now time.Time) bool {
+	if now.Sub(e.started) < e.window {
 		e.fullUntil.Store(e.started.Add(e.window).UnixNano())
 		return false
 	}
-	next := make(map[string]*endpoint, len(paths)+1)
-	for path, entry := range paths {
-		if !full || entry.generation.Load() == generation {
-			next[path] = entry
-		}
-	}
-	if full {
-		generation++
-		e.generation.Store(generation)
-		e.started = now
-	}
-	added := len(next) < e.most
-	if added {
-		entry := new(endpoint)
-		entry.generation.Store(generation)
-		next[strings.Clone(key)] = entry // key may be part of a large request body
-	}
-	e.paths.Store(&next)
-	return added
+	generation := e.generation.Load()
+	maps.DeleteFunc(e.paths, func(_ string, entry *endpoint) bool { return entry.generation.Load() != generation })
+	e.generation.Store(generation + 1)
+	e.started = now
+	e.publish()
+	return len(e.paths) < e.most
+}
+
+// publish replaces the snapshot.
+func (e *endpoints) publish() {
+	e.snapshot.Store(new(maps.Clone(e.paths)))
+	e.missed = 0
 }

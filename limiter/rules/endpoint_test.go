@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -93,9 +94,53 @@ func TestEndpoints_EvictUnusedPaths(t *testing.T) {
 	if got := endpointNames(e, c, "shop", 0, 1); !got["/shop/0"] {
 		t.Errorf("a path that was requested in the window is counted as %v", got)
 	}
-	if n := len(*e.paths.Load()); n != 501 {
+	if n := len(e.paths); n != 501 {
 		t.Errorf("%d paths are stored, want 501", n)
 	}
+}
+
+func TestEndpoints_CopyAboutOnePathForEachNewOne(t *testing.T) {
+	e := newEndpoints(time.Minute, maxEndpoints)
+	paths := make([]string, maxEndpoints)
+	for i := range paths {
+		paths[i] = fmt.Sprint("/", i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, path := range paths {
+		e.name(path, time.Now)
+	}
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) / maxEndpoints; got > 1024 {
+		t.Errorf("a path allocates %d bytes, want at most 1 KiB", got)
+	}
+	if n := len(*e.snapshot.Load()); n != maxEndpoints {
+		t.Errorf("%d paths can be read without the mutex, want all", n)
+	}
+}
+
+func TestEndpoints_ReadPathsWithoutTheMutex(t *testing.T) {
+	e := newEndpoints(time.Minute, maxEndpoints)
+	for range 4 {
+		for i := range 3 {
+			e.name(fmt.Sprint("/", i), time.Now)
+		}
+	}
+	for i := range 3 {
+		if _, found := (*e.snapshot.Load())[fmt.Sprint("/", i)]; !found {
+			t.Errorf("path %d takes the mutex after four uses", i)
+		}
+	}
+}
+
+func BenchmarkEndpoints_KnownPath(b *testing.B) {
+	e := newEndpoints(time.Minute, maxEndpoints)
+	endpointNames(e, newClock(), "x", 0, maxEndpoints)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			e.name("/x/500", time.Now)
+		}
+	})
 }
 
 func TestEndpoints_KeepPathsInUse(t *testing.T) {
@@ -135,7 +180,7 @@ func TestEndpoints_StorePathsOf128Bytes(t *testing.T) {
 	for length, want := range map[int]int{128: 128, 129: 32} {
 		e.name("/"+strings.Repeat("x", length-1), time.Now)
 		found := false
-		for key := range *e.paths.Load() {
+		for key := range e.paths {
 			found = found || len(key) == want
 		}
 		if !found {
@@ -183,8 +228,8 @@ func TestEndpoints_BoundTheirNumberInEveryWindow(t *testing.T) {
 				}
 			}
 			maps.DeleteFunc(startedAt, func(_ string, at time.Time) bool { return c.at.Sub(at) >= time.Minute })
-			if len(startedAt) > 2*most+1 || len(*e.paths.Load()) > most {
-				rt.Fatalf("%d counters in a window, %d stored paths", len(startedAt), len(*e.paths.Load()))
+			if len(startedAt) > 2*most+1 || len(e.paths) > most {
+				rt.Fatalf("%d counters in a window, %d stored paths", len(startedAt), len(e.paths))
 			}
 			c.at = c.at.Add(time.Duration(rapid.IntRange(0, 90).Draw(rt, "seconds")) * time.Second)
 		}
@@ -199,12 +244,12 @@ func TestEndpoints_StoreTheHashOfLongPaths(t *testing.T) {
 			t.Errorf("a path of %d bytes is counted as %.40q…", len(path), got)
 		}
 	}
-	for key := range *e.paths.Load() {
+	for key := range e.paths {
 		if len(key) != 32 {
 			t.Errorf("the stored key of a path has %d bytes, want 32", len(key))
 		}
 	}
-	if n := len(*e.paths.Load()); n != 2 {
+	if n := len(e.paths); n != 2 {
 		t.Errorf("%d paths are stored, want 2", n)
 	}
 }
@@ -220,7 +265,7 @@ func TestEndpoints_AllowConcurrentUse(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := len(*e.paths.Load()); n != maxEndpoints {
+	if n := len(e.paths); n != maxEndpoints {
 		t.Errorf("%d paths are stored, want %d", n, maxEndpoints)
 	}
 }
@@ -249,7 +294,7 @@ func countKeys(x *Index, from, to int) (keys map[string]int, others bool) {
 	keys, seen := map[string]int{}, map[string]bool{}
 	for i := from; i < to; i++ {
 		r := &Request{Domain: "shop", Host: "a.example", Path: fmt.Sprint("/", i)}
-		for _, m := range x.Match(nil, r) {
+		for _, m := range x.NameEndpoints(x.Match(nil, r), false) {
 			if key := m.Key(m.Identify(r)); !seen[key] {
 				seen[key] = true
 				keys[m.Rule.Policy]++
@@ -284,10 +329,10 @@ func TestMatch_BoundsTheNumberOfEndpoints(t *testing.T) {
 
 func TestMatch_IgnoresAnEmptyPathAsEndpoint(t *testing.T) {
 	x := newIndex(t, perEndpointRule("shop/a", func(*Rule) {}))
-	if m := x.Match(nil, &Request{Domain: "shop"}); len(m) != 1 || m[0].Endpoint != "" {
+	if m := x.NameEndpoints(x.Match(nil, &Request{Domain: "shop"}), false); len(m) != 1 || m[0].Endpoint != "" {
 		t.Errorf("got %+v, want one match without an endpoint", m)
 	}
-	if n := len(*x.rules[0].endpoints.paths.Load()); n != 0 {
+	if n := len(x.rules[0].endpoints.paths); n != 0 {
 		t.Errorf("%d paths are stored, want 0", n)
 	}
 }
@@ -330,8 +375,8 @@ func TestMatch_CountsAllNotationsOfAPathAsOneEndpoint(t *testing.T) {
 				}
 			}
 			notation.WriteString(rapid.SampledFrom([]string{"", "/", "?q=" + url.QueryEscape(segments[0]), "#x"}).Draw(rt, "end"))
-			x.Match(nil, &Request{Domain: "shop", Path: NormalPath(notation.String())})
-			if n := len(*x.rules[0].endpoints.paths.Load()); n != 1 {
+			x.NameEndpoints(x.Match(nil, &Request{Domain: "shop", Path: NormalPath(notation.String())}), false)
+			if n := len(x.rules[0].endpoints.paths); n != 1 {
 				rt.Fatalf("path %s, normalized to %s: %d endpoints, want 1", notation.String(), NormalPath(notation.String()), n)
 			}
 		}

@@ -23,12 +23,12 @@ type Explained struct {
 func (e *Explained) Charged() bool { return e.Matched != nil && e.ReplacedBy == "" && !e.LeftOut }
 
 // Explain reports for each rule, sorted by policy, whether it matches r, and if not, on which condition it fails. It compares r in the
-// same way as [Index.Peek], and takes longer.
+// same way as [Index.Match], and takes longer.
 func (x *Index) Explain(r *Request) []Explained {
 	all := x.search(r)
 	isCharged := map[*Compiled]Matched{}
-	kept, _ := Bounded(x.Peek(nil, r))
-	for _, m := range kept {
+	kept, _ := Bounded(x.Match(nil, r))
+	for _, m := range x.NameEndpoints(kept, true) {
 		isCharged[m.Rule] = m
 	}
 	explained := make([]Explained, len(x.rules))

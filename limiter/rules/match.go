@@ -33,26 +33,14 @@ func (m Matched) uncertain() bool { return m.order&1 != 0 }
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, to evaluate expressions, and for
 // a path with several readings. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
 // longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint separately appears
-// once for each endpoint that a reading of the path leads to.
-func (x *Index) Match(dst []Matched, r *Request) []Matched { return x.match(dst, r, false) }
-
-// Peek is Match for a request that is not counted: its path takes none of the 1000 paths of a rule.
-func (x *Index) Peek(dst []Matched, r *Request) []Matched { return x.match(dst, r, true) }
-
-func (x *Index) match(dst []Matched, r *Request, peek bool) []Matched {
+// once for each endpoint that a reading of the path leads to. Call [Index.NameEndpoints] for the matches that the request is charged to.
+func (x *Index) Match(dst []Matched, r *Request) []Matched {
 	from := len(dst)
 	s := search{index: x, request: r, kind: r.kind(), found: dst, steps: maxPatternSteps}
 	s.find()
 	matched := s.sorted(from)
 	if s.defaults {
 		matched = dropReplacedDefaults(matched, from)
-	}
-	if s.ownPaths {
-		x.nameEndpoints(matched[from:], peek)
-		if s.readings != nil { // several paths can have one name
-			named := slices.CompactFunc(matched[from:], func(a, b Matched) bool { return a.Rule == b.Rule && a.Endpoint == b.Endpoint })
-			matched = matched[:from+len(named)]
-		}
 	}
 	return matched
 }
@@ -88,8 +76,9 @@ func (r *Rule) Replaces(other *Rule) bool {
 	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
 }
 
-// nameEndpoints replaces the paths of requests by the names that they are counted by.
-func (x *Index) nameEndpoints(matched []Matched, peek bool) {
+// NameEndpoints replaces the paths of requests by the names that they are counted by, and removes matches that become equal. With peek, the
+// request is not counted: its path takes none of the 1000 paths of a rule.
+func (x *Index) NameEndpoints(matched []Matched, peek bool) []Matched {
 	for i := range matched {
 		switch m := &matched[i]; {
 		case m.Rule.endpoints == nil || m.Endpoint == "":
@@ -99,6 +88,7 @@ func (x *Index) nameEndpoints(matched []Matched, peek bool) {
 			m.Endpoint = m.Rule.endpoints.name(m.Endpoint, x.clock)
 		}
 	}
+	return slices.CompactFunc(matched, func(a, b Matched) bool { return a.Rule == b.Rule && a.Endpoint == b.Endpoint })
 }
 
 // search is the state of one call of Match.
@@ -115,7 +105,6 @@ type search struct {
 	compared  int             // rules that were compared because of a descriptor, for tests
 	failed    failedCondition // of the rule that was compared last and did not match, for Explain
 	defaults  bool            // a default was found
-	ownPaths  bool            // a rule that counts by the path of the request was found
 	readings  *readingSearch  // nil if the path has one reading
 	methods   otherMethods
 	// folded is foldedOf without regard to case.
@@ -320,7 +309,6 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		uncertain = uncertain || !known
 	}
 	s.defaults = s.defaults || c.Default
-	s.ownPaths = s.ownPaths || c.endpoints != nil
 	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, uncertain), descriptor: descriptor}
 	if c.hasExpressions {
 		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
