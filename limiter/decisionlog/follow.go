@@ -33,7 +33,7 @@ type Filter struct {
 type Follower struct {
 	filter  Filter
 	records chan Record
-	rate    perSecond
+	rate    *shares
 	dropped atomic.Int64
 }
 
@@ -57,7 +57,7 @@ func (l *Log) Follow(filter Filter) (*Follower, error) {
 	if len(all) >= maxFollowers {
 		return nil, ErrTooManyFollowers
 	}
-	f := &Follower{filter: filter, records: make(chan Record, followed), rate: perSecond{most: followedPerSecond}}
+	f := &Follower{filter: filter, records: make(chan Record, followed), rate: newShares(followedPerSecond)}
 	all = append(slices.Clip(all), f)
 	l.followers.Store(&all)
 	return f, nil
@@ -85,7 +85,7 @@ func (l *Log) sendTo(following []*Follower, c *engine.Check, a *engine.Answer) {
 		if !selected {
 			continue
 		}
-		if !f.rate.admit(time.Now()) {
+		if !f.rate.admit(c.Request.Domain, time.Now()) {
 			f.dropped.Add(1)
 			continue
 		}

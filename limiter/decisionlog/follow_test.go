@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // received returns the policies and identifiers of the records that a follower has received.
@@ -67,12 +68,12 @@ func TestFollow_SendsWhatTheFilterSelects(t *testing.T) {
 func TestDecided_SendsOnlyToWhatSelectHasChosen(t *testing.T) {
 	var out bytes.Buffer
 	l := newLogging(t, decisionlog.Options{Handler: slog.NewJSONHandler(&out, nil)})
-	before := l.log.Select(true)
+	before := l.log.Select("shop", true)
 	f, err := l.log.Follow(decisionlog.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	during := l.log.Select(true)
+	during := l.log.Select("shop", true)
 	c := &engine.Check{Endpoint: "rls"}
 	if l.log.Decided(before, c, answerOf(false, time.Second), false); len(received(f)) > 0 {
 		t.Error("a follower receives a denial from before")
@@ -112,6 +113,40 @@ func TestFollow_ShowsThatAShadowPolicyDeniesNothing(t *testing.T) {
 		!slices.Equal(r.Denied, []string{"shop/tenant"}) || !slices.Equal(r.ShadowDenied, []string{"shop/trial"}) {
 		t.Errorf("%+v", r)
 	}
+}
+
+func TestFollow_OneDomainLeavesOthersTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := newLogging(t, decisionlog.Options{DenialsPerSecond: 10, Handler: slog.NewJSONHandler(&out, nil)})
+		f, err := l.log.Follow(decisionlog.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string]int{}
+		l.written(func() {
+			for i := range 2000 {
+				domain := "hostile"
+				if i > 1997 {
+					domain = "shop"
+				}
+				l.log.Decided(l.log.Select(domain, true), &engine.Check{Request: rules.Request{Domain: domain}}, answerOf(false, 0), false)
+				if i == 1000 {
+					received(f) // so that records have room
+				}
+			}
+			for len(f.Records()) > 0 {
+				of[(<-f.Records()).Domain]++
+			}
+		})
+		written := map[any]int{}
+		for _, line := range lines(t, &out) {
+			written[line["domain"]]++
+		}
+		if of["shop"] != 2 || written["shop"] != 2 || written["hostile"] != 10 {
+			t.Errorf("followed %v, written %v; want both denials of shop", of, written)
+		}
+	})
 }
 
 func TestFollow_BoundsRecordsAndFollowers(t *testing.T) {

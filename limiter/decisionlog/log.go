@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -36,7 +37,7 @@ const (
 
 // Options of a Log.
 type Options struct {
-	// DenialsPerSecond is the number of denials that are logged in a second, which can be 0.
+	// DenialsPerSecond is the number of denials that are logged in a second, which can be 0. The domains with denials have equal shares.
 	DenialsPerSecond int64
 	// SampleOneIn logs one in so many of the other decisions, unless it is 0.
 	SampleOneIn int64
@@ -52,7 +53,7 @@ type Options struct {
 type Log struct {
 	options Options
 	queue   chan Record
-	denials perSecond
+	denials *shares
 	written prometheus.Counter
 	// Denials over the rate, and records that did not fit into the queue.
 	overRate, overQueue prometheus.Counter
@@ -77,7 +78,7 @@ func New(o Options, registry prometheus.Registerer) (*Log, error) {
 			"written too slowly (reason queue).",
 	}, []string{"reason"})
 	l := &Log{
-		options: o, queue: make(chan Record, queued), denials: perSecond{most: o.DenialsPerSecond},
+		options: o, queue: make(chan Record, queued), denials: newShares(o.DenialsPerSecond),
 		written: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_decision_log_records_total",
 			Help: "Decisions in the decision log.",
@@ -96,8 +97,8 @@ const (
 )
 
 // Select implements engine.Observer.
-func (l *Log) Select(denial bool) (to engine.Selection) {
-	if l.wants(denial) {
+func (l *Log) Select(domain string, denial bool) (to engine.Selection) {
+	if l.wants(domain, denial) {
 		to = logged
 		if !denial {
 			to |= isSample
@@ -129,13 +130,13 @@ func (l *Log) Decided(to engine.Selection, c *engine.Check, a *engine.Answer, ch
 }
 
 // wants reports whether a decision is logged.
-func (l *Log) wants(denial bool) bool {
+func (l *Log) wants(domain string, denial bool) bool {
 	switch {
 	case !denial:
 		return l.options.SampleOneIn > 0 && rand.Int64N(l.options.SampleOneIn) == 0
 	case l.options.DenialsPerSecond == 0:
 		return false
-	case !l.denials.admit(time.Now()):
+	case !l.denials.admit(domain, time.Now()):
 		l.overRate.Inc()
 		return false
 	default:
@@ -212,25 +213,49 @@ func (l *Log) writeRecord(r *Record) {
 	}
 }
 
-// perSecond admits a number of events in each second.
-type perSecond struct {
-	most  int64
-	state atomic.Int64 // Unix seconds and, in the lower 31 bits, the events of that second
+// maxShares is the number of domains with a share of their own in a second. All others have one together.
+const maxShares = 1024
+
+// shares admits a number of events in each second, and gives each domain an equal share of them: no domain takes the share of another. In a
+// second in which the events of further domains begin, it admits up to twice as many: their shares were not known before.
+type shares struct {
+	most int64
+	seed maphash.Seed
+
+	lock   sync.Mutex
+	second int64
+	total  int64            // admitted in the second
+	counts map[uint64]int64 // admitted in the second, by the hash of the domain; 0 has the domains without a share of their own
+	before int              // domains in the second before
 }
 
-func (p *perSecond) admit(now time.Time) bool {
-	const shift = 31
-	for {
-		state, second := p.state.Load(), now.Unix()&(1<<(63-shift)-1) // the seconds begin again in 2106
-		n := state & (1<<shift - 1)
-		if state>>shift != second {
-			n = 0
+func newShares(most int64) *shares {
+	return &shares{most: most, seed: maphash.MakeSeed(), counts: map[uint64]int64{}}
+}
+
+func (s *shares) admit(domain string, now time.Time) bool {
+	key := maphash.String(s.seed, domain)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if second := now.Unix(); second != s.second {
+		s.before = 0
+		if second == s.second+1 {
+			s.before = len(s.counts)
 		}
-		if n >= min(p.most, 1<<shift-1) {
-			return false
-		}
-		if p.state.CompareAndSwap(state, second<<shift|n+1) {
-			return true
-		}
+		s.second, s.total = second, 0
+		clear(s.counts)
 	}
+	if _, found := s.counts[key]; !found {
+		if len(s.counts) >= maxShares {
+			key = 0
+		}
+		s.counts[key] += 0 // is active from now on
+	}
+	share := max(1, s.most/int64(max(s.before, len(s.counts))))
+	if s.counts[key] >= share || s.total/2 >= s.most {
+		return false
+	}
+	s.counts[key]++
+	s.total++
+	return true
 }

@@ -48,7 +48,7 @@ func TestRecord_DescribesTheAnswer(t *testing.T) {
 			var out bytes.Buffer
 			l := newLogging(t, decisionlog.Options{DenialsPerSecond: 10, SampleOneIn: 1, Handler: slog.NewJSONHandler(&out, nil)})
 			l.written(func() {
-				to := l.log.Select(!test.answer.Allowed)
+				to := l.log.Select("shop", !test.answer.Allowed)
 				l.log.Decided(to, &engine.Check{Endpoint: "rls", Request: rules.Request{Domain: "shop"}}, test.answer, test.charged)
 			})
 			const want = "# HELP weir_decision_log_records_total Decisions in the decision log.\n# TYPE weir_decision_log_records_total counter\nweir_decision_log_records_total 1\n"
@@ -71,15 +71,15 @@ func TestRecord_DescribesTheAnswer(t *testing.T) {
 // Requests that neither the log nor a follower selects cost nothing.
 func TestSelect_SelectsWhatIsLoggedOrFollowed(t *testing.T) {
 	l := newLogging(t, decisionlog.Options{DenialsPerSecond: 1})
-	if first, second := l.log.Select(true), l.log.Select(true); first == 0 || second != 0 || l.log.Select(false) != 0 {
-		t.Errorf("without followers: selections %b and %b of denials, %b of other decisions", first, second, l.log.Select(false))
+	if first, second := l.log.Select("shop", true), l.log.Select("shop", true); first == 0 || second != 0 || l.log.Select("shop", false) != 0 {
+		t.Errorf("without followers: selections %b and %b of denials, %b of other decisions", first, second, l.log.Select("shop", false))
 	}
 	f, err := l.log.Follow(decisionlog.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.log.Unfollow(f)
-	if denial, other := l.log.Select(true), l.log.Select(false); denial == 0 || other != 0 {
+	if denial, other := l.log.Select("shop", true), l.log.Select("shop", false); denial == 0 || other != 0 {
 		t.Errorf("with a follower: selections %b of denials, %b of other decisions", denial, other)
 	}
 }

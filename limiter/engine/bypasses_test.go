@@ -177,7 +177,7 @@ func TestObserver_ReceivesRequestsThatABypassLetsPass(t *testing.T) {
 
 type bypassObserver struct{ policies []string }
 
-func (o *bypassObserver) Select(bool) engine.Selection { return 1 }
+func (o *bypassObserver) Select(string, bool) engine.Selection { return 1 }
 
 func (o *bypassObserver) Decided(_ engine.Selection, _ *engine.Check, a *engine.Answer, _ bool) {
 	for i := range a.Bypassed {

@@ -4,7 +4,7 @@ package engine
 type Observer interface {
 	// Select returns 0 for a decision that the Observer does not receive. A denial is one of any policy, also in Shadow mode. It is called for
 	// each decision.
-	Select(denial bool) Selection
+	Select(domain string, denial bool) Selection
 	// Decided receives a decision with what Select returned. The argument charged reports whether the request was charged. The Observer must
 	// neither change its arguments nor keep them: they can refer to memory that is reused.
 	Decided(to Selection, c *Check, a *Answer, charged bool)
@@ -27,7 +27,7 @@ func (e *Engine) observe(c *Check, a *Answer, charged bool) {
 	for i := range a.Results {
 		denial = denial || !a.Results[i].Allowed
 	}
-	if to := e.observer.Select(denial); to != 0 {
+	if to := e.observer.Select(c.Request.Domain, denial); to != 0 {
 		check, answer := *c, *a
 		e.observer.Decided(to, &check, &answer, charged)
 	}
