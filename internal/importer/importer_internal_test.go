@@ -246,3 +246,17 @@ items:
 		t.Errorf("%v without a file", out.Findings)
 	}
 }
+
+func TestIsCredential(t *testing.T) {
+	for value, want := range map[string]bool{
+		"Authorization: Bearer sk_live_abc": true, "bearer x": true, "Basic YTpi": true, "/x?token=sk_live_abc": true, "/x?a=b&api_key=1": true, "secret=x": true,
+		"x-api-key:abc": true, "session=abc; a=b": true, "sk_live_SECRETSECRET": true, "sk-proj-abcdefgh": true, "ghp_abcdefgh1234": true, "AKIAIOSFODNN7EXAMPLE": true,
+		"eyJhbGciOiJIUzI1NiJ9.e30.x": true, "4eC39HqLyjWDarjtT1zdp7dc": true, "d41d8cd98f00b204e9800998ecf8427e": true,
+		"": false, "acme": false, "GET": false, "/v1/search?q=x": false, "/tokens": false, "token=": false, "10.1.2.3": false, "free-plan-2026": false, "basic": false,
+		"httproute/shop/cart/rule/0/match/0/www_example_com": false, "internationalization": false, "12345678901234567890": false, "pk": false, "sk-SK": false,
+	} {
+		if got := IsCredential(value); got != want {
+			t.Errorf("%q: %t, want %t", value, got, want)
+		}
+	}
+}
