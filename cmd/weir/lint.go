@@ -26,7 +26,7 @@ func lintCommand() *cobra.Command {
 
 FILES are YAML files, directories (their *.yaml and *.yml files, including subdirectories) and "-" for standard input.
 Documents of kinds other than Weir's are skipped. Each problem is printed as one line on standard output, with file,
-line, policy and field. Some checks run only after earlier ones pass: run lint again after a fix. Warnings about valid
+line, policy and field, up to 1000 problems. Some checks run only after earlier ones pass: run lint again after a fix. Warnings about valid
 policies that are costly or have no effect, for example because another policy in FILES always takes precedence, or that
 exceed the default policy budget of a Limiter, are printed on standard error. A summary follows.
 
@@ -56,19 +56,33 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	for _, problem := range result.Problems {
-		terminal.Println(stdout, problem)
-	}
+	printProblems(stdout, "", result.Problems)
 	warnings := result.Warnings()
-	for _, warning := range warnings {
-		terminal.Println(stderr, "warning:", warning)
-	}
+	printProblems(stderr, "warning: ", warnings)
 	terminal.Println(stderr, summary(result, len(warnings)))
 	if len(result.Problems) > 0 {
 		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
 }
+
+// maxPrinted is the number of problems, and of warnings, that are printed. Their number is in the summary.
+const maxPrinted = 1000
+
+func printProblems(w io.Writer, prefix string, all []policyfile.Problem) {
+	for _, problem := range all[:min(len(all), maxPrinted)] {
+		terminal.Println(w, prefix+problem.String())
+	}
+	if more := len(all) - maxPrinted; more > 0 {
+		terminal.Println(w, fmt.Sprintf("%sand %d more", prefix, more))
+	}
+}
+
+// maxKinds is the number of other kinds that the summary lists, and maxKind the maximum size of one in bytes.
+const (
+	maxKinds = 20
+	maxKind  = 63
+)
 
 // summary returns, for example, "3 policies, 1 Limiter, 1 problem, 2 warnings; skipped: 1 Kustomization, 2 Namespace".
 func summary(result policyfile.Result, warnings int) string {
@@ -92,8 +106,12 @@ func summary(result policyfile.Result, warnings int) string {
 		return text
 	}
 	var others []string
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		others = append(others, fmt.Sprintf("%d %s", kinds[kind], kind))
+	sorted := slices.Sorted(maps.Keys(kinds))
+	for _, kind := range sorted[:min(len(sorted), maxKinds)] {
+		others = append(others, fmt.Sprintf("%d %s", kinds[kind], terminal.Shorten(kind, maxKind)))
+	}
+	if more := len(sorted) - maxKinds; more > 0 {
+		others = append(others, cli.Count(more, "other kind", "other kinds"))
 	}
 	return text + "; skipped: " + strings.Join(others, ", ")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +130,33 @@ func TestLint_ReportsProblems(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestLint_PrintsABoundedNumberOfBytes(t *testing.T) {
+	const policies = 3000
+	badKinds := strings.Repeat("apiVersion: weir.dev/v1alpha1\nkind: Policy\n---\n", policies)
+	var skipped strings.Builder
+	for i := range policies {
+		fmt.Fprintf(&skipped, "apiVersion: v1\nkind: K%04d\n---\n", i)
+	}
+	named := func(name string) string {
+		return strings.Replace(goodPolicies, "limit: 5", "limit: 0\n  other: 1\n  another: 2", 1) + "\n---\n" +
+			"apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: " + name + "}\nspec: {a: 1, b: 1, a: 2, axis: IP, limit: 0, window: 1m}\n"
+	}
+	for name, test := range map[string]struct {
+		stdin          string
+		most           int // bytes
+		stdout, stderr string
+	}{
+		"many problems": {badKinds, 200 << 10, "\nand 2000 more\n", "3000 problems"},
+		"many kinds":    {skipped.String(), 1 << 10, "", "1 K0019, 2980 other kinds\n"},
+		"a long name":   {named(strings.Repeat("x", 1<<20)), 20 << 10, "metadata.name", "problems"},
+	} {
+		_, stdout, stderr := runLint(test.stdin, "-")
+		if n := len(stdout) + len(stderr); n > test.most || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
+			t.Errorf("%s: %d bytes, want at most %d with %q and %q:\n%.2000s\n%.2000s", name, n, test.most, test.stdout, test.stderr, stdout, stderr)
+		}
 	}
 }
 

@@ -7,9 +7,12 @@ package importer
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // Kind is the effect of a Finding.
@@ -59,23 +62,61 @@ func oneLine(text string) string {
 // Result is what an importer made of the source.
 type Result struct {
 	Policies []Policy
+	// Findings are at most 1000 of each kind and file. Finish adds how many are left out.
 	Findings []Finding
+
+	count map[findings]int // with those that are left out
 }
 
-// Add appends a Finding.
+// findings are all of one kind in one file.
+type findings struct {
+	file string
+	kind Kind
+}
+
+const (
+	maxFindings = 1000 // of one kind in one file
+	maxText     = 1024 // bytes of a text in a finding
+)
+
+// Add appends a Finding. It shortens long texts.
 func (r *Result) Add(at Place, kind Kind, format string, a ...any) {
+	if r.count == nil {
+		r.count = map[findings]int{}
+	}
+	of := findings{at.File, kind}
+	if r.count[of]++; r.count[of] > maxFindings {
+		return
+	}
+	for i := range a {
+		if text, is := a[i].(string); is {
+			a[i] = terminal.Shorten(text, maxText)
+		}
+	}
 	r.Findings = append(r.Findings, Finding{at, kind, fmt.Sprintf(format, a...)})
 }
 
-// Count returns the number of findings of a kind.
-func (r *Result) Count(kind Kind) int {
-	n := 0
-	for _, f := range r.Findings {
-		if f.Kind == kind {
-			n++
+// Count returns the number of findings of a kind, with those that are left out.
+func (r *Result) Count(kind Kind) (n int) {
+	for of, count := range r.count {
+		if of.kind == kind {
+			n += count
 		}
 	}
 	return n
+}
+
+// addLeftOut adds a Finding for the ones of each kind and file that were left out.
+func (r *Result) addLeftOut() {
+	last := map[findings]Place{}
+	for _, f := range r.Findings {
+		last[findings{f.File, f.Kind}] = f.Place
+	}
+	for _, of := range slices.SortedFunc(maps.Keys(last), func(a, b findings) int { return cmp.Compare(a.kind, b.kind) }) {
+		if more := r.count[of] - maxFindings; more > 0 {
+			r.Findings = append(r.Findings, Finding{last[of], of.kind, fmt.Sprintf("and %d more of this kind in the file", more)})
+		}
+	}
 }
 
 // sort sorts the findings by place, and keeps the order of those of one line.

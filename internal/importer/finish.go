@@ -23,6 +23,7 @@ func (r *Result) Finish(loader *policyfile.Loader) ([]Output, error) {
 	if err := r.validate(loader); err != nil {
 		return nil, err
 	}
+	r.addLeftOut()
 	r.sort()
 	var outputs []Output
 	places := map[string]int{} // in outputs, by name

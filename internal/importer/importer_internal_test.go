@@ -77,6 +77,50 @@ func TestResult_SortsFindingsByPlace(t *testing.T) {
 	}
 }
 
+func TestFinish_BoundsTheFindingsOfAFile(t *testing.T) {
+	var r Result
+	long := strings.Repeat("x", 8<<20)
+	for i := range 3 * maxFindings {
+		r.Add(Place{"a", 1 + i}, Invalid, "duplicate field %s", long)
+		r.Add(Place{"b", 1 + i}, Note, "note")
+	}
+	r.Add(Place{"b", 1}, Invalid, "error")
+	if _, err := r.Finish(loader(t)); err != nil {
+		t.Fatal(err)
+	}
+	size, last := 0, map[string]string{}
+	for _, f := range r.Findings {
+		size += len(f.Message)
+		last[f.File] = f.String()
+	}
+	if len(r.Findings) != 2*(maxFindings+1)+1 || size > 2<<20 {
+		t.Errorf("%d findings of %d bytes", len(r.Findings), size)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "a:1000: error: and 2000 more of this kind in the file", "b": "b:1000: note: and 2000 more of this kind in the file"}, last); diff != "" {
+		t.Error(diff)
+	}
+	if errors, notes := r.Count(Invalid), r.Count(Note); errors != 3*maxFindings+1 || notes != 3*maxFindings {
+		t.Errorf("%d errors and %d notes", errors, notes)
+	}
+}
+
+func TestNode_ReportsALargeDocument(t *testing.T) {
+	items := func(n Node) any {
+		for range maxNodes / 100 {
+			n.Items("x")
+		}
+		return "-"
+	}
+	list := "[" + strings.Repeat("1, ", 99) + "1]"
+	for content, want := range map[string]string{
+		list: "split the file", "- &a 1\n" + strings.Repeat("- *a\n", 99): "split the file, or write it without aliases",
+	} {
+		if got := read(content, items); !strings.Contains(got, "reading it takes more than 1000000 steps; "+want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // read reads one document, and returns the findings with what visit reports.
 func read(content string, visit func(Node) any) string {
 	var out Result
@@ -160,7 +204,7 @@ func TestRead_BoundsExpandedAliases(t *testing.T) {
 		return values + 1
 	}
 	got := read(content.String(), func(n Node) any { return visit(n) < 2_000_000 })
-	if !strings.HasPrefix(got, "true; f:") || strings.Count(got, "has more than 1000000 values") != 1 {
+	if !strings.HasPrefix(got, "true; f:") || strings.Count(got, "takes more than 1000000 steps") != 1 {
 		t.Error(got)
 	}
 }
@@ -200,5 +244,19 @@ items:
 	out = Result{}
 	if Objects(nil, &out, "example.com", "Thing"); len(out.Findings) != 0 {
 		t.Errorf("%v without a file", out.Findings)
+	}
+}
+
+func TestIsCredential(t *testing.T) {
+	for value, want := range map[string]bool{
+		"Authorization: Bearer sk_live_abc": true, "bearer x": true, "Basic YTpi": true, "/x?token=sk_live_abc": true, "/x?a=b&api_key=1": true, "secret=x": true,
+		"x-api-key:abc": true, "session=abc; a=b": true, "sk_live_SECRETSECRET": true, "sk-proj-abcdefgh": true, "ghp_abcdefgh1234": true, "AKIAIOSFODNN7EXAMPLE": true,
+		"eyJhbGciOiJIUzI1NiJ9.e30.x": true, "4eC39HqLyjWDarjtT1zdp7dc": true, "d41d8cd98f00b204e9800998ecf8427e": true,
+		"": false, "acme": false, "GET": false, "/v1/search?q=x": false, "/tokens": false, "token=": false, "10.1.2.3": false, "free-plan-2026": false, "basic": false,
+		"httproute/shop/cart/rule/0/match/0/www_example_com": false, "internationalization": false, "12345678901234567890": false, "pk": false, "sk-SK": false,
+	} {
+		if got := IsCredential(value); got != want {
+			t.Errorf("%q: %t, want %t", value, got, want)
+		}
 	}
 }

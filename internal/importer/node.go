@@ -6,16 +6,20 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
-// maxNodes bounds the values of a file, with its aliases expanded. A few aliases of aliases can stand for billions of values.
+// maxNodes bounds the values of a document that are read, each as often as an importer reads it. A few aliases of aliases can stand for billions of
+// values.
 const maxNodes = 1_000_000
 
 // document is one document of a file.
 type document struct {
-	file  string
-	nodes int // that were read
-	out   *Result
+	file    string
+	nodes   int  // that were read
+	aliases bool // one was followed
+	out     *Result
 }
 
 // Node is a value in a document. Its methods report what is invalid and return a zero value then.
@@ -118,12 +122,17 @@ func (n Node) Items(what string) []Node {
 // at returns a part of the document. It follows an alias.
 func (n Node) at(part *yaml.Node) Node {
 	if n.nodes++; n.nodes == maxNodes {
-		n.Report(Invalid, "the document has more than %d values with its aliases; write it without aliases of aliases", maxNodes)
+		remedy := "split the file"
+		if n.aliases {
+			remedy = "split the file, or write it without aliases"
+		}
+		n.Report(Invalid, "the document is too large: reading it takes more than %d steps; %s", maxNodes, remedy)
 	}
 	if n.nodes >= maxNodes {
 		return Node{n.document, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: part.Line}}
 	}
 	if part.Kind == yaml.AliasNode {
+		n.aliases = true
 		return n.at(part.Alias)
 	}
 	return Node{n.document, part}
@@ -169,7 +178,7 @@ func (n Node) Uint32(what string) (value uint32) {
 
 func (n Node) quoted() string {
 	if n.yaml.Kind == yaml.ScalarNode {
-		return fmt.Sprintf("%q", n.yaml.Value)
+		return fmt.Sprintf("%q", terminal.Shorten(n.yaml.Value, maxText))
 	}
 	return kindOf(n.yaml)
 }

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/terminal"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Policy is an imported policy.
@@ -95,6 +98,31 @@ func slug(text string) string {
 		}
 	}
 	return strings.TrimRight(b.String(), "-")
+}
+
+// credential finds what usually is a part of a credential: an authorization scheme with its value, the prefix of a token, and a long mixture
+// of letters and digits.
+var credential = regexp.MustCompile(`(?i)\b(bearer|basic|digest|negotiate|apikey)[ :=]+\S|` +
+	`\b(sk|rk|pk|gh[a-z]|github_pat|glpat|xox[a-z]|whsec|akia|eyj)[-_]?[a-z0-9][-_a-z0-9]{7}`)
+
+// IsCredential reports whether a value looks like a credential, or contains one, for example as a parameter of a query. In doubt it does.
+func IsCredential(value string) bool {
+	if credential.MatchString(value) {
+		return true
+	}
+	for _, parameter := range strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune("?&;,# ", c) }) {
+		name, content, found := strings.Cut(parameter, "=")
+		if !found {
+			name, content, found = strings.Cut(parameter, ":")
+		}
+		if found && content != "" && (rules.Credentials{}).Name(name) {
+			return true
+		}
+	}
+	const random = 16 // characters without a separator
+	return slices.ContainsFunc(strings.FieldsFunc(value, func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }), func(word string) bool {
+		return len(word) >= random && strings.ContainsFunc(word, unicode.IsLetter) && strings.ContainsFunc(word, unicode.IsDigit)
+	})
 }
 
 // object returns the policy as an API object.

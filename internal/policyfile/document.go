@@ -28,7 +28,7 @@ type object struct {
 
 // problem returns a problem of a field, with the line of the field.
 func (o *object) problem(field, message string) Problem {
-	return Problem{File: o.file, Line: o.line(field), Policy: o.policy(), Field: field, Message: message}
+	return newProblem(o.file, o.line(field), o.policy(), field, message)
 }
 
 func (o *object) line(field string) int { return o.lines + o.fields.nearest(o.node, field).Line }
@@ -63,7 +63,7 @@ func parse(file File, left *bounds) (objects []*object, problems []Problem) {
 		o, err := c.parse(file.Name, left)
 		if err != nil {
 			line, message := c.locate(err)
-			problems = append(problems, Problem{File: file.Name, Line: line, Message: message})
+			problems = append(problems, newProblem(file.Name, line, "", "", message))
 			if left.exceeded {
 				break
 			}
@@ -215,9 +215,7 @@ func (o *object) duplicates() []Problem {
 				key, value := node.Content[i], node.Content[i+1]
 				child := &place{parent: at, name: key.Value, isName: true}
 				if seen[key.Value] && len(problems) < maxDuplicates {
-					problems = append(problems, Problem{
-						File: o.file, Line: o.lines + key.Line, Policy: o.policy(), Field: child.field(), Message: "duplicate field",
-					})
+					problems = append(problems, newProblem(o.file, o.lines+key.Line, o.policy(), child.field(), "duplicate field"))
 				}
 				seen[key.Value] = true
 				walk(value, child)

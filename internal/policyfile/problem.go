@@ -19,6 +19,21 @@ type Problem struct {
 	Message string
 }
 
+// The maximum sizes of the texts of a Problem, in bytes. Longer ones come from invalid names and values.
+const (
+	maxPolicy  = 320 // a namespace has at most 63 bytes, and a name 253
+	maxField   = 512
+	maxMessage = 1024
+)
+
+// newProblem returns a Problem, with long texts shortened.
+func newProblem(file string, line int, policy, field, message string) Problem {
+	return Problem{
+		File: file, Line: line, Policy: terminal.Shorten(policy, maxPolicy), Field: terminal.Shorten(field, maxField),
+		Message: terminal.Shorten(message, maxMessage),
+	}
+}
+
 // String returns "policies.yaml:12: shop/tenant-daily: spec.limit: message".
 func (p Problem) String() string {
 	var b strings.Builder

@@ -110,6 +110,18 @@ func Escape(text string) string { return escape(text, "\n\t") }
 // Line returns text in one line and one cell of a table: it replaces line feeds and tabs too.
 func Line(text string) string { return escape(text, "") }
 
+// Shorten returns text, or the part of it that fits into a number of bytes, with "…" at the end.
+func Shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	end := most - len("…")
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]) + "…"
+}
+
 // escape replaces all characters that are not printable and not in kept.
 func escape(text, kept string) string {
 	isKept := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError || strings.ContainsRune(kept, r) }

@@ -103,3 +103,15 @@ func TestMarshalYAML_IsPrintableAndKeepsTheValue(t *testing.T) {
 		}
 	})
 }
+
+func TestShorten_KeepsWholeCharacters(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		most int
+		want string
+	}{{"shop", 4, "shop"}, {"shops", 4, "s…"}, {"\u65e5\u672c\u65e5\u672c", 9, "\u65e5\u672c…"}, {"\u65e5\u672c\u65e5\u672c", 10, "\u65e5\u672c…"}, {"\u65e5\u672c\u65e5\u672c", 12, "\u65e5\u672c\u65e5\u672c"}, {"\u65e5\u672c", 4, "…"}} {
+		if got := terminal.Shorten(test.text, test.most); got != test.want {
+			t.Errorf("%s in %d bytes: %s, want %s", test.text, test.most, got, test.want)
+		}
+	}
+}

@@ -114,7 +114,7 @@ func (e *endpoints) add(key string, now time.Time) bool {
 	return true
 }
 
-// evict evicts the paths that were not used in this generation, and returns false if there are none, or if the window has not ended.
+// evict evicts the paths that were not used in this generation, and returns false if all of them were, or if the window has not ended.
 func (e *endpoints) evict(now time.Time) bool {
 	if now.Sub(e.started) < e.window {
 		e.fullUntil.Store(e.started.Add(e.window).UnixNano())

@@ -75,7 +75,8 @@ func measureRegexp(expression string, ignoreCase bool) (size regexpSize, err err
 	return size, nil
 }
 
-// programSize returns the approximate size of the program of a syntax tree: the compiler simplifies some repetitions of repetitions. The parser permits at most 1000 repetitions, those of an outer repetition included.
+// programSize returns the approximate size of the program of a syntax tree: the compiler simplifies some repetitions of
+// repetitions. The parser permits at most 1000 repetitions, those of an outer repetition included.
 func programSize(e *syntax.Regexp) (size regexpSize) {
 	for _, sub := range e.Sub {
 		size = size.plus(programSize(sub))

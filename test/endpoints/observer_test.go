@@ -13,7 +13,7 @@ type observer struct {
 	seen map[string]bool
 }
 
-func (o *observer) Select(bool) engine.Selection { return 1 }
+func (o *observer) Select(string, bool) engine.Selection { return 1 }
 
 func (o *observer) Decided(_ engine.Selection, c *engine.Check, _ *engine.Answer, _ bool) {
 	o.mu.Lock()

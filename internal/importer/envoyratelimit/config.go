@@ -48,7 +48,7 @@ func (d *descriptor) name() string {
 		return d.key
 	case d.exact:
 		return d.key + "="
-	case (rules.Credentials{}).Name(d.key):
+	case (rules.Credentials{}).Name(d.key), importer.IsCredential(d.value):
 		return fmt.Sprintf("%s=(value %d)", d.key, d.number)
 	}
 	return d.key + "=" + d.value

@@ -1,6 +1,7 @@
 package envoyratelimit_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -292,5 +293,30 @@ func TestImport_AcceptsWildcardsOfOneKey(t *testing.T) {
 				t.Errorf("%s: %s", list, f)
 			}
 		}
+	}
+}
+
+func TestImport_NoNameOrCommentContainsACredential(t *testing.T) {
+	const secret = "SECRETSECRET"
+	var config strings.Builder
+	config.WriteString("domain: shop\ndescriptors:\n")
+	for _, entry := range [][2]string{
+		{"generic_key", "plain"}, {"generic_key", "Authorization: Bearer " + secret}, {"path", "/x?token=" + secret}, {"user", "sk_live_" + secret}, {"api_key", secret},
+	} {
+		fmt.Fprintf(&config, "- key: %s\n  value: %q\n%s", entry[0], entry[1], ok)
+	}
+	findings, policies := run(t, envoyratelimit.Options{}, config.String())
+	for line := range strings.Lines(policies) {
+		if text := strings.ToLower(line); (strings.HasPrefix(text, "#") || strings.Contains(text, "name:")) && strings.Contains(text, strings.ToLower(secret)) {
+			t.Errorf("a name or a comment contains a credential: %s", line)
+		}
+	}
+	for _, name := range []string{"generic-key-plain", "generic-key-value-2", "path-value-1", "user-value-1", "api-key-value-1"} {
+		if !strings.Contains(policies, "name: "+name+"\n") {
+			t.Errorf("no policy has the name %s:\n%s", name, policies)
+		}
+	}
+	if strings.Contains(strings.Join(findings, "\n"), secret) {
+		t.Errorf("findings %q", findings)
 	}
 }
