@@ -246,7 +246,7 @@ func TestRemote_RefusesRequestsThatAreTooLargeForTheLimiter(t *testing.T) {
 		"a long query":                         {all, "/?q=" + strings.Repeat("a", 1<<20), nil, 431},
 		"a long header":                        {all, "/", http.Header{"X-Pad": {strings.Repeat("a", 1<<20)}}, 431},
 		"a header of 64 KiB":                   {all, "/", http.Header{"X-Pad": {strings.Repeat("a", 64<<10)}, "X-Tenant-Id": {"a"}}, 200},
-		"values over the bound":                {all, "/?" + strings.Repeat("a&", 40_000), nil, 429},
+		"more parameters than are read":        {all, "/?" + strings.Repeat("a&", 40_000), nil, 200},
 		"many headers":                         {all, "/", many(500), 200},
 		"many headers, of which one is passed": {named, "/", many(500), 200},
 		"many parameters":                      {all, "/?" + strings.Repeat("a&", 1000), nil, 200},

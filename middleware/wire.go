@@ -18,16 +18,16 @@ const maxCheck = 1 << 20
 
 // checkBody is the body of POST /v1/check.
 type checkBody struct {
-	Domain      string            `json:"domain"`
-	Method      string            `json:"method,omitempty"`
-	Host        string            `json:"host,omitempty"`
-	Path        string            `json:"path,omitempty"` // escaped, with the query: unescaped, they may contain bytes that JSON cannot
-	Headers     map[string]string `json:"headers,omitempty"`
-	ClientIP    string            `json:"clientIP,omitempty"`
-	Claims      map[string]any    `json:"claims,omitempty"`
-	Descriptors [][]entry         `json:"descriptors,omitempty"`
-	Cost        int64             `json:"cost"`
-	Peek        bool              `json:"peek,omitempty"`
+	Domain      string         `json:"domain"`
+	Method      string         `json:"method,omitempty"`
+	Host        string         `json:"host,omitempty"`
+	Path        string         `json:"path,omitempty"`    // escaped, with the query: unescaped, they may contain bytes that JSON cannot
+	Headers     any            `json:"headers,omitempty"` // texts, or lists of lines, by name; nil without headers
+	ClientIP    string         `json:"clientIP,omitempty"`
+	Claims      map[string]any `json:"claims,omitempty"`
+	Descriptors [][]entry      `json:"descriptors,omitempty"`
+	Cost        int64          `json:"cost"`
+	Peek        bool           `json:"peek,omitempty"`
 }
 
 // jsonType is the media type of a decision.
@@ -64,7 +64,7 @@ func rejected(status int, detail string) error {
 func newCheckBody(c *engine.Check) checkBody {
 	r := &c.Request
 	q := checkBody{
-		Domain: r.Domain, Method: r.Method, Host: r.Host, Headers: r.Headers, Claims: r.Claims,
+		Domain: r.Domain, Method: r.Method, Host: r.Host, Headers: headersOf(r), Claims: r.Claims,
 		Path: target(r), Cost: c.Cost, Peek: c.Peek,
 	}
 	if r.ClientIP.IsValid() {
@@ -78,6 +78,24 @@ func newCheckBody(c *engine.Check) checkBody {
 		q.Descriptors = append(q.Descriptors, entries)
 	}
 	return q
+}
+
+// headersOf returns the headers by name: a text, or lines that make it, for a header that the request repeats.
+func headersOf(r *rules.Request) any {
+	switch {
+	case len(r.Headers) == 0:
+		return nil
+	case len(r.RepeatedHeaders) == 0:
+		return r.Headers
+	}
+	headers := make(map[string]any, len(r.Headers))
+	for name, text := range r.Headers {
+		headers[name] = text
+	}
+	for _, name := range r.RepeatedHeaders {
+		headers[name] = strings.SplitN(r.Headers[name], ",", 2)
+	}
+	return headers
 }
 
 // target is the escaped path with the query: the input from which SetTarget and SetQuery produce those of r.

@@ -32,7 +32,7 @@ func layers() []layer {
 		{pkg: "limiter/mutualtls", internal: []string{"limiter"}},
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
-		{pkg: "limiter/redisclient", external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisclient", internal: []string{"limiter"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/bypass"},
 		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 		{
@@ -45,7 +45,7 @@ func layers() []layer {
 			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/redisclient", "limiter/tracing"},
 			external: []string{"github.com/redis/go-redis"},
 		},
-		{pkg: "limiter/controlplane", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/storetest", internal: []string{"limiter"}, external: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 
 		{pkg: "limiter/denials", internal: []string{"limiter"}, external: []string{"github.com/maypok86/otter"}},
@@ -139,7 +139,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/importer",
-			internal: []string{"api/v1alpha1", "internal/policyfile", "internal/terminal"},
+			internal: []string{"api/v1alpha1", "limiter/rules", "internal/policyfile", "internal/terminal"},
 			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{

@@ -248,7 +248,8 @@ func TestForwardedRequest_ReadsTheHeadersOfEachProxy(t *testing.T) {
 			if bad != nil {
 				t.Fatalf("rejected: %+v", *bad)
 			}
-			got.Headers, got.RawPath = nil, "" // limiter/rules tests which paths have a RawPath
+			// limiter/rules tests the readings of paths and queries.
+			got.Headers, got.RawPath, got.RawQuery, got.OtherQueries = nil, "", "", nil
 			if diff := cmp.Diff(test.want, got, cmp.Comparer(sameAddress)); diff != "" {
 				t.Errorf("request (-want +got):\n%s", diff)
 			}
