@@ -34,8 +34,8 @@ func whileDeployed(limiter *v1alpha1.Limiter) admissionv1.MatchCondition {
 		strconv.Quote(limiter.Namespace), strconv.Quote(deployment.Name(limiter.Name)), strconv.Quote(limiter.Namespace), strconv.Quote(limiter.Name))}
 }
 
-// bind gives every Limiter that should be registered its RoleBinding. A Limiter without one gets no webhook, and none has a webhook without
-// the Role. It returns an error if the webhooks of a registered Limiter must not change, because they would not match without the
+// bind gives every Limiter that should be registered its RoleBinding. A Limiter without one gets no webhook. Without the Role, no
+// Limiter has a webhook. It returns an error if the webhooks of a registered Limiter must not change, because they would not match without the
 // RoleBinding.
 func (r *Reconciler) bind(ctx context.Context, f inputs, states []limiterState) error {
 	if !slices.ContainsFunc(states, func(s limiterState) bool { return s.wantsWebhook() }) {

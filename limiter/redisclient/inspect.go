@@ -31,7 +31,7 @@ type Inspection struct {
 	Primaries int
 	// Version of the oldest primary; empty if no primary reports one.
 	Version string
-	// Clock is the clock that differs most from that of this process. It is the zero value if none differs, or no primary reports its time.
+	// Clock is the clock that differs most from that of this process. It is the zero value if no clock differs, or no primary reports its time.
 	Clock ClockSkew
 	// WrongClocks are those that differ by more than MaxClockSkew, sorted by primary.
 	WrongClocks []ClockSkew
