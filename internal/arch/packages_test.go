@@ -124,7 +124,7 @@ func TestPackages_AreListedWithTheirComments(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s does not list the packages as their comments say: go test ./internal/arch -run TestPackages_AreListed -update", listPage)
+		t.Fatalf("%s does not list the packages as their comments do: go test ./internal/arch -run TestPackages_AreListed -update", listPage)
 	}
 	if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(listPage)), []byte(before+listBegin+want+listEnd+after), 0o644); err != nil { //nolint:gosec // a page of the repository
 		t.Fatal(err)
