@@ -80,11 +80,11 @@ func (x *calls) check(ctx context.Context, fullMethod string, message any) engin
 		Request: rules.Request{
 			Method:   http.MethodPost,
 			Path:     rules.NormalPath(fullMethod),
-			Headers:  x.headers(md),
 			ClientIP: x.clientIP(ctx),
 			Claims:   x.claims(ctx),
 		},
 	}
+	c.Request.Headers, c.Request.RepeatedHeaders = x.headers(md)
 	if authority := md[":authority"]; len(authority) > 0 {
 		c.Request.Host = rules.NormalHost(authority[0])
 	}
@@ -92,24 +92,22 @@ func (x *calls) check(ctx context.Context, fullMethod string, message any) engin
 	return c
 }
 
-func (x *calls) headers(md metadata.MD) map[string]string {
+func (x *calls) headers(md metadata.MD) (headers map[string]string, repeated []string) {
+	passed := make(map[string][]string, len(md))
 	if x.only == nil {
-		headers := make(map[string]string, len(md))
 		for name, values := range md {
-			if strings.HasPrefix(name, ":") || strings.HasSuffix(name, "-bin") {
-				continue
+			if !strings.HasPrefix(name, ":") && !strings.HasSuffix(name, "-bin") {
+				passed[name] = values
 			}
-			headers[name] = rules.JoinHeader(name, values)
 		}
-		return headers
+		return rules.NormalHeaders(passed)
 	}
-	headers := make(map[string]string, len(x.only))
 	for _, name := range x.only {
 		if values := md[name]; len(values) > 0 {
-			headers[name] = rules.JoinHeader(name, values)
+			passed[name] = values
 		}
 	}
-	return headers
+	return rules.NormalHeaders(passed)
 }
 
 // peerIP is the peer address of the connection. It is invalid on a Unix socket, which has no address.

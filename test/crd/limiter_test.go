@@ -30,7 +30,7 @@ identity:
 responseHeaders: RateLimit
 endpoints: {drain: 5s}
 logLevel: Info
-identifiers: {max: 1000000, overflow: Shared}
+identifiers: {overflow: Shared}
 podDisruptionBudget: {maxUnavailable: 1}
 `},
 		"of a spec that sets some fields of each part": {`
@@ -51,7 +51,7 @@ identity:
 responseHeaders: RateLimit
 endpoints: {drain: 5s}
 logLevel: Info
-identifiers: {max: 1000000, overflow: Shared}
+identifiers: {overflow: Shared}
 autoscaling: {minReplicas: 2, maxReplicas: 8, targetCPUUtilizationPercentage: 70}
 podDisruptionBudget: {maxUnavailable: 1}
 `},
@@ -89,7 +89,7 @@ func TestLimiter_HasTheDefaultsWhenCreatedFromGoTypes(t *testing.T) {
 		},
 		ResponseHeaders: v1alpha1.ResponseHeadersRateLimit, PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 1},
 		Endpoints: v1alpha1.Endpoints{Drain: "5s"}, LogLevel: v1alpha1.LogLevelInfo,
-		Identifiers: v1alpha1.IdentifierBound{Max: new(int64(1_000_000)), Overflow: v1alpha1.OverflowShared},
+		Identifiers: v1alpha1.IdentifierBound{Overflow: v1alpha1.OverflowShared},
 	}
 	if diff := cmp.Diff(want, written.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)

@@ -163,7 +163,7 @@ func check(t *testing.T, r *row) engine.Check {
 	c := engine.Check{
 		Request: rules.Request{
 			Domain: r.domain, Method: r.method, ClientIP: r.client, Claims: claimsOf(t, r), Descriptors: r.descriptors,
-			Headers: joinedHeaders(r),
+			Headers: joinedHeaders(r), RepeatedHeaders: repeatedHeaders(r),
 		},
 		Cost: r.cost, Peek: r.peek,
 	}
@@ -181,9 +181,7 @@ func check(t *testing.T, r *row) engine.Check {
 	}
 	c.Request.Host = rules.NormalHost(r.host)
 	c.Request.SetTarget(target)
-	if _, query, found := strings.Cut(target, "?"); found {
-		c.Request.Query, _ = url.ParseQuery(query)
-	}
+	c.Request.SetQuery(target)
 	return c
 }
 
@@ -202,6 +200,20 @@ func joinedHeaders(r *row) map[string]string {
 		headers[strings.ToLower(name)] = strings.Join(values, separator)
 	}
 	return headers
+}
+
+// repeatedHeaders returns the names of the headers with several lines, except for cookies.
+func repeatedHeaders(r *row) (repeated []string) {
+	h := http.Header{}
+	for _, line := range r.headers {
+		h.Add(line.name, line.value)
+	}
+	for name, values := range h {
+		if len(values) > 1 && name != "Cookie" {
+			repeated = append(repeated, strings.ToLower(name))
+		}
+	}
+	return repeated
 }
 
 func claimsOf(t *testing.T, r *row) map[string]any {
