@@ -355,7 +355,8 @@ func TestUnaryServerInterceptor_PassesTheCallToTheDecider(t *testing.T) {
 		Headers: map[string]string{
 			"x-tenant-id": "acme", "x-list": "a,b", "x-forwarded-for": "203.0.113.7", "content-type": "application/grpc",
 		},
-		ClientIP: netip.MustParseAddr("127.0.0.1"), Claims: map[string]any{"sub": "u1"},
+		RepeatedHeaders: []string{"x-list"},
+		ClientIP:        netip.MustParseAddr("127.0.0.1"), Claims: map[string]any{"sub": "u1"},
 	}
 	if diff := cmp.Diff(want, observed.Request, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
