@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +129,7 @@ func TestWatchMemory_ObservesTheMemory(t *testing.T) {
 	}()
 	find(t, &log, `level=INFO msg="Redis has no maxmemory, evicts counters, .*bytes=(104857600)`)
 	for i := range 10_000 { // 2 MB
-		check := engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Method: "GET", Path: "/", Headers: map[string]string{"tenant": fmt.Sprint(i)}}}
+		check := engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Method: "GET", Path: "/", Headers: map[string]string{"tenant": strconv.Itoa(i)}}}
 		if _, err := e.Check(t.Context(), &check); err != nil {
 			t.Fatal(err)
 		}

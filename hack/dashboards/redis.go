@@ -177,19 +177,27 @@ func outages() section {
 				unit:        count,
 				queries:     []query{{"max by (job) (" + of("weir_redis_evicting") + ")", "{{job}}"}},
 			},
-			{
-				title:       "Clock of Redis",
-				description: "Difference to the clocks of the limiters. Runbook: WeirRedisClockWrong.",
-				unit:        seconds,
-				queries:     []query{{"max by (job) (abs(" + of("weir_redis_clock_skew_seconds") + "))", "{{job}}"}},
-			},
-			{
-				title:       "Counters that started over",
-				description: "Because the clock of Redis stepped back, in the interval of one point. Runbook: WeirRedisClockWrong.",
-				unit:        count,
-				queries:     []query{{"sum by (job) (increase(" + of("weir_redis_counters_ahead_total") + "[$__rate_interval]))", "{{job}}"}},
-			},
+			clockSkew(),
+			countersAhead(),
 		},
+	}
+}
+
+func clockSkew() chart {
+	return chart{
+		title:       "Clock of Redis",
+		description: "Difference to the clocks of the limiters. Runbook: WeirRedisClockWrong.",
+		unit:        seconds,
+		queries:     []query{{"max by (job) (abs(" + of("weir_redis_clock_skew_seconds") + "))", "{{job}}"}},
+	}
+}
+
+func countersAhead() chart {
+	return chart{
+		title:       "Counters that started over",
+		description: "Because the clock of Redis stepped back, in the interval of one point. Runbook: WeirRedisClockWrong.",
+		unit:        count,
+		queries:     []query{{"sum by (job) (increase(" + of("weir_redis_counters_ahead_total") + "[$__rate_interval]))", "{{job}}"}},
 	}
 }
 

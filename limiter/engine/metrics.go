@@ -83,10 +83,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "weir_rules_revision_info",
 			Help: "1 for the revision of the active rule set.",
 		}, []string{"revision"}),
-		policies: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_rules_policies",
-			Help: "Policies in the active rule set.",
-		}),
+		policies: newPolicies(),
 	}
 	m.spendSeconds = m.storeSeconds.WithLabelValues(opSpend)
 	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -96,6 +93,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.uncertain, m.nearLimit)
 	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
 	return m
+}
+
+func newPolicies() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules_policies", Help: "Policies in the active rule set."})
 }
 
 // newStoreErrors returns the counter of errors. The kinds of errors of an outage begin with 0: rate() misses the first errors of a series that

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -205,7 +206,7 @@ func TestMetrics_OneNamespaceHasABoundedNumberOfSeries(t *testing.T) {
 		t.Errorf("%d series near the limit, want %d", got, want)
 	}
 	scrape := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(scrape, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if size := scrape.Body.Len(); size > 1<<20 {
 		t.Errorf("a scrape has %d bytes, want at most 1 MiB", size)
 	} else {

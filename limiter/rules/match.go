@@ -303,25 +303,13 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		}
 		uncertain = uncertain || !known
 	}
-	if c.clients != nil && !within(c.clients, r.ClientIP) {
-		if !r.InvalidClientIP { // a client must not avoid a policy by an address that cannot be read
-			s.failed = failedCondition{condition: ConditionCIDRs}
-			return
-		}
-		uncertain = true
-	}
-	if c.exempt != nil && within(c.exempt, r.ClientIP) {
-		s.failed = failedCondition{condition: ConditionExceptCIDRs}
+	from, known := c.comesFrom(r)
+	if from != NoCondition {
+		s.failed = failedCondition{condition: from}
 		return
 	}
-	descriptor := s.lookedUp - 1
-	switch {
-	case len(c.descriptor) == 0:
-	case s.lookedUp == 0: // only for Explain
-		descriptor = descriptorOf(r, c.descriptor)
-	case !r.Descriptors[descriptor].matches(c.descriptor):
-		descriptor = noDescriptor
-	}
+	uncertain = uncertain || !known
+	descriptor := s.descriptor(c)
 	if len(c.descriptor) > 0 && descriptor == noDescriptor {
 		s.failed = failedCondition{condition: ConditionDescriptors}
 		return
@@ -342,6 +330,36 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	s.found = append(s.found, m)
 	if s.readings != nil {
 		s.readings.of = append(s.readings.of, s.readings.current)
+	}
+}
+
+// comesFrom returns the condition on the address of the client that the request does not meet, or NoCondition. It is unknown whether an address
+// that cannot be read meets one: a client must not avoid a policy by it.
+func (c *Compiled) comesFrom(r *Request) (failed Condition, known bool) {
+	switch {
+	case c.clients != nil && !within(c.clients, r.ClientIP):
+		if !r.InvalidClientIP {
+			return ConditionCIDRs, true
+		}
+		return NoCondition, false
+	case c.exempt != nil && within(c.exempt, r.ClientIP):
+		return ConditionExceptCIDRs, true
+	default:
+		return NoCondition, true
+	}
+}
+
+// descriptor returns the index of the descriptor by which the rule was looked up if it matches, or else noDescriptor.
+func (s *search) descriptor(c *Compiled) int32 {
+	switch {
+	case len(c.descriptor) == 0:
+		return s.lookedUp - 1
+	case s.lookedUp == 0: // only for Explain
+		return descriptorOf(s.request, c.descriptor)
+	case s.request.Descriptors[s.lookedUp-1].matches(c.descriptor):
+		return s.lookedUp - 1
+	default:
+		return noDescriptor
 	}
 }
 

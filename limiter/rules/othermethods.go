@@ -45,7 +45,7 @@ func (o *otherMethods) find(r *Request) {
 				o.add(method)
 			}
 		}
-		for _, query := range append(r.OtherQueries[:len(r.OtherQueries):len(r.OtherQueries)], r.Query) {
+		for _, query := range append(slices.Clip(r.OtherQueries), r.Query) {
 			for _, method := range query[methodParameter] {
 				o.add(method)
 			}

@@ -45,8 +45,8 @@ func Bounded(matched []Matched) (kept, leftOut []Matched) {
 }
 
 // rank orders the matches of a request: the highest are left out. An uncertain match ranks behind all certain ones, because a client can
-// make the conditions of many policies too expensive to evaluate, and must not push out a younger policy in this way. One that no reading of the path certainly meets ranks behind those that a reading meets. A shadow
-// policy limits nothing, so it is the first one that is left out.
+// make the conditions of many policies too expensive to evaluate, and must not push out a younger policy in this way. One that no reading of the
+// path certainly meets ranks behind those that a reading meets. A shadow policy limits nothing, so it is the first one that is left out.
 func (m Matched) rank() int64 {
 	class := int64(m.order & 3)
 	if m.Rule.Shadow {

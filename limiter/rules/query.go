@@ -2,6 +2,7 @@ package rules
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -83,7 +84,7 @@ func (r *Request) parameter(name string) (value string, isAmbiguous bool) {
 	values, count := r.Query[name], len(r.Query[name])
 	for _, other := range r.OtherQueries {
 		isAmbiguous = isAmbiguous || len(other[name]) != count
-		values = append(values[:len(values):len(values)], other[name]...)
+		values = append(slices.Clip(values), other[name]...)
 	}
 	if len(values) == 0 {
 		return "", r.PartialQuery

@@ -111,7 +111,10 @@ func (r *readingSearch) requestsOf(path int) iter.Seq[*Request] {
 		r.requests = requestsOf(r.request, r.paths)
 	}
 	return func(yield func(*Request) bool) {
-		for i := path; i < len(r.requests) && yield(&r.requests[i]); i += len(r.paths) {
+		for i := path; i < len(r.requests); i += len(r.paths) {
+			if !yield(&r.requests[i]) {
+				return
+			}
 		}
 	}
 }

@@ -194,9 +194,9 @@ func (d *decoder) pathQuery() {
 		r.Query = given
 		return
 	}
-	for _, reading := range append(r.OtherQueries[:len(r.OtherQueries):len(r.OtherQueries)], r.Query) {
+	for _, reading := range append(slices.Clip(r.OtherQueries), r.Query) {
 		for name, values := range given {
-			reading[name] = append(values[:len(values):len(values)], reading[name]...)
+			reading[name] = append(slices.Clip(values), reading[name]...)
 		}
 	}
 }

@@ -112,7 +112,8 @@ func clockFaults() []Fault {
 			Start: clock(leap), Forgets: true, Want: withoutRefill(usual()),
 		},
 		{
-			Name: "clock backwards", What: "the clock of Redis is set 5 min back, and forwards again; counters of the wrong time start over, and then windows end immediately",
+			Name:  "clock backwards",
+			What:  "the clock of Redis is set 5 min back, and forwards again; counters of the wrong time start over, and then windows end immediately",
 			Start: clock(-leap), Forgets: true, Want: withoutRefill(usual()),
 		},
 	}

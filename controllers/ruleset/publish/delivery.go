@@ -56,16 +56,17 @@ func (l *LocalMode) Add(r Replica) {
 	}
 }
 
-// addCrowded adds what a replica reports.
-func (d *Delivery) addCrowded(r Replica) {
+// withCrowded returns the crowded policies with those that a replica reports. It changes all.
+func withCrowded(all map[string]limiter.Crowding, r Replica) map[string]limiter.Crowding {
 	for policy, is := range r.Crowded {
-		if is.Severity() > d.Crowded[policy].Severity() {
-			if d.Crowded == nil {
-				d.Crowded = map[string]limiter.Crowding{}
+		if is.Severity() > all[policy].Severity() {
+			if all == nil {
+				all = map[string]limiter.Crowding{}
 			}
-			d.Crowded[policy] = is
+			all[policy] = is
 		}
 	}
+	return all
 }
 
 // Outage describes why the operator cannot use Redis. It does not change while the cause stays the same.

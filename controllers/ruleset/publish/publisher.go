@@ -109,7 +109,7 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		}
 		delivery.Replicas = append(delivery.Replicas, ServingReplica{replica.Revision, revisions})
 		delivery.Local.Add(replica)
-		delivery.addCrowded(replica)
+		delivery.Crowded = withCrowded(delivery.Crowded, replica)
 	}
 	return delivery, nil
 }
