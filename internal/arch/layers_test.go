@@ -41,8 +41,10 @@ func layers() []layer {
 				"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", "github.com/prometheus/client_golang", "golang.org/x/time",
 			},
 		},
+		{pkg: "limiter/overload", internal: []string{"limiter"}},
+		{pkg: "limiter/redisstore/hashslot"},
 		{
-			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/redisclient", "limiter/tracing"},
+			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/tracing"},
 			external: []string{"github.com/redis/go-redis"},
 		},
 		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
@@ -79,7 +81,6 @@ func layers() []layer {
 			internal: []string{"limiter/clientip"},
 			external: []string{"github.com/gaissmai/bart", "github.com/pires/go-proxyproto"},
 		},
-		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/socket", internal: []string{"limiter/overload"}},
 		{
 			pkg:      "limiter/server",

@@ -1,6 +1,9 @@
 package overload
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // Shares divide a bound of the process among its connections, so that one that asks for too much takes nothing away from the others.
 type Shares struct{ active atomic.Int64 } // the connections that use something
@@ -22,6 +25,29 @@ func (s *Share) Add(n int64) {
 	case after == 0 && n < 0:
 		s.of.active.Add(-1)
 	}
+}
+
+// share is the key of the Share in the context of a connection.
+type share struct{}
+
+// WithShare returns the context of a connection with that Share.
+func WithShare(ctx context.Context, s *Share) context.Context {
+	return context.WithValue(ctx, share{}, s)
+}
+
+// ShareOf returns the Share of the connection of a request, or nil if WithShare was not called.
+func ShareOf(ctx context.Context) *Share {
+	s, _ := ctx.Value(share{}).(*Share)
+	return s
+}
+
+// InProgress returns how many requests the connection of a request has in progress, with their weights. It is 0 for work that no connection has
+// requested.
+func InProgress(ctx context.Context) int64 {
+	if s := ShareOf(ctx); s != nil {
+		return s.used.Load()
+	}
+	return 0
 }
 
 // reserve is the part of a bound that a connection can use whatever the others have: those that came first have taken larger parts.

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
@@ -59,10 +60,20 @@ type call struct {
 	deadline time.Time
 	purpose  purpose
 	span     *tracing.Span // nil unless the request is traced
+	load     int           // class of what the connection of the caller has in progress
 
 	reply  result      // from Redis; only the goroutine that sends the call uses it
 	waits  bool        // for result; the caller does not send the call itself
 	result chan result // receives one result for a caller that waits; nil until one does
+}
+
+// loadClasses is the number of classes of loadClass.
+const loadClasses = 12
+
+// loadClass returns the class of a connection with that many requests in progress: the larger, the more. Requests of a connection that has about the
+// same number in progress for some time are in one class.
+func loadClass(inProgress int64) int {
+	return min(bits.Len64(uint64(max(0, inProgress))), loadClasses-1)
 }
 
 // latestDeadline returns the latest deadline of the calls of a batch.
@@ -84,11 +95,11 @@ type result struct {
 
 // batcher sends calls to one Redis node in batches. Its zero value with send is ready to use.
 //
-// The batcher does not decide for a process that cannot keep up which calls reach Redis in time: it sends the newest calls
-// first, so that most calls are decided early instead of all of them late, and drops calls that cannot be decided before
-// their deadline. One batch of late calls is no backlog: it is sent nevertheless. Dropped calls fail with [limiter.ErrOverloaded], or
-// with an error of [redisclient.KindPool] if Redis is so slow that a process that keeps up could not decide them either. They have
-// not run, and are no evidence of an outage.
+// For a process that cannot keep up, the batcher decides which calls reach Redis in time. Calls of connections with little in progress are first, so
+// that one that asks for too much delays its own calls. Among them the newest calls are first, so that most calls are decided early instead of
+// all of them late. Calls that cannot be decided before their deadline are dropped. One batch of late calls is no backlog: it is sent nevertheless.
+// Dropped calls fail with [limiter.ErrOverloaded], or with an error of [redisclient.KindPool] if Redis is so slow that a process that keeps up
+// could not decide them either. They have not run, and are no evidence of an outage.
 type batcher struct {
 	// send sends a batch, and stores the reply in every call. It returns by their deadlines, or as long after them as this
 	// process is late.
@@ -188,30 +199,64 @@ func (b *batcher) takeBatch() []*call {
 	if len(b.waiting) == 0 {
 		return nil
 	}
-	newestFirst := len(b.waiting) > maxBatch && b.waiting[0].isLate(now)
-	n := b.fitting(newestFirst)
-	b.inFlight++
-	b.sent += n
-	if rest := len(b.waiting) - n; newestFirst {
-		batch := slices.Clone(b.waiting[rest:])
-		clear(b.waiting[rest:])
-		b.waiting = b.waiting[:rest]
-		return batch
+	var batch []*call
+	if len(b.waiting) > maxBatch {
+		batch = b.takeOfBacklog(b.waiting[0].isLate(now))
+	} else {
+		n := fitting(b.waiting)
+		batch, b.waiting = b.waiting[:n:n], b.waiting[n:]
 	}
-	batch := b.waiting[:n:n]
-	b.waiting = b.waiting[n:]
+	b.inFlight++
+	b.sent += len(batch)
 	return batch
 }
 
-// fitting returns how many of the oldest or of the newest waiting calls one batch can have, at least one. The caller holds the lock.
-func (b *batcher) fitting(newest bool) int {
-	n, work := 0, 0
-	for n < min(len(b.waiting), maxBatch) {
-		c := b.waiting[n]
+// takeOfBacklog removes a batch from more calls than it can have: those of the connections with the least in progress, among them the newest or the
+// oldest ones. The caller holds the lock.
+func (b *batcher) takeOfBacklog(newest bool) []*call {
+	var counts [loadClasses]int
+	for _, c := range b.waiting {
+		counts[c.load]++
+	}
+	last, room := 0, maxBatch // the batch has room for some calls of the last class
+	for room > counts[last] {
+		room -= counts[last]
+		last++
+	}
+	chosen := make([]int, 0, maxBatch) // of waiting
+	for i := range b.waiting {
 		if newest {
-			c = b.waiting[len(b.waiting)-1-n]
+			i = len(b.waiting) - 1 - i
 		}
-		if work += c.work(); n > 0 && work > maxWork {
+		switch load := b.waiting[i].load; {
+		case load == last && room > 0:
+			room--
+			fallthrough
+		case load < last:
+			chosen = append(chosen, i)
+		}
+	}
+	slices.SortStableFunc(chosen, func(i, j int) int { return b.waiting[i].load - b.waiting[j].load })
+	batch := make([]*call, 0, maxBatch)
+	for _, i := range chosen {
+		batch = append(batch, b.waiting[i])
+	}
+	chosen = chosen[:fitting(batch)]
+	slices.Sort(chosen) // the oldest first
+	batch = batch[:0]
+	for _, i := range chosen {
+		batch = append(batch, b.waiting[i])
+		b.waiting[i] = nil
+	}
+	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool { return c == nil })
+	return batch
+}
+
+// fitting returns how many of the first calls one batch can have, at least one.
+func fitting(calls []*call) int {
+	n, work := 0, 0
+	for n < min(len(calls), maxBatch) {
+		if work += calls[n].work(); n > 0 && work > maxWork {
 			break
 		}
 		n++

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/hashslot"
 )
 
 // OutageObserver is notified of outages of Redis. One goroutine per Redis node calls its methods.
@@ -319,7 +320,7 @@ func (s *Store) probeKey(ctx context.Context, charge limiter.Charge) error {
 // identifier in it: what is wrong with one counter is not evidence against its node.
 func (s *Store) probe(ctx context.Context, key string) error {
 	_, isCluster := s.client.Cluster()
-	key = neighbour(key, isCluster)
+	key = hashslot.Neighbour(key, isCluster)
 	err := s.within(ctx, max(s.timeout, redisclient.MinDialTimeout), func(ctx context.Context) error {
 		get := redis.NewStringCmd(ctx, "get", key+":probe") // on a cluster it is sent to the node of the slot
 		if err := s.client.Redis().Process(ctx, get); err != nil && !errors.Is(err, redis.Nil) {

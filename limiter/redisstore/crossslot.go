@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/hashslot"
 )
 
 // chargeGroup is the charges of a call that one run of a script decides.
@@ -24,7 +24,7 @@ type chargeGroup struct {
 // nevertheless.
 func inOneSlot(charges []limiter.Charge) bool {
 	for i := 1; i < len(charges); i++ {
-		if hashTag(charges[i].Key) != hashTag(charges[0].Key) {
+		if hashslot.Tag(charges[i].Key) != hashslot.Tag(charges[0].Key) {
 			return false
 		}
 	}
@@ -35,16 +35,6 @@ func inOneSlot(charges []limiter.Charge) bool {
 func (s *Store) inOneRun(charges []limiter.Charge) bool {
 	_, cluster := s.client.Cluster()
 	return !cluster || inOneSlot(charges)
-}
-
-// hashTag returns the part of a key that decides its slot: the text between the first "{" and the next "}".
-func hashTag(key string) string {
-	if _, after, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
-			return tag
-		}
-	}
-	return key
 }
 
 // groupBy returns a group for each name that of returns for a charge.
@@ -65,7 +55,7 @@ func groupBy(charges []limiter.Charge, of func(*limiter.Charge) string) []charge
 }
 
 func groupBySlot(charges []limiter.Charge) []chargeGroup {
-	return groupBy(charges, func(c *limiter.Charge) string { return hashTag(c.Key) })
+	return groupBy(charges, func(c *limiter.Charge) string { return hashslot.Tag(c.Key) })
 }
 
 // groupByNode groups charges by the node that can decide them together, or by slot while it is paused.
@@ -74,7 +64,7 @@ func (s *Store) groupByNode(deadline time.Time, charges []limiter.Charge) []char
 	return groupBy(charges, func(c *limiter.Charge) string {
 		node := s.batchers.address(deadline, c.Key)
 		if isReadInPlace(*c) || s.together.isPaused(node, now) {
-			return "{" + hashTag(c.Key)
+			return "{" + hashslot.Tag(c.Key)
 		}
 		return node
 	})

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -153,6 +155,71 @@ func TestBatcher_SendsTheNewestCallsFirstOnceCallsAreLate(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A connection that has many calls in progress delays its own calls, whatever work each of them is.
+func TestBatcher_CallsOfOtherConnectionsDoNotWaitForABacklog(t *testing.T) {
+	for name, test := range map[string]struct {
+		waited  time.Duration // by the oldest call when a batch can be sent
+		charges int           // of each call of the backlog
+	}{
+		"in time":       {10 * time.Millisecond, 1},
+		"late":          {20 * time.Millisecond, 1},
+		"large, late":   {20 * time.Millisecond, maxWork},
+		"large, almost": {10 * time.Millisecond, maxWork / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, sent := slowBatcher(test.waited)
+				results := occupy(b)
+				backlog := func(i int) {
+					c := &call{
+						mode: fmt.Sprintf("backlog %d", i), load: loadClass(int64(100 + i%20)), charges: make([]limiter.Charge, test.charges),
+						began: time.Now(), deadline: time.Now().Add(40 * time.Millisecond),
+					}
+					go func() { _, _ = b.do(c) }() // they can be dropped
+				}
+				for i := range 150 {
+					backlog(i)
+				}
+				synctest.Wait()
+				before := len(sent())
+				results = append(results, start(b, "of another"))
+				for i := range 150 { // newer ones
+					backlog(i)
+				}
+				for i, result := range results {
+					if got := <-result; got.err != nil {
+						t.Errorf("call %d: %v", i, got.err)
+					}
+				}
+				if batches := sent(); !slices.Contains(batches[before], "of another") && !slices.Contains(batches[before+1], "of another") {
+					t.Errorf("it is not in the next batches, one for each that was in flight: %q", batches[before:])
+				}
+				time.Sleep(10 * time.Second)
+			})
+		})
+	}
+}
+
+func TestStore_KnowsWhatTheConnectionOfARequestHasInProgress(t *testing.T) {
+	s := &Store{timeout: time.Second}
+	share := new(overload.Shares).Share()
+	share.Add(100)
+	for name, test := range map[string]struct {
+		ctx  context.Context //nolint:containedctx // an input
+		want int
+	}{
+		"100 requests": {overload.WithShare(t.Context(), share), 7},
+		"no request":   {t.Context(), 0},
+	} {
+		if got := s.origin(test.ctx).load; got != test.want {
+			t.Errorf("%s: class %d, want %d", name, got, test.want)
+		}
+	}
+	if got := loadClass(1 << 40); got != loadClasses-1 {
+		t.Errorf("class %d of 2^40 requests, want the last", got)
 	}
 }
 

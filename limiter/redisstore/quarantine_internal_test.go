@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,19 +152,3 @@ type replyError string
 
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
-
-func TestNeighbour_IsInTheSlotWithoutTheIdentifier(t *testing.T) {
-	for _, tag := range []string{"acme", "{", "user-4711", "ünïcode", strings.Repeat("x", 300)} {
-		key := "weir:throttle:tenant:{" + tag + "}:shop/own"
-		other := neighbour(key, true)
-		if slotOf(hashTag(other)) != slotOf(hashTag(key)) || strings.Contains(other, tag) && tag != "{" {
-			t.Errorf("%q: %q", key, other)
-		}
-		if got, want := neighbour(key, false), "weir:throttle:tenant:{probe}"; tag != "{" && got != want {
-			t.Errorf("%q: %q, want %q", key, got, want)
-		}
-	}
-	if got := slotOf("123456789"); got != 0x31c3 { // of the specification
-		t.Errorf("slot %d, want %d", got, 0x31c3)
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/hashslot"
 )
 
 // maxRefunds bounds the refunds of one script, and maxLogRefunds those of logs among them, which move up to 256 entries each. Redis answers no other
@@ -83,7 +84,7 @@ func (s *Store) refundsPerScript(refunds []limiter.Refund) int {
 	logs := 0
 	for i, r := range refunds {
 		logs += countLog(r.Limit)
-		if keys[r.Key] || i == maxRefunds || logs > maxLogRefunds || cluster && hashTag(r.Key) != hashTag(refunds[0].Key) {
+		if keys[r.Key] || i == maxRefunds || logs > maxLogRefunds || cluster && hashslot.Tag(r.Key) != hashslot.Tag(refunds[0].Key) {
 			return i
 		}
 		keys[r.Key] = true

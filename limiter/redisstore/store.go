@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
@@ -87,11 +88,12 @@ func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.
 type origin struct {
 	began, deadline time.Time
 	span            *tracing.Span // nil unless the request is traced
+	load            int           // of its connection
 }
 
 func (s *Store) origin(ctx context.Context) origin {
 	now := time.Now()
-	return origin{began: now, deadline: now.Add(s.timeout), span: tracing.From(ctx)}
+	return origin{began: now, deadline: now.Add(s.timeout), span: tracing.From(ctx), load: loadClass(overload.InProgress(ctx))}
 }
 
 // later returns the origin of calls after a round trip of the same request, which is no time in a queue.
@@ -129,7 +131,7 @@ func (s *Store) peekUntil(of origin, charges []limiter.Charge) ([]limiter.Decisi
 // run decides charges whose keys are in one slot, or on one node of a Redis Cluster.
 func (s *Store) run(of origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	c := s.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
-	*c = call{mode: mode, charges: charges, began: of.began, deadline: of.deadline, span: of.span, result: c.result}
+	*c = call{mode: mode, charges: charges, began: of.began, deadline: of.deadline, span: of.span, load: of.load, result: c.result}
 	decisions, err := s.batchers.forKey(of.deadline, charges[0].Key).do(c)
 	*c = call{result: c.result} // do returns when nothing else uses the call
 	s.calls.Put(c)

@@ -36,11 +36,12 @@ var errNoRoom = errors.New("the header lists of other connections take the memor
 // reads the bound in the settings of HTTP/2 does not send a longer list, and can then take the server for unavailable. All header lists
 // together are bounded: a request without room gets 431, and a connection whose incomplete request has no room is not read and then closed.
 func AcceptLargeHeaders(server *http.Server, listener net.Listener) net.Listener {
-	pool := overload.NewPool(maxHeaderMemory)
+	pool, calls := overload.NewPool(maxHeaderMemory), new(overload.Shares)
 	server.MaxHeaderBytes = maxLargeHeaders
 	server.HTTP2 = &http.HTTP2Config{MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: 4 * maxReceived, MaxReceiveBufferPerStream: maxReceived}
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return context.WithValue(ctx, headerConn{}, countedOf(c))
+		counted := countedOf(c)
+		return context.WithValue(overload.WithShare(ctx, counted.calls), headerConn{}, counted)
 	}
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateIdle {
@@ -58,12 +59,14 @@ func AcceptLargeHeaders(server *http.Server, listener net.Listener) net.Listener
 			return
 		}
 		defer pool.Give(c.requests, size)
+		c.calls.Add(1)
+		defer c.calls.Add(-1)
 		if r.ProtoMajor > 1 && r.ContentLength != 0 {
 			r.Body = uncountedBody{r.Body, c}
 		}
 		next.ServeHTTP(w, r)
 	})
-	return countingListener{listener, pool}
+	return countingListener{listener, pool, calls}
 }
 
 // headerConn is the key of the *countedConn in the context of a request.
@@ -84,7 +87,8 @@ func headerMemory(r *http.Request) int {
 type countingListener struct {
 	net.Listener
 
-	pool *overload.Pool
+	pool  *overload.Pool
+	calls *overload.Shares
 }
 
 // Accept implements net.Listener.
@@ -93,7 +97,9 @@ func (l countingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it is that listener
 	}
-	return &countedConn{Conn: c, pool: l.pool, incomplete: l.pool.Share(), requests: l.pool.Share(), headers: true}, nil
+	return &countedConn{
+		Conn: c, pool: l.pool, incomplete: l.pool.Share(), requests: l.pool.Share(), calls: l.calls.Share(), headers: true,
+	}, nil
 }
 
 // countedConn counts what arrives before a handler has it: the incomplete header list of a request.
@@ -103,6 +109,7 @@ type countedConn struct {
 	pool *overload.Pool
 	// A connection whose requests use their part can still read the next one, to reject it.
 	incomplete, requests *overload.Share
+	calls                *overload.Share // requests in progress
 
 	mu      sync.Mutex
 	headers bool // whether what arrives can be part of a header list

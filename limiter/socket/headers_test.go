@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,4 +239,41 @@ func TestAcceptLargeHeaders_RequestsInProgressAreBounded(t *testing.T) {
 	}
 	many.CloseIdleConnections()
 	awaitUnused(t, pool)
+}
+
+// The store decides the calls of other connections before those of one that has many in progress.
+func TestAcceptLargeHeaders_RequestsKnowWhatTheirConnectionHasInProgress(t *testing.T) {
+	const requests = 20
+	var begun atomic.Int64
+	var most int64
+	all := make(chan struct{})
+	address, _ := serveLarge(t, func(_ http.ResponseWriter, r *http.Request) {
+		if begun.Add(1) == requests {
+			most = overload.InProgress(r.Context())
+			close(all)
+		}
+		<-all
+	})
+	one := client(t, 2)
+	statuses := make(chan int, requests)
+	for range requests {
+		go func() {
+			status, err := get(one, address, 0)
+			if err != nil {
+				status = 0
+			}
+			statuses <- status
+		}()
+	}
+	for range requests {
+		if status := <-statuses; status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+	}
+	if most != requests {
+		t.Errorf("the last of %d requests finds %d in progress", requests, most)
+	}
+	if status, err := get(client(t, 1), address, 0); err != nil || status != http.StatusOK {
+		t.Errorf("another client: %d, %v", status, err)
+	}
 }

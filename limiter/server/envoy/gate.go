@@ -27,9 +27,6 @@ type gatedMethod struct {
 // bytesPerCall is how many bytes of a message count as one call of the gate: a message of that size takes about as much memory and processor time.
 const bytesPerCall = 1 << 10
 
-// share is the key of the overload.Share in the context of a connection.
-type share struct{}
-
 // announcement is the key of the overload.Announcement in the context of a call.
 type announcement struct{}
 
@@ -47,8 +44,7 @@ func (m gatedMethod) method() h2.Method {
 
 // announce is called for each call before its message is read: a call that is rejected then costs a fraction of one that is answered.
 func (m gatedMethod) announce(ctx context.Context) (context.Context, bool) {
-	of, _ := ctx.Value(share{}).(*overload.Share)
-	announced, admitted := m.gate.AnnounceOf(of)
+	announced, admitted := m.gate.AnnounceOf(overload.ShareOf(ctx))
 	if !admitted {
 		m.requests.Count(uint32(codes.Unavailable))
 		return ctx, false

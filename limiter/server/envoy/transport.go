@@ -62,8 +62,8 @@ func newFast(methods map[string]h2.Method, o *Options) transport {
 // connectTo returns a function that gives a new connection its share of the gate of the process, which all endpoints have in common.
 func connectTo(gate *overload.Endpoint) func(context.Context) context.Context {
 	return func(ctx context.Context) context.Context {
-		if of := gate.Share(); of != nil {
-			return context.WithValue(ctx, share{}, of)
+		if share := gate.Share(); share != nil {
+			return overload.WithShare(ctx, share)
 		}
 		return ctx
 	}
