@@ -478,10 +478,13 @@ func TestSpend_KeepsToTheShareForAMomentAfterAnotherPartTakesOver(t *testing.T) 
 	if got := admitted(); got != 3 {
 		t.Errorf("%d units admitted while the counter is unavailable, want the share of 3", got)
 	}
+	w.pass(2 * time.Second) // without a unit that is left
 	w.remote.set(none, none)
-	w.pass(500*time.Millisecond - time.Microsecond)
-	if got := admitted(); got != 0 {
-		t.Errorf("%d units admitted within half a second, want 0 because the share is spent", got)
+	for _, passed := range []time.Duration{0, 500*time.Millisecond - time.Microsecond} {
+		w.pass(passed)
+		if got := admitted(); got != 0 {
+			t.Errorf("%d units admitted %v after the return, want 0 because the share is spent", got, passed)
+		}
 	}
 	w.pass(time.Microsecond)
 	if got := admitted(); got != 6 {

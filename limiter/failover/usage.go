@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +56,11 @@ func (s *Store) inRecoveryWindow(now time.Time, charges []limiter.Charge) bool {
 	if !s.outages.active.Load() {
 		return false
 	}
-	return slices.ContainsFunc(charges, func(c limiter.Charge) bool { return s.local.SpentWithin(c.Key, recoveryWindow) })
+	returns := false
+	for i := range charges { // all of them at the same time
+		returns = s.local.Returns(charges[i].Key, recoveryWindow) || returns
+	}
+	return returns
 }
 
 // reportLater reports in the background what was spent locally on counters that are unavailable now. Only one such task waits at a time.

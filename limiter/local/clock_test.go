@@ -75,15 +75,16 @@ func TestSpend_UsesTheClockOfTheStoreAndNotTheTimeOfACounterThatIsAhead(t *testi
 	}
 }
 
-func TestSpentWithin_DoesNotDependOnTheClockOfTheStore(t *testing.T) {
+func TestReturns_DoesNotDependOnTheClockOfTheStore(t *testing.T) {
 	clock := newClock()
 	c := local.New(plenty, clock.Now)
 	l := limit(t, limiter.FixedWindow, 10, time.Hour)
 	c.Learn(one("other", l, 1), []limiter.Decision{{At: limiter.At(clock.now.Add(time.Hour)), Remaining: 9, Allowed: true}})
 	c.Spend(one("key", l, 1))
+	returned := c.Returns("key", time.Second)
 	c.Learn(one("other", l, 1), []limiter.Decision{{At: limiter.At(clock.now), Remaining: 9, Allowed: true}})
 	clock.pass(time.Second)
-	if c.SpentWithin("key", time.Second) {
-		t.Error("a unit that was spent a second ago was spent within the last second")
+	if returns := c.Returns("key", time.Second); !returned || returns {
+		t.Errorf("returns: %t, and %t a second later", returned, returns)
 	}
 }

@@ -76,6 +76,7 @@ type counter struct {
 	decided   uint64
 	packs     bool            // see learned.spending
 	lastLocal limiter.Instant // by our clock, when units were last spent here and not in the store; 0: never
+	returned  limiter.Instant // by our clock, see Returns; 0: not since lastLocal
 	bytes     int
 }
 

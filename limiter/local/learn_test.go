@@ -81,31 +81,34 @@ func TestLearn_KnowsWhenTheNewestUnitOfALogExpires(t *testing.T) {
 	}
 }
 
-func TestSpentWithin_ReportsLocalUnitsOfTheLastMoment(t *testing.T) {
+func TestReturns_CountersOnWhichUnitsWereSpentHere(t *testing.T) {
 	clock := newClock()
 	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
 	l := limit(t, limiter.FixedWindow, 10, time.Minute)
-	within := func(what string, want bool) {
+	returns := func(what string, want bool) {
 		t.Helper()
-		if got := c.SpentWithin("key", time.Second); got != want {
+		if got := c.Returns("key", time.Second); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	within("an unknown counter", false)
+	returns("an unknown counter", false)
 	learn(t, store, c, one("key", l, 1))
-	within("units that the store has counted", false)
+	returns("units that the store has counted", false)
 	c.Reserve(one("key", l, 1))
-	within("units that the store is about to count", false)
+	returns("units that the store is about to count", false)
 	c.Spend(one("key", l, 0))
-	within("a request that costs nothing", false)
+	returns("a request that costs nothing", false)
 	c.Spend(one("key", l, 11))
-	within("a denied request", false)
+	returns("a denied request", false)
 	c.Spend(one("key", l, 1))
-	within("a unit that was spent here", true)
+	clock.pass(5 * time.Second)
+	returns("the first time since a unit was spent here", true)
 	clock.pass(time.Second - time.Microsecond)
-	within("almost a second ago", true)
+	returns("almost a second later", true)
 	clock.pass(time.Microsecond)
-	within("a second ago", false)
+	returns("a second later", false)
+	c.Spend(one("key", l, 1))
+	returns("the first time since another unit was spent here", true)
 }
 
 // A request that costs nothing, or a charge that is denied in shadow, leaves nothing to report.

@@ -33,7 +33,7 @@ func (c *Counters) spend(charges []limiter.Charge, unreported bool) []limiter.De
 		counted[i] = weighted[i].CountsAlways() || passed && decisions[i].Allowed && charges[i].Units() > 0
 		if unreported && counted[i] {
 			on[i].counter.beginUnreported(c.peers)
-			on[i].counter.lastLocal = c.ownTime()
+			on[i].counter.lastLocal, on[i].counter.returned = c.ownTime(), 0
 		}
 	}
 	decisions = limiter.Spend(now, weighted, states)
@@ -45,12 +45,20 @@ func (c *Counters) spend(charges []limiter.Charge, unreported bool) []limiter.De
 	return unweighted(charges, on, decisions)
 }
 
-// SpentWithin reports whether [Counters.Spend] has spent units on the counter at key within the given time before now.
-func (c *Counters) SpentWithin(key string, within time.Duration) bool {
+// Returns reports whether the counter at key has returned to the store within the given time. Units were spent on it here, and the first call of
+// Returns since then is its return.
+func (c *Counters) Returns(key string, within time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, held := c.held[key]
-	return held && c.ownTime().Sub(k.lastLocal) < within
+	if !held || k.lastLocal == 0 {
+		return false
+	}
+	now := c.ownTime()
+	if k.returned == 0 {
+		k.returned = now
+	}
+	return now.Sub(k.returned) < within
 }
 
 // Peek decides charges and changes nothing.
