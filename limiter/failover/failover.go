@@ -106,15 +106,19 @@ func (s *Store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.D
 	return s.decide(ctx, charges, true)
 }
 
-// Refund implements limiter.Store. Units on unavailable counters are refunded locally.
+// Refund implements limiter.Store. Units on unavailable counters are refunded locally, and those of the recovery window are refunded on both
+// counters that they were spent on.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	var remote []limiter.Refund
+	now := s.clock()
 	for _, r := range refunds {
-		if s.remote.Unavailable(r.Key) {
-			s.local.Refund([]limiter.Charge{{Key: r.Key, Limit: r.Limit, Cost: r.Cost}}, []limiter.Decision{{At: r.At, Allowed: true}})
-			continue
+		charge, isUnavailable := limiter.Charge{Key: r.Key, Limit: r.Limit, Cost: r.Cost}, s.remote.Unavailable(r.Key)
+		if isUnavailable || s.inRecoveryWindow(now, []limiter.Charge{charge}) {
+			s.local.Refund([]limiter.Charge{charge}, []limiter.Decision{{At: r.At, Allowed: true}})
 		}
-		remote = append(remote, r)
+		if !isUnavailable {
+			remote = append(remote, r)
+		}
 	}
 	if len(remote) == 0 {
 		return nil

@@ -460,6 +460,26 @@ func TestSpend_DuringManyRecoveries(t *testing.T) {
 	}
 }
 
+// The share of the recovery window is spent on the local counter as well.
+func TestRefund_GivesTheShareBackWhileRecovering(t *testing.T) {
+	w := newWorld()
+	w.local.Share(local.Peers{Replicas: 3})
+	if err := w.Recovering(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	charge := one(t, "a", 3)
+	at := w.spend(t, charge)[0].At
+	if w.spend(t, charge)[0].Allowed {
+		t.Error("2 units admitted of a share of 1")
+	}
+	if err := w.Refund(t.Context(), []limiter.Refund{{Key: "a", Limit: charge.Limit, Cost: 1, At: at}}); err != nil {
+		t.Fatal(err)
+	}
+	if !w.spend(t, charge)[0].Allowed || w.counted(t, charge) != 1 {
+		t.Errorf("not admitted after the refund, or %d units are counted, want 1", w.counted(t, charge))
+	}
+}
+
 // The counter becomes available in a part of the store that never failed, while the part that held it is still unavailable. Other
 // replicas may not have detected that, and still admit their shares.
 func TestSpend_KeepsToTheShareForAMomentAfterAnotherPartTakesOver(t *testing.T) {
