@@ -58,10 +58,11 @@ func layers() []layer {
 			external: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
 		},
 		{pkg: "limiter/topk"},
+		{pkg: "limiter/hyperloglog"},
 		{pkg: "limiter/lease", internal: []string{"limiter"}, external: []string{"github.com/prometheus/client_golang"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/topk", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/rules", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/hyperloglog", "limiter/lease", "limiter/topk", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
