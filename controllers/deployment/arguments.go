@@ -64,6 +64,21 @@ func counterArguments(spec v1alpha1.LimiterSpec) []string {
 	return args
 }
 
+// decisionLogArguments returns the flags for the decision log.
+func decisionLogArguments(log v1alpha1.DecisionLog) []string {
+	var args []string
+	if log.DenialsPerSecond > 0 {
+		args = append(args, fmt.Sprintf("--decision-log-denials=%d", log.DenialsPerSecond))
+	}
+	if log.SampleOneIn > 0 {
+		args = append(args, fmt.Sprintf("--decision-log-sample=%d", log.SampleOneIn))
+	}
+	if log.Identifiers != "" {
+		args = append(args, "--decision-log-identifiers="+string(log.Identifiers))
+	}
+	return args
+}
+
 // redisURL returns the URL of Redis without credentials.
 func redisURL(redis v1alpha1.Redis) string {
 	u := url.URL{Scheme: "redis", Host: string(redis.Addresses[0])}
