@@ -113,7 +113,8 @@ func TestTerms_EvaluatesCostOverTheObjectOfAWrite(t *testing.T) {
 		`{"spec":{"parallelism":-1}}`:         1,
 		`{"spec":{"parallelism":2000000000}}`: 1_000_000_000,
 		`{"spec":{"parallelism":1e20}}`:       1_000_000_000,
-		`{"spec":{"parallelism":"many"}}`:     1,
+		`{"spec":{"parallelism":1.5}}`:        2,
+		`{"spec":{"parallelism":"many"}}`:     100, // the limit
 		`{"spec":{}}`:                         1,
 		`null`:                                1,
 		``:                                    1,

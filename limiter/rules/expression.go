@@ -52,7 +52,7 @@ const maxExpression = 4096
 //     tier applies if its limit is lower than the one that applies otherwise.
 //   - Identifier: if the request does not have what the expression reads, the identifier is missing. After any other failure it is
 //     unreadable.
-//   - Cost: the cost is 1, or the whole limit if the evaluation is too expensive.
+//   - Cost: if the request does not have what the expression reads, the cost is 1. After any other failure it is the whole limit.
 //
 // The type of a dyn, such as a claim, is determined when the expression is evaluated.
 func ValidateExpression(text string, result ResultType) error {
@@ -313,25 +313,23 @@ type failure struct {
 
 	// absent is true if the expression read something that the request does not have.
 	absent bool
-	// tooLarge is true if the evaluation ended because of its cost.
-	tooLarge bool
 }
 
 // evaluate returns the native value of an expression of a rule. Every error is a failure. The library returns panics as errors.
 func (e *expression) evaluate(on *activation, of *Compiled) (any, error) {
 	if e.reads.query && on.request.PartialQuery {
-		return nil, failure{error: errOverBudget, tooLarge: true}
+		return nil, failure{error: errOverBudget}
 	}
 	left := on.left(of)
 	allowed := max(*left, minExpressionCost)
 	if e.base > allowed {
-		return nil, failure{error: errOverBudget, tooLarge: true}
+		return nil, failure{error: errOverBudget}
 	}
 	on.meter.left = allowed - e.base
 	value, _, err := e.program.Eval(on)
 	*left -= min(*left, allowed-on.meter.left)
 	if err != nil {
-		return nil, failure{error: err, absent: absent(err), tooLarge: errors.Is(err, errOverBudget)}
+		return nil, failure{error: err, absent: absent(err)}
 	}
 	return value.Value(), nil
 }
@@ -387,8 +385,8 @@ func (e *expression) int(on *activation, of *Compiled) (int64, error) {
 	case int64:
 		return v, nil
 	case float64: // a number in a claim or in an object
-		if v == math.Trunc(v) {
-			return int64(max(-1<<62, min(v, 1<<62))), nil // within int64, and far beyond the limits of the caller
+		if !math.IsNaN(v) {
+			return int64(max(-1<<62, min(math.Ceil(v), 1<<62))), nil // within int64, and far beyond the limits of the caller
 		}
 	}
 	return 0, failure{error: fmt.Errorf("the expression evaluated to %v, but must evaluate to an int", value)}

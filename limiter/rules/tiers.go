@@ -99,11 +99,11 @@ func (t *Terms) apply(of *tier) {
 	}
 }
 
-// defaultCost is the cost of a request, in units, if its cost is missing or invalid.
+// defaultCost is the cost of a request, in units, if its cost is missing or negative, or in a header that has no number.
 const defaultCost = 1
 
-// cost returns the cost of r. A request that is too large to evaluate costs the whole limit: with a cost of 1, the largest requests would be
-// the cheapest.
+// cost returns the cost of r. A request whose content makes the expression fail costs the whole limit: with a cost of 1, a client could make
+// the largest requests the cheapest.
 func (m Matched) cost(r *Request, limit limiter.Limit) int64 {
 	cost := m.Rule.Cost
 	switch {
@@ -111,11 +111,11 @@ func (m Matched) cost(r *Request, limit limiter.Limit) int64 {
 		return headerCost(r.Headers[cost.Header])
 	case m.Rule.costUnits != nil:
 		units, err := m.Rule.costUnits.int(m.activation(r), m.Rule)
-		if f, failed := errors.AsType[failure](err); failed && f.tooLarge {
-			return limit.Units()
+		if f, failed := errors.AsType[failure](err); failed && f.absent {
+			return defaultCost
 		}
 		if err != nil {
-			return defaultCost
+			return limit.Units()
 		}
 		return clampCost(units)
 	default:

@@ -128,6 +128,7 @@ func TestTerms_ReturnsTheLimitOfTheTier(t *testing.T) {
 
 func TestTerms_ReturnsTheCost(t *testing.T) {
 	header := func(value string) *rules.Request { return request("GET - / x-cost=" + value) }
+	wholeLimit := rule("shop/it").Units
 	fromHeader, fromExpression := &rules.Cost{Header: "x-cost"}, &rules.Cost{Expression: `int(request.headers["x-cost"])`}
 	for name, tc := range map[string]struct {
 		cost *rules.Cost
@@ -158,15 +159,18 @@ func TestTerms_ReturnsTheCost(t *testing.T) {
 		"an expression, negative":             {fromExpression, header("-5"), 1},
 		"an expression, the maximum":          {fromExpression, header("1000000000"), 1_000_000_000},
 		"an expression, above the maximum":    {fromExpression, header("1000000001"), 1_000_000_000},
-		"an expression that fails":            {fromExpression, header("many"), 1},
+		"an expression that fails":            {fromExpression, header("many"), wholeLimit},
+		"an expression, above int64":          {fromExpression, header("99999999999999999999"), wholeLimit},
+		"an expression that overflows":        {&rules.Cost{Expression: `int(request.headers["x-cost"]) * 1000`}, header("9223372036854775807"), wholeLimit},
+		"a division by zero":                  {&rules.Cost{Expression: `100 / int(request.headers["x-cost"])`}, header("0"), wholeLimit},
 		"an expression over an absent header": {fromExpression, request("GET - /"), 1},
 		"a claim":                             {&rules.Cost{Expression: `request.claims.weight`}, fullRequest(), 3},
 		"a claim above 2^53":                  {&rules.Cost{Expression: `request.claims.huge`}, fullRequest(), 1_000_000_000},
 		"a claim above the range of a double": {&rules.Cost{Expression: `request.claims.big`}, fullRequest(), 1_000_000_000},
 		"a claim far below 0":                 {&rules.Cost{Expression: `-request.claims.huge`}, fullRequest(), 1},
-		"a claim that is no number":           {&rules.Cost{Expression: `request.claims.junk`}, fullRequest(), 1},
-		"a claim with a fraction":             {&rules.Cost{Expression: `request.claims.half`}, fullRequest(), 1},
-		"a claim that is a string":            {&rules.Cost{Expression: `request.claims.sub`}, fullRequest(), 1},
+		"a claim that is no number":           {&rules.Cost{Expression: `request.claims.junk`}, fullRequest(), wholeLimit},
+		"a claim with a fraction":             {&rules.Cost{Expression: `request.claims.half`}, fullRequest(), 3},
+		"a claim that is a string":            {&rules.Cost{Expression: `request.claims.sub`}, fullRequest(), wholeLimit},
 		"a size":                              {&rules.Cost{Expression: `size(request.query["q"]) * 10`}, fullRequest(), 20},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ type CostApplyConfiguration struct {
 	// request costs 1 unit.
 	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
 	// expression is a CEL expression over request that evaluates to the number of units, an int from 0 to 1000000000. A higher result
-	// counts as 1000000000. If the request is too large to evaluate the expression, it costs the whole limit. If the expression fails for
-	// another reason or its result is negative, the request costs 1 unit. For example: request.method == "GET" ? 1 : 10.
+	// counts as 1000000000. If the request does not have what the expression reads, or the result is negative, it costs 1 unit. If the
+	// expression fails for another reason, the request costs the whole limit. For example: request.method == "GET" ? 1 : 10.
 	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
 }
 
