@@ -32,7 +32,8 @@ func layers() []layer {
 		{pkg: "limiter/mutualtls", internal: []string{"limiter"}},
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
-		{pkg: "limiter/redisclient", internal: []string{"limiter"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/wait"},
+		{pkg: "limiter/redisclient", internal: []string{"limiter", "limiter/wait"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/bypass"},
 		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 		{
@@ -44,7 +45,7 @@ func layers() []layer {
 		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/redisstore/hashslot"},
 		{
-			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/tracing"},
+			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/tracing", "limiter/wait"},
 			external: []string{"github.com/redis/go-redis"},
 		},
 		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
@@ -54,7 +55,7 @@ func layers() []layer {
 		{pkg: "limiter/local", internal: []string{"limiter"}},
 		{
 			pkg:      "limiter/failover",
-			internal: []string{"limiter", "limiter/local"},
+			internal: []string{"limiter", "limiter/local", "limiter/wait"},
 			external: []string{"github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time"},
 		},
 		{pkg: "limiter/topk"},
@@ -85,7 +86,7 @@ func layers() []layer {
 		{pkg: "limiter/socket", internal: []string{"limiter/overload"}},
 		{
 			pkg:      "limiter/server",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/address", "limiter/socket", "limiter/tracing", "limiter/wait"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
 		{

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 const (
@@ -92,19 +93,9 @@ func (s *Store) reportRest(ctx context.Context) {
 		}
 		overloaded, _ = s.reportRound(ctx) // without progress, the next round is the last
 		before = unreported
-		if overloaded && !sleep(ctx, reportPause) {
+		if overloaded && !wait.Sleep(ctx, reportPause) {
 			return
 		}
-	}
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

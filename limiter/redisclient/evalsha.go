@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // tryAgainPause is the pause before a script is sent again whose keys are moving to another node.
@@ -110,19 +112,9 @@ func sendUntilMoved[C command](ctx context.Context, c *Client, reply func(contex
 		cmd := reply(ctx, words...)
 		cmd.SetFirstKeyPos(firstKey)
 		c.RefreshTopology(ctx, c.rdb.Process(ctx, noRetry{cmd}))
-		if !redis.IsTryAgainError(cmd.Err()) || !sleep(ctx, tryAgainPause) {
+		if !redis.IsTryAgainError(cmd.Err()) || !wait.Sleep(ctx, tryAgainPause) {
 			return cmd
 		}
-	}
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore/hashslot"
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // OutageObserver is notified of outages of Redis. One goroutine per Redis node calls its methods.
@@ -186,7 +187,7 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 	defer b.outage.Unlock()
 	reported := false
 	for pause := time.Duration(0); ; pause = min(max(2*pause, firstPause), maxPause) {
-		if !sleep(b.ctx, jittered(pause)) {
+		if !wait.Sleep(b.ctx, jittered(pause)) {
 			return
 		}
 		err := b.recover(key, time.Since(began), reported)
@@ -239,16 +240,6 @@ func (b *breaker) recover(key string, unavailableFor time.Duration, wasOutage bo
 		return b.probe(b.ctx, key)
 	}
 	return nil
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // jittered returns a random duration from d/2 to 3d/2.

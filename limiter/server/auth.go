@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
 	"github.com/weir-dev/weir/limiter/tracing"
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // authEndpoint serves /v1/auth/{domain}, which a proxy calls before it forwards a request. The headers of the call describe the
@@ -85,7 +85,7 @@ func (d *authEndpoint) serve(w http.ResponseWriter, r *http.Request, domain stri
 		span.EndHTTP(status)
 		return status
 	}
-	if err := sleep(r.Context(), answer.Delay); err != nil {
+	if !wait.Sleep(r.Context(), answer.Delay) {
 		// A caller that has only stopped sending reads this. Without it, the status would be 200, which admits the request before its turn.
 		w.WriteHeader(http.StatusServiceUnavailable)
 		span.End("canceled")
@@ -125,21 +125,6 @@ func (d *authEndpoint) client(r *http.Request) netip.Addr {
 		})
 	}
 	return d.clients.Client(peer, r.Header)
-}
-
-// sleep returns after d, or earlier with the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // write sends an answer, and returns the status. The argument denied is that of a denial.

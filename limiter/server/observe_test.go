@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -46,17 +45,6 @@ func TestHandler_LogsARateLimitHeaderThatItCannotWrite(t *testing.T) {
 			if got := strings.Count(log.String(), "has no rate-limit headers"); got != want || status != http.StatusOK {
 				t.Errorf("policy %s at %s: status %d, %d warnings, want %d: %s", name, target, status, got, want, &log)
 			}
-		}
-	}
-}
-
-// A request without a delay is answered, even if its caller has just closed the connection.
-func TestSleep_ReturnsWithoutADelay(t *testing.T) {
-	ended, end := context.WithCancel(t.Context())
-	end()
-	for range 100 {
-		if err := sleep(ended, 0); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

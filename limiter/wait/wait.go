@@ -1,0 +1,22 @@
+// Package wait waits for a time, or until a context ends.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep returns true after d, or false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
