@@ -91,7 +91,7 @@ func (t *tableEntries) addRoute(r *Route) {
 	of := map[string]int{}
 	for i := range r.Matches {
 		match := r.Matches[i].RouteMatch
-		if err := match.Validate(); err != nil {
+		if err := rules.ValidateMatch(match); err != nil {
 			t.invalid = append(t.invalid, fmt.Errorf("%s: %w", r.key(), err))
 			if added.rest < 0 {
 				added.rest = t.addRest(r)

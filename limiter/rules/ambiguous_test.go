@@ -79,7 +79,7 @@ func TestIdentify_NoSpellingIsAnIdentifierOfItsOwn(t *testing.T) {
 }
 
 func TestMatch_NoSpellingOfAQueryAvoidsAPolicy(t *testing.T) {
-	exports, ofPath := matching(rules.Match{Expression: `"export" in request.query`}), matching(rules.Match{
+	exports, ofPath := ruleMatching(rules.Match{Expression: `"export" in request.query`}), ruleMatching(rules.Match{
 		Expression: `request.path.startsWith("/v1/") && "export" in request.query`,
 	})
 	ofPath.Policy += "-path"
@@ -103,7 +103,7 @@ func TestMatch_NoSpellingOfAQueryAvoidsAPolicy(t *testing.T) {
 }
 
 func TestMatch_OneOfSeveralMethods(t *testing.T) {
-	x := index(t, matching(rules.Match{Methods: []string{"DELETE"}}))
+	x := index(t, ruleMatching(rules.Match{Methods: []string{"DELETE"}}))
 	for value, want := range map[string]int{"DELETE": 1, "DELETE,x": 1, "GET,DELETE": 1, "GET, delete": 1, "GET": 0, strings.Repeat("PUT,", 20) + "GET": 1} {
 		r := request("POST - /")
 		r.Headers["x-http-method-override"] = value
@@ -136,7 +136,7 @@ func TestTerms_ALowerTierAppliesToOneOfSeveralValues(t *testing.T) {
 }
 
 func TestMatch_AnAddressThatCannotBeReadAvoidsNoPolicy(t *testing.T) {
-	x := index(t, matching(rules.Match{CIDRs: []string{"203.0.113.0/24"}}))
+	x := index(t, ruleMatching(rules.Match{CIDRs: []string{"203.0.113.0/24"}}))
 	for _, tc := range []struct {
 		request *rules.Request
 		want    int

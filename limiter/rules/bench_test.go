@@ -101,7 +101,7 @@ func BenchmarkMostExpensiveExpression(b *testing.B) {
 		"loop":   `request.headers.all(h, request.query.size() > 0 && request.headers[h] == "" && [1, 2, 3, 4, 5].all(n, n < 9 && h != ""))`,
 		"regexp": `request.path.matches("^/v1/(search|suggest|complete)/[a-z]+$")`,
 	} {
-		x := index(b, matching(rules.Match{Expression: text}))
+		x := index(b, ruleMatching(rules.Match{Expression: text}))
 		req := request("GET - /v1/search/" + strings.Repeat("x", 1<<20))
 		req.Query = map[string][]string{}
 		for i := range 1000 {

@@ -55,7 +55,7 @@ func TestMatch_ComparesTheClientAddress(t *testing.T) {
 		"one address":                          {rules.Match{CIDRs: []string{"192.0.2.1/32"}}, []string{"192.0.2.1"}, []string{"192.0.2.0", "192.0.2.2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := index(t, matching(tc.match))
+			x := index(t, ruleMatching(tc.match))
 			for _, address := range tc.in {
 				if len(x.Match(nil, requestFrom(address))) != 1 {
 					t.Errorf("%q did not match", address)
@@ -94,7 +94,7 @@ func TestCompileCIDRs_AgreesWithNetip(t *testing.T) {
 		for _, n := range except {
 			m.ExceptCIDRs = append(m.ExceptCIDRs, n.String())
 		}
-		x := index(t, matching(m))
+		x := index(t, ruleMatching(m))
 		for range 20 {
 			ip := address.Draw(rt, "client")
 			contains := func(n netip.Prefix) bool { return n.Contains(ip) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -255,5 +256,23 @@ func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 				t.Fatalf("flipping bit %d of byte %d gives rules %+v with revision %s and no error", bit, i, got, gotRevision)
 			}
 		}
+	}
+}
+
+func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
+	x := index(t, fullRule())
+	req := &rules.Request{
+		Domain: "shop", Method: "GET", Host: "a.example", Path: "/v1", Headers: map[string]string{"x-cost": "3"}, ClientIP: netip.MustParseAddr("10.2.0.1"),
+		Claims:      map[string]any{"realm": map[string]any{"tenant": "2001:db8::1"}, "groups": "staff"},
+		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}},
+	}
+	m := x.Match(nil, req)
+	if len(m) != 1 {
+		t.Fatalf("%d rules match, want 1", len(m))
+	}
+	identifier := m[0].Identify(req)
+	terms := m[0].Terms(req, identifier)
+	if identifier != testHashKey().Hash("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
+		t.Errorf("identifier %q, terms %+v, endpoint %q", identifier, terms, m[0].Endpoint)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func compactRule(algorithm limiter.Algorithm) rules.Rule {
-	r := matching(rules.Match{})
+	r := ruleMatching(rules.Match{})
 	r.Algorithm, r.Compact = algorithm, true
 	return r
 }

@@ -261,7 +261,7 @@ func compileLease(c *Compiled) error {
 
 // expression compiles text, or returns the cached expression.
 func (k *compiler) expression(of *language, text string, result ResultType) (*expression, error) {
-	key := expressionKey{of, text, result}
+	key := expressionKey{language: of, text: text, result: result}
 	if e, found := k.expressions[key]; found {
 		return e, nil
 	}
@@ -275,15 +275,6 @@ func (k *compiler) expression(of *language, text string, result ResultType) (*ex
 	}
 	k.expressions[key] = e
 	return e, nil
-}
-
-// truncate shortens a text for an error message.
-func truncate(text string) string {
-	const most = 64
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "…"
 }
 
 // countTrue returns the number of conditions that are true.
@@ -309,4 +300,40 @@ func (c *Compiled) keys(scope string, limit limiter.Limit) limiter.KeySpace {
 		return keys.Compact(c.hashKey)
 	}
 	return keys
+}
+
+// validateDenial rejects responses that the compiler does not make.
+func validateDenial(c *Compiled) error {
+	d := c.Denial
+	switch {
+	case d == nil:
+		return nil
+	case c.Match.Kubernetes != nil && (d.Status != 0 || d.ContentType != "" || len(d.Headers) > 0):
+		return errors.New("the denial of a rule for writes to the Kubernetes API must have only a message")
+	default:
+		return d.Validate()
+	}
+}
+
+// validateKubernetes rejects a rule for writes to the Kubernetes API that reads parts of HTTP requests, and the reverse.
+func validateKubernetes(c *Compiled) error {
+	match := c.Match.Kubernetes
+	if match == nil {
+		if c.Identifier.From.isKubernetes() || slices.ContainsFunc(c.Tiers, func(t Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
+			return errors.New("identifier and tiers must not use parts of Kubernetes requests without match.kubernetes")
+		}
+		return nil
+	}
+	if !c.Identifier.From.isKubernetes() && c.Identifier.From != FromExpression {
+		return fmt.Errorf("a write to the Kubernetes API has no %s", c.Identifier.From)
+	}
+	if c.PerEndpoint || c.Cost != nil && c.Cost.Header != "" || isHTTP(&c.Match) ||
+		slices.ContainsFunc(c.Tiers, func(t Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
+		return errors.New("a write to the Kubernetes API has no endpoint, header, address or descriptor")
+	}
+	return match.validate()
+}
+
+func isHTTP(m *Match) bool {
+	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Descriptors) > 0
 }

@@ -61,23 +61,3 @@ func TestCredentials_KnowsExpressionsThatReadThem(t *testing.T) {
 		}
 	}
 }
-
-func TestIdentify_ReadsTheDescriptorThatTheRuleMatchedFirst(t *testing.T) {
-	r := rule("shop/a")
-	r.Match = rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "tenant"}, {Key: "plan"}}}
-	r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `request.descriptors[0][0].value + "/" + request.descriptors[1][0].value`}
-	index := index(t, r)
-	request := rules.Request{Domain: "shop", NoHTTP: true, Descriptors: []rules.Descriptor{
-		{{Key: "api_key", Value: "s3cret"}}, {{Key: "host", Value: "h"}}, {{Key: "tenant", Value: "acme"}, {Key: "plan", Value: "free"}},
-	}}
-	matched := index.Match(nil, &request)
-	if len(matched) != 1 {
-		t.Fatalf("%d matches", len(matched))
-	}
-	if got := matched[0].Identify(&request); got != "acme/s3cret" { // the others keep their order
-		t.Errorf("%q", got)
-	}
-	if request.Descriptors[0][0].Key != "api_key" {
-		t.Error("the request has changed")
-	}
-}

@@ -50,7 +50,7 @@ func TestMatch_ComparesDescriptors(t *testing.T) {
 				if host != "" {
 					m.Hosts = []string{host}
 				}
-				x := index(t, matching(m))
+				x := index(t, ruleMatching(m))
 				for _, text := range tc.in {
 					r := requestWithDescriptors(text)
 					r.Host = host
@@ -93,7 +93,7 @@ func TestMatch_ComparesPatternsOfDescriptors(t *testing.T) {
 				entries := make([]rules.DescriptorMatch, 2)
 				entries[at], entries[1-at] = tc.match, rules.DescriptorMatch{}
 				entries[0].Key, entries[1].Key = "k", "l"
-				x := index(t, matching(rules.Match{Descriptors: entries}))
+				x := index(t, ruleMatching(rules.Match{Descriptors: entries}))
 				matches := func(value string) bool {
 					d := rules.Descriptor{{Key: "k", Value: "other"}, {Key: "l", Value: "other"}}
 					d[at].Value = value
@@ -117,7 +117,7 @@ func TestMatch_ComparesPatternsOfDescriptors(t *testing.T) {
 func TestMatch_ComparesDescriptorsAndPaths(t *testing.T) {
 	m := path(rules.PathPrefix, "/v1")
 	m.Descriptors = descriptorMatches("a=1")
-	x := index(t, matching(m))
+	x := index(t, ruleMatching(m))
 	for _, tc := range []struct {
 		path, descriptors string
 		want              int
@@ -173,5 +173,25 @@ func TestIdentify_ReadsDescriptors(t *testing.T) {
 				t.Errorf("%d matches, %q; want %q", len(m), m[0].Identify(req), tc.want)
 			}
 		})
+	}
+}
+
+func TestIdentify_ReadsTheDescriptorThatTheRuleMatchedFirst(t *testing.T) {
+	r := rule("shop/a")
+	r.Match = rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "tenant"}, {Key: "plan"}}}
+	r.Identifier = rules.Identifier{From: rules.FromExpression, Name: `request.descriptors[0][0].value + "/" + request.descriptors[1][0].value`}
+	index := index(t, r)
+	request := rules.Request{Domain: "shop", NoHTTP: true, Descriptors: []rules.Descriptor{
+		{{Key: "api_key", Value: "s3cret"}}, {{Key: "host", Value: "h"}}, {{Key: "tenant", Value: "acme"}, {Key: "plan", Value: "free"}},
+	}}
+	matched := index.Match(nil, &request)
+	if len(matched) != 1 {
+		t.Fatalf("%d matches", len(matched))
+	}
+	if got := matched[0].Identify(&request); got != "acme/s3cret" { // the others keep their order
+		t.Errorf("%q", got)
+	}
+	if request.Descriptors[0][0].Key != "api_key" {
+		t.Error("the request has changed")
 	}
 }

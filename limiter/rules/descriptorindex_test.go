@@ -34,14 +34,14 @@ func TestMatch_ComparesOnlyRulesWithAValueOfTheDescriptor(t *testing.T) {
 		descriptor        Descriptor
 		compared, matched int
 	}{
-		"a value of the second entry":         {Descriptor{{"tenant", "x"}, {"path", "/7"}}, 2, 2},
-		"values of both entries":              {Descriptor{{"tenant", "t3"}, {"path", "/7"}}, 3, 3},
-		"the value of the first entry only":   {Descriptor{{"tenant", "t3"}, {"path", "/8x"}}, 2, 1},
-		"values of no rule":                   {Descriptor{{"tenant", "x"}, {"path", "x"}}, 1, 1},
-		"the value of the third entry":        {Descriptor{{"tenant", "x"}, {"path", "/x"}, {"method", "5"}}, 1, 1},
-		"a value at another position":         {Descriptor{{"path", "/7"}, {"tenant", "x"}}, 0, 0},
-		"a number of entries without rules":   {Descriptor{{"tenant", "x"}}, 0, 0},
-		"more entries than those of any rule": {Descriptor{{"tenant", "x"}, {"path", "/7"}, {"method", "5"}, {"a", "b"}}, 0, 0},
+		"a value of the second entry":         {Descriptor{{Key: "tenant", Value: "x"}, {Key: "path", Value: "/7"}}, 2, 2},
+		"values of both entries":              {Descriptor{{Key: "tenant", Value: "t3"}, {Key: "path", Value: "/7"}}, 3, 3},
+		"the value of the first entry only":   {Descriptor{{Key: "tenant", Value: "t3"}, {Key: "path", Value: "/8x"}}, 2, 1},
+		"values of no rule":                   {Descriptor{{Key: "tenant", Value: "x"}, {Key: "path", Value: "x"}}, 1, 1},
+		"the value of the third entry":        {Descriptor{{Key: "tenant", Value: "x"}, {Key: "path", Value: "/x"}, {Key: "method", Value: "5"}}, 1, 1},
+		"a value at another position":         {Descriptor{{Key: "path", Value: "/7"}, {Key: "tenant", Value: "x"}}, 0, 0},
+		"a number of entries without rules":   {Descriptor{{Key: "tenant", Value: "x"}}, 0, 0},
+		"more entries than those of any rule": {Descriptor{{Key: "tenant", Value: "x"}, {Key: "path", Value: "/7"}, {Key: "method", Value: "5"}, {Key: "a", Value: "b"}}, 0, 0},
 		"a descriptor without entries":        {Descriptor{}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,7 +97,7 @@ func (x *Index) failedCondition(i int, r *Request) failedCondition {
 	}
 	switch _, reached := reach(&Match{Hosts: c.Match.Hosts, Routes: c.Match.Routes}); {
 	case c.Match.Kubernetes != nil:
-		return failedCondition{condition: c.Match.Kubernetes.failedIndex(r.Kubernetes)}
+		return failedCondition{condition: failedIndex(c.Match.Kubernetes, r.Kubernetes)}
 	case !reached && c.Match.Routes != nil:
 		return failedCondition{condition: ConditionRoutes}
 	case !reached:
@@ -114,15 +114,8 @@ func (c *Compiled) appliesInDomain(r *Request) bool {
 	return c.AllDomains || r.Domain != "" && (c.Domain == r.Domain || slices.Contains(c.Domains, r.Domain))
 }
 
-// namesRoute reports whether the request has an entry with the name of a route.
-func (r *Request) namesRoute() bool {
-	return slices.ContainsFunc(r.Descriptors, func(d Descriptor) bool {
-		return slices.ContainsFunc(d, func(e Entry) bool { return e.Key == RouteEntry })
-	})
-}
-
 // failedIndex returns the condition of a match in the index that the write does not meet.
-func (m *KubernetesMatch) failedIndex(r *KubernetesRequest) Condition {
+func failedIndex(m *KubernetesMatch, r *KubernetesRequest) Condition {
 	if len(m.Namespaces) > 0 && !slices.Contains(m.Namespaces, r.Namespace) {
 		return ConditionNamespaces
 	}

@@ -55,7 +55,7 @@ func TestExplain_NamesTheFirstConditionThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := met()
 			test.change(r)
-			got := explainOne(t, matching(all), r)
+			got := explainOne(t, ruleMatching(all), r)
 			if got.Failed != test.want || got.Header != test.header || (got.Matched != nil) != (test.want == rules.NoCondition) {
 				t.Errorf("failed condition %d at %d, matched %v; want condition %d at %d", got.Failed, got.Header, got.Matched != nil, test.want, test.header)
 			}
@@ -64,7 +64,7 @@ func TestExplain_NamesTheFirstConditionThatFails(t *testing.T) {
 }
 
 func TestExplain_NamesDescriptors(t *testing.T) {
-	byEntry := matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "generic_key", Value: "login"}}})
+	byEntry := ruleMatching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "generic_key", Value: "login"}}})
 	withPath := byEntry
 	withPath.Match.Paths = path(rules.PathExact, "/login").Paths
 	for _, r := range []rules.Rule{byEntry, withPath} {

@@ -245,7 +245,7 @@ type shared struct {
 }
 
 // left returns the units that the expressions of a rule share.
-func (a *activation) left(of *Compiled) *uint64 {
+func (a *activation) left(of *Rule) *uint64 {
 	if of.Domain == "" {
 		return &a.shared.cluster
 	}
@@ -309,7 +309,7 @@ func (a *activation) Parent() interpreter.Activation { return nil }
 
 // failure is the error of an evaluation.
 type failure struct {
-	error
+	err error
 
 	// absent is true if the expression read something that the request does not have.
 	absent bool
@@ -317,21 +317,23 @@ type failure struct {
 	tooLarge bool
 }
 
+func (f failure) Error() string { return f.err.Error() }
+
 // evaluate returns the native value of an expression of a rule. Every error is a failure. The library returns panics as errors.
-func (e *expression) evaluate(on *activation, of *Compiled) (any, error) {
+func (e *expression) evaluate(on *activation, of *Rule) (any, error) {
 	if e.reads.query && on.request.PartialQuery {
-		return nil, failure{error: errOverBudget, tooLarge: true}
+		return nil, failure{err: errOverBudget, tooLarge: true}
 	}
 	left := on.left(of)
 	allowed := max(*left, minExpressionCost)
 	if e.base > allowed {
-		return nil, failure{error: errOverBudget, tooLarge: true}
+		return nil, failure{err: errOverBudget, tooLarge: true}
 	}
 	on.meter.left = allowed - e.base
 	value, _, err := e.program.Eval(on)
 	*left -= min(*left, allowed-on.meter.left)
 	if err != nil {
-		return nil, failure{error: err, absent: absent(err), tooLarge: errors.Is(err, errOverBudget)}
+		return nil, failure{err: err, absent: absent(err), tooLarge: errors.Is(err, errOverBudget)}
 	}
 	return value.Value(), nil
 }
@@ -345,7 +347,7 @@ func absent(err error) bool {
 }
 
 // selects reports whether a rule with condition e matches the request, see ValidateExpression. If the result is unknown, the rule matches.
-func (e *expression) selects(on *activation, of *Compiled) (is, known bool) {
+func (e *expression) selects(on *activation, of *Rule) (is, known bool) {
 	is, err := e.bool(on, of)
 	if f, failed := errors.AsType[failure](err); failed {
 		return false, f.absent
@@ -353,32 +355,32 @@ func (e *expression) selects(on *activation, of *Compiled) (is, known bool) {
 	return is, true
 }
 
-func (e *expression) bool(on *activation, of *Compiled) (bool, error) {
+func (e *expression) bool(on *activation, of *Rule) (bool, error) {
 	value, err := e.evaluate(on, of)
 	if err != nil {
 		return false, err
 	}
 	is, ok := value.(bool)
 	if !ok {
-		return false, failure{error: fmt.Errorf("the expression evaluated to %T, but must evaluate to a bool", value)}
+		return false, failure{err: fmt.Errorf("the expression evaluated to %T, but must evaluate to a bool", value)}
 	}
 	return is, nil
 }
 
 // text returns the result as an identifier.
-func (e *expression) text(on *activation, of *Compiled) (string, error) {
+func (e *expression) text(on *activation, of *Rule) (string, error) {
 	value, err := e.evaluate(on, of)
 	if err != nil {
 		return "", err
 	}
 	text := scalarText(value)
 	if text == "" && value != "" {
-		return "", failure{error: fmt.Errorf("the expression evaluated to %T, but must evaluate to a string", value)}
+		return "", failure{err: fmt.Errorf("the expression evaluated to %T, but must evaluate to a string", value)}
 	}
 	return text, nil
 }
 
-func (e *expression) int(on *activation, of *Compiled) (int64, error) {
+func (e *expression) int(on *activation, of *Rule) (int64, error) {
 	value, err := e.evaluate(on, of)
 	if err != nil {
 		return 0, err
@@ -391,5 +393,24 @@ func (e *expression) int(on *activation, of *Compiled) (int64, error) {
 			return int64(max(-1<<62, min(v, 1<<62))), nil // within int64, and far beyond the limits of the caller
 		}
 	}
-	return 0, failure{error: fmt.Errorf("the expression evaluated to %v, but must evaluate to an int", value)}
+	return 0, failure{err: fmt.Errorf("the expression evaluated to %v, but must evaluate to an int", value)}
+}
+
+// maxRepeated is the number of readings for which the conditions of a tier, a cost or an identifier are evaluated.
+const maxRepeated = 8
+
+// requestsOf returns the request with each of the paths, for the usual reading of the query and then for each of the others.
+func requestsOf(r *Request, paths []string) []Request {
+	requests := make([]Request, 0, len(paths)*(1+len(r.OtherQueries)))
+	for reading := range 1 + len(r.OtherQueries) {
+		for _, path := range paths {
+			one := *r
+			one.Path, one.RawPath, one.OtherQueries = path, "", nil
+			if reading > 0 {
+				one.Query = r.OtherQueries[reading-1]
+			}
+			requests = append(requests, one)
+		}
+	}
+	return requests
 }

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"strconv"
 	"testing"
 )
 
@@ -25,30 +24,13 @@ func TestNewIndex_CompilesEachExpressionOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := func(text string) expressionKey { return expressionKey{httpLanguage, text, ResultBool} }
+	key := func(text string) expressionKey {
+		return expressionKey{language: httpLanguage, text: text, result: ResultBool}
+	}
 	if e := after.expressions[key(kept)]; e == nil || e != before.expressions[key(kept)] {
 		t.Error("an expression of the previous index was compiled again")
 	}
 	if len(after.expressions) != 2 || after.expressions[key(added)] == nil {
 		t.Errorf("%d expressions, want the 2 of the new set", len(after.expressions))
-	}
-}
-
-func TestValidateExpression_RemembersABoundedNumberOfResults(t *testing.T) {
-	v := validations{}
-	valid, invalid := expressionKey{httpLanguage, "true", ResultBool}, expressionKey{httpLanguage, "1 +", ResultBool}
-	for range 2 {
-		if err := v.validate(valid); err != nil {
-			t.Error(err)
-		}
-		if err := v.validate(invalid); err == nil {
-			t.Error("an invalid expression is valid")
-		}
-	}
-	for i := range maxValidations {
-		v.results[expressionKey{text: strconv.Itoa(i)}] = nil
-	}
-	if err := v.validate(expressionKey{httpLanguage, "false", ResultBool}); err != nil || len(v.results) != 1 {
-		t.Errorf("%d results, %v", len(v.results), err)
 	}
 }

@@ -28,18 +28,6 @@ const (
 	maxRouteRules = 16
 )
 
-// RoutesOf returns the route that takes the request, from the table of routes. The result is empty without a table, or if no route takes it.
-//
-// Several routes mean that the request can belong to each of them, because of the port at which it arrived, or because a header or a regular
-// expression could not be compared exactly. The caller must count it for all of them: otherwise, a client could choose the route that it counts for.
-// The caller must reject requests of [TooManyRoutes].
-func (x *Index) RoutesOf(r *RouteRequest) []Route {
-	if x == nil || x.routes == nil {
-		return nil
-	}
-	return x.routes.find(r)
-}
-
 // TooManyRoutes reports whether the routes are those of a request that can belong to more than [MaxRoutes] routes, or to very many rules of them.
 func TooManyRoutes(routes []Route) bool {
 	if len(routes) <= MaxRoutes {

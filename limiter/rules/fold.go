@@ -47,11 +47,3 @@ func foldRune(r rune) rune {
 	}
 	return r
 }
-
-// fold returns a path of the request, folded, and keeps the result: many indexes look up the same path.
-func (s *search) fold(path string) string {
-	if s.foldedOf != path || s.folded == "" {
-		s.foldedOf, s.folded = path, FoldPath(path)
-	}
-	return s.folded
-}

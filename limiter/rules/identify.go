@@ -100,17 +100,17 @@ func normalAuthorization(value string) string {
 func (m Matched) evaluated(r *Request) (string, error) {
 	e, on := m.Rule.identifier, m.activation(r)
 	if !e.reads.isAmbiguous(r) {
-		return e.text(on, m.Rule)
+		return e.text(on, &m.Rule.Rule)
 	}
 	requests, complete := on.repeated()
-	value, err := e.text(on.reading(&requests[0]), m.Rule)
+	value, err := e.text(on.reading(&requests[0]), &m.Rule.Rule)
 	for i := range requests[1:] {
-		if other, failed := e.text(on.reading(&requests[1+i]), m.Rule); other != value || (failed == nil) != (err == nil) {
+		if other, failed := e.text(on.reading(&requests[1+i]), &m.Rule.Rule); other != value || (failed == nil) != (err == nil) {
 			complete = false
 		}
 	}
 	if !complete {
-		return "", failure{error: errAmbiguous}
+		return "", failure{err: errAmbiguous}
 	}
 	return value, err
 }

@@ -247,7 +247,7 @@ func (p *pathIndex) addPath(i int, m PathMatch, ignoreCase bool) error {
 		}
 		literal, value = p.folded, FoldPath(value)
 	}
-	return literal.add(i, PathMatch{m.Type, value})
+	return literal.add(i, PathMatch{Type: m.Type, Value: value})
 }
 
 func (p *literalPaths) add(i int, m PathMatch) error {
@@ -262,4 +262,16 @@ func (p *literalPaths) add(i int, m PathMatch) error {
 		return fmt.Errorf("unknown path match type %q", m.Type)
 	}
 	return nil
+}
+
+// RoutesOf returns the route that takes the request, from the table of routes. The result is empty without a table, or if no route takes it.
+//
+// Several routes mean that the request can belong to each of them, because of the port at which it arrived, or because a header or a regular
+// expression could not be compared exactly. The caller must count it for all of them: otherwise, a client could choose the route that it counts for.
+// The caller must reject requests of [TooManyRoutes].
+func (x *Index) RoutesOf(r *RouteRequest) []Route {
+	if x == nil || x.routes == nil {
+		return nil
+	}
+	return x.routes.find(r)
 }

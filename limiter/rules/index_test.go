@@ -25,7 +25,7 @@ func index(t testing.TB, list ...rules.Rule) *rules.Index {
 	return x
 }
 
-func matching(match rules.Match) rules.Rule {
+func ruleMatching(match rules.Match) rules.Rule {
 	r := rule("shop/it")
 	r.Match = match
 	return r
@@ -95,7 +95,7 @@ func TestMatch(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			x := index(t, matching(test.match))
+			x := index(t, ruleMatching(test.match))
 			for _, text := range test.in {
 				if got := x.Match(nil, request(text)); len(got) != 1 {
 					t.Errorf("%q matched %d times, want once", text, len(got))
@@ -126,7 +126,7 @@ func request(text string) *rules.Request {
 }
 
 func TestMatch_ReturnsARuleOnceWithItsMostSpecificPath(t *testing.T) {
-	all := matching(rules.Match{
+	all := ruleMatching(rules.Match{
 		Hosts: []string{"*.example", "api.shop.example", "*.shop.example"},
 		Paths: []rules.PathMatch{
 			{Type: rules.PathRegex, Value: "/v1/.*"},
@@ -171,15 +171,15 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 	}
 	staff := rules.When{Groups: []string{"staff"}}
 	for name, bad := range map[string]rules.Rule{
-		"an unknown type of header match":                    matching(header(rules.HeaderMatch{Type: "Glob", Name: "a"})),
-		"a header match without a name":                      matching(header(rules.HeaderMatch{Type: rules.HeaderPresent})),
-		"an invalid network":                                 matching(rules.Match{CIDRs: []string{"10.0.0.0"}}),
-		"an invalid network as exception":                    matching(rules.Match{ExceptCIDRs: []string{"10.0.0.0/33"}}),
-		"a descriptor with a value and a pattern":            matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a", Value: "b", Pattern: "c"}}}),
-		"a descriptor with a value and except":               matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a", Value: "b", Except: []string{"c"}}}}),
-		"a descriptor without a key":                         matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a"}, {Value: "b"}}}),
-		"an invalid expression":                              matching(rules.Match{Expression: "request.pth == '/'"}),
-		"an expression that is not a bool":                   matching(rules.Match{Expression: "request.path"}),
+		"an unknown type of header match":                    ruleMatching(header(rules.HeaderMatch{Type: "Glob", Name: "a"})),
+		"a header match without a name":                      ruleMatching(header(rules.HeaderMatch{Type: rules.HeaderPresent})),
+		"an invalid network":                                 ruleMatching(rules.Match{CIDRs: []string{"10.0.0.0"}}),
+		"an invalid network as exception":                    ruleMatching(rules.Match{ExceptCIDRs: []string{"10.0.0.0/33"}}),
+		"a descriptor with a value and a pattern":            ruleMatching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a", Value: "b", Pattern: "c"}}}),
+		"a descriptor with a value and except":               ruleMatching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a", Value: "b", Except: []string{"c"}}}}),
+		"a descriptor without a key":                         ruleMatching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "a"}, {Value: "b"}}}),
+		"an invalid expression":                              ruleMatching(rules.Match{Expression: "request.pth == '/'"}),
+		"an expression that is not a bool":                   ruleMatching(rules.Match{Expression: "request.path"}),
 		"an unknown source":                                  identifier(rules.Identifier{From: "body", Name: "a"}),
 		"no source":                                          identifier(rules.Identifier{}),
 		"a claim without a name":                             identifier(rules.Identifier{From: rules.FromClaim}),
@@ -202,7 +202,7 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 		"a negative cost":                                    cost(rules.Cost{Value: -1}),
 		"a cost above the maximum":                           cost(rules.Cost{Value: limiter.MaxUnits + 1}),
 		"a cost that is a string":                            cost(rules.Cost{Expression: "request.path"}),
-		"an expression over 64 bytes that is invalid":        matching(rules.Match{Expression: strings.Repeat("x", 65)}),
+		"an expression over 64 bytes that is invalid":        ruleMatching(rules.Match{Expression: strings.Repeat("x", 65)}),
 		"an unknown onStoreFailure":                          with(func(r *rules.Rule) { r.OnStoreFailure = "Guess" }),
 		"debts of a TokenBucket":                             debt(limiter.TokenBucket, nil),
 		"debts of a SlidingWindowLog":                        debt(limiter.SlidingWindowLog, nil),
@@ -213,15 +213,15 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 		"leases that end immediately":                        lease(limiter.TokenBucket, 60, 10, 99),
 		"leases of more than ten seconds":                    lease(limiter.TokenBucket, 60, 10, 10_001),
 		"leases of more than half of the window":             lease(limiter.TokenBucket, 1, 10, 501),
-		"a path expression that compiles to a large program": matching(path(rules.PathRegex, `/\pL{1000}\d{1000}`)),
-		"a path expression over 512 bytes":                   matching(path(rules.PathRegex, "/"+strings.Repeat("x", 512))),
-		"nested repetitions":                                 matching(path(rules.PathRegex, "(((a{100}){100}){100})")),
+		"a path expression that compiles to a large program": ruleMatching(path(rules.PathRegex, `/\pL{1000}\d{1000}`)),
+		"a path expression over 512 bytes":                   ruleMatching(path(rules.PathRegex, "/"+strings.Repeat("x", 512))),
+		"nested repetitions":                                 ruleMatching(path(rules.PathRegex, "(((a{100}){100}){100})")),
 		"no limit":                                           withoutLimit,
 		"a rule that is not in sorted order":                 rule("shop/a"),
 		"a duplicate policy":                                 rule("shop/good"),
-		"a path expression that RE2 does not support":        matching(path(rules.PathRegex, "(?=x)")),
-		"an invalid header expression":                       matching(header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("})),
-		"an unknown type of path match":                      matching(path("Glob", "/*")),
+		"a path expression that RE2 does not support":        ruleMatching(path(rules.PathRegex, "(?=x)")),
+		"an invalid header expression":                       ruleMatching(header(rules.HeaderMatch{Type: rules.HeaderRegex, Name: "a", Value: "("})),
+		"an unknown type of path match":                      ruleMatching(path("Glob", "/*")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{rule("shop/good"), bad}}, "r", "weir:")
@@ -344,162 +344,6 @@ func TestSharedKey_CountsEndpointsAndLimitsSeparately(t *testing.T) {
 		}
 		if len(shared) != want {
 			t.Errorf("two endpoints, counted separately: %t: shared keys %v, want %d", perEndpoint, shared, want)
-		}
-	}
-}
-
-func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
-	x := index(t, fullRule())
-	req := &rules.Request{
-		Domain: "shop", Method: "GET", Host: "a.example", Path: "/v1", Headers: map[string]string{"x-cost": "3"}, ClientIP: netip.MustParseAddr("10.2.0.1"),
-		Claims:      map[string]any{"realm": map[string]any{"tenant": "2001:db8::1"}, "groups": "staff"},
-		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}},
-	}
-	m := x.Match(nil, req)
-	if len(m) != 1 {
-		t.Fatalf("%d rules match, want 1", len(m))
-	}
-	identifier := m[0].Identify(req)
-	terms := m[0].Terms(req, identifier)
-	if identifier != testHashKey().Hash("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
-		t.Errorf("identifier %q, terms %+v, endpoint %q", identifier, terms, m[0].Endpoint)
-	}
-}
-
-func TestNormalHostAndNormalPath(t *testing.T) {
-	for in, want := range map[string]string{
-		"API.Shop.Example": "api.shop.example", "shop.example:8080": "shop.example", "shop.example.": "shop.example",
-		"shop.example.:443": "shop.example", "[2001:db8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]", "": "", ":8080": "",
-		"shop.example..": "shop.example", "shop.example:80:80": "shop.example", "shop.example..:x": "shop.example", "[::1]x": "[::1]", "]": "]",
-	} {
-		if got := rules.NormalHost(in); got != want {
-			t.Errorf("host %q: %q, want %q", in, got, want)
-		}
-	}
-	for in, want := range map[string]string{
-		"": "/", "/v1/search?q=x": "/v1/search", "/v1//search/": "/v1/search", "/v1/../v2/./x": "/v2/x", "v1": "/v1", "/..": "/", "/a#b": "/a", "?q=x": "/",
-		"/v1/%73earch": "/v1/search", "/v1%2Fsearch": "/v1/search", "/v1/%2e%2e/v2": "/v2", "/100%": "/100%", "/a%3Fb?c": "/a?b",
-		"/v1/%73earch/%zz": "/v1/search/%zz", "/v1/%2e%2e/v2/%4": "/v2/%4", "/%%73": "/%s",
-	} {
-		if got := rules.NormalPath(in); got != want {
-			t.Errorf("path %q: %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestNormalPath_OfACleanPathIsThePathItself(t *testing.T) {
-	for _, target := range []string{"/v1/search", "/v1/search?q=x", "/"} {
-		if got := testing.AllocsPerRun(100, func() { rules.NormalPath(target) }); got > 0 {
-			t.Errorf("%s: %v allocations, want none", target, got)
-		}
-	}
-}
-
-// A name in another script stays as strings.ToLower returns it: K is a Kelvin sign.
-func TestNormalHeaders_LowersNamesAsTheStandardLibrary(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.OneOf(rapid.StringMatching(`[!-~]{0,20}`), rapid.String(), rapid.Just("X-\u212a"), rapid.Just("\xff-A")).Draw(t, "name")
-		other := rapid.StringMatching(`X-[A-Za-z]{1,9}`).Draw(t, "another name")
-		want := map[string]string{strings.ToLower(other): "b"}
-		want[strings.ToLower(name)] = "a"
-		if strings.EqualFold(name, other) {
-			t.Skip("the names are equal")
-		}
-		got, repeated := rules.NormalHeaders(map[string][]string{name: {"a"}, other: {"b"}})
-		if diff := cmp.Diff(want, got); diff != "" || repeated != nil {
-			t.Error(diff, repeated)
-		}
-	})
-}
-
-func BenchmarkNormalHeaders(b *testing.B) {
-	h := map[string][]string{
-		"Accept-Encoding": {"gzip"}, "User-Agent": {"curl/8"}, "X-Forwarded-For": {"203.0.113.7"}, "X-Forwarded-Host": {"shop.example"},
-		"X-Forwarded-Method": {"GET"}, "X-Forwarded-Uri": {"/orders"}, "X-Tenant-Id": {"acme"},
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		rules.NormalHeaders(h)
-	}
-}
-
-func BenchmarkNormalPath(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		rules.NormalPath("/v1/search?q=x")
-	}
-}
-
-func TestNormalHeaders_JoinsLines(t *testing.T) {
-	got, repeated := rules.NormalHeaders(map[string][]string{"X-Plan": {"free", "paid"}, "Cookie": {"a=1", "b=2"}, "x-empty": nil})
-	want := map[string]string{"x-plan": "free,paid", "cookie": "a=1; b=2", "x-empty": ""}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if !slices.Equal(repeated, []string{"x-plan"}) {
-		t.Errorf("headers with several lines: %q", repeated)
-	}
-}
-
-func TestSetQuery_ReadsAQueryAsServersDo(t *testing.T) {
-	many := strings.Repeat("&", 20_000)
-	for target, want := range map[string]struct {
-		usual  map[string][]string
-		others []map[string][]string // without semicolons as separators, and with them
-	}{
-		"/v1/search":        {},
-		"/v1/search?":       {usual: map[string][]string{}},
-		"/v1?q=x&q=y&a=%2F": {usual: map[string][]string{"q": {"x", "y"}, "a": {"/"}}},
-		// url.ParseQuery returns nothing then, and a client would hide its parameters from policies.
-		"/v1?" + many + "q=x": {usual: map[string][]string{"q": {"x"}}},
-		"/v1/search#?q=x":     {usual: map[string][]string{}, others: []map[string][]string{{"q": {"x"}}, {"q": {"x"}}}},
-		"/v1?q=x#&b=1":        {usual: map[string][]string{"q": {"x"}}, others: []map[string][]string{{"q": {"x#"}, "b": {"1"}}, {"q": {"x#"}, "b": {"1"}}}},
-		"/v1?q=%zz&a=1":       {usual: map[string][]string{"a": {"1"}}, others: []map[string][]string{{"q": {"%zz"}, "a": {"1"}}, {"q": {"%zz"}, "a": {"1"}}}},
-		"/v1?q=%2":            {usual: map[string][]string{}, others: []map[string][]string{{"q": {"%2"}}, {"q": {"%2"}}}},
-		"/v1?q=1;a=2&b+c=%3b&=d": {
-			usual:  map[string][]string{"b c": {";"}, "": {"d"}},
-			others: []map[string][]string{{"q": {"1;a=2"}, "b c": {";"}, "": {"d"}}, {"q": {"1"}, "a": {"2"}, "b c": {";"}, "": {"d"}}},
-		},
-	} {
-		var r rules.Request
-		r.SetQuery(target)
-		if diff := cmp.Diff(want.usual, r.Query) + cmp.Diff(want.others, r.OtherQueries); diff != "" || r.PartialQuery {
-			t.Errorf("%.40s (-want +got), partial %v:\n%s", target, r.PartialQuery, diff)
-		}
-		if (r.RawQuery != "") != (want.others != nil) {
-			t.Errorf("%.40s: raw query %q", target, r.RawQuery)
-		}
-	}
-	var r rules.Request
-	r.SetQuery("/v1?" + strings.Repeat("a&", 5000) + "q=x")
-	if !r.PartialQuery || len(r.Query["a"]) != 4096 {
-		t.Errorf("5 001 parameters: partial %v, %d read", r.PartialQuery, len(r.Query["a"]))
-	}
-}
-
-func TestValidateRegexp_BoundsTheLengthAndTheProgram(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text, want string // part of the error; "" if the expression is valid
-	}{
-		"512 bytes":                 {strings.Repeat("x", 512), ""},
-		"513 bytes":                 {strings.Repeat("x", 513), "at most 512 bytes"},
-		"a program of 1000 steps":   {"x{998}", ""},
-		"a program of 1001 steps":   {"x{999}", "compiles to 1001 instructions, but the maximum is 1000"},
-		"not supported by RE2":      {"(?=x)", "invalid or unsupported Perl syntax"},
-		"a bracket that closes all": {"x)(y", "unexpected )"}, // valid between the anchors
-		"names":                     {`^[\p{L}\p{N}_-]{1,64}$`, ""},
-		"6 Unicode classes":         {strings.Repeat(`\p{Ll}`, 6), ""},
-		"7 Unicode classes":         {strings.Repeat(`\p{Ll}`, 5) + strings.Repeat(`\PL`, 2), "has 7 Unicode classes"},
-		"large repetitions":         {strings.Repeat(`.{1000}`, 50), "compiles to 50002 instructions"},
-		"Chinese, any case":         {"(?i)[a-z\\x{4e00}-\u9fa5]+", ""},
-		"all letters, any case":     {`(?s-m:(?i)[b-\x{1e942}])`, "ignores the case of ranges with 125153 characters"},
-		"a range from a dash":       {`(?i)[--𞥂]`, "ignores the case"},
-		"an escaped dash":           {`(?si)[\--𞥂]`, "ignores the case"},
-		"a case that counts":        {`[b-𞥂]`, ""},
-	} {
-		err := rules.ValidateRegexp(tc.text, false)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v, want %q", name, err, tc.want)
 		}
 	}
 }

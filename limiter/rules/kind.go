@@ -63,3 +63,10 @@ func (r *Request) kind() RequestKinds {
 		return PlainHTTP
 	}
 }
+
+// namesRoute reports whether the request has an entry with the name of a route.
+func (r *Request) namesRoute() bool {
+	return slices.ContainsFunc(r.Descriptors, func(d Descriptor) bool {
+		return slices.ContainsFunc(d, func(e Entry) bool { return e.Key == RouteEntry })
+	})
+}

@@ -217,19 +217,6 @@ func testNamespaces() []rules.Namespace {
 	}
 }
 
-func TestSelector_SelectsUnlabeled(t *testing.T) {
-	for want, operators := range map[bool][]rules.SelectorOperator{
-		false: {rules.SelectorIn, rules.SelectorExists}, true: {rules.SelectorNotIn, rules.SelectorDoesNotExist},
-	} {
-		for _, operator := range operators {
-			selector := rules.Selector{{Key: "a", Operator: rules.SelectorExists}, {Key: "b", Operator: operator}}
-			if got := selector.SelectsUnlabeled(); got != want {
-				t.Errorf("%s: %t, want %t", operator, got, want)
-			}
-		}
-	}
-}
-
 func TestMatch_SeparatesWritesFromOtherRequests(t *testing.T) {
 	everything := matchOperations([]string{"CREATE"}, "*/*/*")
 	x := indexSet(t, rules.Set{Rules: []rules.Rule{rule("shop/requests"), clusterRule("requests"), writeRule("shop/writes", everything), writeRule("cluster/writes", everything)}})

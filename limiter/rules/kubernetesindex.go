@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -69,7 +70,7 @@ func (x *kubernetesIndex) addToNamespaces(namespaces []string, i int, match *Kub
 func newResourceIndex() *resourceIndex { return &resourceIndex{rules: map[resourceKey][]int{}} }
 
 func (x *resourceIndex) add(i int, match *KubernetesMatch) {
-	for key := range match.keys {
+	for key := range resourceKeys(match) {
 		if listed := x.rules[key]; len(listed) == 0 || listed[len(listed)-1] != i { // rules are added in order
 			x.rules[key] = append(listed, i)
 		}
@@ -79,16 +80,18 @@ func (x *resourceIndex) add(i int, match *KubernetesMatch) {
 	}
 }
 
-// keys yields the keys of the match in a resourceIndex.
-func (m *KubernetesMatch) keys(yield func(resourceKey) bool) {
-	for _, of := range m.Resources {
-		for _, group := range of.APIGroups {
-			for _, name := range of.Resources {
-				resource, subresource, _ := strings.Cut(name, "/")
-				group, resource := canonicalResource(group, resource)
-				for _, operation := range of.Operations {
-					if !yield(resourceKey{group, resource, subresource, operation}) {
-						return
+// resourceKeys yields the keys of the match in a resourceIndex.
+func resourceKeys(m *KubernetesMatch) iter.Seq[resourceKey] {
+	return func(yield func(resourceKey) bool) {
+		for _, of := range m.Resources {
+			for _, group := range of.APIGroups {
+				for _, name := range of.Resources {
+					resource, subresource, _ := strings.Cut(name, "/")
+					group, resource := canonicalResource(group, resource)
+					for _, operation := range of.Operations {
+						if !yield(resourceKey{group, resource, subresource, operation}) {
+							return
+						}
 					}
 				}
 			}
@@ -155,7 +158,7 @@ func (s *search) findByResource(x *resourceIndex) {
 // appendWriteIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last.
 func (s *search) appendWriteIfMatched(i int) {
 	c, r := &s.index.rules[i], s.request.Kubernetes
-	if failed := c.Match.Kubernetes.firstFailed(r, s.namespace); failed != NoCondition {
+	if failed := firstFailed(c.Match.Kubernetes, r, s.namespace); failed != NoCondition {
 		s.failed = failedCondition{condition: failed}
 		return
 	}
@@ -165,7 +168,7 @@ func (s *search) appendWriteIfMatched(i int) {
 	}
 	uncertain := false
 	if c.condition != nil {
-		is, known := c.condition.selects(s.activation(), c)
+		is, known := c.condition.selects(s.activation(), &c.Rule)
 		if known && !is {
 			s.failed = failedCondition{condition: ConditionExpression}
 			return
@@ -181,7 +184,7 @@ func (s *search) appendWriteIfMatched(i int) {
 }
 
 // firstFailed returns the first condition on the user and the namespace that the write does not meet, or NoCondition.
-func (m *KubernetesMatch) firstFailed(r *KubernetesRequest, namespace *Namespace) Condition {
+func firstFailed(m *KubernetesMatch, r *KubernetesRequest, namespace *Namespace) Condition {
 	switch {
 	case len(m.Namespaces) > 0 && !slices.Contains(m.Namespaces, r.Namespace):
 		return ConditionNamespaces
@@ -198,50 +201,6 @@ func (m *KubernetesMatch) firstFailed(r *KubernetesRequest, namespace *Namespace
 	default:
 		return NoCondition
 	}
-}
-
-func (r *KubernetesRequest) inGroup(groups []string) bool {
-	if len(groups) == 0 {
-		return false
-	}
-	for _, group := range r.Groups {
-		if slices.Contains(groups, group) {
-			return true
-		}
-	}
-	return false
-}
-
-// appliesTo reports whether the write has the source: a namespace, or a service account as its user. A rule does not match other writes.
-// If it did, all of them would share the counter of requests without an identifier.
-func (s IdentifierSource) appliesTo(r *KubernetesRequest) bool {
-	switch s {
-	case FromKubernetesTenant, FromKubernetesNamespace:
-		return r.Namespace != ""
-	case FromServiceAccount:
-		return r.serviceAccount() != ""
-	default:
-		return true
-	}
-}
-
-// serviceAccountPrefix is the prefix of the user name of a service account. "namespace:name" follows it.
-const serviceAccountPrefix = "system:serviceaccount:"
-
-// serviceAccount returns the user as "namespace:name", or "" if the user is not a service account.
-func (r *KubernetesRequest) serviceAccount() string {
-	account, is := strings.CutPrefix(r.User, serviceAccountPrefix)
-	namespace, name, both := strings.Cut(account, ":")
-	if !is || !both || namespace == "" || name == "" || strings.ContainsAny(account, "/") || strings.Contains(name, ":") {
-		return ""
-	}
-	return account
-}
-
-// ServiceAccount returns "namespace/name" if the user is a service account, or "" for other users.
-func ServiceAccount(user string) string {
-	r := KubernetesRequest{User: user}
-	return strings.Replace(r.serviceAccount(), ":", "/", 1)
 }
 
 // tenant returns the tenant of the namespace of the write. It is the name of the namespace unless the Set has another tenant for it.

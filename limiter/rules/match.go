@@ -83,11 +83,6 @@ func isReplaced(c *Compiled, found []Matched) bool {
 	return false
 }
 
-// Replaces reports whether r replaces other: a request that certainly matches both is then not charged to other, which is a default.
-func (r *Rule) Replaces(other *Rule) bool {
-	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
-}
-
 // NameEndpoints replaces the paths of requests by the names that they are counted by, and removes matches that become equal. With peek, the
 // request is not counted: its path takes none of the 1000 paths of a rule.
 func (x *Index) NameEndpoints(matched []Matched, peek bool) []Matched {
@@ -356,7 +351,7 @@ func (s *search) descriptor(c *Compiled) int32 {
 		return s.lookedUp - 1
 	case s.lookedUp == 0: // only for Explain
 		return descriptorOf(s.request, c.descriptor)
-	case s.request.Descriptors[s.lookedUp-1].matches(c.descriptor):
+	case matchesDescriptor(s.request.Descriptors[s.lookedUp-1], c.descriptor):
 		return s.lookedUp - 1
 	default:
 		return noDescriptor
@@ -368,14 +363,14 @@ func (s *search) selects(c *Compiled) (is, known bool) {
 	case s.readings != nil && c.condition.reads.path:
 		return s.readings.selects(s.activation(), c)
 	case !c.condition.reads.isAmbiguous(s.request):
-		return c.condition.selects(s.activation(), c)
+		return c.condition.selects(s.activation(), &c.Rule)
 	}
 	if s.queries == nil {
 		s.queries = requestsOf(s.request, []string{s.request.Path})
 	}
 	met, all := false, true
 	for i := range s.queries {
-		one, known := c.condition.selects(s.activation().reading(&s.queries[i]), c)
+		one, known := c.condition.selects(s.activation().reading(&s.queries[i]), &c.Rule)
 		if !known {
 			return false, false
 		}
@@ -427,4 +422,12 @@ func sortUnique(dst []Matched, from int) []Matched {
 	slices.SortStableFunc(found, func(a, b Matched) int { return cmp.Compare(a.order, b.order) })
 	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.index() == b.index() })
 	return dst[:from+len(found)]
+}
+
+// fold returns a path of the request, folded, and keeps the result: many indexes look up the same path.
+func (s *search) fold(path string) string {
+	if s.foldedOf != path || s.folded == "" {
+		s.foldedOf, s.folded = path, FoldPath(path)
+	}
+	return s.folded
 }

@@ -2,32 +2,39 @@ package rules
 
 import (
 	"net/url"
-	"slices"
 	"strings"
 )
 
 // maxParameters is the number of parameters of a query that are read. A client must not make a limiter store more.
 const maxParameters = 4096
 
-// SetQuery sets the query of the request from its target, such as /v1/search?q=x, as the client has sent it. Malformed pairs are no reason to
-// reject the request: the text comes from the client.
-func (r *Request) SetQuery(target string) {
-	_, query, found := strings.Cut(target, "?")
+// query has the readings of the query of a target.
+type query struct {
+	usual   map[string][]string
+	others  []map[string][]string // of other servers; nil if all agree
+	raw     string                // as the client has sent it, if there are other readings
+	partial bool                  // whether it has more parameters than are read
+}
+
+// queryOf returns the readings of the query of a target, such as /v1/search?q=x. Malformed pairs are no error: the text comes from the client.
+func queryOf(target string) (q query) {
+	_, text, found := strings.Cut(target, "?")
 	if !found {
-		return
+		return query{}
 	}
 	withoutFragment, _, hasFragment := strings.Cut(target, "#")
 	_, usual, _ := strings.Cut(withoutFragment, "?")
-	r.Query, r.PartialQuery = parseQuery(usual, "&", false)
-	if !hasFragment && !strings.Contains(query, ";") && !hasMalformedEscape(query) {
-		return
+	q.usual, q.partial = parseQuery(usual, "&", false)
+	if !hasFragment && !strings.Contains(text, ";") && !hasMalformedEscape(text) {
+		return q
 	}
-	r.RawQuery = query
+	q.raw = text
 	for _, separators := range []string{"&", "&;"} {
-		reading, partial := parseQuery(query, separators, true)
-		r.OtherQueries = append(r.OtherQueries, reading)
-		r.PartialQuery = r.PartialQuery || partial
+		reading, partial := parseQuery(text, separators, true)
+		q.others = append(q.others, reading)
+		q.partial = q.partial || partial
 	}
+	return q
 }
 
 // parseQuery returns one reading of a query. Go (net/url) drops pairs with a semicolon or a malformed escape. Node.js, PHP and Python keep their
@@ -76,21 +83,4 @@ func hasMalformedEscape(text string) bool {
 		i += 3 + next
 	}
 	return false
-}
-
-// parameter returns the value of a parameter of the query. It is ambiguous if the request has several values, of which servers read the first or
-// the last, or if readings of the query differ.
-func (r *Request) parameter(name string) (value string, isAmbiguous bool) {
-	values, count := r.Query[name], len(r.Query[name])
-	for _, other := range r.OtherQueries {
-		isAmbiguous = isAmbiguous || len(other[name]) != count
-		values = append(slices.Clip(values), other[name]...)
-	}
-	if len(values) == 0 {
-		return "", r.PartialQuery
-	}
-	for _, other := range values[1:] {
-		isAmbiguous = isAmbiguous || other != values[0]
-	}
-	return values[0], isAmbiguous || r.PartialQuery
 }

@@ -13,21 +13,19 @@ const (
 	// exceeds them gains nothing: its request meets every condition on the path, see pathReadings.unknown.
 	maxReadings     = 32
 	maxReadingBytes = 8 << 10
-	// maxRepeated is the number of readings for which the conditions of a tier, a cost or an identifier are evaluated.
-	maxRepeated = 8
 )
 
-// SetTarget sets the path of the request from its target, such as /v1/search?q=x, as the client has sent it.
-func (r *Request) SetTarget(target string) {
+// pathsOf returns the normal path of a target, such as /v1/search?q=x, and the path as the client has sent it if servers can read it in several
+// ways, else "".
+func pathsOf(target string) (path, raw string) {
 	if isPlain(target) {
-		r.Path, r.RawPath = trimTarget(target), ""
-		return
+		return trimTarget(target), ""
 	}
-	r.Path, r.RawPath = NormalPath(target), ""
-	raw, _, _ := strings.Cut(target, "?")
+	raw, _, _ = strings.Cut(target, "?")
 	if s := surveyOf(raw); s.hash || s.authority || s.twice || s.isAmbiguous() {
-		r.RawPath = raw
+		return NormalPath(target), raw
 	}
+	return NormalPath(target), ""
 }
 
 // isPlain reports whether a target has only one reading, in which its path is what the client has sent.
@@ -382,5 +380,19 @@ func (r *pathReadings) addNotation(raw string, n notation) {
 	text := n.read(buffer[:0], starts[:0], raw)
 	if !slices.ContainsFunc(r.paths, func(known string) bool { return known == string(text) }) {
 		r.paths = append(r.paths, string(text))
+	}
+}
+
+// hexDigit returns the value of a hexadecimal digit, -1 for any other byte.
+func hexDigit(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	default:
+		return -1
 	}
 }

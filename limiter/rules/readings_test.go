@@ -49,9 +49,8 @@ func TestReadingsOf_HasWhatServersRead(t *testing.T) {
 		if got.unknown || got.paths[0] != NormalPath(raw) {
 			t.Errorf("%q: unknown %v, first reading %q, want the usual one, %q", raw, got.unknown, got.paths[0], NormalPath(raw))
 		}
-		r := Request{}
-		if r.SetTarget(raw); r.Path != got.paths[0] || r.RawPath == "" && len(got.paths) > 1 {
-			t.Errorf("%q: path %q, raw path %q, want one, because there are several readings: %q", raw, r.Path, r.RawPath, got.paths)
+		if usual, rawPath := pathsOf(raw); usual != got.paths[0] || rawPath == "" && len(got.paths) > 1 {
+			t.Errorf("%q: path %q, raw path %q, want one, because there are several readings: %q", raw, usual, rawPath, got.paths)
 		}
 	}
 }
@@ -82,38 +81,14 @@ func FuzzNormalPath(f *testing.F) {
 		if got := NormalPath(target); got != want {
 			t.Errorf("%q is read as %q, want %q", target, got, want)
 		}
-		r := Request{}
-		r.SetTarget(target)
+		usual, rawPath := pathsOf(target)
 		raw, _, _ := strings.Cut(target, "?")
 		all := readingsOf(raw)
-		if r.Path != want || all.paths[0] != want {
-			t.Errorf("%q: path %q, first reading %q, want %q", target, r.Path, all.paths[0], want)
+		if usual != want || all.paths[0] != want {
+			t.Errorf("%q: path %q, first reading %q, want %q", target, usual, all.paths[0], want)
 		}
-		if r.RawPath == "" && (len(all.paths) > 1 || all.unknown) {
+		if rawPath == "" && (len(all.paths) > 1 || all.unknown) {
 			t.Errorf("%q has several readings and no RawPath: %q", target, all.paths)
 		}
 	})
-}
-
-func TestSetTarget_APlainPathTakesNoMemory(t *testing.T) {
-	for _, target := range []string{"/v1/search", "/v1/search/?q=x", "/", "/a.b/c-d_e~f", "/\u00e9"} {
-		var r Request
-		if got := testing.AllocsPerRun(100, func() { r.SetTarget(target) }); got > 0 || r.RawPath != "" {
-			t.Errorf("%s: %v allocations, raw path %q, want none", target, got, r.RawPath)
-		}
-	}
-}
-
-func BenchmarkSetTarget(b *testing.B) {
-	for name, target := range map[string]string{
-		"plain": "/v1/search/images", "escaped": "/v1/%73earch/images", "ambiguous": "/v1/search/..%2F..", "60 KB": strings.Repeat("/a", 30<<10),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				var r Request
-				r.SetTarget(target)
-			}
-		})
-	}
 }

@@ -92,7 +92,7 @@ func (r *readingSearch) selects(on *activation, c *Compiled) (is, known bool) {
 			return false, false
 		}
 		for j := range r.requestsOf(i) {
-			one, known := c.condition.selects(on.reading(j), c)
+			one, known := c.condition.selects(on.reading(j), &c.Rule)
 			if !known {
 				return false, false
 			}
@@ -117,22 +117,6 @@ func (r *readingSearch) requestsOf(path int) iter.Seq[*Request] {
 			}
 		}
 	}
-}
-
-// requestsOf returns the request with each of the paths, for the usual reading of the query and then for each of the others.
-func requestsOf(r *Request, paths []string) []Request {
-	requests := make([]Request, 0, len(paths)*(1+len(r.OtherQueries)))
-	for reading := range 1 + len(r.OtherQueries) {
-		for _, path := range paths {
-			one := *r
-			one.Path, one.RawPath, one.OtherQueries = path, "", nil
-			if reading > 0 {
-				one.Query = r.OtherQueries[reading-1]
-			}
-			requests = append(requests, one)
-		}
-	}
-	return requests
 }
 
 // sorted is search.sorted. A rule that counts endpoints separately appears once for each endpoint.

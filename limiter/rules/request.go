@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -67,20 +68,6 @@ func cutPort(host string) (before, port string) {
 	return host, "0"
 }
 
-// hexDigit returns the value of a hexadecimal digit, -1 for any other byte.
-func hexDigit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	default:
-		return -1
-	}
-}
-
 // JoinHeader joins the lines of a header into one value, as Envoy does, so that all endpoints read the same value. The name is in lower
 // case.
 func JoinHeader(name string, lines []string) string {
@@ -122,4 +109,45 @@ func (r *Request) Cookie(name string) (value string, err error) {
 		}
 		value, found = next, true
 	}
+}
+
+// value returns the value of the first entry with this key.
+func (d Descriptor) value(key string) (value string, found bool) {
+	for _, e := range d {
+		if e.Key == key {
+			return e.Value, true
+		}
+	}
+	return "", false
+}
+
+// SetTarget sets the path of the request from its target, such as /v1/search?q=x, as the client has sent it.
+func (r *Request) SetTarget(target string) {
+	r.Path, r.RawPath = pathsOf(target)
+}
+
+// SetQuery sets the query of the request from its target, such as /v1/search?q=x, as the client has sent it. Malformed pairs are no reason to
+// reject the request: the text comes from the client.
+func (r *Request) SetQuery(target string) {
+	if strings.Contains(target, "?") {
+		q := queryOf(target)
+		r.RawQuery, r.Query, r.OtherQueries, r.PartialQuery = q.raw, q.usual, q.others, q.partial
+	}
+}
+
+// parameter returns the value of a parameter of the query. It is ambiguous if the request has several values, of which servers read the first or
+// the last, or if readings of the query differ.
+func (r *Request) parameter(name string) (value string, isAmbiguous bool) {
+	values, count := r.Query[name], len(r.Query[name])
+	for _, other := range r.OtherQueries {
+		isAmbiguous = isAmbiguous || len(other[name]) != count
+		values = append(slices.Clip(values), other[name]...)
+	}
+	if len(values) == 0 {
+		return "", r.PartialQuery
+	}
+	for _, other := range values[1:] {
+		isAmbiguous = isAmbiguous || other != values[0]
+	}
+	return values[0], isAmbiguous || r.PartialQuery
 }

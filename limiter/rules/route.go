@@ -6,25 +6,6 @@ import (
 	"strings"
 )
 
-// RouteEntry is the key of the descriptor entries that name the route of a request. The value is "HTTPRoute/checkout", or
-// "HTTPRoute/checkout/pay" for the rule pay of the route, which names the route too. The domain of the request is the namespace of the route.
-// The configuration of the gateway sets such an entry; a client must not.
-const RouteEntry = "target"
-
-// Route is a route of the Gateway API, or a rule of one.
-type Route struct {
-	Namespace string `json:"namespace"`
-	Target    string `json:"target"` // the value of RouteEntry
-}
-
-// RouteTarget returns the value of [RouteEntry] for a route, or for a rule of the route if rule is not empty.
-func RouteTarget(kind, name, rule string) string {
-	if rule == "" {
-		return kind + "/" + name
-	}
-	return kind + "/" + name + "/" + rule
-}
-
 // routeIndex maps the targets in one domain to the rules that match them.
 type routeIndex map[string]*pathIndex
 
@@ -71,16 +52,6 @@ func (s *search) findByTarget(index routeIndex, target string) {
 	if p := index[target]; p != nil {
 		s.findByPath(p)
 	}
-}
-
-// routeOf returns the target without the rule of the route: "HTTPRoute/checkout" of "HTTPRoute/checkout/pay". A request for a rule is one for
-// its route too, and a gateway whose context extensions have one value for each key can name only one of them.
-func routeOf(target string) string {
-	name := strings.IndexByte(target, '/') + 1
-	if rule := strings.IndexByte(target[name:], '/'); name > 0 && rule >= 0 {
-		return target[:name+rule]
-	}
-	return target
 }
 
 // validateRoutes rejects conditions that the index does not find together with routes.

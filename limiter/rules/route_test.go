@@ -18,7 +18,7 @@ func routed(match rules.Match, routes ...string) rules.Rule {
 		}
 		match.Routes = append(match.Routes, rules.Route{Namespace: namespace, Target: target})
 	}
-	return matching(match)
+	return ruleMatching(match)
 }
 
 func TestMatch_FindsTheRulesOfTheRouteThatTheGatewayNames(t *testing.T) {
@@ -134,7 +134,7 @@ func TestNewIndex_RejectsRoutesWithOtherConditionsOfTheIndex(t *testing.T) {
 
 // A rule for no routes matches nothing, and a rule without routes matches everything: encoding must not confuse them.
 func TestEncode_KeepsAnEmptyListOfRoutes(t *testing.T) {
-	list := []rules.Rule{routed(rules.Match{}), matching(rules.Match{}), routed(rules.Match{}, "HTTPRoute/a")}
+	list := []rules.Rule{routed(rules.Match{}), ruleMatching(rules.Match{}), routed(rules.Match{}, "HTTPRoute/a")}
 	for i := range list {
 		list[i].Policy = "shop/" + string(rune('a'+i))
 	}

@@ -236,3 +236,10 @@ func (p *routePaths) add(m routeMatch) {
 		p.regex = append(p.regex, i)
 	}
 }
+
+// ValidateMatch returns an error if a limiter cannot compare requests with the match.
+func ValidateMatch(m RouteMatch) error {
+	m.Route = 0
+	_, err := newRouteCompiler([]Route{{}}).compileMatch(m)
+	return err
+}

@@ -242,7 +242,7 @@ func TestValidate_AMatchThatLimitersCompare(t *testing.T) {
 		{rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathRegex, Value: "("}}, "missing closing"},
 		{rules.RouteMatch{}, "unknown path match type"},
 	} {
-		err := test.match.Validate()
+		err := rules.ValidateMatch(test.match)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v, want %q", test.match, err, test.want)
 		}

@@ -273,3 +273,8 @@ func mustMarshal(v any) []byte {
 	}
 	return b
 }
+
+// Replaces reports whether r replaces other: a request that certainly matches both is then not charged to other, which is a default.
+func (r *Rule) Replaces(other *Rule) bool {
+	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
+}

@@ -46,7 +46,7 @@ func TestMatch_NoSpellingAvoidsAPolicy(t *testing.T) {
 		},
 		{Type: rules.PathRegex, Value: "/v1/query(/.*)?"}: {"/v1/query", "/v1/query/..%2F..", "/v1;x/query", "//v1/query/../..", `/v1\query\x`},
 	} {
-		x := index(t, matching(rules.Match{Paths: []rules.PathMatch{pattern}}))
+		x := index(t, ruleMatching(rules.Match{Paths: []rules.PathMatch{pattern}}))
 		for _, target := range targets {
 			if got := x.Match(nil, sent(target)); len(got) != 1 {
 				t.Errorf("%v: %.60q matched %d times, want 1", pattern, target, len(got))
@@ -64,7 +64,7 @@ func TestMatch_NoSpellingAvoidsAPolicy(t *testing.T) {
 // an identifier.
 func TestMatch_NoSpellingReachesAnExemption(t *testing.T) {
 	const spelling = "/v1/query/..%2F..%2Fstatic"
-	own := matching(path(rules.PathPrefix, "/static"))
+	own := ruleMatching(path(rules.PathPrefix, "/static"))
 	own.Policy = "shop/own"
 	fallback := asDefault(clusterRule("default"))
 	x := index(t, fallback, own)
@@ -73,13 +73,13 @@ func TestMatch_NoSpellingReachesAnExemption(t *testing.T) {
 			t.Errorf("%s is charged to %s, want %s", target, got, want)
 		}
 	}
-	excluding := index(t, matching(rules.Match{Expression: `!request.path.startsWith("/static")`}))
+	excluding := index(t, ruleMatching(rules.Match{Expression: `!request.path.startsWith("/static")`}))
 	for target, want := range map[string]int{"/static": 0, "/static/%20": 0, spelling: 1, "/v1": 1, "/static/..%2Fv1": 1} {
 		if got := excluding.Match(nil, sent(target)); len(got) != want {
 			t.Errorf("a policy that excludes a path: %s matched %d times, want %d", target, len(got), want)
 		}
 	}
-	tiered := matching(rules.Match{})
+	tiered := ruleMatching(rules.Match{})
 	tiered.Units = 10
 	tiered.Tiers = []rules.Tier{
 		{Name: "static", When: rules.When{Expression: `request.path.startsWith("/static")`}, Unlimited: true},
@@ -97,7 +97,7 @@ func TestMatch_NoSpellingReachesAnExemption(t *testing.T) {
 			t.Errorf("%.40s has the tier and the cost %q, want %q", target, got, want)
 		}
 	}
-	named := matching(rules.Match{})
+	named := ruleMatching(rules.Match{})
 	named.Identifier = rules.Identifier{From: rules.FromExpression, Name: `request.path == "/static" ? "static" : "other"`}
 	z := index(t, named)
 	for target, want := range map[string]string{"/static": "static", "/v1": "other", "/static/%20": "other", spelling: ""} {
@@ -110,7 +110,7 @@ func TestMatch_NoSpellingReachesAnExemption(t *testing.T) {
 }
 
 func TestMatch_ASpellingIsCountedForEachEndpointThatItCanReach(t *testing.T) {
-	withPaths, without := matching(path(rules.PathPrefix, "/v1/query", "/other")), matching(rules.Match{})
+	withPaths, without := ruleMatching(path(rules.PathPrefix, "/v1/query", "/other")), ruleMatching(rules.Match{})
 	withPaths.Policy, without.Policy = "shop/a", "shop/b"
 	withPaths.PerEndpoint, without.PerEndpoint = true, true
 	x := index(t, withPaths, without)
@@ -131,7 +131,7 @@ func TestMatch_IgnoresCaseIfThePolicyDoes(t *testing.T) {
 	match := rules.Match{IgnoreCase: true, Paths: []rules.PathMatch{
 		{Type: rules.PathExact, Value: "/V1/Login"}, {Type: rules.PathPrefix, Value: "/caf\u00c9"}, {Type: rules.PathRegex, Value: "/r[a-f]+/k"},
 	}}
-	ignoring, exact := index(t, matching(match)), index(t, matching(rules.Match{Paths: match.Paths}))
+	ignoring, exact := index(t, ruleMatching(match)), index(t, ruleMatching(rules.Match{Paths: match.Paths}))
 	for target, want := range map[string][2]int{
 		"/v1/login": {1, 0}, "/V1/Login": {1, 1}, "/V1/LOGIN": {1, 0}, "/caf%C3%A9/x": {1, 0}, "/CAF%C3%89": {1, 0}, "/caf%C3%89": {1, 1}, "/RA/K": {1, 0},
 		"/ra/\u212a": {1, 0}, "/ra/k": {1, 1}, "/v1/logi": {0, 0}, "/v1%5cLOGIN;x": {1, 0}, "/\xff": {0, 0},
@@ -141,7 +141,7 @@ func TestMatch_IgnoresCaseIfThePolicyDoes(t *testing.T) {
 		}
 	}
 	match.Paths = nil
-	counting := matching(match)
+	counting := ruleMatching(match)
 	counting.PerEndpoint = true
 	if got := policies(index(t, counting).Match(nil, sent("/V1/LogIn"))); !slices.Equal(got, []string{"shop/it /v1/login"}) {
 		t.Errorf("charged to %q, want one endpoint for all cases", got)
@@ -155,7 +155,7 @@ func TestMatch_AnotherMethodForTheSameHandler(t *testing.T) {
 	} {
 		var got [2]int
 		for i, method := range []string{http.MethodGet, http.MethodDelete} {
-			got[i] = len(index(t, matching(rules.Match{Methods: []string{method}})).Match(nil, request(text)))
+			got[i] = len(index(t, ruleMatching(rules.Match{Methods: []string{method}})).Match(nil, request(text)))
 		}
 		if got != want {
 			t.Errorf("%s matches %v, want %v", text, got, want)
@@ -163,7 +163,7 @@ func TestMatch_AnotherMethodForTheSameHandler(t *testing.T) {
 	}
 	r := request("POST - /")
 	r.Query = map[string][]string{"_method": {"put", "delete"}}
-	if got := index(t, matching(rules.Match{Methods: []string{"DELETE"}})).Match(nil, r); len(got) != 1 {
+	if got := index(t, ruleMatching(rules.Match{Methods: []string{"DELETE"}})).Match(nil, r); len(got) != 1 {
 		t.Error("a POST with the parameter _method matches no policy of DELETE")
 	}
 }
@@ -173,7 +173,7 @@ func TestMatch_OneOfSeveralValuesOfAHeader(t *testing.T) {
 		for _, kind := range []rules.HeaderMatchType{rules.HeaderExact, rules.HeaderRegex} {
 			r := request("GET - /")
 			r.Headers["x-plan"] = value
-			if got := index(t, matching(header(rules.HeaderMatch{Type: kind, Name: "x-plan", Value: "free"}))).Match(nil, r); len(got) != want {
+			if got := index(t, ruleMatching(header(rules.HeaderMatch{Type: kind, Name: "x-plan", Value: "free"}))).Match(nil, r); len(got) != want {
 				t.Errorf("%s %.20q matches %d policies, want %d", kind, value, len(got), want)
 			}
 		}
@@ -206,7 +206,7 @@ func TestMatch_ServeMuxReachesNoLimitedPathWithoutThePolicy(t *testing.T) {
 		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) { limited++ })
 	}
 	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
-	x := index(t, matching(rules.Match{Paths: []rules.PathMatch{
+	x := index(t, ruleMatching(rules.Match{Paths: []rules.PathMatch{
 		{Type: rules.PathPrefix, Value: "/v1/query"}, {Type: rules.PathRegex, Value: "/v2/[^/]+/exact"},
 	}}))
 	const count = 20_000
@@ -233,7 +233,7 @@ func TestMatch_ServeMuxReachesNoLimitedPathWithoutThePolicy(t *testing.T) {
 
 // The cost reads both the path, which has several readings, and the descriptor that the rule matched, which is not the first one of the request.
 func TestTerms_ReadTheMatchedDescriptorUnderEachReadingOfThePath(t *testing.T) {
-	r := matching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "plan"}}})
+	r := ruleMatching(rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "plan"}}})
 	r.Cost = &rules.Cost{Expression: `request.descriptors[0][0].key == "plan" && request.path.startsWith("/v1/query") ? 3 : 2`}
 	req := sent("/v1/query/..%2F..")
 	req.Descriptors = []rules.Descriptor{{{Key: "other", Value: "x"}}, {{Key: "plan", Value: "paid"}}}

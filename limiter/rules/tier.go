@@ -66,7 +66,7 @@ func (t *tier) matches(m Matched, r *Request, identifier string, steps *int) (is
 	case t.clients != nil:
 		return within(t.clients, r.ClientIP), !r.InvalidClientIP
 	case t.condition != nil:
-		return t.condition.selects(m.activation(r), m.Rule)
+		return t.condition.selects(m.activation(r), &m.Rule.Rule)
 	case len(t.When.NamespaceSelector) > 0:
 		return t.When.NamespaceSelector.Selects(m.namespace), true
 	case len(t.When.Groups) > 0 && r.Kubernetes != nil:
@@ -85,7 +85,7 @@ func (m Matched) matchesHeader(h *header, r *Request, steps *int) (is, known boo
 	if m.on == nil || h.expression == nil {
 		return h.meets(r, steps)
 	}
-	left := m.on.left(m.Rule)
+	left := m.on.left(&m.Rule.Rule)
 	allowed := int(min(*left, uint64(max(*steps, 0))))
 	rest := allowed
 	is, known = h.meets(r, &rest)

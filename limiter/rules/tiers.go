@@ -110,7 +110,7 @@ func (m Matched) cost(r *Request, limit limiter.Limit) int64 {
 	case cost.Header != "":
 		return headerCost(r.Headers[cost.Header])
 	case m.Rule.costUnits != nil:
-		units, err := m.Rule.costUnits.int(m.activation(r), m.Rule)
+		units, err := m.Rule.costUnits.int(m.activation(r), &m.Rule.Rule)
 		if f, failed := errors.AsType[failure](err); failed && f.tooLarge {
 			return limit.Units()
 		}
