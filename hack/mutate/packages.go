@@ -39,6 +39,8 @@ func testFolders(folder string, own bool) []string {
 		return []string{folder, "limiter/engine"} // outages of Redis, and limits on the sum over replicas
 	case "internal/importer":
 		return []string{folder, "internal/importer/objects", "internal/importer/envoyratelimit"} // the formats that it reads
+	case "limiter/rules", "limiter/rules/endpoint", "limiter/rules/expr", "limiter/rules/pattern", "limiter/rules/reading", "limiter/rules/route":
+		return []string{folder, "limiter/rules/matching"} // rules that match requests
 	case "limiter/socket":
 		return []string{folder, "limiter/server"} // servers that stop
 	}

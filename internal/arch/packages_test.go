@@ -34,7 +34,6 @@ func larger() map[string]size {
 		"internal/compile":       {38, 4343},
 		"limiter/engine":         {20, 2507},
 		"limiter/redisstore":     {22, 3000},
-		"limiter/rules":          {55, 8448},
 		"limiter/server/envoy":   {22, 2963},
 		"test/cluster":           {32, 4586},
 		"test/fixture":           {25, 2499},

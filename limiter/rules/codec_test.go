@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func rule(policy string) rules.Rule {
@@ -260,7 +261,14 @@ func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 }
 
 func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
-	x := index(t, fullRule())
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{fullRule()}, HashKey: key.ID()}, "sha256:test", "weir:", matching.WithHashKey(key))
+	if err != nil {
+		t.Fatal(err)
+	}
 	req := &rules.Request{
 		Domain: "shop", Method: "GET", Host: "a.example", Path: "/v1", Headers: map[string]string{"x-cost": "3"}, ClientIP: netip.MustParseAddr("10.2.0.1"),
 		Claims:      map[string]any{"realm": map[string]any{"tenant": "2001:db8::1"}, "groups": "staff"},
@@ -272,7 +280,7 @@ func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
 	}
 	identifier := m[0].Identify(req)
 	terms := m[0].Terms(req, identifier)
-	if identifier != testHashKey().Hash("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
+	if identifier != key.Hash("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
 		t.Errorf("identifier %q, terms %+v, endpoint %q", identifier, terms, m[0].Endpoint)
 	}
 }

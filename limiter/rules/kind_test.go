@@ -11,6 +11,7 @@ func TestRule_KindsFollowTheMatchAndTheIdentifier(t *testing.T) {
 		plain, both, only = rules.PlainHTTP, rules.HTTPWithDescriptors, rules.OnlyDescriptors
 		login             = "generic_key"
 	)
+	paths := []rules.PathMatch{{Type: rules.PathPrefix, Value: "/"}}
 	descriptors := rules.Match{Descriptors: []rules.DescriptorMatch{{Key: login}}}
 	for name, test := range map[string]struct {
 		match      rules.Match
@@ -31,14 +32,14 @@ func TestRule_KindsFollowTheMatchAndTheIdentifier(t *testing.T) {
 		"descriptors":                    {descriptors, rules.FromDescriptor, false, both | only},
 		"descriptors, header":            {descriptors, rules.FromHeader, false, both | only},
 		"hosts":                          {rules.Match{Hosts: []string{"a"}}, rules.FromClientIP, false, plain | both},
-		"paths":                          {path(rules.PathPrefix, "/"), rules.FromClientIP, false, plain | both},
+		"paths":                          {rules.Match{Paths: paths}, rules.FromClientIP, false, plain | both},
 		"methods":                        {rules.Match{Methods: []string{"GET"}}, rules.FromClientIP, false, plain | both},
-		"headers":                        {header(rules.HeaderMatch{Type: rules.HeaderPresent, Name: "a"}), rules.FromClientIP, false, plain | both},
+		"headers":                        {rules.Match{Headers: []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: "a"}}}, rules.FromClientIP, false, plain | both},
 		"networks":                       {rules.Match{CIDRs: []string{"10.0.0.0/8"}}, rules.FromClientIP, false, plain | both},
 		"excepted networks":              {rules.Match{ExceptCIDRs: []string{"10.0.0.0/8"}}, rules.FromClientIP, false, plain | both},
 		"an expression":                  {rules.Match{Expression: "true"}, rules.FromClientIP, false, plain | both},
-		"paths, counted by a descriptor": {path(rules.PathPrefix, "/"), rules.FromDescriptor, false, plain | both},
-		"paths and descriptors":          {rules.Match{Paths: path(rules.PathPrefix, "/").Paths, Descriptors: descriptors.Descriptors}, rules.FromClientIP, false, both},
+		"paths, counted by a descriptor": {rules.Match{Paths: paths}, rules.FromDescriptor, false, plain | both},
+		"paths and descriptors":          {rules.Match{Paths: paths, Descriptors: descriptors.Descriptors}, rules.FromClientIP, false, both},
 		"Kubernetes":                     {rules.Match{Kubernetes: &rules.KubernetesMatch{}}, rules.FromKubernetesUser, false, rules.KubernetesWrites},
 		"Kubernetes, with an expression": {rules.Match{Kubernetes: &rules.KubernetesMatch{}, Expression: "true"}, rules.FromExpression, false, rules.KubernetesWrites},
 	} {

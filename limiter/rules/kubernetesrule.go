@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// isKubernetes reports whether only writes to the Kubernetes API have the source.
-func (s IdentifierSource) isKubernetes() bool {
+// IsKubernetes reports whether only writes to the Kubernetes API have the source.
+func (s IdentifierSource) IsKubernetes() bool {
 	switch s {
 	case FromKubernetesTenant, FromKubernetesNamespace, FromKubernetesUser, FromServiceAccount:
 		return true
@@ -17,7 +17,8 @@ func (s IdentifierSource) isKubernetes() bool {
 	}
 }
 
-func (m *KubernetesMatch) validate() error {
+// Validate returns an error if the match cannot be compiled.
+func (m *KubernetesMatch) Validate() error {
 	if len(m.Resources) == 0 {
 		return errors.New("match.kubernetes must have resources")
 	}
@@ -31,10 +32,11 @@ func (m *KubernetesMatch) validate() error {
 			}
 		}
 	}
-	return m.NamespaceSelector.validate()
+	return m.NamespaceSelector.Validate()
 }
 
-func (r *KubernetesRequest) inGroup(groups []string) bool {
+// InGroup reports whether the user is in one of the groups.
+func (r *KubernetesRequest) InGroup(groups []string) bool {
 	if len(groups) == 0 {
 		return false
 	}
@@ -46,9 +48,9 @@ func (r *KubernetesRequest) inGroup(groups []string) bool {
 	return false
 }
 
-// appliesTo reports whether the write has the source: a namespace, or a service account as its user. A rule does not match other writes.
+// AppliesTo reports whether the write has the source: a namespace, or a service account as its user. A rule does not match other writes.
 // If it did, all of them would share the counter of requests without an identifier.
-func (s IdentifierSource) appliesTo(r *KubernetesRequest) bool {
+func (s IdentifierSource) AppliesTo(r *KubernetesRequest) bool {
 	switch s {
 	case FromKubernetesTenant, FromKubernetesNamespace:
 		return r.Namespace != ""

@@ -45,8 +45,8 @@ func (b *lowerNames) lower(name string) string {
 	return b.built.String()[from:]
 }
 
-// truncate shortens a text for an error message.
-func truncate(text string) string {
+// Shorten shortens a text for an error message.
+func Shorten(text string) string {
 	const most = 64
 	if len(text) <= most {
 		return text

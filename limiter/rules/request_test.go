@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 func TestNormalHostAndNormalPath(t *testing.T) {
@@ -26,7 +27,7 @@ func TestNormalHostAndNormalPath(t *testing.T) {
 		"/v1/%73earch": "/v1/search", "/v1%2Fsearch": "/v1/search", "/v1/%2e%2e/v2": "/v2", "/100%": "/100%", "/a%3Fb?c": "/a?b",
 		"/v1/%73earch/%zz": "/v1/search/%zz", "/v1/%2e%2e/v2/%4": "/v2/%4", "/%%73": "/%s",
 	} {
-		if got := rules.NormalPath(in); got != want {
+		if got := reading.NormalPath(in); got != want {
 			t.Errorf("path %q: %q, want %q", in, got, want)
 		}
 	}

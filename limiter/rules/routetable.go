@@ -72,9 +72,9 @@ func RouteTarget(kind, name, rule string) string {
 	return kind + "/" + name + "/" + rule
 }
 
-// routeOf returns the target without the rule of the route: "HTTPRoute/checkout" of "HTTPRoute/checkout/pay". A request for a rule is one for
+// RouteOf returns the target without the rule of the route: "HTTPRoute/checkout" of "HTTPRoute/checkout/pay". A request for a rule is one for
 // its route too, and a gateway whose context extensions have one value for each key can name only one of them.
-func routeOf(target string) string {
+func RouteOf(target string) string {
 	name := strings.IndexByte(target, '/') + 1
 	if rule := strings.IndexByte(target[name:], '/'); name > 0 && rule >= 0 {
 		return target[:name+rule]
