@@ -49,7 +49,7 @@ func TooMany(routes []rules.Route) bool {
 	return distinct > MaxRoutes || len(routes) > maxRouteRules
 }
 
-// Find returns the routes that can take the request, see matching.Index.RoutesOf. There are none if no route takes it.
+// Find returns the routes that can take the request, see matching.Index.RoutesOf. The list is empty if no route takes it.
 func (t *Table) Find(r *Request) []rules.Route {
 	s, _ := t.searches.Get().(*routeSearch)
 	if s == nil {
