@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/middleware"
 )
@@ -49,7 +50,7 @@ func drip(burst int64) rules.Rule {
 
 func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine.Engine {
 	t.Helper()
-	index, err := rules.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

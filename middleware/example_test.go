@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/middleware"
 )
 
@@ -26,7 +27,7 @@ func Example_inProcess() {
 		Algorithm: limiter.SlidingWindowLog, Units: 2, WindowSeconds: 60,
 		Match: rules.Match{Paths: []rules.PathMatch{{Type: rules.PathPrefix, Value: "/v1"}}},
 	}}}
-	index, err := rules.NewIndex(set, "1", "weir:")
+	index, err := matching.NewIndex(set, "1", "weir:")
 	if err != nil {
 		panic(err)
 	}
@@ -114,7 +115,7 @@ func ExampleCost() {
 
 // exampleGate has an engine without rules, which allows every request.
 func exampleGate() *middleware.Gate {
-	index, err := rules.NewIndex(rules.Set{}, "1", "weir:")
+	index, err := matching.NewIndex(rules.Set{}, "1", "weir:")
 	if err != nil {
 		panic(err)
 	}

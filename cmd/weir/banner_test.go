@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 const awkward = `
@@ -51,7 +52,7 @@ func TestCurlCommand_MatchesTheFirstEnforcedPolicy(t *testing.T) {
 	if got := curlCommand("http://127.0.0.1:8080", result.Rules); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	index, err := rules.NewIndex(result.Rules, "", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(result.Rules, "", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestExampleRequest_MatchesEachSample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		index, err := rules.NewIndex(result.Rules, "", "weir:", rules.WithHashKey(testHashKey()))
+		index, err := matching.NewIndex(result.Rules, "", "weir:", matching.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,7 @@ func TestExampleRequest_MatchesEachSample(t *testing.T) {
 			met++
 			r := requestOf(t, rule)
 			matched := index.Match(nil, r)
-			at := slices.IndexFunc(matched, func(m rules.Matched) bool { return m.Rule.Policy == rule.Policy })
+			at := slices.IndexFunc(matched, func(m matching.Matched) bool { return m.Rule.Policy == rule.Policy })
 			if at < 0 || matched[at].Identify(r) == "" {
 				t.Errorf("%s: %+v matches %+v", rule.Policy, exampleRequest(rule), matched)
 			}

@@ -79,9 +79,8 @@ func (d *directory) apply(set rules.Set, revision string) error {
 	return nil
 }
 
-// retain returns set plus each rule of before that is missing from set because of a problem: an invalid edit must not lift a
-// limit. kept lists the policies of these rules. A problem without the name of a policy concerns a file that is not valid YAML;
-// the file may have contained any rule.
+// retain returns set plus each rule of before that is missing from set because of a problem: an invalid edit must not lift a limit. kept lists the
+// policies of these rules. A problem without the name of a policy concerns a file that is not valid YAML; the file may have contained any rule.
 func retain(set, before rules.Set, problems []policyfile.Problem) (_ rules.Set, kept []string) {
 	if len(problems) == 0 {
 		return set, nil

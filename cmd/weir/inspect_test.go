@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -116,7 +117,7 @@ func TestWatchMemory_ObservesTheMemory(t *testing.T) {
 		Policy: "shop/x", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "tenant"},
 		Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 3600,
 	}}}
-	index, err := rules.NewIndex(set, "sha256:1", "weir:")
+	index, err := matching.NewIndex(set, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

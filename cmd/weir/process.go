@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/limiter/tracing/otlp"
 )
@@ -108,7 +109,7 @@ func (p *process) followNotices(client *redisclient.Client) func(context.Context
 
 // apply makes set the active rule set. It is a source.Apply.
 func (p *process) apply(set rules.Set, revision string) error {
-	index, err := rules.NewIndex(set, revision, p.counterPrefix, rules.WithHashKey(p.hashKey), rules.WithExpressionsOf(p.engine.Index()))
+	index, err := matching.NewIndex(set, revision, p.counterPrefix, matching.WithHashKey(p.hashKey), matching.WithExpressionsOf(p.engine.Index()))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 type testingT interface {
@@ -147,13 +148,13 @@ func drawLimiter(t *rapid.T) *v1alpha1.Limiter {
 
 func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
 	matcher := newWebhookMatcher(t, someNamespaces)
-	matching, exempted := 0, 0
+	selected, exempted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		set := rules.Set{Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"plan": "free"}}}}
 		for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
 			set.Rules = append(set.Rules, drawRule(t, "cluster/"+string(rune('a'+i))))
 		}
-		index, err := rules.NewIndex(set, "", "weir:")
+		index, err := matching.NewIndex(set, "", "weir:")
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -174,15 +175,15 @@ func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
 					t.Fatalf("the API server calls the webhook for %+v, which is exempt by %+v", write, never)
 				}
 			case matched:
-				matching++
+				selected++
 				if called == 0 {
 					t.Fatalf("the API server does not call the webhook for %+v\nwith %+v", write, configuration.Webhooks)
 				}
 			}
 		}
 	})
-	t.Logf("drew %d matching and %d exempt writes", matching, exempted)
-	if matching < 30 || exempted < 300 {
+	t.Logf("drew %d matching and %d exempt writes", selected, exempted)
+	if selected < 30 || exempted < 300 {
 		t.Error("too few of them")
 	}
 }

@@ -78,7 +78,7 @@ func goMutants(ctx context.Context, root, temporary string, packages []string, o
 			return nil, err
 		}
 		for _, m := range found {
-			if slices.Contains(packages, m.Package) {
+			if group := groupOf(m.Package); slices.Contains(packages, m.Package) && (group == "" || group == folder) {
 				mutants = append(mutants, m)
 			}
 		}
@@ -103,7 +103,8 @@ func otherTests(root, folder string, packages []string, own bool) map[string]str
 	return removed
 }
 
-// topFolders returns the folders that contain all packages. Gremlins also reads the folders below.
+// topFolders returns the folders that contain all packages. Gremlins also reads the folders below. A group is a folder of its own, because its tests
+// cover all of its packages.
 func topFolders(packages []string) []string {
 	var folders []string
 	for _, p := range packages {
@@ -115,7 +116,7 @@ func topFolders(packages []string) []string {
 	slices.Sort(folders)
 	var top []string
 	for _, f := range folders {
-		if !slices.ContainsFunc(top, func(t string) bool { return t == f || strings.HasPrefix(f, t+"/") }) {
+		if !slices.ContainsFunc(top, func(t string) bool { return t == f || strings.HasPrefix(f, t+"/") && groupOf(f) == "" }) {
 			top = append(top, f)
 		}
 	}

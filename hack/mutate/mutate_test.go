@@ -188,6 +188,10 @@ func TestTopFolders_ContainAllPackages(t *testing.T) {
 	if want := []string{"controllers/ruleset", "limiter/local", "limiter/server", "limiter/serverless"}; !slices.Equal(got, want) {
 		t.Errorf("folders %q, want %q", got, want)
 	}
+	got = topFolders([]string{"limiter", "limiter/engine", "limiter/rules/expr", "limiter/rules/matching"})
+	if want := []string{"limiter", "limiter/rules"}; !slices.Equal(got, want) {
+		t.Errorf("folders %q, want %q, because packages of limiter/rules test each other", got, want)
+	}
 }
 
 func TestSample_IsEvenlyDistributed(t *testing.T) {

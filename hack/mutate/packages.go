@@ -19,9 +19,9 @@ func defaultPackages() []string {
 // isTestCode reports whether a package has only code for tests: its mutants would be mutants of tests.
 func isTestCode(folder string) bool { return folder == "limiter/storetest" }
 
-// groupOf returns the folder whose packages are tested together: the tests of the folder also execute the packages below.
+// groupOf returns the folder whose packages are tested together: the tests of one of them also execute others.
 func groupOf(folder string) string {
-	for _, group := range []string{"controllers/ruleset"} {
+	for _, group := range []string{"controllers/ruleset", "limiter/rules"} {
 		if folder == group || strings.HasPrefix(folder, group+"/") {
 			return group
 		}
@@ -42,7 +42,10 @@ func testFolders(folder string, own bool) []string {
 	case "limiter/socket":
 		return []string{folder, "limiter/server"} // servers that stop
 	}
-	if group := groupOf(folder); group != "" && group != folder {
+	switch group := groupOf(folder); {
+	case group == "limiter/rules" && folder != "limiter/rules/matching":
+		return []string{folder, "limiter/rules/matching"} // which matches requests with all of them
+	case group != "" && group != folder:
 		return []string{folder, group}
 	}
 	return []string{folder}

@@ -28,7 +28,25 @@ func layers() []layer {
 			},
 		},
 		{pkg: "limiter/clientip"},
-		{pkg: "limiter/rules", internal: []string{"limiter", "limiter/clientip"}, external: []string{"github.com/google/cel-go", "github.com/gaissmai/bart"}},
+		{pkg: "limiter/rules/reading"},
+		{pkg: "limiter/rules", internal: []string{"limiter", "limiter/clientip", "limiter/rules/reading"}},
+		{pkg: "limiter/rules/pattern", internal: []string{"limiter/clientip", "limiter/rules"}, external: []string{"github.com/gaissmai/bart"}},
+		{
+			pkg:      "limiter/rules/expr",
+			internal: []string{"limiter/clientip", "limiter/rules", "limiter/rules/pattern", "limiter/rules/reading"},
+			external: []string{"github.com/google/cel-go"},
+		},
+		{pkg: "limiter/rules/credentials", internal: []string{"limiter/rules", "limiter/rules/expr"}, external: []string{"github.com/google/cel-go/common"}},
+		{pkg: "limiter/rules/route", internal: []string{"limiter/rules", "limiter/rules/pattern"}},
+		{pkg: "limiter/rules/endpoint", internal: []string{"limiter/rules"}},
+		{
+			pkg: "limiter/rules/matching",
+			internal: []string{
+				"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/endpoint", "limiter/rules/expr", "limiter/rules/pattern", "limiter/rules/reading",
+				"limiter/rules/route",
+			},
+			external: []string{"github.com/gaissmai/bart"},
+		},
 		{pkg: "limiter/mutualtls", internal: []string{"limiter"}},
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
@@ -63,19 +81,19 @@ func layers() []layer {
 		{pkg: "limiter/lease", internal: []string{"limiter"}, external: []string{"github.com/prometheus/client_golang"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/hyperloglog", "limiter/lease", "limiter/topk", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/hyperloglog", "limiter/lease", "limiter/topk", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
 		{
 			pkg:      "internal/compile",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/exempt"},
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules/...", "limiter/exempt"},
 			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/types"},
 		},
 
 		{
 			pkg:      "limiter/reply",
-			internal: []string{"limiter", "limiter/rules", "limiter/engine"},
+			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/engine"},
 			external: []string{"github.com/dunglas/httpsfv"},
 		},
 		{
@@ -97,7 +115,7 @@ func layers() []layer {
 		{
 			pkg: "limiter/admin",
 			internal: []string{
-				"limiter", "limiter/rules", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
+				"limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
 			},
 			external: []string{"github.com/prometheus"},
 		},
@@ -108,7 +126,7 @@ func layers() []layer {
 		{
 			pkg: "limiter/server/envoy",
 			internal: []string{
-				"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/h2", "limiter/socket", "limiter/tracing",
+				"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/route", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/h2", "limiter/socket", "limiter/tracing",
 			},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",
@@ -129,7 +147,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "middleware/grpclimit",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "middleware"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/reading", "limiter/engine", "limiter/reply", "middleware"},
 			external: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
 		},
 		{
@@ -142,18 +160,18 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/importer",
-			internal: []string{"api/v1alpha1", "limiter/rules", "internal/policyfile", "internal/terminal"},
+			internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/credentials", "internal/policyfile", "internal/terminal"},
 			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{
 			pkg:      "internal/importer/...",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/policyfile", "internal/importer"},
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/rules/pattern", "limiter/rules/reading", "internal/policyfile", "internal/importer"},
 			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf"},
 		},
 		{
 			pkg: "internal/ratelimitservice",
 			internal: []string{
-				"api/v1alpha1", "limiter", "limiter/rules", "internal/compile", "internal/importer", "internal/importer/...",
+				"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "internal/compile", "internal/importer", "internal/importer/...",
 			},
 			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf", "k8s.io/apimachinery"},
 		},
@@ -228,7 +246,7 @@ func bans() []ban {
 		{"api/...", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"internal/...", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"controllers/...", redis, "only redisclient, redisstore and controlplane import go-redis; controllers define small interfaces"},
-		{"limiter/rules", redis, "only redisclient, redisstore and controlplane import go-redis"},
+		{"limiter/rules/...", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"limiter/memstore", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"limiter/storetest", redis, "only redisclient, redisstore and controlplane import go-redis"},
 		{"limiter/failover", redis, "only redisclient, redisstore and controlplane import go-redis; failover defines a small interface"},

@@ -28,14 +28,13 @@ type size struct{ files, lines int }
 // larger has the packages that are still larger. No entry may grow, and an entry goes when its package has become small enough.
 func larger() map[string]size {
 	return map[string]size{
-		"api/v1alpha1":           {27, 3938},
-		"cmd/weir":               {29, 3763},
-		"internal/compile":       {38, 4343},
-		"limiter/redisstore":     {21, 2987},
-		"limiter/rules":          {55, 8448},
-		"limiter/server/envoy":   {22, 2963},
-		"test/cluster":           {32, 4586},
-		"test/fixture":           {25, 2499},
+		"api/v1alpha1":         {27, 3938},
+		"cmd/weir":             {29, 3763},
+		"internal/compile":     {38, 4343},
+		"limiter/redisstore":   {21, 2987},
+		"limiter/server/envoy": {22, 2963},
+		"test/cluster":         {32, 4586},
+		"test/fixture":         {25, 2499},
 	}
 }
 

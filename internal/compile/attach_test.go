@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // ref parses "HTTPRoute/checkout", "HTTPRoute/checkout#pay", or "Gateway/infra:public" in namespace infra.
@@ -135,7 +136,7 @@ func check(t *testing.T, result compile.Result, routes, states []string) {
 			t.Errorf("routes (-want +got):\n%s", diff)
 		}
 	}
-	if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
+	if _, err := matching.NewIndex(result.Set, "sha256:test", "weir:"); err != nil {
 		t.Errorf("a limiter rejects the Set: %v", err)
 	}
 	if len(result.Attachments) != 1 || len(result.Attachments[0].Targets) != len(states) {
@@ -305,7 +306,7 @@ func TestCompile_APolicyForARouteRefinesTheDefaultOfItsGateway(t *testing.T) {
 		Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/checkout", "HTTPRoute/checkout")},
 		Cluster:    []v1alpha1.ClusterRateLimitPolicy{platform}, Gateways: gateways(),
 	}
-	x, err := rules.NewIndex(policies.Compile(testIdentity()).Set, "sha256:test", "weir:")
+	x, err := matching.NewIndex(policies.Compile(testIdentity()).Set, "sha256:test", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,7 @@ type Budget struct {
 	PerNamespace, Total Usage
 }
 
-// DefaultBudget returns the budget of a Limiter without spec.policyBudget. The total in bytes fits into a snapshot even if the rules
-// hardly compress.
+// DefaultBudget returns the budget of a Limiter without spec.policyBudget. The total in bytes fits into a snapshot even if the rules hardly compress.
 func DefaultBudget() Budget {
 	return Budget{
 		PerNamespace: Usage{Bytes: 512 << 10, Rules: 1000, Expressions: 100, RegularExpressions: 100},

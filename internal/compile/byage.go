@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // byAge returns Set.ByAge: the names of the policies of each large namespace, the oldest first. It omits
@@ -24,7 +24,7 @@ func byAge(all []compiled) map[string][]string {
 	}
 	var result map[string][]string
 	for namespace, policies := range inNamespace {
-		if len(policies) <= rules.MaxPoliciesPerRequest {
+		if len(policies) <= matching.MaxPoliciesPerRequest {
 			continue
 		}
 		oldest := func(a, b policy) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) }

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // clusterPolicy draws ClusterRateLimitPolicies with specs from the generator policies.
@@ -111,7 +112,7 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 		if len(missing) > 0 {
 			t.Errorf("no rule and no problem for %v", missing)
 		}
-		if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:", rules.WithHashKey(testHashKey())); err != nil {
+		if _, err := matching.NewIndex(result.Set, "sha256:test", "weir:", matching.WithHashKey(testHashKey())); err != nil {
 			t.Errorf("a limiter rejects the Set: %v", err)
 		}
 	})
@@ -164,7 +165,7 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 				t.Errorf("override %+v is in a domain that the policy does not have", o)
 			}
 		}
-		index, err := rules.NewIndex(result.Set, "", "weir:", rules.WithHashKey(testHashKey()))
+		index, err := matching.NewIndex(result.Set, "", "weir:", matching.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,8 +234,8 @@ func anyRequest() *rapid.Generator[*rules.Request] {
 	})
 }
 
-func indexOfPolicy(matched []rules.Matched, policy string) int {
-	return slices.IndexFunc(matched, func(m rules.Matched) bool { return m.Rule.Policy == policy })
+func indexOfPolicy(matched []matching.Matched, policy string) int {
+	return slices.IndexFunc(matched, func(m matching.Matched) bool { return m.Rule.Policy == policy })
 }
 
 func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
 func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
@@ -79,7 +80,7 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 	identity := compile.DefaultIdentity()
 	identity.APIKey = rules.Identifier{From: rules.FromQuery, Name: "key"}
 	identity.IP = rules.Identifier{From: rules.FromHeader, Name: "x-real-ip"}
-	identity.Credentials = rules.NewCredentials("X-License")
+	identity.Credentials = credentials.New("X-License")
 	for name, tc := range map[string]struct {
 		axis v1alpha1.Axis
 		own  *v1alpha1.Identifier

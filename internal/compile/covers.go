@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/pattern"
 )
 
 // Covers reports whether wide matches every request that narrow matches. It may return false if it cannot decide, for example for two
@@ -93,8 +94,8 @@ func entryCovers(wide, narrow rules.DescriptorMatch) bool {
 		return false
 	}
 	if narrow.Value != "" {
-		excepted := func(pattern string) bool { return rules.GlobMatches(pattern, narrow.Value) }
-		return (wide.Pattern == "" || rules.GlobMatches(wide.Pattern, narrow.Value)) && !slices.ContainsFunc(wide.Except, excepted)
+		excepted := func(value string) bool { return pattern.GlobMatches(value, narrow.Value) }
+		return (wide.Pattern == "" || pattern.GlobMatches(wide.Pattern, narrow.Value)) && !slices.ContainsFunc(wide.Except, excepted)
 	}
 	return (wide.Pattern == "" || wide.Pattern == narrow.Pattern) && isSubset(wide.Except, narrow.Except)
 }

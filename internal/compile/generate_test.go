@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // printIfFailed prints policies as a file for weir lint if the test fails: rapid prints pointers as addresses.
@@ -323,7 +323,7 @@ func mustReturnRuleOrProblem(t *testing.T, policy v1alpha1.RateLimitPolicy) {
 	if (len(set.Rules) == 1) == (len(problems) > 0) {
 		t.Fatalf("want either a rule or problems, got %v and %v", set, problems)
 	}
-	if _, err := rules.NewIndex(set, "sha256:test", "weir:", rules.WithHashKey(testHashKey())); err != nil {
+	if _, err := matching.NewIndex(set, "sha256:test", "weir:", matching.WithHashKey(testHashKey())); err != nil {
 		t.Fatalf("a limiter rejects the Set: %v", err)
 	}
 }

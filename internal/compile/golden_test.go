@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -39,7 +40,7 @@ func TestGolden(t *testing.T) {
 	for _, input := range inputs {
 		t.Run(strings.TrimSuffix(filepath.Base(input), ".in.yaml"), func(t *testing.T) {
 			result := readPolicies(t, input).Compile(testIdentity())
-			if _, err := rules.NewIndex(result.Set, "sha256:test", "weir:", rules.WithHashKey(testHashKey())); err != nil {
+			if _, err := matching.NewIndex(result.Set, "sha256:test", "weir:", matching.WithHashKey(testHashKey())); err != nil {
 				t.Errorf("a limiter rejects the Set: %v", err)
 			}
 			got, err := yaml.Marshal(outcome{result.Set.Rules, result.Set.Namespaces, result.Problems, result.Overrides})

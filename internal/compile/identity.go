@@ -4,6 +4,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
 // Identity is the identity table of a Limiter: the source of the identifiers of each axis, for policies without an identifier.
@@ -15,7 +16,7 @@ type Identity struct {
 	// the Kubernetes API. If both are empty, the tenant is the name of the namespace.
 	NamespaceLabel, NamespaceAnnotation string
 	// Credentials knows which identifiers contain credentials.
-	Credentials rules.Credentials
+	Credentials credentials.Names
 	// HashKey hashes the API keys in tiers. Without it, the rules must not leave the process, and no limiter accepts them.
 	HashKey *limiter.HashKey
 }
@@ -40,12 +41,9 @@ func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
 	identity.IPv6PrefixLength = int(table.IP.IPv6PrefixLength)
 	identity.NamespaceLabel = string(table.Tenant.NamespaceLabel)
 	identity.NamespaceAnnotation = string(table.Tenant.NamespaceAnnotation)
-	identity.Credentials = rules.NewCredentials(mapEach(table.Credentials, text[v1alpha1.CredentialName])...)
+	identity.Credentials = credentials.New(mapEach(table.Credentials, text[v1alpha1.CredentialName])...)
 	return identity
 }
-
-// defaultIPv6Prefix is the default prefix length of an IPv6 client, in bits. Rules omit it.
-const defaultIPv6Prefix = 64
 
 // DefaultIdentity returns the identity table with the defaults of the CRD.
 func DefaultIdentity() Identity {
@@ -105,7 +103,7 @@ func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
 		return id
 	}
 	id.Address = id.From != rules.FromClientIP
-	if identity.IPv6PrefixLength != defaultIPv6Prefix {
+	if identity.IPv6PrefixLength != rules.DefaultIPv6Prefix { // rules omit the default
 		id.IPv6Prefix = identity.IPv6PrefixLength
 	}
 	return id

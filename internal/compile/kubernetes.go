@@ -13,9 +13,7 @@ import (
 )
 
 // isKubernetes reports whether a policy limits writes to the Kubernetes API.
-func isKubernetes(spec *v1alpha1.RateLimitPolicySpec) bool {
-	return LimitsWrites(spec.Match)
-}
+func isKubernetes(spec *v1alpha1.RateLimitPolicySpec) bool { return LimitsWrites(spec.Match) }
 
 func lowerKubernetesMatch(match *v1alpha1.KubernetesMatch) rules.Match {
 	return rules.Match{

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestCovers_ComparesMatchesOfWrites(t *testing.T) {
@@ -103,7 +104,7 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 			return
 		}
 		covered++
-		index, err := rules.NewIndex(set, "", "weir:", rules.WithHashKey(testHashKey()))
+		index, err := matching.NewIndex(set, "", "weir:", matching.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 // lower converts a valid policy to a rule. Policies with the same meaning have the same rule, to the byte.
@@ -94,9 +95,9 @@ func lowerPath(path v1alpha1.PathMatch) rules.PathMatch {
 	case v1alpha1.PathRegularExpression:
 		return rules.PathMatch{Type: rules.PathRegex, Value: path.Value}
 	case v1alpha1.PathExact:
-		return rules.PathMatch{Type: rules.PathExact, Value: rules.NormalPath(path.Value)}
+		return rules.PathMatch{Type: rules.PathExact, Value: reading.NormalPath(path.Value)}
 	default:
-		return rules.PathMatch{Type: rules.PathPrefix, Value: rules.NormalPath(path.Value)}
+		return rules.PathMatch{Type: rules.PathPrefix, Value: reading.NormalPath(path.Value)}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 // lowerTiers keeps the order of the tiers, because the first tier that matches applies.
@@ -75,9 +76,9 @@ func lowerEndpoint(given string, match *v1alpha1.Match) string {
 		return given
 	}
 	if match != nil && match.HTTP != nil && match.HTTP.IgnoreCase {
-		return rules.FoldPath(rules.NormalPath(given))
+		return reading.FoldPath(reading.NormalPath(given))
 	}
-	return rules.NormalPath(given)
+	return reading.NormalPath(given)
 }
 
 func isExpressionOf(match *v1alpha1.Match, endpoint string) bool {

@@ -18,9 +18,8 @@ type Override struct {
 	Reason string `json:"reason"` // of the condition Overridden
 }
 
-// overrides compares cluster-scoped rules with namespaced rules. It returns only overrides that follow from the rules for all requests,
-// because [Covers] and [IsRedundant] may return false if they cannot decide. If several rules override a rule, the first by name is
-// returned.
+// overrides compares cluster-scoped rules with namespaced rules. It returns only overrides that follow from the rules for all requests, because
+// [Covers] and [IsRedundant] may return false if they cannot decide. If several rules override a rule, the first by name is returned.
 func overrides(list []rules.Rule) []Override {
 	var cluster, namespaced []*rules.Rule
 	for i := range list {
@@ -77,8 +76,7 @@ func appliesToDomain(rule *rules.Rule, domain string) bool {
 // maxListedDomains is the maximum number of domains in one message.
 const maxListedDomains = 8
 
-// OverriddenCondition returns the reason and the message of the condition Overridden for the overrides of one policy. There must be at least
-// one.
+// OverriddenCondition returns the reason and the message of the condition Overridden for the overrides of one policy. There must be at least one.
 func OverriddenCondition(of []Override) (reason, message string) {
 	if of[0].Reason == v1alpha1.ReasonStricterPolicy {
 		return of[0].Reason, fmt.Sprintf("has no effect, because %s counts the same requests and is at least as strict", of[0].By)

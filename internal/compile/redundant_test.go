@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -131,7 +132,7 @@ func mustBeRedundant(t *rapid.T, set rules.Set) (denials int) {
 	store := memstore.New(func() time.Time { return now })
 	metrics := engine.NewMetrics(prometheus.NewRegistry())
 	e := engine.New(store, engine.SourceMemory, metrics)
-	index, err := rules.NewIndex(set, "sha256:any", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(set, "sha256:any", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

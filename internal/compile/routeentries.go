@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // tableRoute is a route in the table, with the indexes of its matches there.
@@ -91,7 +92,7 @@ func (t *tableEntries) addRoute(r *Route) {
 	of := map[string]int{}
 	for i := range r.Matches {
 		match := r.Matches[i].RouteMatch
-		if err := match.Validate(); err != nil {
+		if err := route.ValidateMatch(match); err != nil {
 			t.invalid = append(t.invalid, fmt.Errorf("%s: %w", r.key(), err))
 			if added.rest < 0 {
 				added.rest = t.addRest(r)

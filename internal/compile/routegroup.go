@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // maxGroups bounds the ports in the table of routes. Tenants choose those of ListenerSets. The last groups have all further ports: one those of
@@ -144,7 +145,7 @@ func (b *tableBuilder) addShared(l *sharedListener) {
 	host := strings.ToLower(l.Hostname)
 	at := slices.IndexFunc(b.groups, func(g listenerGroup) bool {
 		taken := !g.shared || g.owners[host] != "" && g.owners[host] != l.owner.namespace
-		return g.gateway == l.gateway && taken && g.port != l.Port && rules.ShareAPodPort(g.port, l.Port)
+		return g.gateway == l.gateway && taken && g.port != l.Port && route.ShareAPodPort(g.port, l.Port)
 	})
 	if at < 0 {
 		b.addListener(l.gateway, l.owner, l.Listener)

@@ -11,17 +11,19 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // findRoutesAt returns the namespaces of the routes that a limiter finds for a request at a port, 0 if it is unknown.
 func findRoutesAt(t *testing.T, set rules.Set, port int32, host, path string) string {
 	t.Helper()
-	x, err := rules.NewIndex(set, "r", "weir:")
+	x, err := matching.NewIndex(set, "r", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, r := range x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: host, Target: path, Port: port}) {
+	for _, r := range x.RoutesOf(&route.Request{Method: "GET", Host: host, Target: path, Port: port}) {
 		found = append(found, r.Namespace)
 	}
 	return strings.Join(found, " ")

@@ -13,16 +13,18 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // findRoute returns the namespace and the target of the route that a limiter finds first for a request, such as "shop HTTPRoute/checkout".
 func findRoute(t *testing.T, set rules.Set, host, path string) string {
 	t.Helper()
-	x, err := rules.NewIndex(set, "r", "weir:")
+	x, err := matching.NewIndex(set, "r", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	routes := x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: host, Target: path})
+	routes := x.RoutesOf(&route.Request{Method: "GET", Host: host, Target: path})
 	if len(routes) == 0 {
 		return "none"
 	}

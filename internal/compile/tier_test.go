@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 const secret = "s3cr3t-of-acme"
@@ -106,7 +107,7 @@ func TestCompile_NormalizesAddressesInTiersLikeLimiters(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		index, err := rules.NewIndex(set, "sha256:test", "weir:", rules.WithHashKey(testHashKey()))
+		index, err := matching.NewIndex(set, "sha256:test", "weir:", matching.WithHashKey(testHashKey()))
 		if err != nil {
 			t.Fatal(err)
 		}

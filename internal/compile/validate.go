@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
 // validPolicy is a valid policy. Only validate creates it.
@@ -198,7 +199,7 @@ func (v *validator) validateSource(field string, id *v1alpha1.Identifier) {
 	}
 	if id.Expression != nil {
 		given++
-		v.validateExpression(field+".expression", *id.Expression, rules.ResultString)
+		v.validateExpression(field+".expression", *id.Expression, expr.ResultString)
 	}
 	if given != 1 {
 		v.report(field, "exactly one of the fields in [header query cookie claim descriptor expression] must be set")
@@ -239,6 +240,4 @@ func isToken[T ~string](s T) bool {
 	return s != ""
 }
 
-func isAlphanumeric(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-}
+func isAlphanumeric(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }

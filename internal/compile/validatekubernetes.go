@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
 // A policy for writes to the Kubernetes API must not use parts of HTTP requests: writes have no headers, addresses and endpoints. A policy for
@@ -75,7 +76,7 @@ func (v *validator) validateKubernetesMatch(field string, match *v1alpha1.Kubern
 		}
 	}
 	if match.Expression != nil {
-		v.validateExpression(field+".expression", *match.Expression, rules.ResultBool)
+		v.validateExpression(field+".expression", *match.Expression, expr.ResultBool)
 	}
 }
 

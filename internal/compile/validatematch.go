@@ -10,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/expr"
+	"github.com/weir-dev/weir/limiter/rules/pattern"
 )
 
 // validateMatch rejects an empty match. It may have fields of a later version, and must not match every request.
@@ -89,7 +90,7 @@ func (v *validator) validateHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
 	v.validateCIDRs(field+".cidrs", match.CIDRs)
 	v.validateCIDRs(field+".exceptCIDRs", match.ExceptCIDRs)
 	if match.Expression != nil {
-		v.validateExpression(field+".expression", *match.Expression, rules.ResultBool)
+		v.validateExpression(field+".expression", *match.Expression, expr.ResultBool)
 	}
 }
 
@@ -169,7 +170,7 @@ func (v *validator) validateHeader(field string, header v1alpha1.HeaderMatch) {
 }
 
 func (v *validator) validateRegularExpression(field, expression string, ignoreCase bool) {
-	err := rules.ValidateRegexp(expression, ignoreCase)
+	err := pattern.ValidateRegexp(expression, ignoreCase)
 	if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
 		v.report(field, "%q is not a valid RE2 expression: %s", expression, strings.TrimPrefix(wrong.Error(), "error parsing regexp: "))
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
 // validateTiers returns the limit of each tier, or the zero Limit if a tier is unlimited or invalid.
@@ -88,7 +89,7 @@ func (v *validator) validateWhen(field string, spec *v1alpha1.RateLimitPolicySpe
 	}
 	if when.Expression != nil {
 		given++
-		v.validateExpression(field+".expression", *when.Expression, rules.ResultBool)
+		v.validateExpression(field+".expression", *when.Expression, expr.ResultBool)
 	}
 	if given != 1 {
 		v.report(field, "exactly one of the fields in [header identifiers cidrs groups namespaceSelector expression] must be set")
@@ -148,7 +149,7 @@ func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, limit limit
 	}
 	if cost.Expression != nil {
 		given++
-		v.validateExpression(field+".expression", *cost.Expression, rules.ResultInt)
+		v.validateExpression(field+".expression", *cost.Expression, expr.ResultInt)
 	}
 	if given != 1 {
 		v.report(field, "exactly one of the fields in [value header expression] must be set")
@@ -161,10 +162,10 @@ func isEverAdmitted(cost int64, limits []limiter.Limit) bool {
 	return slices.ContainsFunc(limits, func(l limiter.Limit) bool { return l == limiter.Limit{} || cost <= l.Capacity() })
 }
 
-func (v *validator) validateExpression(field string, expression v1alpha1.Expression, result rules.ResultType) {
-	check := rules.ValidateExpression
+func (v *validator) validateExpression(field string, expression v1alpha1.Expression, result expr.ResultType) {
+	check := expr.Validate
 	if v.kubernetes {
-		check = rules.ValidateKubernetesExpression
+		check = expr.ValidateKubernetes
 	}
 	if err := check(string(expression), result); err != nil {
 		v.report(field, "%v", err)

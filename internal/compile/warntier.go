@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
 // WarnSecrets returns warnings for what the policy of a rule states about secrets: secrets in plain text, and hashes without effect.
@@ -40,7 +41,7 @@ func (w *warnings) warnPlainMatch(match *v1alpha1.Match) {
 		return
 	}
 	for i, entry := range match.Descriptors {
-		if entry.Value != nil && (rules.Credentials{}).Name(string(entry.Key)) {
+		if entry.Value != nil && (credentials.Names{}).Name(string(entry.Key)) {
 			w.add(fmt.Sprintf("spec.match.descriptors[%d].value", i), plainMatch)
 		}
 	}
@@ -56,7 +57,7 @@ const plainMatch = "a credential is in plain text: every user who can read the p
 	"use a tier with identifiers, and write its hash, which weir hash prints"
 
 func (w *warnings) warnPlainHeader(field string, header *v1alpha1.HeaderMatch) {
-	if headerType(*header) == v1alpha1.HeaderExact && (rules.Credentials{}).Name(string(header.Name)) {
+	if headerType(*header) == v1alpha1.HeaderExact && (credentials.Names{}).Name(string(header.Name)) {
 		w.add(field, plainMatch)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/terminal"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
 // Policy is an imported policy.
@@ -115,7 +115,7 @@ func IsCredential(value string) bool {
 		if !found {
 			name, content, found = strings.Cut(parameter, ":")
 		}
-		if found && content != "" && (rules.Credentials{}).Name(name) {
+		if found && content != "" && (credentials.Names{}).Name(name) {
 			return true
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // options are the defaults of weir ratelimit.
@@ -95,7 +96,7 @@ func TestUpdate_CompilesTheLimitsOfEachDomain(t *testing.T) {
 	}, limits[set.Rules[1].Policy]); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := rules.NewIndex(set, "1", "weir:", rules.WithHashKey(options().HashKey)); err != nil {
+	if _, err := matching.NewIndex(set, "1", "weir:", matching.WithHashKey(options().HashKey)); err != nil {
 		t.Error(err)
 	}
 }
@@ -273,7 +274,7 @@ func TestUpdate_ManyEntriesSeparateCounters(t *testing.T) {
 			t.Fatalf("%d entries: %v", n, err)
 		}
 		set, _ := d.Rules()
-		index, err := rules.NewIndex(set, "1", "weir:")
+		index, err := matching.NewIndex(set, "1", "weir:")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -560,7 +561,7 @@ func TestUpdate_DifferentLimitsHaveDifferentNames(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" || len(limits) != len(got) {
 				t.Errorf("%s, %d limits", diff, len(limits))
 			}
-			if _, err := rules.NewIndex(set, "1", "weir:"); err != nil {
+			if _, err := matching.NewIndex(set, "1", "weir:"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
 // policyName returns the name of the policy for a limit, such as `shop|tenant=acme|user`: its domain and the path to it, so that its
@@ -33,7 +34,7 @@ func policyName(domain string, path []rules.DescriptorMatch, hashKey *limiter.Ha
 // shownValue returns the value or pattern of an entry, or the hash of a credential.
 func shownValue(entry rules.DescriptorMatch, hashKey *limiter.HashKey) string {
 	value := entry.Value + entry.Pattern
-	if value == "" || value == entry.Key || !(rules.Credentials{}).Name(entry.Key) {
+	if value == "" || value == entry.Key || !(credentials.Names{}).Name(entry.Key) {
 		return value
 	}
 	return rules.HashPrefix + hashKey.Hash(value)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Scanner lists the keys of counters. Both stores implement it.
@@ -91,7 +91,7 @@ func (c *Counter) CanBeOver() bool {
 
 // found is a key with what it counts.
 type found struct {
-	rule                      *rules.Compiled
+	rule                      *matching.Compiled
 	key, identifier, endpoint string
 }
 
@@ -125,7 +125,7 @@ func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
 
 // readUnder returns the limits under which a counter is read. The units of a window are the same under each limit, and more of them are visible under a
 // larger one. A bucket drains at the rate of its limit, so it is read under each.
-func readUnder(rule *rules.Compiled, possible []rules.PossibleTier) (limits []limiter.Limit) {
+func readUnder(rule *matching.Compiled, possible []matching.PossibleTier) (limits []limiter.Limit) {
 	if !isBucket(rule.Limit) {
 		return []limiter.Limit{rule.LargestLimit()}
 	}
@@ -182,7 +182,7 @@ func (c *Counters) newCounter(k *found, charges []limiter.Charge, decisions []li
 }
 
 // largestOf returns the index of the possible tier that admits most.
-func largestOf(possible []rules.PossibleTier) (largest int) {
+func largestOf(possible []matching.PossibleTier) (largest int) {
 	for i, t := range possible {
 		if most := &possible[largest]; !most.Unlimited && (t.Unlimited || t.Limit.Capacity() > most.Limit.Capacity()) {
 			largest = i

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -62,7 +63,7 @@ func newCounters(t *testing.T, s store, list ...rules.Rule) *limiterWithCounters
 	t.Helper()
 	l := &limiterWithCounters{key: limiter.RandomHashKey()}
 	set := rules.Set{Rules: list, HashKey: l.key.ID()}
-	x, err := rules.NewIndex(set, "sha256:1", "weir:", rules.WithHashKey(l.key))
+	x, err := matching.NewIndex(set, "sha256:1", "weir:", matching.WithHashKey(l.key))
 	if err != nil {
 		t.Fatal(err)
 	}

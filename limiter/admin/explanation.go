@@ -7,6 +7,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Explanation explains the decision about one request.
@@ -95,7 +96,7 @@ func NewExplanation(x *engine.Explanation, r *rules.Request, all bool) Explanati
 	secrets := secretsOf(x.Policies)
 	for i := range x.Policies {
 		p := &x.Policies[i]
-		if p.Failed == rules.ConditionDomain && !all {
+		if p.Failed == matching.ConditionDomain && !all {
 			out.OtherPolicies++
 			continue
 		}

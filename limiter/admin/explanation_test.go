@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func epoch() time.Time { return time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC) }
@@ -30,7 +31,7 @@ func rule(policy string) rules.Rule {
 
 func newEngine(t *testing.T, store limiter.Store, list ...rules.Rule) *engine.Engine {
 	t.Helper()
-	x, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	x, err := matching.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // CounterQuery selects counters.
@@ -82,8 +82,8 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 
 // withoutText leaves out the rules that would count identifier as it is, if a rule counts API keys: the identifier can be an API key, and would
 // be sent to Redis as part of a key.
-func withoutText(selected []*rules.Compiled, identifier string) (kept []*rules.Compiled, skipped []string) {
-	if !slices.ContainsFunc(selected, func(r *rules.Compiled) bool { return r.Identifier.Secret }) {
+func withoutText(selected []*matching.Compiled, identifier string) (kept []*matching.Compiled, skipped []string) {
+	if !slices.ContainsFunc(selected, func(r *matching.Compiled) bool { return r.Identifier.Secret }) {
 		return selected, nil
 	}
 	for _, rule := range selected {
@@ -97,7 +97,7 @@ func withoutText(selected []*rules.Compiled, identifier string) (kept []*rules.C
 }
 
 // countedAs returns the identifier under which a rule counts what a person writes.
-func countedAs(rule *rules.Compiled, identifier string) (string, *reply.Problem) {
+func countedAs(rule *matching.Compiled, identifier string) (string, *reply.Problem) {
 	counted, err := rule.CountedAs(identifier)
 	if err != nil {
 		return "", reply.NewProblem(http.StatusBadRequest, "identifier", "identifier "+quote(identifier)+" "+err.Error())
@@ -110,11 +110,11 @@ func unavailable(err error) *reply.Problem {
 }
 
 // rules returns the rule of a policy, or all rules.
-func (c *Counters) rules(policy string) (selected []*rules.Compiled, bad *reply.Problem) {
+func (c *Counters) rules(policy string) (selected []*matching.Compiled, bad *reply.Problem) {
 	return rulesOf(c.Engine, policy)
 }
 
-func rulesOf(e *engine.Engine, policy string) (selected []*rules.Compiled, bad *reply.Problem) {
+func rulesOf(e *engine.Engine, policy string) (selected []*matching.Compiled, bad *reply.Problem) {
 	index := e.Index()
 	if index == nil {
 		return nil, reply.NewProblem(http.StatusServiceUnavailable, "", "no rules are loaded yet")
@@ -131,7 +131,7 @@ func rulesOf(e *engine.Engine, policy string) (selected []*rules.Compiled, bad *
 	return selected, nil
 }
 
-func (c *Counters) list(ctx context.Context, selected []*rules.Compiled, q CounterQuery) (CounterList, error) {
+func (c *Counters) list(ctx context.Context, selected []*matching.Compiled, q CounterQuery) (CounterList, error) {
 	if q.Identifier == "" {
 		return c.scan(ctx, selected[0], q)
 	}
@@ -144,7 +144,7 @@ func (c *Counters) list(ctx context.Context, selected []*rules.Compiled, q Count
 }
 
 // scan returns a page of the counters of one policy.
-func (c *Counters) scan(ctx context.Context, rule *rules.Compiled, q CounterQuery) (CounterList, error) {
+func (c *Counters) scan(ctx context.Context, rule *matching.Compiled, q CounterQuery) (CounterList, error) {
 	page, until := CounterList{Continue: q.Continue}, time.Now().Add(pageTime)
 	seen := map[string]bool{} // SCAN can return a key twice
 	for {
@@ -173,7 +173,7 @@ func (c *Counters) scan(ctx context.Context, rule *rules.Compiled, q CounterQuer
 // keysOf returns the keys of the counters of an identifier. Those of a policy that counts endpoints separately are found by a scan. If it
 // fails, that is an error with mustSearch. Otherwise such rules are unsearched, because the others can be read without Redis.
 func (c *Counters) keysOf(
-	ctx context.Context, selected []*rules.Compiled, identifier string, mustSearch bool,
+	ctx context.Context, selected []*matching.Compiled, identifier string, mustSearch bool,
 ) (keys []found, unsearched *Unsearched, err error) {
 	for _, rule := range selected {
 		counted, err := rule.CountedAs(identifier)
@@ -202,7 +202,7 @@ func (c *Counters) keysOf(
 }
 
 // endpointKeys returns the keys of the counters of an identifier, as it is counted, under a rule that counts endpoints separately.
-func (c *Counters) endpointKeys(ctx context.Context, rule *rules.Compiled, counted string) (keys []found, err error) {
+func (c *Counters) endpointKeys(ctx context.Context, rule *matching.Compiled, counted string) (keys []found, err error) {
 	of, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
 	for {
 		list, next, err := c.Scanner.Scan(ctx, of, cursor, scanStep)

@@ -7,38 +7,40 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // mismatch explains the condition that the request does not meet: what the request has, and what the policy matches.
-func mismatch(e *rules.Explained, r *rules.Request, isSecret isSecret) string {
+func mismatch(e *matching.Explained, r *rules.Request, isSecret isSecret) string {
 	m := &e.Rule.Match
 	switch e.Failed {
-	case rules.ConditionDomain:
+	case matching.ConditionDomain:
 		return domainMismatch(e.Rule, r)
-	case rules.ConditionKind:
+	case matching.ConditionKind:
 		return fmt.Sprintf("the request is %s; the policy matches only %s", kindOfRequest(r), kindsOfPolicy(&e.Rule.Rule))
-	case rules.ConditionHosts:
+	case matching.ConditionHosts:
 		return fmt.Sprintf("host is %s; the policy matches %s", quote(r.Host), list(m.Hosts))
-	case rules.ConditionRoutes:
+	case matching.ConditionRoutes:
 		return routeMismatch(m.Routes, r)
-	case rules.ConditionPaths:
+	case matching.ConditionPaths:
 		return fmt.Sprintf("path is %s; the policy matches %s", quote(r.Path), list(paths(m.Paths))+ignoringCase(m))
-	case rules.ConditionMethods:
+	case matching.ConditionMethods:
 		return fmt.Sprintf("method is %s; the policy matches %s", quote(r.Method), list(m.Methods))
-	case rules.ConditionHeaders:
+	case matching.ConditionHeaders:
 		return headerMismatch(m.Headers[e.Header], r, isSecret(rules.FromHeader, m.Headers[e.Header].Name))
-	case rules.ConditionCIDRs:
+	case matching.ConditionCIDRs:
 		return fmt.Sprintf("client address %s is not in %s", address(r), list(m.CIDRs))
-	case rules.ConditionExceptCIDRs:
+	case matching.ConditionExceptCIDRs:
 		return fmt.Sprintf("client address %s is in exceptCIDRs: %s", address(r), list(m.ExceptCIDRs))
-	case rules.ConditionDescriptors:
+	case matching.ConditionDescriptors:
 		return "no descriptor of the request has exactly the entries " + descriptors(m.Descriptors, isSecret)
-	case rules.ConditionExpression:
-		if (rules.Credentials{}).InText(m.Expression) {
+	case matching.ConditionExpression:
+		if (credentials.Names{}).InText(m.Expression) {
 			return "the expression, which is not shown because it names credentials, is false for this request"
 		}
 		return "the expression is false for this request: " + quote(m.Expression)
-	case rules.ConditionIdentifier:
+	case matching.ConditionIdentifier:
 		return "the write has no " + strings.TrimSuffix(identifierSource(&e.Rule.Rule, r), " of namespace ") + " to count by"
 	default:
 		return writeMismatch(e.Failed, m.Kubernetes, r.Kubernetes)
@@ -46,28 +48,28 @@ func mismatch(e *rules.Explained, r *rules.Request, isSecret isSecret) string {
 }
 
 // writeMismatch explains a condition on a write to the Kubernetes API.
-func writeMismatch(failed rules.Condition, m *rules.KubernetesMatch, w *rules.KubernetesRequest) string {
+func writeMismatch(failed matching.Condition, m *rules.KubernetesMatch, w *rules.KubernetesRequest) string {
 	switch failed {
-	case rules.ConditionResources:
+	case matching.ConditionResources:
 		return fmt.Sprintf("the write is %s %s; the policy matches %s", w.Operation, resourceOf(w), resources(m.Resources))
-	case rules.ConditionNamespaces:
+	case matching.ConditionNamespaces:
 		return fmt.Sprintf("namespace is %s; the policy matches %s", quote(w.Namespace), list(m.Namespaces))
-	case rules.ConditionUsers:
+	case matching.ConditionUsers:
 		return fmt.Sprintf("user is %s; the policy matches %s", quote(w.User), list(m.Users))
-	case rules.ConditionGroups:
+	case matching.ConditionGroups:
 		return fmt.Sprintf("user %s is in the groups [%s]; the policy matches %s", quote(w.User), list(w.Groups), list(m.Groups))
-	case rules.ConditionExceptUsers:
+	case matching.ConditionExceptUsers:
 		return fmt.Sprintf("user %s is in exceptUsers", quote(w.User))
-	case rules.ConditionExceptGroups:
+	case matching.ConditionExceptGroups:
 		return fmt.Sprintf("user %s is in a group of exceptGroups: %s", quote(w.User), list(m.ExceptGroups))
-	case rules.ConditionNamespaceSelector:
+	case matching.ConditionNamespaceSelector:
 		return fmt.Sprintf("the labels of namespace %s do not meet the selector, or the limiter does not know them", quote(w.Namespace))
 	default:
 		return ""
 	}
 }
 
-func domainMismatch(rule *rules.Compiled, r *rules.Request) string {
+func domainMismatch(rule *matching.Compiled, r *rules.Request) string {
 	of := list(rule.Domains)
 	if rule.Domain != "" {
 		of = rule.Domain
@@ -112,7 +114,7 @@ type isSecret func(from rules.IdentifierSource, name string) bool
 // secretsOf returns the isSecret for credentials, and for what a policy counts as an API key.
 func secretsOf(policies []engine.ExplainedPolicy) isSecret {
 	return func(from rules.IdentifierSource, name string) bool {
-		if (rules.Credentials{}).Name(name) {
+		if (credentials.Names{}).Name(name) {
 			return true
 		}
 		return slices.ContainsFunc(policies, func(p engine.ExplainedPolicy) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // outcome returns the outcome of a policy that the request is charged to, and the reason. decides is the policy that decides.
@@ -51,12 +52,12 @@ func sentence(p *engine.ExplainedPolicy, decides, text string) string {
 	return text
 }
 
-func leftOut(rule *rules.Compiled) string {
+func leftOut(rule *matching.Compiled) string {
 	scope := "its namespace"
 	if rule.Domain == "" {
 		scope = "the cluster"
 	}
-	return fmt.Sprintf("more than %d policies of %s match, and older ones are counted first", rules.MaxPoliciesPerRequest, scope)
+	return fmt.Sprintf("more than %d policies of %s match, and older ones are counted first", matching.MaxPoliciesPerRequest, scope)
 }
 
 // RoundUp rounds a duration up, to milliseconds below a second and to seconds above.
@@ -102,34 +103,34 @@ func identifierSource(rule *rules.Rule, r *rules.Request) string {
 }
 
 // fieldOf returns the field of the policy that the request does not meet.
-func fieldOf(e *rules.Explained) string {
+func fieldOf(e *matching.Explained) string {
 	switch {
-	case e.Failed == rules.ConditionDomain && e.Rule.Domain != "":
+	case e.Failed == matching.ConditionDomain && e.Rule.Domain != "":
 		return "metadata.namespace"
-	case e.Failed == rules.ConditionHeaders:
+	case e.Failed == matching.ConditionHeaders:
 		return "match.http.headers[" + strconv.Itoa(e.Header) + "]"
-	case e.Failed == rules.ConditionExpression && e.Rule.Match.Kubernetes != nil:
+	case e.Failed == matching.ConditionExpression && e.Rule.Match.Kubernetes != nil:
 		return "match.kubernetes.expression"
 	}
 	fields := [...]string{
-		rules.ConditionDomain:            "domains",
-		rules.ConditionKind:              "match",
-		rules.ConditionHosts:             "match.http.hosts",
-		rules.ConditionRoutes:            "targetRefs",
-		rules.ConditionPaths:             "match.http.paths",
-		rules.ConditionMethods:           "match.http.methods",
-		rules.ConditionCIDRs:             "match.http.cidrs",
-		rules.ConditionExceptCIDRs:       "match.http.exceptCIDRs",
-		rules.ConditionExpression:        "match.http.expression",
-		rules.ConditionDescriptors:       "match.descriptors",
-		rules.ConditionResources:         "match.kubernetes.resources",
-		rules.ConditionNamespaces:        "match.kubernetes.namespaces",
-		rules.ConditionUsers:             "match.kubernetes.users",
-		rules.ConditionGroups:            "match.kubernetes.groups",
-		rules.ConditionExceptUsers:       "match.kubernetes.exceptUsers",
-		rules.ConditionExceptGroups:      "match.kubernetes.exceptGroups",
-		rules.ConditionNamespaceSelector: "match.kubernetes.namespaceSelector",
-		rules.ConditionIdentifier:        "identifier",
+		matching.ConditionDomain:            "domains",
+		matching.ConditionKind:              "match",
+		matching.ConditionHosts:             "match.http.hosts",
+		matching.ConditionRoutes:            "targetRefs",
+		matching.ConditionPaths:             "match.http.paths",
+		matching.ConditionMethods:           "match.http.methods",
+		matching.ConditionCIDRs:             "match.http.cidrs",
+		matching.ConditionExceptCIDRs:       "match.http.exceptCIDRs",
+		matching.ConditionExpression:        "match.http.expression",
+		matching.ConditionDescriptors:       "match.descriptors",
+		matching.ConditionResources:         "match.kubernetes.resources",
+		matching.ConditionNamespaces:        "match.kubernetes.namespaces",
+		matching.ConditionUsers:             "match.kubernetes.users",
+		matching.ConditionGroups:            "match.kubernetes.groups",
+		matching.ConditionExceptUsers:       "match.kubernetes.exceptUsers",
+		matching.ConditionExceptGroups:      "match.kubernetes.exceptGroups",
+		matching.ConditionNamespaceSelector: "match.kubernetes.namespaceSelector",
+		matching.ConditionIdentifier:        "identifier",
 	}
 	return fields[e.Failed]
 }

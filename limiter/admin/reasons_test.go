@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // reasons returns the reasons of all policies, with their outcomes.
@@ -71,7 +72,7 @@ func TestRoundUp_KeepsMillisecondsBelowASecond(t *testing.T) {
 
 func TestExplain_NamesTheBypass(t *testing.T) {
 	list := bypass.NewList(epoch)
-	x, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{rule("shop/a")}}, "sha256:1", "weir:")
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{rule("shop/a")}}, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func TestExplain_NamesWhatIsUncertainOrShared(t *testing.T) {
 	r.Match.Expression = `int(request.path) > 0` // fails with a path that is no number
 	r.Units = 1
 	store := memstore.New(epoch)
-	x, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{r}}, "sha256:1", "weir:")
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{r}}, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestBypassRequest_AcceptsItsBoundsAndNoMore(t *testing.T) {
@@ -279,7 +280,7 @@ func TestCounters_OfAnIdentifierWithoutLimitAreNotOver(t *testing.T) {
 	l := newCounters(t, memstore.New(time.Now), r)
 	l.spend(t, 3, "acme", "/")
 	r.Tiers = []rules.Tier{{Name: "staff", When: rules.When{Identifiers: []string{"acme"}}, Unlimited: true}}
-	x, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{r}}, "sha256:2", "weir:")
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{r}}, "sha256:2", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

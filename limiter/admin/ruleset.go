@@ -2,6 +2,7 @@ package admin
 
 import (
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // RuleSet is the rule set that a limiter enforces.
@@ -23,7 +24,7 @@ type Rule struct {
 }
 
 // NewRuleSet returns the rule set of an index.
-func NewRuleSet(x *rules.Index) RuleSet {
+func NewRuleSet(x *matching.Index) RuleSet {
 	set := RuleSet{Revision: x.Revision(), Rules: []Rule{}}
 	for rule := range x.Rules() {
 		set.Rules = append(set.Rules, Rule{Rule: rule.Rule, Revision: rule.Revision(), Keys: rule.Keys.Pattern()})

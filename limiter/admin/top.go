@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/topk"
 )
 
@@ -101,7 +101,7 @@ func (h *handler) markHashes(entries []topk.Entry) {
 	if index == nil {
 		return
 	}
-	byPolicy := map[string]*rules.Compiled{}
+	byPolicy := map[string]*matching.Compiled{}
 	for rule := range index.Rules() {
 		byPolicy[rule.Policy] = rule
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/limiter/topk"
 )
@@ -45,7 +46,7 @@ func newCounting(t *testing.T) *counting {
 	registry, store := prometheus.NewRegistry(), memstore.New(time.Now)
 	shadow := rule("shop/shadow")
 	shadow.Shadow, shadow.Units = true, 1
-	x, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{shadow, rule("shop/tenant")}}, "sha256:1", "weir:")
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{shadow, rule("shop/tenant")}}, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestTop_MarksHashesOfAPIKeys(t *testing.T) {
 	secret := rule("shop/key")
 	secret.Identifier.Secret = true
 	key := limiter.RandomHashKey()
-	x, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{secret, rule("shop/tenant")}, HashKey: key.ID()}, "sha256:1", "weir:", rules.WithHashKey(key))
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{secret, rule("shop/tenant")}, HashKey: key.ID()}, "sha256:1", "weir:", matching.WithHashKey(key))
 	if err != nil {
 		t.Fatal(err)
 	}

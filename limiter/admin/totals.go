@@ -10,7 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-dev/weir/limiter/engine"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // totals are sums of decisions.
@@ -123,7 +123,7 @@ func (t totals) addTop(top *Top) {
 }
 
 // addShadow marks the Shadow policies of an index, which can be nil.
-func (t totals) addShadow(x *rules.Index) {
+func (t totals) addShadow(x *matching.Index) {
 	if x == nil {
 		return
 	}

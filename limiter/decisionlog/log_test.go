@@ -26,6 +26,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func hashKey(t *testing.T) *limiter.HashKey {
@@ -69,7 +70,7 @@ func newLogging(t *testing.T, o decisionlog.Options) *logging {
 	tenant.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: "x-tenant-id"}}
 	trial.Match.Headers = tenant.Match.Headers
 	hash := hashKey(t)
-	x, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{key, tenant, trial}, HashKey: hash.ID()}, "sha256:1", "weir:", rules.WithHashKey(hash))
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{key, tenant, trial}, HashKey: hash.ID()}, "sha256:1", "weir:", matching.WithHashKey(hash))
 	if err != nil {
 		t.Fatal(err)
 	}

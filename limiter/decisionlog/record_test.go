@@ -15,12 +15,13 @@ import (
 	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // answerOf returns an answer with one result, which waits for a retry if it is a denial.
 func answerOf(allowed bool, retry time.Duration) *engine.Answer {
 	result := engine.Result{
-		Rule: &rules.Compiled{Rule: rules.Rule{Policy: "shop/tenant", Axis: "Tenant"}}, Identifier: "acme", Tier: "gold",
+		Rule: &matching.Compiled{Rule: rules.Rule{Policy: "shop/tenant", Axis: "Tenant"}}, Identifier: "acme", Tier: "gold",
 		Decision: limiter.Decision{Allowed: allowed, Limit: 5, Remaining: 3, RetryAfter: retry},
 	}
 	return &engine.Answer{Allowed: allowed, Results: []engine.Result{result}, Source: engine.SourceRedis, Revision: "sha256:1"}

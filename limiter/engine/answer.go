@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Source is where a decision was made.
@@ -42,7 +43,7 @@ type Answer struct {
 
 // Result is the decision under one rule.
 type Result struct {
-	Rule *rules.Compiled
+	Rule *matching.Compiled
 	// Identifier as counted: limiter.Missing for a request without an identifier, limiter.Unreadable if the identifier cannot be read,
 	// hashed if it is a secret.
 	Identifier string

@@ -5,7 +5,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/bypass"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // WithBypasses makes the Engine let requests pass the policies that list has a bypass for: such a policy does not count the request.
@@ -15,14 +15,14 @@ func WithBypasses(list *bypass.List) Option {
 
 // Bypassed is a rule that matches a request and does not count it, because of a bypass.
 type Bypassed struct {
-	Rule *rules.Compiled
+	Rule *matching.Compiled
 	// Identifier as in [Result].
 	Identifier string
 	By         *bypass.Bypass
 }
 
 // isBypassed reports whether a bypass lets the request pass the rule, and records it in s.
-func (a *active) isBypassed(s *scratch, active *bypass.Active, m *rules.Matched, identifier string, c *Check) bool {
+func (a *active) isBypassed(s *scratch, active *bypass.Active, m *matching.Matched, identifier string, c *Check) bool {
 	find := identifier
 	switch {
 	case identifier == "":

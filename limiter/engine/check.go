@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Check is one request to decide.
@@ -41,7 +42,7 @@ type Override struct {
 
 // ruleCharge is what one rule charges for a request.
 type ruleCharge struct {
-	rule       *rules.Compiled
+	rule       *matching.Compiled
 	identifier string // as answers show it
 	tier       string
 	charge     limiter.Charge
@@ -53,7 +54,7 @@ type ruleCharge struct {
 func (a *active) match(s *scratch, c *Check) {
 	all := a.index.Match(s.matches[:0], &c.Request)
 	s.matches = all
-	if len(all) > rules.MaxPoliciesPerRequest {
+	if len(all) > matching.MaxPoliciesPerRequest {
 		all = a.bounded(all, c.Peek)
 	}
 	all = a.index.NameEndpoints(all, c.Peek && !c.CountDebts)
@@ -101,8 +102,8 @@ func (a *active) match(s *scratch, c *Check) {
 }
 
 // bounded returns the rules that a request is charged to if many match it, and counts those that are left out.
-func (a *active) bounded(all []rules.Matched, peek bool) []rules.Matched {
-	kept, leftOut := rules.Bounded(all)
+func (a *active) bounded(all []matching.Matched, peek bool) []matching.Matched {
+	kept, leftOut := matching.Bounded(all)
 	for i := range leftOut {
 		if !peek {
 			a.counters.leftOut(leftOut[i].Rule)
@@ -112,7 +113,7 @@ func (a *active) bounded(all []rules.Matched, peek bool) []rules.Matched {
 }
 
 // withoutIdentifier makes the charge of a request whose identifier is missing or unreadable one on the counter that such requests share.
-func (a *active) withoutIdentifier(r *ruleCharge, m rules.Matched, c *Check) {
+func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) {
 	reason := missing
 	r.identifier = limiter.Missing
 	if m.Unreadable(&c.Request) {
@@ -130,7 +131,7 @@ func (a *active) withoutIdentifier(r *ruleCharge, m rules.Matched, c *Check) {
 }
 
 // onStoreFailure is the rule's OnStoreFailure as stores read it.
-func onStoreFailure(rule *rules.Compiled) limiter.StoreFailure {
+func onStoreFailure(rule *matching.Compiled) limiter.StoreFailure {
 	switch rule.OnStoreFailure {
 	case rules.AllowOnFailure:
 		return limiter.AllowOnFailure
@@ -151,7 +152,7 @@ func multiplied(cost, times int64) int64 {
 }
 
 // override replaces the limit by o, on a counter of its own. An invalid limit changes nothing: override then returns false.
-func (r *ruleCharge) override(m rules.Matched, o Override) bool {
+func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 	limit, err := limiter.NewLimit(r.charge.Limit.Algorithm(), o.Units, o.Window)
 	if err != nil {
 		return false

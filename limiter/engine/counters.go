@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // counters are the Prometheus counters of one rule set, by rule.
 type counters struct {
 	metrics *Metrics
-	byRule  sync.Map // *rules.Compiled → *ruleCounters
+	byRule  sync.Map // *matching.Compiled → *ruleCounters
 }
 
 // ruleCounters are the Prometheus counters of one rule. To find them by their labels on every request would take longer than
@@ -42,7 +42,7 @@ type tierCounters struct {
 }
 
 // tier returns the counters of a tier of the rule, by its name, and those of the limit of the rule if the name is empty.
-func (c *ruleCounters) tier(rule *rules.Compiled, name string) *tierCounters {
+func (c *ruleCounters) tier(rule *matching.Compiled, name string) *tierCounters {
 	last := len(c.tiers) - 1
 	if name != "" {
 		if rule.SharesTierSeries {
@@ -95,7 +95,7 @@ func outcomeOf(r *Result, charged bool) outcome {
 	}
 }
 
-func (c *counters) of(rule *rules.Compiled) *ruleCounters {
+func (c *counters) of(rule *matching.Compiled) *ruleCounters {
 	if found, ok := c.byRule.Load(rule); ok {
 		return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 	}
@@ -139,14 +139,14 @@ const (
 func (r reason) String() string { return [reasons]string{"missing", "unreadable"}[r] }
 
 // withoutIdentifier counts a request without the rule's identifier.
-func (c *counters) withoutIdentifier(rule *rules.Compiled, why reason) {
+func (c *counters) withoutIdentifier(rule *matching.Compiled, why reason) {
 	c.of(rule).noIdentifier[why].inc(func() prometheus.Counter {
 		return c.metrics.missingIDs.WithLabelValues(rule.Policy, rule.Axis, why.String())
 	})
 }
 
 // unlimited counts a request to which an unlimited tier of the rule applies.
-func (c *counters) unlimited(rule *rules.Compiled, tier string, peek bool) {
+func (c *counters) unlimited(rule *matching.Compiled, tier string, peek bool) {
 	if peek {
 		return
 	}
@@ -156,22 +156,22 @@ func (c *counters) unlimited(rule *rules.Compiled, tier string, peek bool) {
 }
 
 // overflowed counts a request of an identifier without a counter of its own, because the policy is over the bound.
-func (c *counters) overflowed(rule *rules.Compiled) {
+func (c *counters) overflowed(rule *matching.Compiled) {
 	c.of(rule).overflow.inc(func() prometheus.Counter { return c.metrics.overflow.WithLabelValues(rule.Policy) })
 }
 
 // leftOut counts a request that the rule matched and was not charged to, because too many rules matched it.
-func (c *counters) leftOut(rule *rules.Compiled) {
+func (c *counters) leftOut(rule *matching.Compiled) {
 	c.of(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
 }
 
 // uncertain counts a request that the rule matched because a condition could not be evaluated.
-func (c *counters) uncertain(rule *rules.Compiled) {
+func (c *counters) uncertain(rule *matching.Compiled) {
 	c.of(rule).uncertain.inc(func() prometheus.Counter { return c.metrics.uncertain.WithLabelValues(rule.Policy) })
 }
 
 // bypassed counts a request that the rule matched and did not count, because of a bypass.
-func (c *counters) bypassed(rule *rules.Compiled) {
+func (c *counters) bypassed(rule *matching.Compiled) {
 	c.of(rule).bypass.inc(func() prometheus.Counter { return c.metrics.bypassed.WithLabelValues(rule.Policy) })
 }
 

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // denyAll appends a charge that no limit admits to the charges of all requests, so that the store counts only their debts. It reports false
@@ -14,7 +14,7 @@ func (s *scratch) denyAll() bool {
 			continue
 		}
 		s.charged = append(s.charged, ruleCharge{
-			rule: &rules.Compiled{}, // enforced, and without a policy
+			rule: &matching.Compiled{}, // enforced, and without a policy
 			// A suffix keeps the slot of the debt's key.
 			charge: limiter.Charge{Key: c.Key + "%denied", Limit: c.Limit, Cost: 2 * limiter.MaxUnits},
 		})

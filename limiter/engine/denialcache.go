@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/denials"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // knownDenials returns the results of the enforced rules whose cached denials hold now. One of them suffices to deny the
@@ -122,8 +122,8 @@ func (e *Engine) cachedDenials() int {
 
 // unchangedSince returns when the rule of each policy last changed: now, unless previous has an equal rule. The denials of a counter
 // from before are invalid, even if an earlier edit is reverted: in between, the counter may have admitted more.
-func unchangedSince(previous *active, index *rules.Index, now time.Time) map[string]time.Time {
-	since, before := make(map[string]time.Time, index.Len()), map[string]*rules.Compiled{}
+func unchangedSince(previous *active, index *matching.Index, now time.Time) map[string]time.Time {
+	since, before := make(map[string]time.Time, index.Len()), map[string]*matching.Compiled{}
 	if previous != nil {
 		for rule := range previous.index.Rules() {
 			before[rule.Policy] = rule

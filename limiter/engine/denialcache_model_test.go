@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Two Engines, one with a denial cache and one without, decide the same random histories on two stores with one clock. Every answer is
@@ -153,7 +154,7 @@ func keep(results []engine.Result, policies map[string]bool) (kept []engine.Resu
 // record records what can be refunded, and the waits in the answer.
 func (w *worlds) record(a engine.Answer) {
 	w.hints = w.hints[:0]
-	keys := map[*rules.Compiled]string{}
+	keys := map[*matching.Compiled]string{}
 	for _, m := range w.plain.Index().Match(nil, &w.last.Request) {
 		keys[m.Rule] = m.Key(m.Identify(&w.last.Request))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -32,7 +32,7 @@ type replica struct {
 }
 
 // newReplica returns an Engine that is subscribed to notices.
-func newReplica(t *testing.T, server *fixture.RedisProcess, index *rules.Index) replica {
+func newReplica(t *testing.T, server *fixture.RedisProcess, index *matching.Index) replica {
 	t.Helper()
 	client, err := redisclient.Open(server.URL(), timeout)
 	if err != nil {

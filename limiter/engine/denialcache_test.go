@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // handClock moves only by pass.
@@ -102,7 +103,7 @@ func TestCheck_KnownDenialHoldsUntilTheExactInstant(t *testing.T) {
 	}
 }
 
-func sameRule(a, b *rules.Compiled) bool { return a == b }
+func sameRule(a, b *matching.Compiled) bool { return a == b }
 
 func TestCheck_KnownDenialAppliesToRequestsThatWaitAsLong(t *testing.T) {
 	peek := request(1, acme())
@@ -487,7 +488,7 @@ func TestCheck_ConcurrentKnownDenialsNeverExceedTheLimit(t *testing.T) {
 		for i := range 500 {
 			switch i % 3 {
 			case 0:
-				o.Swap([]*rules.Index{one, another}[i%2])
+				o.Swap([]*matching.Index{one, another}[i%2])
 			case 1:
 				o.Forget("weir:throttle:tenant:{acme}:shop/a:x")
 			case 2:

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/lease"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
@@ -41,7 +41,7 @@ type Engine struct {
 
 // active is the active rule set, with what belongs to it. A Check works with one of them from its beginning to its end.
 type active struct {
-	index    *rules.Index
+	index    *matching.Index
 	counters *counters
 	denials  *denials.Denials     // nil without a cache
 	since    map[string]time.Time // when the rule of each policy became active: earlier denials are invalid; nil without a cache
@@ -65,9 +65,7 @@ func RememberDenials(most int, clock func() time.Time) Option {
 }
 
 // LeaseUnits makes the Engine lease units of the counters of rules that allow it. The leases spend units in the Engine's store.
-func LeaseUnits(leases *lease.Leases) Option {
-	return func(e *Engine) { e.leases = leases }
-}
+func LeaseUnits(leases *lease.Leases) Option { return func(e *Engine) { e.leases = leases } }
 
 // New returns an Engine without rules: until the first Swap, Check returns ErrNoRules. The store may be a *failover.Store:
 // then the Engine measures the calls of its remote store, and registers its metrics.
@@ -87,7 +85,7 @@ func New(store limiter.Store, source Source, metrics *Metrics, options ...Option
 
 // Swap makes index the active rule set of every Check that begins from now on. The known denials of policies that have changed become
 // invalid. A Check that has begun finishes with the previous rule set.
-func (e *Engine) Swap(index *rules.Index) {
+func (e *Engine) Swap(index *matching.Index) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
 	previous := e.Index()
@@ -104,7 +102,7 @@ func (e *Engine) Swap(index *rules.Index) {
 }
 
 // activate reports false if the active rule set has been replaced meanwhile. The lock swapping is held.
-func (e *Engine) activate(index *rules.Index) bool {
+func (e *Engine) activate(index *matching.Index) bool {
 	previous := e.active.Load()
 	next := &active{index: index, counters: &counters{metrics: e.metrics}, populations: e.populations, clock: e.clock, bypasses: e.bypasses}
 	if e.maxDenials > 0 {
@@ -119,7 +117,7 @@ func (e *Engine) activate(index *rules.Index) bool {
 }
 
 // Index returns the active rule set, nil before the first Swap.
-func (e *Engine) Index() *rules.Index {
+func (e *Engine) Index() *matching.Index {
 	if a := e.active.Load(); a != nil {
 		return a.index
 	}

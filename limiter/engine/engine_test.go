@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func rule(policy string, units int64) rules.Rule {
@@ -34,12 +35,12 @@ func shadow(r rules.Rule) rules.Rule {
 	return r
 }
 
-func index(t testing.TB, list ...rules.Rule) *rules.Index {
+func index(t testing.TB, list ...rules.Rule) *matching.Index {
 	t.Helper()
 	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
 	set := rules.Set{Rules: list}
 	_, revision := rules.Encode(set)
-	x, err := rules.NewIndex(set, revision, "weir:")
+	x, err := matching.NewIndex(set, revision, "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +307,7 @@ func storeErrors(t *testing.T, registry prometheus.Gatherer) map[string]float64 
 
 func TestSwap_EveryCheckSeesOneWholeRuleSet(t *testing.T) {
 	e, _ := newEngine(t, rule("shop/a", 1_000_000))
-	sets := []*rules.Index{
+	sets := []*matching.Index{
 		index(t, rule("shop/a", 1_000_000)),
 		index(t, rule("shop/a", 500_000), rule("shop/b", 500_000)),
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/bypass"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Explanation is what Check would decide about a request, and the part of each policy in it.
@@ -25,12 +25,12 @@ type Explanation struct {
 // ExplainedPolicy is the part of one policy in an Explanation. All fields except those of Explained are zero if the request is not charged to
 // the policy.
 type ExplainedPolicy struct {
-	rules.Explained
+	matching.Explained
 
 	// Identifier as in [Result].
 	Identifier string
 	// Terms are the limit, the tier and the cost.
-	Terms rules.Terms
+	Terms matching.Terms
 	// Key of the counter; "" if an unlimited tier applies.
 	Key string
 	// Shared is true if the counter is the one that identifiers over the bound share.

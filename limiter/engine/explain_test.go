@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func explain(t *testing.T, e *engine.Engine, c *engine.Check) engine.Explanation {
@@ -41,7 +42,7 @@ func TestExplain_ReportsWhatCheckWouldDecide(t *testing.T) {
 		if p.Used != int64(2*want) || p.Result == nil || p.Result.Remaining != int64(3-2*want) || p.Result.Allowed != (want == 0) {
 			t.Errorf("after %d requests: used %d, result %+v", want, p.Used, p.Result)
 		}
-		if other := x.Policies[0]; other.Failed != rules.ConditionDomain || other.Result != nil || other.Key != "" {
+		if other := x.Policies[0]; other.Failed != matching.ConditionDomain || other.Result != nil || other.Key != "" {
 			t.Errorf("%+v", other)
 		}
 		answer, err := e.Check(t.Context(), ask)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Metrics of the engine. Identifiers are never labels.
@@ -132,7 +133,7 @@ func newStoreSeconds() *prometheus.HistogramVec {
 
 // swapped records the active rule set and drops the series of policies, tiers and axes that only the previous one has. Otherwise everything
 // that was ever active would keep its series.
-func (m *Metrics) swapped(previous, now *rules.Index) {
+func (m *Metrics) swapped(previous, now *matching.Index) {
 	m.revision.Reset()
 	m.revision.WithLabelValues(now.Revision()).Set(1)
 	m.policies.Set(float64(now.Len()))
@@ -145,13 +146,13 @@ func (m *Metrics) swapped(previous, now *rules.Index) {
 }
 
 // dropRemoved drops the series of those policies, tiers and axes of an answer that the rule set now does not have.
-func (m *Metrics) dropRemoved(a *Answer, now *rules.Index) {
+func (m *Metrics) dropRemoved(a *Answer, now *matching.Index) {
 	for i := range a.Results {
 		m.dropUnless(now, a.Results[i].Rule)
 	}
 }
 
-func (m *Metrics) dropUnless(now *rules.Index, rule *rules.Compiled) {
+func (m *Metrics) dropUnless(now *matching.Index, rule *matching.Compiled) {
 	if next, found := now.RuleOf(rule.Policy); found {
 		m.dropReplaced(rule, next)
 		return
@@ -169,7 +170,7 @@ func (m *Metrics) dropUnless(now *rules.Index, rule *rules.Compiled) {
 }
 
 // dropReplaced drops the series of the tiers and the axis of a rule that the next rule of its policy does not have.
-func (m *Metrics) dropReplaced(rule, next *rules.Compiled) {
+func (m *Metrics) dropReplaced(rule, next *matching.Compiled) {
 	switch {
 	case !rule.SharesTierSeries:
 		for i := range rule.Tiers {
@@ -190,7 +191,7 @@ func (m *Metrics) dropReplaced(rule, next *rules.Compiled) {
 
 // dropTier drops the series with this label of a tier. It deletes each by all its labels, because to search the series of all policies takes
 // long, and an edit of an old policy can replace the labels of all younger ones.
-func (m *Metrics) dropTier(rule *rules.Compiled, label string) {
+func (m *Metrics) dropTier(rule *matching.Compiled, label string) {
 	m.nearLimit.DeleteLabelValues(rule.Policy, label)
 	for _, from := range []Source{SourceRedis, SourceMemory, SourceCache, SourceLease, SourceLocal} {
 		for result := range outcomes {
@@ -204,7 +205,7 @@ func (m *Metrics) dropTier(rule *rules.Compiled, label string) {
 const otherTiers = "_other"
 
 // tierLabel returns the label of a tier of a rule, or of its own limit if the name is empty.
-func tierLabel(rule *rules.Compiled, name string) string {
+func tierLabel(rule *matching.Compiled, name string) string {
 	if name != "" && rule.SharesTierSeries {
 		return otherTiers
 	}
@@ -215,12 +216,12 @@ func tierLabel(rule *rules.Compiled, name string) string {
 const unlimitedResult = "unlimited"
 
 // decision returns the counter of the decisions of a rule with this result.
-func (m *Metrics) decision(rule *rules.Compiled, tier, result string, from Source) prometheus.Counter {
+func (m *Metrics) decision(rule *matching.Compiled, tier, result string, from Source) prometheus.Counter {
 	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tierLabel(rule, tier), result, string(from))
 }
 
 // near returns the counter of the requests that a tier of a rule, or its own limit, allowed near the limit.
-func (m *Metrics) near(rule *rules.Compiled, tier string) prometheus.Counter {
+func (m *Metrics) near(rule *matching.Compiled, tier string) prometheus.Counter {
 	return m.nearLimit.WithLabelValues(rule.Policy, tierLabel(rule, tier))
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Identifiers bounds the live counters of each policy, and so the memory that clients can fill by inventing identifiers. Identifiers
@@ -55,7 +55,7 @@ func lifetime(limit limiter.Limit) time.Duration {
 }
 
 // longestLifetime is the longest lifetime of a counter under the limits of a rule and its tiers.
-func longestLifetime(rule *rules.Compiled) time.Duration {
+func longestLifetime(rule *matching.Compiled) time.Duration {
 	longest := lifetime(rule.Limit)
 	for _, tier := range rule.Tiers {
 		of := rule.Rule
@@ -82,10 +82,10 @@ type populationKey struct {
 	class    int    // an overrideClass, or ownLimit
 }
 
-func countersOf(rule *rules.Compiled) string { return rule.Keys.SharedKey("") }
+func countersOf(rule *matching.Compiled) string { return rule.Keys.SharedKey("") }
 
 // of returns the population of a rule's counters of a class. The metrics report the estimate of those under its own limits.
-func (p *populations) of(rule *rules.Compiled, class int, metrics *Metrics, now time.Time) *population {
+func (p *populations) of(rule *matching.Compiled, class int, metrics *Metrics, now time.Time) *population {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	report, longest := func(float64) {}, time.Second<<max(class, 0)
@@ -104,7 +104,7 @@ func (p *populations) of(rule *rules.Compiled, class int, metrics *Metrics, now 
 }
 
 // keep drops the populations of counters that the rules of index do not have.
-func (p *populations) keep(index *rules.Index) {
+func (p *populations) keep(index *matching.Index) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kept, policies := map[string]bool{}, map[string]bool{}
@@ -116,7 +116,7 @@ func (p *populations) keep(index *rules.Index) {
 }
 
 // population returns the population of the rule's counters under limit, which replaces those of the rule if isOverride.
-func (a *active) population(rule *rules.Compiled, limit limiter.Limit, isOverride bool) *population {
+func (a *active) population(rule *matching.Compiled, limit limiter.Limit, isOverride bool) *population {
 	of := a.counters.of(rule)
 	cached, class := &of.population, ownLimit
 	if isOverride {

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // overlapping returns an Engine with n policies of a namespace that match every request of the tenant acme.
@@ -27,7 +28,7 @@ func overlapping(t testing.TB, store limiter.Store, n int) (*Engine, *prometheus
 			Algorithm:  limiter.TokenBucket, Units: 1_000_000, WindowSeconds: 3600,
 		})
 	}
-	x, err := rules.NewIndex(set, "sha256:1", "weir:")
+	x, err := matching.NewIndex(set, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestCheck_ChargesABoundedNumberOfOverlappingPolicies(t *testing.T) {
 	if err := e.Refund(t.Context(), []Check{*ofAcme()}); err != nil {
 		t.Fatal(err)
 	}
-	x, err := rules.NewIndex(rules.Set{}, "sha256:2", "weir:")
+	x, err := matching.NewIndex(rules.Set{}, "sha256:2", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestCheck_NamesTheEndpointsOfChargedPoliciesOnly(t *testing.T) {
 			})
 		}
 		e, _ := overlapping(t, memstore.New(time.Now), 0)
-		x, err := rules.NewIndex(set, "sha256:1", "weir:")
+		x, err := matching.NewIndex(set, "sha256:1", "weir:")
 		if err != nil {
 			t.Fatal(err)
 		}

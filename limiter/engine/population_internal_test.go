@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestLifetime_IsTheTimeToLiveOfAFullCounter(t *testing.T) {
@@ -87,7 +88,7 @@ func TestMultiplied_IsExactBelowAnyBound(t *testing.T) {
 func TestSwap_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
 	e := New(memstore.New(time.Now), SourceMemory, NewMetrics(prometheus.NewRegistry()), BoundIdentifiers(Identifiers{Max: 10}))
 	swap := func(list ...rules.Rule) {
-		x, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+		x, err := matching.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
 		if err != nil {
 			t.Fatal(err)
 		}

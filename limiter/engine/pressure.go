@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 const (
@@ -41,7 +41,7 @@ type storage struct {
 	compact           bool
 }
 
-func storageOf(rule *rules.Compiled) storage {
+func storageOf(rule *matching.Compiled) storage {
 	return storage{policy: rule.Policy, namespace: rule.Domain, algorithm: rule.Algorithm, compact: rule.Compact}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -141,7 +142,7 @@ type onRedis struct {
 	client *redisclient.Client
 }
 
-func newOnRedis(tb testing.TB, index *rules.Index, interval time.Duration, args ...string) onRedis {
+func newOnRedis(tb testing.TB, index *matching.Index, interval time.Duration, args ...string) onRedis {
 	tb.Helper()
 	client, err := redisclient.Open(fixture.Redis(tb, args...).URL(), timeout)
 	if err != nil {
@@ -261,7 +262,7 @@ func BenchmarkCheckManyIdentifiers(b *testing.B) {
 	many := rule("shop/x", 10)
 	many.Algorithm, many.Compact, many.WindowSeconds = limiter.SlidingWindowCounter, true, 30*24*3600
 	set := rules.Set{Rules: []rules.Rule{many}, HashKey: key.ID()}
-	x, err := rules.NewIndex(set, "sha256:many", "weir:", rules.WithHashKey(key))
+	x, err := matching.NewIndex(set, "sha256:many", "weir:", matching.WithHashKey(key))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,12 +3,12 @@ package engine
 import (
 	"sync"
 
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // scratch is the memory of one call of the Engine. It is reused: nothing may refer to it after the call.
 type scratch struct {
-	matches []rules.Matched
+	matches []matching.Matched
 	charged []ruleCharge // of all requests of the call, in their order
 	ends    []int        // of the charges of each request in charged
 	merged  []ruleCharge // see mergeCharges

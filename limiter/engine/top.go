@@ -38,9 +38,7 @@ func (e *Engine) Top(n int, policy string) (top Top, counted bool) {
 }
 
 // TopPeriodEnd returns when Top begins to count from a later time on.
-func (e *Engine) TopPeriodEnd() time.Time {
-	return e.top.allowed.PeriodEnd(e.clock())
-}
+func (e *Engine) TopPeriodEnd() time.Time { return e.top.allowed.PeriodEnd(e.clock()) }
 
 // decided counts the results of an answer. The argument charged reports whether the request was charged.
 func (t *topIdentifiers) decided(a *Answer, charged bool, now time.Time) {

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // Answer is a decision in the JSON of POST /v1/check. Its own policy and numbers are those of the strictest enforced policy; they
@@ -166,7 +167,7 @@ func (r *Result) decision() engine.Result {
 		retry = milliseconds(*r.RetryAfterMs)
 	}
 	return engine.Result{
-		Rule: &rules.Compiled{
+		Rule: &matching.Compiled{
 			Rule: rules.Rule{
 				Policy: r.Policy, Axis: r.Axis, Algorithm: r.Algorithm, Shadow: r.Shadow,
 				Units: r.Limit, WindowSeconds: int64(window / time.Second),

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // drawAnswer draws an answer in whole milliseconds, the precision of the JSON.
@@ -35,7 +36,7 @@ func drawAnswer(t *rapid.T) engine.Answer {
 			t.Fatal(err)
 		}
 		r := engine.Result{
-			Rule: &rules.Compiled{Limit: limit, Rule: rules.Rule{
+			Rule: &matching.Compiled{Limit: limit, Rule: rules.Rule{
 				Policy: "shop/" + rapid.String().Draw(t, "policy"), Axis: rapid.String().Draw(t, "axis"), Algorithm: algorithm,
 				Shadow: rapid.Bool().Draw(t, "shadow"), Units: units, WindowSeconds: int64(window / time.Second),
 			}},
@@ -120,7 +121,7 @@ func TestAnswer_AppendsEachMember(t *testing.T) {
 
 func BenchmarkAnswer_AppendJSON(b *testing.B) {
 	decided := engine.Answer{Allowed: true, Source: engine.SourceRedis, Revision: "sha256:" + strings.Repeat("0", 64), Results: []engine.Result{
-		{Rule: &rules.Compiled{Rule: tenantRule("a", 5)}, Identifier: "tenant-0000001", Source: engine.SourceRedis, Window: 24 * time.Hour},
+		{Rule: &matching.Compiled{Rule: tenantRule("a", 5)}, Identifier: "tenant-0000001", Source: engine.SourceRedis, Window: 24 * time.Hour},
 	}}
 	buffer := make([]byte, 0, 1024)
 	b.ReportAllocs()
@@ -179,7 +180,7 @@ func TestNewAnswer_ClipsLongIdentifiers(t *testing.T) {
 		"one that fits exactly":    {strings.Repeat("a", 251) + "éaaaa", strings.Repeat("a", 251) + "é…"},
 		"without characters":       {strings.Repeat("\x80", 300), "…"},
 	} {
-		a := engine.Answer{Results: []engine.Result{{Rule: &rules.Compiled{}, Identifier: test.identifier}}}
+		a := engine.Answer{Results: []engine.Result{{Rule: &matching.Compiled{}, Identifier: test.identifier}}}
 		if got := NewAnswer(&a).Results[0].Identifier; got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}

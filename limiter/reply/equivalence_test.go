@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestProblemJSON_EqualsEncodingJSON(t *testing.T) {
@@ -87,7 +88,7 @@ func answerOf(t *rapid.T) engine.Answer {
 	answer := engine.Answer{Allowed: rapid.Bool().Draw(t, "allowed")}
 	for range rapid.IntRange(1, 4).Draw(t, "results") {
 		answer.Results = append(answer.Results, engine.Result{
-			Rule:   &rules.Compiled{Rule: rules.Rule{Policy: name.Draw(t, "policy")}},
+			Rule:   &matching.Compiled{Rule: rules.Rule{Policy: name.Draw(t, "policy")}},
 			Window: time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow)).Draw(t, "window")),
 			Decision: limiter.Decision{
 				Allowed:    rapid.Bool().Draw(t, "allowed by it"),

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func tenantRule(name string, units int64) rules.Rule {
@@ -37,7 +38,7 @@ func decided(t *testing.T, rule rules.Rule, d limiter.Decision) engine.Result {
 		t.Fatal(err)
 	}
 	d.Limit = limit.Units()
-	return engine.Result{Rule: &rules.Compiled{Rule: rule, Limit: limit}, Identifier: "acme", Window: limit.Window(), Decision: d}
+	return engine.Result{Rule: &matching.Compiled{Rule: rule, Limit: limit}, Identifier: "acme", Window: limit.Window(), Decision: d}
 }
 
 func epoch() time.Time { return time.Unix(1_790_000_000, 1) }

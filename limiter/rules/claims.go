@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// findClaim returns the claim with this name, or the nested claim that the dots in the name lead to, or nil if there is neither. For
+// FindClaim returns the claim with this name, or the nested claim that the dots in the name lead to, or nil if there is neither. For
 // example, "realm.tenant" is the claim "realm.tenant" if it exists, and otherwise the claim "tenant" in "realm".
-func findClaim(claims map[string]any, name string) any {
+func FindClaim(claims map[string]any, name string) any {
 	if claim, found := claims[name]; found {
 		return claim
 	}
 	for dot := strings.LastIndexByte(name, '.'); dot > 0; dot = strings.LastIndexByte(name[:dot], '.') {
 		if inner, is := claims[name[:dot]].(map[string]any); is {
-			if claim := findClaim(inner, name[dot+1:]); claim != nil {
+			if claim := FindClaim(inner, name[dot+1:]); claim != nil {
 				return claim
 			}
 		}
@@ -22,9 +22,9 @@ func findClaim(claims map[string]any, name string) any {
 	return nil
 }
 
-// scalarText returns a claim as an identifier: a string unchanged, a number or a bool in its shortest form, so that every spelling of a
+// ScalarText returns a claim as an identifier: a string unchanged, a number or a bool in its shortest form, so that every spelling of a
 // number is the same identifier. It returns "" for other values, which counts as a missing identifier.
-func scalarText(claim any) string {
+func ScalarText(claim any) string {
 	switch v := claim.(type) {
 	case string:
 		return v
@@ -101,8 +101,8 @@ func formatDecimal(digits string, exponent int) string {
 	}
 }
 
-// claimedGroups returns the names in the claim "groups", a string or a list of strings.
-func claimedGroups(claims map[string]any) map[string]bool {
+// ClaimedGroups returns the names in the claim "groups", a string or a list of strings.
+func ClaimedGroups(claims map[string]any) map[string]bool {
 	groups := map[string]bool{}
 	switch claim := claims["groups"].(type) {
 	case string:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func rule(policy string) rules.Rule {
@@ -255,5 +257,30 @@ func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 				t.Fatalf("flipping bit %d of byte %d gives rules %+v with revision %s and no error", bit, i, got, gotRevision)
 			}
 		}
+	}
+}
+
+func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
+	key, err := limiter.NewHashKey([]byte("a key of at least thirty-two bytes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{fullRule()}, HashKey: key.ID()}, "sha256:test", "weir:", matching.WithHashKey(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &rules.Request{
+		Domain: "shop", Method: "GET", Host: "a.example", Path: "/v1", Headers: map[string]string{"x-cost": "3"}, ClientIP: netip.MustParseAddr("10.2.0.1"),
+		Claims:      map[string]any{"realm": map[string]any{"tenant": "2001:db8::1"}, "groups": "staff"},
+		Descriptors: []rules.Descriptor{{{Key: "generic_key", Value: "login"}, {Key: "tenant", Value: "acme"}}},
+	}
+	m := x.Match(nil, req)
+	if len(m) != 1 {
+		t.Fatalf("%d rules match, want 1", len(m))
+	}
+	identifier := m[0].Identify(req)
+	terms := m[0].Terms(req, identifier)
+	if identifier != key.Hash("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
+		t.Errorf("identifier %q, terms %+v, endpoint %q", identifier, terms, m[0].Endpoint)
 	}
 }

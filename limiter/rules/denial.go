@@ -154,16 +154,3 @@ func ValidateDenialHeaderValue(value string) error {
 func isPrintable(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
 }
-
-// validateDenial rejects responses that the compiler does not make.
-func validateDenial(c *Compiled) error {
-	d := c.Denial
-	switch {
-	case d == nil:
-		return nil
-	case c.Match.Kubernetes != nil && (d.Status != 0 || d.ContentType != "" || len(d.Headers) > 0):
-		return errors.New("the denial of a rule for writes to the Kubernetes API must have only a message")
-	default:
-		return d.Validate()
-	}
-}

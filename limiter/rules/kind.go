@@ -47,9 +47,9 @@ func (s IdentifierSource) isHTTP() bool {
 	}
 }
 
-// kind returns the kind of r. Descriptors without any entry are no kind, so that no rule matches them: Envoy sends one if all headers that would
+// Kind returns the kind of r. Descriptors without any entry are no kind, so that no rule matches them: Envoy sends one if all headers that would
 // be its entries are absent and may be skipped.
-func (r *Request) kind() RequestKinds {
+func (r *Request) Kind() RequestKinds {
 	switch {
 	case r.Kubernetes != nil:
 		return KubernetesWrites
@@ -62,4 +62,11 @@ func (r *Request) kind() RequestKinds {
 	default:
 		return PlainHTTP
 	}
+}
+
+// NamesRoute reports whether the request has an entry with the name of a route.
+func (r *Request) NamesRoute() bool {
+	return slices.ContainsFunc(r.Descriptors, func(d Descriptor) bool {
+		return slices.ContainsFunc(d, func(e Entry) bool { return e.Key == RouteEntry })
+	})
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// isKubernetes reports whether only writes to the Kubernetes API have the source.
-func (s IdentifierSource) isKubernetes() bool {
+// IsKubernetes reports whether only writes to the Kubernetes API have the source.
+func (s IdentifierSource) IsKubernetes() bool {
 	switch s {
 	case FromKubernetesTenant, FromKubernetesNamespace, FromKubernetesUser, FromServiceAccount:
 		return true
@@ -17,30 +17,8 @@ func (s IdentifierSource) isKubernetes() bool {
 	}
 }
 
-// validateKubernetes rejects a rule for writes to the Kubernetes API that reads parts of HTTP requests, and the reverse.
-func validateKubernetes(c *Compiled) error {
-	match := c.Match.Kubernetes
-	if match == nil {
-		if c.Identifier.From.isKubernetes() || slices.ContainsFunc(c.Tiers, func(t Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
-			return errors.New("identifier and tiers must not use parts of Kubernetes requests without match.kubernetes")
-		}
-		return nil
-	}
-	if !c.Identifier.From.isKubernetes() && c.Identifier.From != FromExpression {
-		return fmt.Errorf("a write to the Kubernetes API has no %s", c.Identifier.From)
-	}
-	if c.PerEndpoint || c.Cost != nil && c.Cost.Header != "" || isHTTP(&c.Match) ||
-		slices.ContainsFunc(c.Tiers, func(t Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
-		return errors.New("a write to the Kubernetes API has no endpoint, header, address or descriptor")
-	}
-	return match.validate()
-}
-
-func isHTTP(m *Match) bool {
-	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Descriptors) > 0
-}
-
-func (m *KubernetesMatch) validate() error {
+// Validate returns an error if the match cannot be compiled.
+func (m *KubernetesMatch) Validate() error {
 	if len(m.Resources) == 0 {
 		return errors.New("match.kubernetes must have resources")
 	}
@@ -54,5 +32,50 @@ func (m *KubernetesMatch) validate() error {
 			}
 		}
 	}
-	return m.NamespaceSelector.validate()
+	return m.NamespaceSelector.Validate()
+}
+
+// InGroup reports whether the user is in one of the groups.
+func (r *KubernetesRequest) InGroup(groups []string) bool {
+	if len(groups) == 0 {
+		return false
+	}
+	for _, group := range r.Groups {
+		if slices.Contains(groups, group) {
+			return true
+		}
+	}
+	return false
+}
+
+// AppliesTo reports whether the write has the source: a namespace, or a service account as its user. A rule does not match other writes.
+// If it did, all of them would share the counter of requests without an identifier.
+func (s IdentifierSource) AppliesTo(r *KubernetesRequest) bool {
+	switch s {
+	case FromKubernetesTenant, FromKubernetesNamespace:
+		return r.Namespace != ""
+	case FromServiceAccount:
+		return r.serviceAccount() != ""
+	default:
+		return true
+	}
+}
+
+// serviceAccountPrefix is the prefix of the user name of a service account. "namespace:name" follows it.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// serviceAccount returns the user as "namespace:name", or "" if the user is not a service account.
+func (r *KubernetesRequest) serviceAccount() string {
+	account, is := strings.CutPrefix(r.User, serviceAccountPrefix)
+	namespace, name, both := strings.Cut(account, ":")
+	if !is || !both || namespace == "" || name == "" || strings.ContainsAny(account, "/") || strings.Contains(name, ":") {
+		return ""
+	}
+	return account
+}
+
+// ServiceAccount returns "namespace/name" if the user is a service account, or "" for other users.
+func ServiceAccount(user string) string {
+	r := KubernetesRequest{User: user}
+	return strings.Replace(r.serviceAccount(), ":", "/", 1)
 }

@@ -44,3 +44,12 @@ func (b *lowerNames) lower(name string) string {
 	}
 	return b.built.String()[from:]
 }
+
+// Shorten shortens a text for an error message.
+func Shorten(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
+}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// otherMethods are the methods, in addition to its own, by which a service can handle a request: its method in upper case, GET for a HEAD, and the
+// OtherMethods are the methods, in addition to its own, by which a service can handle a request: its method in upper case, GET for a HEAD, and the
 // method that a POST asks for. They are found once for a search.
-type otherMethods struct {
+type OtherMethods struct {
 	found bool
 	count int
 	names [16]string
@@ -22,15 +22,15 @@ func overrides() [3]string {
 // methodParameter is the parameter of the query with the method of a POST.
 const methodParameter = "_method"
 
-// anyOf reports whether one of the methods is one of methods.
-func (o *otherMethods) anyOf(methods []string, r *Request) bool {
+// AnyOf reports whether one of the methods is one of methods.
+func (o *OtherMethods) AnyOf(methods []string, r *Request) bool {
 	if !o.found {
 		o.find(r)
 	}
 	return o.all || slices.ContainsFunc(o.names[:o.count], func(name string) bool { return slices.Contains(methods, name) })
 }
 
-func (o *otherMethods) find(r *Request) {
+func (o *OtherMethods) find(r *Request) {
 	o.found = true
 	method := strings.ToUpper(r.Method)
 	if method != r.Method {
@@ -57,7 +57,7 @@ func (o *otherMethods) find(r *Request) {
 // maxMethod is the length of the longest method of a policy, in bytes.
 const maxMethod = len("OPTIONS")
 
-func (o *otherMethods) add(name string) {
+func (o *OtherMethods) add(name string) {
 	name = strings.TrimSpace(name)
 	switch {
 	case name == "" || len(name) > maxMethod:

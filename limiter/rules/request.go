@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 // Request has the properties of a request that rules can match and count by. It is an HTTP request unless NoHTTP or Kubernetes is set.
@@ -15,7 +18,7 @@ type Request struct {
 	Domain string
 	Method string
 	Host   string
-	// Path is the usual reading of the path, see [NormalPath]. RawPath is the path as the client has sent it, without the query, if servers can
+	// Path is the usual reading of the path, see [reading.NormalPath]. RawPath is the path as the client has sent it, without the query, if servers can
 	// read it in other ways too; otherwise it is "".
 	Path    string
 	RawPath string
@@ -59,28 +62,6 @@ func NormalHost(host string) string {
 	return strings.TrimRight(strings.ToLower(host), ".")
 }
 
-// cutPort returns the host before the last colon and the port after it. The colons of an IPv6 address are in brackets.
-func cutPort(host string) (before, port string) {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		return host[:i], host[i+1:]
-	}
-	return host, "0"
-}
-
-// hexDigit returns the value of a hexadecimal digit, -1 for any other byte.
-func hexDigit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	default:
-		return -1
-	}
-}
-
 // JoinHeader joins the lines of a header into one value, as Envoy does, so that all endpoints read the same value. The name is in lower
 // case.
 func JoinHeader(name string, lines []string) string {
@@ -122,4 +103,45 @@ func (r *Request) Cookie(name string) (value string, err error) {
 		}
 		value, found = next, true
 	}
+}
+
+// Value returns the value of the first entry with this key.
+func (d Descriptor) Value(key string) (value string, found bool) {
+	for _, e := range d {
+		if e.Key == key {
+			return e.Value, true
+		}
+	}
+	return "", false
+}
+
+// SetTarget sets the path of the request from its target, such as /v1/search?q=x, as the client has sent it.
+func (r *Request) SetTarget(target string) {
+	r.Path, r.RawPath = reading.PathsOf(target)
+}
+
+// SetQuery sets the query of the request from its target, such as /v1/search?q=x, as the client has sent it. Malformed pairs are no reason to
+// reject the request: the text comes from the client.
+func (r *Request) SetQuery(target string) {
+	if strings.Contains(target, "?") {
+		q := reading.QueryOf(target)
+		r.RawQuery, r.Query, r.OtherQueries, r.PartialQuery = q.Raw, q.Usual, q.Others, q.Partial
+	}
+}
+
+// Parameter returns the value of a parameter of the query. It is ambiguous if the request has several values, of which servers read the first or
+// the last, or if readings of the query differ.
+func (r *Request) Parameter(name string) (value string, isAmbiguous bool) {
+	values, count := r.Query[name], len(r.Query[name])
+	for _, other := range r.OtherQueries {
+		isAmbiguous = isAmbiguous || len(other[name]) != count
+		values = append(slices.Clip(values), other[name]...)
+	}
+	if len(values) == 0 {
+		return "", r.PartialQuery
+	}
+	for _, other := range values[1:] {
+		isAmbiguous = isAmbiguous || other != values[0]
+	}
+	return values[0], isAmbiguous || r.PartialQuery
 }

@@ -1,5 +1,7 @@
 package rules
 
+import "strings"
+
 // RouteTable has the routes of gateways that do not name the route of a request. With it, a limiter finds the route as these gateways do.
 type RouteTable struct {
 	// Routes are the routes, or the rules of routes, of the matches.
@@ -51,9 +53,31 @@ type RouteMatch struct {
 	Query []HeaderMatch `json:"query,omitempty"`
 }
 
-// Validate returns an error if a limiter cannot compare requests with the match.
-func (m RouteMatch) Validate() error {
-	m.Route = 0
-	_, err := newRouteCompiler([]Route{{}}).compileMatch(m)
-	return err
+// RouteEntry is the key of the descriptor entries that name the route of a request. The value is "HTTPRoute/checkout", or
+// "HTTPRoute/checkout/pay" for the rule pay of the route, which names the route too. The domain of the request is the namespace of the route.
+// The configuration of the gateway sets such an entry; a client must not.
+const RouteEntry = "target"
+
+// Route is a route of the Gateway API, or a rule of one.
+type Route struct {
+	Namespace string `json:"namespace"`
+	Target    string `json:"target"` // the value of RouteEntry
+}
+
+// RouteTarget returns the value of [RouteEntry] for a route, or for a rule of the route if rule is not empty.
+func RouteTarget(kind, name, rule string) string {
+	if rule == "" {
+		return kind + "/" + name
+	}
+	return kind + "/" + name + "/" + rule
+}
+
+// RouteOf returns the target without the rule of the route: "HTTPRoute/checkout" of "HTTPRoute/checkout/pay". A request for a rule is one for
+// its route too, and a gateway whose context extensions have one value for each key can name only one of them.
+func RouteOf(target string) string {
+	name := strings.IndexByte(target, '/') + 1
+	if rule := strings.IndexByte(target[name:], '/'); name > 0 && rule >= 0 {
+		return target[:name+rule]
+	}
+	return target
 }

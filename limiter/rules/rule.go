@@ -1,10 +1,11 @@
 // Package rules is the compiled form of policies: the operator publishes it, and a limiter matches requests against it.
 //
-// A [Set] is plain data with a canonical encoding. Its revision is the content hash of that encoding. An [Index] is a Set compiled for
-// matching. This package is the only interface between the operator and the limiter.
+// A [Set] is plain data with a canonical encoding. Its revision is the content hash of that encoding. Package matching compiles it for
+// matching. This package and those below it are the only interface between the operator and the limiter.
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/clientip"
 )
 
 // Set is the complete configuration that a limiter enforces. Rules are sorted by Policy, which is unique.
@@ -23,7 +25,7 @@ type Set struct {
 	// HashKey is the ID of the limiter.HashKey with which identifiers are hashed. It is set if a rule has a secret identifier or compact
 	// counters: a limiter with another key would count these identifiers under other keys, and find no secret in a tier.
 	HashKey string `json:"hashKey,omitempty"`
-	// ByAge lists the names of policies by namespace, the oldest first, for namespaces with more than MaxPoliciesPerRequest rules, and under
+	// ByAge lists the names of policies by namespace, the oldest first, for namespaces with more than matching.MaxPoliciesPerRequest rules, and under
 	// "cluster" the names of cluster policies. Policies that it does not list are younger.
 	ByAge map[string][]string `json:"byAge,omitempty"`
 	// RouteTable has the routes of gateways that do not name the route of a request.
@@ -31,14 +33,15 @@ type Set struct {
 }
 
 // HashesIdentifiers reports whether a rule hashes identifiers with a limiter.HashKey.
-func (s Set) HashesIdentifiers() bool { return s.hashingRule() >= 0 }
+func (s Set) HashesIdentifiers() bool { return s.HashingRule() >= 0 }
 
-// hashingRule returns the index of a rule that hashes identifiers, or -1.
-func (s Set) hashingRule() int {
-	return slices.IndexFunc(s.Rules, func(r Rule) bool { return r.hashesIdentifiers() })
+// HashingRule returns the index of a rule that hashes identifiers, or -1.
+func (s Set) HashingRule() int {
+	return slices.IndexFunc(s.Rules, func(r Rule) bool { return r.HashesIdentifiers() })
 }
 
-func (r *Rule) hashesIdentifiers() bool { return r.Identifier.Secret || r.Compact }
+// HashesIdentifiers reports whether the rule hashes identifiers with a limiter.HashKey.
+func (r *Rule) HashesIdentifiers() bool { return r.Identifier.Secret || r.Compact }
 
 // Rule is one compiled policy. Fields are additive: if a field is absent, the rule means what it meant before the field existed.
 type Rule struct {
@@ -167,6 +170,24 @@ const (
 	FromServiceAccount      IdentifierSource = "serviceAccount" // "namespace/name" of the user
 )
 
+// HashPrefix marks what a person writes as the hash of a secret. A secret can look like a hash, and must not become part of a key.
+const HashPrefix = "hash:"
+
+// OtherEndpoints is the endpoint under which a rule counts requests to paths beyond the first 1000. It is not a valid path, because paths
+// begin with a slash.
+const OtherEndpoints = "*"
+
+// DefaultIPv6Prefix is the prefix length, in bits, that identifies an IPv6 client. A client that owns a /64 could use a new address for
+// each request.
+const DefaultIPv6Prefix = 64
+
+// ClientIdentifier returns the identifier of an address or a network under rules that count clients by address, or "" if the text is neither.
+// ipv6Bits is the prefix length of an IPv6 client, 0 for the default.
+func ClientIdentifier(text string, ipv6Bits int) string {
+	network, _ := clientip.ParseNetwork(text)
+	return clientip.Identifier(network, cmp.Or(ipv6Bits, DefaultIPv6Prefix))
+}
+
 // Match selects requests. A request must match every field that is set. In a list, one matching element is enough.
 type Match struct {
 	// Hosts in lower case: "api.shop.example", or "*.shop.example" for every name below shop.example.
@@ -179,7 +200,7 @@ type Match struct {
 	// CIDRs and ExceptCIDRs apply to the client address. It must be in one of CIDRs and must not be in ExceptCIDRs.
 	CIDRs       []string `json:"cidrs,omitempty"`
 	ExceptCIDRs []string `json:"exceptCIDRs,omitempty"`
-	// Expression is CEL over request and evaluates to a bool. With Kubernetes, request is the one of ValidateKubernetesExpression.
+	// Expression is CEL over request and evaluates to a bool. With Kubernetes, request is the one of expr.ValidateKubernetes.
 	Expression string `json:"expression,omitempty"`
 	// Descriptors matches a descriptor of the request that has exactly these entries in this order.
 	Descriptors []DescriptorMatch `json:"descriptors,omitempty"`
@@ -272,4 +293,9 @@ func mustMarshal(v any) []byte {
 		panic(fmt.Sprintf("rules: encoding plain data: %v", err))
 	}
 	return b
+}
+
+// Replaces reports whether r replaces other: a request that certainly matches both is then not charged to other, which is a default.
+func (r *Rule) Replaces(other *Rule) bool {
+	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
 }

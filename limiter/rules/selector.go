@@ -34,7 +34,8 @@ func (s Selector) SelectsUnlabeled() bool {
 	return slices.ContainsFunc(s, func(r Requirement) bool { return r.Operator == SelectorNotIn || r.Operator == SelectorDoesNotExist })
 }
 
-func (s Selector) validate() error {
+// Validate returns an error if a requirement has an unknown operator, no key, or values that do not fit its operator.
+func (s Selector) Validate() error {
 	for _, r := range s {
 		needsValues := r.Operator == SelectorIn || r.Operator == SelectorNotIn
 		switch {

@@ -31,6 +31,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // noon is the current time of the tests.
@@ -56,9 +57,9 @@ func withDenial(r rules.Rule) rules.Rule {
 	return r
 }
 
-func newIndex(t testing.TB, revision string, list ...rules.Rule) *rules.Index {
+func newIndex(t testing.TB, revision string, list ...rules.Rule) *matching.Index {
 	t.Helper()
-	index, err := rules.NewIndex(rules.Set{Rules: list}, revision, "weir:")
+	index, err := matching.NewIndex(rules.Set{Rules: list}, revision, "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +446,7 @@ func TestCheck_ReportsAStoreFailureWithoutLocalMode(t *testing.T) {
 func TestCheck_DuringConcurrentSwaps(t *testing.T) {
 	e := newEngine(t, memstore.New(time.Now), tenantRule("a", 1_000_000))
 	h := newHandler(t, e)
-	indexes := []*rules.Index{
+	indexes := []*matching.Index{
 		newIndex(t, "sha256:1", tenantRule("a", 1_000_000)),
 		newIndex(t, "sha256:2", tenantRule("a", 1_000_000), tenantRule("b", 1_000_000)),
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 func sameAddress(a, b netip.Addr) bool { return a == b }
@@ -54,7 +55,7 @@ func FuzzAuthRequest(f *testing.F) {
 			return
 		}
 		// Only net/url treats the text after a # as a part of the path.
-		if want := rules.NormalPath(u.EscapedPath()); nginx.Path != want && !strings.Contains(uri, "#") {
+		if want := reading.NormalPath(u.EscapedPath()); nginx.Path != want && !strings.Contains(uri, "#") {
 			t.Fatalf("path of %q: %q, net/url %q", uri, nginx.Path, want)
 		}
 	})

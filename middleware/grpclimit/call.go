@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 // Option changes what is passed from a call to the Decider, and when.
@@ -79,7 +80,7 @@ func (x *calls) check(ctx context.Context, fullMethod string, message any) engin
 		Cost: x.cost(ctx, fullMethod, message),
 		Request: rules.Request{
 			Method:   http.MethodPost,
-			Path:     rules.NormalPath(fullMethod),
+			Path:     reading.NormalPath(fullMethod),
 			ClientIP: x.clientIP(ctx),
 			Claims:   x.claims(ctx),
 		},

@@ -32,6 +32,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/middleware"
 	"github.com/weir-dev/weir/middleware/grpclimit"
@@ -53,7 +54,7 @@ func tenantRule(name string, units int64) rules.Rule {
 
 func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine.Engine {
 	t.Helper()
-	index, err := rules.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
+	index, err := matching.NewIndex(rules.Set{Rules: list}, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
@@ -22,7 +23,7 @@ func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
 	}
 	set := result.Rules
 	set.Namespaces = []rules.Namespace{{Name: "shop", Labels: map[string]string{"plan": "paid"}, Tenant: "acme"}}
-	index, err := rules.NewIndex(set, "", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(set, "", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestSamples_ApplyTwiceWithoutChange(t *testing.T) {
@@ -68,7 +69,7 @@ func TestSamples_OfTheClusterDoNotChangeOthers(t *testing.T) {
 	if err != nil || len(result.Problems) > 0 {
 		t.Fatal(err, result.Problems)
 	}
-	index, err := rules.NewIndex(result.Rules, "", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(result.Rules, "", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +274,7 @@ type appliedLimit struct {
 }
 
 // limitsFor returns the limits that the samples apply to a request in their domain, in the order of the index.
-func limitsFor(index *rules.Index, request *rules.Request) []appliedLimit {
+func limitsFor(index *matching.Index, request *rules.Request) []appliedLimit {
 	request.Domain = "shop"
 	var all []appliedLimit
 	for _, m := range index.Match(nil, request) {
@@ -288,13 +289,13 @@ func limitsFor(index *rules.Index, request *rules.Request) []appliedLimit {
 	return all
 }
 
-func sampleIndex(t *testing.T) *rules.Index {
+func sampleIndex(t *testing.T) *matching.Index {
 	t.Helper()
 	set, problems := compile.Compile(samplePolicies(t), compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if len(problems) > 0 {
 		t.Fatalf("the samples do not compile: %v", problems)
 	}
-	index, err := rules.NewIndex(set, "", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(set, "", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
@@ -146,7 +147,7 @@ type testLimiter struct {
 
 func newLimiter(t *testing.T, set rules.Set) *testLimiter {
 	t.Helper()
-	index, err := rules.NewIndex(set, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(set, "sha256:1", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server/envoy"
 )
 
@@ -246,7 +247,7 @@ func serveWeir(t *testing.T, routes []*gatewayv1.HTTPRoute) *router {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index, err := rules.NewIndex(set, revision, "weir:")
+	index, err := matching.NewIndex(set, revision, "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // hostConfig is an Envoy that answers with the name of its virtual host.
@@ -44,7 +46,7 @@ func TestEnvoy_HostsOfRoutes(t *testing.T) {
 			{Host: "shop.example", Matches: []int{0}}, {Matches: []int{1}},
 		}}},
 	}
-	x, err := rules.NewIndex(rules.Set{RouteTable: table}, "", "weir:")
+	x, err := matching.NewIndex(rules.Set{RouteTable: table}, "", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,7 @@ func TestEnvoy_HostsOfRoutes(t *testing.T) {
 			name := virtualHost(t, front, host)
 			chosen[host] = strings.TrimSpace(chosen[host] + " " + name)
 			var counted []string
-			for _, r := range x.RoutesOf(&rules.RouteRequest{Method: "GET", Host: host, Target: "/"}) {
+			for _, r := range x.RoutesOf(&route.Request{Method: "GET", Host: host, Target: "/"}) {
 				counted = append(counted, r.Namespace)
 			}
 			if all := strings.Join(counted, " "); name != "" && !strings.Contains(all, name) {

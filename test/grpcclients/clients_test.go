@@ -29,6 +29,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server/envoy"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -41,7 +42,7 @@ func serve(t *testing.T, transport envoy.Transport) string {
 		t.Fatal(err)
 	}
 	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	index, err := rules.NewIndex(rules.Set{}, "sha256:1", "weir:")
+	index, err := matching.NewIndex(rules.Set{}, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

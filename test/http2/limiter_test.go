@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server/envoy"
 )
 
@@ -54,7 +55,7 @@ func serveWith(t testing.TB, listener net.Listener, wrap func(limiter.Store) lim
 	t.Helper()
 	store := wrap(memstore.New(time.Now))
 	decide := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	index, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{{
+	index, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{{
 		Policy: "shop/tenants", Domain: "shop", Axis: "Custom", Algorithm: limiter.FixedWindow, Units: 1_000_000_000, WindowSeconds: 3600,
 		Match:      rules.Match{Descriptors: []rules.DescriptorMatch{{Key: "tenant"}}},
 		Identifier: rules.Identifier{From: rules.FromDescriptor, Name: "tenant"},

@@ -24,7 +24,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server/envoy"
 )
 
@@ -117,7 +117,7 @@ func (w *weir) enforce(t TB, result *importer.Result, counters string) *importer
 	for _, problem := range loaded.Problems {
 		t.Errorf("an imported policy is invalid: %s", problem)
 	}
-	index, err := rules.NewIndex(loaded.Rules, "sha256:1", counters)
+	index, err := matching.NewIndex(loaded.Rules, "sha256:1", counters)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

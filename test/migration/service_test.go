@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server/envoy"
 )
 
@@ -62,7 +63,7 @@ func TestRateLimitService_DecidesLikeTheModelOfEnvoysService(t *testing.T) {
 		}
 		var set rules.Set
 		set, limits = domains.Rules()
-		index, err := rules.NewIndex(set, "sha256:1", fmt.Sprint("run-", run, ":"))
+		index, err := matching.NewIndex(set, "sha256:1", fmt.Sprint("run-", run, ":"))
 		if err != nil {
 			rt.Fatalf("%v", err)
 		}

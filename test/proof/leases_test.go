@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/proof/promise"
 )
 
@@ -118,7 +119,7 @@ func (run *leaseRun) start(t *testing.T, i int) {
 	t.Helper()
 	set := rules.Set{Rules: []rules.Rule{run.rule}}
 	_, revision := rules.Encode(set)
-	index, err := rules.NewIndex(set, revision, "weir:")
+	index, err := matching.NewIndex(set, revision, "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

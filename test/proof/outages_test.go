@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/proof/promise"
 )
 
@@ -132,7 +133,7 @@ func newOutageRun(t *testing.T, algorithm limiter.Algorithm, leased bool, seed u
 	run.limit, run.lease = limit, rule.Lease
 	set := rules.Set{Rules: []rules.Rule{rule}}
 	_, revision := rules.Encode(set)
-	index, err := rules.NewIndex(set, revision, "weir:")
+	index, err := matching.NewIndex(set, revision, "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // countingObserver counts observations.
@@ -40,7 +41,7 @@ type statuses []int
 func (s *statuses) Count(status int) { *s = append(*s, status) }
 
 func TestHandler_CountsEachRequestByItsStatus(t *testing.T) {
-	denial := engine.Answer{Results: []engine.Result{{Rule: &rules.Compiled{Rule: rules.Rule{Policy: "cluster/a", Axis: "User"}}}}}
+	denial := engine.Answer{Results: []engine.Result{{Rule: &matching.Compiled{Rule: rules.Rule{Policy: "cluster/a", Axis: "User"}}}}}
 	create := reviewBody(t, "create")
 	for name, test := range map[string]struct {
 		engine stubEngine

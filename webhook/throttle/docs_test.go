@@ -15,7 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/engine"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // The handler enforces the policies in docs/how-to/throttle-the-kubernetes-api.md.
@@ -41,7 +41,7 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 		t.Fatalf("%d policies, problems %v, %v", len(loaded.Rules.Rules), loaded.Problems, err)
 	}
 	e := engine.New(atNoon(), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	index, err := rules.NewIndex(loaded.Rules, "sha256:1", "weir:")
+	index, err := matching.NewIndex(loaded.Rules, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

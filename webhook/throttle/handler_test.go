@@ -31,6 +31,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -522,7 +523,7 @@ func unavailable(retryAfter int32) *metav1.Status {
 // allowedResult returns the result of a rule that allows the write.
 func allowedResult(policy, identifier string, remaining int64) engine.Result {
 	return engine.Result{
-		Rule:       &rules.Compiled{Rule: rules.Rule{Policy: policy, Axis: "Custom", Algorithm: limiter.FixedWindow}},
+		Rule:       &matching.Compiled{Rule: rules.Rule{Policy: policy, Axis: "Custom", Algorithm: limiter.FixedWindow}},
 		Identifier: identifier, Window: time.Minute, Source: engine.SourceRedis,
 		Decision: limiter.Decision{Allowed: true, Limit: 100, Remaining: remaining},
 	}
@@ -679,7 +680,7 @@ func TestHandler_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 	}
 	surviving := failover.New(store, local.New(1<<20, time.Now), time.Now, discard())
 	e := engine.New(surviving, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
-	index, err := rules.NewIndex(rules.Set{Rules: []rules.Rule{
+	index, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{
 		limit("allow", 1, hour, on(rules.AllowOnFailure, "allow")), limit("deny", 9, hour, on(rules.DenyOnFailure, "deny")),
 		limit("local", 2, hour, on(rules.LocalOnFailure, "local")),
 	}}, "sha256:1", "weir:")

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
@@ -60,7 +61,7 @@ func byUser(r *rules.Rule) {
 func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.Engine {
 	t.Helper()
 	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	index, err := rules.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

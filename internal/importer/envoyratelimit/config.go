@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
 // domain is the content of one or more files with the same domain.
@@ -48,7 +48,7 @@ func (d *descriptor) name() string {
 		return d.key
 	case d.exact:
 		return d.key + "="
-	case (rules.Credentials{}).Name(d.key), importer.IsCredential(d.value):
+	case (credentials.Names{}).Name(d.key), importer.IsCredential(d.value):
 		return fmt.Sprintf("%s=(value %d)", d.key, d.number)
 	}
 	return d.key + "=" + d.value

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/pattern"
 )
 
 // step is a node on the path to a limit, with what the other nodes of its list take from it.
@@ -28,8 +28,8 @@ func newStep(d *descriptor, list []*descriptor) step {
 			before = false
 		case other.key != d.key || other.value == "":
 		case d.value == "", // all values come before no value
-			!other.isWildcard() && rules.GlobMatches(d.value, other.value), // a value comes before a wildcard
-			other.isWildcard() && before:                                   // wildcards come in the order of the list
+			!other.isWildcard() && pattern.GlobMatches(d.value, other.value), // a value comes before a wildcard
+			other.isWildcard() && before:                                     // wildcards come in the order of the list
 			s.except = append(s.except, other.value)
 		}
 	}

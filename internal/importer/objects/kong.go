@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/policyfile"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 // Kong converts the plugin rate-limiting in KongPlugin and KongClusterPlugin objects.
@@ -127,7 +127,7 @@ func (k *kongPlugin) convert() {
 			k.Report(importer.Invalid, "path is missing; limit_by: path requires the path")
 			return
 		}
-		k.spec.Identifier = expressionOf(fmt.Sprintf("request.path == %q ? request.path : request.clientIP", rules.NormalPath(k.path)))
+		k.spec.Identifier = expressionOf(fmt.Sprintf("request.path == %q ? request.path : request.clientIP", reading.NormalPath(k.path)))
 	default:
 		at := k.Place()
 		if k.by.Key != "" {

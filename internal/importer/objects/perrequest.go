@@ -7,7 +7,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 // reportTooMany reports each policy for a target that can match a request together with as many earlier ones for the target as a request is
@@ -23,9 +24,9 @@ func reportTooMany(out *importer.Result) {
 			if earlier[of] == nil {
 				earlier[of] = &matches{byNames: map[string]*sameNames{}}
 			}
-			if earlier[of].haveCommonRequests(match, rules.MaxPoliciesPerRequest) {
+			if earlier[of].haveCommonRequests(match, matching.MaxPoliciesPerRequest) {
 				out.Add(p.Place, importer.Difference, "%d or more earlier policies for %s can match the same request, and a request is charged to the oldest %d "+
-					"of its namespace only; combine rules, or let their conditions exclude each other", rules.MaxPoliciesPerRequest, name, rules.MaxPoliciesPerRequest)
+					"of its namespace only; combine rules, or let their conditions exclude each other", matching.MaxPoliciesPerRequest, name, matching.MaxPoliciesPerRequest)
 			}
 			earlier[of].add(match)
 		}
@@ -55,7 +56,7 @@ type member struct {
 func newMember(m *v1alpha1.HTTPMatch) member {
 	values := map[string]string{}
 	if len(m.Paths) == 1 && m.Paths[0].Type == v1alpha1.PathExact { // an imported rule has a single path
-		values["path"] = rules.NormalPath(m.Paths[0].Value)
+		values["path"] = reading.NormalPath(m.Paths[0].Value)
 	}
 	for _, h := range m.Headers {
 		if h.Type == v1alpha1.HeaderExact && !h.Invert && h.Value != nil {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // versions returns a limiter with 40 routes of two namespaces, by the version in a header. Version v00 to v38 have the limit 1000, and v39 has 1.
@@ -40,7 +41,7 @@ func versions(t *testing.T) (w *world, check func(version string) int32) {
 		set.Rules = append(set.Rules, r)
 	}
 	slices.SortFunc(set.Rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
-	index, err := rules.NewIndex(set, "", "weir:")
+	index, err := matching.NewIndex(set, "", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestExtAuthz_ReadsLinesAndThePort(t *testing.T) {
 	table.Routes = append(table.Routes, rules.Route{Namespace: "old", Target: "HTTPRoute/redirect"})
 	table.Matches = append(table.Matches, rules.RouteMatch{Route: 3, Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}})
 	table.Listeners = append(table.Listeners, rules.RouteListener{Groups: []int{0}, Hosts: []rules.RouteHost{{Matches: []int{3}}}})
-	index, err := rules.NewIndex(rules.Set{RouteTable: table}, "", "weir:")
+	index, err := matching.NewIndex(rules.Set{RouteTable: table}, "", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,6 @@
 package envoy
 
-import (
-	"google.golang.org/protobuf/encoding/protowire"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 // authRequest has the fields of an envoy.service.auth.v3.CheckRequest that the endpoint reads. The generated code rejects a message with a text that
 // is not valid UTF-8, and allocates more than a hundred bytes for each empty element of a list.

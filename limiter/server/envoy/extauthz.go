@@ -181,7 +181,7 @@ func options(fields []reply.Field, action corev3.HeaderValueOption_HeaderAppendA
 	return list
 }
 
-// errAmbiguousRoute is the error for a request that can belong to too many routes because of what the client sent, see rules.TooManyRoutes.
+// errAmbiguousRoute is the error for a request that can belong to too many routes because of what the client sent, see routetable.TooMany.
 var errAmbiguousRoute = errors.New("the route of the request is ambiguous")
 
 // ambiguous denies a request with the status 400. An error of the call lets the failure mode of Envoy allow the request.

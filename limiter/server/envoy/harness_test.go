@@ -30,6 +30,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // clock changes only when a test advances it.
@@ -67,7 +68,7 @@ func newEngine(t testing.TB, c *clock, list ...rules.Rule) *engine.Engine {
 
 func swap(t testing.TB, e *engine.Engine, list ...rules.Rule) {
 	t.Helper()
-	index, err := rules.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", rules.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

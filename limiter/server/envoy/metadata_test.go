@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestSetMetadata_EncodesAStruct(t *testing.T) {
@@ -68,7 +69,7 @@ func answerOf(t *rapid.T) engine.Answer {
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "results") {
 		answer.Results = append(answer.Results, engine.Result{
-			Rule: &rules.Compiled{Rule: rules.Rule{Policy: name.Draw(t, "policy"), Shadow: rapid.Bool().Draw(t, "shadow")}},
+			Rule: &matching.Compiled{Rule: rules.Rule{Policy: name.Draw(t, "policy"), Shadow: rapid.Bool().Draw(t, "shadow")}},
 			Tier: rapid.StringN(0, 3, -1).Draw(t, "tier"), Decision: limiter.Decision{Allowed: rapid.Bool().Draw(t, "allowed by it")},
 		})
 	}

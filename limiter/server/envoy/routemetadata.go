@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	routetable "github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // gatewayMetadata is the namespace of the metadata in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in
@@ -44,7 +45,7 @@ func (d *authEndpoint) routes(a *authRequest, headers map[string]string) (routes
 	if _, given := a.extensions[rules.RouteEntry]; given {
 		return nil, false
 	}
-	found := d.engine.Index().RoutesOf(&rules.RouteRequest{
+	found := d.engine.Index().RoutesOf(&routetable.Request{
 		Method: a.method, Host: a.host, Target: a.path, Headers: headers, Lines: linesOf(a), Port: int32(a.destination.port),
 	})
 	routes = make([]route, 0, len(found))
@@ -54,7 +55,7 @@ func (d *authEndpoint) routes(a *authRequest, headers map[string]string) (routes
 		r.name, r.section, _ = strings.Cut(r.name, "/")
 		routes = append(routes, r)
 	}
-	return routes, rules.TooManyRoutes(found)
+	return routes, routetable.TooMany(found)
 }
 
 // linesOf returns the lines of headers if Envoy sends them as they are (encode_raw_headers), nil if it has joined them.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // routed returns the attributes of a request with context extensions and the resources that Envoy Gateway names in route metadata.
@@ -127,7 +128,7 @@ func TestParseAttributes_FindsTheRouteThatTheGatewayDoesNotName(t *testing.T) {
 		}
 		return all
 	}
-	index, err := rules.NewIndex(rules.Set{RouteTable: routeTable()}, "", "weir:")
+	index, err := matching.NewIndex(rules.Set{RouteTable: routeTable()}, "", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/webhook/throttle"
 )
 
@@ -211,7 +212,7 @@ func (f *explainFlags) offline(s cli.Streams) (*admin.Explainer, error) {
 		terminal.Printf(s.Err, "left out: %s\n", problem)
 	}
 	_, revision := rules.Encode(loaded.Rules)
-	index, err := rules.NewIndex(loaded.Rules, revision, f.prefix, rules.WithHashKey(key))
+	index, err := matching.NewIndex(loaded.Rules, revision, f.prefix, matching.WithHashKey(key))
 	if err != nil {
 		return nil, err
 	}

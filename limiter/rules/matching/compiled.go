@@ -1,0 +1,343 @@
+package matching
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/endpoint"
+	"github.com/weir-dev/weir/limiter/rules/expr"
+	"github.com/weir-dev/weir/limiter/rules/pattern"
+)
+
+// Compiled is a rule with everything that matching and counting need, computed once.
+type Compiled struct {
+	rules.Rule
+
+	Limit  limiter.Limit
+	Keys   limiter.KeySpace
+	Leases *limiter.LeaseTerms // nil without Lease
+	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
+	SharesTierSeries bool
+
+	prefix string // of Keys
+	kinds  rules.RequestKinds
+
+	// The parts of Match. Each is nil if Match has no such condition.
+	headers               []pattern.Header
+	descriptor            []pattern.Entry
+	clients, exempt       *bart.Lite
+	condition             *expr.Expression
+	identifier, costUnits *expr.Expression // of Identifier and Cost
+	sharesBudget          bool             // has an expression for the identifier, the cost or a tier, or a regular expression or groups for a tier
+	termsRead             expr.Reads       // by expressions of the cost or a tier
+	tiers                 []tier
+	endpoints             *endpoint.Set    // nil unless the rule counts by the paths of requests
+	hashKey               *limiter.HashKey // nil unless identifiers are hashed
+	age                   int32            // among the rules of its namespace, or of the cluster policies; the oldest is the lowest
+}
+
+// compiler compiles the rules of one Set.
+type compiler struct {
+	prefix string // of keys
+	// expressions is a cache: many policies have the same expressions.
+	expressions map[expr.Key]*expr.Expression
+	previous    map[expr.Key]*expr.Expression // of the index before this one
+	hashKey     *limiter.HashKey              // nil without a key
+}
+
+// Option changes how an Index is made.
+type Option func(*compiler)
+
+// WithHashKey sets the key with which secret identifiers are hashed, such as API keys. It is required for a Set with a secret identifier,
+// and must be the key with which the Set was compiled.
+func WithHashKey(key *limiter.HashKey) Option {
+	return func(k *compiler) { k.hashKey = key }
+}
+
+// WithExpressionsOf uses the compiled expressions of another index, which can be nil. To compile an expression takes up to tens of
+// milliseconds, and a change of one policy must not compile those of all policies again.
+func WithExpressionsOf(previous *Index) Option {
+	return func(k *compiler) {
+		if previous != nil {
+			k.previous = previous.expressions
+		}
+	}
+}
+
+// validateHashKey returns an error if the rules need another hash key. The error names a rule.
+func (k *compiler) validateHashKey(set rules.Set) error {
+	at := set.HashingRule()
+	switch {
+	case at < 0:
+		return nil
+	case k.hashKey == nil:
+		return fmt.Errorf("rule %s hashes identifiers, and there is no hash key: set --hash-key (in Go: matching.WithHashKey), the same for all "+
+			"processes that share counters",
+			set.Rules[at].Policy)
+	case set.HashKey != k.hashKey.ID():
+		return fmt.Errorf("rule %s was compiled with hash key %q, and this limiter has hash key %q: both must be the same",
+			set.Rules[at].Policy, set.HashKey, k.hashKey.ID())
+	default:
+		return nil
+	}
+}
+
+func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
+	limit, err := rule.Limit()
+	if err != nil {
+		return Compiled{}, err
+	}
+	c := Compiled{Rule: rule, Limit: limit, prefix: k.prefix, kinds: rule.Kinds()}
+	if rule.HashesIdentifiers() {
+		c.hashKey = k.hashKey
+	}
+	c.Keys = c.keys(rule.Policy, limit)
+	ownPaths := (rule.PerEndpoint || rule.Identifier.From == rules.FromEndpoint) && len(rule.Match.Paths) == 0
+	if ownPaths {
+		c.endpoints = endpoint.New(limit.Window(), endpoint.Max)
+	}
+	for _, step := range []func(*Compiled) error{
+		validateDomains, validateKubernetes, validateRoutes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease, validateDebt,
+		validateCompact, validateDenial,
+	} {
+		if err := step(&c); err != nil {
+			return Compiled{}, err
+		}
+	}
+	c.sharesBudget = c.identifier != nil || c.costUnits != nil ||
+		slices.ContainsFunc(c.tiers, func(t tier) bool {
+			return t.condition != nil || t.header != nil && t.header.Regexp != nil || len(t.When.Groups) > 0
+		})
+	if c.costUnits != nil {
+		c.termsRead = c.costUnits.Reads
+	}
+	for i := range c.tiers {
+		if e := c.tiers[i].condition; e != nil {
+			c.termsRead = c.termsRead.And(e.Reads)
+		}
+	}
+	return c, nil
+}
+
+func (k *compiler) match(c *Compiled) (err error) {
+	m := &c.Match
+	for _, match := range m.Headers {
+		h, err := pattern.CompileHeader(match)
+		if err != nil {
+			return err
+		}
+		c.headers = append(c.headers, h)
+	}
+	if c.clients, err = pattern.CompileCIDRs(m.CIDRs); err != nil {
+		return err
+	}
+	if c.exempt, err = pattern.CompileCIDRs(m.ExceptCIDRs); err != nil {
+		return err
+	}
+	if c.descriptor, err = pattern.CompileDescriptor(m.Descriptors); err != nil {
+		return err
+	}
+	if m.Expression != "" {
+		c.condition, err = k.expression(expr.LanguageOf(&c.Rule), m.Expression, expr.ResultBool)
+	}
+	return err
+}
+
+func (k *compiler) identify(c *Compiled) (err error) {
+	id := &c.Identifier
+	if id.IPv6Prefix < 0 || id.IPv6Prefix > 128 {
+		return fmt.Errorf("the IPv6 prefix length must be from 0 to 128, got %d", id.IPv6Prefix)
+	}
+	switch id.From {
+	case rules.FromClientIP, rules.FromEndpoint, rules.FromKubernetesTenant, rules.FromKubernetesNamespace, rules.FromKubernetesUser, rules.FromServiceAccount:
+		return nil
+	case rules.FromHeader, rules.FromQuery, rules.FromCookie, rules.FromClaim, rules.FromDescriptor:
+	case rules.FromExpression:
+		c.identifier, err = k.expression(expr.LanguageOf(&c.Rule), id.Name, expr.ResultString)
+	default:
+		return fmt.Errorf("unknown identifier source %q", id.From)
+	}
+	if id.Name == "" {
+		return fmt.Errorf("an identifier from source %s must have a name", id.From)
+	}
+	return err
+}
+
+func (k *compiler) tiers(c *Compiled) error {
+	for i, of := range c.Tiers {
+		another := func(other rules.Tier) bool { return other.Name == of.Name }
+		if of.Name == "" || slices.ContainsFunc(c.Tiers[:i], another) {
+			return fmt.Errorf("the name of a tier must be unique and not empty, got %q", of.Name)
+		}
+		t, err := k.tier(&c.Rule, of)
+		if err != nil {
+			return fmt.Errorf("tier %s: %w", of.Name, err)
+		}
+		c.tiers = append(c.tiers, t)
+	}
+	return nil
+}
+
+func (k *compiler) cost(c *Compiled) (err error) {
+	cost := c.Cost
+	switch {
+	case cost == nil:
+		return nil
+	case countTrue(cost.Value != 0, cost.Header != "", cost.Expression != "") != 1:
+		return errors.New("a cost must have exactly one of value, header and expression")
+	case cost.Value < 0 || cost.Value > limiter.MaxUnits:
+		return fmt.Errorf("a cost must be from 1 to %d, got %d", limiter.MaxUnits, cost.Value)
+	case cost.Expression != "":
+		c.costUnits, err = k.expression(expr.LanguageOf(&c.Rule), cost.Expression, expr.ResultInt)
+	}
+	return err
+}
+
+// validateDomains accepts a rule without a domain. Such a rule never matches, not even a request without a domain.
+func validateDomains(c *Compiled) error {
+	switch {
+	case countTrue(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:
+		return errors.New("a rule must have at most one of domain, domains and allDomains")
+	case c.Default && c.Domain != "":
+		return errors.New("a rule with domain must not be a default")
+	default:
+		return nil
+	}
+}
+
+func validateStoreFailure(c *Compiled) error {
+	switch c.OnStoreFailure {
+	case rules.LocalOnFailure, rules.AllowOnFailure, rules.DenyOnFailure:
+		return nil
+	default:
+		return fmt.Errorf("unknown onStoreFailure %q", c.OnStoreFailure)
+	}
+}
+
+// validateDebt rejects debts of algorithms whose counters cannot hold more units than their limit, and of leased units.
+func validateDebt(c *Compiled) error {
+	switch {
+	case !c.Debt && c.WholeDebt:
+		return errors.New("a rule with wholeDebt must have debts")
+	case !c.Debt:
+		return nil
+	case c.Algorithm != limiter.FixedWindow && c.Algorithm != limiter.SlidingWindowCounter:
+		return fmt.Errorf("algorithm %s must not have debts", c.Algorithm)
+	case c.Lease != nil:
+		return errors.New("a rule with leases must not have debts")
+	default:
+		return nil
+	}
+}
+
+// validateCompact rejects compact counters of algorithms that do not have them.
+func validateCompact(c *Compiled) error {
+	if c.Compact && !c.Algorithm.HasCompact() {
+		return fmt.Errorf("algorithm %s must not have compact counters", c.Algorithm)
+	}
+	return nil
+}
+
+// compileLease rejects leases of a LeakyBucket: replicas cannot divide the turns of one queue.
+func compileLease(c *Compiled) error {
+	lease := c.Lease
+	if lease == nil {
+		return nil
+	}
+	age := time.Duration(lease.MaxMilliseconds) * time.Millisecond
+	switch {
+	case c.Algorithm == limiter.LeakyBucket:
+		return fmt.Errorf("algorithm %s must not have leases", c.Algorithm)
+	case lease.MaxPercent < 1 || lease.MaxPercent > limiter.MaxLeasePercent:
+		return fmt.Errorf("leases must be from 1 to %d percent of the limit, got %d", limiter.MaxLeasePercent, lease.MaxPercent)
+	case age < limiter.MinLeaseAge || age > limiter.MaxLeaseAge || 2*age > c.Limit.Window():
+		return fmt.Errorf("the age of a lease must be from %v to %v and at most half of the window, got %v", limiter.MinLeaseAge, limiter.MaxLeaseAge, age)
+	}
+	c.Leases = &limiter.LeaseTerms{MaxPercent: lease.MaxPercent, MaxAge: age}
+	return nil
+}
+
+// expression compiles text, or returns the cached expression.
+func (k *compiler) expression(of *expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
+	key := expr.Key{Language: of, Text: text, Result: result}
+	if e, found := k.expressions[key]; found {
+		return e, nil
+	}
+	if e, found := k.previous[key]; found {
+		k.expressions[key] = e
+		return e, nil
+	}
+	e, err := expr.Compile(of, text, result)
+	if err != nil {
+		return nil, fmt.Errorf("expression %q: %w", rules.Shorten(text), err)
+	}
+	k.expressions[key] = e
+	return e, nil
+}
+
+// countTrue returns the number of conditions that are true.
+func countTrue(conditions ...bool) int {
+	n := 0
+	for _, condition := range conditions {
+		if condition {
+			n++
+		}
+	}
+	return n
+}
+
+// keysFor returns the keys of the rule for another limit. The units of the limit are part of the keys, so that they differ from the
+// rule's own keys.
+func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace {
+	return c.keys(fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
+}
+
+func (c *Compiled) keys(scope string, limit limiter.Limit) limiter.KeySpace {
+	keys := limiter.NewKeySpace(c.prefix, c.Axis, scope, limit)
+	if c.Compact && limit.Algorithm().HasCompact() {
+		return keys.Compact(c.hashKey)
+	}
+	return keys
+}
+
+// validateDenial rejects responses that the compiler does not make.
+func validateDenial(c *Compiled) error {
+	d := c.Denial
+	switch {
+	case d == nil:
+		return nil
+	case c.Match.Kubernetes != nil && (d.Status != 0 || d.ContentType != "" || len(d.Headers) > 0):
+		return errors.New("the denial of a rule for writes to the Kubernetes API must have only a message")
+	default:
+		return d.Validate()
+	}
+}
+
+// validateKubernetes rejects a rule for writes to the Kubernetes API that reads parts of HTTP requests, and the reverse.
+func validateKubernetes(c *Compiled) error {
+	match := c.Match.Kubernetes
+	if match == nil {
+		if c.Identifier.From.IsKubernetes() || slices.ContainsFunc(c.Tiers, func(t rules.Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
+			return errors.New("identifier and tiers must not use parts of Kubernetes requests without match.kubernetes")
+		}
+		return nil
+	}
+	if !c.Identifier.From.IsKubernetes() && c.Identifier.From != rules.FromExpression {
+		return fmt.Errorf("a write to the Kubernetes API has no %s", c.Identifier.From)
+	}
+	if c.PerEndpoint || c.Cost != nil && c.Cost.Header != "" || isHTTP(&c.Match) ||
+		slices.ContainsFunc(c.Tiers, func(t rules.Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
+		return errors.New("a write to the Kubernetes API has no endpoint, header, address or descriptor")
+	}
+	return match.Validate()
+}
+
+func isHTTP(m *rules.Match) bool {
+	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Descriptors) > 0
+}

@@ -1,0 +1,110 @@
+package matching
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// MaxPoliciesPerRequest is the number of policies of a namespace, and of cluster policies, that one request is charged to. Each is a counter in
+// Redis, and the script that decides a request holds up all other requests. So a tenant must not choose their number.
+const MaxPoliciesPerRequest = 32
+
+// Bounded returns the rules of matched that a request is charged to, at most MaxPoliciesPerRequest of a namespace and as many
+// of the cluster policies, and those that are left out. Enforced policies stay before shadow policies, and then the oldest ones: see
+// [rules.Set.ByAge]. Both parts remain sorted by policy. It overwrites matched.
+func Bounded(matched []Matched) (kept, leftOut []Matched) {
+	last := func(ofCluster bool) int64 { // rank that is kept
+		var ranks []int64
+		for i := range matched {
+			if m := matched[i]; (m.Rule.Domain == "") == ofCluster {
+				ranks = append(ranks, m.rank())
+			}
+		}
+		if len(ranks) <= MaxPoliciesPerRequest {
+			return math.MaxInt64
+		}
+		slices.Sort(ranks)
+		return ranks[MaxPoliciesPerRequest-1]
+	}
+	cluster, namespaced := last(true), last(false)
+	kept = matched[:0]
+	for _, m := range matched {
+		most := namespaced
+		if m.Rule.Domain == "" {
+			most = cluster
+		}
+		if m.rank() <= most {
+			kept = append(kept, m)
+		} else {
+			leftOut = append(leftOut, m)
+		}
+	}
+	return kept, leftOut
+}
+
+// rank orders the matches of a request: the highest are left out. An uncertain match ranks behind all certain ones, because a client can
+// make the conditions of many policies too expensive to evaluate, and must not push out a younger policy in this way. One that no reading of the
+// path certainly meets ranks behind those that a reading meets. A shadow policy limits nothing, so it is the first one that is left out.
+func (m Matched) rank() int64 {
+	class := int64(m.order & 3)
+	if m.Rule.Shadow {
+		class = int64(matchUnknown) + 1
+	}
+	return class<<32 | int64(m.Rule.age)
+}
+
+// setAges sets the age of each rule: its position in rules.Set.ByAge, or else in the order of names behind those that are listed.
+func (x *Index) setAges(byAge map[string][]string) {
+	for i := range x.rules {
+		x.rules[i].age = int32(len(x.rules) + i)
+	}
+	for namespace, names := range byAge {
+		for age, name := range names {
+			if rule, found := x.RuleOf(namespace + "/" + name); found {
+				rule.age = int32(age)
+			}
+		}
+	}
+}
+
+// MaxTierSeries is the number of tiers of a namespace, and of cluster policies, that have series of their own in metrics. It is what
+// MaxPoliciesPerRequest policies can have.
+const MaxTierSeries = MaxPoliciesPerRequest * 16
+
+// boundTierSeries sets SharesTierSeries of the rules whose tiers, with those of the older rules of their namespace, exceed MaxTierSeries. So a
+// new policy never takes the series of an older one.
+func (x *Index) boundTierSeries() {
+	for rest := x.rules; len(rest) > 0; {
+		namespace, _, _ := strings.Cut(rest[0].Policy, "/")
+		n := 1
+		for n < len(rest) && strings.HasPrefix(rest[n].Policy, namespace+"/") {
+			n++
+		}
+		boundTierSeriesOf(rest[:n])
+		rest = rest[n:]
+	}
+}
+
+// boundTierSeriesOf does this for the rules of one namespace.
+func boundTierSeriesOf(all []Compiled) {
+	var tiered []*Compiled
+	tiers := 0
+	for i := range all {
+		if n := len(all[i].Tiers); n > 0 {
+			tiered = append(tiered, &all[i])
+			tiers += n
+		}
+	}
+	if tiers <= MaxTierSeries {
+		return
+	}
+	slices.SortFunc(tiered, func(a, b *Compiled) int { return cmp.Compare(b.age, a.age) })
+	for _, youngest := range tiered {
+		if tiers > MaxTierSeries {
+			youngest.SharesTierSeries = true
+		}
+		tiers -= len(youngest.Tiers)
+	}
+}
