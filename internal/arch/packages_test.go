@@ -32,7 +32,6 @@ func larger() map[string]size {
 		"cmd/weir":               {29, 3763},
 		"controllers/deployment": {21, 2435},
 		"internal/compile":       {38, 4343},
-		"limiter/engine":         {20, 2507},
 		"limiter/redisstore":     {22, 3000},
 		"limiter/rules":          {55, 8448},
 		"limiter/server/envoy":   {22, 2963},
