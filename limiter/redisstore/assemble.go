@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"embed"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +23,8 @@ var (
 	//go:embed mul_div.lua
 	mulDivLua string
 	//go:embed *.lua
-	allParts embed.FS
+	embedded embed.FS
+	parts    fs.FS = embedded // the tag sixthalgorithm adds files
 )
 
 // maxWholeLog is MAX_WHOLE_LOG of the scripts.
@@ -67,7 +69,7 @@ func sourceOf(traits *limiter.Traits) algorithmSource {
 
 // part returns name.lua, or "" if there is no such file.
 func part(name string) string {
-	text, _ := allParts.ReadFile(name + ".lua")
+	text, _ := fs.ReadFile(parts, name+".lua")
 	return string(text)
 }
 
@@ -224,9 +226,8 @@ func (s singleScripts) all() (scripts []redisclient.Script) {
 
 // forLimit returns the script that decides a charge on limit.
 func (s singleScripts) forLimit(limit limiter.Limit, isCompact bool) redisclient.Script {
-	of := &s[limit.Traits().Number]
 	if isCompact {
-		return of.compact
+		return s[limit.Traits().Number].compact
 	}
-	return of.script
+	return s[limit.Traits().Number].script
 }
