@@ -36,7 +36,7 @@ type Traits struct {
 	Queues bool
 	// Debts: the counter can hold more units than the limit.
 	Debts bool
-	// Compact is "Compact" and the name, the name of its compact counters in scripts; empty if it has none. They need Aligned windows.
+	// Compact is the name of its compact counters in scripts: "Compact" and Name. They need Aligned windows. It is empty for the other algorithms.
 	Compact string
 
 	// Script is the name of its Lua in package redisstore: Script.lua and Script_refund.lua.
