@@ -17,7 +17,7 @@ func usedOf(state limiter.State, limit limiter.Limit, now limiter.Instant) int64
 }
 
 func TestAssume_SetsTheUnitsThatCount(t *testing.T) {
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				limit := drawLimit(rt, algorithm)
@@ -47,7 +47,7 @@ func TestAssume_SetsTheUnitsThatCount(t *testing.T) {
 
 // When the assumed units equal those that count, later decisions do not change.
 func TestAssume_OfTheSameUnitsChangesNothing(t *testing.T) {
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				limit := drawLimit(rt, algorithm)
@@ -83,7 +83,7 @@ func TestAssume_KeepsTheTimeOfTheLastUnitOfALog(t *testing.T) {
 }
 
 func TestClone_IsIndependent(t *testing.T) {
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			limit := mustLimit(t, algorithm, 100, time.Minute)
 			if algorithm == limiter.LeakyBucket {
@@ -163,7 +163,7 @@ func TestSize_IsBoundedByTheWindow(t *testing.T) {
 			t.Errorf("%s: %d bytes for 30 instants of 24 bytes", name, state.Size())
 		}
 	}
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		if size := mustLimit(t, algorithm, 100, time.Minute).NewState().Size(); size < 16 || size > 64 {
 			t.Errorf("%s: a new state takes %d bytes", algorithm, size)
 		}

@@ -2,6 +2,34 @@ package limiter
 
 import "time"
 
+const (
+	// TokenBucket holds up to burst units and is refilled steadily with limit units per window.
+	TokenBucket Algorithm = "TokenBucket"
+	// LeakyBucket admits one unit every window/limit. Up to burst more units wait for their turn.
+	LeakyBucket Algorithm = "LeakyBucket"
+)
+
+func tokenBucketTraits() Traits {
+	return Traits{
+		Name: TokenBucket, MaxUnits: MaxUnits, MaxWindow: MaxWindow,
+		Drains: true,
+		Script: "bucket", RedisBytes: 220, schema: 2,
+		newState: func(Limit, bool) State { return &bucket{} },
+		unpack:   func(p Packed) State { s := unpackBucket(p); return &s },
+		assume: func(p Packed, now Instant, limit Limit, used int64) (Packed, Instant) {
+			s := unpackBucket(p)
+			s.Assume(now, limit, used, now)
+			return s.pack(), s.Expires(limit)
+		},
+	}
+}
+
+func leakyBucketTraits() Traits {
+	traits := tokenBucketTraits()
+	traits.Name, traits.Queues = LeakyBucket, true
+	return traits
+}
+
 // bucket is the state of TokenBucket and LeakyBucket: the generic cell rate algorithm, counted in units instead of time. Its level rises
 // by the cost of admitted charges and falls steadily by limit units per window. A charge is admitted if and only if the level plus its
 // cost is within the capacity. In a TokenBucket the level is the number of missing tokens. In a LeakyBucket it is the number of waiting
@@ -27,7 +55,7 @@ func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
 	switch {
 	case level.used() <= room && late <= 0:
 		d.Allowed = true
-		if limit.algorithm == LeakyBucket && cost > 0 {
+		if limit.Traits().Queues && cost > 0 {
 			d.Delay = d.ResetAfter
 		}
 	case room < 0:
@@ -79,6 +107,12 @@ func (s *bucket) Reset() { *s = bucket{} }
 func (s *bucket) Size() int { return 32 }
 
 func (s *bucket) Expires(Limit) Instant { return s.ends }
+
+func (s *bucket) pack() Packed { return Packed{int64(s.at), s.whole, s.part, int64(s.ends)} }
+
+func unpackBucket(p Packed) bucket {
+	return bucket{at: Instant(p[0]), whole: p[1], part: p[2], ends: Instant(p[3])}
+}
 
 // used is the level rounded up.
 func (s *bucket) used() int64 {

@@ -68,12 +68,8 @@ func CompareStrictness(a, b Decision) int {
 // bucket is that of a Spend, too, or a microsecond longer if a unit does not take whole microseconds. That of the other algorithms is unchanged.
 func (c *Charge) Counted(d Decision) Decision {
 	d.Remaining = max(0, d.Remaining-c.Units())
-	if l := c.Limit; l.algorithm == TokenBucket || l.algorithm == LeakyBucket {
-		micros, rest := mulDiv(c.Units(), int64(l.micros()), l.units)
-		if rest > 0 {
-			micros++
-		}
-		d.ResetAfter += time.Duration(micros) * time.Microsecond
+	if c.Limit.Traits().Drains {
+		d.ResetAfter += c.Limit.drainTime(c.Units())
 	}
 	return d
 }

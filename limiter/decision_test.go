@@ -37,7 +37,7 @@ func TestCompareStrictness_OrdersStrictestFirst(t *testing.T) {
 
 func TestCounted_HasTheRemainingUnitsOfASpend(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		limit := drawLimit(rt, rapid.SampledFrom(algorithms()).Draw(rt, "algorithm"))
+		limit := drawLimit(rt, rapid.SampledFrom(limiter.Algorithms()).Draw(rt, "algorithm"))
 		isBucket := limit.Algorithm() == limiter.TokenBucket || limit.Algorithm() == limiter.LeakyBucket
 		now := noon
 		states := []limiter.State{limit.NewState()}

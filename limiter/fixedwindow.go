@@ -1,5 +1,23 @@
 package limiter
 
+// FixedWindow counts in windows that are aligned to the epoch. Around a boundary it admits up to twice the limit.
+const FixedWindow Algorithm = "FixedWindow"
+
+func fixedWindowTraits() Traits {
+	return Traits{
+		Name: FixedWindow, MaxUnits: MaxUnits, MaxWindow: MaxFixedWindow,
+		Aligned: true, Windows: 1, Debts: true, Compact: "CompactFixedWindow",
+		Script: "fixed_window", RedisBytes: 200, schema: 2,
+		newState: func(Limit, bool) State { return &fixedWindow{} },
+		unpack:   func(p Packed) State { s := unpackFixed(p); return &s },
+		assume: func(p Packed, now Instant, limit Limit, used int64) (Packed, Instant) {
+			s := unpackFixed(p)
+			s.Assume(now, limit, used, now)
+			return s.pack(), s.Expires(limit)
+		},
+	}
+}
+
 // fixedWindow admits a cost if and only if the units admitted in the current window plus the cost are within the limit. Windows are
 // aligned to the epoch.
 type fixedWindow struct {
@@ -60,6 +78,10 @@ func (s *fixedWindow) Expires(limit Limit) Instant {
 }
 
 func (s *fixedWindow) Reset() { *s = fixedWindow{} }
+
+func (s *fixedWindow) pack() Packed { return Packed{s.window, s.count} }
+
+func unpackFixed(p Packed) fixedWindow { return fixedWindow{window: p[0], count: p[1]} }
 
 func (s *fixedWindow) roll(now, length Instant) fixedWindow {
 	if window := int64(now / length); window > s.window || isTooFarAhead(Instant(s.window)*length, now, length) {

@@ -8,15 +8,6 @@ import (
 	"strings"
 )
 
-// keySchema is part of the hash in every key's tail. It changes with the stored form of the counters of an algorithm, so that
-// limiters of two versions do not find each other's values corrupt.
-func keySchema(of Algorithm) int {
-	if of == SlidingWindowLog {
-		return 3 // runs of units
-	}
-	return 2
-}
-
 const (
 	// Missing is the identifier under which requests without an identifier are counted.
 	Missing = "-"
@@ -44,7 +35,7 @@ type KeySpace struct {
 // NewKeySpace returns the keys of one scope ("namespace/policy") on one axis. The tail is a hash of the window and the algorithm, so
 // that a change of either starts new counters, and a change of the limit does not. The prefix must not contain braces.
 func NewKeySpace(prefix, axis, scope string, limit Limit) KeySpace {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", keySchema(limit.algorithm), limit.algorithm, limit.micros()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", limit.Traits().schema, limit.Algorithm(), limit.micros()))
 	return KeySpace{
 		head: prefix + "throttle:" + strings.ToLower(axis) + ":{",
 		body: "}:" + escape(scope),

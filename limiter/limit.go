@@ -5,26 +5,6 @@ import (
 	"time"
 )
 
-// Algorithm is the name of a way to count units. The values are those of the policy API.
-type Algorithm string
-
-const (
-	// FixedWindow counts in windows that are aligned to the epoch. Around a boundary it admits up to twice the limit.
-	FixedWindow Algorithm = "FixedWindow"
-	// SlidingWindowLog stores the time of every admitted request. It is exact and takes 7 to 8 bytes per request.
-	SlidingWindowLog Algorithm = "SlidingWindowLog"
-	// SlidingWindowCounter adds to the count of the current window that of the previous window, weighted by the part of it that the
-	// sliding window still overlaps. It takes two integers and has a small, one-sided error (docs/concepts/algorithms.md).
-	SlidingWindowCounter Algorithm = "SlidingWindowCounter"
-	// TokenBucket holds up to burst units and is refilled steadily with limit units per window.
-	TokenBucket Algorithm = "TokenBucket"
-	// LeakyBucket admits one unit every window/limit. Up to burst more units wait for their turn.
-	LeakyBucket Algorithm = "LeakyBucket"
-)
-
-// HasCompact reports whether the algorithm has compact counters, see [KeySpace.Compact].
-func (a Algorithm) HasCompact() bool { return a == FixedWindow || a == SlidingWindowCounter }
-
 // Bounds of a limit. Within them, every sum and every (scaled) product that the algorithms compute is exact in a float64, the number type
 // of Lua.
 const (
@@ -40,36 +20,30 @@ const (
 
 // Limit allows Units units per Window. Build it with [NewLimit]; the zero Limit is not valid.
 type Limit struct {
-	algorithm Algorithm
-	units     int64
-	window    time.Duration
-	burst     int64 // of a bucket
-	bounded   bool  // of a LeakyBucket: a charge waits at most maxDelay
-	maxDelay  time.Duration
+	traits   *Traits // nil in the zero Limit
+	units    int64
+	window   time.Duration
+	burst    int64 // if units drain
+	bounded  bool  // of a queue: a charge waits at most maxDelay
+	maxDelay time.Duration
 }
 
 // NewLimit returns the limit of units per window under algorithm. It returns an error for an unknown algorithm, units outside
 // 1 … [MaxUnits] ([MaxLogUnits] for a log), and windows that are not whole seconds within [MinWindow] … [MaxWindow]
 // ([MaxFixedWindow] for FixedWindow).
 func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, error) {
-	most, longest := int64(MaxUnits), MaxWindow
-	switch algorithm {
-	case FixedWindow:
-		longest = MaxFixedWindow
-	case SlidingWindowCounter, TokenBucket, LeakyBucket:
-	case SlidingWindowLog:
-		most = MaxLogUnits
-	default:
+	traits := algorithm.Traits()
+	if traits == &unknown {
 		return Limit{}, fmt.Errorf("unknown algorithm %q", algorithm)
 	}
-	if units < 1 || units > most {
-		return Limit{}, fmt.Errorf("limit %d is outside 1 … %d for %s", units, most, algorithm)
+	if units < 1 || units > traits.MaxUnits {
+		return Limit{}, fmt.Errorf("limit %d is outside 1 … %d for %s", units, traits.MaxUnits, algorithm)
 	}
-	if window < MinWindow || window > longest || window%time.Second != 0 {
-		return Limit{}, fmt.Errorf("window %v is not a whole number of seconds within %v … %v", window, MinWindow, longest)
+	if window < MinWindow || window > traits.MaxWindow || window%time.Second != 0 {
+		return Limit{}, fmt.Errorf("window %v is not a whole number of seconds within %v … %v", window, MinWindow, traits.MaxWindow)
 	}
-	l := Limit{algorithm: algorithm, units: units, window: window}
-	if algorithm == TokenBucket {
+	l := Limit{traits: traits, units: units, window: window}
+	if traits.Drains && !traits.Queues {
 		l.burst = units
 	}
 	return l, nil
@@ -79,16 +53,15 @@ func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, er
 // The burst of a LeakyBucket is the length of its queue, 0 … [MaxUnits], by default 0. It returns an error for the other algorithms, and
 // for bursts that take longer than [MaxDrain] to drain.
 func (l Limit) WithBurst(burst int64) (Limit, error) {
-	least := int64(1)
-	switch l.algorithm {
-	case TokenBucket:
-	case LeakyBucket:
+	traits, least := l.Traits(), int64(1)
+	if traits.Queues {
 		least = 0
-	default:
-		return Limit{}, fmt.Errorf("%s has no burst", l.algorithm)
+	}
+	if !traits.Drains {
+		return Limit{}, fmt.Errorf("%s has no burst", traits.Name)
 	}
 	if burst < least || burst > MaxUnits {
-		return Limit{}, fmt.Errorf("burst %d is outside %d … %d for %s", burst, least, MaxUnits, l.algorithm)
+		return Limit{}, fmt.Errorf("burst %d is outside %d … %d for %s", burst, least, MaxUnits, traits.Name)
 	}
 	if burst*int64(l.window/time.Second) > l.units*int64(MaxDrain/time.Second) {
 		return Limit{}, fmt.Errorf("burst %d takes longer than ten years to drain at %d per %v", burst, l.units, l.window)
@@ -116,7 +89,7 @@ func (l Limit) WithMaxDelay(d time.Duration) Limit {
 }
 
 func (l Limit) withMaxDelay(d time.Duration) Limit {
-	if l.algorithm == LeakyBucket {
+	if l.Traits().Queues {
 		l.bounded, l.maxDelay = true, d
 	}
 	return l
@@ -126,7 +99,15 @@ func (l Limit) withMaxDelay(d time.Duration) Limit {
 func (l Limit) MaxDelay() (d time.Duration, bounded bool) { return l.maxDelay, l.bounded }
 
 // Algorithm is how units are counted.
-func (l Limit) Algorithm() Algorithm { return l.algorithm }
+func (l Limit) Algorithm() Algorithm { return l.Traits().Name }
+
+// Traits returns the traits of the algorithm.
+func (l Limit) Traits() *Traits {
+	if l.traits == nil {
+		return &unknown
+	}
+	return l.traits
+}
 
 // Units is the number of units per window.
 func (l Limit) Units() int64 { return l.units }
@@ -139,11 +120,11 @@ func (l Limit) Burst() int64 { return l.burst }
 
 // Capacity is the largest number of units that can count at the same time. For a LeakyBucket it is the queue and the unit that leaves it.
 func (l Limit) Capacity() int64 {
-	switch l.algorithm {
-	case TokenBucket:
-		return l.burst
-	case LeakyBucket:
+	switch traits := l.Traits(); {
+	case traits.Queues:
 		return l.burst + 1
+	case traits.Drains:
+		return l.burst
 	default:
 		return l.units
 	}
@@ -151,23 +132,25 @@ func (l Limit) Capacity() int64 {
 
 // LongestWait is the longest RetryAfter of a denial that can end, and the longest Delay, whatever was spent on the counter.
 func (l Limit) LongestWait() time.Duration {
-	switch l.algorithm {
-	case TokenBucket, LeakyBucket:
-		micros, rest := mulDiv(l.Capacity(), int64(l.micros()), l.units)
-		if rest > 0 {
-			micros++
-		}
-		return time.Duration(micros) * time.Microsecond
-	case SlidingWindowCounter:
-		return 2 * l.window
-	default:
-		return l.window
+	traits := l.Traits()
+	if !traits.Drains {
+		return time.Duration(traits.Windows) * l.window
 	}
+	return l.drainTime(l.Capacity())
+}
+
+// drainTime is the time in which units drain, rounded up to microseconds.
+func (l Limit) drainTime(units int64) time.Duration {
+	micros, rest := mulDiv(units, int64(l.micros()), l.units)
+	if rest > 0 {
+		micros++
+	}
+	return time.Duration(micros) * time.Microsecond
 }
 
 // String returns, for example, "100 per 1m0s (SlidingWindowLog)".
 func (l Limit) String() string {
-	return fmt.Sprintf("%d per %v (%s)", l.units, l.window, l.algorithm)
+	return fmt.Sprintf("%d per %v (%s)", l.units, l.window, l.Algorithm())
 }
 
 // micros is the window in microseconds.

@@ -90,7 +90,7 @@ func TestNewLimit_RejectsValuesOutsideTheBounds(t *testing.T) {
 }
 
 func TestNoDelay_AppliesToLeakyBucketsOnly(t *testing.T) {
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		limit := mustLimit(t, algorithm, 100, time.Minute)
 		changed := limit.NoDelay()
 		_, before := limit.MaxDelay()

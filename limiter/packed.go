@@ -5,66 +5,29 @@ package limiter
 type Packed [4]int64
 
 // Packs reports whether states under the algorithm of l can be packed. The size of a log depends on what was spent.
-func (l Limit) Packs() bool { return l.algorithm != SlidingWindowLog }
+func (l Limit) Packs() bool { return l.Traits().unpack != nil }
 
-// Pack returns s as a Packed. It panics for the state of a log.
+// Pack returns s as a Packed. It panics for a state that cannot be packed, see [Limit.Packs].
 func Pack(s State) Packed {
-	switch s := s.(type) {
-	case *windowCounter:
-		return s.pack()
-	case *fixedWindow:
-		return s.pack()
-	case *bucket:
-		return s.pack()
-	default:
+	packed, packs := s.(interface{ pack() Packed })
+	if !packs {
 		panic("limiter: Pack: the state of a log")
 	}
+	return packed.pack()
 }
 
-// Unpack returns the state under the algorithm of limit. It panics for a log.
+// Unpack returns the state under the algorithm of limit. It panics unless limit packs, see [Limit.Packs].
 func (p Packed) Unpack(limit Limit) State {
-	switch limit.algorithm {
-	case SlidingWindowCounter:
-		s := unpackCounter(p)
-		return &s
-	case FixedWindow:
-		s := unpackFixed(p)
-		return &s
-	case TokenBucket, LeakyBucket:
-		s := unpackBucket(p)
-		return &s
-	default:
+	if !limit.Packs() {
 		panic("limiter: Unpack: the state of a log")
 	}
+	return limit.traits.unpack(p)
 }
 
 // Assume is [State.Assume] for a Packed: it returns the new state, and from when on that equals the zero Packed. It allocates nothing.
 func (p Packed) Assume(now Instant, limit Limit, used int64) (next Packed, expires Instant) {
-	switch limit.algorithm {
-	case SlidingWindowCounter:
-		s := unpackCounter(p)
-		s.Assume(now, limit, used, now)
-		return s.pack(), s.Expires(limit)
-	case FixedWindow:
-		s := unpackFixed(p)
-		s.Assume(now, limit, used, now)
-		return s.pack(), s.Expires(limit)
-	case TokenBucket, LeakyBucket:
-		s := unpackBucket(p)
-		s.Assume(now, limit, used, now)
-		return s.pack(), s.Expires(limit)
-	default:
+	if !limit.Packs() {
 		panic("limiter: Assume: the state of a log")
 	}
-}
-
-func (s *windowCounter) pack() Packed { return Packed{s.window, s.current, s.previous} }
-func (s *fixedWindow) pack() Packed   { return Packed{s.window, s.count} }
-func (s *bucket) pack() Packed        { return Packed{int64(s.at), s.whole, s.part, int64(s.ends)} }
-func unpackCounter(p Packed) windowCounter {
-	return windowCounter{window: p[0], current: p[1], previous: p[2]}
-}
-func unpackFixed(p Packed) fixedWindow { return fixedWindow{window: p[0], count: p[1]} }
-func unpackBucket(p Packed) bucket {
-	return bucket{at: Instant(p[0]), whole: p[1], part: p[2], ends: Instant(p[3])}
+	return limit.traits.assume(p, now, limit, used)
 }

@@ -11,7 +11,7 @@ import (
 // A packed state learns decisions exactly as the state does, whatever the limit is meanwhile.
 func TestPacked_LearnsAsTheState(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket} {
+	for _, algorithm := range limiter.AlgorithmsWith(func(of *limiter.Traits) bool { return !of.Log }) {
 		for range 200 {
 			limits := make([]limiter.Limit, 2)
 			for i := range limits {

@@ -22,7 +22,7 @@ func admitted(limit limiter.Limit, list []admission) model {
 // Random spends, each refunded at most once: whatever is admitted is also admitted by the definition for the spends that were not
 // refunded.
 func TestRefund_LimitHoldsForWhatWasNotRefunded(t *testing.T) {
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				limit := drawLimit(rt, algorithm)
@@ -55,7 +55,7 @@ func TestRefund_LimitHoldsForWhatWasNotRefunded(t *testing.T) {
 
 // Redis Cluster depends on it when a request is charged in one slot and denied in another.
 func TestRefund_ImmediatelyAfterASpendRestoresTheState(t *testing.T) {
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				limit := drawLimit(rt, algorithm)

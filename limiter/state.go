@@ -31,32 +31,20 @@ type State interface {
 	Size() int
 }
 
-// coarseInstants is the number of instants per window that a coarse log distinguishes.
-const coarseInstants = 64
-
 // NewCoarseState returns a NewState that takes less memory. The state of a SlidingWindowLog normally grows by 24 bytes per instant at which
 // units are admitted. A coarse state merges instants, and units count longer by up to a 64th of the window.
 func (l Limit) NewCoarseState() State {
-	if l.algorithm == SlidingWindowLog {
-		return &windowLog{grain: l.micros() / coarseInstants}
-	}
-	return l.NewState()
+	return l.newState(true)
 }
 
 // NewState returns the state of a key on which nothing was spent.
-func (l Limit) NewState() State {
-	switch l.algorithm {
-	case SlidingWindowLog:
-		return &windowLog{}
-	case SlidingWindowCounter:
-		return &windowCounter{}
-	case FixedWindow:
-		return &fixedWindow{}
-	case TokenBucket, LeakyBucket:
-		return &bucket{}
-	default:
+func (l Limit) NewState() State { return l.newState(false) }
+
+func (l Limit) newState(coarse bool) State {
+	if l.traits == nil {
 		panic(fmt.Sprintf("limiter: NewState: the limit was not built by NewLimit: %v", l))
 	}
+	return l.traits.newState(l, coarse)
 }
 
 // Spend decides charges[i] on states[i], all or nothing, and counts them if they are allowed. It does for states what [Store.Spend] does

@@ -63,6 +63,26 @@ func (m *fixedModel) used(now limiter.Instant) *big.Rat {
 	return new(big.Rat).SetInt64(m.counts[now/m.window])
 }
 
+// firstRequestModel is the count of a window that begins with its first unit: the algorithm of the tag sixthalgorithm.
+type firstRequestModel struct {
+	window, opened limiter.Instant
+	units          int64
+}
+
+func (m *firstRequestModel) admit(now limiter.Instant, units int64) {
+	if m.used(now).Sign() == 0 {
+		m.opened, m.units = now, 0
+	}
+	m.units += units
+}
+
+func (m *firstRequestModel) used(now limiter.Instant) *big.Rat {
+	if now >= m.opened+m.window {
+		return new(big.Rat)
+	}
+	return new(big.Rat).SetInt64(m.units)
+}
+
 // bucketModel is a level that falls by limit/window, in fractions.
 type bucketModel struct {
 	rate  *big.Rat // units per microsecond
@@ -93,6 +113,8 @@ func newModel(limit limiter.Limit) model {
 		return &counter
 	case limiter.FixedWindow:
 		return &fixedModel{counter}
+	case "FirstRequestWindow":
+		return &firstRequestModel{window: window}
 	default:
 		return &bucketModel{rate: big.NewRat(limit.Units(), int64(window)), level: new(big.Rat)}
 	}
@@ -110,16 +132,10 @@ func capacityOf(limit limiter.Limit) int64 {
 	}
 }
 
-func algorithms() []limiter.Algorithm {
-	return []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}
-}
-
 // The test compares every field of every decision in random histories with the definition: whether the charge is allowed, that exactly
 // Remaining units can be spent now, and that RetryAfter and ResetAfter end at exactly the first possible microsecond.
 func TestDecide_FollowsTheDefinition(t *testing.T) {
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) { playHistory(rt, algorithm) })
 		})

@@ -2,6 +2,25 @@ package limiter
 
 import "math/bits"
 
+// SlidingWindowCounter adds to the count of the current window that of the previous window, weighted by the part of it that the sliding window
+// still overlaps. It takes two integers and has a small, one-sided error (docs/concepts/algorithms.md).
+const SlidingWindowCounter Algorithm = "SlidingWindowCounter"
+
+func windowCounterTraits() Traits {
+	return Traits{
+		Name: SlidingWindowCounter, MaxUnits: MaxUnits, MaxWindow: MaxWindow,
+		Aligned: true, Windows: 2, Debts: true, Compact: "CompactSlidingWindowCounter",
+		Script: "sliding_window_counter", RedisBytes: 200, schema: 2,
+		newState: func(Limit, bool) State { return &windowCounter{} },
+		unpack:   func(p Packed) State { s := unpackCounter(p); return &s },
+		assume: func(p Packed, now Instant, limit Limit, used int64) (Packed, Instant) {
+			s := unpackCounter(p)
+			s.Assume(now, limit, used, now)
+			return s.pack(), s.Expires(limit)
+		},
+	}
+}
+
 // windowCounter admits a cost if and only if current + previous · (window − elapsed)/window + cost ≤ limit, where elapsed is the time since
 // the current window began. Windows are aligned to the epoch. Every operand except the weighted previous count is an integer, so comparing
 // with the ceiling of that operand gives the same result as comparing real numbers.
@@ -72,6 +91,12 @@ func (s *windowCounter) Size() int { return 24 }
 
 func (s *windowCounter) Expires(limit Limit) Instant {
 	return rolled{windowCounter: *s, length: limit.micros()}.whenFree()
+}
+
+func (s *windowCounter) pack() Packed { return Packed{s.window, s.current, s.previous} }
+
+func unpackCounter(p Packed) windowCounter {
+	return windowCounter{window: p[0], current: p[1], previous: p[2]}
 }
 
 // rolled is a windowCounter at one instant.

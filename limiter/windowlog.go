@@ -2,6 +2,26 @@ package limiter
 
 import "sort"
 
+// SlidingWindowLog stores the time of every admitted request. It is exact and takes 7 to 8 bytes per request.
+const SlidingWindowLog Algorithm = "SlidingWindowLog"
+
+// coarseInstants is the number of instants per window that a coarse log distinguishes.
+const coarseInstants = 64
+
+func windowLogTraits() Traits {
+	return Traits{
+		Name: SlidingWindowLog, MaxUnits: MaxLogUnits, MaxWindow: MaxWindow,
+		Windows: 1, Log: true,
+		Script: "sliding_window_log", RedisBytes: 208, schema: 3, // runs of units
+		newState: func(limit Limit, coarse bool) State {
+			if coarse {
+				return &windowLog{grain: limit.micros() / coarseInstants}
+			}
+			return &windowLog{}
+		},
+	}
+}
+
 // windowLog admits a cost if and only if the units admitted in (now − window, now] plus the cost are within the limit. A unit admitted at t
 // stops counting at t + window.
 type windowLog struct {

@@ -216,25 +216,18 @@ namespace. Any other domain becomes ClusterRateLimitPolicies for the domain.`,
 		example: `  weir import envoy-ratelimit config/*.yaml -o policies/
   weir import envoy-ratelimit config.yaml --algorithm SlidingWindowCounter | kubectl apply -f -`,
 		convert: func(files []policyfile.File) (*importer.Result, error) {
-			if !slices.Contains(algorithmNames(), algorithm) {
-				return nil, fmt.Errorf("invalid --algorithm %q: use one of %s", algorithm, strings.Join(algorithmNames(), ", "))
+			if !slices.Contains(envoyratelimit.Algorithms(), algorithm) {
+				return nil, fmt.Errorf("invalid --algorithm %q: use one of %s", algorithm, strings.Join(envoyratelimit.Algorithms(), ", "))
 			}
 			options.Algorithm = v1alpha1.Algorithm(algorithm)
 			return envoyratelimit.Import(files, options), nil
 		},
 	})
-	cmd.Flags().StringVar(&algorithm, "algorithm", string(v1alpha1.FixedWindow),
-		"algorithm of the policies: "+strings.Join(algorithmNames(), ", ")+". FixedWindow decides as the service does")
+	cmd.Flags().StringVar(&algorithm, "algorithm", string(envoyratelimit.ServiceAlgorithm),
+		"algorithm of the policies: "+strings.Join(envoyratelimit.Algorithms(), ", ")+". "+string(envoyratelimit.ServiceAlgorithm)+" decides as the service does")
 	cmd.Flags().BoolVar(&options.MergeDomains, "merge-domains", false,
 		"accept several files with the same domain, as the service does with MERGE_DOMAIN_CONFIG=true")
 	cmd.Flags().BoolVar(&options.Cluster, "cluster", false, "write only ClusterRateLimitPolicies, for domains that are not namespaces of this cluster")
-	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(algorithmNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(envoyratelimit.Algorithms(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	return cmd
-}
-
-func algorithmNames() []string {
-	return []string{
-		string(v1alpha1.FixedWindow), string(v1alpha1.SlidingWindowCounter), string(v1alpha1.SlidingWindowLog),
-		string(v1alpha1.TokenBucket), string(v1alpha1.LeakyBucket),
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server/address"
@@ -75,9 +76,9 @@ func rateLimitCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.algorithm, "algorithm", string(v1alpha1.FixedWindow),
-		"algorithm of the limits without one in the metadata of their descriptor: "+strings.Join(algorithmNames(), ", ")+
-			".\nFixedWindow decides as the service does")
+	flags.StringVar(&f.algorithm, "algorithm", string(envoyratelimit.ServiceAlgorithm),
+		"algorithm of the limits without one in the metadata of their descriptor: "+strings.Join(envoyratelimit.Algorithms(), ", ")+
+			".\n"+string(envoyratelimit.ServiceAlgorithm)+" decides as the service does")
 	flags.StringVar(&f.onStoreFailure, "on-store-failure", string(v1alpha1.StoreFailureDeny),
 		"what happens while Redis is unavailable: Deny fails calls, so that the failure mode of Envoy decides; Local enforces the\n"+
 			"share of this replica; Allow admits all requests")
@@ -90,8 +91,8 @@ func rateLimitCommand() *cobra.Command {
 
 // options returns how the configuration is compiled.
 func (f *rateLimitFlags) options(shadow bool) (ratelimitservice.Options, error) {
-	if !slices.Contains(algorithmNames(), f.algorithm) {
-		return ratelimitservice.Options{}, fmt.Errorf("invalid --algorithm %q: use one of %s", f.algorithm, strings.Join(algorithmNames(), ", "))
+	if !slices.Contains(envoyratelimit.Algorithms(), f.algorithm) {
+		return ratelimitservice.Options{}, fmt.Errorf("invalid --algorithm %q: use one of %s", f.algorithm, strings.Join(envoyratelimit.Algorithms(), ", "))
 	}
 	failures := []string{string(v1alpha1.StoreFailureDeny), string(v1alpha1.StoreFailureLocal), string(v1alpha1.StoreFailureAllow)}
 	if !slices.Contains(failures, f.onStoreFailure) {

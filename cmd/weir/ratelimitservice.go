@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -60,7 +60,9 @@ func (s *rateLimitService) configure(o *envoy.Options) {
 }
 
 // countsDenied reports whether limits without an algorithm in their metadata count denied requests.
-func (s *rateLimitService) countsDenied() bool { return s.options.Algorithm == v1alpha1.FixedWindow }
+func (s *rateLimitService) countsDenied() bool {
+	return s.options.Algorithm == envoyratelimit.ServiceAlgorithm
+}
 
 func (s *rateLimitService) limit(policy string) *envoy.ReferenceLimit {
 	if limits := s.limits.Load(); limits != nil {

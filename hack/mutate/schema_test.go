@@ -207,6 +207,54 @@ func TestNewSchema_BehavesAsEachMutantAlone(t *testing.T) {
 	}
 }
 
+func TestSupportFile_ReplacesEmbeddedScripts(t *testing.T) {
+	root, temporary := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example\n\ngo 1.26\n", "one.lua": "one ", "two.lua": "two",
+		"example.go": `package example
+
+import (
+	"embed"
+	"io/fs"
+)
+
+var (
+	//go:embed one.lua
+	one string
+	//go:embed *.lua
+	embedded embed.FS
+	parts    fs.FS = embedded
+)
+
+func scripts() string {
+	two, _ := fs.ReadFile(parts, "two.lua")
+	return one + string(two)
+}
+`,
+		"example_test.go": "package example\n\nimport (\n\t\"fmt\"\n\t\"testing\"\n)\n\nfunc TestScripts(t *testing.T) { fmt.Println(scripts()) }\n",
+		"changed.lua":     "mutant ",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, binary := &suite{root: root, folder: "."}, filepath.Join(temporary, "all.test")
+	schema, err := newSchema(root, ".", temporary, nil, func(overlay string) ([]byte, error) { return s.build(t.Context(), binary, overlay) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if output, err := s.build(t.Context(), binary, schema.overlay); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	for script, want := range map[string]string{"": "one two\n", "one.lua": "mutant two\n", "two.lua": "one mutant \n"} {
+		t.Setenv(scriptName, script)
+		t.Setenv(scriptFile, filepath.Join(root, "changed.lua"))
+		if got := outputOf(t, binary, 0); !strings.HasPrefix(got, want) {
+			t.Errorf("with a mutant of %q, the program prints %q, want %q", script, got, want)
+		}
+	}
+}
+
 func outputOf(t *testing.T, binary string, id int) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), binary)

@@ -10,14 +10,15 @@ import (
 )
 
 // supportFile returns the file of the package in folder with the functions that instrument uses. It also replaces embedded
-// scripts. That works if no variable of the package is computed from a script.
+// scripts: those in a variable, and those that the package reads from a variable of type fs.FS. That works if no variable of the package is
+// computed from a script.
 func supportFile(folder string) ([]byte, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		return nil, err
 	}
 	var scripts bytes.Buffer
-	name := ""
+	name, replace := "", `panic("no script is named " + name)`
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -29,11 +30,14 @@ func supportFile(folder string) ([]byte, error) {
 		for _, match := range regexp.MustCompile(`(?m)^\s*//go:embed (\w+\.lua)\n\s*(?:var )?(\w+) string$`).FindAllSubmatch(source, -1) {
 			fmt.Fprintf(&scripts, "\t\t%q: &%s,\n", match[1], match[2])
 		}
+		if match := regexp.MustCompile(`(?m)^\t(?:var )?(\w+)\s+fs\.FS = `).FindSubmatch(source); match != nil {
+			replace = fmt.Sprintf("%s = mutantFiles{%[1]s, mutantfstest.MapFS{name: {Data: text}}}", match[1])
+		}
 		if match := regexp.MustCompile(`(?m)^package (\w+)`).FindSubmatch(source); match != nil {
 			name = string(match[1])
 		}
 	}
-	text := strings.NewReplacer("PACKAGE", name, "SCRIPTS", scripts.String(),
+	text := strings.NewReplacer("PACKAGE", name, "SCRIPTS", scripts.String(), "REPLACE", replace,
 		"ENV_ID", mutantID, "ENV_NAME", scriptName, "ENV_FILE", scriptFile).Replace(support)
 	return []byte(text), nil
 }
@@ -42,9 +46,25 @@ const support = `package PACKAGE
 
 import (
 	mutantcmp "cmp"
+	mutantfs "io/fs"
 	mutantos "os"
 	mutantstrconv "strconv"
+	mutantfstest "testing/fstest"
 )
+
+// mutantFiles has the files of FS, of which one is changed.
+type mutantFiles struct {
+	mutantfs.FS
+
+	changed mutantfstest.MapFS
+}
+
+func (f mutantFiles) Open(name string) (mutantfs.File, error) {
+	if file, err := f.changed.Open(name); err == nil {
+		return file, nil
+	}
+	return f.FS.Open(name)
+}
 
 var mutantID = func() int { id, _ := mutantstrconv.Atoi(mutantos.Getenv("ENV_ID")); return id }()
 
@@ -119,7 +139,11 @@ func init() {
 	if err != nil {
 		panic(err)
 	}
-	*map[string]*string{
-SCRIPTS	}[name] = string(text)
+	if script := map[string]*string{
+SCRIPTS	}[name]; script != nil {
+		*script = string(text)
+		return
+	}
+	REPLACE
 }
 `

@@ -30,11 +30,12 @@ func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lea
 		}
 		return nil
 	}
-	if spec.Algorithm == v1alpha1.LeakyBucket {
-		v.report("spec.consistency", "consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; "+
-			"use Exact or algorithm TokenBucket")
+	how := countingOf(spec)
+	if how.algorithm.Traits().Queues {
+		v.report("spec.consistency", "consistency must be Exact with algorithm %s, because replicas cannot divide the turns of one queue; "+
+			"use Exact or algorithm TokenBucket", how.algorithm)
 	}
-	longest := countingOf(spec).window / leaseAgePart
+	longest := how.window / leaseAgePart
 	lease := &rules.Lease{MaxPercent: defaultLeasePercent, MaxMilliseconds: min(defaultLeaseAge, longest).Milliseconds()}
 	if spec.Lease == nil {
 		return lease

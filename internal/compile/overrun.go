@@ -2,7 +2,6 @@ package compile
 
 import (
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/limiter"
 )
 
 // validateOverrun reports debts on counters that cannot hold more units than their limit, and on leased units.
@@ -11,7 +10,7 @@ func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
 	if spec.Overrun != v1alpha1.OverrunDebt {
 		return
 	}
-	if how := countingOf(spec); how.algorithmErr == nil && how.algorithm != limiter.FixedWindow && how.algorithm != limiter.SlidingWindowCounter {
+	if how := countingOf(spec); how.algorithmErr == nil && !how.algorithm.Traits().Debts {
 		v.report("spec.overrun", "overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more "+
 			"units than the limit; use one of these algorithms or remove overrun")
 	}

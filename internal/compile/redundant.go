@@ -90,21 +90,21 @@ func coversMatch(wide, narrow *rules.Rule) bool {
 
 // isAsStrict reports whether strict denies whenever lax denies, if strict counts at least the requests that lax counts:
 //
-//   - Windows: the window of strict is a multiple of the window of lax, and its limit is not higher. A SlidingWindowCounter weights the
-//     previous window, so its windows must be equal.
+//   - Windows: the window of strict is a multiple of the window of lax, and its limit is not higher. If a
+//     window also counts the previous one, their lengths must be equal. Windows that begin with a request are never comparable.
 //   - Buckets: strict refills or drains at most as many units in at least as much time, and its capacity is not higher. Equal rates are not
 //     enough, because while Redis is unavailable each replica has its share of a limit in whole units.
 func isAsStrict(strict, lax *rules.Rule) bool {
 	if strict.Algorithm != lax.Algorithm {
 		return false
 	}
-	switch strict.Algorithm {
-	case limiter.TokenBucket, limiter.LeakyBucket:
+	switch traits := strict.Algorithm.Traits(); {
+	case traits.Drains:
 		return strict.Units <= lax.Units && strict.WindowSeconds >= lax.WindowSeconds && strict.Burst <= lax.Burst && len(lax.Tiers) == 0
-	case limiter.SlidingWindowCounter:
-		return strict.WindowSeconds == lax.WindowSeconds && strict.Units <= lowestLimit(lax)
-	default:
+	case traits.Log || traits.EndsWithWindow():
 		return strict.WindowSeconds%lax.WindowSeconds == 0 && strict.Units <= lowestLimit(lax)
+	default:
+		return traits.Aligned && strict.WindowSeconds == lax.WindowSeconds && strict.Units <= lowestLimit(lax)
 	}
 }
 

@@ -111,12 +111,12 @@ type counting struct {
 func (c counting) valid() bool { return c.algorithmErr == nil && c.windowErr == nil }
 
 func countingOf(spec *v1alpha1.RateLimitPolicySpec) counting {
-	how := counting{algorithm: limiter.Algorithm(cmp.Or(spec.Algorithm, v1alpha1.SlidingWindowCounter))}
+	how := counting{algorithm: cmp.Or(limiter.Algorithm(spec.Algorithm), limiter.DefaultAlgorithm)}
 	if _, how.algorithmErr = limiter.NewLimit(how.algorithm, 1, limiter.MinWindow); how.algorithmErr != nil {
-		how.algorithm = limiter.SlidingWindowCounter
+		how.algorithm = limiter.DefaultAlgorithm
 	}
 	how.window, how.windowErr = ParseWindow(spec.Window)
-	if how.windowErr == nil && how.window > limiter.MaxWindow && how.algorithm != limiter.FixedWindow {
+	if how.windowErr == nil && how.window > how.algorithm.Traits().MaxWindow {
 		how.windowErr = errors.New("window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow")
 		how.window = limiter.MinWindow
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -46,13 +45,13 @@ func (w *warnings) add(field, format string, args ...any) {
 }
 
 const (
-	logBytes = 8      // approximate Redis memory of a SlidingWindowLog per unit, in bytes, as in docs/concepts/algorithms.md
+	logBytes = 8      // approximate Redis memory of a log per unit, in bytes, as in docs/concepts/algorithms.md
 	bigLog   = 10_000 // units; from here on the log of one identifier takes 80 kB
 )
 
 // warnMemory warns of a log that takes much more memory than the counters of other algorithms.
 func (w *warnings) warnMemory() {
-	if w.rule.Algorithm != limiter.SlidingWindowLog {
+	if !w.rule.Algorithm.Traits().Log {
 		return
 	}
 	field, units := w.highestLimit()
@@ -83,8 +82,8 @@ func formatBytes(bytes int64) string {
 
 // warnBoundary warns of the burst of a fixed window at the end of a window.
 func (w *warnings) warnBoundary() {
-	if w.rule.Algorithm == limiter.FixedWindow {
-		w.add("spec.algorithm", "FixedWindow can admit up to %d units within a short time around the end of a window", 2*w.rule.Units)
+	if w.rule.Algorithm.Traits().EndsWithWindow() {
+		w.add("spec.algorithm", "%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -90,16 +89,16 @@ func isEverything(of rules.KubernetesResources) bool {
 	return slices.Contains(of.APIGroups, "*") && (slices.Contains(of.Resources, "*") || slices.Contains(of.Resources, "*/*"))
 }
 
-// warnQueue warns of a LeakyBucket with a queue: an API server does not delay a write, so no write waits in the queue.
+// warnQueue warns of a queue: an API server does not delay a write, so no write waits in the queue.
 func (w *warnings) warnQueue() {
-	if w.rule.Algorithm != limiter.LeakyBucket {
+	if !w.rule.Algorithm.Traits().Queues {
 		return
 	}
 	const why = "writes never wait in the queue; "
 	if w.rule.Burst > 0 {
 		w.add("spec.burst", why+"burst only bounds the cost of a write. Use TokenBucket for bursts")
 	} else if w.rule.Cost != nil && w.rule.Cost.Expression != "" {
-		w.add("spec.cost.expression", "a LeakyBucket without burst denies every write that costs more than 1 unit")
+		w.add("spec.cost.expression", "a %s without burst denies every write that costs more than 1 unit", w.rule.Algorithm)
 	}
 	for i := range w.rule.Tiers {
 		if w.rule.Tiers[i].Burst > 0 {

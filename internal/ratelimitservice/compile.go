@@ -20,8 +20,9 @@ import (
 
 // Options are the choices that a configuration does not contain.
 type Options struct {
-	// Algorithm of the limits without one in their metadata. FixedWindow decides as the service does: each descriptor is charged on its own,
-	// also if it or another one is denied. With the other algorithms, a request that one limit denies is charged to no limit with such an algorithm.
+	// Algorithm of the limits without one in their metadata. [envoyratelimit.ServiceAlgorithm] decides as the service does: each descriptor is
+	// charged on its own, also if it or another one is denied. With the other algorithms, a request that one limit denies is charged to no
+	// limit with such an algorithm.
 	Algorithm v1alpha1.Algorithm
 	// OnStoreFailure decides while Redis is unavailable. Deny fails calls, as the service does, so that the failure mode of Envoy decides.
 	OnStoreFailure v1alpha1.StoreFailure
@@ -130,9 +131,9 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 			problems = append(problems, problem{imported[i].Line, err.Error()})
 			continue
 		}
-		if window > limiter.MaxWindow && spec.Algorithm != v1alpha1.FixedWindow {
-			out.note(fmt.Sprintf("%s: %s has no windows of %s; FixedWindow applies", imported[i].Comment, spec.Algorithm, spec.Window))
-			spec.Algorithm = v1alpha1.FixedWindow
+		if traits := limiter.Algorithm(spec.Algorithm).Traits(); traits.Name != "" && window > traits.MaxWindow {
+			out.note(fmt.Sprintf("%s: %s has no windows of %s; %s applies", imported[i].Comment, spec.Algorithm, spec.Window, envoyratelimit.ServiceAlgorithm))
+			spec.Algorithm = envoyratelimit.ServiceAlgorithm
 		}
 		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)},
@@ -151,7 +152,7 @@ func (c *compiled) add(rule rules.Rule, policy *importer.Policy) {
 	if rule.Cost != nil { // of a limit of 0, as an expression, because the API rejects a constant above the limit
 		rule.Cost, limit.Zero = &rules.Cost{Value: 2}, true
 	}
-	rule.Debt = policy.Spec.Algorithm == v1alpha1.FixedWindow // as asked for, also if FixedWindow applies in place of another one
+	rule.Debt = policy.Spec.Algorithm == envoyratelimit.ServiceAlgorithm // as asked for, also if it applies in place of another one
 	rule.WholeDebt = rule.Debt
 	for i, entry := range rule.Match.Descriptors {
 		key := entry.Key

@@ -126,7 +126,7 @@ func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
 // readUnder returns the limits under which a counter is read. The units of a window are the same under each limit, and more of them are visible under a
 // larger one. A bucket drains at the rate of its limit, so it is read under each.
 func readUnder(rule *matching.Compiled, possible []matching.PossibleTier) (limits []limiter.Limit) {
-	if !isBucket(rule.Limit) {
+	if !rule.Limit.Traits().Drains {
 		return []limiter.Limit{rule.LargestLimit()}
 	}
 	for _, t := range possible {
@@ -189,8 +189,4 @@ func largestOf(possible []matching.PossibleTier) (largest int) {
 		}
 	}
 	return largest
-}
-
-func isBucket(limit limiter.Limit) bool {
-	return limit.Algorithm() == limiter.TokenBucket || limit.Algorithm() == limiter.LeakyBucket
 }

@@ -121,9 +121,7 @@ func longRule(policy string, algorithm limiter.Algorithm) rules.Rule {
 
 func TestCounters_AllAlgorithms(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store) {
-		for _, algorithm := range []limiter.Algorithm{
-			limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-		} {
+		for _, algorithm := range limiter.Algorithms() {
 			policy := "shop/" + strings.ToLower(string(algorithm))
 			l := newCounters(t, s, longRule(policy, algorithm))
 			l.spend(t, 4, "acme", "/")

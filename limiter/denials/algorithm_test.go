@@ -74,9 +74,7 @@ func TestFind_ReturnsWhatTheAlgorithmDecides(t *testing.T) {
 }
 
 func drawLimit(rt *rapid.T) limiter.Limit {
-	algorithm := rapid.SampledFrom([]limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}).Draw(rt, "algorithm")
+	algorithm := rapid.SampledFrom(limiter.Algorithms()).Draw(rt, "algorithm")
 	window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, time.Minute}).Draw(rt, "window")
 	return build(rt, algorithm, rapid.Int64Range(1, 9).Draw(rt, "units"), window, 3)
 }

@@ -46,8 +46,8 @@ func waitsLikeOneUnit(c limiter.Charge) bool {
 	if c.Cost == 1 {
 		return true
 	}
-	// All units of a fixed window are available again at the same time.
-	return c.Limit.Algorithm() == limiter.FixedWindow && c.Cost > 1 && c.Cost <= c.Limit.Units()
+	// All units of the window are available again at the same time.
+	return c.Limit.Traits().EndsWithWindow() && c.Cost > 1 && c.Cost <= c.Limit.Units()
 }
 
 // denies reports whether c is denied now, until the same instant.

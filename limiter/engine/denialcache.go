@@ -48,7 +48,7 @@ func (r *ruleCharge) longestWait(at limiter.Instant) time.Duration {
 	switch {
 	case r.charge.Units() > limit.Capacity():
 		return limiter.Never
-	case limit.Algorithm() == limiter.FixedWindow: // windows are aligned to the epoch
+	case limit.Traits().EndsWithWindow():
 		return limit.Window() - at.Sub(0)%limit.Window()
 	default:
 		return limit.LongestWait()

@@ -81,9 +81,7 @@ func (w *worlds) swap() {
 func drawRule(rt *rapid.T, i int) rules.Rule {
 	r := rule(fmt.Sprintf("shop/p%d", i), rapid.Int64Range(1, 4).Draw(rt, "units"))
 	r.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderPresent, Name: fmt.Sprintf("p%d", i)}}
-	r.Algorithm = rapid.SampledFrom([]limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}).Draw(rt, "algorithm")
+	r.Algorithm = rapid.SampledFrom(limiter.Algorithms()).Draw(rt, "algorithm")
 	r.WindowSeconds = rapid.SampledFrom([]int64{1, 7, 60}).Draw(rt, "window")
 	if r.Algorithm == limiter.TokenBucket || r.Algorithm == limiter.LeakyBucket {
 		r.Burst = rapid.Int64Range(1, 3).Draw(rt, "burst")

@@ -338,9 +338,7 @@ func TestCheck_ALeakyBucketWithAQueueHasNoKnownDenials(t *testing.T) {
 // Two policies deny. A client that comes back after the retry time of the answer is admitted, and not before: whichever of the denials is known,
 // and whatever the other one is.
 func TestCheck_RetryAfterIsThatOfAllPolicies(t *testing.T) {
-	algorithms := []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}
+	algorithms := limiter.Algorithms()
 	rapid.Check(t, func(rt *rapid.T) {
 		var all []rules.Rule
 		for _, name := range []string{"shop/a", "shop/b", "shop/c"} {

@@ -69,9 +69,7 @@ func policiesOf(a engine.Answer) (names []string) {
 // drawExplained draws a policy for all requests. Its units take whole microseconds, see limiter.Charge.Counted.
 func drawExplained(rt *rapid.T, i int) rules.Rule {
 	r := rule(fmt.Sprintf("shop/p%d", i), rapid.SampledFrom([]int64{1, 2, 3, 4, 5, 6, 8, 10, 12, 100}).Draw(rt, "units"))
-	r.Algorithm = rapid.SampledFrom([]limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}).Draw(rt, "algorithm")
+	r.Algorithm = rapid.SampledFrom(limiter.Algorithms()).Draw(rt, "algorithm")
 	if r.Algorithm == limiter.TokenBucket || r.Algorithm == limiter.LeakyBucket {
 		r.Burst = rapid.Int64Range(1, 12).Draw(rt, "burst")
 	}

@@ -44,14 +44,11 @@ func overrideClass(limit limiter.Limit) int {
 
 // lifetime is the longest time that a counter is live after a charge.
 func lifetime(limit limiter.Limit) time.Duration {
-	switch limit.Algorithm() {
-	case limiter.TokenBucket, limiter.LeakyBucket: // a full bucket drains
+	traits := limit.Traits()
+	if traits.Drains { // from full
 		return time.Duration(float64(limit.Capacity()) / float64(limit.Units()) * float64(limit.Window()))
-	case limiter.SlidingWindowCounter: // the next window weighs this one
-		return 2 * limit.Window()
-	default:
-		return limit.Window()
 	}
+	return time.Duration(traits.Windows) * limit.Window()
 }
 
 // longestLifetime is the longest lifetime of a counter under the limits of a rule and its tiers.

@@ -64,9 +64,7 @@ func tenantRule(algorithm limiter.Algorithm) rules.Rule {
 }
 
 func TestBoundIdentifiers_BoundsTheCountersOfAFlood(t *testing.T) {
-	for _, algorithm := range []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	} {
+	for _, algorithm := range limiter.Algorithms() {
 		b := newBounded(t, engine.Identifiers{Max: 1000}, tenantRule(algorithm))
 		denied := b.flood(t, 0, 20_000)
 		// The estimate has an error of 3 %, and lags behind by 64 requests.

@@ -15,9 +15,7 @@ import (
 
 func TestLifetime_IsTheTimeToLiveOfAFullCounter(t *testing.T) {
 	windowBegins := time.Unix(0, 0).Add(1000 * time.Hour)
-	for _, algorithm := range []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	} {
+	for _, algorithm := range limiter.Algorithms() {
 		limit, err := limiter.NewLimit(algorithm, 10, time.Hour)
 		if err != nil {
 			t.Fatal(err)

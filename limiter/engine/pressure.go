@@ -24,11 +24,8 @@ const (
 	crowdedFor = time.Minute
 )
 
-// The approximate bytes of counters in Redis, as docs/how-to/run-on-redis.md lists them.
+// The approximate bytes of compact counters in Redis, as docs/how-to/run-on-redis.md lists them. [limiter.Traits] have those of the others.
 const (
-	windowBytes  = 200
-	logBytes     = 208 // with one request
-	bucketBytes  = 220
 	compactBytes = 15  // in a block
 	blockBytes   = 200 // of a block without counters
 	blocks       = 1 << 16
@@ -50,12 +47,8 @@ func (s storage) bytes(n float64) float64 {
 	switch {
 	case s.compact:
 		return n*compactBytes + min(n, blocks)*blockBytes
-	case s.algorithm == limiter.TokenBucket, s.algorithm == limiter.LeakyBucket:
-		return n * bucketBytes
-	case s.algorithm == limiter.SlidingWindowLog:
-		return n * logBytes
 	default:
-		return n * windowBytes
+		return n * float64(s.algorithm.Traits().RedisBytes)
 	}
 }
 

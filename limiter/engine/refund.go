@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// maxRefundRounds bounds from how many instants of a SlidingWindowLog one refund takes units.
+// maxRefundRounds bounds from how many instants of a log one refund takes units.
 const maxRefundRounds = 64
 
 // Refund refunds what requests like checks were charged, as far as it still counts: the units that were spent last. It does
@@ -69,7 +69,7 @@ func refundLatest(ctx context.Context, store limiter.Store, charge limiter.Charg
 		if err := store.Refund(ctx, []limiter.Refund{refund}); err != nil {
 			return err
 		}
-		if charge.Limit.Algorithm() != limiter.SlidingWindowLog || before[0].ResetAfter == 0 {
+		if !charge.Limit.Traits().Log || before[0].ResetAfter == 0 {
 			return nil
 		}
 		after, err := store.Peek(ctx, state)
@@ -88,7 +88,7 @@ func refundLatest(ctx context.Context, store limiter.Store, charge limiter.Charg
 // latestSpend is the instant at which the last of the units that count was spent. Only a log knows it; the other algorithms
 // refund the same at any instant, so it is the instant of the decision.
 func latestSpend(limit limiter.Limit, d limiter.Decision) limiter.Instant {
-	if limit.Algorithm() != limiter.SlidingWindowLog || d.ResetAfter == 0 {
+	if !limit.Traits().Log || d.ResetAfter == 0 {
 		return d.At
 	}
 	return d.At.Add(d.ResetAfter - limit.Window())

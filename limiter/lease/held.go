@@ -95,11 +95,9 @@ func (h *held) decision(now instant, left int64) limiter.Decision {
 // untilWindowEnds is the time from at to the end of the window to which units belong that were spent then, for the algorithms with windows
 // that are aligned to the epoch. A lease must not outlive it. For the other algorithms, aligned is false.
 func untilWindowEnds(limit limiter.Limit, at limiter.Instant) (rest time.Duration, aligned bool) {
-	switch limit.Algorithm() {
-	case limiter.FixedWindow, limiter.SlidingWindowCounter:
-		window := limit.Window().Microseconds()
-		return time.Duration(window-int64(at)%window) * time.Microsecond, true
-	default:
+	if !limit.Traits().Aligned {
 		return 0, false
 	}
+	window := limit.Window().Microseconds()
+	return time.Duration(window-int64(at)%window) * time.Microsecond, true
 }

@@ -157,6 +157,31 @@ func TestTick_ReturnsUnusedUnitsAfterTheMaximumAge(t *testing.T) {
 	}
 }
 
+func TestTake_LeasesUnitsOfEveryAlgorithmButAQueue(t *testing.T) {
+	for _, algorithm := range limiter.Algorithms() {
+		w := newWorld()
+		c, leased, admitted := charge(t, algorithm, 1000, time.Minute), 0, int64(0)
+		if algorithm.Traits().Queues {
+			c.Limit, _ = c.Limit.WithBurst(1000) // long enough for a lease
+		}
+		for range 100 {
+			w.now = w.now.Add(time.Millisecond)
+			if d := w.decide(t, c); d.Origin == limiter.OriginLease {
+				leased++
+			} else if !d.Allowed {
+				continue
+			}
+			admitted++
+		}
+		if isLeased := leased > 0; isLeased == algorithm.Traits().Queues {
+			t.Errorf("%s: %d of 100 charges were admitted from a lease", algorithm, leased)
+		}
+		if used := w.used(t, c); !algorithm.Traits().Drains && used < admitted {
+			t.Errorf("%s: %d units count in the store, but %d were admitted", algorithm, used, admitted)
+		}
+	}
+}
+
 func TestTake_ALeaseDoesNotOutliveItsAlignedWindow(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindowCounter} {
 		w := newWorld()

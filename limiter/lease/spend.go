@@ -32,7 +32,7 @@ func (l *Leases) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter
 
 // isExact reports whether a charge must be spent on its own. A queue has one order of turns, which replicas cannot divide.
 func isExact(c limiter.Charge) bool {
-	return c.Lease == nil || c.Limit.Algorithm() == limiter.LeakyBucket
+	return c.Lease == nil || c.Limit.Traits().Queues
 }
 
 // plan is what one call of the store leases.

@@ -171,7 +171,7 @@ func (c *Counters) nextDecision() uint64 {
 
 // newest is when the last of the units that count was spent, as far as a decision contains it.
 func newest(limit limiter.Limit, d limiter.Decision) limiter.Instant {
-	if limit.Algorithm() != limiter.SlidingWindowLog {
+	if !limit.Traits().Log {
 		return d.At
 	}
 	return min(d.At, d.At.Add(d.ResetAfter-limit.Window()))

@@ -45,7 +45,7 @@ type slot struct {
 	state     limiter.Packed
 	until     uint32 // seconds since the epoch by our clock, after which no unit counts; 0: free
 	part      uint16 // of the limit that is spent, as in a cell
-	algorithm uint8
+	algorithm uint8  // its number in limiter.Traits
 }
 
 func newLearned(maxBytes int, evicted *sketch) *learned {
@@ -54,18 +54,6 @@ func newLearned(maxBytes int, evicted *sketch) *learned {
 		l.slots *= 2
 	}
 	return l
-}
-
-// algorithmNumber is a number for each algorithm that packs.
-func algorithmNumber(limit limiter.Limit) uint8 {
-	switch limit.Algorithm() {
-	case limiter.FixedWindow:
-		return 1
-	case limiter.SlidingWindowCounter:
-		return 2
-	default:
-		return 3
-	}
 }
 
 func (l *learned) shard(hash uint64) *shard { return &l.shards[hash>>(64-6)] }
@@ -87,7 +75,7 @@ func (l *learned) learn(hash uint64, own limiter.Instant, limit limiter.Limit, d
 		}
 		i = l.place(s, hash, own)
 	}
-	entry, algorithm := s.slots[i], algorithmNumber(limit)
+	entry, algorithm := s.slots[i], limit.Traits().Number
 	if entry.algorithm != algorithm {
 		entry = slot{algorithm: algorithm}
 	}
@@ -111,7 +99,7 @@ func (l *learned) put(hash uint64, own, at limiter.Instant, limit limiter.Limit,
 	}
 	used := limit.Capacity() - state.Decide(at, limit, 0).Remaining
 	s.set(i, hash, slot{
-		state: limiter.Pack(state), algorithm: algorithmNumber(limit), part: partOf(used, limit.Capacity()),
+		state: limiter.Pack(state), algorithm: limit.Traits().Number, part: partOf(used, limit.Capacity()),
 		until: countsUntil(own, at, state.Expires(limit), limit),
 	})
 }
@@ -200,7 +188,7 @@ func (l *learned) state(hash uint64, limit limiter.Limit) (limiter.State, bool) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.find(hash)
-	if i < 0 || s.slots[i].until == 0 || s.slots[i].algorithm != algorithmNumber(limit) {
+	if i < 0 || s.slots[i].until == 0 || s.slots[i].algorithm != limit.Traits().Number {
 		return nil, false
 	}
 	return s.slots[i].state.Unpack(limit), true

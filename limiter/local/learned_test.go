@@ -20,7 +20,7 @@ func decided(clock *clock, l limiter.Limit, used int64) []limiter.Decision {
 // Learn is called for each charge of each request, long before an outage.
 func TestLearn_AllocatesNothing(t *testing.T) {
 	clock := newClock()
-	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket} {
+	for _, algorithm := range limiter.AlgorithmsWith(func(of *limiter.Traits) bool { return !of.Log }) {
 		c := local.New(plenty, clock.Now)
 		l := limit(t, algorithm, 100, time.Minute)
 		if algorithm == limiter.LeakyBucket {

@@ -52,9 +52,7 @@ func learn(t testing.TB, store limiter.Store, c *local.Counters, charges []limit
 }
 
 func allAlgorithms() []limiter.Algorithm {
-	return []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}
+	return limiter.Algorithms()
 }
 
 // All replicas know how many units of a limit are spent. Together they admit exactly the rest. No replica admits more than its share: a

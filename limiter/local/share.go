@@ -40,10 +40,9 @@ func shareOf(limit limiter.Limit, p Peers) share {
 func widened(limit limiter.Limit, more int64) limiter.Limit {
 	var wider limiter.Limit
 	var err error
-	switch limit.Algorithm() {
-	case limiter.TokenBucket, limiter.LeakyBucket:
+	if limit.Traits().Drains {
 		wider, err = limit.WithBurst(limit.Burst() + more)
-	default:
+	} else {
 		wider, err = limiter.NewLimit(limit.Algorithm(), limit.Units()+more, limit.Window())
 	}
 	if err != nil {

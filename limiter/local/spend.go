@@ -101,7 +101,7 @@ func (c *Counters) RefundLatest(charge limiter.Charge) {
 	now := c.now()
 	k.limit = charge.Limit
 	s := c.shareOf(k)
-	if cost := charge.Units() * s.weight; charge.Limit.Algorithm() == limiter.SlidingWindowLog {
+	if cost := charge.Units() * s.weight; charge.Limit.Traits().Log {
 		refundNewest(now, k.state, s.weighted, cost)
 	} else {
 		k.state.Refund(now, s.weighted, cost, k.state.Decide(now, s.weighted, 0).At)

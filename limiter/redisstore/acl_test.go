@@ -72,9 +72,7 @@ func operate(ctx context.Context, client *redisclient.Client, _ time.Duration) e
 }
 
 func everyAlgorithm() []limiter.Algorithm {
-	return []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}
+	return limiter.Algorithms()
 }
 
 // enforce calls everything that a limiter calls. It waits that long for subscriptions.

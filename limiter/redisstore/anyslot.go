@@ -118,7 +118,7 @@ func (s *Store) anySlotArguments(calls []*call) []any {
 
 // isReadInPlace reports whether the scripts do not read the counter as a whole, as any_slot.lua does.
 func isReadInPlace(c limiter.Charge) bool {
-	return c.Limit.Algorithm() == limiter.SlidingWindowLog && c.Limit.Units() > maxWholeLog
+	return c.Limit.Traits().Log && c.Limit.Units() > maxWholeLog
 }
 
 // The pauses after a node did not decide a batch together.

@@ -31,15 +31,15 @@ local function read_charge(at)
   local charge = {
     apply = loaded[name], units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]),
     capacity = capacity, max_delay = max_delay, cost = cost, needed = needed, debt = debt,
-    queues = name == 'LeakyBucket', is_log = name == 'SlidingWindowLog', enforced = true,
+    queues = IS_QUEUE(name), is_log = IS_LOG(name), enforced = true,
   }
   if not charge.apply then
     charge.apply = load_algorithm(name)
     loaded[name] = charge.apply
   end
-  if name == 'CompactFixedWindow' or name == 'CompactSlidingWindowCounter' then
+  if IS_COMPACT(name) then
     charge.is_compact, has_compact = true, true
-    charge.has_odd_key = name == 'CompactSlidingWindowCounter'
+    charge.has_odd_key = HAS_ODD_KEY(name)
   end
   if charge.is_log then
     has_log = true

@@ -1,8 +1,12 @@
 package redisstore
 
 import (
-	_ "embed" // for the scripts
+	"cmp"
+	"embed"
 	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,48 +22,9 @@ var (
 	countsLua string
 	//go:embed mul_div.lua
 	mulDivLua string
-	//go:embed fixed_window.lua
-	fixedWindowLua string
-	//go:embed fixed_window_refund.lua
-	fixedWindowRefundLua string
-	//go:embed sliding_window_log.lua
-	slidingWindowLogLua string
-	//go:embed sliding_window_log_ring.lua
-	slidingWindowLogRingLua string
-	//go:embed sliding_window_log_step.lua
-	slidingWindowLogStepLua string
-	//go:embed sliding_window_log_refund.lua
-	slidingWindowLogRefundLua string
-	//go:embed sliding_window_log_ring_refund.lua
-	slidingWindowLogRingRefundLua string
-	//go:embed sliding_window_counter.lua
-	slidingWindowCounterLua string
-	//go:embed sliding_window_counter_refund.lua
-	slidingWindowCounterRefundLua string
-	//go:embed bucket.lua
-	bucketLua string
-	//go:embed bucket_refund.lua
-	bucketRefundLua string
-	//go:embed compact.lua
-	compactLua string
-	//go:embed compact_step.lua
-	compactStepLua string
-	//go:embed compact_refund.lua
-	compactRefundLua string
-	//go:embed load.lua
-	loadLua string
-	//go:embed arguments.lua
-	argumentsLua string
-	//go:embed reply.lua
-	replyLua string
-	//go:embed spend.lua
-	spendLua string
-	//go:embed spend_one.lua
-	spendOneLua string
-	//go:embed refund.lua
-	refundLua string
-	//go:embed any_slot.lua
-	anySlotLua string
+	//go:embed *.lua
+	embedded embed.FS
+	parts    fs.FS = embedded // the tag sixthalgorithm adds files
 )
 
 // maxWholeLog is MAX_WHOLE_LOG of the scripts.
@@ -73,22 +38,39 @@ type algorithmSource struct {
 	step, refund string
 }
 
-// algorithmSources are in the order in which they appear in the scripts.
+// algorithmSources are in the order in which they appear in the scripts. Algorithms can share a source.
 func algorithmSources() []algorithmSource {
-	fixed := algorithmSource{"fixed_window", "fixed_window", fixedWindowLua, "", fixedWindowRefundLua}
-	counter := algorithmSource{"sliding_window_counter", "sliding_window_counter", slidingWindowCounterLua, "", slidingWindowCounterRefundLua}
-	return []algorithmSource{
-		fixed,
-		{
-			"sliding_window_log", "sliding_window_log", slidingWindowLogLua,
-			ringFunction("ring_step", slidingWindowLogRingLua) + slidingWindowLogStepLua,
-			ringFunction("ring_refund", slidingWindowLogRingLua+slidingWindowLogRingRefundLua) + slidingWindowLogRefundLua,
-		},
-		counter,
-		{"bucket", "bucket", bucketLua, "", bucketRefundLua},
-		compactSource(fixed),
-		compactSource(counter),
+	var all, compact []algorithmSource
+	for _, algorithm := range limiter.Algorithms() {
+		traits := algorithm.Traits()
+		if slices.ContainsFunc(all, func(a algorithmSource) bool { return a.name == traits.Script }) {
+			continue
+		}
+		source := sourceOf(traits)
+		all = append(all, source)
+		if traits.Compact != "" {
+			compact = append(compact, compactSource(source))
+		}
 	}
+	return append(all, compact...)
+}
+
+// sourceOf reads the source of an algorithm: the functions in name.lua and name_refund.lua. If there is a name_ring.lua, the functions of a
+// ring are defined on first use: name_step.lua and name_refund.lua call load_ring.
+func sourceOf(traits *limiter.Traits) algorithmSource {
+	name := traits.Script
+	source := algorithmSource{name: name, functions: name, shared: part(name), refund: part(name + "_refund")}
+	if ring := part(name + "_ring"); ring != "" {
+		source.step = ringFunction("ring_step", ring) + part(name+"_step")
+		source.refund = ringFunction("ring_refund", ring+part(name+"_ring_refund")) + source.refund
+	}
+	return source
+}
+
+// part returns name.lua, or "" if there is no such file.
+func part(name string) string {
+	text, _ := fs.ReadFile(parts, name+".lua")
+	return string(text)
 }
 
 // ringFunction defines load_ring, which returns a function of a ring: most logs are small, and defining functions takes time.
@@ -104,8 +86,8 @@ func compactSource(counted algorithmSource) algorithmSource {
 	return algorithmSource{
 		name:      "compact_" + counted.name,
 		functions: "compact",
-		shared:    compactLua + "\n" + counted.shared + alias("step") + compactStepLua,
-		refund:    counted.refund + alias("refund") + compactRefundLua,
+		shared:    part("compact") + "\n" + counted.shared + alias("step") + part("compact_step"),
+		refund:    counted.refund + alias("refund") + part("compact_refund"),
 	}
 }
 
@@ -130,7 +112,7 @@ type scripts struct {
 var assembled = sync.OnceValue(func() *scripts { //nolint:gochecknoglobals // never changes
 	return &scripts{
 		spend:   newSpendScript("spend", declaredKeys),
-		anySlot: newSpendScript("spend_any_slot", anySlotLua),
+		anySlot: newSpendScript("spend_any_slot", part("any_slot")),
 		refund:  newRefundScript(),
 		single:  newSingleScripts(),
 	}
@@ -141,12 +123,12 @@ func SpendScript() redisclient.Script { return assembled().spend }
 
 func newSpendScript(name, keys string) redisclient.Script {
 	return redisclient.NewScript(name,
-		assemble(keys, func(a algorithmSource) string { return a.shared + a.step + "return " + a.functions + "_step\n" }, spendNow+replyLua+"\n"+spendLua))
+		assemble(keys, func(a algorithmSource) string { return a.shared + a.step + "return " + a.functions + "_step\n" }, spendNow+part("reply")+"\n"+part("spend")))
 }
 
 func newRefundScript() redisclient.Script {
 	return redisclient.NewScript("refund",
-		assemble(declaredKeys, func(a algorithmSource) string { return a.shared + a.refund + "return " + a.functions + "_refund\n" }, refundLua))
+		assemble(declaredKeys, func(a algorithmSource) string { return a.shared + a.refund + "return " + a.functions + "_refund\n" }, part("refund")))
 }
 
 // Scripts returns every script of this package that decides or refunds, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
@@ -164,64 +146,88 @@ func assemble(keys string, body func(algorithmSource) string, script string) str
 	for _, a := range algorithmSources() {
 		fmt.Fprintf(&b, "\nlocal function load_%s()\n%send\n", a.name, body(a))
 	}
-	fmt.Fprintf(&b, "\n%s\n%s\n%s", loadLua, argumentsLua, script)
+	fmt.Fprintf(&b, "\n%s\n%s\n%s", withAlgorithms(part("load")), withAlgorithms(part("arguments")), script)
 	return inlineConstants(b.String())
 }
 
-// singleScripts decide one charge. Each contains one algorithm only: for one charge, defining the functions of the spend
-// script takes longer than everything else.
-type singleScripts struct {
-	fixedWindow, log, windowCounter, tokenBucket, leakyBucket redisclient.Script
-	compactFixedWindow, compactWindowCounter                  redisclient.Script
+// withAlgorithms replaces what depends on the algorithms: the line LOAD_EACH_ALGORITHM(name), and the conditions IS_QUEUE(name) and so on.
+func withAlgorithms(source string) string {
+	var load strings.Builder
+	for _, algorithm := range limiter.Algorithms() {
+		traits := algorithm.Traits()
+		fmt.Fprintf(&load, "  if name == '%s' then return load_%s() end\n", algorithm, traits.Script)
+		if traits.Compact != "" {
+			fmt.Fprintf(&load, "  if name == '%s' then return load_compact_%s() end\n", traits.Compact, traits.Script)
+		}
+	}
+	return strings.NewReplacer("  LOAD_EACH_ALGORITHM(name)\n", load.String(),
+		"IS_QUEUE(name)", nameIs("", func(t *limiter.Traits) bool { return t.Queues }),
+		"IS_LOG(name)", nameIs("", func(t *limiter.Traits) bool { return t.Log }),
+		"IS_COMPACT(name)", nameIs("Compact", func(t *limiter.Traits) bool { return t.Compact != "" }),
+		"HAS_ODD_KEY(name)", nameIs("Compact", func(t *limiter.Traits) bool { return t.Compact != "" && t.Windows > 1 }),
+	).Replace(source)
 }
+
+// nameIs returns the condition that name is the prefix and an algorithm with a trait, in Lua.
+func nameIs(prefix string, trait func(*limiter.Traits) bool) string {
+	var names []string
+	for _, algorithm := range limiter.AlgorithmsWith(trait) {
+		names = append(names, fmt.Sprintf("name == '%s%s'", prefix, algorithm))
+	}
+	return cmp.Or(strings.Join(names, " or "), "false")
+}
+
+// singleScripts decide one charge, by the number of the algorithm. The first is empty. Each contains one algorithm only: for one charge,
+// defining the functions of the spend script takes longer than everything else.
+type singleScripts []struct{ script, compact redisclient.Script } // compact is empty if the algorithm has no compact counters
 
 func newSingleScripts() singleScripts {
-	type constants struct{ readsValue, queues, isCompact bool }
-	whole, itself, queue, compact := constants{readsValue: true}, constants{}, constants{readsValue: true, queues: true}, constants{isCompact: true}
-	one := func(name, step, parts string, c constants) redisclient.Script {
+	one := func(name string, source algorithmSource, readsValue, queues, isCompact bool) redisclient.Script {
+		code := source.shared + source.step
 		return redisclient.NewScript("spend_one_"+name,
-			inlineConstants(fmt.Sprintf("%s\n%s\nlocal step = %s_step\nlocal READS_VALUE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s\n%s",
-				numbersLua, parts, step, c.readsValue, c.queues, c.isCompact, spendOneLua, replyLua, singleReply)))
+			inlineConstants(fmt.Sprintf("%s\n%s%s\nlocal step = %s_step\nlocal READS_VALUE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s\n%s",
+				numbersLua, helpers(code), code, source.functions, readsValue, queues, isCompact, part("spend_one"), part("reply"), singleReply)))
 	}
-	fixed, counter := fixedWindowLua, mulDivLua+"\n"+slidingWindowCounterLua
-	log := slidingWindowLogLua + ringFunction("ring_step", slidingWindowLogRingLua) + slidingWindowLogStepLua
-	bucket := mulDivLua + "\n" + bucketLua
-	compactly := func(algorithm, parts string) string {
-		return countsLua + "\n" + compactSource(algorithmSource{functions: algorithm, shared: parts}).shared
+	capital := regexp.MustCompile(`\B[A-Z]`) // but the first: spend_one_fixed_window is the script of FixedWindow
+	all := make(singleScripts, 1+len(limiter.Algorithms()))
+	for _, algorithm := range limiter.Algorithms() {
+		traits := algorithm.Traits()
+		name, source := strings.ToLower(capital.ReplaceAllString(string(algorithm), "_$0")), sourceOf(traits)
+		all[traits.Number].script = one(name, source, !traits.Log, traits.Queues, false)
+		if traits.Compact != "" {
+			all[traits.Number].compact = one("compact_"+name, compactSource(source), false, false, true)
+		}
 	}
-	return singleScripts{
-		fixedWindow:          one("fixed_window", "fixed_window", countsLua+"\n"+fixed, whole),
-		log:                  one("sliding_window_log", "sliding_window_log", log, itself),
-		windowCounter:        one("sliding_window_counter", "sliding_window_counter", countsLua+"\n"+counter, whole),
-		tokenBucket:          one("token_bucket", "bucket", bucket, whole),
-		leakyBucket:          one("leaky_bucket", "bucket", bucket, queue),
-		compactFixedWindow:   one("compact_fixed_window", "compact", compactly("fixed_window", fixed), compact),
-		compactWindowCounter: one("compact_sliding_window_counter", "compact", compactly("sliding_window_counter", counter), compact),
-	}
+	return all
 }
 
-func (s *singleScripts) all() []redisclient.Script {
-	return []redisclient.Script{
-		s.fixedWindow, s.log, s.windowCounter, s.tokenBucket, s.leakyBucket, s.compactFixedWindow, s.compactWindowCounter,
+// helpers returns the functions that code uses, of those that several algorithms have in common.
+func helpers(code string) (used string) {
+	if strings.Contains(code, "code_counts(") { // encode_counts or decode_counts
+		used += countsLua + "\n"
 	}
+	if strings.Contains(code, "mul_div(") {
+		used += mulDivLua + "\n"
+	}
+	return used
+}
+
+// all returns the scripts, those of compact counters last.
+func (s singleScripts) all() (scripts []redisclient.Script) {
+	var compact []redisclient.Script
+	for _, of := range s[1:] {
+		scripts = append(scripts, of.script)
+		if of.compact.Name != "" {
+			compact = append(compact, of.compact)
+		}
+	}
+	return append(scripts, compact...)
 }
 
 // forLimit returns the script that decides a charge on limit.
-func (s *singleScripts) forLimit(limit limiter.Limit, isCompact bool) redisclient.Script {
-	switch algorithm := limit.Algorithm(); {
-	case isCompact && algorithm == limiter.FixedWindow:
-		return s.compactFixedWindow
-	case isCompact:
-		return s.compactWindowCounter
-	case algorithm == limiter.FixedWindow:
-		return s.fixedWindow
-	case algorithm == limiter.SlidingWindowLog:
-		return s.log
-	case algorithm == limiter.SlidingWindowCounter:
-		return s.windowCounter
-	case algorithm == limiter.TokenBucket:
-		return s.tokenBucket
-	default:
-		return s.leakyBucket
+func (s singleScripts) forLimit(limit limiter.Limit, isCompact bool) redisclient.Script {
+	if isCompact {
+		return s[limit.Traits().Number].compact
 	}
+	return s[limit.Traits().Number].script
 }

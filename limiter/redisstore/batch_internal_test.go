@@ -52,9 +52,7 @@ func newSharedCounters(rt *rapid.T, client *redisclient.Client, number int) *sha
 	// The clock is ahead of the time of Redis, so that Redis does not expire the counters.
 	c := &sharedCounters{now: limiter.At(time.Now().Add(24 * time.Hour))}
 	c.store = NewStore(client, patience, WithClock(func() time.Time { return c.now.Time() }))
-	algorithms := []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}
+	algorithms := limiter.Algorithms()
 	for i := range rapid.IntRange(1, 4).Draw(rt, "counters") {
 		algorithm := rapid.SampledFrom(algorithms).Draw(rt, "algorithm")
 		var limits []limiter.Limit

@@ -19,7 +19,7 @@ func (k *scriptKeys) add(key string, limit limiter.Limit) {
 	}
 	k.fields = append(k.fields, field[:]...)
 	k.keys = append(k.keys, block)
-	if limit.Algorithm() == limiter.SlidingWindowCounter {
+	if limit.Traits().Windows > 1 {
 		k.keys = append(k.keys, oddBlock(block))
 	}
 }
@@ -33,13 +33,9 @@ func isCompact(key string) bool {
 }
 
 // scriptAlgorithm is the name of an algorithm in scripts.
-func scriptAlgorithm(algorithm limiter.Algorithm, isCompact bool) string {
-	switch {
-	case isCompact && algorithm == limiter.FixedWindow:
-		return "CompactFixedWindow"
-	case isCompact && algorithm == limiter.SlidingWindowCounter:
-		return "CompactSlidingWindowCounter"
-	default:
-		return string(algorithm)
+func scriptAlgorithm(traits *limiter.Traits, isCompact bool) string {
+	if isCompact && traits.Compact != "" {
+		return traits.Compact
 	}
+	return string(traits.Name)
 }

@@ -20,11 +20,6 @@
 -- value is false if the key does not exist, and nil if the function reads it: of a log with a limit above MAX_WHOLE_LOG, and of a compact
 -- counter. Of a ring, value can be the first bytes.
 local function load_algorithm(name)
-  if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
-  if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
-  if name == 'FixedWindow' then return load_fixed_window() end
-  if name == 'SlidingWindowLog' then return load_sliding_window_log() end
-  if name == 'CompactSlidingWindowCounter' then return load_compact_sliding_window_counter() end
-  if name == 'CompactFixedWindow' then return load_compact_fixed_window() end
+  LOAD_EACH_ALGORITHM(name)
   error('unknown algorithm ' .. name)
 end

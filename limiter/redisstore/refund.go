@@ -93,7 +93,7 @@ func (s *Store) refundsPerScript(refunds []limiter.Refund) int {
 }
 
 func countLog(limit limiter.Limit) int {
-	if limit.Algorithm() == limiter.SlidingWindowLog {
+	if limit.Traits().Log {
 		return 1
 	}
 	return 0

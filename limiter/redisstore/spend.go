@@ -199,7 +199,7 @@ func enforcement(c limiter.Charge) string {
 
 // appendLimit appends the arguments that read_charge in arguments.lua reads.
 func appendLimit(args []any, key string, limit limiter.Limit) []any {
-	return append(args, scriptAlgorithm(limit.Algorithm(), isCompact(key)), limit.Units(), limit.Window().Microseconds(), capacity(limit))
+	return append(args, scriptAlgorithm(limit.Traits(), isCompact(key)), limit.Units(), limit.Window().Microseconds(), capacity(limit))
 }
 
 // delayUnit separates the capacity from the maximum delay in one argument. It is above every capacity.
@@ -208,15 +208,13 @@ const delayUnit = 1 << 31
 // capacity is the argument with that name: of a bucket, in units. For a LeakyBucket whose delay is bounded, it is negative, and includes the
 // maximum delay in milliseconds as a multiple of delayUnit.
 func capacity(limit limiter.Limit) int64 {
-	switch limit.Algorithm() {
-	case limiter.TokenBucket, limiter.LeakyBucket:
-		if most, bounded := limit.MaxDelay(); bounded {
-			return -limit.Capacity() - delayUnit*most.Milliseconds()
-		}
-		return limit.Capacity()
-	default:
+	if !limit.Traits().Drains {
 		return 0
 	}
+	if most, bounded := limit.MaxDelay(); bounded {
+		return -limit.Capacity() - delayUnit*most.Milliseconds()
+	}
+	return limit.Capacity()
 }
 
 // decodeReply stores the reply to calls in them, and reports corrupt counters.

@@ -658,9 +658,7 @@ func TestSpend_ReplacesAValueThatIsNotAString(t *testing.T) {
 func BenchmarkSpend(b *testing.B) {
 	server := fixture.Redis(b)
 	store := redisstore.NewStore(open(b, server.URL()), longTimeout)
-	for _, algorithm := range []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	} {
+	for _, algorithm := range limiter.Algorithms() {
 		limit, err := limiter.NewLimit(algorithm, limiter.MaxLogUnits, time.Minute)
 		if err != nil {
 			b.Fatal(err)

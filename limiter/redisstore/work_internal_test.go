@@ -95,9 +95,7 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 	}
 	// spent is when the refunded units were spent: with many newer ones, or with as many as a refund moves.
 	spent := []limiter.Instant{limiter.Instant(at), limiter.Instant(at - maxWholeLog), limiter.Instant(at - 500_000)}
-	for _, algorithm := range []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	} {
+	for _, algorithm := range limiter.Algorithms() {
 		values := map[string]string{"nothing": ""}
 		units := []int64{1, 256, limiter.MaxUnits}
 		if algorithm == limiter.SlidingWindowLog {

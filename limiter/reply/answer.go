@@ -148,7 +148,7 @@ func ReadAnswer(text []byte) (engine.Answer, error) {
 		if r.Source == "" {
 			r.Source = a.Source
 		}
-		if r.Allowed && r.Rule.Algorithm == limiter.LeakyBucket { // the JSON has only the longest delay
+		if r.Allowed && r.Rule.Algorithm.Traits().Queues { // the JSON has only the longest delay
 			r.Delay = out.Delay
 		}
 		out.Results[i] = r

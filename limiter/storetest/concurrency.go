@@ -14,7 +14,7 @@ import (
 // smaller limit, and the larger limit must be charged for exactly that number.
 func Concurrency(t *testing.T, factory Factory) {
 	const small, large = 100, 250
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			clock := &Clock{}
 			clock.Set(Epoch())

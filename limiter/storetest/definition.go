@@ -21,7 +21,11 @@ type definition struct {
 	window    int64     // us
 	counted   []counted // in the order of their times
 	latest    limiter.Instant
+	opened    limiter.Instant // when the last window began that begins with its first unit
 }
+
+// firstRequestWindow is the algorithm that the build tag sixthalgorithm adds.
+const firstRequestWindow limiter.Algorithm = "FirstRequestWindow"
 
 // counted is units that were counted at one instant of the counter's time. In a bucket, units can be negative: a refund.
 type counted struct {
@@ -48,6 +52,8 @@ func (d *definition) time(now limiter.Instant) limiter.Instant {
 		return max(now, d.counted[len(d.counted)-1].at)
 	case d.isBucket():
 		return max(now, d.latest)
+	case d.algorithm == firstRequestWindow:
+		return max(now, d.opened)
 	default:
 		return max(now, limiter.Instant(d.index(d.latest)*d.window))
 	}
@@ -119,6 +125,8 @@ func (d *definition) used(now limiter.Instant, limit limiter.Limit) *big.Rat {
 		return d.sum(func(c counted) bool { return c.at > at-limiter.Instant(d.window) && c.at <= at })
 	case d.algorithm == limiter.FixedWindow:
 		return d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
+	case d.algorithm == firstRequestWindow:
+		return d.sum(func(counted) bool { return at < d.closes() })
 	default:
 		current := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
 		previous := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at)-1 })
@@ -126,6 +134,9 @@ func (d *definition) used(now limiter.Instant, limit limiter.Limit) *big.Rat {
 		return current.Add(current, previous.Mul(previous, big.NewRat(d.window-elapsed, d.window)))
 	}
 }
+
+// closes is when the window ends that began with its first unit.
+func (d *definition) closes() limiter.Instant { return d.opened + limiter.Instant(d.window) }
 
 func (d *definition) sum(counts func(counted) bool) *big.Rat {
 	var units int64
@@ -181,6 +192,9 @@ func (d *definition) admits(now limiter.Instant, limit limiter.Limit, cost int64
 // spend counts units.
 func (d *definition) spend(now limiter.Instant, limit limiter.Limit, units int64) {
 	at := d.time(now)
+	if d.algorithm == firstRequestWindow && (len(d.counted) == 0 || at >= d.closes()) {
+		d.counted, d.opened = nil, at
+	}
 	d.counted = append(d.counted, counted{at, units, limit})
 	d.latest = max(d.latest, at)
 }
@@ -226,6 +240,8 @@ func (d *definition) canRefund(counted, spent, now limiter.Instant) bool {
 		return counted == spent && counted > now-limiter.Instant(d.window)
 	case limiter.FixedWindow:
 		return d.index(counted) == d.index(spent) && d.index(counted) == d.index(now)
+	case firstRequestWindow:
+		return spent >= d.opened && spent < d.closes() && now < d.closes()
 	default:
 		return d.index(counted) == d.index(spent) && d.index(counted) >= d.index(now)-1
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func drawLimit(rt *rapid.T) limiter.Limit {
-	algorithm := rapid.SampledFrom(algorithms()).Draw(rt, "algorithm")
+	algorithm := rapid.SampledFrom(limiter.Algorithms()).Draw(rt, "algorithm")
 	windows := []time.Duration{time.Second, 7 * time.Second, time.Minute, limiter.MaxWindow}
 	if algorithm == limiter.FixedWindow {
 		windows = append(windows, limiter.MaxFixedWindow)
@@ -44,13 +44,6 @@ func mustLimit(algorithm limiter.Algorithm, units int64, window time.Duration) l
 		panic(err) // the ranges above are valid
 	}
 	return limit
-}
-
-// algorithms returns all algorithms.
-func algorithms() []limiter.Algorithm {
-	return []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingWindowLog, limiter.SlidingWindowCounter, limiter.TokenBucket, limiter.LeakyBucket,
-	}
 }
 
 // charge is a charge of a request, with its counter.

@@ -57,7 +57,7 @@ func HistoriesOf(t *testing.T, factory Factory, steps int) {
 // fewest returns the smallest number of steps of an algorithm.
 func fewest(taken map[limiter.Algorithm]int) int {
 	least := math.MaxInt
-	for _, algorithm := range algorithms() {
+	for _, algorithm := range limiter.Algorithms() {
 		least = min(least, taken[algorithm])
 	}
 	return least

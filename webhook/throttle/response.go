@@ -130,8 +130,8 @@ func denial(a *engine.Answer) string {
 		text += "; the write costs more than the limit ever allows"
 	} else {
 		text += "; retry in " + reply.ShortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
-		if r.RetryAfter > r.Window && r.Rule.Algorithm == limiter.SlidingWindowCounter {
-			text += ", because SlidingWindowCounter also counts the previous window"
+		if r.RetryAfter > r.Window && r.Rule.Algorithm.Traits().Windows > 1 {
+			text += ", because " + string(r.Rule.Algorithm) + " also counts the previous window"
 		}
 	}
 	var others []string

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 )
@@ -30,10 +29,10 @@ func (s *Settings) warnings(a *engine.Answer) []string {
 	return list
 }
 
-// usage returns how many units of the limit are spent. It is unknown for LeakyBucket, which admits one unit at a time, and while the store
+// usage returns how many units of the limit are spent. It is unknown for a queue, which admits one unit at a time, and while the store
 // is unavailable, because a replica then knows only its own share.
 func usage(r *engine.Result) (used, of int64, known bool) {
-	if r.Rule.Algorithm == limiter.LeakyBucket || r.Source == engine.SourceLocal {
+	if r.Rule.Algorithm.Traits().Queues || r.Source == engine.SourceLocal {
 		return 0, 0, false
 	}
 	of = r.Decision.Limit

@@ -6,18 +6,27 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // AlgorithmKey is the key in the metadata of a descriptor whose value is the algorithm of its limit. The service ignores it.
 const AlgorithmKey = "weir.dev/algorithm"
 
+// ServiceAlgorithm is the algorithm that decides as the service does.
+const ServiceAlgorithm = v1alpha1.FixedWindow
+
+// Algorithms returns the names of all algorithms.
+func Algorithms() []string {
+	var names []string
+	for _, a := range limiter.Algorithms() {
+		names = append(names, string(a))
+	}
+	return names
+}
+
 // setAlgorithm sets the algorithm of a descriptor from its metadata.
 func (r *reader) setAlgorithm(d *descriptor, at importer.Place, value string) {
-	all := []string{
-		string(v1alpha1.FixedWindow), string(v1alpha1.SlidingWindowCounter), string(v1alpha1.SlidingWindowLog), string(v1alpha1.TokenBucket),
-		string(v1alpha1.LeakyBucket),
-	}
-	switch {
+	switch all := Algorithms(); {
 	case !slices.Contains(all, value):
 		r.out.Add(at, importer.Invalid, "metadata %s is %q, but must be one of %s", AlgorithmKey, value, strings.Join(all, ", "))
 	case d.limit == nil || d.limit.unlimited:

@@ -14,7 +14,7 @@ import (
 
 // Options are the choices that a configuration does not contain.
 type Options struct {
-	Algorithm    v1alpha1.Algorithm // of limits without one in their metadata; FixedWindow decides as the service does
+	Algorithm    v1alpha1.Algorithm // of limits without one in their metadata; ServiceAlgorithm decides as the service does
 	MergeDomains bool               // files can have the same domain, as with MERGE_DOMAIN_CONFIG=true
 	Cluster      bool               // write only ClusterRateLimitPolicies
 }

@@ -195,6 +195,86 @@ end
 return fixed_window_refund
 end
 
+local function load_sliding_window_counter()
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
+
+-- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is
+-- corrupt, nil and true if it is too far ahead.
+local function counter_read(value, now, window)
+  local index = (now - now % window) / window
+  if not value then return index, 0, 0, false end
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil, current end
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
+  return index, 0, 0, false
+end
+
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
+end
+
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
+  end
+  return now - start - window - counter_elapsed_until(current, target, window)
+end
+
+local function sliding_window_counter_step(value, now, charge)
+  local window, units, cost = charge.window, charge.units, charge.cost
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil, current end
+  local start = index * window
+  local at, used, reset_after, remaining = now, current, 0, 0
+  if start > now then at = start end
+  if previous > 0 then
+    local quotient, remainder = mul_div(previous, window - (at - start), window)
+    used = used + quotient
+    if remainder > 0 then used = used + 1 end
+    reset_after = start + window - now
+  end
+  if current > 0 then reset_after = start + 2 * window - now end
+  if used < units then remaining = units - used end
+  local needed, counted, wait = charge.needed, current + cost, 0
+  if counted > 1000000000 then counted = 1000000000 end
+  if used + needed > units then
+    wait = (-9007199254740991)
+    if needed <= units then
+      wait = counter_wait(now, start, window, charge.debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, true end
+    end
+    if not charge.debt then return wait, remaining, reset_after, at end
+  end
+  return wait, remaining, reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
+end
+
+local function sliding_window_counter_refund(value, now, charge, _, spent_at)
+  local window = charge.window
+  local index, current, previous = counter_read(value, now, window)
+  if not index then return false, not current end
+  local windows_ago = index - floor(spent_at / window)
+  if windows_ago == 0 and current > 0 then
+    current = max(0, current - charge.cost)
+  elseif windows_ago == 1 and previous > 0 then
+    previous = max(0, previous - charge.cost)
+  else
+    return false
+  end
+  if current == 0 and previous == 0 then return nil end
+  local expires_at = (index + 1) * window
+  if current > 0 then expires_at = expires_at + window end
+  return encode_counts(index, current, previous), expires_at
+end
+return sliding_window_counter_refund
+end
+
 local function load_sliding_window_log()
 -- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
 -- The value has one of two layouts:
@@ -565,86 +645,6 @@ local function sliding_window_log_refund(value, now, charge, key, spent_at)
   return (load_ring())(value, now, charge, key, spent_at)
 end
 return sliding_window_log_refund
-end
-
-local function load_sliding_window_counter()
--- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
--- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
--- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
-
--- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is
--- corrupt, nil and true if it is too far ahead.
-local function counter_read(value, now, window)
-  local index = (now - now % window) / window
-  if not value then return index, 0, 0, false end
-  local stored_index, current, previous = decode_counts(value, now, window)
-  if not stored_index then return nil, current end
-  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
-  if stored_index == index - 1 then return index, 0, current, false end
-  return index, 0, 0, false
-end
-
--- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
--- less than previous.
-local function counter_elapsed_until(previous, target, window)
-  return window - (mul_div(target, window, previous))
-end
-
--- counter_wait returns the negative wait until at most target units are used. More are used now.
-local function counter_wait(now, start, window, current, previous, target)
-  if current <= target then
-    return now - start - counter_elapsed_until(previous, target - current, window)
-  end
-  return now - start - window - counter_elapsed_until(current, target, window)
-end
-
-local function sliding_window_counter_step(value, now, charge)
-  local window, units, cost = charge.window, charge.units, charge.cost
-  local index, current, previous, is_stored = counter_read(value, now, window)
-  if not index then return nil, current end
-  local start = index * window
-  local at, used, reset_after, remaining = now, current, 0, 0
-  if start > now then at = start end
-  if previous > 0 then
-    local quotient, remainder = mul_div(previous, window - (at - start), window)
-    used = used + quotient
-    if remainder > 0 then used = used + 1 end
-    reset_after = start + window - now
-  end
-  if current > 0 then reset_after = start + 2 * window - now end
-  if used < units then remaining = units - used end
-  local needed, counted, wait = charge.needed, current + cost, 0
-  if counted > 1000000000 then counted = 1000000000 end
-  if used + needed > units then
-    wait = (-9007199254740991)
-    if needed <= units then
-      wait = counter_wait(now, start, window, charge.debt and counted or current, previous, units - needed)
-      if wait < -2 * window then return nil, true end
-    end
-    if not charge.debt then return wait, remaining, reset_after, at end
-  end
-  return wait, remaining, reset_after, at,
-    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
-end
-
-local function sliding_window_counter_refund(value, now, charge, _, spent_at)
-  local window = charge.window
-  local index, current, previous = counter_read(value, now, window)
-  if not index then return false, not current end
-  local windows_ago = index - floor(spent_at / window)
-  if windows_ago == 0 and current > 0 then
-    current = max(0, current - charge.cost)
-  elseif windows_ago == 1 and previous > 0 then
-    previous = max(0, previous - charge.cost)
-  else
-    return false
-  end
-  if current == 0 and previous == 0 then return nil end
-  local expires_at = (index + 1) * window
-  if current > 0 then expires_at = expires_at + window end
-  return encode_counts(index, current, previous), expires_at
-end
-return sliding_window_counter_refund
 end
 
 local function load_bucket()
@@ -1120,12 +1120,13 @@ end
 -- value is false if the key does not exist, and nil if the function reads it: of a log with a limit above MAX_WHOLE_LOG, and of a compact
 -- counter. Of a ring, value can be the first bytes.
 local function load_algorithm(name)
-  if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
-  if name == 'TokenBucket' or name == 'LeakyBucket' then return load_bucket() end
   if name == 'FixedWindow' then return load_fixed_window() end
-  if name == 'SlidingWindowLog' then return load_sliding_window_log() end
-  if name == 'CompactSlidingWindowCounter' then return load_compact_sliding_window_counter() end
   if name == 'CompactFixedWindow' then return load_compact_fixed_window() end
+  if name == 'SlidingWindowCounter' then return load_sliding_window_counter() end
+  if name == 'CompactSlidingWindowCounter' then return load_compact_sliding_window_counter() end
+  if name == 'SlidingWindowLog' then return load_sliding_window_log() end
+  if name == 'TokenBucket' then return load_bucket() end
+  if name == 'LeakyBucket' then return load_bucket() end
   error('unknown algorithm ' .. name)
 end
 

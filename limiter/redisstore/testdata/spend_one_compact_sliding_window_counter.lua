@@ -132,6 +132,23 @@ local function decode_counts(value, now, window)
   return index, current, previous
 end
 
+-- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
+-- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
+local function mul_div(a, b, c)
+  local product = a * b
+  local remainder = product % c
+  if product < 9007199254740992 then return (product - remainder) / c, remainder end
+  product = floor(a / 1048576) * b
+  remainder = product % c
+  local quotient = (product - remainder) / c
+  product = remainder * 1024 + floor(a / 1024) % 1024 * b
+  remainder = product % c
+  quotient = quotient * 1024 + (product - remainder) / c
+  product = remainder * 1024 + a % 1024 * b
+  remainder = product % c
+  return quotient * 1024 + (product - remainder) / c, remainder
+end
+
 -- Compact counters share blocks: hashes that Redis keeps in one piece of memory while they are small. A field of a block is a
 -- counter, in the form of counts.lua with the index of its window modulo INDEXES. A block expires whole: the field '' has the
 -- index of the last window of a counter in it, which sets its time to live. The blocks of a FixedWindow have one key. Those of a
@@ -228,23 +245,6 @@ end
 local function delete_counter()
   local key, field = stored_key, compact_field
   return function() if key then call('HDEL', key, field) end end
-end
-
--- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
--- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
-local function mul_div(a, b, c)
-  local product = a * b
-  local remainder = product % c
-  if product < 9007199254740992 then return (product - remainder) / c, remainder end
-  product = floor(a / 1048576) * b
-  remainder = product % c
-  local quotient = (product - remainder) / c
-  product = remainder * 1024 + floor(a / 1024) % 1024 * b
-  remainder = product % c
-  quotient = quotient * 1024 + (product - remainder) / c
-  product = remainder * 1024 + a % 1024 * b
-  remainder = product % c
-  return quotient * 1024 + (product - remainder) / c, remainder
 end
 
 -- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed

@@ -227,7 +227,7 @@ func validateDebt(c *Compiled) error {
 		return errors.New("a rule with wholeDebt must have debts")
 	case !c.Debt:
 		return nil
-	case c.Algorithm != limiter.FixedWindow && c.Algorithm != limiter.SlidingWindowCounter:
+	case !c.Algorithm.Traits().Debts:
 		return fmt.Errorf("algorithm %s must not have debts", c.Algorithm)
 	case c.Lease != nil:
 		return errors.New("a rule with leases must not have debts")
@@ -244,7 +244,7 @@ func validateCompact(c *Compiled) error {
 	return nil
 }
 
-// compileLease rejects leases of a LeakyBucket: replicas cannot divide the turns of one queue.
+// compileLease rejects leases of a queue: replicas cannot divide its turns.
 func compileLease(c *Compiled) error {
 	lease := c.Lease
 	if lease == nil {
@@ -252,7 +252,7 @@ func compileLease(c *Compiled) error {
 	}
 	age := time.Duration(lease.MaxMilliseconds) * time.Millisecond
 	switch {
-	case c.Algorithm == limiter.LeakyBucket:
+	case c.Algorithm.Traits().Queues:
 		return fmt.Errorf("algorithm %s must not have leases", c.Algorithm)
 	case lease.MaxPercent < 1 || lease.MaxPercent > limiter.MaxLeasePercent:
 		return fmt.Errorf("leases must be from 1 to %d percent of the limit, got %d", limiter.MaxLeasePercent, lease.MaxPercent)

@@ -137,7 +137,7 @@ func (s *Reference) appendResult(b []byte, r *engine.Result, q *batch, i int, no
 
 // untilWindowEnds returns the time until a fixed window ends, also if nothing has been counted in it.
 func untilWindowEnds(r *engine.Result, now time.Time) time.Duration {
-	if r.Rule.Algorithm != limiter.FixedWindow {
+	if !r.Rule.Algorithm.Traits().EndsWithWindow() {
 		return untilReset(r.Allowed, r.Decision)
 	}
 	if r.ResetAfter > 0 {
