@@ -97,6 +97,9 @@ type Store interface {
 // no evidence that the counters are unavailable.
 var ErrOverloaded = errors.New("not sent: this process is overloaded")
 
+// ErrReplyLost is the error of a call to which a Store got no reply, although the Store answers others. It may have been counted.
+var ErrReplyLost = errors.New("the reply was lost")
+
 // PartialError is the error of a Spend that failed after it had counted debts.
 type PartialError struct {
 	// Decisions about the charges, in order. Their Origin is Undecided, except those about the debts that were counted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -21,6 +22,10 @@ func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool)
 		return s.decideWhileRecovering(ctx, charges, peek, began)
 	case len(unavailable.charges) == 0:
 		decisions, err := s.call(ctx, charges, peek, began)
+		if errors.Is(err, limiter.ErrReplyLost) && s.areAvailable(charges) {
+			// What other requests spend meanwhile is known only there. The request may be counted twice, as after a local decision.
+			decisions, err = s.call(ctx, charges, peek, s.clock())
+		}
 		if err != nil {
 			return s.decideWithout(charges, peek, err)
 		}
@@ -30,6 +35,11 @@ func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool)
 	default:
 		return s.decideSplit(ctx, charges, remote, unavailable, peek, began)
 	}
+}
+
+// areAvailable reports whether the counters of all charges are available.
+func (s *Store) areAvailable(charges []limiter.Charge) bool {
+	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return s.remote.Unavailable(c.Key) })
 }
 
 // subset is some of the charges of a request, with their indices in it.

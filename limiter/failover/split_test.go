@@ -74,6 +74,38 @@ func TestSpend_DecidesLocallyIfTheAvailablePartFails(t *testing.T) {
 
 // A charge that cannot be counted locally is decided as if nothing had been spent. If that denies the request, it spends
 // nothing locally either.
+// Other requests spend units that this replica does not know yet, so the store is called again while it answers.
+func TestSpend_AsksAStoreAgainThatAnswersOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost        int // replies
+		err         error
+		unavailable func(string) bool
+		want        limiter.Origin
+		counted     int64
+	}{
+		"a lost reply":                   {1, fmt.Errorf("%w: timeout", limiter.ErrReplyLost), none, limiter.OriginStore, 1},
+		"two lost replies":               {2, limiter.ErrReplyLost, none, limiter.OriginLocal, 0},
+		"of a counter that is the cause": {1, limiter.ErrReplyLost, all, limiter.OriginLocal, 0},
+		"another error":                  {1, errLost, none, limiter.OriginLocal, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.remote.fail = test.err
+			lost := 0
+			w.remote.set(none, func(string) bool {
+				if lost++; lost == 1 {
+					w.remote.unavailable = test.unavailable
+				}
+				return lost <= test.lost
+			})
+			charge := one(t, "a", 10)
+			if got := w.spend(t, charge)[0].Origin; got != test.want || w.counted(t, charge) != test.counted {
+				t.Errorf("origin %v and %d units counted, want %v and %d", got, w.counted(t, charge), test.want, test.counted)
+			}
+		})
+	}
+}
+
 func TestSpend_LocallySpendsNothingForADeniedRequest(t *testing.T) {
 	w := newWorld()
 	w.remote.set(all, none)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/roundtrip"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
@@ -112,7 +113,7 @@ type batcher struct {
 	waiting  []*call // oldest first
 	inFlight int     // batches
 	sent     int     // calls in these batches
-	trips    roundTrips
+	trips    roundtrip.Times
 }
 
 // do returns the reply to c. A call that was sent waits for its batch, even after its deadline: only the batch knows
@@ -182,7 +183,7 @@ func (b *batcher) measure(batch []*call, began, ended time.Time) {
 // calls, so the last batch that can be in flight is at least as large as the others are on average. Then Redis has as much to do in one batch as
 // this process has for the replies to another. The caller holds the lock.
 func (b *batcher) isDue() bool {
-	n, most := len(b.waiting), b.trips.maxInFlight()
+	n, most := len(b.waiting), b.trips.MaxInFlight()
 	if n == 0 || b.inFlight >= most {
 		return false
 	}
@@ -267,7 +268,7 @@ func fitting(calls []*call) int {
 // dropHopeless fails the waiting calls that Redis can no longer decide before their deadline, except calls that can be prolonged. The
 // caller holds the lock.
 func (b *batcher) dropHopeless(now time.Time) {
-	trip := b.trips.shortest()
+	trip := b.trips.Shortest()
 	soonest := now.Add(trip)
 	isBacklog := len(b.waiting) > maxBatch
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
@@ -322,7 +323,7 @@ func (b *batcher) sendBatch(batch []*call) {
 	b.inFlight--
 	b.sent -= len(batch)
 	if sent {
-		b.trips.add(now, now.Sub(began))
+		b.trips.Add(now, now.Sub(began))
 	}
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
 		rejected := b.breaker.rejects(c.purpose) || b.breaker != nil && b.breaker.keys.rejectsAny(c.charges)

@@ -118,7 +118,7 @@ func TestBatcher_LastBatchInFlightIsAsLargeAsTheOthers(t *testing.T) {
 	} {
 		now := time.Now()
 		b := &batcher{inFlight: test.inFlight, sent: test.sent}
-		b.trips.add(now, test.trip)
+		b.trips.Add(now, test.trip)
 		for range test.waiting {
 			b.waiting = append(b.waiting, &call{began: now})
 		}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -133,6 +134,11 @@ func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	case late && isTimeout(err):
 	case answeredOthers && redisclient.MayHaveRun(err):
 		b.keys.fail(suspectCharges(batch), began, len(batch) == 1)
+		for _, c := range batch {
+			if c.reply.err != nil && redisclient.MayHaveRun(c.reply.err) {
+				c.reply.err = fmt.Errorf("%w: %w", limiter.ErrReplyLost, c.reply.err)
+			}
+		}
 	default:
 		suspects, isAlone := suspectCharges(batch), len(batch) == 1 // the calls are used again
 		b.trip(recoveries, batch[0].key(), err, func() { b.keys.fail(suspects, began, isAlone) })
@@ -288,7 +294,7 @@ func (s *Store) Unavailable(key string) bool {
 	if c == nil {
 		return false
 	}
-	if c.keys.rejects(key) {
+	if c.keys.isUnavailable(key) {
 		return true
 	}
 	if c.tripped.Load() == 0 {

@@ -59,7 +59,7 @@ func occupy(b *batcher) (results []<-chan outcome) {
 	isFree := func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.inFlight < b.trips.maxInFlight()
+		return b.inFlight < b.trips.MaxInFlight()
 	}
 	for isFree() {
 		results = append(results, start(b, "in flight"))
@@ -299,7 +299,7 @@ func TestBatcher_SendsAPartOfABatchWhenTheOldestCallHasWaitedForLong(t *testing.
 	for pause, isSent := range map[time.Duration]bool{longWait: false, longWait + time.Microsecond: true} {
 		synctest.Test(t, func(t *testing.T) {
 			b, sent := slowBatcher(20 * time.Millisecond)
-			b.trips.add(time.Now(), 100*time.Microsecond)
+			b.trips.Add(time.Now(), 100*time.Microsecond)
 			results := occupy(b)
 			for range 3 {
 				results = append(results, start(b, "slow"))
@@ -319,35 +319,6 @@ func TestBatcher_SendsAPartOfABatchWhenTheOldestCallHasWaitedForLong(t *testing.
 			}
 			if got, want := sent()[2:], [][]string{{"slow", "slow", "slow"}, {"first", "second"}}; !slices.EqualFunc(got, want, slices.Equal) {
 				t.Errorf("after %v, batches %q, want %q", pause, got, want)
-			}
-		})
-	}
-}
-
-func TestRoundTrips_MaxInFlightGrowsWithTheShortestRecentRoundTrip(t *testing.T) {
-	type trip struct{ at, took time.Duration }
-	const ms = time.Millisecond
-	for name, test := range map[string]struct {
-		trips []trip
-		want  int
-	}{
-		"none":                           {nil, 2},
-		"near":                           {[]trip{{0, ms / 5}}, 2},
-		"almost 1 ms":                    {[]trip{{0, ms - 1}}, 2},
-		"1 ms":                           {[]trip{{0, ms}}, 3},
-		"distant":                        {[]trip{{0, 4 * ms}}, 6},
-		"very distant":                   {[]trip{{0, 40 * ms}}, 8},
-		"the shortest counts":            {[]trip{{0, 9 * ms}, {ms, ms}, {2 * ms, 9 * ms}}, 3},
-		"also that of the window before": {[]trip{{0, ms}, {1000 * ms, 9 * ms}}, 3},
-		"not an older one":               {[]trip{{0, ms}, {1000 * ms, 5 * ms}, {2000 * ms, 5 * ms}}, 7},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var r roundTrips
-			for _, trip := range test.trips {
-				r.add(time.Unix(1, 0).Add(trip.at), trip.took)
-			}
-			if got := r.maxInFlight(); got != test.want {
-				t.Errorf("%d batches in flight, want %d", got, test.want)
 			}
 		})
 	}

@@ -22,6 +22,8 @@ const (
 	maxQuarantine   = 5 * time.Second
 	// keyProbes is the number of keys that are probed at the same time. Each one that does not answer occupies a connection.
 	keyProbes = 2
+	// probeWait bounds how long a request waits for a probe that begins right after a failure: most counters of a failed batch answer it.
+	probeWait = 25 * time.Millisecond
 	// aloneInFlight is the number of calls to a node that are sent alone at the same time.
 	aloneInFlight = 2
 )
@@ -49,8 +51,8 @@ type suspect struct {
 	answered time.Time      // last
 	wanted   time.Time      // last, while open
 	open     bool           // calls are rejected
-	probing  bool
-	next     time.Time // when it can be probed
+	probing  chan struct{}  // closed when the probe that runs now ends; nil without one
+	next     time.Time      // when it can be probed
 }
 
 func newQuarantine(ctx context.Context, probe func(context.Context, limiter.Charge) error) *quarantine {
@@ -69,11 +71,34 @@ func (q *quarantine) rejects(key string) bool {
 		return false
 	}
 	s.wanted = time.Now()
-	if !s.probing && !s.wanted.Before(s.next) {
-		s.probing = true
+	if s.probing == nil && !s.wanted.Before(s.next) {
+		s.probing = make(chan struct{})
 		go q.probeKeys([]*suspect{s})
 	}
 	return true
+}
+
+// isUnavailable is rejects, but waits for a probe that has begun right after a failure: the calls of that moment need no local decision then.
+func (q *quarantine) isUnavailable(key string) bool {
+	if !q.rejects(key) {
+		return false
+	}
+	q.mu.Lock()
+	s, known := q.known[key]
+	var probing chan struct{}
+	if known && s.failures <= freeFailures {
+		probing = s.probing
+	}
+	q.mu.Unlock()
+	if probing != nil {
+		timer := time.NewTimer(probeWait)
+		defer timer.Stop()
+		select {
+		case <-probing:
+		case <-timer.C:
+		}
+	}
+	return q.rejects(key)
 }
 
 // rejectsAny is rejects for the counters of charges.
@@ -142,8 +167,8 @@ func (q *quarantine) fail(charges []limiter.Charge, began time.Time, isAlone boo
 		if s.fail(now); !isAlone {
 			s.failures, s.next = min(s.failures, freeFailures), now
 		}
-		if !s.probing && !now.Before(s.next) {
-			s.probing = true
+		if s.probing == nil && !now.Before(s.next) {
+			s.probing = make(chan struct{})
 			due = append(due, s)
 		}
 	}
@@ -175,7 +200,7 @@ func (q *quarantine) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key, s := range q.known {
-		if !s.probing && time.Since(s.failed) >= suspectMemory && time.Since(s.wanted) >= suspectMemory {
+		if s.probing == nil && time.Since(s.failed) >= suspectMemory && time.Since(s.wanted) >= suspectMemory {
 			delete(q.known, key)
 		}
 	}
@@ -210,7 +235,8 @@ func (q *quarantine) probeKeys(suspects []*suspect) {
 			<-q.probes
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			s.probing = false
+			close(s.probing)
+			s.probing = nil
 			if err == nil {
 				s.open, s.answered = false, time.Now()
 			} else if q.ctx.Err() == nil {

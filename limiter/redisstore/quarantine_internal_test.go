@@ -67,6 +67,46 @@ func TestQuarantine_ProbesEachKeyOfAFailedBatch(t *testing.T) {
 	})
 }
 
+// A request waits for the probe that begins right after a failure, and for no later one.
+func TestQuarantine_WaitsForTheFirstProbes(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes, took time.Duration
+		err         error
+		failures    int // before
+		want        bool
+	}{
+		"it answers":        {takes: 5 * time.Millisecond, took: 5 * time.Millisecond},
+		"it fails":          {takes: 5 * time.Millisecond, took: 5 * time.Millisecond, err: errors.New("no reply"), want: true},
+		"it takes too long": {takes: time.Second, took: probeWait, want: true},
+		"it is a later one": {takes: 5 * time.Millisecond, failures: freeFailures + 1, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				result := errors.New("no reply")
+				q := newQuarantine(ctx, func(context.Context, limiter.Charge) error {
+					time.Sleep(test.takes)
+					return result
+				})
+				for range test.failures {
+					q.fail(onKeys("key"), time.Now(), true)
+					time.Sleep(maxQuarantine) // the probe has ended
+				}
+				result = test.err
+				if test.failures <= freeFailures {
+					q.fail(onKeys("key"), time.Now(), true)
+				}
+				began := time.Now()
+				if got := q.isUnavailable("key"); got != test.want || time.Since(began) != test.took {
+					t.Errorf("%t after %v, want %t after %v", got, time.Since(began), test.want, test.took)
+				}
+				cancel()
+				time.Sleep(2 * suspectMemory)
+			})
+		})
+	}
+}
+
 func TestQuarantine_ProbesABrokenKeyLessAndLessOften(t *testing.T) {
 	inQuarantine(t, func(q *quarantine, keys *brokenKeys) {
 		q.fail(onKeys("bad"), time.Now(), true)

@@ -1,4 +1,5 @@
-package redisstore
+// Package roundtrip measures the way to a Redis node, and says how many batches keep it busy.
+package roundtrip
 
 import "time"
 
@@ -11,14 +12,15 @@ const (
 	tripWindow = time.Second
 )
 
-// roundTrips finds the shortest recent round trip to a Redis node. Most round trips also contain the time that this process
+// Times finds the shortest recent round trip to a Redis node. Most round trips also contain the time that this process
 // takes to read the reply. The shortest does not.
-type roundTrips struct {
+type Times struct {
 	current, previous time.Duration // shortest of this window and of the one before; 0 without a round trip
 	until             time.Time     // end of this window
 }
 
-func (r *roundTrips) add(now time.Time, took time.Duration) {
+// Add adds a round trip that ended now.
+func (r *Times) Add(now time.Time, took time.Duration) {
 	if !now.Before(r.until) {
 		r.previous, r.current, r.until = r.current, 0, now.Add(tripWindow)
 	}
@@ -27,16 +29,16 @@ func (r *roundTrips) add(now time.Time, took time.Duration) {
 	}
 }
 
-// shortest is 0 before the first round trip.
-func (r *roundTrips) shortest() time.Duration {
+// Shortest is 0 before the first round trip.
+func (r *Times) Shortest() time.Duration {
 	if r.previous == 0 || r.current != 0 && r.current < r.previous {
 		return r.current
 	}
 	return r.previous
 }
 
-// maxInFlight is how many batches can be in flight. A full batch takes Redis less than a millisecond, so a Redis that is
+// MaxInFlight is how many batches can be in flight. A full batch takes Redis less than a millisecond, so a Redis that is
 // farther from this process needs another batch for each millisecond of the way.
-func (r *roundTrips) maxInFlight() int {
-	return min(minInFlight+int(r.shortest()/time.Millisecond), mostInFlight)
+func (r *Times) MaxInFlight() int {
+	return min(minInFlight+int(r.Shortest()/time.Millisecond), mostInFlight)
 }
