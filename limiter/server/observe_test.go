@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -46,6 +47,16 @@ func TestHandler_LogsARateLimitHeaderThatItCannotWrite(t *testing.T) {
 				t.Errorf("policy %s at %s: status %d, %d warnings, want %d: %s", name, target, status, got, want, &log)
 			}
 		}
+	}
+}
+
+// A request without a delay is answered, even if its caller has just closed the connection.
+func TestAuth_AnswersWithoutADelayAfterTheEndOfItsCaller(t *testing.T) {
+	h := newHandlerWith(t, newEngine(t, atNoon(), tenantRule("a", 1)), func(*Options) {})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if recorder := call(h, authRequest("/v1/auth/shop", nil).WithContext(ended)); recorder.Code != http.StatusOK {
+		t.Errorf("status %d, want %d", recorder.Code, http.StatusOK)
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Sleep returns true after d, or false if ctx ends first.
+// Sleep returns true after d, or false if ctx ends first or has ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
+	if d <= 0 || ctx.Err() != nil {
+		return ctx.Err() == nil
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

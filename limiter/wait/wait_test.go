@@ -17,7 +17,8 @@ func TestSleep_EndsWithTheTimeOrTheContext(t *testing.T) {
 		"the time":                   {time.Minute, time.Second, time.Second, true},
 		"the context":                {time.Second, time.Minute, time.Second, false},
 		"no time":                    {time.Second, 0, 0, true},
-		"no time, after the context": {0, 0, 0, true},
+		"no time, after the context": {0, 0, 0, false},
+		"a time, after the context":  {0, time.Second, 0, false},
 		"a time in the past":         {time.Second, -time.Second, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
