@@ -124,8 +124,9 @@ func TestWatchMemory_ObservesTheMemory(t *testing.T) {
 	e.Swap(index)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
+	watch := &memoryWatch{client: counters.client, engine: e, log: log.logger(), interval: 5 * time.Millisecond}
 	go func() {
-		(&memoryWatch{client: counters.client, engine: e, log: log.logger(), interval: 5 * time.Millisecond}).run(ctx)
+		watch.run(ctx)
 		close(done)
 	}()
 	find(t, &log, `level=INFO msg="Redis has no maxmemory, evicts counters, .*bytes=(104857600)`)
@@ -138,13 +139,13 @@ func TestWatchMemory_ObservesTheMemory(t *testing.T) {
 	configure(t, server, "maxmemory-policy", "noeviction")
 	configure(t, server, "maxmemory", "1mb")
 	find(t, &log, `level=WARN msg="new identifiers of a policy get no counter of their own" policy=(shop/x) reason=OverMemory`)
-	server.Kill() // the last reading remains
-	time.Sleep(50 * time.Millisecond)
+	stop()
+	<-done
+	server.Kill()
+	watch.run(ctx) // one reading, which fails: the last one remains
 	if is := e.Crowded()["shop/x"]; is != limiter.OverMemory {
 		t.Errorf("without Redis the policy is %q", is)
 	}
-	stop()
-	<-done
 }
 
 func TestInspector_FailsIfRedisIsTooOld(t *testing.T) {
