@@ -69,6 +69,9 @@ type breaker struct {
 	created    time.Time
 	outage     sync.Mutex    // held during an outage, until the observer knows that it is over: the next outage waits
 	alone      chan struct{} // holds a value for each call that is in flight alone
+
+	tripping sync.Mutex
+	probed   chan struct{} // closed when the first probe since the breaker opened has ended, or after probeWait; nil before
 }
 
 // breakerConfig is what the breakers of a Store share.
@@ -134,16 +137,24 @@ func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	case late && isTimeout(err):
 	case answeredOthers && redisclient.MayHaveRun(err):
 		b.keys.fail(suspectCharges(batch), began, len(batch) == 1)
-		for _, c := range batch {
-			if c.reply.err != nil && redisclient.MayHaveRun(c.reply.err) {
-				c.reply.err = fmt.Errorf("%w: %w", limiter.ErrReplyLost, c.reply.err)
-			}
-		}
+		markLost(batch)
 	default:
 		suspects, isAlone := suspectCharges(batch), len(batch) == 1 // the calls are used again
 		b.trip(recoveries, batch[0].key(), err, func() { b.keys.fail(suspects, began, isAlone) })
+		if isTimeout(err) { // a connection that breaks is usually the end of the node, not of a reply
+			markLost(batch)
+		}
 	}
 	return true
+}
+
+// markLost makes the errors of calls that may have run [limiter.ErrReplyLost].
+func markLost(batch []*call) {
+	for _, c := range batch {
+		if c.reply.err != nil && redisclient.MayHaveRun(c.reply.err) {
+			c.reply.err = fmt.Errorf("%w: %w", limiter.ErrReplyLost, c.reply.err)
+		}
+	}
 }
 
 // sendAlone sends a call on a counter whose calls failed recently in a batch of its own. It returns false, and sends nothing, if as many such
@@ -178,19 +189,40 @@ func isTimeout(err error) bool {
 // trip opens the breaker after a round trip that began after that number of recoveries. A late failure of a round trip from
 // before a recovery does not open it. key is one of the round trip: probes use the same node. If it is no outage, blameKeys is called.
 func (b *breaker) trip(recoveries int64, key string, cause error, blameKeys func()) {
+	b.tripping.Lock()
+	defer b.tripping.Unlock()
 	if b.recoveries.Load() != recoveries || !b.state.CompareAndSwap(closed, open) {
 		return
 	}
+	probed := make(chan struct{})
+	b.probed = probed
+	endWait := sync.OnceFunc(func() { close(probed) })
+	time.AfterFunc(probeWait, endWait)
 	b.tripped.Add(1)
 	b.changed(BreakerOpen)
-	go b.probeUntilRecovered(key, cause, time.Now(), blameKeys)
+	go b.probeUntilRecovered(key, cause, time.Now(), blameKeys, endWait)
+}
+
+// isUnavailable is rejects for a decision, but waits for a first probe that has begun right after a failure: the calls of that moment need no
+// local decision if the node answers it.
+func (b *breaker) isUnavailable() bool {
+	if !b.rejects(decides) {
+		return false
+	}
+	b.tripping.Lock()
+	probed := b.probed
+	b.tripping.Unlock()
+	<-probed
+	return b.rejects(decides)
 }
 
 // probeUntilRecovered closes the breaker when the node is usable again. If the first probe succeeds, the observer is not
-// notified, and blameKeys is called: the failure was a broken connection or due to a counter, not an outage.
-func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, blameKeys func()) {
+// notified, and blameKeys is called: the failure was a broken connection or due to a counter, not an outage. It calls endWait when the first
+// probe has ended.
+func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, blameKeys, endWait func()) {
 	b.outage.Lock()
 	defer b.outage.Unlock()
+	defer endWait()
 	reported := false
 	for pause := time.Duration(0); ; pause = min(max(2*pause, firstPause), maxPause) {
 		if !wait.Sleep(b.ctx, jittered(pause)) {
@@ -207,6 +239,7 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 		if !reported {
 			b.keys.reset()
 			b.observer.Unavailable(b.address, errors.Join(cause, err))
+			endWait()
 			reported = true
 		}
 	}
@@ -215,6 +248,7 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 	}
 	b.recoveries.Add(1)
 	b.become(closed)
+	endWait()
 	b.tripped.Add(-1)
 	if reported {
 		b.observer.Recovered(b.address)
@@ -294,13 +328,10 @@ func (s *Store) Unavailable(key string) bool {
 	if c == nil {
 		return false
 	}
-	if c.keys.isUnavailable(key) {
+	if c.tripped.Load() > 0 && s.batchers.forKey(time.Now().Add(s.timeout), key).breaker.isUnavailable() {
 		return true
 	}
-	if c.tripped.Load() == 0 {
-		return false
-	}
-	return s.batchers.forKey(time.Now().Add(s.timeout), key).breaker.rejects(decides)
+	return c.keys.isUnavailable(key)
 }
 
 // probeKey returns nil if Redis decides a charge, without counting it, within the timeout of a call.

@@ -63,7 +63,7 @@ func TestBreaker_IgnoresAFailureFromBeforeARecovery(t *testing.T) {
 	b.send([]*call{{deadline: time.Now().Add(patience)}}, func(batch []*call) {
 		b.state.Store(open)
 		b.tripped.Add(1)
-		b.probeUntilRecovered("key", io.EOF, time.Now(), func() {})
+		b.probeUntilRecovered("key", io.EOF, time.Now(), func() {}, func() {})
 		batch[0].reply.err = redisclient.WithKind(io.EOF)
 	})
 	if state, tripped := b.state.Load(), b.tripped.Load(); state != closed || tripped != 0 {
@@ -223,7 +223,7 @@ func TestBreaker_RepeatsAProbeThatWasNotSent(t *testing.T) {
 		return nil
 	}}).newBreaker("node")
 	b.state.Store(open)
-	b.probeUntilRecovered("key", io.EOF, time.Now(), func() {})
+	b.probeUntilRecovered("key", io.EOF, time.Now(), func() {}, func() {})
 	if probes != 3 || b.state.Load() != closed || observer.outages != 0 {
 		t.Errorf("%d probes, state %d, %d outages reported, want 3, closed, none", probes, b.state.Load(), observer.outages)
 	}
