@@ -19,6 +19,8 @@ type Decision struct {
 	Allowed bool
 	// Origin is where the decision was made.
 	Origin Origin
+	// Shared is true if the decision is about the counter that identifiers without a counter of their own share, see [Charge.SharedKey].
+	Shared bool
 	// Limit is the units per window of the limit.
 	Limit int64
 	// Remaining is the number of units that a request could spend now.
@@ -37,7 +39,7 @@ type Origin uint8
 
 // The origins of a decision.
 const (
-	// OriginStore: by the store that was called. Only stores that fail over have other origins.
+	// OriginStore: by the store that keeps the counters. Only layers above it make decisions with other origins.
 	OriginStore Origin = iota
 	// OriginLocal: by this replica, because the store that holds the counter was unavailable.
 	OriginLocal
@@ -46,6 +48,8 @@ const (
 	Undecided
 	// OriginLease: by this replica, on units that it had spent in the store before.
 	OriginLease
+	// OriginDenial: by this replica, because the store had denied before, and nothing could be admitted since.
+	OriginDenial
 )
 
 // CompareStrictness orders decisions strictest first: denied before allowed; among denied decisions the longest RetryAfter first; among

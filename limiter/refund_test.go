@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/memstore"
 )
 
 // admitted returns the model of a history with exactly these admissions.
@@ -109,6 +111,58 @@ func TestRefund_LeavesTheOtherUnits(t *testing.T) {
 		state.Refund(noon.Add(test.now), limit, test.spends[test.refund].units, noon+test.spends[test.refund].at)
 		if got := usedOf(state, limit, noon.Add(test.now)); got != test.used {
 			t.Errorf("%s: %d units count, want %d", name, got, test.used)
+		}
+	}
+}
+
+// refundingStore counts the calls that a refund makes.
+type refundingStore struct {
+	limiter.Store
+
+	peeks, refunds int
+}
+
+func (s *refundingStore) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	s.peeks++
+	return s.Store.Peek(ctx, charges)
+}
+
+func (s *refundingStore) Refund(ctx context.Context, refunds []limiter.Refund) error {
+	s.refunds++
+	return s.Store.Refund(ctx, refunds)
+}
+
+// Only a log has units of several instants.
+func TestRefundLatest_CallsTheStoreAgainOnlyForOlderUnitsOfALog(t *testing.T) {
+	for _, test := range []struct {
+		algorithm             limiter.Algorithm
+		spends                []int64 // one per second
+		refund, peeks, rounds int64
+	}{
+		{limiter.FixedWindow, []int64{1, 1}, 9, 1, 1},
+		{limiter.SlidingWindowCounter, []int64{1, 1}, 1, 1, 1},
+		{limiter.TokenBucket, []int64{2}, 9, 1, 1},
+		{limiter.SlidingWindowLog, nil, 1, 1, 1},
+		{limiter.SlidingWindowLog, []int64{2}, 2, 2, 1},
+		{limiter.SlidingWindowLog, []int64{1, 1}, 2, 4, 2},
+	} {
+		limit, err := limiter.NewLimit(test.algorithm, 4, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+		store := &refundingStore{Store: memstore.New(func() time.Time { return now })}
+		for _, cost := range test.spends {
+			now = now.Add(time.Second)
+			if _, err := store.Spend(t.Context(), []limiter.Charge{{Key: "a", Limit: limit, Cost: cost}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := limiter.RefundLatest(t.Context(), store, limiter.Refund{Key: "a", Limit: limit, Cost: test.refund, Latest: true}); err != nil {
+			t.Fatal(err)
+		}
+		if store.peeks != int(test.peeks) || store.refunds != int(test.rounds) {
+			t.Errorf("%s: %d peeks and %d refunds of %v, want %d and %d", test.algorithm, store.peeks, store.refunds, test.spends, test.peeks, test.rounds)
 		}
 	}
 }

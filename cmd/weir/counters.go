@@ -19,6 +19,8 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bound"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/lease"
@@ -26,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // maxCachedDenials is the size of the denial cache of a process. An entry takes a few hundred bytes.
@@ -105,34 +108,32 @@ func (f *counterFlags) counterPrefix(limiter string) (string, error) {
 	return f.prefix, nil
 }
 
-// engineOptions returns the options of the engine that the flags set.
-func (f *counterFlags) engineOptions() ([]engine.Option, error) {
+// bound returns the bound of identifiers that the flags set.
+func (f *counterFlags) bound() (*bound.Counters, error) {
 	switch {
 	case f.maxIdentifiers < 0:
 		return nil, fmt.Errorf("--max-identifiers %d is invalid: must not be negative", f.maxIdentifiers)
 	case f.overflow != overflowShared && f.overflow != overflowDeny:
 		return nil, fmt.Errorf("--identifier-overflow %q is invalid: must be %s or %s", f.overflow, overflowShared, overflowDeny)
 	default:
-		return []engine.Option{engine.BoundIdentifiers(engine.Identifiers{Max: f.maxIdentifiers, Deny: f.overflow == overflowDeny})}, nil
+		return bound.New(bound.Identifiers{Max: f.maxIdentifiers, Deny: f.overflow == overflowDeny}, time.Now), nil
 	}
 }
 
 // counters are the counters of a process.
 type counters struct {
 	store   limiter.Store
+	layers  store.Layers // above the store
 	scanner admin.Scanner
 	source  engine.Source
-	options []engine.Option
 	metrics []prometheus.Collector
 	memory  int64 // of the process, in bytes
 	// hashKey hashes API keys; nil without --hash-key if the counters are in Redis.
 	hashKey *limiter.HashKey
 	// The fields below are nil if the counters are in this process.
-	client   *redisclient.Client
-	redis    *redisstore.Store
-	local    *local.Counters
-	failover *failover.Store
-	leases   *lease.Leases
+	client *redisclient.Client
+	redis  *redisstore.Store
+	local  *local.Counters
 }
 
 // memoryCounters returns counters in this process.
@@ -141,7 +142,7 @@ func memoryCounters(f counterFlags) (*counters, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := f.engineOptions()
+	identifiers, err := f.bound()
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +153,12 @@ func memoryCounters(f counterFlags) (*counters, error) {
 	if hashKey == nil {
 		hashKey = limiter.RandomHashKey() // as short-lived as the counters
 	}
-	store := memstore.New(time.Now, memstore.MaxBytes(int(memory/localCountersDivisor)))
+	counts := memstore.New(time.Now, memstore.MaxBytes(int(memory/localCountersDivisor)))
 	gauge := func(name, help string, value func(memstore.Stats) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(store.Stats()) })
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(counts.Stats()) })
 	}
 	return &counters{
-		store: store, scanner: store, source: engine.SourceMemory, options: options, memory: memory, hashKey: hashKey,
+		store: counts, layers: store.Layers{Bound: identifiers}, scanner: counts, source: engine.SourceMemory, memory: memory, hashKey: hashKey,
 		metrics: []prometheus.Collector{
 			gauge("weir_memory_counters", "Counters of weir serve without Redis.", func(s memstore.Stats) float64 { return float64(s.Counters) }),
 			gauge("weir_memory_bytes", "Approximate memory of the counters of weir serve without Redis, in bytes.",
@@ -165,7 +166,7 @@ func memoryCounters(f counterFlags) (*counters, error) {
 			prometheus.NewCounterFunc(prometheus.CounterOpts{
 				Name: "weir_memory_evicted_total",
 				Help: "Counters of weir serve without Redis that were evicted before their windows ended, because --memory was full. They start over.",
-			}, func() float64 { return float64(store.Stats().Evicted) }),
+			}, func() float64 { return float64(counts.Stats().Evicted) }),
 		},
 	}, nil
 }
@@ -199,7 +200,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	if f.replicas < 1 {
 		return nil, fmt.Errorf("--replicas %d is invalid: must be at least 1", f.replicas)
 	}
-	options, err := f.engineOptions()
+	identifiers, err := f.bound()
 	if err != nil {
 		return nil, err
 	}
@@ -237,14 +238,15 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 		redisstore.WithInvalidations(redisstore.InvalidationChannel(f.prefix)))
 	counts := local.New(int(memory/localCountersDivisor), monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(f.replicas), Rank: int64(f.replicas) - 1})
-	store := failover.New(redis, counts, monotonicClock(), log)
-	leases := lease.New(store, redis, time.Now)
+	leases := lease.New(redis, time.Now)
 	leases.Share(int64(f.replicas))
 	return &counters{
-		store: store, scanner: redis, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
-		metrics: append([]prometheus.Collector{corrupt, ahead, quarantined(redis), leases}, meter.collectors()...),
-		hashKey: hashKey,
-		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now), engine.LeaseUnits(leases)),
+		store: redis, scanner: redis, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, hashKey: hashKey,
+		layers: store.Layers{
+			Leases: leases, Denials: denials.NewCache(maxCachedDenials, time.Now), Bound: identifiers,
+			Failover: failover.New(redis, counts, monotonicClock(), log),
+		},
+		metrics: append([]prometheus.Collector{corrupt, ahead, quarantined(redis)}, meter.collectors()...),
 	}, nil
 }
 
@@ -274,7 +276,7 @@ func (f *counterFlags) memoryBytes() (int64, error) {
 func (c *counters) guard(ctx context.Context) (stop func()) {
 	guarded, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if c.redis != nil {
-		c.redis.EnableBreaker(guarded, c.failover)
+		c.redis.EnableBreaker(guarded, c.layers.Failover)
 	}
 	return stop
 }
@@ -284,7 +286,7 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
 		return nil
 	}
-	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.leases.Run)}
+	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.layers.Leases.Run)}
 }
 
 func (c *counters) close() error {

@@ -31,7 +31,7 @@ type replicaHeartbeat struct {
 
 // beat writes the heartbeat of this replica and updates its share of the limits from the heartbeats of all replicas.
 func (p *replicaHeartbeat) beat(ctx context.Context) error {
-	r := controlplane.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis, Crowded: p.process.engine.Crowded()}
+	r := controlplane.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis, Crowded: p.process.bound.Crowded()}
 	if since, local := p.failover.LocalMode(); local {
 		r.Mode, r.Since = modeLocal, since
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/bound"
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -117,15 +117,15 @@ func (i *inspector) reportClocks(found redisclient.Inspection) {
 	i.wrong = wrong
 }
 
-// watchMemory returns a task that lets the engine know how full Redis is, so that no flood of identifiers fills it.
+// watchMemory returns a task that lets the bound of identifiers know how full Redis is, so that no flood of identifiers fills it.
 func (p *process) watchMemory(client *redisclient.Client) func(context.Context) error {
-	return asTask((&memoryWatch{client: client, engine: p.engine, log: p.log, interval: memoryInterval}).run)
+	return asTask((&memoryWatch{client: client, bound: p.bound, log: p.log, interval: memoryInterval}).run)
 }
 
 // memoryWatch reads the memory of Redis periodically.
 type memoryWatch struct {
 	client   *redisclient.Client
-	engine   *engine.Engine
+	bound    *bound.Counters
 	log      *slog.Logger
 	interval time.Duration
 
@@ -143,8 +143,8 @@ func (w *memoryWatch) run(ctx context.Context) {
 			w.memory = memory
 			w.logLimit()
 		}
-		w.engine.ObserveMemory(w.memory)
-		w.logCrowded(w.engine.Crowded())
+		w.bound.ObserveMemory(w.memory)
+		w.logCrowded(w.bound.Crowded())
 		select {
 		case <-ctx.Done():
 			return

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -112,7 +113,9 @@ func TestWatchMemory_ObservesTheMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer counters.close()
-	e := engine.New(counters.store, counters.source, engine.NewMetrics(prometheus.NewRegistry()), counters.options...)
+	registry := prometheus.NewRegistry()
+	chain := store.New(counters.store, counters.layers, registry)
+	e := engine.New(chain, counters.source, engine.NewMetrics(registry), engine.WithLayers(chain))
 	set := rules.Set{Rules: []rules.Rule{{
 		Policy: "shop/x", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "tenant"},
 		Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 3600,
@@ -124,7 +127,7 @@ func TestWatchMemory_ObservesTheMemory(t *testing.T) {
 	e.Swap(index)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	watch := &memoryWatch{client: counters.client, engine: e, log: log.logger(), interval: 5 * time.Millisecond}
+	watch := &memoryWatch{client: counters.client, bound: counters.layers.Bound, log: log.logger(), interval: 5 * time.Millisecond}
 	go func() {
 		watch.run(ctx)
 		close(done)
@@ -143,7 +146,7 @@ func TestWatchMemory_ObservesTheMemory(t *testing.T) {
 	<-done
 	server.Kill()
 	watch.run(ctx) // one reading, which fails: the last one remains
-	if is := e.Crowded()["shop/x"]; is != limiter.OverMemory {
+	if is := counters.layers.Bound.Crowded()["shop/x"]; is != limiter.OverMemory {
 		t.Errorf("without Redis the policy is %q", is)
 	}
 }

@@ -108,7 +108,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	defer counters.guard(ctx)()
 	replica := replicaName(f.replica)
 	registration := &replicaHeartbeat{
-		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.failover, leases: counters.leases,
+		id: replica, exchange: exchange, process: p, local: counters.local, failover: counters.layers.Failover, leases: counters.layers.Leases,
 		replicas: source.NewReplicaCounter(replica, f.counters.replicas),
 	}
 	heartbeat := source.NewHeartbeat(controlplane.HeartbeatInterval, registration.beat, registration.deregister, log)
@@ -126,7 +126,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,
 		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.watchMemory(slow), p.followNotices(slow),
-		asTask(counters.leases.Run))...)
+		asTask(counters.layers.Leases.Run))...)
 }
 
 // replicaName returns the given name, or a unique one: containers can have equal host names and process IDs.

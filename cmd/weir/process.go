@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bound"
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -26,6 +26,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/limiter/tracing/otlp"
 )
 
@@ -39,6 +40,8 @@ type process struct {
 	drain         time.Duration
 	registry      *prometheus.Registry
 	engine        *engine.Engine
+	chain         *store.Chain // of the engine
+	bound         *bound.Counters
 	gate          *overload.Gate
 	endpoints     endpoints
 	check         net.Listener
@@ -82,7 +85,7 @@ func newProcess(
 		return nil, cli.UsageError(err)
 	}
 	bypasses := newBypasses(registry)
-	options := append(slices.Clip(counts.options), engine.CountIdentifiers(), engine.ObserveDecisions(decisions), engine.WithBypasses(bypasses))
+	chain := store.New(counts.store, counts.layers, registry)
 	traces, err := f.tracing.open(ctx, registry, log)
 	if err != nil {
 		return nil, cli.UsageError(err)
@@ -90,9 +93,12 @@ func newProcess(
 	p := &process{
 		log: log, keyPrefix: keys.prefix, counterPrefix: counterPrefix, hashKey: counts.hashKey, drain: f.drain, registry: registry, endpoints: endpoints,
 		check: endpoints.withProxyProtocol(sockets[0]), grpc: sockets[1], ops: sockets[2], throttle: sockets[3],
-		gate:   overload.NewGate(runtime.GOMAXPROCS(0), log),
-		engine: engine.New(counts.store, counts.source, engine.NewMetrics(registry), options...),
-		heap:   newHeapFloor(counts.memory), decisions: decisions, bypasses: bypasses, traces: traces,
+		gate:  overload.NewGate(runtime.GOMAXPROCS(0), log),
+		chain: chain,
+		engine: engine.New(chain, counts.source, engine.NewMetrics(registry),
+			engine.WithLayers(chain), engine.CountIdentifiers(), engine.ObserveDecisions(decisions), engine.WithBypasses(bypasses)),
+		bound: counts.layers.Bound,
+		heap:  newHeapFloor(counts.memory), decisions: decisions, bypasses: bypasses, traces: traces,
 	}
 	p.totals = admin.NewTotals(p.engine, registry)
 	return p, nil
@@ -101,9 +107,9 @@ func newProcess(
 // followNotices returns a task that removes denials from the denial cache after a refund or reset by any replica.
 func (p *process) followNotices(client *redisclient.Client) func(context.Context) error {
 	return asTask(func(ctx context.Context) {
-		forget := func(key string) { p.engine.Forget(key) }
-		reset := func(key string) { p.engine.WasReset(key) }
-		redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(p.keyPrefix), forget, reset, p.engine.ForgetAll)
+		refunded := func(key string) { p.chain.WasRefunded(key) }
+		reset := func(key string) { p.chain.WasReset(key) }
+		redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(p.keyPrefix), refunded, reset, p.chain.MayHaveChanged)
 	})
 }
 

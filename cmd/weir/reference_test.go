@@ -21,8 +21,12 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
 	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bound"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/server"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/limiter/tracing/otlp"
 	"github.com/weir-dev/weir/limiter/xds"
 )
@@ -83,7 +87,9 @@ func limiterMetrics(t *testing.T) []metric {
 	}
 	defer func() { _ = counts.close() }()
 	registry := &recorder{Registry: prometheus.NewRegistry()}
-	engine.New(counts.store, counts.source, engine.NewMetrics(registry), counts.options...)
+	engine.NewMetrics(registry)
+	store.New(counts.store, counts.layers, registry)
+	countIdentifier(t, counts.layers.Bound)
 	inMemory, err := memoryCounters(countersOf("weir:"))
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +106,20 @@ func limiterMetrics(t *testing.T) []metric {
 		t.Fatal(err)
 	}
 	return registry.describe(t)
+}
+
+// countIdentifier makes identifiers have a policy with a counter, and so a value.
+func countIdentifier(t *testing.T, identifiers *bound.Counters) {
+	t.Helper()
+	limit, err := limiter.NewLimit(limiter.FixedWindow, 1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := &limiter.CountedRule{Policy: "shop/a", Keys: limiter.NewKeySpace("weir:", "Tenant", "shop/a", limit)}
+	layer := identifiers.Above(memstore.New(time.Now), nil)
+	if _, err := layer.Spend(t.Context(), []limiter.Charge{{Key: "a", Limit: limit, Cost: 1, Rule: rule}}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func operatorMetrics(t *testing.T) []metric {

@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -25,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	chain "github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -67,7 +67,7 @@ func newCounters(t *testing.T, s store, list ...rules.Rule) *limiterWithCounters
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(s, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100, time.Now))
+	e := layeredEngine(s, chain.Layers{Denials: denials.NewCache(100, time.Now)})
 	e.Swap(x)
 	l.Counters = &admin.Counters{Engine: e, Scanner: s, Log: slog.New(slog.NewTextHandler(&l.log, nil))}
 	return l
@@ -266,9 +266,9 @@ func (k *keyNames) Peek(ctx context.Context, charges []limiter.Charge) ([]limite
 	return k.store.Peek(ctx, charges)
 }
 
-func (k *keyNames) Reset(ctx context.Context, keys []string) error {
+func (k *keyNames) Reset(ctx context.Context, keys []string, id string) error {
 	k.names.WriteString(strings.Join(keys, "\n"))
-	return k.store.Reset(ctx, keys)
+	return k.store.Reset(ctx, keys, "")
 }
 
 func (k *keyNames) Scan(ctx context.Context, keys limiter.KeyRange, cursor string, n int) ([]string, string, error) {

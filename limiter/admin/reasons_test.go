@@ -13,12 +13,15 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/bound"
 	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	chain "github.com/weir-dev/weir/limiter/store"
 )
 
 // reasons returns the reasons of all policies, with their outcomes.
@@ -110,13 +113,14 @@ func TestExplain_NamesWhatIsUncertainOrShared(t *testing.T) {
 	r := rule("shop/a")
 	r.Match.Expression = `int(request.path) > 0` // fails with a path that is no number
 	r.Units = 1
-	store := memstore.New(epoch)
+	counters := memstore.New(epoch)
 	x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{r}}, "sha256:1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()),
-		engine.RememberDenials(10, epoch), engine.BoundIdentifiers(engine.Identifiers{Max: 100}))
+	e := layeredEngine(counters, chain.Layers{
+		Denials: denials.NewCache(10, epoch), Bound: bound.New(bound.Identifiers{Max: 100}, epoch),
+	})
 	e.Swap(x)
 	expect(t, reasons(t, e, ofAcme), "shop/a Allows : 0 of 1 units used; this policy decides; a condition could not be evaluated, so it counts as met")
 	for i := range 1000 {

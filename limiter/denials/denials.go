@@ -19,8 +19,8 @@ import (
 // denial of the other that is in flight is not cached; that costs one call to the store.
 const stripes = 256
 
-// Denials is a cache of bounded size. It is safe for concurrent use, starts no goroutines, and needs no Close. A denial has the limit
-// that the counter had: after the limit of a rule was changed and restored, the caller must ignore the denials from before, see FindCalled.
+// Denials is a cache of bounded size. It is safe for concurrent use, starts no goroutines, and needs no Close. A denial is that of a rule until
+// the rule changes: also if the change is reverted, because in between the counter may have admitted more.
 type Denials struct {
 	held    *otter.Cache[string, *denial] // by the counter's key
 	seed    maphash.Seed
@@ -48,31 +48,20 @@ func New(capacity int) *Denials {
 	}
 }
 
-// Find returns the decision that the store would make on an enforced charge now, if that is known to be a denial. RetryAfter
-// and ResetAfter are never too short, and at most a round trip to the store too long. The other figures are exact.
-func (d *Denials) Find(c limiter.Charge, now time.Time) (decision limiter.Decision, known bool) {
+// Find returns the decision that the store would make on an enforced charge now, if that is known to be a denial. RetryAfter and ResetAfter are
+// never too short, and at most a round trip to the store too long. At is now, by the clock of the store, and at most a round trip too early. The
+// other figures are exact.
+func (d *Denials) Find(c *limiter.Charge, now time.Time) (decision limiter.Decision, known bool) {
 	held, ok := d.held.GetIfPresent(c.Key)
 	if !ok || !held.denies(c, now) {
 		return limiter.Decision{}, false
 	}
-	return held.at(now), true
-}
-
-// FindCalled is Find, and returns when the store was called that made the decision. Its At is now, by the clock of the store, and at most a round
-// trip too early.
-func (d *Denials) FindCalled(c limiter.Charge, now time.Time) (decision limiter.Decision, began time.Time, known bool) {
-	held, ok := d.held.GetIfPresent(c.Key)
-	if !ok || !held.denies(c, now) {
-		return limiter.Decision{}, time.Time{}, false
-	}
-	decision = held.at(now)
-	decision.At = decision.At.Add(now.Sub(held.answered))
-	return decision, held.began, true
+	return held.decide(now), true
 }
 
 // Remember caches a decision on a charge that the store was called with at began and had answered by answered. It ignores
 // decisions that other requests can change, and decisions that may be older than the latest Forget of their key.
-func (d *Denials) Remember(c limiter.Charge, decision limiter.Decision, began, answered time.Time) {
+func (d *Denials) Remember(c *limiter.Charge, decision limiter.Decision, began, answered time.Time) {
 	denial := newDenial(c, decision, began, answered)
 	if denial == nil {
 		return

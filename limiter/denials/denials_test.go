@@ -25,8 +25,8 @@ func limit(t testing.TB, algorithm limiter.Algorithm, units int64) limiter.Limit
 	return l
 }
 
-func charge(l limiter.Limit, cost int64) limiter.Charge {
-	return limiter.Charge{Key: "acme", Limit: l, Cost: cost}
+func charge(l limiter.Limit, cost int64) *limiter.Charge {
+	return &limiter.Charge{Key: "acme", Limit: l, Cost: cost}
 }
 
 func denied(retryAfter time.Duration) limiter.Decision {
@@ -56,7 +56,10 @@ func TestFind_DeniesUntilTheEarliestInstantAndReturnsTheLatest(t *testing.T) {
 			if known != (tt.retryAfter != 0) || got.RetryAfter != tt.retryAfter {
 				t.Fatalf("known %v, retry after %v, want %v", known, got.RetryAfter, tt.retryAfter)
 			}
-			want := limiter.Decision{Limit: 10, RetryAfter: tt.retryAfter, ResetAfter: 58*time.Second + tt.retryAfter}
+			want := limiter.Decision{
+				At: limiter.Instant((tt.at - 300*us) / us), Origin: limiter.OriginDenial, Limit: 10,
+				RetryAfter: tt.retryAfter, ResetAfter: 58*time.Second + tt.retryAfter,
+			}
 			if diff := cmp.Diff(want, got); known && diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
@@ -189,9 +192,9 @@ func TestForget_WinsAgainstConcurrentRemember(t *testing.T) {
 	var forgotten [3]atomic.Int64 // the latest Forget that has returned, in ns since the epoch
 	find := func(i int) bool {
 		least := forgotten[i%3].Load()
-		got, known := d.Find(limiter.Charge{Key: key(i), Limit: l, Cost: 1}, noon())
-		if known && int64(got.At) <= least {
-			t.Errorf("found a denial of a call that began at %d, after a Forget at %d", got.At, least)
+		got, known := d.Find(&limiter.Charge{Key: key(i), Limit: l, Cost: 1}, noon())
+		if known && got.Limit <= least {
+			t.Errorf("found a denial of a call that began at %d, after a Forget at %d", got.Limit, least)
 			return false
 		}
 		if known {
@@ -204,8 +207,8 @@ func TestForget_WinsAgainstConcurrentRemember(t *testing.T) {
 		wg.Go(func() {
 			for i := range 20_000 {
 				began := now()
-				d.Remember(limiter.Charge{Key: key(i), Limit: l, Cost: 1}, limiter.Decision{
-					At: limiter.Instant(began.UnixNano()), RetryAfter: time.Second,
+				d.Remember(&limiter.Charge{Key: key(i), Limit: l, Cost: 1}, limiter.Decision{
+					Limit: began.UnixNano(), RetryAfter: time.Second,
 				}, began, now())
 				if !find(i) { // on one CPU the goroutines may run one after another: this one finds what it has remembered
 					return
@@ -240,7 +243,7 @@ func TestRemember_BoundsTheNumberOfDenials(t *testing.T) {
 	d := denials.New(most)
 	l := limit(t, limiter.FixedWindow, 10)
 	for i := range 50 * most {
-		d.Remember(limiter.Charge{Key: fmt.Sprint("tenant-", i), Limit: l, Cost: 1}, denied(time.Second), noon(), noon())
+		d.Remember(&limiter.Charge{Key: fmt.Sprint("tenant-", i), Limit: l, Cost: 1}, denied(time.Second), noon(), noon())
 		if n := d.Len(); n > most+most/10 {
 			t.Fatalf("after %d denials %d are cached, want about %d at most", i+1, n, most)
 		}
@@ -257,11 +260,11 @@ func BenchmarkFind(b *testing.B) {
 	now := time.Now()
 	for i := range charges {
 		charges[i] = limiter.Charge{Key: fmt.Sprintf("weir:throttle:tenant:{tenant-%d}:shop/tenant-daily:k3f9q2wz", i), Limit: l, Cost: 1}
-		d.Remember(charges[i], denied(time.Hour), now, now)
+		d.Remember(&charges[i], denied(time.Hour), now, now)
 	}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		if _, known := d.Find(charges[n%len(charges)], now); !known {
+		if _, known := d.Find(&charges[n%len(charges)], now); !known {
 			b.Fatal("the denial is not known")
 		}
 	}

@@ -53,7 +53,7 @@ type Result struct {
 	Window time.Duration
 	// Source is where the decision was made.
 	Source Source
-	// Key of the counter.
+	// Key of the counter. If the decision is Shared, it is that of the shared counter.
 	Key string
 	limiter.Decision
 }
@@ -80,8 +80,13 @@ func (a *active) unlimited() Answer {
 	return Answer{Allowed: true, Source: SourceNone, Revision: a.index.Revision()}
 }
 
-// answer is the answer to a request with at least one result.
-func (a *active) answer(results []Result) Answer {
+// answer is the answer to a request with at least one result, about one of its charges.
+func (a *active) answer(charges []ruleCharge, results []Result) Answer {
+	for i := range results {
+		if r := &results[i]; r.Shared {
+			r.Key = charges[indexOfKey(charges, r.Key)].charge.SharedKey()
+		}
+	}
 	answer := Answer{Allowed: true, Source: results[0].Source, Results: results, Revision: a.index.Revision()}
 	for i := range results {
 		r := &results[i]

@@ -14,53 +14,42 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	if len(checks) == 0 {
 		return nil, nil
 	}
-	if len(checks) == 1 && !checks[0].CountDebts {
-		answer, err := e.Check(ctx, &checks[0])
-		if err != nil {
-			return nil, err
-		}
-		return []Answer{answer}, nil
-	}
 	active := e.active.Load()
 	if active == nil {
 		return nil, ErrNoRules
 	}
 	s := e.borrow()
 	defer e.release(s)
-	span := tracing.From(ctx)
-	for i := range checks {
-		if span == nil {
-			active.match(s, &checks[i])
-		} else {
-			active.matchTraced(span, s, &checks[i])
-		}
-		s.ends = append(s.ends, len(s.charged))
+	active.matchAll(ctx, s, checks)
+	c := call{peek: checks[0].Peek, began: e.clock()}
+	charges := s.mergeCharges(checks[0].Alternative)
+	decide := e.decide
+	if checks[0].CountDebts && slices.ContainsFunc(charges, isDebt) {
+		c.peek, decide = false, e.countDebts
 	}
-	peek, began := checks[0].Peek, e.clock()
-	if checks[0].CountDebts && s.denyAll() {
-		peek = false
+	results, err := decide(ctx, active, s, charges, c.peek)
+	if err != nil {
+		return nil, err
 	}
-	all := s.mergeCharges(checks[0].Alternative)
-	results := e.fromLeases(all, peek, began)
-	if len(results) == 0 {
-		results = active.knownDenials(all, peek, began)
-	}
-	if len(results) == 0 && hasOverflow(s.charged) {
-		e.shareOverflow(ctx, active, s.charged, peek)
-		all = s.mergeCharges(checks[0].Alternative)
-		results = active.knownDenials(all, peek, began)
-	}
-	if len(results) == 0 && len(all) > 0 {
-		var err error
-		if results, err = e.spend(ctx, active, all, peek, began); err != nil {
-			return nil, err
-		}
-	}
-	answers := e.answers(active, checks, call{peek: peek, began: began}, s, results)
-	if span != nil {
+	answers := e.answers(active, checks, c, s, results)
+	if span := tracing.From(ctx); span != nil {
 		traceStrictest(span, answers)
 	}
 	return answers, nil
+}
+
+// isDebt reports whether a charge is counted even if the request is denied.
+func isDebt(c ruleCharge) bool { return c.charge.CountsAlways() }
+
+// countDebts decides a request that is denied elsewhere: it counts the debts, and peeks at the other charges.
+func (e *Engine) countDebts(ctx context.Context, active *active, s *scratch, charges []ruleCharge, _ bool) ([]Result, error) {
+	isOther := func(c ruleCharge) bool { return !isDebt(c) }
+	debts, err := e.decide(ctx, active, s, slices.DeleteFunc(slices.Clone(charges), isOther), false)
+	if err != nil {
+		return nil, err
+	}
+	others, err := e.decide(ctx, active, s, slices.DeleteFunc(slices.Clone(charges), isDebt), true)
+	return append(debts, others...), err
 }
 
 // mergeCharges returns the charges of all requests. Charges on one counter become one, which is the highest of alternatives and else their sum.
@@ -102,7 +91,7 @@ func indexOfKey(charges []ruleCharge, key string) int {
 
 // answers gives each of the checks the results of its own rules. A check may have no results, see [Answer.Results].
 func (e *Engine) answers(active *active, checks []Check, of call, s *scratch, decided []Result) []Answer {
-	of.charged = true
+	of.charged = !checks[0].CountDebts
 	for i := range decided {
 		of.charged = of.charged && (decided[i].Allowed || decided[i].Rule.Shadow)
 	}
@@ -124,7 +113,7 @@ func (e *Engine) answers(active *active, checks []Check, of call, s *scratch, de
 			}
 			continue
 		}
-		answers[i] = active.answer(results)
+		answers[i] = active.answer(charges, results)
 		answers[i].Bypassed = s.bypassedOf(i)
 		e.count(active, &checks[i], &answers[i], of)
 	}

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"math"
 	"strconv"
@@ -181,58 +180,6 @@ func TestRefund_OfMoreThanWasSpentLeavesTheFullLimit(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"shop/a acme true 3", "shop/b acme true 8"}, lines(answer)); diff != "" {
 		t.Errorf("after the refund (-want +got):\n%s", diff)
-	}
-}
-
-// refundingStore counts the calls that a refund makes.
-type refundingStore struct {
-	limiter.Store
-
-	peeks, refunds int
-}
-
-func (s *refundingStore) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	s.peeks++
-	return s.Store.Peek(ctx, charges)
-}
-
-func (s *refundingStore) Refund(ctx context.Context, refunds []limiter.Refund) error {
-	s.refunds++
-	return s.Store.Refund(ctx, refunds)
-}
-
-// Only a log has units of several instants.
-func TestRefund_CallsTheStoreAgainOnlyForOlderUnitsOfALog(t *testing.T) {
-	for _, test := range []struct {
-		algorithm             limiter.Algorithm
-		spends                []int64 // one per second
-		refund, peeks, rounds int64
-	}{
-		{limiter.FixedWindow, []int64{1, 1}, 9, 1, 1},
-		{limiter.SlidingWindowCounter, []int64{1, 1}, 1, 1, 1},
-		{limiter.TokenBucket, []int64{2}, 9, 1, 1},
-		{limiter.SlidingWindowLog, nil, 1, 1, 1},
-		{limiter.SlidingWindowLog, []int64{2}, 2, 2, 1},
-		{limiter.SlidingWindowLog, []int64{1, 1}, 2, 4, 2},
-	} {
-		r := rule("shop/a", 4)
-		r.Algorithm = test.algorithm
-		clock := &handClock{}
-		store := &refundingStore{Store: memstore.New(clock.now)}
-		e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()))
-		e.Swap(index(t, r))
-		for _, cost := range test.spends {
-			clock.pass(time.Second)
-			if _, err := e.Check(t.Context(), request(cost, acme())); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := e.Refund(t.Context(), []engine.Check{*request(test.refund, acme())}); err != nil {
-			t.Fatal(err)
-		}
-		if store.peeks != int(test.peeks) || store.refunds != int(test.rounds) {
-			t.Errorf("%s: %d peeks and %d refunds of %v, want %d and %d", test.algorithm, store.peeks, store.refunds, test.spends, test.peeks, test.rounds)
-		}
 	}
 }
 

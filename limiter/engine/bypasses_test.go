@@ -9,16 +9,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // withBypasses returns an engine that caches denials, with a list of bypasses and the rules.
 func withBypasses(t *testing.T, list ...rules.Rule) (*engine.Engine, *bypass.List, *prometheus.Registry) {
 	t.Helper()
 	registry, bypasses := prometheus.NewPedanticRegistry(), bypass.NewList(epoch)
-	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(registry), engine.WithBypasses(bypasses), engine.RememberDenials(10, epoch))
+	e, _ := newLayered(memstore.New(epoch), engine.SourceMemory, registry, store.Layers{Denials: denials.NewCache(10, epoch)},
+		engine.WithBypasses(bypasses), engine.WithClock(epoch))
 	e.Swap(index(t, list...))
 	return e, bypasses, registry
 }

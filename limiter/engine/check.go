@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"context"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // Check is one request to decide.
@@ -46,12 +48,21 @@ type ruleCharge struct {
 	identifier string // as answers show it
 	tier       string
 	charge     limiter.Charge
-	population *population // of charge.Key; nil unless the identifier is bounded
-	sharedKey  string      // of the counter for identifiers over the bound; "" unless the policy is over the bound
+}
+
+// matchAll appends the charges of all requests to those of s, and where those of each end.
+func (a *active) matchAll(ctx context.Context, s *scratch, checks []Check) {
+	for i := range checks {
+		a.match(ctx, s, &checks[i])
+		s.ends = append(s.ends, len(s.charged))
+	}
 }
 
 // match appends the charge of every rule that limits the request of c to the charges of s.
-func (a *active) match(s *scratch, c *Check) {
+func (a *active) match(ctx context.Context, s *scratch, c *Check) {
+	if span := tracing.From(ctx); span != nil {
+		defer a.traceMatch(span, s, c)()
+	}
 	all := a.index.Match(s.matches[:0], &c.Request)
 	s.matches = all
 	if len(all) > matching.MaxPoliciesPerRequest {
@@ -77,9 +88,10 @@ func (a *active) match(s *scratch, c *Check) {
 		r.charge = limiter.Charge{
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
+			Rule: m.Rule.Counted, Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
 		}
-		isOverride := c.Override != nil && r.override(*m, *c.Override)
-		if isOverride && c.Override.WithoutCost {
+		r.charge.Override = c.Override != nil && r.override(*m, *c.Override)
+		if r.charge.Override && c.Override.WithoutCost {
 			r.charge.Cost = multiplied(1, c.Cost)
 		}
 		switch {
@@ -90,12 +102,6 @@ func (a *active) match(s *scratch, c *Check) {
 		}
 		if identifier == "" {
 			a.withoutIdentifier(&r, *m, c)
-		}
-		if a.populations != nil && identifier != "" {
-			r.population = a.population(m.Rule, r.charge.Limit, isOverride)
-			if r.population.isOver(a.clock) {
-				r.sharedKey = m.SharedKey(r.charge.Limit, isOverride)
-			}
 		}
 		s.charged = append(s.charged, r)
 	}
@@ -161,19 +167,12 @@ func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 	return true
 }
 
-func chargesOf(matched []ruleCharge) []limiter.Charge {
-	charges := make([]limiter.Charge, len(matched))
-	for i := range matched {
-		charges[i] = matched[i].charge
+func (r *ruleCharge) result(d *limiter.Decision, from Source) Result {
+	result := Result{
+		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: from, Decision: *d, Key: r.charge.Key,
 	}
-	return charges
-}
-
-func (r *ruleCharge) result(d limiter.Decision, from Source) Result {
 	if most, bounded := r.charge.Limit.MaxDelay(); bounded && d.ResetAfter > most { // only a request that can wait can spend what remains
-		d.Remaining = 0
+		result.Remaining = 0
 	}
-	return Result{
-		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: from, Decision: d, Key: r.charge.Key,
-	}
+	return result
 }

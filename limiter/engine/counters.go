@@ -26,9 +26,6 @@ type ruleCounters struct {
 	leftOut      counter
 	bypass       counter
 	uncertain    counter
-	// The populations of the rule's counters, and of those of limits that replace its limit. Each is nil until it is first needed.
-	population atomic.Pointer[population]
-	overrides  [overrideClasses]atomic.Pointer[population]
 }
 
 // tierCounters are the counters of one tier of a rule.
@@ -155,11 +152,6 @@ func (c *counters) unlimited(rule *matching.Compiled, tier string, peek bool) {
 	})
 }
 
-// overflowed counts a request of an identifier without a counter of its own, because the policy is over the bound.
-func (c *counters) overflowed(rule *matching.Compiled) {
-	c.of(rule).overflow.inc(func() prometheus.Counter { return c.metrics.overflow.WithLabelValues(rule.Policy) })
-}
-
 // leftOut counts a request that the rule matched and was not charged to, because too many rules matched it.
 func (c *counters) leftOut(rule *matching.Compiled) {
 	c.of(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
@@ -180,6 +172,9 @@ func (c *counters) decided(a *Answer, charged bool) {
 	for i := range a.Results {
 		r := &a.Results[i]
 		rule, of, outcome := r.Rule, c.of(r.Rule), outcomeOf(r, charged)
+		if r.Shared {
+			of.overflow.inc(func() prometheus.Counter { return c.metrics.overflow.WithLabelValues(rule.Policy) })
+		}
 		tier := of.tier(rule, r.Tier)
 		tier.decision(r.Source, outcome).inc(func() prometheus.Counter {
 			return c.metrics.decision(rule, r.Tier, outcome.String(), r.Source)

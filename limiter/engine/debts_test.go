@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weir-dev/weir/limiter/bound"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -99,7 +100,7 @@ func TestCheckAll_CountsOnlyDebtsOfARequestThatIsDeniedElsewhere(t *testing.T) {
 
 // Denied new identifiers must not fill up the shared counter.
 func TestOverflow_DeniesDebtsWithoutCountingThem(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 10, Deny: true}, tokens(10))
+	b := newBounded(t, bound.Identifiers{Max: 10, Deny: true}, tokens(10))
 	if denied := b.flood(t, 0, 1000); denied < 900 {
 		t.Fatalf("%d of 1000 are denied", denied)
 	}
@@ -117,7 +118,7 @@ func TestOverflow_DeniesDebtsWithoutCountingThem(t *testing.T) {
 func TestOverflow_CountsDebtsOfDeniedRequests(t *testing.T) {
 	all := fixed("shop/all", 1)
 	all.Identifier = rules.Identifier{From: rules.FromHeader, Name: "nothing"}
-	b := newBounded(t, engine.Identifiers{Max: 10}, tokens(10), all)
+	b := newBounded(t, bound.Identifiers{Max: 10}, tokens(10), all)
 	b.flood(t, 0, 1000)
 	if n := b.store.Len(); n > 100 {
 		t.Errorf("%d counters, want about 10", n)

@@ -7,14 +7,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // BenchmarkCheckWithKnownDenial checks requests of tenants that have spent their limit of one policy.
 func BenchmarkCheckWithKnownDenial(b *testing.B) {
-	store := &countingStore{Store: memstore.New(time.Now)}
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100_000, time.Now))
+	counters := &countingStore{Store: memstore.New(time.Now)}
+	e, _ := newLayered(counters, engine.SourceMemory, prometheus.NewRegistry(), store.Layers{Denials: denials.NewCache(100_000, time.Now)})
 	daily := rule("shop/a", 1)
 	daily.WindowSeconds = 24 * 60 * 60
 	e.Swap(index(b, daily))
@@ -28,7 +30,7 @@ func BenchmarkCheckWithKnownDenial(b *testing.B) {
 			}
 		}
 	}
-	before := store.calls()
+	before := counters.calls()
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
@@ -38,5 +40,5 @@ func BenchmarkCheckWithKnownDenial(b *testing.B) {
 		}
 		n++
 	}
-	b.ReportMetric(float64(store.calls()-before)/float64(n), "calls/op") // each denial is cached for ten seconds
+	b.ReportMetric(float64(counters.calls()-before)/float64(n), "calls/op") // each denial is cached for ten seconds
 }

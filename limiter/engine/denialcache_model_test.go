@@ -11,10 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // Two Engines, one with a denial cache and one without, decide the same random histories on two stores with one clock. Every answer is
@@ -48,6 +50,7 @@ type worlds struct {
 	stores  [2]*memstore.Store
 	plain   *engine.Engine // on the first store
 	caching *engine.Engine // on the second
+	chain   *store.Chain
 	list    []rules.Rule
 	last    *engine.Check
 	spent   []limiter.Refund
@@ -61,8 +64,8 @@ func newWorlds(t *testing.T, rt *rapid.T) *worlds {
 		w.stores[i] = memstore.New(w.clock.now)
 	}
 	w.plain = engine.New(w.stores[0], engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	w.caching = engine.New(w.stores[1], engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()),
-		engine.RememberDenials(1000, w.clock.now))
+	w.caching, w.chain = newLayered(w.stores[1], engine.SourceMemory, prometheus.NewRegistry(),
+		store.Layers{Denials: denials.NewCache(1000, w.clock.now)}, engine.WithClock(w.clock.now))
 	for i := range rapid.IntRange(1, 3).Draw(rt, "policies") {
 		w.list = append(w.list, drawRule(rt, i))
 	}
@@ -142,7 +145,7 @@ func (w *worlds) compare(rt *rapid.T) {
 func keep(results []engine.Result, policies map[string]bool) (kept []engine.Result) {
 	for _, r := range results {
 		if policies[r.Rule.Policy] {
-			r.Source = engine.SourceCache
+			r.Source, r.Origin = engine.SourceCache, limiter.OriginDenial
 			kept = append(kept, r)
 		}
 	}
@@ -197,7 +200,7 @@ func (w *worlds) reset(rt *rapid.T) {
 	}
 	key := rapid.SampledFrom(w.spent).Draw(rt, "spent").Key
 	for _, store := range w.stores {
-		if err := store.Reset(rt.Context(), []string{key}); err != nil {
+		if err := store.Reset(rt.Context(), []string{key}, ""); err != nil {
 			rt.Fatal(err)
 		}
 	}
@@ -206,7 +209,7 @@ func (w *worlds) reset(rt *rapid.T) {
 
 // forget reports a counter that lost units. Time passes, as it does while a notice is in flight.
 func (w *worlds) forget(key string) {
-	w.caching.Forget(key)
+	w.chain.WasRefunded(key)
 	w.clock.pass(time.Microsecond)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -38,16 +39,16 @@ func newReplica(t *testing.T, server *fixture.RedisProcess, index *matching.Inde
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.NewStore(client, timeout, redisstore.WithInvalidations(notices))
-	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(100, time.Now))
+	redis := redisstore.NewStore(client, timeout, redisstore.WithInvalidations(notices))
+	e, chain := newLayered(redis, engine.SourceRedis, prometheus.NewRegistry(), store.Layers{Denials: denials.NewCache(100, time.Now)})
 	e.Swap(index)
 	ctx, cancel := context.WithCancel(t.Context())
 	subscribed := make(chan struct{})
 	once := sync.OnceFunc(func() { close(subscribed) })
 	var group sync.WaitGroup
 	group.Go(func() {
-		redisstore.FollowInvalidations(ctx, client, notices, func(key string) { e.Forget(key) }, func(key string) { e.WasReset(key) },
-			func() { e.ForgetAll(); once() })
+		redisstore.FollowInvalidations(ctx, client, notices, func(key string) { chain.WasRefunded(key) }, func(key string) { chain.WasReset(key) },
+			func() { chain.MayHaveChanged(); once() })
 	})
 	t.Cleanup(func() {
 		cancel()
@@ -59,7 +60,7 @@ func newReplica(t *testing.T, server *fixture.RedisProcess, index *matching.Inde
 	case <-time.After(timeout):
 		t.Fatalf("no subscription after %v", timeout)
 	}
-	return replica{Engine: e, store: store}
+	return replica{Engine: e, store: redis}
 }
 
 func (r replica) source(t *testing.T, allowed bool) engine.Source {

@@ -13,10 +13,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // handClock moves only by pass.
@@ -29,6 +31,7 @@ func (c *handClock) pass(d time.Duration) { c.passed.Add(int64(d)) }
 type cachingEngine struct {
 	*engine.Engine
 
+	chain    *store.Chain
 	clock    *handClock
 	store    *countingStore
 	registry *prometheus.Registry
@@ -41,7 +44,8 @@ func newCachingEngine(t *testing.T, list ...rules.Rule) *cachingEngine {
 	o := &cachingEngine{clock: &handClock{}, registry: prometheus.NewPedanticRegistry(), afterSpend: func() {}}
 	o.store = &countingStore{Store: memstore.New(o.clock.now)}
 	o.store.afterSpend = func() { o.afterSpend() }
-	o.Engine = engine.New(o.store, engine.SourceMemory, engine.NewMetrics(o.registry), engine.RememberDenials(100, o.clock.now))
+	o.Engine, o.chain = newLayered(o.store, engine.SourceMemory, o.registry, store.Layers{Denials: denials.NewCache(100, o.clock.now)},
+		engine.WithClock(o.clock.now))
 	o.Swap(index(t, list...))
 	return o
 }
@@ -92,6 +96,7 @@ func TestCheck_KnownDenialHoldsUntilTheExactInstant(t *testing.T) {
 		answer := o.wantCalled(t, "a known denial", request(1, acme()), false)
 		want := first.Results[0]
 		want.RetryAfter, want.ResetAfter, want.Source = step.left, step.left, engine.SourceCache
+		want.Origin = limiter.OriginDenial
 		want.At = want.At.Add(5*time.Second - step.left)
 		if diff := cmp.Diff([]engine.Result{want}, answer.Results, cmp.Comparer(sameRule)); diff != "" || answer.Allowed || answer.Revision != first.Revision {
 			t.Errorf("%v before it expires: allowed %v (-want +got):\n%s", step.left, answer.Allowed, diff)
@@ -180,9 +185,9 @@ func TestForget_DropsKnownDenials(t *testing.T) {
 		forgotten bool
 	}{
 		"no event":                  {func(*cachingEngine) {}, false},
-		"Forget of its counter":     {func(o *cachingEngine) { o.Forget("another", key(o)) }, true},
-		"Forget of another counter": {func(o *cachingEngine) { o.Forget("another") }, false},
-		"ForgetAll":                 {func(o *cachingEngine) { o.ForgetAll() }, true},
+		"Forget of its counter":     {func(o *cachingEngine) { o.chain.WasRefunded("another", key(o)) }, true},
+		"Forget of another counter": {func(o *cachingEngine) { o.chain.WasRefunded("another") }, false},
+		"ForgetAll":                 {func(o *cachingEngine) { o.chain.MayHaveChanged() }, true},
 		"Swap of other rules":       {func(o *cachingEngine) { o.Swap(index(t, rule("shop/a", 1), fixed("shop/b", 5))) }, false},
 		"Swap of the same rules":    {func(o *cachingEngine) { o.Swap(o.Index()) }, false},
 		"an edit of its rule that is reverted": {func(o *cachingEngine) {
@@ -238,7 +243,7 @@ func TestForgetAll_IsNotRevertedByASwap(t *testing.T) {
 	o := newCachingEngine(t, rule("shop/a", 1))
 	o.check(t, request(1, acme()))
 	o.check(t, request(1, acme()))
-	o.ForgetAll()
+	o.chain.MayHaveChanged()
 	o.Swap(index(t, rule("shop/a", 1), rule("shop/b", 5)))
 	o.wantCalled(t, "a request after both", request(1, acme()), true)
 }
@@ -379,30 +384,19 @@ func TestCheck_RetryAfterIsThatOfAllPolicies(t *testing.T) {
 }
 
 func TestCheck_WithoutADenialCacheAlwaysCallsTheStore(t *testing.T) {
-	store := &countingStore{Store: memstore.New(epoch)}
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()))
-	e.ForgetAll()
-	e.Forget("weir:a")
+	counters := &countingStore{Store: memstore.New(epoch)}
+	e, chain := newLayered(counters, engine.SourceMemory, prometheus.NewPedanticRegistry(), store.Layers{})
 	e.Swap(index(t, rule("shop/a", 1)))
 	for range 3 {
 		if _, err := e.Check(t.Context(), request(1, acme())); err != nil {
 			t.Fatal(err)
 		}
+		chain.MayHaveChanged()
+		chain.WasRefunded("weir:a")
+		chain.WasReset("weir:a")
 	}
-	e.ForgetAll()
-	e.Forget("weir:a")
-	if store.calls() != 3 {
-		t.Errorf("the store was called %d times, want 3", store.calls())
-	}
-}
-
-func TestForget_BeforeTheFirstSwapDoesNothing(t *testing.T) {
-	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
-		engine.RememberDenials(1, epoch))
-	e.Forget("weir:a")
-	e.ForgetAll()
-	if e.Index() != nil {
-		t.Error("there are rules before the first Swap")
+	if counters.calls() != 3 {
+		t.Errorf("the store was called %d times, want 3", counters.calls())
 	}
 }
 
@@ -488,9 +482,9 @@ func TestCheck_ConcurrentKnownDenialsNeverExceedTheLimit(t *testing.T) {
 			case 0:
 				o.Swap([]*matching.Index{one, another}[i%2])
 			case 1:
-				o.Forget("weir:throttle:tenant:{acme}:shop/a:x")
+				o.chain.WasRefunded("weir:throttle:tenant:{acme}:shop/a:x")
 			case 2:
-				o.ForgetAll()
+				o.chain.MayHaveChanged()
 			}
 		}
 	})
@@ -499,11 +493,11 @@ func TestCheck_ConcurrentKnownDenialsNeverExceedTheLimit(t *testing.T) {
 		t.Errorf("%d requests were allowed, want %d", admitted.Load(), limit)
 	}
 	key := one.Match(nil, &request(1, acme()).Request)[0].Key("acme")
-	if err := o.store.Reset(t.Context(), []string{key}); err != nil {
+	if err := o.store.Reset(t.Context(), []string{key}, ""); err != nil {
 		t.Fatal(err)
 	}
 	o.clock.pass(time.Microsecond)
-	o.Forget(key)
+	o.chain.WasRefunded(key)
 	if answer, _ := o.check(t, request(1, acme())); !answer.Allowed {
 		t.Error("the first request after a reset is denied")
 	}

@@ -6,35 +6,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/bypass"
-	"github.com/weir-dev/weir/limiter/denials"
-	"github.com/weir-dev/weir/limiter/failover"
-	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
-// Engine decides requests against the rules of the last Swap. It is safe for concurrent use.
+// Engine decides requests against the rules of the last Swap: it matches a request, asks the Store, and answers. It is safe for concurrent use.
 type Engine struct {
-	store      limiter.Store
-	failover   *failover.Store // the store if it fails over, else nil
-	leases     *lease.Leases   // of units of store; nil without leases
-	source     Source
-	metrics    *Metrics
-	clock      func() time.Time
-	maxDenials int // to cache; 0: no cache
-	// populations are nil unless identifiers are bounded.
-	populations *populations
-	top         *topIdentifiers // nil unless identifiers are counted
-	bypasses    *bypass.List    // can be nil
-	observer    Observer        // can be nil
-	active      atomic.Pointer[active]
-	scratches   *sync.Pool
+	store    limiter.Store
+	source   Source
+	metrics  *Metrics
+	clock    func() time.Time
+	top      *topIdentifiers // nil unless identifiers are counted
+	bypasses *bypass.List    // can be nil
+	observer Observer        // can be nil
+	layers   Layers          // of the store
+	active   atomic.Pointer[active]
+
+	scratches *sync.Pool
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
 	swapping sync.Mutex
 }
@@ -43,12 +38,7 @@ type Engine struct {
 type active struct {
 	index    *matching.Index
 	counters *counters
-	denials  *denials.Denials     // nil without a cache
-	since    map[string]time.Time // when the rule of each policy became active: earlier denials are invalid; nil without a cache
-	// populations of the Engine, its clock, and its bypasses.
-	populations *populations
-	clock       func() time.Time
-	bypasses    *bypass.List
+	bypasses *bypass.List // of the Engine
 }
 
 // ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.
@@ -57,63 +47,48 @@ var ErrNoRules = errors.New("no rules are loaded yet")
 // Option changes how an Engine works.
 type Option func(*Engine)
 
-// RememberDenials makes the Engine cache up to most denials: while a counter cannot admit anything, the Engine denies
-// requests for it without calling the store. The caller calls [Engine.Forget] after a counter is reset or refunded. The clock
-// must not step; time.Now does not.
-func RememberDenials(most int, clock func() time.Time) Option {
-	return func(e *Engine) { e.maxDenials, e.clock = most, clock }
+// WithClock sets the clock, which is time.Now without this option. It must not step.
+func WithClock(clock func() time.Time) Option { return func(e *Engine) { e.clock = clock } }
+
+// Layers are those of the Store of an Engine.
+type Layers interface {
+	// Keep receives the rules that become active, in no particular order.
+	Keep(rules iter.Seq[*limiter.CountedRule])
+	// Known returns the decisions of a Spend that does not ask for the counters, nil if it would ask.
+	Known(charges []limiter.Charge) []limiter.Decision
 }
 
-// LeaseUnits makes the Engine lease units of the counters of rules that allow it. The leases spend units in the Engine's store.
-func LeaseUnits(leases *lease.Leases) Option { return func(e *Engine) { e.leases = leases } }
+// WithLayers lets the Engine tell the layers of its Store about the rules, and explain what they decide.
+func WithLayers(layers Layers) Option { return func(e *Engine) { e.layers = layers } }
 
-// New returns an Engine without rules: until the first Swap, Check returns ErrNoRules. The store may be a *failover.Store:
-// then the Engine measures the calls of its remote store, and registers its metrics.
+// noLayers are those of a Store without any.
+type noLayers struct{}
+
+func (noLayers) Keep(iter.Seq[*limiter.CountedRule]) {}
+
+func (noLayers) Known([]limiter.Charge) []limiter.Decision { return nil }
+
+// New returns an Engine without rules: until the first Swap, Check returns ErrNoRules. The source is that of the decisions that the store makes
+// on its counters.
 func New(store limiter.Store, source Source, metrics *Metrics, options ...Option) *Engine {
-	e := &Engine{store: store, source: source, metrics: metrics, clock: time.Now, scratches: newScratches()}
+	e := &Engine{store: store, source: source, metrics: metrics, clock: time.Now, layers: noLayers{}, scratches: newScratches()}
 	for _, option := range options {
 		option(e)
-	}
-	metrics.engine.Store(e)
-	if f, fails := store.(*failover.Store); fails {
-		e.failover = f
-		f.ObserveCalls(metrics.storeCalled)
-		metrics.registry.MustRegister(f)
 	}
 	return e
 }
 
-// Swap makes index the active rule set of every Check that begins from now on. The known denials of policies that have changed become
-// invalid. A Check that has begun finishes with the previous rule set.
+// Swap makes index the active rule set of every Check that begins from now on. A Check that has begun finishes with the previous rule set.
 func (e *Engine) Swap(index *matching.Index) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
 	previous := e.Index()
 	if previous != nil {
-		index.InheritEndpoints(previous)
+		index.Inherit(previous)
 	}
-	for swapped := false; !swapped; { // again if ForgetAll has intervened
-		swapped = e.activate(index)
-	}
-	if e.populations != nil {
-		e.populations.keep(index)
-	}
+	e.active.Store(&active{index: index, counters: &counters{metrics: e.metrics}, bypasses: e.bypasses})
+	e.layers.Keep(index.Counted())
 	e.metrics.swapped(previous, index)
-}
-
-// activate reports false if the active rule set has been replaced meanwhile. The lock swapping is held.
-func (e *Engine) activate(index *matching.Index) bool {
-	previous := e.active.Load()
-	next := &active{index: index, counters: &counters{metrics: e.metrics}, populations: e.populations, clock: e.clock, bypasses: e.bypasses}
-	if e.maxDenials > 0 {
-		next.since = unchangedSince(previous, index, e.clock())
-		if previous == nil {
-			next.denials = e.newDenials()
-		} else {
-			next.denials = previous.denials
-		}
-	}
-	return e.active.CompareAndSwap(previous, next)
 }
 
 // Index returns the active rule set, nil before the first Swap.
@@ -134,83 +109,69 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	}
 	s := e.borrow()
 	defer e.release(s)
-	span := tracing.From(ctx)
-	if span == nil {
-		active.match(s, c)
-	} else {
-		active.matchTraced(span, s, c)
-	}
-	charges := s.charged
-	if len(charges) == 0 {
+	active.match(ctx, s, c)
+	if len(s.charged) == 0 {
 		return e.unlimited(active, s, 0, c), nil
 	}
 	began := e.clock()
-	results := e.fromLeases(charges, c.Peek, began)
-	if len(results) == 0 {
-		results = active.knownDenials(charges, c.Peek, began)
+	results, err := e.decide(ctx, active, s, s.charged, c.Peek)
+	if err != nil {
+		return Answer{}, err
 	}
-	if len(results) == 0 && hasOverflow(charges) {
-		e.shareOverflow(ctx, active, charges, c.Peek)
-		results = active.knownDenials(charges, c.Peek, began)
-	}
-	if len(results) == 0 {
-		var err error
-		if results, err = e.spend(ctx, active, charges, c.Peek, began); err != nil {
-			return Answer{}, err
-		}
-	}
-	answer := active.answer(results)
+	answer := active.answer(s.charged, results)
 	answer.Bypassed = s.bypassedOf(0)
 	e.count(active, c, &answer, call{answer.Allowed, c.Peek, began})
-	if span != nil {
+	if span := tracing.From(ctx); span != nil {
 		traceAnswer(span, &answer)
 	}
 	return answer, nil
 }
 
-// spend lets the store decide charges, or peeks, and caches the denials.
-func (e *Engine) spend(ctx context.Context, active *active, matched []ruleCharge, peek bool, began time.Time) ([]Result, error) {
-	charges := chargesOf(matched)
-	op, spend := opSpend, e.store.Spend
-	switch {
-	case peek:
-		op, spend = "peek", e.store.Peek
-	case e.leases != nil:
-		spend = e.leases.Spend
+// decide lets the store decide charges, or peeks. Charges that it leaves undecided have no result.
+func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched []ruleCharge, peek bool) ([]Result, error) {
+	if len(matched) == 0 {
+		return nil, nil
 	}
-	ctx, step := tracing.Step(ctx, op)
-	decisions, err := spend(ctx, charges)
-	if step != nil {
-		endStep(step, err)
+	ask := e.store.Spend
+	if peek {
+		ask = e.store.Peek
 	}
-	if e.failover == nil {
-		e.metrics.storeCalled(op, e.clock().Sub(began), err)
+	s.charges = s.charges[:0]
+	for i := range matched {
+		s.charges = append(s.charges, matched[i].charge)
 	}
+	decisions, err := ask(ctx, s.charges)
 	if err != nil {
-		return nil, e.spendError(err, active, matched, peek)
-	}
-	if !peek {
-		active.cacheDenials(charges, decisions, began, e.clock)
-		active.addCounters(matched, decisions)
+		return nil, e.decisionError(err, active, matched, peek)
 	}
 	results := make([]Result, 0, len(matched))
 	for i := range matched {
-		switch decisions[i].Origin {
-		case limiter.Undecided:
-		case limiter.OriginLocal:
-			results = append(results, matched[i].result(decisions[i], SourceLocal))
-		default:
-			results = append(results, matched[i].result(decisions[i], e.source))
+		if d := &decisions[i]; d.Origin != limiter.Undecided {
+			results = append(results, matched[i].result(d, e.sourceOf(d)))
 		}
 	}
 	return results, nil
 }
 
-// spendError is the error of Check for an error of the store. A refused request counts as denied by the rule that refused it.
-func (e *Engine) spendError(err error, active *active, matched []ruleCharge, peek bool) error {
-	refused, is := errors.AsType[*failover.RefusedError](err)
+// sourceOf returns where a decision was made.
+func (e *Engine) sourceOf(d *limiter.Decision) Source {
+	switch d.Origin {
+	case limiter.OriginLocal:
+		return SourceLocal
+	case limiter.OriginLease:
+		return SourceLease
+	case limiter.OriginDenial:
+		return SourceCache
+	default:
+		return e.source
+	}
+}
+
+// decisionError is the error of Check for an error of the store. A refused request counts as denied by the rule that refused it.
+func (e *Engine) decisionError(err error, active *active, matched []ruleCharge, peek bool) error {
+	refused, is := errors.AsType[*limiter.RefusedError](err)
 	if !is {
-		op := opSpend
+		op := "spend"
 		if peek {
 			op = "peek"
 		}
@@ -264,4 +225,39 @@ func (e *Engine) decidedUnderReplacedRules(a *Answer) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
 	e.metrics.dropRemoved(a, e.Index())
+}
+
+// Refund refunds what requests like checks were charged, as far as it still counts: the units that were spent last. It does
+// not verify that such requests were charged: a caller that refunds what was never spent frees the units of other requests.
+// A rule refunds nothing to an identifier that has or had a bypass of it in the last 10 minutes.
+func (e *Engine) Refund(ctx context.Context, checks []Check) error {
+	active := e.active.Load()
+	if active == nil {
+		return ErrNoRules
+	}
+	s := e.borrow()
+	defer e.release(s)
+	active.matchAll(ctx, s, checks)
+	charges := s.mergeCharges(false)
+	var errs []error
+	for i := range charges {
+		if e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {
+			continue // the request was perhaps not charged
+		}
+		c := &charges[i].charge
+		if err := e.store.Refund(ctx, []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Units(), Latest: true}}); err != nil {
+			errs = append(errs, fmt.Errorf("refund %s: %w", charges[i].rule.Policy, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Reset resets the counters at keys, see [limiter.Store].
+func (e *Engine) Reset(ctx context.Context, keys []string, id string) error {
+	return e.store.Reset(ctx, keys, id)
+}
+
+// Peek returns what the store would decide about charges, and changes nothing.
+func (e *Engine) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	return e.store.Peek(ctx, charges)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 func rule(policy string, units int64) rules.Rule {
@@ -52,7 +53,7 @@ func epoch() time.Time { return time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC) }
 func newEngine(t testing.TB, list ...rules.Rule) (*engine.Engine, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(registry))
+	e, _ := newLayered(memstore.New(epoch), engine.SourceMemory, registry, store.Layers{})
 	e.Swap(index(t, list...))
 	return e, registry
 }
@@ -256,7 +257,7 @@ func (s brokenStore) Peek(context.Context, []limiter.Charge) ([]limiter.Decision
 
 func (s brokenStore) Refund(context.Context, []limiter.Refund) error { return s.err }
 
-func (s brokenStore) Reset(context.Context, []string) error { return s.err }
+func (s brokenStore) Reset(context.Context, []string, string) error { return s.err }
 
 // kindError is an error that reports its kind.
 type kindError struct {
@@ -273,7 +274,7 @@ func TestCheck_ReturnsAndCountsTheErrorOfTheStore(t *testing.T) {
 		"readonly": fmt.Errorf("spend: %w", kindError{context.DeadlineExceeded, "readonly"}),
 	} {
 		registry := prometheus.NewRegistry()
-		e := engine.New(brokenStore{cause}, engine.SourceRedis, engine.NewMetrics(registry))
+		e, _ := newLayered(brokenStore{cause}, engine.SourceRedis, registry, store.Layers{})
 		e.Swap(index(t, rule("shop/a", 1)))
 		if _, err := e.Check(t.Context(), request(1, nil)); !errors.Is(err, cause) {
 			t.Errorf("error %v, want %v", err, cause)

@@ -54,31 +54,48 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 	x := Explanation{Answer: active.unlimited(), Revision: active.index.Revision()}
 	memory := e.borrow()
 	defer e.release(memory)
-	active.match(memory, &c)
+	active.match(ctx, memory, &c)
 	charges := memory.charged
 	x.Policies, x.Answer.Bypassed = active.explain(&c, memory), memory.bypassedOf(0)
 	if len(charges) == 0 {
 		return x, nil
 	}
-	if hasOverflow(charges) {
-		e.shareOverflow(ctx, active, charges, true)
-	}
-	now := e.clock()
-	results, err := e.spend(ctx, active, charges, true, now)
+	results, err := e.decide(ctx, active, memory, charges, true)
 	if refused, is := errors.AsType[*RefusedError](err); is {
 		x.Answer, x.Refused = Answer{}, refused.Policy
 	} else if err != nil {
 		return Explanation{}, err
 	}
 	x.add(charges, results)
-	if known := active.knownDenials(charges, false, now); len(known) > 0 {
-		results, x.Refused = known, "" // as Check does, which does not call the store then
+	if known := e.known(memory, charges, results); len(known) > 0 {
+		results, x.Refused = known, "" // as Check does, which does not ask the counters then
 	}
 	if len(results) > 0 {
 		x.Answer = active.answerBefore(charges, results)
 		x.Answer.Bypassed = memory.bypassedOf(0)
 	}
 	return x, nil
+}
+
+// known returns the results of a request that Check denies without asking the counters, nil if it asks. The results of a peek show which charges
+// are on shared counters.
+func (e *Engine) known(s *scratch, charges []ruleCharge, peeked []Result) []Result {
+	s.charges = s.charges[:0]
+	for i := range charges {
+		c := charges[i].charge
+		if slices.ContainsFunc(peeked, func(r Result) bool { return r.Shared && r.Rule == charges[i].rule }) {
+			c.Key = c.SharedKey()
+		}
+		s.charges = append(s.charges, c)
+	}
+	var results []Result
+	for i, d := range e.layers.Known(s.charges) {
+		if d.Origin != limiter.Undecided {
+			d.Shared = s.charges[i].Key != charges[i].charge.Key
+			results = append(results, charges[i].result(&d, SourceCache))
+		}
+	}
+	return results
 }
 
 // answerBefore returns the answer of Check for the results of a peek, with their figures. Check orders the results by the figures after it
@@ -89,13 +106,14 @@ func (a *active) answerBefore(charges []ruleCharge, results []Result) Answer {
 	for i := range counted {
 		r := &counted[i]
 		c := &charges[indexOfKey(charges, r.Key)]
-		if r.Allowed && (isAllowed || c.charge.CountsAlways()) && isCounted(&c.charge, &r.Decision) {
-			*r = c.result(c.charge.Counted(r.Decision), r.Source)
+		if r.Allowed && (isAllowed || c.charge.CountsAlways()) && c.charge.IsCounted(&r.Decision) {
+			decision := c.charge.Counted(r.Decision)
+			*r = c.result(&decision, r.Source)
 		}
 	}
-	answer := a.answer(counted)
+	answer := a.answer(charges, counted)
 	for i := range counted {
-		before := slices.IndexFunc(results, func(r Result) bool { return r.Key == counted[i].Key })
+		before := slices.IndexFunc(results, func(r Result) bool { return r.Rule == counted[i].Rule })
 		counted[i].Decision = results[before].Decision
 	}
 	return answer
@@ -133,12 +151,15 @@ func (x *Explanation) add(charges []ruleCharge, results []Result) {
 		p := &x.Policies[i]
 		for j := range charges {
 			if c := &charges[j]; c.rule == p.Rule {
-				p.Key, p.Shared = c.charge.Key, c.charge.Key == c.sharedKey
+				p.Key = c.charge.Key
 			}
 		}
 		for j := range results {
 			if r := results[j]; r.Rule == p.Rule {
-				p.Result, p.Used = &r, used(p.Terms.Limit, r.Decision)
+				if p.Shared = r.Shared; r.Shared {
+					r.Key = charges[indexOfKey(charges, r.Key)].charge.SharedKey()
+				}
+				p.Key, p.Result, p.Used = r.Key, &r, used(p.Terms.Limit, r.Decision)
 			}
 		}
 	}

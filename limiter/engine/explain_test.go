@@ -9,10 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter/bound"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 func explain(t *testing.T, e *engine.Engine, c *engine.Check) engine.Explanation {
@@ -71,8 +74,8 @@ func TestExplain_ReportsUnlimitedTiersAndMissingIdentifiers(t *testing.T) {
 // A replica denies from memory while a denial is known, although the counter would admit the request, for example after a refund that the
 // replica has not heard of.
 func TestExplain_AnswersWithKnownDenials(t *testing.T) {
-	store := memstore.New(epoch)
-	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(10, epoch))
+	counters := memstore.New(epoch)
+	e, _ := newLayered(counters, engine.SourceRedis, prometheus.NewRegistry(), store.Layers{Denials: denials.NewCache(10, epoch)}, engine.WithClock(epoch))
 	e.Swap(index(t, rule("shop/a", 1)))
 	ask := request(1, map[string]string{"tenant": "acme"})
 	for range 2 {
@@ -81,7 +84,7 @@ func TestExplain_AnswersWithKnownDenials(t *testing.T) {
 		}
 	}
 	key := explain(t, e, ask).Policies[0].Key
-	if err := store.Reset(t.Context(), []string{key}); err != nil {
+	if err := counters.Reset(t.Context(), []string{key}, ""); err != nil {
 		t.Fatal(err)
 	}
 	x := explain(t, e, ask)
@@ -126,7 +129,7 @@ func TestExplain_AnswersWithKnownDenialsDuringAnOutage(t *testing.T) {
 }
 
 func TestExplain_ReportsTheSharedCounterOfIdentifiersOverTheBound(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 10}, rule("shop/a", 1000))
+	b := newBounded(t, bound.Identifiers{Max: 10}, rule("shop/a", 1000))
 	b.flood(t, 0, 1000)
 	shared := explain(t, b.Engine, request(1, map[string]string{"tenant": "new"})).Policies[0]
 	own := explain(t, b.Engine, request(1, map[string]string{"tenant": "invented-1"})).Policies[0]

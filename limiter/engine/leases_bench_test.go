@@ -10,13 +10,14 @@ import (
 	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // BenchmarkCheckWithLease checks requests of one tenant far below its limit, which the leases of one replica admit.
 func BenchmarkCheckWithLease(b *testing.B) {
-	store := &countingStore{Store: memstore.New(time.Now)}
-	leases := lease.New(store, available{store}, time.Now)
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.LeaseUnits(leases))
+	counters := &countingStore{Store: memstore.New(time.Now)}
+	leases := lease.New(available{counters}, time.Now)
+	e, _ := newLayered(counters, engine.SourceMemory, prometheus.NewRegistry(), store.Layers{Leases: leases})
 	hot := rule("shop/a", 1_000_000_000)
 	hot.Algorithm, hot.Lease = "SlidingWindowCounter", &rules.Lease{MaxPercent: 10, MaxMilliseconds: 1000}
 	e.Swap(index(b, hot))
@@ -26,7 +27,7 @@ func BenchmarkCheckWithLease(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	before := store.calls()
+	before := counters.calls()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		check := request(1, acme)
@@ -37,5 +38,5 @@ func BenchmarkCheckWithLease(b *testing.B) {
 			}
 		}
 	})
-	b.ReportMetric(float64(store.calls()-before)/float64(b.N), "calls/op")
+	b.ReportMetric(float64(counters.calls()-before)/float64(b.N), "calls/op")
 }

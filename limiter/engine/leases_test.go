@@ -7,10 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // available is a store that never fails.
@@ -32,9 +34,9 @@ func newLeasing(t testing.TB, list ...rules.Rule) *leasing {
 	l := &leasing{now: epoch().Add(time.Second)}
 	clock := func() time.Time { return l.now }
 	l.store = &countingStore{Store: memstore.New(clock)}
-	l.leases = lease.New(l.store, available{l.store}, clock)
-	l.Engine = engine.New(l.store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()),
-		engine.LeaseUnits(l.leases), engine.RememberDenials(10, clock))
+	l.leases = lease.New(available{l.store}, clock)
+	l.Engine, _ = newLayered(l.store, engine.SourceMemory, prometheus.NewRegistry(), store.Layers{Leases: l.leases, Denials: denials.NewCache(10, clock)},
+		engine.WithClock(clock))
 	l.Swap(index(t, list...))
 	return l
 }

@@ -2,12 +2,9 @@ package engine
 
 import (
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
@@ -18,25 +15,18 @@ type Metrics struct {
 	nearLimit     *prometheus.CounterVec
 	shadowDenials *prometheus.CounterVec
 	missingIDs    *prometheus.CounterVec
-	identifiers   *prometheus.GaugeVec
 	overflow      *prometheus.CounterVec
 	leftOut       *prometheus.CounterVec
 	bypassed      *prometheus.CounterVec
 	uncertain     *prometheus.CounterVec
 	noRule        prometheus.Counter
-	storeSeconds  *prometheus.HistogramVec
-	spendSeconds  prometheus.Observer // of storeSeconds: to find it by its label takes longer than to observe
-	storeErrors   *prometheus.CounterVec
 	revision      *prometheus.GaugeVec
 	policies      prometheus.Gauge
-	registry      prometheus.Registerer
-	engine        atomic.Pointer[Engine] // nil until New
 }
 
 // NewMetrics registers the engine's metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		registry: registry,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
 			Help: "Decisions by policy, without peeks. The result is allowed, denied, uncharged (another policy denied the request) " +
@@ -53,11 +43,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "Requests that matched a policy without an identifier. The reason is missing (counted under the identifier \"-\") or " +
 				"unreadable (counted under \"?\"), for example a text that is no address.",
 		}, []string{"policy", "axis", "reason"}),
-		identifiers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_identifiers",
-			Help: "Estimated live counters by policy that this replica has charged. A counter is included for up to two lifetimes after its last " +
-				"charge. Limits that come with requests are not included. Updated every 64 charged requests.",
-		}, []string{"policy"}),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_identifier_overflow_total",
 			Help: "Requests of new identifiers that got no counter of their own, because the policy has reached --max-identifiers or Redis is nearly " +
@@ -78,39 +63,19 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "weir_unmatched_total",
 			Help: "Requests that no policy matched.",
 		}),
-		storeSeconds: newStoreSeconds(),
-		storeErrors:  newStoreErrors(),
 		revision: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_rules_revision_info",
 			Help: "1 for the revision of the active rule set.",
 		}, []string{"revision"}),
 		policies: newPolicies(),
 	}
-	m.spendSeconds = m.storeSeconds.WithLabelValues(opSpend)
-	known := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_known_denials",
-		Help: "Cached denials, which are repeated without a call to the store. Expired denials count until they are evicted.",
-	}, m.cachedDenials)
-	registry.MustRegister(m.identifiers, m.overflow, m.leftOut, m.bypassed, m.uncertain, m.nearLimit)
-	registry.MustRegister(known, m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.storeSeconds, m.storeErrors, m.revision, m.policies)
+	registry.MustRegister(m.overflow, m.leftOut, m.bypassed, m.uncertain, m.nearLimit)
+	registry.MustRegister(m.decisions, m.shadowDenials, m.missingIDs, m.noRule, m.revision, m.policies)
 	return m
 }
 
 func newPolicies() prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rules_policies", Help: "Policies in the active rule set."})
-}
-
-// newStoreErrors returns the counter of errors. The kinds of errors of an outage begin with 0: rate() misses the first errors of a series that
-// begins with them.
-func newStoreErrors() *prometheus.CounterVec {
-	errs := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_store_errors_total",
-		Help: "Failed calls to the store by kind: timeout, canceled, other, or one of the kinds of Redis errors (docs/reference/redis.md).",
-	}, []string{"kind"})
-	for _, kind := range []string{limiter.KindTimeout, "disconnected", "unreachable", "unavailable"} {
-		errs.WithLabelValues(kind)
-	}
-	return errs
 }
 
 func newNearLimit() *prometheus.CounterVec {
@@ -119,16 +84,6 @@ func newNearLimit() *prometheus.CounterVec {
 		Help: "Requests that a policy allowed and that left less than 20 % of the limit. Compare it with weir_decisions_total, which " +
 			"has the same tiers.",
 	}, []string{"policy", "tier"})
-}
-
-func newStoreSeconds() *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "weir_store_duration_seconds",
-		Help:    "Duration of calls to the store, in seconds.",
-		Buckets: prometheus.ExponentialBuckets(0.000001, 2.5, 15), // 1 µs … 0.4 s
-		// In addition to the classic buckets, for Prometheus servers that scrape native histograms.
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
-	}, []string{"op"})
 }
 
 // swapped records the active rule set and drops the series of policies, tiers and axes that only the previous one has. Otherwise everything
@@ -162,7 +117,6 @@ func (m *Metrics) dropUnless(now *matching.Index, rule *matching.Compiled) {
 	m.nearLimit.DeletePartialMatch(removed)
 	m.missingIDs.DeletePartialMatch(removed)
 	m.shadowDenials.DeletePartialMatch(removed)
-	m.identifiers.DeletePartialMatch(removed)
 	m.overflow.DeletePartialMatch(removed)
 	m.leftOut.DeletePartialMatch(removed)
 	m.bypassed.DeletePartialMatch(removed)
@@ -225,26 +179,4 @@ func (m *Metrics) near(rule *matching.Compiled, tier string) prometheus.Counter 
 	return m.nearLimit.WithLabelValues(rule.Policy, tierLabel(rule, tier))
 }
 
-func (m *Metrics) cachedDenials() float64 {
-	if e := m.engine.Load(); e != nil {
-		return float64(e.cachedDenials())
-	}
-	return 0
-}
-
 func (m *Metrics) unmatched() { m.noRule.Inc() }
-
-// opSpend is the op of a call that spends.
-const opSpend = "spend"
-
-// storeCalled records a call of the store: its op is "spend" or "peek".
-func (m *Metrics) storeCalled(op string, took time.Duration, err error) {
-	observer := m.spendSeconds
-	if op != opSpend {
-		observer = m.storeSeconds.WithLabelValues(op)
-	}
-	observer.Observe(took.Seconds())
-	if err != nil {
-		m.storeErrors.WithLabelValues(limiter.ErrorKind(err)).Inc()
-	}
-}

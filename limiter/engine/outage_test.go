@@ -15,11 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 var errLost = errors.New("the reply was lost")
@@ -112,7 +114,8 @@ func newOutageEngine(t *testing.T, list ...rules.Rule) *outageEngine {
 	e.store = &unreliableStore{Store: memstore.New(e.clock.now), unavailable: none, fails: none}
 	e.local = local.New(1<<20, e.clock.now)
 	e.failover = failover.New(e.store, e.local, e.clock.now, slog.New(slog.DiscardHandler))
-	e.Engine = engine.New(e.failover, engine.SourceRedis, engine.NewMetrics(e.registry), engine.RememberDenials(100, e.clock.now))
+	e.Engine, _ = newLayered(nil, engine.SourceRedis, e.registry, store.Layers{Failover: e.failover, Denials: denials.NewCache(100, e.clock.now)},
+		engine.WithClock(e.clock.now))
 	e.Swap(index(t, list...))
 	return e
 }
@@ -425,6 +428,6 @@ weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="local
 }
 
 // ResetOnce implements failover.Remote.
-func (s *unreliableStore) ResetOnce(ctx context.Context, key, _ string, _ bool) error {
-	return s.Reset(ctx, []string{key})
+func (s *unreliableStore) ResetOnce(ctx context.Context, key, _ string) error {
+	return s.Reset(ctx, []string{key}, "")
 }

@@ -12,27 +12,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bound"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // bounded is an engine with a bound on identifiers.
 type bounded struct {
 	*engine.Engine
 
+	bound   *bound.Counters
 	store   *memstore.Store
 	metrics *prometheus.Registry
 	now     time.Time
 }
 
-func newBounded(t *testing.T, bound engine.Identifiers, list ...rules.Rule) *bounded {
+func newBounded(t *testing.T, most bound.Identifiers, list ...rules.Rule) *bounded {
 	t.Helper()
 	b := &bounded{metrics: prometheus.NewPedanticRegistry(), now: epoch()}
 	clock := func() time.Time { return b.now }
 	b.store = memstore.New(clock)
-	b.Engine = engine.New(b.store, engine.SourceMemory, engine.NewMetrics(b.metrics),
-		engine.RememberDenials(1000, clock), engine.BoundIdentifiers(bound))
+	b.bound = bound.New(most, clock)
+	b.Engine, _ = newLayered(b.store, engine.SourceMemory, b.metrics, store.Layers{Denials: denials.NewCache(1000, clock), Bound: b.bound},
+		engine.WithClock(clock))
 	b.Swap(index(t, list...))
 	return b
 }
@@ -65,7 +70,7 @@ func tenantRule(algorithm limiter.Algorithm) rules.Rule {
 
 func TestBoundIdentifiers_BoundsTheCountersOfAFlood(t *testing.T) {
 	for _, algorithm := range limiter.Algorithms() {
-		b := newBounded(t, engine.Identifiers{Max: 1000}, tenantRule(algorithm))
+		b := newBounded(t, bound.Identifiers{Max: 1000}, tenantRule(algorithm))
 		denied := b.flood(t, 0, 20_000)
 		// The estimate has an error of 3 %, and lags behind by 64 requests.
 		if n := b.store.Len(); n < 850 || n > 1250 {
@@ -81,7 +86,7 @@ func TestBoundIdentifiers_BoundsTheCountersOfAFlood(t *testing.T) {
 }
 
 func TestBoundIdentifiers_IdentifiersWithACounterKeepIt(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
 	for i := range 100 {
 		b.ask(t, fmt.Sprintf("customer-%d", i))
 	}
@@ -100,7 +105,7 @@ func TestBoundIdentifiers_IdentifiersWithACounterKeepIt(t *testing.T) {
 func lastPart(key string) string { return key[len(key)-8:] }
 
 func TestBoundIdentifiers_DenyDeniesNewIdentifiers(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 500, Deny: true}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 500, Deny: true}, tenantRule(limiter.FixedWindow))
 	b.ask(t, "customer")
 	b.flood(t, 0, 10_000)
 	counters := b.store.Len()
@@ -116,7 +121,7 @@ func TestBoundIdentifiers_DenyDeniesNewIdentifiers(t *testing.T) {
 }
 
 func TestBoundIdentifiers_EndsWithTheFlood(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
 	b.flood(t, 0, 5000)
 	b.now = b.now.Add(time.Minute) // the flood was in this window or the one before
 	if d := b.ask(t, "late-customer"); d.Key != "weir:throttle:tenant:{%overflow}:shop/tenants:"+lastPart(d.Key) {
@@ -130,7 +135,7 @@ func TestBoundIdentifiers_EndsWithTheFlood(t *testing.T) {
 
 // An edit of another policy must not open the bound again.
 func TestBoundIdentifiers_OutlivesAChangeOfTheRules(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
 	b.flood(t, 0, 5000)
 	counters := b.store.Len()
 	b.Swap(index(t, tenantRule(limiter.FixedWindow), rule("other/policy", 1)))
@@ -144,7 +149,7 @@ func TestBoundIdentifiers_OutlivesAChangeOfTheRules(t *testing.T) {
 func TestBoundIdentifiers_AFloodOfOnePolicyLeavesOthersAlone(t *testing.T) {
 	second := rule("shop/users", 10)
 	second.Identifier.Name = "user"
-	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow), second)
+	b := newBounded(t, bound.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow), second)
 	b.flood(t, 0, 5000) // counts all under the missing user
 	d, err := b.Check(context.Background(), request(1, map[string]string{"user": "new", "tenant": "invented-0"}))
 	if err != nil {
@@ -159,7 +164,7 @@ func TestBoundIdentifiers_AFloodOfOnePolicyLeavesOthersAlone(t *testing.T) {
 
 // A peek decides as the request would be, and changes nothing.
 func TestBoundIdentifiers_AppliesToBatchesAndPeeks(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
 	b.flood(t, 0, 5000)
 	counters := b.store.Len()
 	for _, peek := range []bool{true, false} {
@@ -205,7 +210,7 @@ const sharedCounter = "{%overflow}"
 func TestBoundIdentifiers_IgnoresRequestsThatAreDenied(t *testing.T) {
 	address := rule("shop/addresses", 1)
 	address.Identifier.Name = "address"
-	b := newBounded(t, engine.Identifiers{Max: 1000}, address, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 1000}, address, tenantRule(limiter.FixedWindow))
 	for i := range 3000 {
 		headers := map[string]string{"address": "flood", "tenant": fmt.Sprintf("invented-%d", i)}
 		if _, err := b.Check(context.Background(), request(1, headers)); err != nil {
@@ -229,7 +234,7 @@ func TestBoundIdentifiers_IgnoresRequestsThatChargeNothing(t *testing.T) {
 			return err
 		},
 	} {
-		b := newBounded(t, engine.Identifiers{Max: 1000}, shadow(tenantRule(limiter.FixedWindow)))
+		b := newBounded(t, bound.Identifiers{Max: 1000}, shadow(tenantRule(limiter.FixedWindow)))
 		for i := range 3000 {
 			if err := send(b, request(1, map[string]string{"tenant": fmt.Sprintf("invented-%d", i)})); err != nil {
 				t.Fatal(err)
@@ -243,7 +248,7 @@ func TestBoundIdentifiers_IgnoresRequestsThatChargeNothing(t *testing.T) {
 
 // Identifiers on the shared counter have no counter of their own. So new clients wait for two windows, also if the flood continues.
 func TestBoundIdentifiers_IgnoresIdentifiersOnTheSharedCounter(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
 	b.flood(t, 0, 5000)
 	b.now = b.now.Add(time.Minute)
 	b.flood(t, 5000, 10_000)
@@ -258,12 +263,13 @@ func TestBoundIdentifiers_AddsWhatLocalModeCounts(t *testing.T) {
 	for onFailure, want := range map[rules.StoreFailure]string{rules.LocalOnFailure: sharedCounter, rules.AllowOnFailure: "{customer}"} {
 		tenants := tenantRule(limiter.FixedWindow)
 		tenants.OnStoreFailure = onFailure
-		store := &localStore{Store: memstore.New(epoch), unavailable: true}
-		b := &bounded{Engine: engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
-			engine.BoundIdentifiers(engine.Identifiers{Max: 500}))}
+		counters := &localStore{Store: memstore.New(epoch), unavailable: true}
+		b := &bounded{}
+		b.Engine, _ = newLayered(counters, engine.SourceMemory, prometheus.NewPedanticRegistry(),
+			store.Layers{Bound: bound.New(bound.Identifiers{Max: 500}, epoch)})
 		b.Swap(index(t, tenants))
 		b.flood(t, 0, 5000)
-		store.unavailable = false
+		counters.unavailable = false
 		if got := b.counter(t, request(1, map[string]string{"tenant": "customer"})); got != want {
 			t.Errorf("%v: a new client is counted under %s, want %s", onFailure, got, want)
 		}
@@ -310,7 +316,7 @@ func TestBoundIdentifiers_CountsCountersForTheirWholeLife(t *testing.T) {
 		"tier":          {tier, tier, 100, nil},
 		"override":      {minute, minute, 1, &engine.Override{Units: 10, Window: time.Hour}},
 	} {
-		b := newBounded(t, engine.Identifiers{Max: 500}, test.first)
+		b := newBounded(t, bound.Identifiers{Max: 500}, test.first)
 		ask := func(tenant string) string {
 			c := request(test.cost, map[string]string{"tenant": tenant})
 			c.Override, c.Request.ClientIP = test.override, netip.MustParseAddr("10.0.0.1")
@@ -331,7 +337,7 @@ func TestBoundIdentifiers_CountsCountersForTheirWholeLife(t *testing.T) {
 
 // A flood under the limit of one request does not take the counters of the policy's own limit, and the reverse.
 func TestBoundIdentifiers_BoundsOverridesApart(t *testing.T) {
-	b := newBounded(t, engine.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 500}, tenantRule(limiter.FixedWindow))
 	for i := range 2000 {
 		c := request(1, map[string]string{"tenant": fmt.Sprintf("invented-%d", i)})
 		c.Override = &engine.Override{Units: 10, Window: limiter.MaxWindow}
@@ -348,9 +354,10 @@ func TestBoundIdentifiers_BoundsOverridesApart(t *testing.T) {
 }
 
 func TestCheckAll_PeeksOnceOverTheBound(t *testing.T) {
-	store := &countingStore{Store: memstore.New(epoch)}
-	b := &bounded{Engine: engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
-		engine.BoundIdentifiers(engine.Identifiers{Max: 500}))}
+	counters := &countingStore{Store: memstore.New(epoch)}
+	b := &bounded{}
+	b.Engine, _ = newLayered(counters, engine.SourceMemory, prometheus.NewPedanticRegistry(),
+		store.Layers{Bound: bound.New(bound.Identifiers{Max: 500}, epoch)})
 	b.Swap(index(t, tenantRule(limiter.FixedWindow)))
 	b.ask(t, "customer")
 	b.flood(t, 0, 5000)
@@ -358,12 +365,12 @@ func TestCheckAll_PeeksOnceOverTheBound(t *testing.T) {
 	for _, tenant := range []string{"new-1", "customer", "new-2", "new-1"} {
 		checks = append(checks, *request(1, map[string]string{"tenant": tenant}))
 	}
-	store.peeks.Store(0)
+	counters.peeks.Store(0)
 	answers, err := b.CheckAll(context.Background(), checks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := store.peeks.Load(); n != 1 {
+	if n := counters.peeks.Load(); n != 1 {
 		t.Errorf("%d peeks for %d requests, want 1", n, len(checks))
 	}
 	for i, want := range []string{sharedCounter, "{customer}", sharedCounter, sharedCounter} {
@@ -375,8 +382,8 @@ func TestCheckAll_PeeksOnceOverTheBound(t *testing.T) {
 
 // BenchmarkCheckBoundedIdentifiers is BenchmarkCheck with a bound on identifiers, which is not reached.
 func BenchmarkCheckBoundedIdentifiers(b *testing.B) {
-	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(prometheus.NewPedanticRegistry()),
-		engine.BoundIdentifiers(engine.Identifiers{Max: 1_000_000}))
+	e, _ := newLayered(memstore.New(epoch), engine.SourceMemory, prometheus.NewPedanticRegistry(),
+		store.Layers{Bound: bound.New(bound.Identifiers{Max: 1_000_000}, epoch)})
 	e.Swap(index(b, rule("shop/a", 1_000_000), rule("shop/b", 1_000_000)))
 	check := request(1, map[string]string{"tenant": "acme"})
 	b.ReportAllocs()

@@ -15,11 +15,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bound"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -62,7 +65,7 @@ func TestObserveMemory_StopsTheFloodOfANamespace(t *testing.T) {
 		"a part evicts":                  {limiter.Memory{Max: 10 * most, Used: 0.85}, true, limiter.OverMemory},
 		"unknown":                        {limiter.Memory{}, false, ""},
 	} {
-		b := newBounded(t, engine.Identifiers{}, windowRule("shop/x"), windowRule("other/x"))
+		b := newBounded(t, bound.Identifiers{}, windowRule("shop/x"), windowRule("other/x"))
 		for i := range 50_000 { // 10 MB
 			hasOwn(t, b.Engine, "shop", fmt.Sprint("invented-", i))
 		}
@@ -70,7 +73,7 @@ func TestObserveMemory_StopsTheFloodOfANamespace(t *testing.T) {
 		for i := range 100 {
 			hasOwn(t, b.Engine, "other", fmt.Sprint("customer-", i))
 		}
-		b.ObserveMemory(test.memory)
+		b.bound.ObserveMemory(test.memory)
 		if got := hasOwn(t, b.Engine, "shop", "new"); got == test.stops {
 			t.Errorf("%s: a new identifier of the flood has its own counter: %t", name, got)
 		}
@@ -79,10 +82,10 @@ func TestObserveMemory_StopsTheFloodOfANamespace(t *testing.T) {
 		}
 		want := map[string]limiter.Crowding{"shop/x": test.want}
 		maps.DeleteFunc(want, func(_ string, c limiter.Crowding) bool { return c == "" })
-		if diff := cmp.Diff(want, b.Crowded()); diff != "" {
+		if diff := cmp.Diff(want, b.bound.Crowded()); diff != "" {
 			t.Errorf("%s: crowded policies (-want +got):\n%s", name, diff)
 		}
-		b.ObserveMemory(limiter.Memory{Max: most, Used: 0.1, Rejects: true})
+		b.bound.ObserveMemory(limiter.Memory{Max: most, Used: 0.1, Rejects: true})
 		if !hasOwn(t, b.Engine, "shop", "newer") {
 			t.Errorf("%s: with free memory, a new identifier has no counter of its own", name)
 		}
@@ -91,11 +94,11 @@ func TestObserveMemory_StopsTheFloodOfANamespace(t *testing.T) {
 
 func TestCrowded_ReportsTheMaximumForAMinute(t *testing.T) {
 	memory := limiter.Memory{Max: 1 << 40, Rejects: true}
-	b := newBounded(t, engine.Identifiers{Max: 1000}, tenantRule(limiter.FixedWindow))
+	b := newBounded(t, bound.Identifiers{Max: 1000}, tenantRule(limiter.FixedWindow))
 	expect := func(what string, want limiter.Crowding) {
 		t.Helper()
-		b.ObserveMemory(memory)
-		if got := b.Crowded()["shop/tenants"]; got != want {
+		b.bound.ObserveMemory(memory)
+		if got := b.bound.Crowded()["shop/tenants"]; got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
@@ -118,19 +121,19 @@ func TestCrowded_ReportsABoundedNumberOfPolicies(t *testing.T) {
 	for i := range 20 {
 		list = append(list, windowRule(fmt.Sprintf("n%02d/x", i)))
 	}
-	b := newBounded(t, engine.Identifiers{Max: 72}, list...)
+	b := newBounded(t, bound.Identifiers{Max: 72}, list...)
 	for n := range 20 {
 		for i := range 64 * (2 - n/19) { // the last one only comes near
 			hasOwn(t, b.Engine, fmt.Sprintf("n%02d", n), strconv.Itoa(i))
 		}
 	}
-	b.ObserveMemory(limiter.Memory{})
-	got := b.Crowded()
+	b.bound.ObserveMemory(limiter.Memory{})
+	got := b.bound.Crowded()
 	if _, last := got["n19/x"]; len(got) != limiter.MaxCrowded || last {
 		t.Errorf("%d policies, want %d without n19/x", len(got), limiter.MaxCrowded)
 	}
 	b.Swap(index(t))
-	if got := b.Crowded(); len(got) != 0 {
+	if got := b.bound.Crowded(); len(got) != 0 {
 		t.Errorf("policies that do not exist: %v", got)
 	}
 }
@@ -148,16 +151,16 @@ func newOnRedis(tb testing.TB, index *matching.Index, interval time.Duration, ar
 	if err != nil {
 		tb.Fatal(err)
 	}
-	store := redisstore.NewStore(client, timeout)
-	e := engine.New(store, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now),
-		engine.BoundIdentifiers(engine.Identifiers{}))
+	identifiers := bound.New(bound.Identifiers{}, time.Now)
+	e, _ := newLayered(redisstore.NewStore(client, timeout), engine.SourceRedis, prometheus.NewRegistry(),
+		store.Layers{Denials: denials.NewCache(1000, time.Now), Bound: identifiers})
 	e.Swap(index)
 	ctx, cancel := context.WithCancel(context.Background())
 	var observing sync.WaitGroup
 	observing.Go(func() {
 		for ctx.Err() == nil {
 			if m, err := client.Memory(ctx); err == nil {
-				e.ObserveMemory(m)
+				identifiers.ObserveMemory(m)
 			}
 			time.Sleep(interval)
 		}

@@ -3,15 +3,17 @@ package engine
 import (
 	"sync"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // scratch is the memory of one call of the Engine. It is reused: nothing may refer to it after the call.
 type scratch struct {
 	matches []matching.Matched
-	charged []ruleCharge // of all requests of the call, in their order
-	ends    []int        // of the charges of each request in charged
-	merged  []ruleCharge // see mergeCharges
+	charged []ruleCharge     // of all requests of the call, in their order
+	ends    []int            // of the charges of each request in charged
+	merged  []ruleCharge     // see mergeCharges
+	charges []limiter.Charge // for one call of the store
 	// bypassed are the rules that do not count a request of the call, because of bypasses.
 	bypassed []bypassedBy
 }
@@ -34,7 +36,9 @@ func (e *Engine) release(s *scratch) {
 	clear(s.matches[:cap(s.matches)])
 	clear(s.charged)
 	clear(s.merged)
+	clear(s.charges)
 	clear(s.bypassed)
+	s.charges = s.charges[:0]
 	s.charged, s.merged, s.ends, s.bypassed = s.charged[:0], s.merged[:0], s.ends[:0], s.bypassed[:0]
 	e.scratches.Put(s)
 }

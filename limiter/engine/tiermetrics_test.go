@@ -13,9 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // tiered has a tier with 10 units for the tenant gold, an unlimited one for staff, and 5 units for all others.
@@ -190,7 +192,7 @@ func checkRows(t *testing.T, e *engine.Engine, all []rules.Rule) {
 
 func TestMetrics_OneNamespaceHasABoundedNumberOfSeries(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	e := engine.New(memstore.New(epoch), engine.SourceMemory, engine.NewMetrics(registry), engine.RememberDenials(100_000, epoch))
+	e, _ := newLayered(memstore.New(epoch), engine.SourceMemory, registry, store.Layers{Denials: denials.NewCache(100_000, epoch)}, engine.WithClock(epoch))
 	flood, bank := many("shop", 1000), many("bank", 3)
 	e.Swap(index(t, slices.Concat(flood, bank)...))
 	checkRows(t, e, flood)

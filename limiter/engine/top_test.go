@@ -6,15 +6,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/limiter/topk"
 )
 
 func countingIdentifiers(tb testing.TB) *engine.Engine {
 	tb.Helper()
-	return engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()),
-		engine.RememberDenials(100, time.Now), engine.CountIdentifiers())
+	e, _ := newLayered(memstore.New(time.Now), engine.SourceMemory, prometheus.NewRegistry(),
+		store.Layers{Denials: denials.NewCache(100, time.Now)}, engine.CountIdentifiers())
+	return e
 }
 
 func expectTop(t *testing.T, what string, got topk.List, want ...topk.Entry) {

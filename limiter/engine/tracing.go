@@ -6,26 +6,17 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
-// matchTraced is match for a request that is traced.
-func (a *active) matchTraced(span *tracing.Span, s *scratch, c *Check) {
+// traceMatch returns a function that adds the step that matches c, which begins now, to the span.
+func (a *active) traceMatch(span *tracing.Span, s *scratch, c *Check) func() {
 	began, before := time.Now(), len(s.charged)
-	a.match(s, c)
-	domain := strings.ToValidUTF8(c.Request.Domain, "?") // other bytes would make a whole batch of spans invalid
-	span.Record("match", began, time.Now(), attribute.String("weir.domain", domain), attribute.Int("weir.policies", len(s.charged)-before),
-		attribute.String("weir.revision", a.index.Revision()))
-}
-
-// endStep ends the span of a call of the store.
-func endStep(step *tracing.Span, err error) {
-	if err == nil {
-		step.End("")
-		return
+	return func() {
+		domain := strings.ToValidUTF8(c.Request.Domain, "?") // other bytes would make a whole batch of spans invalid
+		span.Record("match", began, time.Now(), attribute.String("weir.domain", domain), attribute.Int("weir.policies", len(s.charged)-before),
+			attribute.String("weir.revision", a.index.Revision()))
 	}
-	step.End(limiter.ErrorKind(err))
 }
 
 // traceAnswer adds an answer to the span of the request. It adds no identifier, and no key, and no policy in shadow mode: these decide nothing.

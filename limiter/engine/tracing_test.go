@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
@@ -115,7 +116,7 @@ func TestCheckAll_ATraceShowsTheFirstDenial(t *testing.T) {
 }
 
 func TestCheck_ATraceShowsWithoutTextWhyTheStoreFailed(t *testing.T) {
-	e := engine.New(failingStore{}, engine.SourceRedis, engine.NewMetrics(prometheus.NewPedanticRegistry()))
+	e, _ := newLayered(failingStore{}, engine.SourceRedis, prometheus.NewPedanticRegistry(), store.Layers{})
 	e.Swap(index(t, rule("shop/a", 1)))
 	spans := traced(t, func(ctx context.Context) {
 		if _, err := e.Check(ctx, request(1, of("acme"))); err == nil {

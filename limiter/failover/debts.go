@@ -24,7 +24,7 @@ func (s *Store) decideDebts(ctx context.Context, charges []limiter.Charge, began
 			continue
 		}
 		own, err := s.decideDebt(ctx, charges[i:i+1], began)
-		if refused, is := errors.AsType[*RefusedError](err); is {
+		if refused, is := errors.AsType[*limiter.RefusedError](err); is {
 			refused.Charge = i
 		}
 		if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) decideDebts(ctx context.Context, charges []limiter.Charge, began
 // afterDebts is err as the error of a request of which those debts were counted that have a decision: it is not [limiter.ErrOverloaded].
 func afterDebts(all []limiter.Decision, err error) error {
 	counted := slices.ContainsFunc(all, func(d limiter.Decision) bool { return d.Origin != limiter.Undecided })
-	if _, refused := errors.AsType[*RefusedError](err); refused || !counted || !errors.Is(err, limiter.ErrOverloaded) {
+	if _, refused := errors.AsType[*limiter.RefusedError](err); refused || !counted || !errors.Is(err, limiter.ErrOverloaded) {
 		return err
 	}
 	return &limiter.PartialError{Decisions: all, Cause: err}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/failover"
 )
 
 // debt is a charge on counter a with a limit per minute that is counted in any case.
@@ -114,7 +113,7 @@ func TestSpend_CountsADebtLocallyAlthoughItsFailedCallIsDenied(t *testing.T) {
 		tokens, tooMuch, local := debt(t, 10, 3), one(t, "b", 1), one(t, "c", 5)
 		tooMuch.Cost, tooMuch.OnStoreFailure = 2, what
 		decisions, err := w.Spend(t.Context(), []limiter.Charge{tokens, tooMuch, local})
-		if refused, is := errors.AsType[*failover.RefusedError](err); what == limiter.DenyOnFailure && (!is || refused.Charge != 1) {
+		if refused, is := errors.AsType[*limiter.RefusedError](err); what == limiter.DenyOnFailure && (!is || refused.Charge != 1) {
 			t.Errorf("%v, want charge 1 refused", err)
 		}
 		if what == limiter.AllowOnFailure && (err != nil || !decisions[0].Allowed || decisions[0].Remaining != 7 || decisions[1].Allowed || !decisions[2].Allowed) {
@@ -164,14 +163,14 @@ func TestSpend_DecidesDebtsByOnStoreFailure(t *testing.T) {
 	}
 	tokens.OnStoreFailure = limiter.DenyOnFailure
 	_, err := w.Spend(t.Context(), []limiter.Charge{one(t, "b", 1), tokens})
-	if refused, is := errors.AsType[*failover.RefusedError](err); !is || refused.Charge != 1 {
+	if refused, is := errors.AsType[*limiter.RefusedError](err); !is || refused.Charge != 1 {
 		t.Errorf("%v, want charge 1 refused", err)
 	}
 	denies := one(t, "b", 1)
 	denies.OnStoreFailure = limiter.DenyOnFailure
 	tokens.OnStoreFailure = limiter.LocalOnFailure
 	_, err = w.Spend(t.Context(), []limiter.Charge{tokens, denies})
-	if refused, is := errors.AsType[*failover.RefusedError](err); !is || refused.Charge != 1 {
+	if refused, is := errors.AsType[*limiter.RefusedError](err); !is || refused.Charge != 1 {
 		t.Errorf("%v, want charge 1 refused", err)
 	}
 }

@@ -127,7 +127,7 @@ func (s *Store) peekOthers(ctx context.Context, all []limiter.Decision, others s
 
 // reindexed is an error about the subset's charges as one about the request's.
 func (s *subset) reindexed(err error) error {
-	if refused, is := errors.AsType[*RefusedError](err); is {
+	if refused, is := errors.AsType[*limiter.RefusedError](err); is {
 		refused.Charge = s.indices[refused.Charge]
 	}
 	return err
@@ -184,7 +184,7 @@ func (s *Store) decideWithout(charges []limiter.Charge, peek bool, err error) ([
 	}
 	for i := range charges {
 		if charges[i].OnStoreFailure == limiter.DenyOnFailure && !charges[i].Shadow {
-			return nil, &RefusedError{Charge: i, Cause: err}
+			return nil, &limiter.RefusedError{Charge: i, Cause: err}
 		}
 	}
 	return nil, err
@@ -233,7 +233,7 @@ func (s *Store) decideLocally(charges []limiter.Charge, counts counting, cause e
 		counted.copyTo(decisions, madeLocally(s.spendLocally(counted.charges, counts)))
 	}
 	if refused >= 0 {
-		return nil, &RefusedError{Charge: refused, Cause: cause}
+		return nil, &limiter.RefusedError{Charge: refused, Cause: cause}
 	}
 	return decisions, nil
 }

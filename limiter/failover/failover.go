@@ -8,7 +8,6 @@ package failover
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -27,9 +26,9 @@ type Remote interface {
 	// the limit. If uncounted is true, no unit was counted; err is nil if that is because the counter is still unavailable. An
 	// error with uncounted false means that the units may or may not have been counted.
 	ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error)
-	// ResetOnce resets the counter at key, unless any replica has done so with the same id. Other replicas keep what they have spent locally,
-	// unless drop is true.
-	ResetOnce(ctx context.Context, key, id string, drop bool) error
+	// ResetOnce resets the counter at key after an outage, unless any replica has done so with the same id. Other replicas keep what they have
+	// spent locally.
+	ResetOnce(ctx context.Context, key, id string) error
 }
 
 // ObserveCall receives the duration and the error of a call of the remote store. The op is "spend" or "peek".
@@ -63,28 +62,7 @@ func New(remote Remote, counters *local.Counters, clock func() time.Time, log *s
 // ObserveCalls sets the function that receives the calls of the remote store. Call it before the Store is used.
 func (s *Store) ObserveCalls(observe ObserveCall) { s.observe = observe }
 
-// Remote returns the remote store.
-func (s *Store) Remote() limiter.Store { return s.remote }
-
-// RefusedError is the error of a request that contains a charge whose OnStoreFailure is Deny, while that charge's counter
-// is unavailable.
-type RefusedError struct {
-	// Charge is the index of the charge in the request.
-	Charge int
-	// Cause is why the counter is unavailable; nil if the remote store was not called.
-	Cause error
-}
-
-func (e *RefusedError) Error() string {
-	if e.Cause == nil {
-		return fmt.Sprintf("charge %d is refused while the store is unavailable", e.Charge)
-	}
-	return fmt.Sprintf("charge %d is refused while the store is unavailable: %v", e.Charge, e.Cause)
-}
-
-func (e *RefusedError) Unwrap() error { return e.Cause }
-
-// Spend implements limiter.Store. A decision's Origin reports where it was made. All errors are a [*RefusedError], or wrap
+// Spend implements limiter.Store. A decision's Origin reports where it was made. All errors are a [*limiter.RefusedError], or wrap
 // [limiter.ErrOverloaded], or are a [*limiter.PartialError] with this cause: the remote store is available, but this process
 // cannot keep up. Local decisions would then admit units on top of those that the remote store admits.
 func (s *Store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
@@ -114,7 +92,7 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	for _, r := range refunds {
 		charge, isUnavailable := limiter.Charge{Key: r.Key, Limit: r.Limit, Cost: r.Cost}, s.remote.Unavailable(r.Key)
 		if isUnavailable || s.inRecoveryWindow(now, []limiter.Charge{charge}) {
-			s.local.Refund([]limiter.Charge{charge}, []limiter.Decision{{At: r.At, Allowed: true}})
+			s.refundLocally(charge, &r)
 		}
 		if !isUnavailable {
 			remote = append(remote, r)
@@ -126,12 +104,11 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	return s.remote.Refund(ctx, remote)
 }
 
-// RefundLocally refunds the units of charge on this replica's counter if the remote counter is unavailable, and reports
-// whether it is.
-func (s *Store) RefundLocally(charge limiter.Charge) bool {
-	if !s.remote.Unavailable(charge.Key) {
-		return false
+// refundLocally refunds the units of charge, those of r, on this replica's counter.
+func (s *Store) refundLocally(charge limiter.Charge, r *limiter.Refund) {
+	if r.Latest {
+		s.local.RefundLatest(charge)
+		return
 	}
-	s.local.RefundLatest(charge)
-	return true
+	s.local.Refund([]limiter.Charge{charge}, []limiter.Decision{{At: r.At, Allowed: true}})
 }

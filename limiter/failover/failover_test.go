@@ -256,7 +256,7 @@ func TestSpend_RefusesAChargeThatDeniesOnFailure(t *testing.T) {
 	} {
 		w.remote.set(test.unavailable, test.fails)
 		_, err := w.Spend(t.Context(), []limiter.Charge{a, b})
-		refused, is := errors.AsType[*failover.RefusedError](err)
+		refused, is := errors.AsType[*limiter.RefusedError](err)
 		if !is || refused.Charge != 1 || err.Error() != test.message {
 			t.Errorf("%s: error %v, want %s", name, err, test.message)
 		}

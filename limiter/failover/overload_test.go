@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/failover"
 )
 
 // overloaded is a world whose remote store makes no call for the counters of fails.
@@ -30,7 +29,7 @@ func TestSpend_DecidesNothingLocallyWhileThisProcessIsOverloaded(t *testing.T) {
 		"peek":  func() ([]limiter.Decision, error) { return w.Peek(t.Context(), charges) },
 	} {
 		d, err := decide()
-		if refused, is := errors.AsType[*failover.RefusedError](err); !errors.Is(err, limiter.ErrOverloaded) || is || d != nil {
+		if refused, is := errors.AsType[*limiter.RefusedError](err); !errors.Is(err, limiter.ErrOverloaded) || is || d != nil {
 			t.Errorf("%s: %+v, %v, %v, want only ErrOverloaded", name, d, err, refused)
 		}
 	}
@@ -52,7 +51,7 @@ func TestSpend_NamesTheChargeThatDeniesWhileThisProcessIsOverloaded(t *testing.T
 	charges[1].OnStoreFailure, charges[1].Shadow = limiter.DenyOnFailure, true
 	charges[2].OnStoreFailure = limiter.DenyOnFailure
 	_, err := w.Spend(t.Context(), charges)
-	refused, is := errors.AsType[*failover.RefusedError](err)
+	refused, is := errors.AsType[*limiter.RefusedError](err)
 	if !is || refused.Charge != 2 || !errors.Is(err, limiter.ErrOverloaded) {
 		t.Errorf("%v, want charge 2 refused because of ErrOverloaded", err)
 	}

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -20,39 +21,23 @@ type resets struct {
 }
 
 // Reset implements limiter.Store. It also drops what this replica has spent on the counters, or has learned about them. A counter that is
-// unavailable is reset in the remote store at the end of the outage, before anything is reported to it.
-func (s *Store) Reset(ctx context.Context, keys []string) error {
-	return s.reset(ctx, keys, rand.Text(), s.remote.Reset)
-}
-
-// ResetAs is Reset with the ID of the reset. Replicas that make the same reset, some of them after an outage, reset the remote store once: the
-// second one would also reset what was counted since.
-func (s *Store) ResetAs(ctx context.Context, keys []string, id string) error {
-	return s.reset(ctx, keys, id, func(ctx context.Context, available []string) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(reportsInFlight)
-		for _, key := range available {
-			group.Go(func() error { return s.remote.ResetOnce(ctx, key, id, true) })
-		}
-		return group.Wait()
-	})
-}
-
-// reset resets the counters that are available with now.
-func (s *Store) reset(ctx context.Context, keys []string, id string, now func(ctx context.Context, available []string) error) error {
+// unavailable is reset in the remote store at the end of the outage, before anything is reported to it. Replicas that make a reset with the
+// same id reset the remote store once: the second one would also reset what was counted since.
+func (s *Store) Reset(ctx context.Context, keys []string, id string) error {
 	s.WasReset(keys...)
+	pendingID := cmp.Or(id, rand.Text())
 	var available []string
 	for _, key := range keys {
 		if !s.remote.Unavailable(key) {
 			available = append(available, key)
-		} else if err := s.resets.add(key, id); err != nil {
+		} else if err := s.resets.add(key, pendingID); err != nil {
 			return err
 		}
 	}
 	if len(available) == 0 {
 		return nil
 	}
-	return now(ctx, available)
+	return s.remote.Reset(ctx, available, id)
 }
 
 // WasReset drops what this replica has spent on the counters, or has learned about them, because another one has reset them.
@@ -99,7 +84,7 @@ func (s *Store) resetPending(ctx context.Context) {
 			break
 		}
 		group.Go(func() error {
-			if s.remote.ResetOnce(ctx, key, id, false) == nil {
+			if s.remote.ResetOnce(ctx, key, id) == nil {
 				s.resets.remove(key, id)
 			}
 			return nil

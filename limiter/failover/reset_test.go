@@ -15,22 +15,34 @@ import (
 )
 
 // Reset fails for unavailable counters, as that of Redis does.
-func (r *remote) Reset(ctx context.Context, keys []string) error {
+func (r *remote) Reset(ctx context.Context, keys []string, id string) error {
 	if slices.ContainsFunc(keys, r.Unavailable) {
 		return errLost
 	}
-	return r.Store.Reset(ctx, keys)
+	if id == "" {
+		return r.Store.Reset(ctx, keys, "")
+	}
+	for _, key := range keys {
+		if err := r.resetOnce(ctx, key, id, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ResetOnce is Reset unless the ID is known, as that of Redis.
-func (r *remote) ResetOnce(ctx context.Context, key, id string, drop bool) error {
+func (r *remote) ResetOnce(ctx context.Context, key, id string) error {
 	if r.Unavailable(key) {
 		return errLost
 	}
+	return r.resetOnce(ctx, key, id, false)
+}
+
+func (r *remote) resetOnce(ctx context.Context, key, id string, drop bool) error {
 	if _, known := r.resets.LoadOrStore(key+id, drop); known {
 		return nil
 	}
-	return r.Store.Reset(ctx, []string{key})
+	return r.Store.Reset(ctx, []string{key}, "")
 }
 
 func (w *world) spendAll(t *testing.T, c limiter.Charge) (allowed int) {
@@ -49,14 +61,14 @@ func TestReset_DuringAnOutageIsNotUndoneByTheReport(t *testing.T) {
 		t.Fatal("local mode does not know what was spent before the outage")
 	}
 	for range 2 { // what is spent after the first reset is dropped by the second one
-		if err := w.Reset(t.Context(), []string{"a"}); err != nil {
+		if err := w.Reset(t.Context(), []string{"a"}, ""); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.spendAll(t, c); got != 4 {
 			t.Errorf("%d units after a reset, want 4", got)
 		}
 	}
-	if err := w.Reset(t.Context(), []string{"a"}); err != nil || w.PendingResets() != 1 {
+	if err := w.Reset(t.Context(), []string{"a"}, ""); err != nil || w.PendingResets() != 1 {
 		t.Errorf("%d resets wait (%v), want 1", w.PendingResets(), err)
 	}
 	w.spend(t, c)
@@ -74,7 +86,7 @@ func TestReset_WaitsForThePartThatIsStillUnavailable(t *testing.T) {
 	w.spendAll(t, a)
 	w.spendAll(t, b)
 	w.remote.set(all, none)
-	if err := w.Reset(t.Context(), []string{"a", "b"}); err != nil {
+	if err := w.Reset(t.Context(), []string{"a", "b"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.remote.set(keys("b"), none)
@@ -95,7 +107,7 @@ func TestReset_WaitsForThePartThatIsStillUnavailable(t *testing.T) {
 func TestReset_ForgetsWhatWasLearned(t *testing.T) {
 	w, c := newWorld(), one(t, "a", 2)
 	w.spendAll(t, c)
-	if err := w.Reset(t.Context(), []string{"a"}); err != nil || w.counted(t, c) != 0 || w.PendingResets() != 0 {
+	if err := w.Reset(t.Context(), []string{"a"}, ""); err != nil || w.counted(t, c) != 0 || w.PendingResets() != 0 {
 		t.Fatalf("the remote store counts %d units, %d resets wait (%v)", w.counted(t, c), w.PendingResets(), err)
 	}
 	w.remote.set(all, none)
@@ -111,22 +123,22 @@ func TestReset_BoundsTheResetsThatWait(t *testing.T) {
 	for i := range 10_001 {
 		list = append(list, strconv.Itoa(i))
 	}
-	if err := w.Reset(t.Context(), list[:10_000]); err != nil {
+	if err := w.Reset(t.Context(), list[:10_000], ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Reset(t.Context(), list); err == nil || w.PendingResets() != 10_000 {
+	if err := w.Reset(t.Context(), list, ""); err == nil || w.PendingResets() != 10_000 {
 		t.Errorf("%d resets wait (%v)", w.PendingResets(), err)
 	}
 }
 
 // A replica that recovers later must not reset what the first one has reported.
-func TestResetAs_ResetsOnceForAllReplicas(t *testing.T) {
+func TestReset_ResetsOnceForAllReplicas(t *testing.T) {
 	w, c := newWorld(), one(t, "a", 4)
 	other := failover.New(w.remote, local.New(1<<20, w.clock), w.clock, slog.New(slog.DiscardHandler))
 	w.spendAll(t, c)
 	w.remote.set(all, none)
 	for _, s := range []*failover.Store{w.Store, other} {
-		if err := s.ResetAs(t.Context(), []string{"a"}, "id"); err != nil {
+		if err := s.Reset(t.Context(), []string{"a"}, "id"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,13 +164,13 @@ type cutOff struct {
 func (c *cutOff) Unavailable(string) bool { return c.cut }
 
 // The replica that still reaches the remote store resets it immediately. The other one must not drop what was counted since.
-func TestResetAs_IsNotRepeatedByAReplicaThatWasCutOff(t *testing.T) {
+func TestReset_IsNotRepeatedByAReplicaThatWasCutOff(t *testing.T) {
 	w, c := newWorld(), one(t, "a", 4)
 	remote := &cutOff{remote: w.remote, cut: true}
 	other := failover.New(remote, local.New(1<<20, w.clock), w.clock, slog.New(slog.DiscardHandler))
 	w.spendAll(t, c)
 	for _, s := range []*failover.Store{w.Store, other} {
-		if err := s.ResetAs(t.Context(), []string{"a"}, "id"); err != nil {
+		if err := s.Reset(t.Context(), []string{"a"}, "id"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,14 +189,14 @@ func TestResetAs_IsNotRepeatedByAReplicaThatWasCutOff(t *testing.T) {
 	}
 }
 
-func TestResetAs_ReportsThatTheStoreDidNotReset(t *testing.T) {
+func TestReset_ReportsThatTheStoreDidNotReset(t *testing.T) {
 	w := newWorld()
 	failing := failover.New(&failingResets{w.remote}, local.New(1<<20, w.clock), w.clock, slog.New(slog.DiscardHandler))
-	if err := failing.ResetAs(t.Context(), []string{"a", "b"}, "id"); !errors.Is(err, errLost) {
+	if err := failing.Reset(t.Context(), []string{"a", "b"}, "id"); !errors.Is(err, errLost) {
 		t.Errorf("error %v", err)
 	}
 }
 
 type failingResets struct{ *remote }
 
-func (*failingResets) ResetOnce(context.Context, string, string, bool) error { return errLost }
+func (*failingResets) Reset(context.Context, []string, string) error { return errLost }

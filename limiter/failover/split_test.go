@@ -344,38 +344,44 @@ func TestRefund_GoesOnAfterAnUnavailableCounter(t *testing.T) {
 	}
 }
 
-func TestRefundLocally_RefundsOnAnUnavailableCounterOnly(t *testing.T) {
+// refundLatest refunds the units of a charge that were spent last.
+func (w *world) refundLatest(t *testing.T, c limiter.Charge) {
+	t.Helper()
+	if err := w.Refund(t.Context(), []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Cost, Latest: true}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRefund_OfTheLatestUnitsIsLocalOnAnUnavailableCounterOnly(t *testing.T) {
 	w := newWorld()
 	a := one(t, "a", 1)
 	w.remote.set(all, none)
 	w.spend(t, a)
-	if !w.RefundLocally(a) || w.localUnits(a) != 0 {
+	if w.refundLatest(t, a); w.localUnits(a) != 0 {
 		t.Errorf("%d units are left after the refund, want 0", w.localUnits(a))
 	}
 	w.spend(t, a)
 	w.remote.set(none, none)
-	if w.RefundLocally(a) || w.localUnits(a) != 1 {
+	if w.refundLatest(t, a); w.localUnits(a) != 1 {
 		t.Errorf("%d local units of an available counter, want 1: the store refunds", w.localUnits(a))
 	}
 }
 
 // All units were spent before the outage and are refunded in it.
-func TestRefundLocally_RefundsAllUnitsThatTheStoreCounted(t *testing.T) {
+func TestRefund_RefundsAllUnitsThatTheStoreCounted(t *testing.T) {
 	w := newWorld()
 	a := debt(t, 5, 5)
 	a.Debt = false
 	w.spend(t, a)
 	w.remote.set(all, none)
-	if !w.RefundLocally(a) {
-		t.Fatal("the units are not refunded locally")
-	}
+	w.refundLatest(t, a)
 	if d := w.spend(t, a); !d[0].Allowed {
 		t.Errorf("all units were refunded, and the next request is denied: %+v", d)
 	}
 }
 
 // The caller of a refund does not know when the units were spent.
-func TestRefundLocally_RefundsUnitsOfALogThatWereSpentEarlier(t *testing.T) {
+func TestRefund_RefundsUnitsOfALogThatWereSpentEarlier(t *testing.T) {
 	w := newWorld()
 	limit, err := limiter.NewLimit(limiter.SlidingWindowLog, 10, time.Minute)
 	if err != nil {
@@ -385,7 +391,7 @@ func TestRefundLocally_RefundsUnitsOfALogThatWereSpentEarlier(t *testing.T) {
 	w.remote.set(all, none)
 	w.spend(t, charge)
 	w.pass(10 * time.Second)
-	if !w.RefundLocally(charge) || w.localUnits(charge) != 0 {
+	if w.refundLatest(t, charge); w.localUnits(charge) != 0 {
 		t.Errorf("%d units are left after the refund, want 0", w.localUnits(charge))
 	}
 }

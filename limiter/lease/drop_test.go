@@ -10,7 +10,7 @@ import (
 func TestDrop_EndsALeaseWithoutReturningIt(t *testing.T) {
 	w, c := newWorld(), charge(t, limiter.SlidingWindowLog, 10_000, time.Minute)
 	w.warm(t, c)
-	if err := w.Store.Reset(t.Context(), []string{"key"}); err != nil {
+	if err := w.Store.Reset(t.Context(), []string{"key"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	w.Drop("key", "unknown")

@@ -17,7 +17,7 @@ func leaseCharge(limit limiter.Limit, cost int64) *limiter.Charge {
 
 func newLeases() *Leases {
 	start := time.Unix(1_800_000_000, 0)
-	l := New(nil, nil, func() time.Time { return start.Add(time.Duration(now)) })
+	l := New(nil, func() time.Time { return start.Add(time.Duration(now)) })
 	l.base = start
 	return l
 }

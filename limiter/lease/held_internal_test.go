@@ -66,18 +66,18 @@ func TestHeld_EndsOnceWithItsUnits(t *testing.T) {
 }
 
 func TestLeases_ReturnUnitsThatAreGivenBackAfterTheEnd(t *testing.T) {
-	l := New(nil, nil, time.Now)
+	l := New(nil, time.Now)
 	h := heldOf(10, 10)
 	h.limit = logLimit(t, 1000)
-	late, before := Taken{lease: h, units: 3}, Taken{lease: h, units: 2}
+	late, before := taken{lease: h, units: 3}, taken{lease: h, units: 2}
 	h.units.Store(5)
-	l.GiveBack(&before)
+	l.giveBack(&before)
 	if h.unused() != 7 || !l.schedule.empty() {
 		t.Errorf("%d units are left, want 7 and no return", h.unused())
 	}
 	l.end(h)
-	l.GiveBack(&late)
-	l.GiveBack(&Taken{lease: h})
+	l.giveBack(&late)
+	l.giveBack(&taken{lease: h})
 	var units []int64
 	for _, r := range l.schedule.returnsBy(1 << 40) {
 		units = append(units, r.Cost)
@@ -91,9 +91,9 @@ func TestLeases_ReturnUnitsThatAreGivenBackAfterTheEnd(t *testing.T) {
 }
 
 func TestLeases_KeepALeaseWhoseLastUnitIsGivenBack(t *testing.T) {
-	l := New(nil, nil, time.Now)
+	l := New(nil, time.Now)
 	h := heldOf(10, -1) // as if 11 units were taken: only the sum of both counts
-	l.GiveBack(&Taken{lease: h, units: 1})
+	l.giveBack(&taken{lease: h, units: 1})
 	if !l.schedule.empty() {
 		t.Error("returned a unit of a lease that has not ended")
 	}
@@ -105,7 +105,7 @@ func TestTaken_DecisionDescribesTheCounterWhenItWasLeased(t *testing.T) {
 	for now, reset := range map[time.Duration]time.Duration{
 		10 * time.Second: 20 * time.Second, 29*time.Second + 1: 999_999 * time.Microsecond, time.Minute: 0,
 	} {
-		got := (&Taken{lease: h, units: 3, now: at(now), left: 7}).Decision()
+		got := (&taken{lease: h, units: 3, now: at(now), left: 7}).decision()
 		want := limiter.Decision{At: 77, Allowed: true, Origin: limiter.OriginLease, Limit: 1000, Remaining: 407, ResetAfter: reset}
 		if got != want {
 			t.Errorf("at %v: %+v, want %+v", now, got, want)

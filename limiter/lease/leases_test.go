@@ -22,6 +22,7 @@ type world struct {
 	*memstore.Store
 	*lease.Leases
 
+	top, below  limiter.Store // all layers, and the one that borrows
 	now         time.Time
 	unavailable bool
 	local       bool // the store decides as if it was unavailable
@@ -33,7 +34,9 @@ type world struct {
 func newWorld() *world {
 	w := &world{now: time.Date(2026, 11, 1, 0, 0, 1, 0, time.UTC)}
 	w.Store = memstore.New(func() time.Time { return w.now })
-	w.Leases = lease.New(store{w}, store{w}, func() time.Time { return w.now })
+	w.Leases = lease.New(store{w}, func() time.Time { return w.now })
+	w.below = w.Borrow(store{w})
+	w.top = w.Admit(w.below)
 	return w
 }
 
@@ -73,14 +76,28 @@ func charge(t testing.TB, algorithm limiter.Algorithm, units int64, window time.
 // decide decides a charge as the engine does.
 func (w *world) decide(t testing.TB, c limiter.Charge) limiter.Decision {
 	t.Helper()
-	if taken, ok := w.Take(&c, w.now); ok {
-		return taken.Decision()
-	}
-	decisions, err := w.Leases.Spend(t.Context(), []limiter.Charge{c})
+	decisions, err := w.top.Spend(t.Context(), []limiter.Charge{c})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return decisions[0]
+}
+
+// take decides a charge on a lease. It reports false if the lease does not admit it.
+func (w *world) take(t testing.TB, c limiter.Charge) (d limiter.Decision, isAdmitted bool) {
+	t.Helper()
+	decisions, err := w.Admit(unasked{}).Spend(t.Context(), []limiter.Charge{c})
+	if err != nil {
+		return d, false
+	}
+	return decisions[0], true
+}
+
+// unasked is a store that fails.
+type unasked struct{ limiter.Store }
+
+func (unasked) Spend(context.Context, []limiter.Charge) ([]limiter.Decision, error) {
+	return nil, errors.New("the store was asked")
 }
 
 // warm decides charges, one in each millisecond, until one is admitted from a lease.
@@ -139,7 +156,7 @@ func TestTick_ReturnsUnusedUnitsAfterTheMaximumAge(t *testing.T) {
 		t.Fatalf("returned %+v before the maximum age", w.refunds)
 	}
 	w.now = w.now.Add(11 * time.Millisecond)
-	if _, ok := w.Take(&c, w.now); ok {
+	if _, ok := w.take(t, c); ok {
 		t.Error("the lease admits after its maximum age")
 	}
 	w.Tick(t.Context())
@@ -292,7 +309,7 @@ func TestSpend_CountsShadowChargesWhoseLeaseDoesNotFit(t *testing.T) {
 	both := []limiter.Charge{enforced, shadow}
 	for range 4 {
 		w.now = w.now.Add(time.Millisecond)
-		if _, err := w.Leases.Spend(t.Context(), both); err != nil {
+		if _, err := w.below.Spend(t.Context(), both); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -301,7 +318,7 @@ func TestSpend_CountsShadowChargesWhoseLeaseDoesNotFit(t *testing.T) {
 	if _, err := w.Store.Spend(t.Context(), []limiter.Charge{other}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := w.Leases.Spend(t.Context(), both)
+	d, err := w.below.Spend(t.Context(), both)
 	if err != nil || !d[0].Allowed || !d[1].Allowed || w.used(t, shadow) != 100 {
 		t.Errorf("%+v, %v; %d units of the shadow charge are stored, want 100", d, err, w.used(t, shadow))
 	}
@@ -394,7 +411,7 @@ func TestRun_ReturnsAllUnitsAtTheEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	w.Run(ctx)
-	if _, ok := w.Take(&c, w.now); ok || len(w.refunds) != 1 || w.used(t, c) != admitted-w.refunds[0].Cost {
+	if _, ok := w.take(t, c); ok || len(w.refunds) != 1 || w.used(t, c) != admitted-w.refunds[0].Cost {
 		t.Errorf("returned %+v; %d of %d units are stored; the lease admits: %v", w.refunds, w.used(t, c), admitted, ok)
 	}
 }
@@ -419,7 +436,8 @@ func TestSpend_KeepsNoMemoryForCountersThatAreChargedOnce(t *testing.T) {
 func TestLeases_AdmitEachUnitOnceUnderConcurrency(t *testing.T) {
 	limit := charge(t, limiter.FixedWindow, 5000, time.Hour)
 	counted := memstore.New(time.Now)
-	leases := lease.New(counted, reliable{counted}, time.Now)
+	leases := lease.New(reliable{counted}, time.Now)
+	top := leases.Admit(leases.Borrow(counted))
 	limit.Lease = &limiter.LeaseTerms{MaxPercent: 50, MaxAge: 100 * time.Millisecond}
 	ctx, stop := context.WithCancel(t.Context())
 	var running, clients sync.WaitGroup
@@ -431,23 +449,19 @@ func TestLeases_AdmitEachUnitOnceUnderConcurrency(t *testing.T) {
 			for range 400 {
 				c := limit
 				c.Cost = 1
-				d, ok := leases.Take(&c, time.Now())
-				allowed := ok
-				if !ok {
-					decisions, err := leases.Spend(t.Context(), []limiter.Charge{c})
-					allowed = err == nil && decisions[0].Allowed
+				decisions, err := top.Spend(t.Context(), []limiter.Charge{c})
+				if err != nil || decisions[0].Limit != 5000 {
+					t.Error(decisions, err)
+					return
 				}
 				mu.Lock()
-				if allowed {
+				if decisions[0].Allowed {
 					admitted++
 				}
-				if ok {
+				if decisions[0].Origin == limiter.OriginLease {
 					fromLeases++
 				}
 				mu.Unlock()
-				if ok && d.Decision().Limit != 5000 {
-					t.Error(d.Decision())
-				}
 			}
 		})
 	}
@@ -469,7 +483,7 @@ func TestTaken_DescribesTheCounter(t *testing.T) {
 	c := charge(t, limiter.SlidingWindowLog, 1000, time.Minute)
 	w.warm(t, c)
 	c.Cost = math.MaxInt64
-	if _, ok := w.Take(&c, w.now); ok {
+	if _, ok := w.take(t, c); ok {
 		t.Error("admitted a cost above the limit")
 	}
 	c.Cost = 0

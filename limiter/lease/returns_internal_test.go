@@ -26,7 +26,7 @@ func (r *remote) Refund(_ context.Context, refunds []limiter.Refund) error {
 func TestRest_ExpiresUnitsWhileTooManyReturnsWait(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	r := &remote{unavailable: true}
-	l := New(r, r, func() time.Time { return now })
+	l := New(r, func() time.Time { return now })
 	limit, err := limiter.NewLimit(limiter.FixedWindow, 1000, time.Hour)
 	if err != nil {
 		t.Fatal(err)

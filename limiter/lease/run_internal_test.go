@@ -158,7 +158,7 @@ func TestSendReturns_ExpiresOnlyTheUnitsThatWereNotReturned(t *testing.T) {
 func TestRun_EndsLeasesOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{}
-		l := New(o, o, time.Now)
+		l := New(o, time.Now)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { l.Run(ctx); close(done) }()

@@ -33,7 +33,7 @@ func (s *scripted) Spend(_ context.Context, charges []limiter.Charge) ([]limiter
 func leasing(decide func([]limiter.Charge) ([]limiter.Decision, error)) (*Leases, *scripted) {
 	s := &scripted{decide: decide}
 	l := newLeases()
-	l.store, l.remote = s, s
+	l.remote = s
 	return l, s
 }
 
@@ -71,7 +71,7 @@ func allow(of []limiter.Charge) ([]limiter.Decision, error) {
 func TestSpend_LeasesForTheChargesThatNeedIt(t *testing.T) {
 	l, s := leasing(allow)
 	hot, scarce := l.busyCounter("hot", 10_000), l.busyCounter("scarce", 0)
-	got, err := l.Spend(t.Context(), charges(t, "cold", "scarce", "hot"))
+	got, err := l.Borrow(s).Spend(t.Context(), charges(t, "cold", "scarce", "hot"))
 	if err != nil || len(s.costs) != 1 || !slices.Equal(s.costs[0], []int64{1, 1, 1 + 16}) {
 		t.Fatalf("spent %v, %v; want the charges with a lease of 16 units for the last one", s.costs, err)
 	}
@@ -101,7 +101,7 @@ func TestSpend_NeverLeasesExactChargesAndQueues(t *testing.T) {
 		both := charges(t, "hot", "other")
 		change(&both[1])
 		for range 10 {
-			if _, err := l.Spend(t.Context(), both); err != nil {
+			if _, err := l.Borrow(s).Spend(t.Context(), both); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -121,7 +121,7 @@ func TestSpend_TriesAgainAfterAFailure(t *testing.T) {
 	failure := errors.New("no reply")
 	l, s := leasing(func([]limiter.Charge) ([]limiter.Decision, error) { return nil, failure })
 	hot := l.busyCounter("hot", 10_000)
-	if _, err := l.Spend(t.Context(), charges(t, "cold", "hot")); !errors.Is(err, failure) || len(s.costs) != 1 {
+	if _, err := l.Borrow(s).Spend(t.Context(), charges(t, "cold", "hot")); !errors.Is(err, failure) || len(s.costs) != 1 {
 		t.Errorf("%v after %d calls", err, len(s.costs))
 	}
 	if hot.spending || hot.retryAt != now+at(250*time.Millisecond) || l.holds("hot") {
@@ -148,7 +148,7 @@ func TestSpend_LeasesNothingIfAnotherPolicyDenies(t *testing.T) {
 	hot, scarce := l.busyCounter("hot", 10_000), l.busyCounter("scarce", 0)
 	for _, keys := range [][]string{{"hot", "cold"}, {"scarce", "cold", "hot"}} {
 		hot.retryAt, s.costs = 0, nil
-		got, err := l.Spend(t.Context(), charges(t, keys...))
+		got, err := l.Borrow(s).Spend(t.Context(), charges(t, keys...))
 		if err != nil || len(s.costs) != 1 || len(got) != len(keys) || got[1] != denied {
 			t.Errorf("%v: %+v, %v after %d calls; the lease was not the reason", keys, got, err, len(s.costs))
 		}
@@ -165,7 +165,7 @@ func TestSpend_LeasesNothingIfAnotherPolicyDenies(t *testing.T) {
 func TestSpend_DoesNotRepeatWhatTheStoreDidNotDecide(t *testing.T) {
 	l, s := leasing(deny(limiter.Decision{Origin: limiter.Undecided}, "hot"))
 	l.busyCounter("hot", 10_000)
-	if _, err := l.Spend(t.Context(), charges(t, "hot")); err != nil || len(s.costs) != 1 || l.holds("hot") {
+	if _, err := l.Borrow(s).Spend(t.Context(), charges(t, "hot")); err != nil || len(s.costs) != 1 || l.holds("hot") {
 		t.Errorf("%v after %d calls, a lease: %v", err, len(s.costs), l.holds("hot"))
 	}
 }
@@ -182,7 +182,7 @@ func TestSpend_RepeatsTheRequestThatIsDeniedWithItsLease(t *testing.T) {
 		return all, nil
 	}
 	hot := l.busyCounter("hot", 10_000)
-	got, err := l.Spend(t.Context(), charges(t, "hot"))
+	got, err := l.Borrow(s).Spend(t.Context(), charges(t, "hot"))
 	if err != nil || !got[0].Allowed || got[0].Remaining != 2 || len(s.costs) != 2 || s.costs[1][0] != 1 {
 		t.Errorf("%+v, %v; spent %v", got, err, s.costs)
 	}
@@ -206,7 +206,7 @@ func TestSpend_RepeatsAShadowChargeThatIsDeniedWithItsLease(t *testing.T) {
 		hot, shadow := l.busyCounter("hot", 10_000), l.busyCounter("shadow", 10_000)
 		both := charges(t, "hot", "shadow")
 		both[1].Shadow = true
-		got, err := l.Spend(t.Context(), both)
+		got, err := l.Borrow(s).Spend(t.Context(), both)
 		if err != nil || !got[0].Allowed || got[1].Allowed != (failure == nil) || len(s.costs) != 2 || !slices.Equal(s.costs[1], []int64{1}) {
 			t.Errorf("%+v, %v; spent %v", got, err, s.costs)
 		}

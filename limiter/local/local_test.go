@@ -242,7 +242,7 @@ func TestLearn_ReplacesTheEstimateByWhatTheStoreDecided(t *testing.T) {
 	if d := c.Peek(one("key", l, 0))[0]; d.Remaining != 40 {
 		t.Errorf("%d remain after 60 of 100", d.Remaining)
 	}
-	if err := store.Reset(t.Context(), []string{"key"}); err != nil {
+	if err := store.Reset(t.Context(), []string{"key"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	learn(t, store, c, one("key", l, 1))

@@ -140,13 +140,13 @@ func TestReset_FreesMemory(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		spend(t, s, key, l, 1)
 	}
-	if err := s.Reset(t.Context(), []string{"a", "unknown", "c"}); err != nil {
+	if err := s.Reset(t.Context(), []string{"a", "unknown", "c"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if d := spend(t, s, "b", l, 1); s.Len() != 1 || d.Remaining != 8 {
 		t.Errorf("%d counters, %+v; want that of b", s.Len(), d)
 	}
-	if err := s.Reset(t.Context(), []string{"b"}); err != nil || s.Stats() != (memstore.Stats{}) {
+	if err := s.Reset(t.Context(), []string{"b"}, ""); err != nil || s.Stats() != (memstore.Stats{}) {
 		t.Errorf("%+v, %v; want no counters", s.Stats(), err)
 	}
 }

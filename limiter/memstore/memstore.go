@@ -72,23 +72,30 @@ func (s *Store) Peek(_ context.Context, charges []limiter.Charge) ([]limiter.Dec
 }
 
 // Refund implements limiter.Store. It never fails.
-func (s *Store) Refund(_ context.Context, refunds []limiter.Refund) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := limiter.At(s.clock())
+func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	for _, r := range refunds {
-		stored, ok := s.counters.get(r.Key)
-		if !ok || r.Units() == 0 {
+		if r.Latest {
+			_ = limiter.RefundLatest(ctx, s, r) // it never fails
 			continue
 		}
-		stored.state.Refund(now, r.Limit, r.Units(), r.At)
-		s.counters.put(r.Key, r.Limit, stored.state)
+		s.refund(&r)
 	}
 	return nil
 }
 
+func (s *Store) refund(r *limiter.Refund) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored, ok := s.counters.get(r.Key)
+	if !ok || r.Units() == 0 {
+		return
+	}
+	stored.state.Refund(limiter.At(s.clock()), r.Limit, r.Units(), r.At)
+	s.counters.put(r.Key, r.Limit, stored.state)
+}
+
 // Reset implements limiter.Store. It never fails.
-func (s *Store) Reset(_ context.Context, keys []string) error {
+func (s *Store) Reset(_ context.Context, keys []string, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {

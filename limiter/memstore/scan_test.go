@@ -57,7 +57,7 @@ func TestScan_FindsWhatExistsDuringTheWholeScan(t *testing.T) {
 		}
 		found, _ := scan(t, s, limiter.KeyRange{}, 2, func(call int) {
 			if call == 2 {
-				if err := s.Reset(t.Context(), []string{strconv.Itoa(reset)}); err != nil {
+				if err := s.Reset(t.Context(), []string{strconv.Itoa(reset)}, ""); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -50,7 +50,7 @@ func TestReset_FreesSlotsAndStates(t *testing.T) {
 		keys = append(keys, fmt.Sprint("client-", i))
 		spend(t, s, keys[i], fixed, 1)
 	}
-	if err := s.Reset(t.Context(), keys); err != nil {
+	if err := s.Reset(t.Context(), keys, ""); err != nil {
 		t.Fatal(err)
 	}
 	if used := heap() - before; used > 100_000 {
@@ -66,7 +66,7 @@ func TestReset_FreesSlotsAndStates(t *testing.T) {
 		}
 	}
 	for i := range 20 {
-		if err := s.Reset(t.Context(), []string{fmt.Sprint("large-", i)}); err != nil {
+		if err := s.Reset(t.Context(), []string{fmt.Sprint("large-", i)}, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

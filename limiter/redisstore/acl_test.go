@@ -154,7 +154,7 @@ func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limi
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, store.Reset(ctx, []string{key}))...)
+	return errors.Join(append(errs, store.Reset(ctx, []string{key}, ""))...)
 }
 
 func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) { //nolint:tparallel // the subtests share the server

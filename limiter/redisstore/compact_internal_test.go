@@ -176,7 +176,7 @@ func TestRefund_InvalidatesTheKeysOfCompactCounters(t *testing.T) {
 		}
 		awaitKey(t, keys, inBlock(i))
 		spendOne(t, store, inBlock(7), limit)
-		if err := store.Reset(ctx, []string{inBlock(7)}); err != nil {
+		if err := store.Reset(ctx, []string{inBlock(7)}, ""); err != nil {
 			t.Fatal(err)
 		}
 		awaitKey(t, keys, "reset: "+inBlock(7))

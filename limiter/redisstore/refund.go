@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,7 +23,17 @@ const (
 // Refund implements limiter.Store. Refunds on one server share a script. On a Redis Cluster, the scripts of several slots share a round trip
 // to each node. Its errors are a [*limiter.RefundError]: a slot that fails does not keep the refunds of others from being made.
 func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
-	failed := s.refundAll(ctx, refunds)
+	isLatest := func(r limiter.Refund) bool { return r.Latest }
+	if !slices.ContainsFunc(refunds, isLatest) {
+		failed := s.refundAll(ctx, refunds)
+		return failed.err()
+	}
+	failed := s.refundAll(ctx, slices.DeleteFunc(slices.Clone(refunds), isLatest))
+	for i := range refunds {
+		if refunds[i].Latest {
+			failed.add(refunds[i:i+1], limiter.RefundLatest(ctx, s, refunds[i]))
+		}
+	}
 	return failed.err()
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -18,8 +19,23 @@ const markLifetime = 7 * 24 * time.Hour
 //go:embed reset_once.lua
 var resetOnceLua string
 
+// resetsInFlight bounds the counters that are reset with an id at the same time.
+const resetsInFlight = 128
+
 // Reset implements limiter.Store.
-func (s *Store) Reset(ctx context.Context, keys []string) error {
+func (s *Store) Reset(ctx context.Context, keys []string, id string) error {
+	if id == "" {
+		return s.reset(ctx, keys)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(resetsInFlight)
+	for _, key := range keys {
+		group.Go(func() error { return s.resetOnce(ctx, key, id, true) })
+	}
+	return group.Wait()
+}
+
+func (s *Store) reset(ctx context.Context, keys []string) error {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	pipe := s.client.Redis().Pipeline()
@@ -42,10 +58,15 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// ResetOnce resets the counter at key, unless this or another process has done so with the same id. The message about it lets all processes
-// forget their known denials. Only if drop is true, they also drop what they have spent locally. After an outage they have reset that themselves,
-// and may have spent units since.
-func (s *Store) ResetOnce(ctx context.Context, key, id string, drop bool) error {
+// ResetOnce resets the counter at key after an outage, unless this or another process has done so with the same id. The message about it lets all
+// processes forget their known denials. They do not drop what they have spent locally: they have reset that themselves, and may have spent units
+// since.
+func (s *Store) ResetOnce(ctx context.Context, key, id string) error {
+	return s.resetOnce(ctx, key, id, false)
+}
+
+// resetOnce is ResetOnce. If drop is true, processes also drop what they have spent locally.
+func (s *Store) resetOnce(ctx context.Context, key, id string, drop bool) error {
 	message := key
 	if drop {
 		message = s.resetMessage(key)

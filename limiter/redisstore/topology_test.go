@@ -80,7 +80,7 @@ func decides(t *testing.T, client *redisclient.Client) {
 	}
 	decisions, err = store.Peek(t.Context(), all)
 	want("peek after a refund of one unit", 3, all, decisions, err)
-	if err := store.Reset(t.Context(), keys); err != nil {
+	if err := store.Reset(t.Context(), keys, ""); err != nil {
 		t.Fatal(err)
 	}
 	decisions, err = store.Peek(t.Context(), all)

@@ -601,6 +601,6 @@ func TestCheck_ReportsClaimsDescriptorsAndTiersInItsResults(t *testing.T) {
 }
 
 // ResetOnce implements failover.Remote.
-func (s *brittleStore) ResetOnce(ctx context.Context, key, _ string, _ bool) error {
-	return s.Reset(ctx, []string{key})
+func (s *brittleStore) ResetOnce(ctx context.Context, key, _ string) error {
+	return s.Reset(ctx, []string{key}, "")
 }

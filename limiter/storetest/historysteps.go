@@ -148,7 +148,7 @@ func (h *history) refund(rt *rapid.T) {
 func (h *history) reset(rt *rapid.T) {
 	c := rapid.SampledFrom(h.counters).Draw(rt, "counter")
 	h.step("reset %s", c.name)
-	if err := h.Store.Reset(rt.Context(), []string{c.key}); err != nil {
+	if err := h.Store.Reset(rt.Context(), []string{c.key}, ""); err != nil {
 		h.fail(rt, "reset: %v", err)
 	}
 	c.definition, c.state = newDefinition(c.limit), c.limit.NewState()

@@ -327,7 +327,7 @@ func (s *scenario) reset(words []string) error {
 	if err != nil {
 		return err
 	}
-	return s.subject.Store.Reset(s.t.Context(), []string{c.Key})
+	return s.subject.Store.Reset(s.t.Context(), []string{c.Key}, "")
 }
 
 func (s *scenario) expires(words []string) error {

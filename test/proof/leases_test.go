@@ -9,11 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/proof/promise"
 )
 
@@ -51,6 +53,7 @@ type leaseReplica struct {
 	*engine.Engine
 
 	leases *lease.Leases
+	chain  *store.Chain
 	run    *leaseRun
 }
 
@@ -83,13 +86,13 @@ func (r *leaseReplica) Refund(ctx context.Context, refunds []limiter.Refund) err
 		}
 	}
 	for _, other := range r.run.replicas { // Redis publishes the keys of counters that were refunded
-		other.ForgetAll()
+		other.chain.MayHaveChanged()
 	}
 	return r.run.store.Refund(ctx, refunds)
 }
 
-func (r *leaseReplica) Reset(ctx context.Context, keys []string) error {
-	return r.run.store.Reset(ctx, keys)
+func (r *leaseReplica) Reset(ctx context.Context, keys []string, id string) error {
+	return r.run.store.Reset(ctx, keys, "")
 }
 
 func newLeaseRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *leaseRun {
@@ -124,10 +127,11 @@ func (run *leaseRun) start(t *testing.T, i int) {
 		t.Fatal(err)
 	}
 	r := &leaseReplica{run: run}
-	r.leases = lease.New(r, r, run.clock)
+	r.leases = lease.New(r, run.clock)
 	r.leases.Share(engines)
-	r.Engine = engine.New(r, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
-		engine.LeaseUnits(r.leases), engine.RememberDenials(10, run.clock))
+	layers := store.Layers{Leases: r.leases, Denials: denials.NewCache(10, run.clock)}
+	r.chain = store.New(r, layers, prometheus.NewRegistry())
+	r.Engine = engine.New(r.chain, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.WithClock(run.clock))
 	r.Swap(index)
 	run.replicas[i] = r
 }

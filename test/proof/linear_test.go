@@ -104,7 +104,7 @@ func (r *recorder) randomCall(ctx context.Context, caller int, store limiter.Sto
 	case n == 0:
 		key := all[group][rand.IntN(len(all[group]))].Key
 		return r.call(caller, group, operation{kind: "reset", key: key}, func() ([]limiter.Decision, error) {
-			return nil, store.Reset(ctx, []string{key})
+			return nil, store.Reset(ctx, []string{key}, "")
 		})
 	case n < 4:
 		refund, group, ok := r.recentSpend()

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/lease"
@@ -21,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/proof/promise"
 )
 
@@ -92,8 +94,8 @@ func (r *outageReplica) Refund(ctx context.Context, refunds []limiter.Refund) er
 	return r.run.store.Refund(ctx, refunds)
 }
 
-func (r *outageReplica) Reset(ctx context.Context, keys []string) error {
-	return r.run.store.Reset(ctx, keys)
+func (r *outageReplica) Reset(ctx context.Context, keys []string, id string) error {
+	return r.run.store.Reset(ctx, keys, "")
 }
 
 func (r *outageReplica) ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
@@ -142,10 +144,11 @@ func newOutageRun(t *testing.T, algorithm limiter.Algorithm, leased bool, seed u
 		counters.Share(local.Peers{Replicas: engines, Rank: int64(i)})
 		r := &outageReplica{run: run}
 		r.failover = failover.New(r, counters, clock, slog.New(slog.DiscardHandler))
-		r.leases = lease.New(r.failover, r, clock)
+		r.leases = lease.New(r, clock)
 		r.leases.Share(engines)
-		r.Engine = engine.New(r.failover, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()),
-			engine.RememberDenials(10, clock), engine.LeaseUnits(r.leases))
+		layers := store.Layers{Leases: r.leases, Denials: denials.NewCache(10, clock), Failover: r.failover}
+		chain := store.New(nil, layers, prometheus.NewRegistry())
+		r.Engine = engine.New(chain, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()), engine.WithClock(clock))
 		r.Swap(index)
 		run.replicas[i] = r
 	}
@@ -368,6 +371,6 @@ func (run *outageRun) shareOf(began, ended time.Time) float64 {
 }
 
 // ResetOnce implements failover.Remote.
-func (r *outageReplica) ResetOnce(ctx context.Context, key, _ string, _ bool) error {
-	return r.Reset(ctx, []string{key})
+func (r *outageReplica) ResetOnce(ctx context.Context, key, _ string) error {
+	return r.Reset(ctx, []string{key}, "")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
@@ -58,9 +59,9 @@ func byUser(r *rules.Rule) {
 	r.Axis, r.Identifier = "User", rules.Identifier{From: rules.FromKubernetesUser}
 }
 
-func newEngine(t testing.TB, store limiter.Store, list ...rules.Rule) *engine.Engine {
+func newEngine(t testing.TB, counters limiter.Store, list ...rules.Rule) *engine.Engine {
 	t.Helper()
-	e := engine.New(store, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	e := engine.New(store.New(counters, store.Layers{}, prometheus.NewRegistry()), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	index, err := matching.NewIndex(rules.Set{Rules: list, HashKey: testHashKey().ID()}, "sha256:1", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)

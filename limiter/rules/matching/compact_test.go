@@ -53,7 +53,7 @@ func TestMatched_KeysOfACompactRuleAreCompact(t *testing.T) {
 	seen := map[string]string{}
 	for name, key := range map[string]string{
 		"an identifier": m[0].Key("acme"), "another one": m[0].Key("other"), "a missing one": m[0].Key(""), "an unreadable one": m[0].UnreadableKey(),
-		"the shared counter": m[0].SharedKey(limit, false), "another limit": m[0].KeyFor("acme", limit), "the shared counter of another limit": m[0].SharedKey(limit, true),
+		"the shared counter": sharedKey(&m[0], limit, false), "another limit": m[0].KeyFor("acme", limit), "the shared counter of another limit": sharedKey(&m[0], limit, true),
 	} {
 		if _, _, isCompact := limiter.CompactKey(key); !isCompact || strings.Contains(key, "acme") {
 			t.Errorf("%s: %s, want the key of a compact counter", name, key)

@@ -22,6 +22,8 @@ type Compiled struct {
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
 	Leases *limiter.LeaseTerms // nil without Lease
+	// Counted is what stores know about the rule. Equal rules of successive indexes have the same, see [Index.Inherit].
+	Counted *limiter.CountedRule
 	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
 	SharesTierSeries bool
 
@@ -97,7 +99,7 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 	if rule.HashesIdentifiers() {
 		c.hashKey = k.hashKey
 	}
-	c.Keys = c.keys(rule.Policy, limit)
+	c.Keys = c.keys()(rule.Policy, limit)
 	ownPaths := (rule.PerEndpoint || rule.Identifier.From == rules.FromEndpoint) && len(rule.Match.Paths) == 0
 	if ownPaths {
 		c.endpoints = endpoint.New(limit.Window(), endpoint.Max)
@@ -117,6 +119,7 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 	if c.costUnits != nil {
 		c.termsRead = c.costUnits.Reads
 	}
+	c.Counted = c.counted()
 	for i := range c.tiers {
 		if e := c.tiers[i].condition; e != nil {
 			c.termsRead = c.termsRead.And(e.Reads)
@@ -294,16 +297,37 @@ func countTrue(conditions ...bool) int {
 
 // keysFor returns the keys of the rule for another limit. The units of the limit are part of the keys, so that they differ from the
 // rule's own keys.
-func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace {
-	return c.keys(fmt.Sprintf("%s@%d", c.Policy, limit.Units()), limit)
+func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace { return c.Counted.KeysFor(limit) }
+
+// keys returns what makes the keys of a scope under a limit. It does not refer to c.
+func (c *Compiled) keys() func(scope string, limit limiter.Limit) limiter.KeySpace {
+	prefix, axis, isCompact, hashKey := c.prefix, c.Axis, c.Compact, c.hashKey
+	return func(scope string, limit limiter.Limit) limiter.KeySpace {
+		keys := limiter.NewKeySpace(prefix, axis, scope, limit)
+		if isCompact && limit.Algorithm().HasCompact() {
+			return keys.Compact(hashKey)
+		}
+		return keys
+	}
 }
 
-func (c *Compiled) keys(scope string, limit limiter.Limit) limiter.KeySpace {
-	keys := limiter.NewKeySpace(c.prefix, c.Axis, scope, limit)
-	if c.Compact && limit.Algorithm().HasCompact() {
-		return keys.Compact(c.hashKey)
+// counted returns what stores know about the rule. It does not refer to c: it can outlive the index of c.
+func (c *Compiled) counted() *limiter.CountedRule {
+	longest := c.Limit.LongestWait()
+	for _, tier := range c.Tiers {
+		rule := c.Rule
+		rule.Units, rule.Burst = tier.Units, tier.Burst
+		if limit, err := rule.Limit(); err == nil { // an unlimited tier has no limit
+			longest = max(longest, limit.LongestWait())
+		}
 	}
-	return keys
+	keys, policy := c.keys(), c.Policy
+	return &limiter.CountedRule{
+		Policy: policy, Namespace: c.Domain, Algorithm: c.Algorithm, Compact: c.Compact, Lifetime: longest, Keys: c.Keys,
+		KeysFor: func(limit limiter.Limit) limiter.KeySpace {
+			return keys(fmt.Sprintf("%s@%d", policy, limit.Units()), limit)
+		},
+	}
 }
 
 // validateDenial rejects responses that the compiler does not make.

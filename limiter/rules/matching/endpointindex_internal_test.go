@@ -81,7 +81,7 @@ func TestMatch_IgnoresAnEmptyPathAsEndpoint(t *testing.T) {
 	}
 }
 
-func TestInheritEndpoints_KeepsThePathsOfThePreviousIndex(t *testing.T) {
+func TestInherit_KeepsThePathsOfThePreviousIndex(t *testing.T) {
 	same, other := perEndpointRule("shop/a", func(*rules.Rule) {}), perEndpointRule("shop/b", func(*rules.Rule) {})
 	before := newIndex(t, same, other)
 	countKeys(before, 0, 1000)
@@ -92,11 +92,48 @@ func TestInheritEndpoints_KeepsThePathsOfThePreviousIndex(t *testing.T) {
 		perEndpointRule("shop/b", func(r *rules.Rule) { r.WindowSeconds = 120 }),
 		perEndpointRule("shop/c", func(*rules.Rule) {}),
 	)
-	after.InheritEndpoints(before)
-	after.InheritEndpoints(newIndex(t))
+	after.Inherit(before)
+	after.Inherit(newIndex(t))
 	want := map[string]int{"shop/0": 1, "shop/a": 1, "shop/b": 10, "shop/c": 10}
 	if got, _ := countKeys(after, 1000, 1010); !maps.Equal(got, want) {
 		t.Errorf("10 new paths have the counters %v, want %v: only shop/a keeps its paths", got, want)
+	}
+}
+
+// Stores know the same rule until it changes.
+func TestInherit_KeepsTheCountedRuleOfEqualRules(t *testing.T) {
+	key := limiter.RandomHashKey()
+	compact := func(units int64) rules.Rule {
+		return perEndpointRule("shop/b", func(r *rules.Rule) { r.Algorithm, r.Compact, r.Units = limiter.FixedWindow, true, units })
+	}
+	build := func(list ...rules.Rule) *Index {
+		x, err := NewIndex(rules.Set{Rules: list, HashKey: key.ID()}, "sha256:1", "weir:", WithHashKey(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	plain := perEndpointRule("shop/a", func(*rules.Rule) {})
+	first := build(plain, compact(10))
+	for name, test := range map[string]struct {
+		next []rules.Rule
+		want []bool
+	}{
+		"the same rules":         {[]rules.Rule{plain, compact(10)}, []bool{true, true}},
+		"an edit of the limit":   {[]rules.Rule{plain, compact(11)}, []bool{true, false}},
+		"another policy is gone": {[]rules.Rule{compact(10)}, []bool{true}},
+	} {
+		x := build(test.next...)
+		x.Inherit(first)
+		for i, want := range test.want {
+			old, _ := first.RuleOf(x.rules[i].Policy)
+			if got := x.rules[i].Counted == old.Counted; got != want {
+				t.Errorf("%s: %s is the rule of before: %v, want %v", name, old.Policy, got, want)
+			}
+			if x.rules[i].endpoints != old.endpoints {
+				t.Errorf("%s: %s has other paths than before", name, old.Policy)
+			}
+		}
 	}
 }
 

@@ -155,36 +155,25 @@ func clientPrefix(ip netip.Addr, ipv6Bits int) string {
 }
 
 // Key returns the key of the counter for the identifier.
-func (m Matched) Key(identifier string) string { return m.Rule.Keys.Key(identifier, m.counted()) }
-
-// SharedKey returns the key of the counter that identifiers without a counter of their own share. If isOverride, the limit replaces
-// that of the rule, as in KeyFor.
-func (m Matched) SharedKey(limit limiter.Limit, isOverride bool) string {
-	endpoint, keys := "", m.Rule.Keys
-	if m.Rule.PerEndpoint {
-		endpoint = m.Endpoint
-	}
-	if isOverride {
-		keys = m.Rule.keysFor(limit)
-	}
-	return keys.SharedKey(endpoint)
+func (m Matched) Key(identifier string) string {
+	return m.Rule.Keys.Key(identifier, m.CountedEndpoint())
 }
 
 // KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. It is a separate counter.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
-	return m.Rule.keysFor(limit).Key(identifier, m.counted())
+	return m.Rule.keysFor(limit).Key(identifier, m.CountedEndpoint())
 }
 
 // UnreadableKey returns the key of the counter for requests whose identifier cannot be read.
-func (m Matched) UnreadableKey() string { return m.Rule.Keys.UnreadableKey(m.counted()) }
+func (m Matched) UnreadableKey() string { return m.Rule.Keys.UnreadableKey(m.CountedEndpoint()) }
 
 // UnreadableKeyFor is UnreadableKey under another limit, as KeyFor.
 func (m Matched) UnreadableKeyFor(limit limiter.Limit) string {
-	return m.Rule.keysFor(limit).UnreadableKey(m.counted())
+	return m.Rule.keysFor(limit).UnreadableKey(m.CountedEndpoint())
 }
 
-// counted returns the endpoint that is counted separately, or "".
-func (m Matched) counted() string {
+// CountedEndpoint returns the endpoint that is counted separately, or "".
+func (m Matched) CountedEndpoint() string {
 	if m.Rule.PerEndpoint {
 		return m.Endpoint
 	}

@@ -3,10 +3,12 @@ package matching
 import (
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
 	"github.com/weir-dev/weir/limiter/rules/pattern"
@@ -113,6 +115,17 @@ func (x *Index) Rules() iter.Seq[*Compiled] {
 	}
 }
 
+// Counted yields what stores know about the rules, in no particular order.
+func (x *Index) Counted() iter.Seq[*limiter.CountedRule] {
+	return func(yield func(*limiter.CountedRule) bool) {
+		for i := range x.rules {
+			if !yield(x.rules[i].Counted) {
+				return
+			}
+		}
+	}
+}
+
 // Policies yields the names of the rules' policies, sorted.
 func (x *Index) Policies() iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -135,15 +148,22 @@ func (x *Index) RuleOf(policy string) (*Compiled, bool) {
 	return &x.rules[i], true
 }
 
-// InheritEndpoints copies the paths that the previous index has seen, for the rules whose counter keys are the same. Call it before x is
-// in use. Without it, after each change of a policy a rule could count another 1000 paths.
-func (x *Index) InheritEndpoints(previous *Index) {
+// Inherit takes over what the previous index has of rules that are equal, or have the same counters. Call it before x is in use. Stores then
+// know which rules have not changed, and no rule counts other paths than before: after each change of a policy it could count another 1000.
+func (x *Index) Inherit(previous *Index) {
 	for i := range x.rules {
 		c := &x.rules[i]
-		if c.endpoints == nil {
+		old, found := previous.RuleOf(c.Policy)
+		if !found {
 			continue
 		}
-		if old, found := previous.RuleOf(c.Policy); found && old.endpoints != nil && old.Keys == c.Keys {
+		if old.Keys.SharedKey("") != c.Keys.SharedKey("") { // other counters
+			continue
+		}
+		if reflect.DeepEqual(old.Rule, c.Rule) {
+			c.Counted = old.Counted
+		}
+		if c.endpoints != nil && old.endpoints != nil {
 			c.endpoints = old.endpoints
 		}
 	}

@@ -333,6 +333,12 @@ func TestKeyFor_CountsAnotherLimitSeparately(t *testing.T) {
 	}
 }
 
+// sharedKey is the key of the counter that identifiers without a counter of their own share.
+func sharedKey(m *matching.Matched, limit limiter.Limit, isOverride bool) string {
+	charge := limiter.Charge{Rule: m.Rule.Counted, Limit: limit, Endpoint: m.CountedEndpoint(), Override: isOverride}
+	return charge.SharedKey()
+}
+
 // The shared counters of two endpoints and two limits are four counters, and none of an identifier.
 func TestSharedKey_CountsEndpointsAndLimitsSeparately(t *testing.T) {
 	limit, err := limiter.NewLimit(limiter.FixedWindow, 7, 2*time.Minute)
@@ -345,11 +351,11 @@ func TestSharedKey_CountsEndpointsAndLimitsSeparately(t *testing.T) {
 		shared := map[string]bool{}
 		for _, path := range []string{"/a", "/b"} {
 			m := index(t, r).Match(nil, request("GET - "+path))[0]
-			shared[m.SharedKey(m.Rule.Limit, false)], shared[m.SharedKey(limit, true)] = true, true
+			shared[sharedKey(&m, m.Rule.Limit, false)], shared[sharedKey(&m, limit, true)] = true, true
 			if shared[m.Key("acme")] || shared[m.KeyFor("acme", limit)] {
 				t.Errorf("the shared counter is also that of an identifier: %v", shared)
 			}
-			if m.SharedKey(limit, false) != m.SharedKey(m.Rule.Limit, false) {
+			if sharedKey(&m, limit, false) != sharedKey(&m, m.Rule.Limit, false) {
 				t.Error("the shared counter of the rule depends on the limit")
 			}
 		}

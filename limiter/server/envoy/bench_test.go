@@ -10,6 +10,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -17,7 +18,7 @@ import (
 
 func benchmark(b *testing.B, units int64, style reply.Style, want ratelimitv3.RateLimitResponse_Code) {
 	b.Helper()
-	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now))
+	e := newCaching()
 	swap(b, e, per("tenant", units, day, "tenant"))
 	endpoint := newRateLimitEndpoint(&Options{Engine: e, Style: style, Log: slog.New(slog.DiscardHandler)})
 	asked, sent := marshal(b, request(describe("tenant=acme"))), make([]byte, 0, 1<<10)
@@ -70,7 +71,7 @@ func TestHandle_AllocatesLittle(t *testing.T) {
 		"three descriptors": {1_000_000_000, []string{"tenant=acme", "user=carol", "path=/v1"}, mostAllocationsThree},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()), engine.RememberDenials(1000, time.Now))
+			e := newCaching()
 			swap(t, e, per("path", test.units, day, "path"), per("tenant", test.units, day, "tenant"), per("user", test.units, day, "user"))
 			endpoint := newRateLimitEndpoint(&Options{Engine: e, Style: reply.RateLimitHeaders, Log: slog.New(slog.DiscardHandler)})
 			descriptors := make([]*ratelimitextensionsv3.RateLimitDescriptor, len(test.descriptors))
@@ -111,4 +112,10 @@ func wantAllocations(t *testing.T, most float64, call func() error) {
 	if got > most {
 		t.Errorf("%v allocations, want at most %v", got, most)
 	}
+}
+
+// newCaching returns an engine that caches denials, on counters in memory.
+func newCaching() *engine.Engine {
+	known := denials.NewCache(1000, time.Now)
+	return engine.New(known.Answers(known.Learns(memstore.New(time.Now))), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 }

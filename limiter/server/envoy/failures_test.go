@@ -339,6 +339,6 @@ func TestFailures_CountCallsWithoutRules(t *testing.T) {
 }
 
 // ResetOnce implements failover.Remote.
-func (s *brittle) ResetOnce(ctx context.Context, key, _ string, _ bool) error {
-	return s.Reset(ctx, []string{key})
+func (s *brittle) ResetOnce(ctx context.Context, key, _ string) error {
+	return s.Reset(ctx, []string{key}, "")
 }

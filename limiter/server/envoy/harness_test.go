@@ -31,6 +31,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // clock changes only when a test advances it.
@@ -61,7 +62,7 @@ type world struct {
 // newEngine returns an Engine with counters in memory and the clock c.
 func newEngine(t testing.TB, c *clock, list ...rules.Rule) *engine.Engine {
 	t.Helper()
-	e := engine.New(memstore.New(c.now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	e := engine.New(store.New(memstore.New(c.now), store.Layers{}, prometheus.NewRegistry()), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	swap(t, e, list...)
 	return e
 }

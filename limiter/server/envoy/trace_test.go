@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
@@ -33,7 +34,7 @@ func (brokenStore) Spend(context.Context, []limiter.Charge) ([]limiter.Decision,
 }
 
 func TestExtAuthz_TracesSampledCalls(t *testing.T) {
-	broken := engine.New(brokenStore{}, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
+	broken := engine.New(store.New(brokenStore{}, store.Layers{}, prometheus.NewRegistry()), engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
 	swap(t, broken, search())
 	for name, test := range map[string]struct {
 		engine *engine.Engine

@@ -1,4 +1,4 @@
-package engine
+package bound
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 const (
@@ -36,10 +35,6 @@ type storage struct {
 	policy, namespace string // the namespace is empty for cluster policies
 	algorithm         limiter.Algorithm
 	compact           bool
-}
-
-func storageOf(rule *matching.Compiled) storage {
-	return storage{policy: rule.Policy, namespace: rule.Domain, algorithm: rule.Algorithm, compact: rule.Compact}
 }
 
 // bytes returns the approximate memory of n counters.
@@ -98,21 +93,23 @@ func (u *usage) over(used, room float64) map[string]bool {
 }
 
 // ObserveMemory decides which policies make no new counters, because Redis is nearly full and their counters take most of it. Call it about
-// once a second. Without a limit on the memory, or if a full Redis evicts counters, it compares the estimated counters of this Engine with
+// once a second. Without a limit on the memory, or if a full Redis evicts counters, it compares the estimated counters of this replica with
 // the memory instead.
-func (e *Engine) ObserveMemory(m limiter.Memory) {
-	if e.populations != nil {
-		e.populations.observe(m, e.clock())
-	}
-}
+func (p *Counters) ObserveMemory(m limiter.Memory) { p.observe(m, p.clock()) }
 
 // Crowded returns the policies whose new identifiers get no counter of their own, or soon will not: the most severe limiter.MaxCrowded,
 // during the last minute. It changes with ObserveMemory.
-func (e *Engine) Crowded() map[string]limiter.Crowding {
-	if e.populations == nil {
-		return nil
+func (p *Counters) Crowded() map[string]limiter.Crowding {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := slices.SortedFunc(maps.Keys(p.crowded), func(a, b string) int {
+		return cmp.Or(p.crowded[b].Severity()-p.crowded[a].Severity(), cmp.Compare(a, b))
+	})
+	reported := map[string]limiter.Crowding{}
+	for _, policy := range names[:min(len(names), limiter.MaxCrowded)] {
+		reported[policy] = p.crowded[policy].Crowding
 	}
-	return e.populations.reported()
+	return reported
 }
 
 // crowded is a policy that is reported.
@@ -122,11 +119,11 @@ type crowded struct {
 	until time.Time
 }
 
-func (p *populations) observe(m limiter.Memory, now time.Time) {
+func (p *Counters) observe(m limiter.Memory, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u := usage{byPolicy: map[storage]float64{}, byNamespace: map[string]float64{}}
-	for _, one := range p.byKey {
+	for _, one := range p.byKeys {
 		u.add(one.storage, one.storage.bytes(one.refresh(now)))
 	}
 	room := float64(cmp.Or(m.Max, limiter.DefaultMemory))
@@ -136,7 +133,7 @@ func (p *populations) observe(m limiter.Memory, now time.Time) {
 	}
 	over, near := u.over(used, room), u.over(used+warnMemoryBefore, room)
 	maps.DeleteFunc(p.crowded, func(_ string, c crowded) bool { return !now.Before(c.until) })
-	for _, one := range p.byKey {
+	for _, one := range p.byKeys {
 		policy := one.storage.policy
 		one.overMemory.Store(over[policy])
 		is := one.nearMaximum()
@@ -150,17 +147,4 @@ func (p *populations) observe(m limiter.Memory, now time.Time) {
 			p.crowded[policy] = crowded{is, now.Add(crowdedFor)}
 		}
 	}
-}
-
-func (p *populations) reported() map[string]limiter.Crowding {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	names := slices.SortedFunc(maps.Keys(p.crowded), func(a, b string) int {
-		return cmp.Or(p.crowded[b].Severity()-p.crowded[a].Severity(), cmp.Compare(a, b))
-	})
-	reported := map[string]limiter.Crowding{}
-	for _, policy := range names[:min(len(names), limiter.MaxCrowded)] {
-		reported[policy] = p.crowded[policy].Crowding
-	}
-	return reported
 }

@@ -1,4 +1,4 @@
-package engine
+package bound
 
 import (
 	"sync"
@@ -21,7 +21,6 @@ const (
 type population struct {
 	generation atomic.Int64 // a time.Duration: the longest lifetime of a counter
 	max        float64      // 0: no maximum
-	report     func(estimate float64)
 	storage    storage
 
 	sketches [2]hyperloglog.Sketch
@@ -36,8 +35,8 @@ type population struct {
 	estimated float64
 }
 
-func newPopulation(most int64, report func(float64), now time.Time) *population {
-	return &population{max: float64(most), report: report, began: now}
+func newPopulation(most int64, now time.Time) *population {
+	return &population{max: float64(most), began: now}
 }
 
 // setLifetime sets the longest lifetime of a counter.
@@ -64,6 +63,11 @@ func (p *population) isOver(clock func() time.Time) bool {
 // refresh begins a new generation when it is time to, and returns the estimate.
 func (p *population) refresh(now time.Time) float64 {
 	p.update(now, false)
+	return p.estimate()
+}
+
+// estimate returns the last estimate.
+func (p *population) estimate() float64 {
 	p.updating.Lock()
 	defer p.updating.Unlock()
 	return p.estimated
@@ -104,5 +108,4 @@ func (p *population) update(now time.Time, due bool) {
 	}
 	p.estimated = hyperloglog.Estimate(&p.sketches[0], &p.sketches[1])
 	p.overMax.Store(p.max > 0 && p.estimated > p.max)
-	p.report(p.estimated)
 }

@@ -10,24 +10,34 @@ import (
 // retryAfter is the part, 1/retryAfter, of the maximum age to wait after the store did not grant a lease.
 const retryAfter = 4
 
-// Spend lets the store decide charges as [limiter.Store.Spend] does, and leases units of the counters that need them in the same call.
-func (l *Leases) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+// Borrow returns a layer that leases units of the counters that need them, in the calls of next that decide requests.
+func (l *Leases) Borrow(next limiter.Store) limiter.Store { return &borrows{next, l} }
+
+// borrows is the layer of Borrow.
+type borrows struct {
+	limiter.Store
+
+	leases *Leases
+}
+
+// Spend implements limiter.Store.
+func (s *borrows) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if slices.ContainsFunc(charges, isExact) {
-		return l.store.Spend(ctx, charges)
+		return s.Store.Spend(ctx, charges)
 	}
-	began := l.at(l.clock())
-	p := l.plan(charges, began)
+	l := s.leases
+	p := l.plan(charges, l.at(l.clock()))
 	if p.enlarged == nil {
-		decisions, err := l.store.Spend(ctx, charges)
+		decisions, err := s.Store.Spend(ctx, charges)
 		p.observe(decisions)
 		return decisions, err
 	}
-	decisions, err := l.store.Spend(ctx, p.enlarged)
+	decisions, err := s.Store.Spend(ctx, p.enlarged)
 	if err != nil {
 		p.abandon(l)
 		return nil, err
 	}
-	return l.settleAll(ctx, &p, decisions)
+	return s.settleAll(ctx, &p, decisions)
 }
 
 // isExact reports whether a charge must be spent on its own. A queue has one order of turns, which replicas cannot divide.
@@ -84,7 +94,7 @@ func (p *plan) abandon(l *Leases) {
 }
 
 // settleAll turns the decisions about a plan's charges, with the leases, to decisions about the charges.
-func (l *Leases) settleAll(ctx context.Context, p *plan, decisions []limiter.Decision) ([]limiter.Decision, error) {
+func (s *borrows) settleAll(ctx context.Context, p *plan, decisions []limiter.Decision) ([]limiter.Decision, error) {
 	counted, refused := true, false // whether the store has counted; whether it has denied a charge with a lease
 	for i := range decisions {
 		d := &decisions[i]
@@ -92,16 +102,17 @@ func (l *Leases) settleAll(ctx context.Context, p *plan, decisions []limiter.Dec
 		refused = refused || p.sizes[i] > 0 && !d.Allowed && d.Origin != limiter.Undecided
 	}
 	if !counted {
-		p.abandon(l)
+		p.abandon(s.leases)
 		if refused { // perhaps because of the lease
 			var err error
-			if decisions, err = l.store.Spend(ctx, p.charges); err != nil {
+			if decisions, err = s.Store.Spend(ctx, p.charges); err != nil {
 				return nil, err
 			}
 		}
 		p.observe(decisions)
 		return decisions, nil
 	}
+	l := s.leases
 	answered := l.at(l.clock())
 	for i := range decisions {
 		e, size := p.entries[i], p.sizes[i]
@@ -110,7 +121,7 @@ func (l *Leases) settleAll(ctx context.Context, p *plan, decisions []limiter.Dec
 			p.observeOne(i, decisions[i])
 		case !decisions[i].Allowed: // a shadow charge, which did not keep the others from being counted
 			l.settle(e, nil, p.began.add(p.charges[i].Lease.MaxAge/retryAfter))
-			if alone, err := l.store.Spend(ctx, p.charges[i:i+1]); err == nil { // otherwise the shadow charge stays denied
+			if alone, err := s.Store.Spend(ctx, p.charges[i:i+1]); err == nil { // otherwise the shadow charge stays denied
 				decisions[i] = alone[0]
 				e.observe(alone[0])
 			}
