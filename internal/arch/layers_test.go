@@ -65,7 +65,7 @@ func layers() []layer {
 		{pkg: "limiter/redisstore/roundtrip"},
 		{
 			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/redisstore/roundtrip", "limiter/tracing", "limiter/wait"},
-			external: []string{"github.com/redis/go-redis"},
+			external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
 		},
 		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/storetest", internal: []string{"limiter"}, external: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
@@ -80,9 +80,15 @@ func layers() []layer {
 		{pkg: "limiter/topk"},
 		{pkg: "limiter/hyperloglog"},
 		{pkg: "limiter/lease", internal: []string{"limiter"}, external: []string{"github.com/prometheus/client_golang"}},
+		{pkg: "limiter/bound", internal: []string{"limiter", "limiter/hyperloglog"}, external: []string{"github.com/prometheus/client_golang"}},
+		{
+			pkg:      "limiter/store",
+			internal: []string{"limiter", "limiter/bound", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/tracing"},
+			external: []string{"github.com/prometheus/client_golang"},
+		},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/bypass", "limiter/denials", "limiter/failover", "limiter/hyperloglog", "limiter/lease", "limiter/topk", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/bypass", "limiter/topk", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},

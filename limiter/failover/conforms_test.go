@@ -43,13 +43,9 @@ func TestStore_ConformsWhileItRecovers(t *testing.T) {
 
 // overMemory returns the factory of a Store above counters in memory.
 func overMemory(wrap func(*failover.Store) limiter.Store) storetest.Factory {
-	return func(_ testing.TB, clock *storetest.Clock) storetest.Subject {
-		counters := memstore.New(clock.Now)
-		next := &remote{Store: counters, unavailable: none, fails: none}
-		store := failover.New(next, local.New(1<<20, clock.Now), clock.Now, slog.New(slog.DiscardHandler))
-		return storetest.Subject{Store: wrap(store), Expires: func(key string) (earliest, latest limiter.Instant, ok bool) {
-			at, ok := counters.Expires(key)
-			return at, at, ok
-		}}
-	}
+	inMemory := func(clock func() time.Time) *memstore.Store { return memstore.New(clock) }
+	return storetest.Over(inMemory, func(next limiter.Store, clock *storetest.Clock) limiter.Store {
+		counters := next.(*memstore.Store) //nolint:forcetypeassert // inMemory made it
+		return wrap(failover.New(&remote{Store: counters, unavailable: none, fails: none}, local.New(1<<20, clock.Now), clock.Now, slog.New(slog.DiscardHandler)))
+	})
 }

@@ -95,7 +95,7 @@ func (h *history) wait(rt *rapid.T) {
 			step = hint.Microseconds() + rapid.Int64Range(-1, 1).Draw(rt, "offset")
 		}
 	}
-	if h.Spread {
+	if h.Spread || h.Forward {
 		step = max(0, step) // a refunded spend does not move the counter's own time back
 	}
 	if h.Compact {

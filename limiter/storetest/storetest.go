@@ -17,6 +17,10 @@ type Subject struct {
 	Spread bool
 	// Compact gives limits of counted windows compact counters.
 	Compact bool
+	// Forward keeps the clock from stepping back: the Store compares it with durations.
+	Forward bool
+	// Decided returns the number of decisions by where they were made. It can be nil.
+	Decided func() map[limiter.Origin]int
 	// Expires returns the earliest and the latest time at which the counter at key expires; ok is false if it does not
 	// exist.
 	Expires func(key string) (earliest, latest limiter.Instant, ok bool)
