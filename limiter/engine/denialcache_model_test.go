@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -11,8 +12,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bound"
 	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/failover"
+	"github.com/weir-dev/weir/limiter/lease"
+	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
@@ -65,7 +70,13 @@ func newWorlds(t *testing.T, rt *rapid.T) *worlds {
 	}
 	w.plain = engine.New(w.stores[0], engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	w.caching, w.chain = newLayered(w.stores[1], engine.SourceMemory, prometheus.NewRegistry(),
-		store.Layers{Denials: denials.NewCache(1000, w.clock.now)}, engine.WithClock(w.clock.now))
+		store.Layers{
+			Leases:  lease.New(available{w.stores[1]}, w.clock.now), // no policy has leases
+			Denials: denials.NewCache(1000, w.clock.now),
+			Bound:   bound.New(bound.Identifiers{Max: 1_000_000}, w.clock.now), // no policy has as many
+			Failover: failover.New(&unreliableStore{Store: w.stores[1], unavailable: none, fails: none}, local.New(1<<20, w.clock.now), w.clock.now,
+				slog.New(slog.DiscardHandler)),
+		}, engine.WithClock(w.clock.now))
 	for i := range rapid.IntRange(1, 3).Draw(rt, "policies") {
 		w.list = append(w.list, drawRule(rt, i))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,7 +137,7 @@ func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched
 	if peek {
 		ask = e.store.Peek
 	}
-	s.charges = s.charges[:0]
+	s.charges = slices.Grow(s.charges[:0], len(matched))
 	for i := range matched {
 		s.charges = append(s.charges, matched[i].charge)
 	}

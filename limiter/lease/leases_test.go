@@ -83,14 +83,11 @@ func (w *world) decide(t testing.TB, c limiter.Charge) limiter.Decision {
 	return decisions[0]
 }
 
-// take decides a charge on a lease. It reports false if the lease does not admit it.
-func (w *world) take(t testing.TB, c limiter.Charge) (d limiter.Decision, isAdmitted bool) {
+// isAdmitted decides a charge, and reports whether a lease admits it.
+func (w *world) isAdmitted(t testing.TB, c limiter.Charge) bool {
 	t.Helper()
-	decisions, err := w.Admit(unasked{}).Spend(t.Context(), []limiter.Charge{c})
-	if err != nil {
-		return d, false
-	}
-	return decisions[0], true
+	_, err := w.Admit(unasked{}).Spend(t.Context(), []limiter.Charge{c})
+	return err == nil
 }
 
 // unasked is a store that fails.
@@ -156,7 +153,7 @@ func TestTick_ReturnsUnusedUnitsAfterTheMaximumAge(t *testing.T) {
 		t.Fatalf("returned %+v before the maximum age", w.refunds)
 	}
 	w.now = w.now.Add(11 * time.Millisecond)
-	if _, ok := w.take(t, c); ok {
+	if w.isAdmitted(t, c) {
 		t.Error("the lease admits after its maximum age")
 	}
 	w.Tick(t.Context())
@@ -411,7 +408,7 @@ func TestRun_ReturnsAllUnitsAtTheEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	w.Run(ctx)
-	if _, ok := w.take(t, c); ok || len(w.refunds) != 1 || w.used(t, c) != admitted-w.refunds[0].Cost {
+	if ok := w.isAdmitted(t, c); ok || len(w.refunds) != 1 || w.used(t, c) != admitted-w.refunds[0].Cost {
 		t.Errorf("returned %+v; %d of %d units are stored; the lease admits: %v", w.refunds, w.used(t, c), admitted, ok)
 	}
 }
@@ -483,7 +480,7 @@ func TestTaken_DescribesTheCounter(t *testing.T) {
 	c := charge(t, limiter.SlidingWindowLog, 1000, time.Minute)
 	w.warm(t, c)
 	c.Cost = math.MaxInt64
-	if _, ok := w.take(t, c); ok {
+	if w.isAdmitted(t, c) {
 		t.Error("admitted a cost above the limit")
 	}
 	c.Cost = 0

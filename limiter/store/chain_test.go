@@ -35,6 +35,7 @@ func (r remote) ResetOnce(ctx context.Context, key, id string) error {
 
 // All combinations of layers decide like the counters alone.
 func TestChain_Conforms(t *testing.T) {
+	t.Parallel()
 	for combination := range 1 << 4 {
 		has := func(layer int) bool { return combination&(1<<layer) != 0 }
 		t.Run(fmt.Sprintf("leases %t, denials %t, bound %t, failover %t", has(0), has(1), has(2), has(3)), func(t *testing.T) {

@@ -92,7 +92,7 @@ func (r *leaseReplica) Refund(ctx context.Context, refunds []limiter.Refund) err
 }
 
 func (r *leaseReplica) Reset(ctx context.Context, keys []string, id string) error {
-	return r.run.store.Reset(ctx, keys, "")
+	return r.run.store.Reset(ctx, keys, id)
 }
 
 func newLeaseRun(t *testing.T, algorithm limiter.Algorithm, seed uint64) *leaseRun {

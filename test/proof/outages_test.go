@@ -95,7 +95,7 @@ func (r *outageReplica) Refund(ctx context.Context, refunds []limiter.Refund) er
 }
 
 func (r *outageReplica) Reset(ctx context.Context, keys []string, id string) error {
-	return r.run.store.Reset(ctx, keys, "")
+	return r.run.store.Reset(ctx, keys, id)
 }
 
 func (r *outageReplica) ReportUsage(ctx context.Context, charge limiter.Charge) (uncounted bool, err error) {
