@@ -78,13 +78,16 @@ check: ## Compile what imports your change, then lint and test what you changed 
 	@hack/check.sh
 
 .PHONY: generate
-generate: ## Generate code and CRDs from api/, the copies of manifests in the chart, and reference pages
-	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
-	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
+generate: generate-api ## Generate code and CRDs from api/, the copies of manifests in the chart, and reference pages
 	go run ./hack/dashboards # config/grafana
 	hack/install.sh chart
 	go run ./hack/apireference >docs/reference/api.md
 	go test ./cmd/weir ./cmd/kubectl-weir ./cmd/weir-operator -run '^TestReference_' -update # docs/reference/commands.md, metrics.md and those of the other programs
+
+.PHONY: generate-api
+generate-api:
+	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
+	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
 
 .PHONY: fmt
 fmt: ## Format the Go code
