@@ -169,10 +169,6 @@ e2e-envoy-gateway: ## Test Weir with Envoy Gateway on a real cluster, and run th
 kube-assets: ## Download or build kube-apiserver, etcd and kubectl into the cache
 	@go run ./hack/prepare kube
 
-.PHONY: screenshots
-screenshots: ## Take the pictures of the dashboards for docs/reference/dashboards.md (15 minutes; GRAFANA=/usr/share/grafana)
-	@go run ./hack/screenshots -grafana '$(GRAFANA)'
-
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
