@@ -135,7 +135,8 @@ func layers() []layer {
 			},
 		},
 		{
-			pkg: "limiter/xds",
+			pkg:      "limiter/xds",
+			internal: []string{"limiter/wait"},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane/envoy", "github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/genproto",
 				"google.golang.org/protobuf",
@@ -143,7 +144,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "middleware",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/wait"},
 			external: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
 		},
 		{
