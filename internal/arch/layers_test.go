@@ -113,10 +113,11 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/engine"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
+		{pkg: "limiter/admin/adminapi"}, // shared with controllers/adminproxy
 		{
 			pkg: "limiter/admin",
 			internal: []string{
-				"limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
+				"limiter/admin/adminapi", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
 			},
 			external: []string{"github.com/prometheus"},
 		},
@@ -194,7 +195,7 @@ func layers() []layer {
 		{pkg: "controllers/adminproxy/proxyapi"}, // shared with cmd/kubectl-weir
 		{
 			pkg:      "controllers/adminproxy",
-			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/mutualtls", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
+			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/admin/adminapi", "limiter/mutualtls", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
 			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{
