@@ -78,13 +78,16 @@ check: ## Compile what imports your change, then lint and test what you changed 
 	@hack/check.sh
 
 .PHONY: generate
-generate: ## Generate code and CRDs from api/, the copies of manifests in the chart, and reference pages
-	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
-	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
+generate: generate-api ## Generate code and CRDs from api/, the copies of manifests in the chart, and reference pages
 	go run ./hack/dashboards # config/grafana
 	hack/install.sh chart
 	go run ./hack/apireference >docs/reference/api.md
 	go test ./cmd/weir ./cmd/kubectl-weir ./cmd/weir-operator -run '^TestReference_' -update # docs/reference/commands.md, metrics.md and those of the other programs
+
+.PHONY: generate-api
+generate-api:
+	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
+	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -97,6 +100,7 @@ verify: ## Check that generated files are current, the code is formatted and vet
 .PHONY: lint
 lint: lint-words ## Run golangci-lint, the checks of words and links, and shellcheck if it is installed
 	$(GOLANGCI_LINT) run ./...
+	$(GOLANGCI_LINT)-kube-api-linter run --config=api/kube-api-linter.yml ./api/v1alpha1
 	cd hack/bench && $(GOLANGCI_LINT) run ./...
 	cd test/conformance && $(GOLANGCI_LINT) run ./...
 	cd test/gitops && $(GOLANGCI_LINT) run ./...
@@ -165,10 +169,6 @@ e2e-envoy-gateway: ## Test Weir with Envoy Gateway on a real cluster, and run th
 .PHONY: kube-assets
 kube-assets: ## Download or build kube-apiserver, etcd and kubectl into the cache
 	@go run ./hack/prepare kube
-
-.PHONY: screenshots
-screenshots: ## Take the pictures of the dashboards for docs/reference/dashboards.md (15 minutes; GRAFANA=/usr/share/grafana)
-	@go run ./hack/screenshots -grafana '$(GRAFANA)'
 
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)

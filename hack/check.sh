@@ -87,6 +87,9 @@ for module in ${modules[@]+"${modules[@]}"}; do
   mapfile -t changed < <(go -C "$module" list -e -f '{{if or .GoFiles .CgoFiles .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' "${folders[@]}" | grep .)
   if ((${#changed[@]} == 0)); then continue; fi
   step "lint in $module: ${folders[*]}" env -C "$module" "${fast[@]}" go tool -modfile="$tools" golangci-lint run "${folders[@]}"
+  if [[ " ${folders[*]} " == *" ./api/v1alpha1 "* ]]; then
+    step "conventions of the Kubernetes API" env "${fast[@]}" go tool -modfile="$tools" golangci-lint-kube-api-linter run --config=api/kube-api-linter.yml ./api/v1alpha1
+  fi
   step "test in $module: ${folders[*]}" env -C "$module" "${fast[@]}" go test -vet=off -ldflags=-s "${changed[@]}"
 done
 mapfile -t prose < <(printf '%s\n' ${existing[@]+"${existing[@]}"} | grep -E '\.(md|go|lua|yaml)$' | grep -vE '^(api/v1alpha1/applyconfiguration|charts/weir/files|hack/prose/testdata)/|zz_generated\.')

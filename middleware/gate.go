@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // Decider decides requests, for example an [engine.Engine] or a [Remote]. A Decider that cannot be reached returns an
@@ -109,7 +110,10 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 	if !answer.Allowed {
 		return &RefusalError{Problem: reply.Denied(&answer), Answer: answer}
 	}
-	return wait(ctx, answer.Delay)
+	if answer.Delay > 0 && !wait.Sleep(ctx, answer.Delay) {
+		return ctx.Err()
+	}
+	return nil
 }
 
 // longestDelay is how long a request may wait for its turn.
@@ -165,18 +169,4 @@ func denyDelayed(a engine.Answer, most time.Duration) engine.Answer {
 		return limiter.CompareStrictness(x.Decision, y.Decision)
 	})
 	return a
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 const (
@@ -65,10 +67,8 @@ func (w restoreWatch) Start(ctx context.Context) error {
 			return errRestored
 		}
 		latest = now
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, w.interval) {
 			return nil
-		case <-time.After(w.interval):
 		}
 	}
 }

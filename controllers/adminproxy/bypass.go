@@ -12,32 +12,16 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 )
 
 // maxBypassAnswer is the size of the largest answer of a replica to a change of a bypass, in bytes.
 const maxBypassAnswer = 64 << 10
 
-// bypassRequest has the fields of admin.BypassRequest.
-type bypassRequest struct {
-	Policy         string     `json:"policy"`
-	Identifier     string     `json:"identifier,omitempty"`
-	AllIdentifiers bool       `json:"allIdentifiers,omitempty"`
-	Seconds        int64      `json:"seconds"`
-	Reason         string     `json:"reason"`
-	Name           string     `json:"name,omitempty"`
-	CreatedAt      *time.Time `json:"createdAt,omitempty"`
-}
-
-// endBypassRequest has the fields of admin.EndBypassRequest.
-type endBypassRequest struct {
-	Name   string `json:"name"`
-	Policy string `json:"policy,omitempty"`
-}
-
 // parseBypass returns the record of the request in body, and the body to forward, as parseReset does. The operator sets the name and the time,
 // so that all replicas create the same bypass.
 func parseBypass(body []byte, now time.Time) (record changeRecord, forward []byte, bad *problem) {
-	var request bypassRequest
+	var request adminapi.BypassRequest
 	if bad := decodeStrictly(body, &request); bad != nil {
 		return nil, nil, bad
 	}
@@ -51,7 +35,7 @@ func parseBypass(body []byte, now time.Time) (record changeRecord, forward []byt
 }
 
 func parseEndBypass(body []byte) (record changeRecord, forward []byte, bad *problem) {
-	var request endBypassRequest
+	var request adminapi.EndBypassRequest
 	if bad := decodeStrictly(body, &request); bad != nil {
 		return nil, nil, bad
 	}
@@ -61,9 +45,9 @@ func parseEndBypass(body []byte) (record changeRecord, forward []byte, bad *prob
 
 // bypassRecord is what is recorded of the creation or the end of a bypass.
 type bypassRecord struct {
-	policy, name string         // of the end, the policy can be one that replicas report
-	created      *bypassRequest // nil if it is the end
-	identifier   string         // as replicas count it; "" if no replica reports it
+	policy, name string                  // of the end, the policy can be one that replicas report
+	created      *adminapi.BypassRequest // nil if it is the end
+	identifier   string                  // as replicas count it; "" if no replica reports it
 	// replicas is the number of replicas, done the number of those that confirm the change.
 	replicas, done int
 	// rejected is true if all replicas have rejected the request, so that nothing was changed.

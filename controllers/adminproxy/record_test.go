@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 )
 
 // A replica that answers with an error of the client has changed nothing. After any other answer, it can have made the change.
@@ -32,7 +33,7 @@ func TestRecords_AreRejectedIfAllReplicasAnswerWithAnErrorOfTheClient(t *testing
 		{[]int{404, 500}, false},
 		{[]int{200, 404}, false},
 	} {
-		reset, bypass := newResetRecord(resetRequest{Policy: "a/b"}), &bypassRecord{rejected: true}
+		reset, bypass := newResetRecord(adminapi.ResetRequest{Policy: "a/b"}), &bypassRecord{rejected: true}
 		for _, status := range test.statuses {
 			reset.add(&proxyapi.Replica{Status: status})
 			bypass.add(&proxyapi.Replica{Status: status})
@@ -47,7 +48,7 @@ func TestRecords_AreRejectedIfAllReplicasAnswerWithAnErrorOfTheClient(t *testing
 }
 
 func TestResetRecord_KeepsTheIdentifierThatAReplicaReports(t *testing.T) {
-	r := newResetRecord(resetRequest{Policy: "a/b"})
+	r := newResetRecord(adminapi.ResetRequest{Policy: "a/b"})
 	for _, body := range []string{`{"identifier":"hash:77"}`, `{}`} {
 		r.add(&proxyapi.Replica{Status: 200, Body: json.RawMessage(body)})
 	}
@@ -57,7 +58,7 @@ func TestResetRecord_KeepsTheIdentifierThatAReplicaReports(t *testing.T) {
 }
 
 func TestResetRecord_BoundsWhatReplicasReport(t *testing.T) {
-	r := newResetRecord(resetRequest{AllPolicies: true})
+	r := newResetRecord(adminapi.ResetRequest{AllPolicies: true})
 	counters := func(list ...string) *proxyapi.Replica {
 		return &proxyapi.Replica{Status: 200, Body: json.RawMessage(`{"counters":[` + strings.Join(list, ",") + `]}`)}
 	}

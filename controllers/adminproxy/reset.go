@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 )
 
 // The reasons of events.
@@ -32,17 +33,7 @@ const (
 	maxReported = 8 << 20
 )
 
-// resetRequest has the fields of admin.ResetRequest.
-type resetRequest struct {
-	Policy      string `json:"policy,omitempty"`
-	AllPolicies bool   `json:"allPolicies,omitempty"`
-	Identifier  string `json:"identifier"`
-	Reason      string `json:"reason"`
-	DryRun      bool   `json:"dryRun,omitempty"`
-	ID          string `json:"id,omitempty"`
-}
-
-// resetResult has the fields of admin.ResetResult that are recorded.
+// resetResult has the fields of admin.ResetResult that are recorded: the others would only take memory.
 type resetResult struct {
 	// Identifier as it is counted: an API key is hashed. The request can contain the API key.
 	Identifier string `json:"identifier"`
@@ -55,7 +46,7 @@ type resetResult struct {
 // parseReset returns the request in body, and the body to forward. It is the request that is recorded, in another encoding: so a replica cannot
 // understand anything else.
 func parseReset(body []byte) (record changeRecord, forward []byte, bad *problem) {
-	var request resetRequest
+	var request adminapi.ResetRequest
 	if bad := decodeStrictly(body, &request); bad != nil {
 		return nil, nil, bad
 	}

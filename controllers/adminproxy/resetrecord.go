@@ -6,11 +6,12 @@ import (
 	"net/http"
 
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 )
 
 // resetRecord is what is recorded of a reset.
 type resetRecord struct {
-	request resetRequest
+	request adminapi.ResetRequest
 	// identifiers of the policies that were reset. If the request names a policy, it is the only one. Its identifier is empty if no replica
 	// reports it.
 	identifiers map[string]string
@@ -22,7 +23,7 @@ type resetRecord struct {
 	reported int
 }
 
-func newResetRecord(request resetRequest) *resetRecord {
+func newResetRecord(request adminapi.ResetRequest) *resetRecord {
 	r := &resetRecord{request: request, identifiers: map[string]string{}, rejected: true}
 	if request.Policy != "" {
 		r.identifiers[request.Policy] = ""

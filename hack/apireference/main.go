@@ -1,7 +1,8 @@
 // Command apireference prints the API reference in Markdown, generated from the CRDs in config/crd/bases. make generate writes it to
 // docs/reference/api.md.
 //
-// The CRDs have more than the Go types: defaults, bounds and CEL rules are resolved for each field.
+// The CRDs have more than the Go types: defaults, bounds and CEL rules are resolved for each field. github.com/elastic/crd-ref-docs v0.3.0 reads the
+// Go types: it leaves out all CEL rules, and has one section for each type instead of the path of each field.
 package main
 
 import (

@@ -15,12 +15,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 
+	"github.com/weir-dev/weir/hack/command"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -31,13 +30,7 @@ func main() {
 	flags := flag.NewFlagSet("compatibility", flag.ExitOnError) // packages of Kubernetes add flags to the global set
 	only := flags.String("only", "", "regular expression that selects servers by their source; the page is written only if all servers are tested")
 	_ = flags.Parse(os.Args[1:]) // exits on an error
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *only)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "compatibility:", err)
-		os.Exit(1)
-	}
+	command.Main("compatibility", func(ctx context.Context) error { return run(ctx, *only) })
 }
 
 func run(ctx context.Context, only string) error {

@@ -10,11 +10,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/weir-dev/weir/hack/command"
 )
 
 const usage = `Usage: demo
@@ -38,13 +39,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n\n%s", flags.Arg(0), usage)
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Getenv("DEMO") == "once")
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main("\ndemo", func(ctx context.Context) error { return run(ctx, os.Getenv("DEMO") == "once") }, syscall.SIGHUP)
 }
 
 func run(ctx context.Context, once bool) (err error) {

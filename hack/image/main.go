@@ -18,13 +18,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
+
+	"github.com/weir-dev/weir/hack/command"
 )
 
 // user runs the programs. It has no permissions on files of other users.
@@ -48,16 +48,12 @@ func main() {
 	out := flags.String("out", "", "file to write")
 	libraries := flags.Bool("libraries", false, "also copy the shared libraries of the files, to their paths on this machine")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := s.add(ctx, flags.Args(), *libraries)
-	stop()
-	if err == nil {
-		err = s.writeFile(*out)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "image:", err)
-		os.Exit(1)
-	}
+	command.Main("image", func(ctx context.Context) error {
+		if err := s.add(ctx, flags.Args(), *libraries); err != nil {
+			return err
+		}
+		return s.writeFile(*out)
+	})
 }
 
 // add adds the files of the arguments.

@@ -11,11 +11,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/hack/command"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
@@ -56,13 +55,7 @@ func main() {
 	flags.IntVar(&s.edits, "edits", 100, "number of edits to measure")
 	flags.DurationVar(&s.idle, "idle", 30*time.Second, "how long to measure the idle operator")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, s)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "measure:", err)
-		os.Exit(1)
-	}
+	command.Main("measure", func(ctx context.Context) error { return run(ctx, s) })
 }
 
 func run(ctx context.Context, s settings) (err error) {

@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/weir-dev/weir/hack/command"
 )
 
 const usage = `Mutation testing: changes the code in small ways (mutants), and checks that a test of the package fails for each.
@@ -42,16 +42,7 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := mutate(ctx, os.Args[1:], os.Stdout)
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "mutate: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main("mutate", func(ctx context.Context) error { return mutate(ctx, os.Args[1:], os.Stdout) })
 }
 
 func parse(args []string, out io.Writer) (options, error) {

@@ -15,13 +15,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-dev/weir/hack/command"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 	"github.com/weir-dev/weir/test/manifests/tool"
@@ -34,13 +33,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := prepare(ctx, os.Stderr, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "prepare:", err)
-		os.Exit(1)
-	}
+	command.Main("prepare", func(ctx context.Context) error { return prepare(ctx, os.Stderr, os.Args[1:]) })
 }
 
 // A program can be missing, and get installs or builds it.

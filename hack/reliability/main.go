@@ -11,13 +11,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
-	"syscall"
 
+	"github.com/weir-dev/weir/hack/command"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/reliability"
 )
@@ -31,13 +30,7 @@ func main() {
 	flag.IntVar(&plan.Rate, "rate", plan.Rate, "requests per second")
 	flag.DurationVar(&plan.Hold, "hold", plan.Hold, "how long a fault lasts")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *fault, plan)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "reliability:", err)
-		os.Exit(1)
-	}
+	command.Main("reliability", func(ctx context.Context) error { return run(ctx, *fault, plan) })
 }
 
 func run(ctx context.Context, pattern string, plan reliability.Plan) (err error) {

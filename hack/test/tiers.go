@@ -18,12 +18,13 @@ const (
 // tiers, which TestTiers_AreThoseOfThePage checks.
 func onlyTestAll() map[string]string {
 	return map[string]string{
-		"test/dashboards":  "needs Prometheus, and proves what Grafana shows",
-		"test/kubernetes":  "needs kube-controller-manager and two API servers, and measures latency",
-		"test/manifests":   "needs kustomize, helm, kube-score and promtool, and proves the chart and the manifests",
-		"test/permissions": "needs helm, and proves the permissions that the chart grants",
-		"test/proxies":     "needs nginx, HAProxy and Caddy, and proves their configurations",
-		"test/reliability": "measures what clients notice of each fault of Redis, alone on the machine",
+		"test/contributing": "compiles the programs with the edits of each page",
+		"test/dashboards":   "needs Prometheus, and proves what Grafana shows",
+		"test/kubernetes":   "needs kube-controller-manager and two API servers, and measures latency",
+		"test/manifests":    "needs kustomize, helm, kube-score and promtool, and proves the chart and the manifests",
+		"test/permissions":  "needs helm, and proves the permissions that the chart grants",
+		"test/proxies":      "needs nginx, HAProxy and Caddy, and proves their configurations",
+		"test/reliability":  "measures what clients notice of each fault of Redis, alone on the machine",
 	}
 }
 

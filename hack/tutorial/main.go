@@ -16,11 +16,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weir-dev/weir/hack/command"
 )
 
 // limit is for one command.
@@ -34,13 +35,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "tutorial: name one Markdown page")
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, flags.Arg(0), *skip)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "tutorial:", err)
-		os.Exit(1)
-	}
+	command.Main("tutorial", func(ctx context.Context) error { return run(ctx, flags.Arg(0), *skip) })
 }
 
 func run(ctx context.Context, page, skip string) error {

@@ -119,10 +119,11 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/engine"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
+		{pkg: "limiter/admin/adminapi"}, // shared with controllers/adminproxy
 		{
 			pkg: "limiter/admin",
 			internal: []string{
-				"limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
+				"limiter/admin/adminapi", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
 			},
 			external: []string{"github.com/prometheus"},
 		},
@@ -141,7 +142,8 @@ func layers() []layer {
 			},
 		},
 		{
-			pkg: "limiter/xds",
+			pkg:      "limiter/xds",
+			internal: []string{"limiter/wait"},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane/envoy", "github.com/prometheus/client_golang", "google.golang.org/grpc", "google.golang.org/genproto",
 				"google.golang.org/protobuf",
@@ -149,7 +151,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "middleware",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/wait"},
 			external: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
 		},
 		{
@@ -199,7 +201,7 @@ func layers() []layer {
 		{pkg: "controllers/adminproxy/proxyapi"}, // shared with cmd/kubectl-weir
 		{
 			pkg:      "controllers/adminproxy",
-			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/mutualtls", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
+			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/admin/adminapi", "limiter/mutualtls", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
 			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{

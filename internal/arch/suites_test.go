@@ -21,14 +21,16 @@ func TestSuites_AreListedWithTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestSecurity_NamesTestsThatExist checks the tests that the threat model names.
-func TestSecurity_NamesTestsThatExist(t *testing.T) {
-	page := readPage(t, "docs/concepts/security.md")
-	if named := strings.Count(page, "`Test"); named < 20 {
-		t.Errorf("docs/concepts/security.md names %d tests, want one for each statement", named)
-	}
-	for _, problem := range missingTests(page, testsByPackage(t)) {
-		t.Errorf("docs/concepts/security.md: %s", problem)
+// TestPages_NameTestsThatExist checks the tests that pages name as the proof of what they state.
+func TestPages_NameTestsThatExist(t *testing.T) {
+	for name, least := range map[string]int{"docs/concepts/security.md": 20, "docs/contributing/deployability.md": 20} {
+		page := readPage(t, name)
+		if named := strings.Count(page, "`Test"); named < least {
+			t.Errorf("%s names %d tests, want one for each statement", name, named)
+		}
+		for _, problem := range missingTests(page, testsByPackage(t)) {
+			t.Errorf("%s: %s", name, problem)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -22,34 +23,12 @@ type Bypasses struct {
 	Log    *slog.Logger
 }
 
-// BypassRequest lets an identifier, or all, pass a policy for some time.
-type BypassRequest struct {
-	Policy string `json:"policy"`
-	// Identifier as in [ResetRequest]. If AllIdentifiers is true it is empty.
-	Identifier     string `json:"identifier,omitempty"`
-	AllIdentifiers bool   `json:"allIdentifiers,omitempty"`
-	// Seconds until the bypass expires, at most 24 hours.
-	Seconds int64 `json:"seconds"`
-	// Reason is logged with the name of the caller, and listed.
-	Reason string `json:"reason"`
-	// Name and CreatedAt are the same in all processes that are called. If empty, the process chooses a name, and the current time.
-	Name      string     `json:"name,omitempty"`
-	CreatedAt *time.Time `json:"createdAt,omitempty"`
-}
-
-// EndBypassRequest ends a bypass.
-type EndBypassRequest struct {
-	Name string `json:"name"`
-	// Policy of the bypass. If it is that of another one, the request has no effect. It can be empty.
-	Policy string `json:"policy,omitempty"`
-}
-
 // BypassList lists the bypasses that have not expired, the latest first.
 type BypassList struct {
 	Bypasses []bypass.Bypass `json:"bypasses"`
 }
 
-func (r *BypassRequest) validate() *reply.Problem {
+func validateBypass(r *adminapi.BypassRequest) *reply.Problem {
 	bad := func(field, why string) *reply.Problem {
 		return reply.NewProblem(http.StatusBadRequest, field, field+" "+why)
 	}
@@ -78,8 +57,8 @@ func (r *BypassRequest) validate() *reply.Problem {
 func NewBypassName() string { return "bypass-" + strings.ToLower(rand.Text()[:10]) }
 
 // Create creates a bypass, and logs who did it and why.
-func (b *Bypasses) Create(ctx context.Context, r *BypassRequest) (bypass.Bypass, *reply.Problem) {
-	if bad := r.validate(); bad != nil {
+func (b *Bypasses) Create(ctx context.Context, r *adminapi.BypassRequest) (bypass.Bypass, *reply.Problem) {
+	if bad := validateBypass(r); bad != nil {
 		return bypass.Bypass{}, bad
 	}
 	selected, bad := rulesOf(b.Engine, r.Policy)
@@ -113,7 +92,7 @@ func (b *Bypasses) Create(ctx context.Context, r *BypassRequest) (bypass.Bypass,
 }
 
 // End ends a bypass, and logs who did it.
-func (b *Bypasses) End(ctx context.Context, r *EndBypassRequest) (bypass.Bypass, *reply.Problem) {
+func (b *Bypasses) End(ctx context.Context, r *adminapi.EndBypassRequest) (bypass.Bypass, *reply.Problem) {
 	missing := reply.NewProblem(http.StatusNotFound, "name", "there is no bypass "+quote(r.Name)+": it has expired, or another Limiter has it")
 	if r.Policy != "" {
 		missing.Detail = fmt.Sprintf("policy %s has no bypass %s: it has expired, or never existed", quote(r.Policy), quote(r.Name))
@@ -144,7 +123,7 @@ func (h *handler) bypasses(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) createBypass(w http.ResponseWriter, r *http.Request) {
-	var request BypassRequest
+	var request adminapi.BypassRequest
 	if !readChange(w, r, &request) {
 		return
 	}
@@ -157,7 +136,7 @@ func (h *handler) createBypass(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) endBypass(w http.ResponseWriter, r *http.Request) {
-	var request EndBypassRequest
+	var request adminapi.EndBypassRequest
 	if !readChange(w, r, &request) {
 		return
 	}

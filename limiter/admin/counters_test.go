@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -134,7 +135,7 @@ func TestCounters_AllAlgorithms(t *testing.T) {
 				t.Errorf("%s over: %q", algorithm, got)
 			}
 			for _, dryRun := range []bool{true, false} {
-				result, bad := l.Reset(t.Context(), &admin.ResetRequest{Policy: policy, Identifier: "acme", Reason: "test", DryRun: dryRun})
+				result, bad := l.Reset(t.Context(), &adminapi.ResetRequest{Policy: policy, Identifier: "acme", Reason: "test", DryRun: dryRun})
 				if bad != nil || len(result.Counters) != 1 || result.Counters[0].Used != 3 {
 					t.Fatalf("%s: %+v %+v", algorithm, result, bad)
 				}
@@ -176,7 +177,7 @@ func TestCounters_FindIdentifiersAndEndpoints(t *testing.T) {
 				t.Errorf("%+v: %q, want %q", test.q, got, test.want)
 			}
 		}
-		result, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: "acme", Reason: "test"})
+		result, bad := l.Reset(t.Context(), &adminapi.ResetRequest{AllPolicies: true, Identifier: "acme", Reason: "test"})
 		if bad != nil || len(result.Counters) != 3 || len(l.all(t, admin.CounterQuery{Identifier: "acme"})) != 0 {
 			t.Errorf("%+v %+v", result, bad)
 		}
@@ -227,7 +228,7 @@ func TestCounters_KeepSecretsHashed(t *testing.T) {
 			t.Errorf("%s: %+v, want a hashed identifier", given, list)
 		}
 	}
-	if _, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: "s3cret", Reason: "x"}); bad != nil {
+	if _, bad := l.Reset(t.Context(), &adminapi.ResetRequest{AllPolicies: true, Identifier: "s3cret", Reason: "x"}); bad != nil {
 		t.Fatal(bad)
 	}
 	if log := l.log.String(); strings.Contains(log, "s3cret") || !strings.Contains(log, hash) {
@@ -283,7 +284,7 @@ func TestCounters_SendNoAPIKeyToTheStore(t *testing.T) {
 	l := newCounters(t, names, plain, secret, perPath)
 	for _, key := range []string{"s3cret", strings.Repeat("ab", 16)} { // one looks like a hash
 		list, bad := l.List(t.Context(), admin.CounterQuery{Identifier: key})
-		result, badReset := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: key, Reason: "x"})
+		result, badReset := l.Reset(t.Context(), &adminapi.ResetRequest{AllPolicies: true, Identifier: key, Reason: "x"})
 		if bad != nil || badReset != nil {
 			t.Fatal(bad, badReset)
 		}
@@ -308,7 +309,7 @@ func TestCounters_ResetWhatIsListed(t *testing.T) {
 		if bad != nil || len(list.Counters) != 1 {
 			t.Fatalf("%+v %+v", list, bad)
 		}
-		result, bad := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/a", Identifier: list.Counters[0].Identifier, Reason: "x"})
+		result, bad := l.Reset(t.Context(), &adminapi.ResetRequest{Policy: "shop/a", Identifier: list.Counters[0].Identifier, Reason: "x"})
 		if bad != nil || len(result.Counters) != 1 {
 			t.Errorf("%s: %+v %+v", list.Counters[0].Identifier, result, bad)
 		}
@@ -337,15 +338,15 @@ func TestCounters_FindAddressesInAnySpelling(t *testing.T) {
 	// A network has the counters of many clients.
 	const network = "10.0.0.0/8"
 	_, list := l.List(t.Context(), admin.CounterQuery{Policy: "shop/ip-client", Identifier: network})
-	_, reset := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/ip-client", Identifier: network, Reason: "x"})
+	_, reset := l.Reset(t.Context(), &adminapi.ResetRequest{Policy: "shop/ip-client", Identifier: network, Reason: "x"})
 	bypasses := admin.Bypasses{Engine: l.Engine, List: bypass.NewList(time.Now), Clock: time.Now, Log: l.Log}
-	_, created := bypasses.Create(t.Context(), &admin.BypassRequest{Policy: "shop/ip-client", Identifier: network, Seconds: 60, Reason: "x"})
+	_, created := bypasses.Create(t.Context(), &adminapi.BypassRequest{Policy: "shop/ip-client", Identifier: network, Seconds: 60, Reason: "x"})
 	for what, bad := range map[string]*reply.Problem{"list": list, "reset": reset, "bypass": created} {
 		if bad == nil || bad.Status != http.StatusBadRequest || bad.Field != "identifier" || !strings.HasPrefix(bad.Detail, `identifier "10.0.0.0/8" is not one client`) {
 			t.Errorf("%s: %+v", what, bad)
 		}
 	}
-	if _, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: network, Reason: "x"}); bad != nil {
+	if _, bad := l.Reset(t.Context(), &adminapi.ResetRequest{AllPolicies: true, Identifier: network, Reason: "x"}); bad != nil {
 		t.Errorf("%+v", bad)
 	}
 	if got := l.all(t, admin.CounterQuery{Identifier: "2001:db8::7"}); len(got) != 1 {
@@ -410,7 +411,7 @@ func TestCounters_ReadAndResetTheOthersWhenEndpointsCannotBeSearched(t *testing.
 	if bad != nil || len(list.Counters) != 2 || list.Counters[1].Policy != "shop/d" || !reflect.DeepEqual(list.Unsearched, want) || s.scans != 1 {
 		t.Errorf("%+v, %+v, %d scans; want two counters, and one scan in vain", list, bad, s.scans)
 	}
-	result, bad := l.Reset(t.Context(), &admin.ResetRequest{AllPolicies: true, Identifier: "acme", Reason: "x"})
+	result, bad := l.Reset(t.Context(), &adminapi.ResetRequest{AllPolicies: true, Identifier: "acme", Reason: "x"})
 	if bad != nil || len(result.Counters) != 2 || !reflect.DeepEqual(result.Unsearched, want) {
 		t.Errorf("%+v, %+v; want two counters", result, bad)
 	}
@@ -420,7 +421,7 @@ func TestCounters_ReadAndResetTheOthersWhenEndpointsCannotBeSearched(t *testing.
 	if list, bad := l.List(t.Context(), admin.CounterQuery{Identifier: "acme", Policy: "shop/b-paths"}); bad == nil || !strings.Contains(bad.Detail, "connection refused") {
 		t.Errorf("a named policy: %+v, %+v; want the error", list, bad)
 	}
-	if result, bad := l.Reset(t.Context(), &admin.ResetRequest{Policy: "shop/b-paths", Identifier: "acme", Reason: "x"}); bad == nil {
+	if result, bad := l.Reset(t.Context(), &adminapi.ResetRequest{Policy: "shop/b-paths", Identifier: "acme", Reason: "x"}); bad == nil {
 		t.Errorf("reset of a named policy: %+v; want the error", result)
 	}
 }

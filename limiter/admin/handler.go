@@ -11,6 +11,7 @@ import (
 	"net/http/pprof" // registers handlers in http.DefaultServeMux, which no server of a limiter uses
 	"strconv"
 
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/limiter/reply"
 )
@@ -100,7 +101,7 @@ func (h *handler) counters(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) reset(w http.ResponseWriter, r *http.Request) {
-	var request ResetRequest
+	var request adminapi.ResetRequest
 	if !readChange(w, r, &request) {
 		return
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
@@ -32,16 +33,16 @@ import (
 func TestBypassRequest_AcceptsItsBoundsAndNoMore(t *testing.T) {
 	text := func(n int) string { return strings.Repeat("x", n) }
 	for field, test := range map[string]struct {
-		change func(r *admin.BypassRequest, over int)
+		change func(r *adminapi.BypassRequest, over int)
 	}{
-		"name":       {func(r *admin.BypassRequest, over int) { r.Name = text(64 + over) }},
-		"reason":     {func(r *admin.BypassRequest, over int) { r.Reason = text(1000 + over) }},
-		"identifier": {func(r *admin.BypassRequest, over int) { r.Identifier = text(4096 + over) }},
-		"seconds":    {func(r *admin.BypassRequest, over int) { r.Seconds = int64(1 - over) }},
+		"name":       {func(r *adminapi.BypassRequest, over int) { r.Name = text(64 + over) }},
+		"reason":     {func(r *adminapi.BypassRequest, over int) { r.Reason = text(1000 + over) }},
+		"identifier": {func(r *adminapi.BypassRequest, over int) { r.Identifier = text(4096 + over) }},
+		"seconds":    {func(r *adminapi.BypassRequest, over int) { r.Seconds = int64(1 - over) }},
 	} {
 		for over, isBad := range []bool{false, true} {
 			b := &admin.Bypasses{Engine: newEngine(t, memstore.New(epoch), rule("shop/a")), List: bypass.NewList(epoch), Clock: epoch, Log: slog.New(slog.DiscardHandler)}
-			r := &admin.BypassRequest{Policy: "shop/a", Identifier: "acme", Seconds: 60, Reason: "INC-1"}
+			r := &adminapi.BypassRequest{Policy: "shop/a", Identifier: "acme", Seconds: 60, Reason: "INC-1"}
 			test.change(r, over)
 			if _, bad := b.Create(admin.WithCaller(t.Context(), "tester"), r); (bad != nil) != isBad || bad != nil && (bad.Field != field || bad.Status != 400) {
 				t.Errorf("%s, %d over its bound: %+v", field, over, bad)
@@ -55,7 +56,7 @@ func TestBypasses_CreateANameAndTheCurrentSecond(t *testing.T) {
 	clock := func() time.Time { return now.In(time.FixedZone("east", 3600)) }
 	b := &admin.Bypasses{Engine: newEngine(t, memstore.New(epoch), rule("shop/a")), List: bypass.NewList(clock), Clock: clock, Log: slog.New(slog.DiscardHandler)}
 	ctx := admin.WithCaller(t.Context(), "tester")
-	r := &admin.BypassRequest{Policy: "shop/a", Identifier: "acme", Seconds: 60, Reason: "INC-1"}
+	r := &adminapi.BypassRequest{Policy: "shop/a", Identifier: "acme", Seconds: 60, Reason: "INC-1"}
 	got, bad := b.Create(ctx, r)
 	if want := epoch().Add(time.Second); bad != nil || !regexp.MustCompile(`^bypass-[a-z2-7]{10}$`).MatchString(got.Name) || got.CreatedAt != want || got.ExpiresAt != want.Add(time.Minute) {
 		t.Errorf("%+v %+v", got, bad)
@@ -72,7 +73,7 @@ func TestBypasses_RejectWhatIsNoAddress(t *testing.T) {
 	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id", Address: true}
 	var log bytes.Buffer
 	b := &admin.Bypasses{Engine: newEngine(t, memstore.New(epoch), r), List: bypass.NewList(epoch), Clock: epoch, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	request := &admin.BypassRequest{Policy: "shop/ip", Identifier: "acme", Seconds: 60, Reason: "INC-1"}
+	request := &adminapi.BypassRequest{Policy: "shop/ip", Identifier: "acme", Seconds: 60, Reason: "INC-1"}
 	if _, bad := b.Create(t.Context(), request); bad == nil || bad.Field != "identifier" || bad.Detail != `identifier "acme" is no address, and policy shop/ip counts by address` {
 		t.Errorf("%+v", bad)
 	}
@@ -83,13 +84,13 @@ func TestBypasses_RejectWhatIsNoAddress(t *testing.T) {
 }
 
 func TestResetRequest_AcceptsItsBoundsAndNoMore(t *testing.T) {
-	for field, change := range map[string]func(r *admin.ResetRequest, over int){
-		"reason": func(r *admin.ResetRequest, over int) { r.Reason = strings.Repeat("x", 1000+over) },
-		"id":     func(r *admin.ResetRequest, over int) { r.ID = strings.Repeat("x", 64+over) },
+	for field, change := range map[string]func(r *adminapi.ResetRequest, over int){
+		"reason": func(r *adminapi.ResetRequest, over int) { r.Reason = strings.Repeat("x", 1000+over) },
+		"id":     func(r *adminapi.ResetRequest, over int) { r.ID = strings.Repeat("x", 64+over) },
 	} {
 		for over, isBad := range []bool{false, true} {
 			l := newCounters(t, memstore.New(epoch), rule("shop/a"))
-			r := &admin.ResetRequest{Policy: "shop/a", Identifier: "acme", Reason: "INC-1"}
+			r := &adminapi.ResetRequest{Policy: "shop/a", Identifier: "acme", Reason: "INC-1"}
 			change(r, over)
 			if _, bad := l.Reset(t.Context(), r); (bad != nil) != isBad || bad != nil && (bad.Field != field || bad.Status != 400) {
 				t.Errorf("%s, %d over its bound: %+v", field, over, bad)

@@ -5,22 +5,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/limiter/reply"
 )
-
-// ResetRequest gives the counters of an identifier their full limits back.
-type ResetRequest struct {
-	// Policy whose counters are reset. If AllPolicies is true it is empty: those of all policies.
-	Policy      string `json:"policy,omitempty"`
-	AllPolicies bool   `json:"allPolicies,omitempty"`
-	Identifier  string `json:"identifier"`
-	// Reason is logged with the name of the caller.
-	Reason string `json:"reason"`
-	// DryRun changes nothing.
-	DryRun bool `json:"dryRun,omitempty"`
-	// ID of the reset. During an outage, processes with the same ID reset the counters in Redis once; without an ID, each does.
-	ID string `json:"id,omitempty"`
-}
 
 // ResetResult reports the counters that were reset, as they were before.
 type ResetResult struct {
@@ -36,7 +23,7 @@ type ResetResult struct {
 // The lengths of the longest reason and ID, in bytes.
 const maxReason, maxID = 1000, 64
 
-func (r *ResetRequest) validate() *reply.Problem {
+func validateReset(r *adminapi.ResetRequest) *reply.Problem {
 	bad := func(field, why string) *reply.Problem {
 		return reply.NewProblem(http.StatusBadRequest, field, field+" "+why)
 	}
@@ -57,8 +44,8 @@ func (r *ResetRequest) validate() *reply.Problem {
 }
 
 // Reset resets counters, and logs who did it and why.
-func (c *Counters) Reset(ctx context.Context, r *ResetRequest) (ResetResult, *reply.Problem) {
-	if bad := r.validate(); bad != nil {
+func (c *Counters) Reset(ctx context.Context, r *adminapi.ResetRequest) (ResetResult, *reply.Problem) {
+	if bad := validateReset(r); bad != nil {
 		return ResetResult{}, bad
 	}
 	selected, bad := c.rules(r.Policy)

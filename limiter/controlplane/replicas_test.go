@@ -228,6 +228,7 @@ func TestDecodeReplicas_ReturnsThoseThatAreAlive(t *testing.T) {
 		"a clock that stepped back a little": {reply: []string{"1000000", "a", `{"time":1003000}`}, live: []string{"a"}},
 		"a clock that stepped back far":      {reply: []string{"1000000", "a", `{"time":1005001}`}},
 		"an invalid entry":                   {reply: []string{"1000000", "a", `{`, "b", `{"time":1000000}`}, live: []string{"b"}},
+		"a field of a later version":         {reply: []string{"1000000", "a", `{"time":1000000,"later":{"x":[1]}}`}, live: []string{"a"}},
 		"an empty reply":                     {reply: nil, err: true},
 		"a reply without time":               {reply: []string{"x"}, err: true},
 		"an entry without value":             {reply: []string{"1000000", "a"}, err: true},

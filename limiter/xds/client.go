@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 const (
@@ -72,7 +74,7 @@ func New(o Options) *Client { return &Client{Options: o} }
 
 // Run receives resources until ctx is done. It connects again whenever the connection ends.
 func (c *Client) Run(ctx context.Context) {
-	wait := c.MinWait
+	pause := c.MinWait
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := c.session(ctx)
@@ -80,29 +82,23 @@ func (c *Client) Run(ctx context.Context) {
 			return
 		}
 		if time.Since(began) > acceptedFor {
-			wait = c.MinWait
+			pause = c.MinWait
 		}
-		c.disconnected(err, wait)
-		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		wait = min(2*wait, c.MaxWait)
+		c.disconnected(err, pause)
+		wait.Sleep(ctx, pause/2+rand.N(pause/2+1))
+		pause = min(2*pause, c.MaxWait)
 	}
 }
 
 // disconnected reports the end of a connection, or a connection that failed.
-func (c *Client) disconnected(err error, wait time.Duration) {
+func (c *Client) disconnected(err error, pause time.Duration) {
 	message := "cannot connect to the xDS server; the configuration that was accepted last stays active"
 	if c.connected {
 		message = "lost the connection to the xDS server; the configuration that was accepted last stays active"
 	}
 	c.connected = false
 	c.Metrics.connected.Set(0)
-	c.Log.Warn(message, "server", c.Server, "error", err, "retry within", wait)
+	c.Log.Warn(message, "server", c.Server, "error", err, "retry within", pause)
 }
 
 // session receives resources over one connection, and returns why it ended.

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // renewCertificates deletes the Secret of the webhook, rotates the CA, and restarts the operators. Meanwhile it repeatedly creates an
@@ -77,12 +79,10 @@ func (s *scenario) whileValidating(ctx context.Context, do action) (webhookCalls
 
 // pause waits for d. Use it only where a state must last, not to wait for a condition.
 func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, d) {
 		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
+	return nil
 }
 
 // rotate waits until the newest CA, which came with the new Secret, is in all bundles. It then backdates the CA, so that the operator does not

@@ -13,11 +13,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/weir-dev/weir/hack/command"
 )
 
 // options are the flags.
@@ -46,13 +46,7 @@ func main() {
 	flags.BoolVar(&o.resume, "resume", false, "continue on what -keep has left, for -steps that need earlier steps")
 	flags.StringVar(&o.artifacts, "artifacts", "dist/e2e", "directory for logs, events and objects of a failed step")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e: FAILED:", err)
-		os.Exit(1)
-	}
+	command.Main("e2e: FAILED", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 // step is a part of the scenario. An error of run ends the scenario. After a failed check, the scenario continues.

@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 
 // newWorld returns the shared World and deletes all policies when the test ends. Spent units stay spent, so tests with the same policy must use
 // different tenants.
-func newWorld(t *testing.T) *World {
+func newWorld(t testing.TB) *World {
 	t.Helper()
 	must(t, fixture.TrackWeir(t.Context()))
 	before := shared.LogLength()

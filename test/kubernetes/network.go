@@ -10,20 +10,6 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 )
 
-// Disconnect makes all limiters unreachable for API servers, as a failure of the network would. Limiters remain reachable for other clients.
-func (w *World) Disconnect(ctx context.Context) error {
-	service, err := w.service(ctx)
-	if err != nil {
-		return err
-	}
-	w.Kube.Services.Route(service)
-	w.Kube.Services.CloseConnections()
-	return nil
-}
-
-// Reconnect ends [World.Disconnect].
-func (w *World) Reconnect(ctx context.Context) error { return w.routeService(ctx) }
-
 // routeService routes connections to the Service to the running limiters.
 func (w *World) routeService(ctx context.Context) error {
 	service, err := w.service(ctx)

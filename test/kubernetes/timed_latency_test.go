@@ -1,13 +1,14 @@
 package kubernetes
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/weir-dev/weir/test/latency"
 )
 
-// The bounds are generous because of other load on the machine. The command hack/latency has the targets.
+// The bounds are generous because of other load on the machine. BenchmarkWrites measures more writes.
 func TestMeasureLatency_ALimiterAddsLittle(t *testing.T) {
 	latency.Alone(t)
 	l, err := MeasureLatency(t.Context(), newWorld(t), 150)
@@ -21,6 +22,27 @@ func TestMeasureLatency_ALimiterAddsLittle(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkWrites reports what a limiter adds to a write to the Kubernetes API, and how much of it is the call itself:
+//
+//	go test ./test/kubernetes -run '^$' -bench Writes -benchtime 3000x
+//
+// The targets for the added time are 1.5 ms at the median and 10 ms at the 99th percentile.
+func BenchmarkWrites(b *testing.B) {
+	w := newWorld(b)
+	b.ResetTimer()
+	l, err := MeasureLatency(b.Context(), w, b.N)
+	must(b, err)
+	for _, percent := range []float64{50, 99} {
+		added, call := l.Added(percent)
+		b.ReportMetric(milliseconds(added), fmt.Sprintf("p%v-added-ms", percent))
+		b.ReportMetric(milliseconds(call), fmt.Sprintf("p%v-call-ms", percent))
+		b.ReportMetric(milliseconds(Percentile(l.Limited, percent)), fmt.Sprintf("p%v-limited-ms", percent))
+		b.ReportMetric(milliseconds(Percentile(l.Baseline, percent)), fmt.Sprintf("p%v-baseline-ms", percent))
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func TestPercentile_IsTheSlowestOfTheFastestShare(t *testing.T) {
 	sorted := make([]time.Duration, 200)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/wait"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -125,15 +126,8 @@ func (t *Trial) untilRedisDecides(ctx context.Context, log *journal, since int64
 
 // pause waits for d while the load continues.
 func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, d) {
 		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }

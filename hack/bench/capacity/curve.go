@@ -8,6 +8,7 @@ import (
 	"github.com/weir-dev/weir/hack/bench/report"
 	"github.com/weir-dev/weir/hack/bench/rig"
 	"github.com/weir-dev/weir/hack/bench/rlsload"
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // Curve is the latency under open loops of different rates.
@@ -48,8 +49,8 @@ func measureCurve(ctx context.Context, t *topology, s Settings) (*Curve, error) 
 				Offered: percent, Decided: share(got.Decided()), Rejected: share(got.Shed),
 				Unanswered: 100 * float64(got.Failed) / (rate * got.Elapsed.Seconds()), P50: got.Quantile(0.5), P99: got.Quantile(0.99),
 			})
-			if err := pause(ctx, s.settle); err != nil {
-				return nil, err
+			if !wait.Sleep(ctx, s.settle) {
+				return nil, ctx.Err()
 			}
 		}
 		p := medianPoint(samples)
@@ -57,15 +58,6 @@ func measureCurve(ctx context.Context, t *topology, s Settings) (*Curve, error) 
 		curve.Points = append(curve.Points, p)
 	}
 	return curve, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // medianPoint returns the median of each figure.

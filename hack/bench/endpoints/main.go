@@ -7,19 +7,17 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/weir-dev/weir/hack/bench/capacity"
 	"github.com/weir-dev/weir/hack/bench/report"
+	"github.com/weir-dev/weir/hack/command"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -27,16 +25,7 @@ import (
 const serveBaseline = "serve-baseline"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "endpoints:", err)
-		os.Exit(1)
-	}
+	command.Main("endpoints", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout, os.Stderr) })
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {

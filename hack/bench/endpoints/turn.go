@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 const (
@@ -124,9 +126,7 @@ func (c *contender) fillDenials(ctx context.Context, s settings, length time.Dur
 	if time.Until(c.server.dueAt) > denialLife/2+length {
 		return nil
 	}
-	select {
-	case <-time.After(time.Until(c.server.dueAt)):
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, time.Until(c.server.dueAt)) {
 		return ctx.Err()
 	}
 	group, groupCtx := errgroup.WithContext(ctx)

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/weir-dev/weir/hack/command"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -28,13 +28,7 @@ spec: {axis: IP, limit: 5, window: 1m, algorithm: SlidingWindowLog}
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main("\ndemo", run, syscall.SIGHUP)
 }
 
 func run(ctx context.Context) (err error) {

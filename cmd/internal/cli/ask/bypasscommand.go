@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/limiter/bypass"
 )
 
@@ -27,7 +28,7 @@ const BypassesPath = "/admin/v1/bypasses"
 // bypassFlags are the flags of weir bypass.
 type bypassFlags struct {
 	limiters Limiters
-	request  admin.BypassRequest
+	request  adminapi.BypassRequest
 	lasts    time.Duration
 	output   string
 }
@@ -129,7 +130,7 @@ func bypassEndCommand(limiters Limiters) *cobra.Command {
 				return err
 			}
 			s := cli.StreamsOf(cmd)
-			return changeBypass(cmd.Context(), limiters, BypassesPath+"/end", &admin.EndBypassRequest{Name: args[0]}, output, s)
+			return changeBypass(cmd.Context(), limiters, BypassesPath+"/end", &adminapi.EndBypassRequest{Name: args[0]}, output, s)
 		},
 	}
 	limiters.AddFlags(cmd)

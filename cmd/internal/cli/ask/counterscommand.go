@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 )
 
 func countersCommand(newLimiters func() Limiters) *cobra.Command {
@@ -142,7 +143,7 @@ func printUnsearched(s cli.Streams, address string, u *admin.Unsearched) {
 }
 
 func countersResetCommand(limiters Limiters) *cobra.Command {
-	var request admin.ResetRequest
+	var request adminapi.ResetRequest
 	var output string
 	var others []string
 	cmd := &cobra.Command{
@@ -182,7 +183,7 @@ reset, and an event on the policy records the user and the reason. If a replica 
 }
 
 func resetCounters(
-	ctx context.Context, limiters Limiters, others []string, request *admin.ResetRequest, output string, s cli.Streams,
+	ctx context.Context, limiters Limiters, others []string, request *adminapi.ResetRequest, output string, s cli.Streams,
 ) error {
 	if err := ValidateOutput(output); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 )
 
 // replicas are the replicas of a Limiter whose operator serves the function.
@@ -159,7 +160,7 @@ func TestResetCounters_FailsIfAReplicaDoesNotConfirm(t *testing.T) {
 		{"pod":"z","error":"no answer within 5s"}]}`)
 	for _, isDryRun := range []bool{false, true} {
 		var out, errs bytes.Buffer
-		request := &admin.ResetRequest{Policy: "p", Identifier: "acme", Reason: "r", DryRun: isDryRun}
+		request := &adminapi.ResetRequest{Policy: "p", Identifier: "acme", Reason: "r", DryRun: isDryRun}
 		err := resetCounters(t.Context(), f, nil, request, "json", cli.Streams{Out: &out, Err: &errs})
 		if isFailed := err != nil && strings.HasSuffix(err.Error(), "may not be reset: y, z"); isFailed == isDryRun || !strings.Contains(out.String(), `"acme"`) {
 			t.Errorf("dry run %v: %v, stdout %s, stderr %s", isDryRun, err, out.String(), errs.String())
@@ -172,7 +173,7 @@ func TestResetCounters_EscapesTheErrorsOfReplicas(t *testing.T) {
 	const osc = `\u001b]0;owned\u0007\u001b[2J`
 	f := answering(`{"limiter":"a/b","replicas":[{"pod":"x","status":503,"body":{"detail":"` + osc + `"}},{"pod":"y","error":"` + osc + `"}]}`)
 	var out, errs bytes.Buffer
-	err := resetCounters(t.Context(), f, nil, &admin.ResetRequest{Policy: "p", Identifier: "acme", Reason: "r"}, "table", cli.Streams{Out: &out, Err: &errs})
+	err := resetCounters(t.Context(), f, nil, &adminapi.ResetRequest{Policy: "p", Identifier: "acme", Reason: "r"}, "table", cli.Streams{Out: &out, Err: &errs})
 	if err == nil || strings.Contains(err.Error()+errs.String(), "\x1b") || !strings.Contains(err.Error(), "owned") {
 		t.Errorf("%v, stderr %q", err, errs.String())
 	}
