@@ -33,6 +33,7 @@ func contributions() []contribution {
 	return []contribution{
 		{"add-a-policy-field.md", []string{makeAPI}, "internal/compile", []string{"TestGolden/contact", "TestIsRedundant_ConsidersEveryFieldOfARule"}},
 		{"add-a-metric.md", []string{"cmd/weir"}, "limiter/server", []string{"TestCheck_CountsTheBytesOfBodies"}},
+		{"add-a-decision-layer.md", nil, "limiter/store", []string{"TestChain_DeniesClosedPolicies", "TestChain_Conforms"}},
 		{"add-an-endpoint.md", []string{"cmd/weir", "cmd/kubectl-weir"}, "limiter/server", []string{"TestPeek_CountsNothing"}},
 	}
 }
