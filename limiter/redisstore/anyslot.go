@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 )
 
 // errSeveralSlots is the error of a call whose charges are in several slots, when its node did not decide them together. Nothing ran.
@@ -70,7 +71,7 @@ func (s *Store) sendTogether(ctx context.Context, cluster *redis.ClusterClient, 
 		s.sendEach(ctx, cluster, calls)
 		return
 	}
-	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, s.anySlot, s.anySlotArguments(calls))
+	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, s.scripts.AnySlot, s.anySlotArguments(calls))
 	inVain := cmd.Err() == nil && len(cmd.Val()) == 0
 	switch {
 	case inVain, isRejected(cmd.Err()):
@@ -118,7 +119,7 @@ func (s *Store) anySlotArguments(calls []*call) []any {
 
 // isReadInPlace reports whether the scripts do not read the counter as a whole, as any_slot.lua does.
 func isReadInPlace(c limiter.Charge) bool {
-	return c.Limit.Traits().Log && c.Limit.Units() > maxWholeLog
+	return c.Limit.Traits().Log && c.Limit.Units() > lua.MaxWholeLog
 }
 
 // The pauses after a node did not decide a batch together.

@@ -145,7 +145,7 @@ func (s *Store) refundRequest(refunds []limiter.Refund) (script redisclient.Scri
 	if len(of.fields) > 0 {
 		args[2] = of.fields
 	}
-	return s.refund, of.keys, args
+	return s.scripts.Refund, of.keys, args
 }
 
 // refunded returns the error of the script that makes refunds, and reports corrupt counters.

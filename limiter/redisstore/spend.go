@@ -79,7 +79,7 @@ func (s *Store) request(calls []*call) (script redisclient.Script, keys []string
 		return s.singleRequest(calls[0].mode, &calls[0].charges[0])
 	}
 	keys, args = s.arguments(calls)
-	return s.spend, keys, args
+	return s.scripts.Spend, keys, args
 }
 
 // singleRequest is the request for one charge, see spend_one.lua.
@@ -94,7 +94,7 @@ func (s *Store) singleRequest(mode string, c *limiter.Charge) (script redisclien
 	if s.clock != nil {
 		args = append(args, s.now())
 	}
-	return s.single.forLimit(c.Limit, isCompact), of.keys, args
+	return s.scripts.ForCharge(c.Limit, isCompact), of.keys, args
 }
 
 // arguments returns those of spend.lua. Calls that differ only in their keys have the same shape, which is sent once.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -82,8 +83,8 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 	full := ringOf(at, 300_000)
 	var list strings.Builder
 	list.WriteString("L")
-	for i := range int64(maxWholeLog) {
-		list.WriteString(packed(at - maxWholeLog + i))
+	for i := range int64(lua.MaxWholeLog) {
+		list.WriteString(packed(at - lua.MaxWholeLog + i))
 	}
 	var most work
 	check := func(name string, got work) {
@@ -94,7 +95,7 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 		}
 	}
 	// spent is when the refunded units were spent: with many newer ones, or with as many as a refund moves.
-	spent := []limiter.Instant{limiter.Instant(at), limiter.Instant(at - maxWholeLog), limiter.Instant(at - 500_000)}
+	spent := []limiter.Instant{limiter.Instant(at), limiter.Instant(at - lua.MaxWholeLog), limiter.Instant(at - 500_000)}
 	for _, algorithm := range limiter.Algorithms() {
 		values := map[string]string{"nothing": ""}
 		units := []int64{1, 256, limiter.MaxUnits}
@@ -130,12 +131,12 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 							}
 							set()
 							keys, args := store.arguments([]*call{{mode: modeSpend, charges: charges}})
-							check("in a batch, "+of, measure(t, client, store.spend, keys, args))
+							check("in a batch, "+of, measure(t, client, store.scripts.Spend, keys, args))
 							if value != full || elapsed > 0 {
 								continue
 							}
 							set()
-							check("on a node, "+of, measure(t, client, store.anySlot, nil, store.anySlotArguments([]*call{{mode: modeSpend, charges: charges}})))
+							check("on a node, "+of, measure(t, client, store.scripts.AnySlot, nil, store.anySlotArguments([]*call{{mode: modeSpend, charges: charges}})))
 							for _, instant := range spent {
 								set()
 								script, keys, args := store.refundRequest([]limiter.Refund{{Key: key, Limit: limit, Cost: cost, At: instant}})

@@ -1,4 +1,4 @@
-package redisstore
+package lua
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ var (
 	parts    fs.FS = embedded // the tag sixthalgorithm adds files
 )
 
-// maxWholeLog is MAX_WHOLE_LOG of the scripts.
-const maxWholeLog = 256
+// MaxWholeLog is the greatest limit, in units, of a log that is read and written as a whole: MAX_WHOLE_LOG of the scripts.
+const MaxWholeLog = 256
 
 // algorithmSource is the Lua source of one algorithm.
 type algorithmSource struct {
@@ -100,26 +100,36 @@ const singleReply = "add_decision(remaining, reset_after, wait, at)\nreply[size 
 // declaredKeys begins the scripts whose keys are those of EVALSHA.
 const declaredKeys = "local prefetched\n"
 
-// scripts are the scripts that decide or refund.
-type scripts struct {
-	spend   redisclient.Script // decides calls with several charges
-	anySlot redisclient.Script // the same with keys in several slots of a node
-	refund  redisclient.Script
+// Scripts are the scripts that decide or refund.
+type Scripts struct {
+	Spend   redisclient.Script // decides calls with several charges
+	AnySlot redisclient.Script // the same with keys in several slots of a node
+	Refund  redisclient.Script
 	single  singleScripts
 }
 
-// assembled returns the scripts. It assembles them once, which takes milliseconds.
-var assembled = sync.OnceValue(func() *scripts { //nolint:gochecknoglobals // never changes
-	return &scripts{
-		spend:   newSpendScript("spend", declaredKeys),
-		anySlot: newSpendScript("spend_any_slot", part("any_slot")),
-		refund:  newRefundScript(),
+// Assembled returns the scripts. It assembles them once, which takes milliseconds.
+var Assembled = sync.OnceValue(func() *Scripts { //nolint:gochecknoglobals // never changes
+	return &Scripts{
+		Spend:   newSpendScript("spend", declaredKeys),
+		AnySlot: newSpendScript("spend_any_slot", part("any_slot")),
+		Refund:  newRefundScript(),
 		single:  newSingleScripts(),
 	}
 })
 
-// SpendScript returns the script that decides calls with several charges.
-func SpendScript() redisclient.Script { return assembled().spend }
+// All returns every script. testdata has a copy of each, so that a change to a part shows in the whole.
+func (s *Scripts) All() []redisclient.Script {
+	return append([]redisclient.Script{s.Spend, s.Refund, s.AnySlot}, s.single.all()...)
+}
+
+// ForCharge returns the script that decides one charge on limit.
+func (s *Scripts) ForCharge(limit limiter.Limit, isCompact bool) redisclient.Script {
+	if isCompact {
+		return s.single[limit.Traits().Number].compact
+	}
+	return s.single[limit.Traits().Number].script
+}
 
 func newSpendScript(name, keys string) redisclient.Script {
 	return redisclient.NewScript(name,
@@ -129,13 +139,6 @@ func newSpendScript(name, keys string) redisclient.Script {
 func newRefundScript() redisclient.Script {
 	return redisclient.NewScript("refund",
 		assemble(declaredKeys, func(a algorithmSource) string { return a.shared + a.refund + "return " + a.functions + "_refund\n" }, part("refund")))
-}
-
-// Scripts returns every script of this package that decides or refunds, for [redisclient.Client.LoadScripts]. testdata has a copy of each, so that
-// a change to a part shows in the whole.
-func Scripts() []redisclient.Script {
-	s := assembled()
-	return append([]redisclient.Script{s.spend, s.refund, s.anySlot}, s.single.all()...)
 }
 
 // assemble returns a script for all algorithms. keys defines prefetched, the values of KEYS if they have been read. Each algorithm is a
@@ -222,12 +225,4 @@ func (s singleScripts) all() (scripts []redisclient.Script) {
 		}
 	}
 	return append(scripts, compact...)
-}
-
-// forLimit returns the script that decides a charge on limit.
-func (s singleScripts) forLimit(limit limiter.Limit, isCompact bool) redisclient.Script {
-	if isCompact {
-		return s[limit.Traits().Number].compact
-	}
-	return s[limit.Traits().Number].script
 }

@@ -1,6 +1,6 @@
 //go:build sixthalgorithm
 
-package redisstore
+package lua
 
 import (
 	"embed"

@@ -1,4 +1,4 @@
-package redisstore
+package lua
 
 import (
 	"regexp"
