@@ -71,7 +71,8 @@ func (s *Store) sendTogether(ctx context.Context, cluster *redis.ClusterClient, 
 		s.sendEach(ctx, cluster, calls)
 		return
 	}
-	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, s.scripts.AnySlot, s.anySlotArguments(calls))
+	script, args := s.anySlotRequest(calls)
+	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, script, args)
 	inVain := cmd.Err() == nil && len(cmd.Val()) == 0
 	switch {
 	case inVain, isRejected(cmd.Err()):
@@ -107,14 +108,9 @@ func isRejectedBeforeItRan(err error) bool {
 	return slices.ContainsFunc([]string{"eval", "lua script", "number of keys"}, func(part string) bool { return strings.Contains(text, part) })
 }
 
-// anySlotArguments returns the arguments of any_slot.lua.
-func (s *Store) anySlotArguments(calls []*call) []any {
-	keys, args := s.arguments(calls)
-	all := append(make([]any, 0, 1+len(keys)+len(args)), len(keys))
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	return append(all, args...)
+// anySlotRequest returns the script that decides calls whatever slots their keys are in, with its arguments.
+func (s *Store) anySlotRequest(calls []*call) (script redisclient.Script, args []any) {
+	return s.scripts.ForCallsInAnySlots(s.now(), s.haveCommonCounter(calls), len(calls), func(i int) lua.Call { return calls[i].forScript() })
 }
 
 // isReadInPlace reports whether the scripts do not read the counter as a whole, as any_slot.lua does.

@@ -245,8 +245,8 @@ func TestArguments_ReportCallsWithACommonCounter(t *testing.T) {
 		{[]*call{charging("a", "b"), charging("c", "b")}, "repeated"},
 		{[]*call{charging("a"), charging("b"), charging("a")}, "repeated"},
 	} {
-		if keys, args := store.arguments(test.calls); args[runHead-1] != test.want {
-			t.Errorf("a batch with the keys %q has the argument %q, want %q", keys, args[runHead-1], test.want)
+		if _, keys, args := store.batchRequest(test.calls); args[2] != test.want {
+			t.Errorf("a batch with the keys %q has the argument %q, want %q", keys, args[2], test.want)
 		}
 	}
 }

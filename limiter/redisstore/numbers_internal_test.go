@@ -14,7 +14,7 @@ import (
 func TestDecodeReply_FailsIfNumbersAreMissing(t *testing.T) {
 	store := NewStore(openURL(t, "redis://127.0.0.1:1"), patience)
 	charges := []limiter.Charge{{Key: "a"}, {Key: "b"}}
-	whole := []int64{1_000_000, 4*7 + replyWaits, 5, -6, 4*8 + replyWaits + replyIsAhead, 9, never, 10}
+	whole := []int64{1_000_000, 4*7 + 1, 5, -6, 4*8 + 1 + 2, 9, -(1<<53 - 1), 10}
 	for n := range whole {
 		calls := []*call{{charges: charges}}
 		store.decodeReply(calls, numbersReply(t, whole[:n]))

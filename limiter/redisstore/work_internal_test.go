@@ -126,17 +126,18 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 									continue // reads what a spend reads
 								}
 								set()
-								script, keys, args := store.singleRequest(mode, &charges[0])
+								script, keys, args := store.request([]*call{{mode: mode, charges: charges}})
 								check(mode+" "+of, measure(t, client, script, keys, args))
 							}
 							set()
-							keys, args := store.arguments([]*call{{mode: modeSpend, charges: charges}})
-							check("in a batch, "+of, measure(t, client, store.scripts.Spend, keys, args))
+							script, keys, args := store.batchRequest([]*call{{mode: modeSpend, charges: charges}})
+							check("in a batch, "+of, measure(t, client, script, keys, args))
 							if value != full || elapsed > 0 {
 								continue
 							}
 							set()
-							check("on a node, "+of, measure(t, client, store.scripts.AnySlot, nil, store.anySlotArguments([]*call{{mode: modeSpend, charges: charges}})))
+							anySlot, anySlotArgs := store.anySlotRequest([]*call{{mode: modeSpend, charges: charges}})
+							check("on a node, "+of, measure(t, client, anySlot, nil, anySlotArgs))
 							for _, instant := range spent {
 								set()
 								script, keys, args := store.refundRequest([]limiter.Refund{{Key: key, Limit: limit, Cost: cost, At: instant}})

@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -14,215 +13,134 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// The parts of the scripts.
 var (
-	//go:embed numbers.lua
-	numbersLua string
-	//go:embed counts.lua
-	countsLua string
-	//go:embed mul_div.lua
-	mulDivLua string
 	//go:embed *.lua
 	embedded embed.FS
-	parts    fs.FS = embedded // the tag sixthalgorithm adds files
+	files    fs.FS = embedded // the tag sixthalgorithm adds files
 )
 
-// MaxWholeLog is the greatest limit, in units, of a log that is read and written as a whole: MAX_WHOLE_LOG of the scripts.
-const MaxWholeLog = 256
-
-// algorithmSource is the Lua source of one algorithm.
-type algorithmSource struct {
-	name         string
-	functions    string // prefix of the names of its functions
-	shared       string // functions that step and refund use
-	step, refund string
+// Scripts are the scripts that decide or refund.
+type Scripts struct {
+	spend   forSlots // decides calls with several charges
+	compact forSlots // the same if a counter is compact
+	refund  redisclient.Script
+	one     []forOne // by the number of the algorithm; the first is empty
 }
 
-// algorithmSources are in the order in which they appear in the scripts. Algorithms can share a source.
-func algorithmSources() []algorithmSource {
-	var all, compact []algorithmSource
-	for _, algorithm := range limiter.Algorithms() {
-		traits := algorithm.Traits()
-		if slices.ContainsFunc(all, func(a algorithmSource) bool { return a.name == traits.Script }) {
-			continue
-		}
-		source := sourceOf(traits)
-		all = append(all, source)
-		if traits.Compact != "" {
-			compact = append(compact, compactSource(source))
+// forSlots is a script for keys in one slot, and for keys in any slots of a node.
+type forSlots struct{ inOneSlot, inAnySlots redisclient.Script }
+
+// forOne are the scripts of an algorithm that decide one charge. compact is empty if the algorithm has no compact counters.
+type forOne struct{ exact, compact redisclient.Script }
+
+// Assembled returns the scripts. It assembles them once, which takes milliseconds.
+var Assembled = sync.OnceValue(func() *Scripts { //nolint:gochecknoglobals // never changes
+	exact := file("read_value", "counts", "mul_div") + loaders("_step", false) + file("charge", "shapes")
+	compact := file("read_value", "counts", "mul_div", "compact") + loaders("_step", true) + file("charge", "shapes")
+	refund := file("read_value", "counts", "mul_div", "compact") + loaders("_refund", true) + file("charge")
+	return &Scripts{
+		spend: forSlots{
+			redisclient.NewScript("spend", file("numbers")+exact+file("values", "now", "reply", "spend")),
+			redisclient.NewScript("spend_any_slot", file("numbers", "any_slot")+exact+file("now", "reply", "spend")),
+		},
+		compact: forSlots{
+			redisclient.NewScript("spend_compact", file("numbers")+compact+file("now", "reply", "spend_compact")),
+			redisclient.NewScript("spend_compact_any_slot", file("numbers", "any_slot")+compact+file("now", "reply", "spend_compact")),
+		},
+		refund: redisclient.NewScript("refund", file("numbers")+refund+file("now", "refund")),
+		one:    scriptsForOne(),
+	}
+})
+
+// All returns every script. testdata has a copy of each, so that a change to a file shows in the whole.
+func (s *Scripts) All() []redisclient.Script {
+	all := []redisclient.Script{s.spend.inOneSlot, s.compact.inOneSlot, s.refund, s.spend.inAnySlots, s.compact.inAnySlots}
+	var compact []redisclient.Script
+	for _, one := range s.one[1:] {
+		all = append(all, one.exact)
+		if one.compact.Name != "" {
+			compact = append(compact, one.compact)
 		}
 	}
 	return append(all, compact...)
 }
 
-// sourceOf reads the source of an algorithm: the functions in name.lua and name_refund.lua. If there is a name_ring.lua, the functions of a
-// ring are defined on first use: name_step.lua and name_refund.lua call load_ring.
-func sourceOf(traits *limiter.Traits) algorithmSource {
-	name := traits.Script
-	source := algorithmSource{name: name, functions: name, shared: part(name), refund: part(name + "_refund")}
-	if ring := part(name + "_ring"); ring != "" {
-		source.step = ringFunction("ring_step", ring) + part(name+"_step")
-		source.refund = ringFunction("ring_refund", ring+part(name+"_ring_refund")) + source.refund
+// Spend is the script that decides calls with several charges, the longest one.
+func (s *Scripts) Spend() redisclient.Script { return s.spend.inOneSlot }
+
+// file returns the contents of the files, in this order.
+func file(names ...string) string {
+	var texts strings.Builder
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name+".lua")
+		if err != nil {
+			panic(err) // a list above names a file that is not embedded
+		}
+		texts.Write(text)
+		texts.WriteByte('\n')
 	}
-	return source
+	return texts.String()
 }
 
-// part returns name.lua, or "" if there is no such file.
-func part(name string) string {
-	text, _ := fs.ReadFile(parts, name+".lua")
-	return string(text)
-}
-
-// ringFunction defines load_ring, which returns a function of a ring: most logs are small, and defining functions takes time.
-func ringFunction(name, source string) string {
-	return fmt.Sprintf("\nlocal function load_ring()\n%sreturn %s\nend\n\n", source, name)
-}
-
-// compactSource is the source of an algorithm for compact counters: the same functions on values in blocks.
-func compactSource(counted algorithmSource) algorithmSource {
-	alias := func(part string) string {
-		return fmt.Sprintf("\nlocal counted_%s = %s_%[1]s\n", part, counted.functions)
+// fileIf returns a file, or "" if there is none.
+func fileIf(name string) string {
+	if _, err := fs.Stat(files, name+".lua"); err != nil {
+		return ""
 	}
-	return algorithmSource{
-		name:      "compact_" + counted.name,
-		functions: "compact",
-		shared:    part("compact") + "\n" + counted.shared + alias("step") + part("compact_step"),
-		refund:    counted.refund + alias("refund") + part("compact_refund"),
+	return file(name)
+}
+
+// algorithm returns the functions of an algorithm up to its step or refund: NAME.lua, and NAME_step.lua or NAME_refund.lua. If it has a
+// NAME_ring.lua, that is in a function load_ring, which returns ring_step or ring_refund: most logs are small, and defining functions takes time.
+func algorithm(name, function string) string {
+	text := file(name)
+	if ring := fileIf(name + "_ring"); ring != "" {
+		text += "local function load_ring()\n\n" + ring + fileIf(name+"_ring"+function) + "return ring" + function + "\nend\n\n"
 	}
+	return text + fileIf(name+function)
 }
 
-// spendNow defines the time of a run that decides several charges.
-const spendNow = "local now = current_time(ARGV[1])\n"
-
-// singleReply ends a run for one charge that spend_one.lua does not end.
-const singleReply = "add_decision(remaining, reset_after, wait, at)\nreply[size + 1] = corrupt\nreturn reply\n"
-
-// declaredKeys begins the scripts whose keys are those of EVALSHA.
-const declaredKeys = "local prefetched\n"
-
-// Scripts are the scripts that decide or refund.
-type Scripts struct {
-	Spend   redisclient.Script // decides calls with several charges
-	AnySlot redisclient.Script // the same with keys in several slots of a node
-	Refund  redisclient.Script
-	single  singleScripts
-}
-
-// Assembled returns the scripts. It assembles them once, which takes milliseconds.
-var Assembled = sync.OnceValue(func() *Scripts { //nolint:gochecknoglobals // never changes
-	return &Scripts{
-		Spend:   newSpendScript("spend", declaredKeys),
-		AnySlot: newSpendScript("spend_any_slot", part("any_slot")),
-		Refund:  newRefundScript(),
-		single:  newSingleScripts(),
+// loaders defines the table of the functions that load an algorithm, by the names of the algorithms in scripts, see charge.lua.
+func loaders(function string, withCompact bool) string {
+	var functions, table strings.Builder
+	var loaded []string
+	define := func(name, load, prefix string, traits *limiter.Traits) {
+		if !slices.Contains(loaded, load) { // algorithms can share a source
+			loaded = append(loaded, load)
+			fmt.Fprintf(&functions, "local function %s()\n\n%s%sreturn %s%s\nend\n\n", load, prefix, algorithm(traits.Script, function), traits.Script, function)
+		}
+		fmt.Fprintf(&table, "  %s = %s,\n", name, load)
 	}
-})
-
-// All returns every script. testdata has a copy of each, so that a change to a part shows in the whole.
-func (s *Scripts) All() []redisclient.Script {
-	return append([]redisclient.Script{s.Spend, s.Refund, s.AnySlot}, s.single.all()...)
-}
-
-// ForCharge returns the script that decides one charge on limit.
-func (s *Scripts) ForCharge(limit limiter.Limit, isCompact bool) redisclient.Script {
-	if isCompact {
-		return s.single[limit.Traits().Number].compact
-	}
-	return s.single[limit.Traits().Number].script
-}
-
-func newSpendScript(name, keys string) redisclient.Script {
-	return redisclient.NewScript(name,
-		assemble(keys, func(a algorithmSource) string { return a.shared + a.step + "return " + a.functions + "_step\n" }, spendNow+part("reply")+"\n"+part("spend")))
-}
-
-func newRefundScript() redisclient.Script {
-	return redisclient.NewScript("refund",
-		assemble(declaredKeys, func(a algorithmSource) string { return a.shared + a.refund + "return " + a.functions + "_refund\n" }, part("refund")))
-}
-
-// assemble returns a script for all algorithms. keys defines prefetched, the values of KEYS if they have been read. Each algorithm is a
-// function that defines its functions only when it is called, so a run does not define those that it does not use.
-func assemble(keys string, body func(algorithmSource) string, script string) string {
-	var b strings.Builder
-	b.WriteString(numbersLua + "\n" + keys + "\n" + countsLua + "\n" + mulDivLua)
-	for _, a := range algorithmSources() {
-		fmt.Fprintf(&b, "\nlocal function load_%s()\n%send\n", a.name, body(a))
-	}
-	fmt.Fprintf(&b, "\n%s\n%s\n%s", withAlgorithms(part("load")), withAlgorithms(part("arguments")), script)
-	return inlineConstants(b.String())
-}
-
-// withAlgorithms replaces what depends on the algorithms: the line LOAD_EACH_ALGORITHM(name), and the conditions IS_QUEUE(name) and so on.
-func withAlgorithms(source string) string {
-	var load strings.Builder
-	for _, algorithm := range limiter.Algorithms() {
-		traits := algorithm.Traits()
-		fmt.Fprintf(&load, "  if name == '%s' then return load_%s() end\n", algorithm, traits.Script)
-		if traits.Compact != "" {
-			fmt.Fprintf(&load, "  if name == '%s' then return load_compact_%s() end\n", traits.Compact, traits.Script)
+	for _, name := range limiter.Algorithms() {
+		traits := name.Traits()
+		define(string(name), "load_"+traits.Script, "", traits)
+		if withCompact && traits.Compact != "" {
+			define(traits.Compact, "load_compact_"+traits.Script, file("in_fields"), traits)
 		}
 	}
-	return strings.NewReplacer("  LOAD_EACH_ALGORITHM(name)\n", load.String(),
-		"IS_QUEUE(name)", nameIs("", func(t *limiter.Traits) bool { return t.Queues }),
-		"IS_LOG(name)", nameIs("", func(t *limiter.Traits) bool { return t.Log }),
-		"IS_COMPACT(name)", nameIs("Compact", func(t *limiter.Traits) bool { return t.Compact != "" }),
-		"HAS_ODD_KEY(name)", nameIs("Compact", func(t *limiter.Traits) bool { return t.Compact != "" && t.Windows > 1 }),
-	).Replace(source)
+	return functions.String() + "local loaders = {\n" + table.String() + "}\n\n"
 }
 
-// nameIs returns the condition that name is the prefix and an algorithm with a trait, in Lua.
-func nameIs(prefix string, trait func(*limiter.Traits) bool) string {
-	var names []string
-	for _, algorithm := range limiter.AlgorithmsWith(trait) {
-		names = append(names, fmt.Sprintf("name == '%s%s'", prefix, algorithm))
-	}
-	return cmp.Or(strings.Join(names, " or "), "false")
-}
-
-// singleScripts decide one charge, by the number of the algorithm. The first is empty. Each contains one algorithm only: for one charge,
-// defining the functions of the spend script takes longer than everything else.
-type singleScripts []struct{ script, compact redisclient.Script } // compact is empty if the algorithm has no compact counters
-
-func newSingleScripts() singleScripts {
-	one := func(name string, source algorithmSource, readsValue, queues, isCompact bool) redisclient.Script {
-		code := source.shared + source.step
-		return redisclient.NewScript("spend_one_"+name,
-			inlineConstants(fmt.Sprintf("%s\n%s%s\nlocal step = %s_step\nlocal READS_VALUE, QUEUES, IS_COMPACT = %t, %t, %t\n\n%s\n%s\n%s",
-				numbersLua, helpers(code), code, source.functions, readsValue, queues, isCompact, part("spend_one"), part("reply"), singleReply)))
-	}
+func scriptsForOne() []forOne {
+	all := make([]forOne, 1+len(limiter.Algorithms()))
 	capital := regexp.MustCompile(`\B[A-Z]`) // but the first: spend_one_fixed_window is the script of FixedWindow
-	all := make(singleScripts, 1+len(limiter.Algorithms()))
-	for _, algorithm := range limiter.Algorithms() {
-		traits := algorithm.Traits()
-		name, source := strings.ToLower(capital.ReplaceAllString(string(algorithm), "_$0")), sourceOf(traits)
-		all[traits.Number].script = one(name, source, !traits.Log, traits.Queues, false)
+	for _, name := range limiter.Algorithms() {
+		traits := name.Traits()
+		suffix, step := strings.ToLower(capital.ReplaceAllString(string(name), "_$0")), algorithm(traits.Script, "_step")
+		counts, mulDiv := "", "" // functions that algorithms have in common, if this one calls them
+		if strings.Contains(step, "code_counts(") {
+			counts = file("counts")
+		}
+		if strings.Contains(step, "mul_div(") {
+			mulDiv = file("mul_div")
+		}
+		step += "local step = " + traits.Script + "_step\n\n"
+		all[traits.Number].exact = redisclient.NewScript("spend_one_"+suffix,
+			file("numbers", "read_value")+counts+mulDiv+step+file("now", "spend_one", "reply", "reply_to_one"))
 		if traits.Compact != "" {
-			all[traits.Number].compact = one("compact_"+name, compactSource(source), false, false, true)
+			all[traits.Number].compact = redisclient.NewScript("spend_one_compact_"+suffix,
+				file("numbers")+counts+mulDiv+file("compact", "in_fields")+step+file("now", "spend_one_compact", "reply", "reply_to_one"))
 		}
 	}
 	return all
-}
-
-// helpers returns the functions that code uses, of those that several algorithms have in common.
-func helpers(code string) (used string) {
-	if strings.Contains(code, "code_counts(") { // encode_counts or decode_counts
-		used += countsLua + "\n"
-	}
-	if strings.Contains(code, "mul_div(") {
-		used += mulDivLua + "\n"
-	}
-	return used
-}
-
-// all returns the scripts, those of compact counters last.
-func (s singleScripts) all() (scripts []redisclient.Script) {
-	var compact []redisclient.Script
-	for _, of := range s[1:] {
-		scripts = append(scripts, of.script)
-		if of.compact.Name != "" {
-			compact = append(compact, of.compact)
-		}
-	}
-	return append(scripts, compact...)
 }

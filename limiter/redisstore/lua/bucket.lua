@@ -2,7 +2,7 @@
 -- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
 --   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
 --   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
---     allowed charge waits until the level before it has drained. With max_delay (us), a charge that would wait longer is
+--     allowed charge waits until the level before it has drained, at most for max_delay (us): a charge that would wait longer is
 --     denied.
 -- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
 -- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
@@ -22,15 +22,14 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt, nil and true if it is too
--- far ahead.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; or nil and the problem of the value, see charge.lua.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
-  if #value ~= 4 * WIDTH then return nil end
-  local at, whole, part, empty_at = unpack_numbers(FOUR_NUMBERS, value)
+  if #value ~= 28 then return nil, 'corrupt' end -- four numbers
+  local at, whole, part, empty_at = unpack_numbers('>I7I7I7I7', value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  if part >= charge.window then return nil end
-  if at > now + charge.window then return nil, true end
+  if part >= charge.window then return nil, 'corrupt' end
+  if at > now + charge.window then return nil, 'ahead' end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -45,33 +44,30 @@ local function bucket_drain_time(whole, part, charge)
 end
 
 local function bucket_step(value, now, charge)
-  local cost, capacity = charge.cost, charge.capacity
+  local cost, capacity, max_delay = charge.cost, charge.capacity, charge.max_delay
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   local at, whole, part, empty_at = bucket_read(value, now, charge)
-  if not at then return nil, whole end
-  local used, reset_after, wait = whole, 0, 0
+  if not at then return nil, whole end -- the problem
+  local used, reset_after = whole, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then
     reset_after = at + bucket_drain_time(whole, part, charge)
     if reset_after > empty_at then reset_after = empty_at end
     reset_after = reset_after - now
   end
-  local late = 0 -- by how much the charge would wait too long
-  if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
+  local delay, late = 0, 0 -- the wait of an allowed charge, and by how much it would be too long
+  if max_delay and cost > 0 then delay, late = reset_after, reset_after - max_delay end
   if used <= max_level and late <= 0 then
-    if charge.queues and cost > 0 then
-      wait = reset_after
-      if at > now and wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
-    end
+    if at > now and delay > bucket_drain_time(capacity, 0, charge) then return nil, 'ahead' end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack(FOUR_NUMBERS, at, whole + cost, part, expires_at), expires_at
+    return delay, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at, false
   end
-  wait = NEVER
+  local wait = NEVER
   if used <= max_level then
     wait = -late
   elseif max_level >= 0 then
     wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
   end
-  if at > now and wait ~= NEVER and -wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
+  if at > now and wait ~= NEVER and -wait > bucket_drain_time(capacity, 0, charge) then return nil, 'ahead' end
   return wait, capacity - used, reset_after, at
 end

@@ -10,7 +10,7 @@ import (
 //go:embed testdata/sixthalgorithm/*.lua
 var sixthAlgorithm embed.FS
 
-func init() { parts = withSixth{parts} } //nolint:gochecknoinits // an algorithm of Weir has its Lua in this folder
+func init() { files = withSixth{files} } //nolint:gochecknoinits // an algorithm of Weir has its Lua in this folder
 
 // withSixth adds the Lua of the sixth algorithm.
 type withSixth struct{ fs.FS }

@@ -32,11 +32,8 @@ func open(t *testing.T, url string) *redisclient.Client {
 }
 
 // packed is a number as the scripts store it.
-func packed(n int64) (bytes string) {
-	for shift := 48; shift >= 0; shift -= 8 {
-		bytes += string([]byte{byte(n >> shift)})
-	}
-	return bytes
+func packed(n int64) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(n))[1:])
 }
 
 func TestScripts_EqualTheirGoldenCopies(t *testing.T) {
@@ -62,10 +59,10 @@ func TestPack_IsTheSameWithoutTheStructLibrary(t *testing.T) {
 	servers := map[string]*redisclient.Client{
 		"redis-server": open(t, fixture.Redis(t).URL()), "miniredis": open(t, "redis://"+miniredis.RunT(t).Addr()),
 	}
-	source := numbersLua + `
-		local bytes = pack(FOUR_NUMBERS, unpack(ARGV))
-		local a, b, c, d = unpack_numbers(FOUR_NUMBERS, bytes)
-		local again = unpack_numbers(ONE_NUMBER, 'L' .. pack(ONE_NUMBER, d), 2)
+	source := file("numbers") + `
+		local bytes = pack('>I7I7I7I7', unpack(ARGV))
+		local a, b, c, d = unpack_numbers('>I7I7I7I7', bytes)
+		local again = unpack_numbers('>I7', 'L' .. pack('>I7', d), 2)
 		local high, low = a % 4294967296, b % 4294967296
 		local entry = pack('>I4I4', high, low)
 		local high_again, low_again = unpack_numbers('>I4I4', 'L' .. entry, 2)
@@ -98,7 +95,7 @@ func TestPack_IsTheSameWithoutTheStructLibrary(t *testing.T) {
 func TestMulDiv_IsExact(t *testing.T) {
 	server := fixture.Redis(t)
 	raw := open(t, server.URL()).Redis()
-	source := numbersLua + mulDivLua + `
+	source := file("numbers", "mul_div") + `
 		local quotient, remainder = mul_div(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
 		return {string.format('%.0f', quotient), string.format('%.0f', remainder)}`
 	window := limiter.MaxWindow.Microseconds()
@@ -126,7 +123,7 @@ func TestMulDiv_IsExact(t *testing.T) {
 
 func TestCounts_DecodeWhatWasEncoded(t *testing.T) {
 	raw := open(t, fixture.Redis(t).URL()).Redis()
-	source := numbersLua + countsLua + `
+	source := file("numbers", "counts") + `
 		local value = encode_counts(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
 		local index, current, previous = decode_counts(value, tonumber(ARGV[4]), tonumber(ARGV[5]))
 		return {string.format('%.0f %.0f %.0f', index, current, previous), #value}`
@@ -161,7 +158,7 @@ func TestCounts_DecodeWhatWasEncoded(t *testing.T) {
 // Stored counters outlive the process that wrote them, so the encoding does not change.
 func TestCounts_AreOneIntegerBelow65536(t *testing.T) {
 	raw := open(t, fixture.Redis(t).URL()).Redis()
-	source := numbersLua + countsLua + `return encode_counts(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))`
+	source := file("numbers", "counts") + `return encode_counts(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))`
 	for _, test := range []struct {
 		index, current, previous int64
 		want                     string

@@ -3,8 +3,10 @@
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
--- NEVER is the wait of a cost above the limit.
-local NEVER = -9007199254740991
+-- A run of a script executes all of it, and a function takes as long to define as a small command for each local outside that it uses. So only
+-- these numbers have a name in several functions: the wait of a cost above the limit, and the units of the largest counter. A stored number that is
+-- larger proves that no script wrote the value.
+local NEVER, MAX_UNITS = -9007199254740991, 1000000000
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -21,34 +23,8 @@ local function to_milliseconds(microseconds)
   return format_integer(microseconds / 1000)
 end
 
--- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
--- written, and the counter starts over.
-local MAX_UNITS, MAX_LOG_UNITS = 1000000000, 1000000 -- units, units of a log
-
--- MAX_WHOLE_LOG is the greatest limit, in units, of a log that is read and written as a whole.
-local WIDTH = 7
-local MAX_WHOLE_LOG = 256
-
--- read_value returns the bytes of a value up to index last, false if the key does not exist or is not a string. No value that is read as a whole is
--- longer than the default: the largest list of a log, and a byte that proves that it is one. A ring can have 16 MB. Indexes of commands are text: a number
--- as an argument takes Redis three times as long.
-local LAST_OF_VALUE = '1793'
-local function read_value(key, last)
-  local value = redis.pcall('GETRANGE', key, '0', last or LAST_OF_VALUE)
-  if value == '' then return false end
-  if type(value) == 'table' then
-    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
-    return call('GETRANGE', key, '0', '0') -- raises the error
-  end
-  return value
-end
-
--- IN_PLACE marks a value that a function has written, or will write: it must be read again.
-local IN_PLACE = 0
-
--- A stored number has 7 bytes, big-endian, in an entry of a log 4. pack and unpack_numbers are those of the struct library of Redis.
-local ONE_NUMBER, TWO_NUMBERS, THREE_NUMBERS, FOUR_NUMBERS, FIVE_NUMBERS = '>I7', '>I7I7', '>I7I7I7', '>I7I7I7I7', '>I7I7I7I7I7'
+-- pack and unpack_numbers are those of the struct library of Redis. A stored number has 7 bytes, big-endian: '>I7I7' is the format of two. In an
+-- entry of a log, it has 4.
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -77,21 +53,4 @@ if not pack then -- a server that behaves like Redis, without the library
     end
     return unpack(numbers)
   end
-end
-
--- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
--- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
-local function read_capacity(argument)
-  if argument >= 0 then return argument end
-  local capacity = -argument % 2147483648
-  return capacity, (-argument - capacity) / 2147483648 * 1000
-end
-
--- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
--- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative. If all units
--- of the debt must remain, 2^31 is added to its cost.
-local function read_cost(argument)
-  if argument >= 0 then return argument, argument, false end
-  if argument >= -2147483648 then return -argument, 1, true end
-  return -argument - 2147483648, -argument - 2147483648, true
 end

@@ -3,7 +3,10 @@
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
--- NEVER is the wait of a cost above the limit.
+-- A run of a script executes all of it, and a function takes as long to define as a small command for each local outside that it uses. So only
+-- these numbers have a name in several functions: the wait of a cost above the limit, and the units of the largest counter. A stored number that is
+-- larger proves that no script wrote the value.
+local NEVER, MAX_UNITS = -9007199254740991, 1000000000
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -20,28 +23,8 @@ local function to_milliseconds(microseconds)
   return format_integer(microseconds / 1000)
 end
 
--- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
--- written, and the counter starts over.
-
--- MAX_WHOLE_LOG is the greatest limit, in units, of a log that is read and written as a whole.
-
--- read_value returns the bytes of a value up to index last, false if the key does not exist or is not a string. No value that is read as a whole is
--- longer than the default: the largest list of a log, and a byte that proves that it is one. A ring can have 16 MB. Indexes of commands are text: a number
--- as an argument takes Redis three times as long.
-local function read_value(key, last)
-  local value = redis.pcall('GETRANGE', key, '0', last or '1793')
-  if value == '' then return false end
-  if type(value) == 'table' then
-    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
-    return call('GETRANGE', key, '0', '0') -- raises the error
-  end
-  return value
-end
-
--- IN_PLACE marks a value that a function has written, or will write: it must be read again.
-
--- A stored number has 7 bytes, big-endian, in an entry of a log 4. pack and unpack_numbers are those of the struct library of Redis.
+-- pack and unpack_numbers are those of the struct library of Redis. A stored number has 7 bytes, big-endian: '>I7I7' is the format of two. In an
+-- entry of a log, it has 4.
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -72,30 +55,14 @@ if not pack then -- a server that behaves like Redis, without the library
   end
 end
 
--- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
--- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
-local function read_capacity(argument)
-  if argument >= 0 then return argument end
-  local capacity = -argument % 2147483648
-  return capacity, (-argument - capacity) / 2147483648 * 1000
-end
-
--- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
--- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative. If all units
--- of the debt must remain, 2^31 is added to its cost.
-local function read_cost(argument)
-  if argument >= 0 then return argument, argument, false end
-  if argument >= -2147483648 then return -argument, 1, true end
-  return -argument - 2147483648, -argument - 2147483648, true
-end
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
 
 -- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
 -- some Lua versions allocate an array up to a positive index.
 local count_cache = KEYS[2] and {}
 
--- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
--- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
--- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
 local function encode_counts(index, current, previous)
   local radix, radix_id, largest = 256, 0, current
   if previous > current then largest = previous end
@@ -111,24 +78,25 @@ local function encode_counts(index, current, previous)
   return pack('>I7I7I7', index, current, previous)
 end
 
--- decode_counts returns index, current and previous; nil if the value is corrupt, nil and true if it is too far ahead.
+-- decode_counts returns index, current and previous; or nil and the problem of the value, see charge.lua. Values that no script wrote can have
+-- any bytes. A value can be ahead because the clock stepped back. If it is more than one window ahead, the clock was wrong when it was written.
 local function decode_counts(value, now, window)
   local index, current, previous
-  if #value == 3 * 7 then
+  if #value == 21 then
     index, current, previous = unpack_numbers('>I7I7I7', value)
-    if current > 1000000000 or previous > 1000000000 then return nil end
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil, 'corrupt' end
   else
     local number = tonumber(value)
-    if not number or number < 0 or number >= 9007199254740992 then return nil end
+    if not number or number < 0 or number >= 9007199254740992 then return nil, 'corrupt' end
     local radix_id, radix = number % 4, 256
-    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil end
+    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil, 'corrupt' end
     number = (number - radix_id) / 4
     previous = number % radix
     number = (number - previous) / radix
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + window then return nil, true end
+  if index * window > now + window then return nil, 'ahead' end
   return index, current, previous
 end
 
@@ -150,114 +118,97 @@ local function mul_div(a, b, c)
 end
 
 -- Compact counters share blocks: hashes that Redis keeps in one piece of memory while they are small. A field of a block is a
--- counter, in the form of counts.lua with the index of its window modulo INDEXES. A block expires whole: the field '' has the
--- index of the last window of a counter in it, which sets its time to live. The blocks of a FixedWindow have one key. Those of a
--- SlidingWindowCounter have two, for even and for odd windows: a counter moves to the block of the next window when it counts
--- there.
---
--- The functions below give the steps of these algorithms the value of a counter, and write the next one.
-local decode_units, encode_units, try = decode_counts, encode_counts, redis.pcall
--- INDEXES is small, so that a small counter takes three bytes. It is far above the number of windows of which counters exist.
+-- counter. A block expires whole: the field '' has the index of the last window of a counter in it, which sets its time to live. The blocks of an
+-- algorithm that counts one window have one key. If the window before weighs too, there are two, for even and for odd windows: a counter moves to
+-- the block of the next window when it counts there.
 
--- The counter that read_counter has read: its window, its units in that window and in the one before, and the key of its block,
--- nil if it does not exist.
-local stored_index, stored_current, stored_previous, stored_key
--- own_key is the key of the block for the window now, other_key that for the windows before and after it.
-local now_index, own_key, other_key, compact_field, compact_window, compact_now
+-- decode_field is decode_counts for a field, which has the index of the window modulo 32: so a small counter takes three bytes, and far fewer
+-- windows have counters. The block of a window that is long past would have expired, so such an index is one of a window ahead.
+local last_value, last_window, last_index, last_current, last_previous -- those of the last call: a field is decoded to find it, and to decide
 
--- read_field reads the counter in a block if it has counted in a later window than the one that was read. It returns whether the
--- value is corrupt, and whether the counter is too far ahead: then it has no units. The block of a window that is long past would
--- have expired, so such an index is one that INDEXES wraps.
-local function read_field(key, now)
-  local value = try('HGET', key, compact_field)
-  if not value then return false end
-  if type(value) == 'table' then
-    if string.find(value.err, 'WRONGTYPE', 1, true) then return true end
-    call('HGET', key, compact_field) -- raises the error
+local function decode_field(value, now, window)
+  if value ~= last_value or window ~= last_window then
+    local remainder, current, previous = decode_counts(value, now, 0)
+    if not remainder or remainder >= 32 then return nil, 'corrupt' end
+    local now_index = (now - now % window) / window
+    local index = now_index + (remainder - now_index + 16) % 32 - 16 -- later if the clock stepped back
+    if index > now_index + 1 or index < now_index - 2 then return nil, 'ahead' end
+    last_value, last_window, last_index, last_current, last_previous = value, window, index, current, previous
   end
-  local remainder, current, previous = decode_units(value, now, 0)
-  if not remainder or remainder >= 32 then return true end
-  local index = now_index + (remainder - now_index + 32 / 2) % 32 - 32 / 2 -- later if the clock stepped back
-  local is_ahead = index > now_index + 1 or index < now_index - 2
-  if is_ahead then index, current, previous = -1, 0, 0 end
-  if index > stored_index or not stored_key then
-    stored_index, stored_current, stored_previous, stored_key = index, current, previous, key
-  end
-  return false, is_ahead
+  return last_index, last_current, last_previous
 end
 
--- read_counter reads a counter. Unless starts_over, it returns false if a value is corrupt, and false and true if it is too far
--- ahead.
-local function read_counter(now, window, starts_over, key, field, odd_key)
-  now_index, own_key, other_key = floor(now / window), key, odd_key
-  compact_field, compact_window, compact_now = field, window, now
-  if odd_key and now_index % 2 == 1 then own_key, other_key = odd_key, key end
-  local value = try('HGET', own_key, field)
-  if value and type(value) == 'string' then -- mostly, a counter has counted in the window now
-    local remainder, current, previous = decode_units(value, now, 0)
-    if remainder == now_index % 32 then
-      stored_index, stored_current, stored_previous, stored_key = now_index, current, previous, own_key
-      return true
-    end
-  end
-  stored_index, stored_current, stored_previous, stored_key = -1, 0, 0, nil
-  local is_corrupt, is_ahead = read_field(own_key, now)
-  if other_key and stored_index < now_index then
-    local other_is_corrupt, other_is_ahead = read_field(other_key, now)
-    is_corrupt, is_ahead = is_corrupt or other_is_corrupt, is_ahead or other_is_ahead
-  end
-  if starts_over then
-    if stored_index > now_index then stored_index, stored_current, stored_previous = -1, 0, 0 end
-    return true
-  end
-  return not is_corrupt and not is_ahead, not is_corrupt
+local function encode_field(index, current, previous)
+  return encode_counts(index % 32, current, previous)
 end
 
--- decode_counts returns the counter that was read.
-local function decode_counts() return stored_index, stored_current, stored_previous end
+-- read_field returns a field of a block, false if it does not exist, and a problem as step does.
+local function read_field(block, field)
+  local value = redis.pcall('HGET', block, field)
+  if type(value) ~= 'table' then return value end
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then call('HGET', block, field) end -- raises the error
+  return false, 'corrupt'
+end
 
--- write_field writes a counter to a block in which it is not. The block expires with its last window.
-local function write_field(key, index, field, value, now, window, windows)
-  local last = try('HGET', key, '')
-  if last then
-    last = type(last) == 'string' and tonumber(last)
-    if last and last >= index and last * window <= now + window then return call('HSET', key, field, value) end
-    if not last then call('UNLINK', key) end -- no script wrote it
+-- read_counter reads a counter in the blocks with the keys even and odd; odd is nil if there is one block. It returns the field, false if it
+-- does not exist, the key of its block, and a problem as step does. Of two fields, the one of the later window counts.
+local function read_counter(now, window, field, even, odd)
+  local now_index = (now - now % window) / window
+  local block, other = even, odd
+  if odd and now_index % 2 == 1 then block, other = odd, even end
+  local value, problem = read_field(block, field)
+  if not other then return value, block, problem end
+  local index, reason
+  if value then
+    index, reason = decode_field(value, now, window)
+    if index == now_index then return value, block end -- as mostly
   end
-  call('HSET', key, '', format_integer(index), field, value)
-  call('PEXPIREAT', key, to_milliseconds((index + windows) * window) - 1) -- a key expires after this millisecond
+  local other_value, other_problem = read_field(other, field)
+  local other_index, other_reason
+  if other_value then other_index, other_reason = decode_field(other_value, now, window) end
+  if value and not index then problem = reason end
+  if other_value and not other_index then other_problem = other_reason end
+  if other_problem and problem ~= 'corrupt' then problem = other_problem end
+  if other_index and other_index > (index or -1) then return other_value, other, problem end
+  if index then return value, block, problem end
+  return false, value and block or other_value and other, problem
 end
 
--- encode_counts returns the next units of the counter that was read, in the form in which write_value sets the field of its block,
--- or a function that writes them to the block of another window.
-local function encode_counts(index, current, previous)
-  local value = encode_units(index % 32, current, previous)
-  if stored_index == index then return value end
-  local key, old_key, field, now, window = own_key, stored_key, compact_field, compact_now, compact_window
-  local windows = other_key and 2 or 1
-  return function()
-    write_field(key, index, field, value, now, window, windows)
-    if old_key and old_key ~= key then call('HDEL', old_key, field) end
+-- write_counter writes the next value of a counter, which is in a block, or in none if that is false. With keep, it stays in the same window.
+-- Else it enters the block of its window, which expires with the last window in it.
+local function write_counter(value, keep, now, window, field, even, odd, block)
+  if keep then return call('HSET', block, field, value) end
+  local index = decode_field(value, now, window)
+  local key, windows = even, 1
+  if odd then
+    windows = 2
+    if index % 2 == 1 then key = odd end
   end
+  local last = redis.pcall('HGET', key, '')
+  local last_index = type(last) == 'string' and tonumber(last)
+  if last_index and last_index >= index and last_index * window <= now + window then
+    call('HSET', key, field, value)
+  else
+    if last and not last_index then call('UNLINK', key) end -- no script wrote it
+    call('HSET', key, '', format_integer(index), field, value)
+    call('PEXPIREAT', key, to_milliseconds((index + windows) * window) - 1) -- a key expires after this millisecond
+  end
+  if block and block ~= key then call('HDEL', block, field) end
 end
 
--- delete_counter returns a function that deletes the counter that was read.
-local function delete_counter()
-  local key, field = stored_key, compact_field
-  return function() if key then call('HDEL', key, field) end end
-end
+-- The algorithm below counts in fields of blocks.
+local decode_counts, encode_counts = decode_field, encode_field
 
 -- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
 -- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
 -- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
 
--- counter_read returns index, current and previous at now, and whether the value stores the same; nil if the value is
--- corrupt, nil and true if it is too far ahead.
+-- counter_read returns index, current and previous at now, and whether the value is of that window; or nil and the problem of the value.
 local function counter_read(value, now, window)
   local index = (now - now % window) / window
   if not value then return index, 0, 0, false end
   local stored_index, current, previous = decode_counts(value, now, window)
-  if not stored_index then return nil, current end
+  if not stored_index then return nil, current end -- the problem
   if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
   if stored_index == index - 1 then return index, 0, current, false end
   return index, 0, 0, false
@@ -274,98 +225,71 @@ local function counter_wait(now, start, window, current, previous, target)
   if current <= target then
     return now - start - counter_elapsed_until(previous, target - current, window)
   end
-  return now - start - window - counter_elapsed_until(current, target, window)
+  return now - start - window - counter_elapsed_until(current, target, window) -- in the next window, current is the previous count
 end
 
 local function sliding_window_counter_step(value, now, charge)
-  local window, units, cost = charge.window, charge.units, charge.cost
+  local window, units = charge.window, charge.units
   local index, current, previous, is_stored = counter_read(value, now, window)
-  if not index then return nil, current end
+  if not index then return nil, current end -- the problem
   local start = index * window
-  local at, used, reset_after, remaining = now, current, 0, 0
+  local at, used, remaining, reset_after = now, current, 0, 0
   if start > now then at = start end
   if previous > 0 then
-    local quotient, remainder = mul_div(previous, window - (at - start), window)
-    used = used + quotient
-    if remainder > 0 then used = used + 1 end
+    local weighted, rest = mul_div(previous, window - (at - start), window)
+    used = used + weighted
+    if rest > 0 then used = used + 1 end
     reset_after = start + window - now
   end
   if current > 0 then reset_after = start + 2 * window - now end
   if used < units then remaining = units - used end
-  local needed, counted, wait = charge.needed, current + cost, 0
-  if counted > 1000000000 then counted = 1000000000 end
+  local needed, counted, wait = charge.needed, current + charge.cost, 0
+  if counted > MAX_UNITS then counted = MAX_UNITS end -- of a debt
   if used + needed > units then
-    wait = (-9007199254740991)
+    wait = NEVER
     if needed <= units then
-      wait = counter_wait(now, start, window, charge.debt and counted or current, previous, units - needed)
-      if wait < -2 * window then return nil, true end
+      wait = counter_wait(now, start, window, charge.is_debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, 'ahead' end
     end
-    if not charge.debt then return wait, remaining, reset_after, at end
+    if not charge.is_debt then return wait, remaining, reset_after, at end
   end
   return wait, remaining, reset_after, at,
-    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0 -- without current units, it expired a window earlier
 end
 
-local counted_step = sliding_window_counter_step
+local step = sliding_window_counter_step
 
-local function compact_step(value, now, charge, key, field, odd_key)
-  local is_valid, is_ahead = read_counter(now, charge.window, value == false, key, field, odd_key)
-  if not is_valid then return nil, is_ahead end
-  local wait, remaining, reset_after, at, next_value, expires_at = counted_step(true, now, charge)
-  return wait, remaining, reset_after, at, next_value, expires_at, stored_key
-end
-
-local step = compact_step
-
--- spend_one decides a request with one charge. It contains only the algorithm of that charge.
---   KEYS[1]   the counter; of a compact counter the key of its block
---   KEYS[2]   the second key of a compact SlidingWindowCounter
---   ARGV[1]   'spend', or 'peek' to change nothing
---   ARGV[2]   limit (units)
---   ARGV[3]   window (us)
---   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units, see read_cost)
---   ARGV[6]   the field of a compact counter
---   ARGV[6], of a compact counter ARGV[7]
---             now in microseconds since the epoch; absent to read the clock of this server
--- Reply: that of spend.
--- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[true and 7 or 6]
-if now then
-  now = tonumber(now)
+-- now is the time in microseconds since the epoch: ARGV[1], or that of this server if it is ''.
+local now
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
 else
-  now = call('TIME')
-  now = now[1] * 1000000 + now[2]
+  now = tonumber(ARGV[1])
 end
-local capacity, max_delay = read_capacity(ARGV[4] + 0)
-local cost, needed, debt = read_cost(ARGV[5] + 0)
-local charge = {
-  units = ARGV[2] + 0, window = ARGV[3] + 0, capacity = capacity, max_delay = max_delay,
-  cost = cost, needed = needed, debt = debt, queues = false,
-}
 
-local value
-if false then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
-local corrupt
+-- spend_one_compact decides a request with one charge on a compact counter. It contains only the algorithm of that charge.
+--   KEYS      the key of the block, or of the block for even windows and of that for odd windows
+--   ARGV[1]   now … ARGV[6] debt, as in spend_one.lua
+--   ARGV[7]   the field of the counter
+-- Reply: that of spend.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a block without a time to live.
+local window, cost, debt, field = ARGV[4] + 0, ARGV[5] + 0, ARGV[6], ARGV[7]
+local charge = {units = ARGV[3] + 0, window = window, cost = cost, needed = debt == 'unit' and 1 or cost, is_debt = debt ~= ''}
+
+local value, block, problem = read_counter(now, window, field, KEYS[1], KEYS[2])
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge)
 if not wait then
-  corrupt = remaining and -1 or 0
-  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
+  problem = remaining
+  wait, remaining, reset_after, at, next_value, expires_at = step(false, now, charge)
 end
-if next_value and cost > 0 and ARGV[1] == 'spend' then
-  if type(next_value) == 'function' then
-    next_value()
-  elseif true then
-    call('HSET', keep_ttl, ARGV[6], next_value)
-  elseif keep_ttl then
-    call('SET', key, next_value, 'KEEPTTL')
-  else
-    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
-  end
+if expires_at and cost > 0 and ARGV[2] == 'spend' then
+  write_counter(next_value, keep_ttl, now, window, field, KEYS[1], KEYS[2], block)
   remaining, reset_after = remaining - cost, expires_at - now
   if remaining < 0 then remaining = 0 end
 end
-if wait == 0 and at == now and not corrupt then return {now, 4 * remaining, reset_after} end -- as add_decision
+-- The usual reply is made in one piece, without add_decision.
+if wait == 0 and at == now and not problem then return {now, 4 * remaining, reset_after} end
 
 -- How the scripts that decide reply, at the time now (us since the epoch).
 
@@ -389,5 +313,6 @@ local function add_decision(remaining, reset_after, wait, at)
 end
 
 add_decision(remaining, reset_after, wait, at)
-reply[size + 1] = corrupt
+if problem then reply[size + 1] = problem == 'ahead' and -1 or 0 end
 return reply
+

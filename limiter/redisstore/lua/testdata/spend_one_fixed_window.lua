@@ -3,7 +3,10 @@
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
--- NEVER is the wait of a cost above the limit.
+-- A run of a script executes all of it, and a function takes as long to define as a small command for each local outside that it uses. So only
+-- these numbers have a name in several functions: the wait of a cost above the limit, and the units of the largest counter. A stored number that is
+-- larger proves that no script wrote the value.
+local NEVER, MAX_UNITS = -9007199254740991, 1000000000
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -20,28 +23,8 @@ local function to_milliseconds(microseconds)
   return format_integer(microseconds / 1000)
 end
 
--- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
--- written, and the counter starts over.
-
--- MAX_WHOLE_LOG is the greatest limit, in units, of a log that is read and written as a whole.
-
--- read_value returns the bytes of a value up to index last, false if the key does not exist or is not a string. No value that is read as a whole is
--- longer than the default: the largest list of a log, and a byte that proves that it is one. A ring can have 16 MB. Indexes of commands are text: a number
--- as an argument takes Redis three times as long.
-local function read_value(key, last)
-  local value = redis.pcall('GETRANGE', key, '0', last or '1793')
-  if value == '' then return false end
-  if type(value) == 'table' then
-    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
-    return call('GETRANGE', key, '0', '0') -- raises the error
-  end
-  return value
-end
-
--- IN_PLACE marks a value that a function has written, or will write: it must be read again.
-
--- A stored number has 7 bytes, big-endian, in an entry of a log 4. pack and unpack_numbers are those of the struct library of Redis.
+-- pack and unpack_numbers are those of the struct library of Redis. A stored number has 7 bytes, big-endian: '>I7I7' is the format of two. In an
+-- entry of a log, it has 4.
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -72,30 +55,27 @@ if not pack then -- a server that behaves like Redis, without the library
   end
 end
 
--- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
--- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
-local function read_capacity(argument)
-  if argument >= 0 then return argument end
-  local capacity = -argument % 2147483648
-  return capacity, (-argument - capacity) / 2147483648 * 1000
+-- read_value returns the first bytes of a value, false if the key does not exist or is not a string: the next write replaces it. No value is longer
+-- except the ring of a log, which can have 16 MB, and a corrupt one: 1794 bytes are the largest list of a log, and a byte that proves that it is one.
+-- Indexes of commands are text: a number as an argument takes Redis three times as long.
+local function read_value(key)
+  local value = redis.pcall('GETRANGE', key, '0', '1793')
+  if value == '' then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    return call('GETRANGE', key, '0', '0') -- raises the error
+  end
+  return value
 end
 
--- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
--- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative. If all units
--- of the debt must remain, 2^31 is added to its cost.
-local function read_cost(argument)
-  if argument >= 0 then return argument, argument, false end
-  if argument >= -2147483648 then return -argument, 1, true end
-  return -argument - 2147483648, -argument - 2147483648, true
-end
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
 
 -- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
 -- some Lua versions allocate an array up to a positive index.
 local count_cache = KEYS[2] and {}
 
--- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
--- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
--- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
 local function encode_counts(index, current, previous)
   local radix, radix_id, largest = 256, 0, current
   if previous > current then largest = previous end
@@ -111,24 +91,25 @@ local function encode_counts(index, current, previous)
   return pack('>I7I7I7', index, current, previous)
 end
 
--- decode_counts returns index, current and previous; nil if the value is corrupt, nil and true if it is too far ahead.
+-- decode_counts returns index, current and previous; or nil and the problem of the value, see charge.lua. Values that no script wrote can have
+-- any bytes. A value can be ahead because the clock stepped back. If it is more than one window ahead, the clock was wrong when it was written.
 local function decode_counts(value, now, window)
   local index, current, previous
-  if #value == 3 * 7 then
+  if #value == 21 then
     index, current, previous = unpack_numbers('>I7I7I7', value)
-    if current > 1000000000 or previous > 1000000000 then return nil end
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil, 'corrupt' end
   else
     local number = tonumber(value)
-    if not number or number < 0 or number >= 9007199254740992 then return nil end
+    if not number or number < 0 or number >= 9007199254740992 then return nil, 'corrupt' end
     local radix_id, radix = number % 4, 256
-    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil end
+    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil, 'corrupt' end
     number = (number - radix_id) / 4
     previous = number % radix
     number = (number - previous) / radix
     current = number % radix
     index = (number - current) / radix
   end
-  if index * window > now + window then return nil, true end
+  if index * window > now + window then return nil, 'ahead' end
   return index, current, previous
 end
 
@@ -136,76 +117,73 @@ end
 -- to the epoch. The value is that of counts.lua; previous is always 0.
 
 local function fixed_window_step(value, now, charge)
-  local window, units, cost = charge.window, charge.units, charge.cost
+  local window, units = charge.window, charge.units
   local start = now - now % window
   local index, count, at, keep_ttl = start / window, 0, now, false
   if value then
     local stored_index, stored_count = decode_counts(value, now, window)
-    if not stored_index then return nil, stored_count end
-    if stored_index >= index then
+    if not stored_index then return nil, stored_count end -- the problem
+    if stored_index >= index then -- else the window has ended, and nothing counts
       count, keep_ttl = stored_count, true
-      if stored_index > index then -- the clock stepped back
+      if stored_index > index then -- the clock stepped back: the counter stays in its window
         index, start = stored_index, stored_index * window
         at = start
       end
     end
   end
-  local finish, reset_after, remaining = start + window, 0, 0
-  if count > 0 then reset_after = finish - now end
+  local finish, needed = start + window, charge.needed
+  local wait, remaining, reset_after = 0, 0, 0
   if count < units then remaining = units - count end
-  local needed, wait = charge.needed, 0
+  if count > 0 then reset_after = finish - now end
   if count + needed > units then
     wait = now - finish
-    if needed > units then wait = (-9007199254740991) elseif at > now then return nil, true end
-    if not charge.debt then return wait, remaining, reset_after, at end
+    if needed > units then wait = NEVER elseif at > now then return nil, 'ahead' end -- longer than a window
+    if not charge.is_debt then return wait, remaining, reset_after, at end
   end
-  count = count + cost
-  if count > 1000000000 then count = 1000000000 end
+  count = count + charge.cost
+  if count > MAX_UNITS then count = MAX_UNITS end -- of a debt
   return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
 end
 
 local step = fixed_window_step
 
--- spend_one decides a request with one charge. It contains only the algorithm of that charge.
---   KEYS[1]   the counter; of a compact counter the key of its block
---   KEYS[2]   the second key of a compact SlidingWindowCounter
---   ARGV[1]   'spend', or 'peek' to change nothing
---   ARGV[2]   limit (units)
---   ARGV[3]   window (us)
---   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units, see read_cost)
---   ARGV[6]   the field of a compact counter
---   ARGV[6], of a compact counter ARGV[7]
---             now in microseconds since the epoch; absent to read the clock of this server
+-- now is the time in microseconds since the epoch: ARGV[1], or that of this server if it is ''.
+local now
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = tonumber(ARGV[1])
+end
+
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge: for one charge, defining the functions of spend.lua
+-- takes longer than everything else.
+--   KEYS[1]   the counter
+--   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
+--   ARGV[2]   'spend', or 'peek' to change nothing
+--   ARGV[3]   limit (units)
+--   ARGV[4]   window (us)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   debt, as in spend.lua
+--   ARGV[7]   capacity (units); only of buckets
+--   ARGV[8]   max delay (us); only of buckets whose charges can wait for their turn
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[false and 7 or 6]
-if now then
-  now = tonumber(now)
-else
-  now = call('TIME')
-  now = now[1] * 1000000 + now[2]
-end
-local capacity, max_delay = read_capacity(ARGV[4] + 0)
-local cost, needed, debt = read_cost(ARGV[5] + 0)
+local key, cost, debt = KEYS[1], ARGV[5] + 0, ARGV[6] -- adding 0 makes a number of it, and takes less time than tonumber
 local charge = {
-  units = ARGV[2] + 0, window = ARGV[3] + 0, capacity = capacity, max_delay = max_delay,
-  cost = cost, needed = needed, debt = debt, queues = false,
+  units = ARGV[3] + 0, window = ARGV[4] + 0, capacity = ARGV[7] and ARGV[7] + 0, max_delay = ARGV[8] and ARGV[8] + 0,
+  cost = cost, needed = debt == 'unit' and 1 or cost, is_debt = debt ~= '',
 }
 
-local value
-if true then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
-local corrupt
+local problem
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl, append = step(read_value(key), now, charge, key)
 if not wait then
-  corrupt = remaining and -1 or 0
-  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
+  problem = remaining
+  wait, remaining, reset_after, at, next_value, expires_at = step(false, now, charge, key)
 end
-if next_value and cost > 0 and ARGV[1] == 'spend' then
-  if type(next_value) == 'function' then
-    next_value()
-  elseif false then
-    call('HSET', keep_ttl, ARGV[6], next_value)
+if expires_at and cost > 0 and ARGV[2] == 'spend' then
+  if append then
+    append()
   elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else
@@ -214,7 +192,8 @@ if next_value and cost > 0 and ARGV[1] == 'spend' then
   remaining, reset_after = remaining - cost, expires_at - now
   if remaining < 0 then remaining = 0 end
 end
-if wait == 0 and at == now and not corrupt then return {now, 4 * remaining, reset_after} end -- as add_decision
+-- The usual reply is made in one piece, without add_decision.
+if wait == 0 and at == now and not problem then return {now, 4 * remaining, reset_after} end
 
 -- How the scripts that decide reply, at the time now (us since the epoch).
 
@@ -238,5 +217,6 @@ local function add_decision(remaining, reset_after, wait, at)
 end
 
 add_decision(remaining, reset_after, wait, at)
-reply[size + 1] = corrupt
+if problem then reply[size + 1] = problem == 'ahead' and -1 or 0 end
 return reply
+

@@ -3,7 +3,10 @@
 local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
 local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
 
--- NEVER is the wait of a cost above the limit.
+-- A run of a script executes all of it, and a function takes as long to define as a small command for each local outside that it uses. So only
+-- these numbers have a name in several functions: the wait of a cost above the limit, and the units of the largest counter. A stored number that is
+-- larger proves that no script wrote the value.
+local NEVER, MAX_UNITS = -9007199254740991, 1000000000
 
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
@@ -20,28 +23,8 @@ local function to_milliseconds(microseconds)
   return format_integer(microseconds / 1000)
 end
 
--- Values that no script wrote can have any bytes. Larger numbers than these prove that a value is corrupt. A time can be
--- later than now because the clock stepped back. If it is more than one window later, the clock was wrong when it was
--- written, and the counter starts over.
-
--- MAX_WHOLE_LOG is the greatest limit, in units, of a log that is read and written as a whole.
-
--- read_value returns the bytes of a value up to index last, false if the key does not exist or is not a string. No value that is read as a whole is
--- longer than the default: the largest list of a log, and a byte that proves that it is one. A ring can have 16 MB. Indexes of commands are text: a number
--- as an argument takes Redis three times as long.
-local function read_value(key, last)
-  local value = redis.pcall('GETRANGE', key, '0', last or '1793')
-  if value == '' then return false end
-  if type(value) == 'table' then
-    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
-    return call('GETRANGE', key, '0', '0') -- raises the error
-  end
-  return value
-end
-
--- IN_PLACE marks a value that a function has written, or will write: it must be read again.
-
--- A stored number has 7 bytes, big-endian, in an entry of a log 4. pack and unpack_numbers are those of the struct library of Redis.
+-- pack and unpack_numbers are those of the struct library of Redis. A stored number has 7 bytes, big-endian: '>I7I7' is the format of two. In an
+-- entry of a log, it has 4.
 local struct = rawget(_G, 'struct') or {}
 local pack, unpack_numbers = struct.pack, struct.unpack
 
@@ -72,21 +55,17 @@ if not pack then -- a server that behaves like Redis, without the library
   end
 end
 
--- read_capacity returns the capacity of a bucket (units), and the longest delay (us) of a LeakyBucket if it is bounded. Then
--- the argument is negative: the capacity plus 2^31 times the delay in milliseconds.
-local function read_capacity(argument)
-  if argument >= 0 then return argument end
-  local capacity = -argument % 2147483648
-  return capacity, (-argument - capacity) / 2147483648 * 1000
-end
-
--- read_cost returns the cost of a charge (units), the units that must remain so that it is allowed, and whether it is a debt:
--- then one unit must remain, and the charge is counted even if it is denied. The argument of a debt is negative. If all units
--- of the debt must remain, 2^31 is added to its cost.
-local function read_cost(argument)
-  if argument >= 0 then return argument, argument, false end
-  if argument >= -2147483648 then return -argument, 1, true end
-  return -argument - 2147483648, -argument - 2147483648, true
+-- read_value returns the first bytes of a value, false if the key does not exist or is not a string: the next write replaces it. No value is longer
+-- except the ring of a log, which can have 16 MB, and a corrupt one: 1794 bytes are the largest list of a log, and a byte that proves that it is one.
+-- Indexes of commands are text: a number as an argument takes Redis three times as long.
+local function read_value(key)
+  local value = redis.pcall('GETRANGE', key, '0', '1793')
+  if value == '' then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    return call('GETRANGE', key, '0', '0') -- raises the error
+  end
+  return value
 end
 
 -- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
@@ -110,7 +89,7 @@ end
 -- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
 --   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
 --   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
---     allowed charge waits until the level before it has drained. With max_delay (us), a charge that would wait longer is
+--     allowed charge waits until the level before it has drained, at most for max_delay (us): a charge that would wait longer is
 --     denied.
 -- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
 -- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
@@ -130,15 +109,14 @@ local function bucket_drain(at, whole, part, now, charge)
   return at + elapsed, whole, part
 end
 
--- bucket_read returns at, whole, part and empty_at, advanced to now; nil if the value is corrupt, nil and true if it is too
--- far ahead.
+-- bucket_read returns at, whole, part and empty_at, advanced to now; or nil and the problem of the value, see charge.lua.
 local function bucket_read(value, now, charge)
   if not value then return now, 0, 0, 0 end
-  if #value ~= 4 * 7 then return nil end
+  if #value ~= 28 then return nil, 'corrupt' end -- four numbers
   local at, whole, part, empty_at = unpack_numbers('>I7I7I7I7', value)
   if now >= empty_at then return now, 0, 0, empty_at end
-  if part >= charge.window then return nil end
-  if at > now + charge.window then return nil, true end
+  if part >= charge.window then return nil, 'corrupt' end
+  if at > now + charge.window then return nil, 'ahead' end
   at, whole, part = bucket_drain(at, whole, part, now, charge)
   return at, whole, part, empty_at
 end
@@ -153,79 +131,73 @@ local function bucket_drain_time(whole, part, charge)
 end
 
 local function bucket_step(value, now, charge)
-  local cost, capacity = charge.cost, charge.capacity
+  local cost, capacity, max_delay = charge.cost, charge.capacity, charge.max_delay
   local max_level = capacity - cost -- the highest level at which the charge is allowed
   local at, whole, part, empty_at = bucket_read(value, now, charge)
-  if not at then return nil, whole end
-  local used, reset_after, wait = whole, 0, 0
+  if not at then return nil, whole end -- the problem
+  local used, reset_after = whole, 0
   if part > 0 then used = whole + 1 end
   if used > 0 then
     reset_after = at + bucket_drain_time(whole, part, charge)
     if reset_after > empty_at then reset_after = empty_at end
     reset_after = reset_after - now
   end
-  local late = 0 -- by how much the charge would wait too long
-  if charge.max_delay and cost > 0 then late = reset_after - charge.max_delay end
+  local delay, late = 0, 0 -- the wait of an allowed charge, and by how much it would be too long
+  if max_delay and cost > 0 then delay, late = reset_after, reset_after - max_delay end
   if used <= max_level and late <= 0 then
-    if charge.queues and cost > 0 then
-      wait = reset_after
-      if at > now and wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
-    end
+    if at > now and delay > bucket_drain_time(capacity, 0, charge) then return nil, 'ahead' end
     local expires_at = at + bucket_drain_time(whole + cost, part, charge)
-    return wait, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at
+    return delay, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at, false
   end
-  wait = (-9007199254740991)
+  local wait = NEVER
   if used <= max_level then
     wait = -late
   elseif max_level >= 0 then
     wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
   end
-  if at > now and wait ~= (-9007199254740991) and -wait > bucket_drain_time(capacity, 0, charge) then return nil, true end
+  if at > now and wait ~= NEVER and -wait > bucket_drain_time(capacity, 0, charge) then return nil, 'ahead' end
   return wait, capacity - used, reset_after, at
 end
 
 local step = bucket_step
 
--- spend_one decides a request with one charge. It contains only the algorithm of that charge.
---   KEYS[1]   the counter; of a compact counter the key of its block
---   KEYS[2]   the second key of a compact SlidingWindowCounter
---   ARGV[1]   'spend', or 'peek' to change nothing
---   ARGV[2]   limit (units)
---   ARGV[3]   window (us)
---   ARGV[4]   capacity (only for buckets, see read_capacity)
---   ARGV[5]   cost (units, see read_cost)
---   ARGV[6]   the field of a compact counter
---   ARGV[6], of a compact counter ARGV[7]
---             now in microseconds since the epoch; absent to read the clock of this server
+-- now is the time in microseconds since the epoch: ARGV[1], or that of this server if it is ''.
+local now
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = tonumber(ARGV[1])
+end
+
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge: for one charge, defining the functions of spend.lua
+-- takes longer than everything else.
+--   KEYS[1]   the counter
+--   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
+--   ARGV[2]   'spend', or 'peek' to change nothing
+--   ARGV[3]   limit (units)
+--   ARGV[4]   window (us)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   debt, as in spend.lua
+--   ARGV[7]   capacity (units); only of buckets
+--   ARGV[8]   max delay (us); only of buckets whose charges can wait for their turn
 -- Reply: that of spend.
 -- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
-local key, now = KEYS[1], ARGV[false and 7 or 6]
-if now then
-  now = tonumber(now)
-else
-  now = call('TIME')
-  now = now[1] * 1000000 + now[2]
-end
-local capacity, max_delay = read_capacity(ARGV[4] + 0)
-local cost, needed, debt = read_cost(ARGV[5] + 0)
+local key, cost, debt = KEYS[1], ARGV[5] + 0, ARGV[6] -- adding 0 makes a number of it, and takes less time than tonumber
 local charge = {
-  units = ARGV[2] + 0, window = ARGV[3] + 0, capacity = capacity, max_delay = max_delay,
-  cost = cost, needed = needed, debt = debt, queues = true,
+  units = ARGV[3] + 0, window = ARGV[4] + 0, capacity = ARGV[7] and ARGV[7] + 0, max_delay = ARGV[8] and ARGV[8] + 0,
+  cost = cost, needed = debt == 'unit' and 1 or cost, is_debt = debt ~= '',
 }
 
-local value
-if true then value = call('MGET', key)[1] end
-local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(value, now, charge, key, ARGV[6], KEYS[2])
-local corrupt
+local problem
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl, append = step(read_value(key), now, charge, key)
 if not wait then
-  corrupt = remaining and -1 or 0
-  wait, remaining, reset_after, at, next_value, expires_at, keep_ttl = step(false, now, charge, key, ARGV[6], KEYS[2])
+  problem = remaining
+  wait, remaining, reset_after, at, next_value, expires_at = step(false, now, charge, key)
 end
-if next_value and cost > 0 and ARGV[1] == 'spend' then
-  if type(next_value) == 'function' then
-    next_value()
-  elseif false then
-    call('HSET', keep_ttl, ARGV[6], next_value)
+if expires_at and cost > 0 and ARGV[2] == 'spend' then
+  if append then
+    append()
   elseif keep_ttl then
     call('SET', key, next_value, 'KEEPTTL')
   else
@@ -234,7 +206,8 @@ if next_value and cost > 0 and ARGV[1] == 'spend' then
   remaining, reset_after = remaining - cost, expires_at - now
   if remaining < 0 then remaining = 0 end
 end
-if wait == 0 and at == now and not corrupt then return {now, 4 * remaining, reset_after} end -- as add_decision
+-- The usual reply is made in one piece, without add_decision.
+if wait == 0 and at == now and not problem then return {now, 4 * remaining, reset_after} end
 
 -- How the scripts that decide reply, at the time now (us since the epoch).
 
@@ -258,5 +231,6 @@ local function add_decision(remaining, reset_after, wait, at)
 end
 
 add_decision(remaining, reset_after, wait, at)
-reply[size + 1] = corrupt
+if problem then reply[size + 1] = problem == 'ahead' and -1 or 0 end
 return reply
+
