@@ -27,7 +27,7 @@ const (
 	unboundDelay = never
 )
 
-// Call is a request for decisions about all of its charges, or none.
+// Call is a request: either all of its charges are counted, or nothing is.
 type Call struct {
 	Mode    string
 	Charges []limiter.Charge

@@ -82,7 +82,7 @@ func file(names ...string) string {
 	return texts.String()
 }
 
-// fileIf returns a file, or "" if there is none.
+// fileIf returns a file, or "" if it does not exist.
 func fileIf(name string) string {
 	if _, err := fs.Stat(files, name+".lua"); err != nil {
 		return ""

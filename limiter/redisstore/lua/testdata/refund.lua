@@ -187,8 +187,8 @@ local function read_counter(now, window, field, even, odd)
   return false, value and block or other_value and other, problem
 end
 
--- write_counter writes the next value of a counter, which is in a block, or in none if that is false. With keep, it stays in the same window.
--- Else it enters the block of its window, which expires with the last window in it.
+-- write_counter writes the next value of a counter. block has the counter before, unless it is false. With keep, the counter stays in its window.
+-- Else it enters the block of the next window, which expires with the last window in it.
 local function write_counter(value, keep, now, window, field, even, odd, block)
   if keep then return call('HSET', block, field, value) end
   local index = decode_field(value, now, window)
