@@ -39,7 +39,7 @@ type Traits struct {
 	// Compact is the name of its compact counters in scripts: "Compact" and Name. They need Aligned windows. It is empty for the other algorithms.
 	Compact string
 
-	// Script is the name of its Lua in package redisstore: Script.lua and Script_refund.lua.
+	// Script is the name of its Lua in package limiter/redisstore/lua: Script.lua and Script_refund.lua.
 	Script string
 	// RedisBytes is the approximate memory of a counter with one request in Redis, in bytes, as docs/how-to/run-on-redis.md lists it.
 	RedisBytes int64

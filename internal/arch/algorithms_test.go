@@ -144,7 +144,7 @@ const (
 // outages and of the compiler with an algorithm that only the tag has.
 func TestSixthAlgorithm_TakesOnlyItsFiles(t *testing.T) {
 	watchSources(t)
-	files, err := filepath.Glob(filepath.Join(root, "limiter/redisstore/testdata/sixthalgorithm/*"))
+	files, err := filepath.Glob(filepath.Join(root, "limiter/redisstore/lua/testdata/sixthalgorithm/*"))
 	if err != nil {
 		t.Fatal(err)
 	}

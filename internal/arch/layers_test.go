@@ -63,8 +63,9 @@ func layers() []layer {
 		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/redisstore/hashslot"},
 		{pkg: "limiter/redisstore/roundtrip"},
+		{pkg: "limiter/redisstore/lua", internal: []string{"limiter", "limiter/redisclient"}},
 		{
-			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/redisstore/roundtrip", "limiter/tracing", "limiter/wait"},
+			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/bypass", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/redisstore/lua", "limiter/redisstore/roundtrip", "limiter/tracing", "limiter/wait"},
 			external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
 		},
 		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},

@@ -90,6 +90,7 @@ func enforce(ctx context.Context, client *redisclient.Client, patience time.Dura
 			errs = append(errs, spendAndRefund(ctx, store, algorithm, true))
 		}
 	}
+	errs = append(errs, spendTogether(ctx, store))
 	bypasses := redisstore.NewBypasses(client, "weir:weir-system/default:")
 	errSave := bypasses.Save(ctx, []bypass.Bypass{bypassOf("one", time.Now())})
 	_, errLoad := bypasses.Load(ctx)
@@ -155,6 +156,21 @@ func spendAndRefund(ctx context.Context, store *redisstore.Store, algorithm limi
 		}
 	}
 	return errors.Join(append(errs, store.Reset(ctx, []string{key}, ""))...)
+}
+
+// spendTogether decides charges on two counters, which one command reads.
+func spendTogether(ctx context.Context, store *redisstore.Store) error {
+	var charges []limiter.Charge
+	for _, policy := range []string{"test/acl-a", "test/acl-b"} {
+		limit, err := limiter.NewLimit(limiter.DefaultAlgorithm, 10, time.Hour)
+		if err != nil {
+			return err
+		}
+		key := limiter.NewKeySpace("weir:weir-system/default:", "Tenant", policy, limit).Key("acme", "")
+		charges = append(charges, limiter.Charge{Key: key, Limit: limit, Cost: 1})
+	}
+	_, err := store.Spend(ctx, charges)
+	return err
 }
 
 func TestDocumentedACL_GrantsExactlyTheRequiredPermissions(t *testing.T) { //nolint:tparallel // the subtests share the server

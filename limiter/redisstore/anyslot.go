@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 )
 
 // errSeveralSlots is the error of a call whose charges are in several slots, when its node did not decide them together. Nothing ran.
@@ -70,7 +71,8 @@ func (s *Store) sendTogether(ctx context.Context, cluster *redis.ClusterClient, 
 		s.sendEach(ctx, cluster, calls)
 		return
 	}
-	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, s.anySlot, s.anySlotArguments(calls))
+	script, args := s.anySlotRequest(calls)
+	cmd := redisclient.RunOnNode(ctx, s.client, node, redis.NewIntSliceCmd, script, args)
 	inVain := cmd.Err() == nil && len(cmd.Val()) == 0
 	switch {
 	case inVain, isRejected(cmd.Err()):
@@ -106,19 +108,14 @@ func isRejectedBeforeItRan(err error) bool {
 	return slices.ContainsFunc([]string{"eval", "lua script", "number of keys"}, func(part string) bool { return strings.Contains(text, part) })
 }
 
-// anySlotArguments returns the arguments of any_slot.lua.
-func (s *Store) anySlotArguments(calls []*call) []any {
-	keys, args := s.arguments(calls)
-	all := append(make([]any, 0, 1+len(keys)+len(args)), len(keys))
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	return append(all, args...)
+// anySlotRequest returns the script that decides calls whatever slots their keys are in, with its arguments.
+func (s *Store) anySlotRequest(calls []*call) (script redisclient.Script, args []any) {
+	return s.scripts.ForCallsInAnySlots(s.now(), s.haveCommonCounter(calls), len(calls), func(i int) lua.Call { return calls[i].forScript() })
 }
 
 // isReadInPlace reports whether the scripts do not read the counter as a whole, as any_slot.lua does.
 func isReadInPlace(c limiter.Charge) bool {
-	return c.Limit.Traits().Log && c.Limit.Units() > maxWholeLog
+	return c.Limit.Traits().Log && c.Limit.Units() > lua.MaxWholeLog
 }
 
 // The pauses after a node did not decide a batch together.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -57,7 +58,7 @@ func newSharedCounters(rt *rapid.T, client *redisclient.Client, number int) *sha
 		algorithm := rapid.SampledFrom(algorithms).Draw(rt, "algorithm")
 		var limits []limiter.Limit
 		for range rapid.IntRange(1, 2).Draw(rt, "limits") {
-			units := rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(maxWholeLog-3, maxWholeLog+3)).Draw(rt, "units")
+			units := rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(lua.MaxWholeLog-3, lua.MaxWholeLog+3)).Draw(rt, "units")
 			limit, err := limiter.NewLimit(algorithm, units, time.Second)
 			if err != nil {
 				rt.Fatal(err)
@@ -244,8 +245,8 @@ func TestArguments_ReportCallsWithACommonCounter(t *testing.T) {
 		{[]*call{charging("a", "b"), charging("c", "b")}, "repeated"},
 		{[]*call{charging("a"), charging("b"), charging("a")}, "repeated"},
 	} {
-		if keys, args := store.arguments(test.calls); args[runHead-1] != test.want {
-			t.Errorf("a batch with the keys %q has the argument %q, want %q", keys, args[runHead-1], test.want)
+		if _, keys, args := store.batchRequest(test.calls); args[2] != test.want {
+			t.Errorf("a batch with the keys %q has the argument %q, want %q", keys, args[2], test.want)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +80,9 @@ func TestSpend_CompactCountersOfABlockHaveTheirOwnWindows(t *testing.T) {
 		window := limiter.Instant(limit.Window().Microseconds())
 		start := (limiter.At(time.Now())/window + 5) * window
 		now := start
-		store := NewStore(client, patience, WithClock(func() time.Time { return now.Time() }))
+		var reported []string
+		store := NewStore(client, patience, WithClock(func() time.Time { return now.Time() }),
+			WithCountersAhead(func(keys []string) { reported = append(reported, keys...) }))
 		states := map[int]limiter.State{}
 		for _, step := range []struct{ windows, counter int }{{0, 1}, {0, 2}, {1, 1}, {0, 1}, {0, 2}, {2, 3}, {0, 2}, {1, 2}, {2, 2}, {0, 3}, {3, 1}, {3, 3}} {
 			now = start + limiter.Instant(step.windows)*window + 1
@@ -90,6 +94,9 @@ func TestSpend_CompactCountersOfABlockHaveTheirOwnWindows(t *testing.T) {
 			if got := spendOne(t, store, inBlock(step.counter), limit); got != want {
 				t.Errorf("%s, %+v: %+v, want %+v", algorithm, step, got, want)
 			}
+		}
+		if want := []string{inBlock(3), inBlock(3)}; !slices.Equal(reported, want) { // two windows ahead, and three windows old
+			t.Errorf("%s: reported %q, want %q", algorithm, reported, want)
 		}
 		for _, key := range client.Redis().Keys(t.Context(), "*").Val() {
 			if ttl := client.Redis().PTTL(t.Context(), key).Val(); ttl <= 0 {
@@ -117,6 +124,9 @@ func TestSpend_ACorruptCompactCounterStartsOver(t *testing.T) {
 		}, true},
 		"a window beyond 32": {func(ctx context.Context, block string) error {
 			return rdb.HSet(ctx, block, string(field[:]), 1<<40).Err()
+		}, true},
+		"window 32, of 0 to 31": {func(ctx context.Context, block string) error {
+			return rdb.HSet(ctx, block, string(field[:]), 32<<18).Err()
 		}, true},
 		"a window that is not": {func(ctx context.Context, block string) error {
 			return rdb.HSet(ctx, block, "", "x", string(field[:]), "y").Err()
@@ -256,5 +266,75 @@ func TestSpend_NoRequestProlongsTheBlockOfAWindowThatEnded(t *testing.T) {
 	}
 	if value, err := client.Redis().HGet(t.Context(), client.Redis().Keys(t.Context(), "*").Val()[0], string(field[:])).Result(); err == nil {
 		t.Errorf("the block of an earlier window still has the counter %q", value)
+	}
+}
+
+// The fields of two counters can have the same text although their windows have different lengths.
+func TestSpend_DecidesCompactCountersOfDifferentWindowsInOneRun(t *testing.T) {
+	const period = 32 * 3600 // seconds: both windows have an index that is a multiple of 32
+	now := time.Unix((time.Now().Unix()/period+1)*period, 0)
+	store := NewStore(openURL(t, fixture.Redis(t).URL()), patience, WithClock(func() time.Time { return now }))
+	var charges []limiter.Charge
+	for i, window := range []time.Duration{time.Hour, time.Minute} {
+		limit, err := limiter.NewLimit(limiter.FixedWindow, 10, window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := strings.Replace(inBlock(1), "tenant-daily", []string{"hourly", "by-the-minute"}[i], 1)
+		charges = append(charges, limiter.Charge{Key: key, Limit: limit, Cost: 1})
+	}
+	for want := int64(9); want >= 7; want-- {
+		decisions, err := store.Spend(t.Context(), charges)
+		if err != nil || decisions[0].Remaining != want || decisions[1].Remaining != want {
+			t.Errorf("%+v, %v; want %d units left of both", decisions, err, want)
+		}
+	}
+}
+
+// A counter has a field in the block of its window, or in that of the window before, which can be unreadable, too.
+func TestSpend_AnUnreadableFieldOfTheWindowBeforeStartsOver(t *testing.T) {
+	client := openURL(t, fixture.Redis(t).URL())
+	ctx, rdb := t.Context(), client.Redis()
+	_, field, _ := limiter.CompactKey(inBlock(1))
+	limit, err := limiter.NewLimit(limiter.SlidingWindowCounter, 10, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Truncate(time.Hour).Add(time.Hour)
+	index := now.Unix() / 3600
+	ahead := strconv.FormatInt((index+13)%32<<18, 10)
+	for name, test := range map[string]struct {
+		before, current, want string
+	}{
+		"corrupt":           {"x", "", "corrupt"},
+		"ahead":             {ahead, "", "ahead"},
+		"ahead and corrupt": {ahead, "x", "corrupt"},
+		"corrupt and ahead": {"x", strconv.FormatInt((index+14)%32<<18, 10), "corrupt"},
+	} {
+		rdb.FlushDB(ctx)
+		var reported []string
+		at := now
+		store := NewStore(client, patience, WithClock(func() time.Time { return at }),
+			WithCorruptCounters(func(keys []string) { reported = append(append(reported, "corrupt"), keys...) }),
+			WithCountersAhead(func(keys []string) { reported = append(append(reported, "ahead"), keys...) }))
+		spendOne(t, store, inBlock(1), limit)
+		before := rdb.Keys(ctx, "*").Val()[0]
+		rdb.HSet(ctx, before, string(field[:]), test.before)
+		if test.current != "" {
+			current := before[:len(before)-1] + string('0'+'1'-before[len(before)-1])
+			rdb.HSet(ctx, current, string(field[:]), test.current)
+		}
+		at = at.Add(time.Hour)
+		for _, want := range []int64{9, 8} {
+			if d := spendOne(t, store, inBlock(1), limit); d.Remaining != want {
+				t.Errorf("%s: %d units left, want %d", name, d.Remaining, want)
+			}
+		}
+		if want := []string{test.want, inBlock(1)}; !slices.Equal(reported, want) {
+			t.Errorf("%s: reported %q, want %q", name, reported, want)
+		}
+		if test.current == "" && rdb.HExists(ctx, before, string(field[:])).Val() {
+			t.Errorf("%s: the block of the window before still has the counter", name)
+		}
 	}
 }

@@ -147,16 +147,7 @@ func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, 
 
 // refundRequest returns the script that makes refunds, with its keys and arguments.
 func (s *Store) refundRequest(refunds []limiter.Refund) (script redisclient.Script, keys []string, args []any) {
-	of := scriptKeys{keys: make([]string, 0, len(refunds))}
-	args = append(make([]any, 0, 3+argumentsWidth*len(refunds)), s.now(), s.invalidations, "")
-	for _, r := range refunds {
-		of.add(r.Key, r.Limit)
-		args = append(appendLimit(args, r.Key, r.Limit), r.Units(), int64(r.At))
-	}
-	if len(of.fields) > 0 {
-		args[2] = of.fields
-	}
-	return s.refund, of.keys, args
+	return s.scripts.ForRefunds(s.now(), s.invalidations, refunds)
 }
 
 // refunded returns the error of the script that makes refunds, and reports corrupt counters.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 )
 
 // markLifetime is how long Redis remembers that a reset was made. A process that was without Redis for longer makes it again.
@@ -42,7 +43,7 @@ func (s *Store) reset(ctx context.Context, keys []string) error {
 	for _, key := range keys { // one command per key: on a cluster they are in different slots
 		if block, field, isCompact := limiter.CompactKey(key); isCompact {
 			pipe.HDel(ctx, block, string(field[:]))
-			pipe.HDel(ctx, oddBlock(block), string(field[:])) // of a SlidingWindowCounter
+			pipe.HDel(ctx, lua.OddBlock(block), string(field[:])) // of a SlidingWindowCounter
 		} else {
 			pipe.Unlink(ctx, key)
 		}
@@ -76,7 +77,7 @@ func (s *Store) resetOnce(ctx context.Context, key, id string, drop bool) error 
 	const mark = ":reset:" // in the slot of the counter; no key of a counter ends like this
 	keys, args := []string{key + mark + id, key}, []any{int64(markLifetime / time.Second), s.invalidations, message}
 	if block, field, isCompact := limiter.CompactKey(key); isCompact {
-		keys = []string{fmt.Sprintf("%s%s%s:%x", block, mark, id, field[:]), block, oddBlock(block)}
+		keys = []string{fmt.Sprintf("%s%s%s:%x", block, mark, id, field[:]), block, lua.OddBlock(block)}
 		args = append(args, string(field[:]))
 	}
 	script := redisclient.NewScript("reset_once", resetOnceLua)

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -164,7 +165,7 @@ func TestRefund_OfALargeLogTakesBoundedWork(t *testing.T) {
 	for _, test := range []struct {
 		newer   int
 		isExact bool
-	}{{maxWholeLog, true}, {maxWholeLog + 1, false}, {5000, false}} {
+	}{{lua.MaxWholeLog, true}, {lua.MaxWholeLog + 1, false}, {5000, false}} {
 		t.Run(strconv.Itoa(test.newer), func(t *testing.T) {
 			p := newLogPair(t)
 			limit := logLimit(t, limiter.MaxLogUnits, time.Minute)

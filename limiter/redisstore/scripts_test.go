@@ -25,7 +25,7 @@ func TestScripts_AreLoadedUnderTheirNames(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff([]string{
-				"spend", "refund", "spend_any_slot", "spend_one_fixed_window", "spend_one_sliding_window_counter",
+				"spend", "spend_compact", "refund", "spend_any_slot", "spend_compact_any_slot", "spend_one_fixed_window", "spend_one_sliding_window_counter",
 				"spend_one_sliding_window_log", "spend_one_token_bucket", "spend_one_leaky_bucket",
 				"spend_one_compact_fixed_window", "spend_one_compact_sliding_window_counter",
 			}, names); diff != "" {

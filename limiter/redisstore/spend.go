@@ -3,30 +3,19 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 )
 
-// The arguments and the reply of the spend scripts.
+// The modes of calls.
 const (
-	modeSpend = "spend"
-	modePeek  = "peek"
-
-	runHead        = 4   // arguments before those of the shapes
-	shapeHead      = 2   // arguments of a shape before those of its charges
-	argumentsWidth = 6   // arguments of a charge
-	firstShape     = '0' // the name of the first shape
-	never          = -(1<<53 - 1)
-
-	// The first number about a charge in the reply is a multiple of replyMarks plus these marks.
-	replyMarks   = 4
-	replyWaits   = 1
-	replyIsAhead = 2
+	modeSpend = lua.ModeSpend
+	modePeek  = lua.ModePeek
 )
 
 // send decides the calls of a batch in one round trip, by their latest deadline, or later if this process is late.
@@ -76,59 +65,16 @@ func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, all 
 // request returns the script that decides calls, at most maxBatch, with its keys and arguments.
 func (s *Store) request(calls []*call) (script redisclient.Script, keys []string, args []any) {
 	if len(calls) == 1 && len(calls[0].charges) == 1 {
-		return s.singleRequest(calls[0].mode, &calls[0].charges[0])
+		return s.scripts.ForOne(s.now(), calls[0].mode, &calls[0].charges[0])
 	}
-	keys, args = s.arguments(calls)
-	return s.spend, keys, args
+	return s.batchRequest(calls)
 }
 
-// singleRequest is the request for one charge, see spend_one.lua.
-func (s *Store) singleRequest(mode string, c *limiter.Charge) (script redisclient.Script, keys []string, args []any) {
-	args = append(make([]any, 0, argumentsWidth+1), mode, c.Limit.Units(), c.Limit.Window().Microseconds(), capacity(c.Limit), cost(c))
-	var of scriptKeys
-	of.add(c.Key, c.Limit)
-	isCompact := len(of.fields) > 0
-	if isCompact {
-		args = append(args, of.fields)
-	}
-	if s.clock != nil {
-		args = append(args, s.now())
-	}
-	return s.single.forLimit(c.Limit, isCompact), of.keys, args
+func (s *Store) batchRequest(calls []*call) (script redisclient.Script, keys []string, args []any) {
+	return s.scripts.ForCalls(s.now(), s.haveCommonCounter(calls), len(calls), func(i int) lua.Call { return calls[i].forScript() })
 }
 
-// arguments returns those of spend.lua. Calls that differ only in their keys have the same shape, which is sent once.
-func (s *Store) arguments(calls []*call) (keys []string, args []any) {
-	n := 0
-	for _, c := range calls {
-		n += len(c.charges)
-	}
-	of := scriptKeys{keys: make([]string, 0, n)}
-	shapes := make([]byte, len(calls))
-	first := calls[0]
-	args = append(make([]any, 0, runHead+shapeHead+argumentsWidth*len(first.charges)), s.now(), "", "", "")
-	distinct := make([]*call, 0, 4) // rarely more
-	for i, call := range calls {
-		for j := range call.charges {
-			of.add(call.charges[j].Key, call.charges[j].Limit)
-		}
-		shape := slices.IndexFunc(distinct, call.hasShapeOf)
-		if shape < 0 {
-			shape = len(distinct)
-			distinct = append(distinct, call)
-			args = appendShape(args, call)
-		}
-		shapes[i] = firstShape + byte(shape)
-	}
-	args[1] = shapes
-	if len(of.fields) > 0 {
-		args[2] = of.fields
-	}
-	if s.haveCommonCounter(calls) {
-		args[3] = "repeated"
-	}
-	return of.keys, args
-}
+func (c *call) forScript() lua.Call { return lua.Call{Mode: c.mode, Charges: c.charges} }
 
 // haveCommonCounter reports whether two of the calls have a counter in common. The keys of a call are distinct.
 func (s *Store) haveCommonCounter(calls []*call) bool {
@@ -153,70 +99,6 @@ func (s *Store) haveCommonCounter(calls []*call) bool {
 	return len(seen) < n
 }
 
-// hasShapeOf reports whether the calls are equal except for their keys.
-func (c *call) hasShapeOf(other *call) bool {
-	if c.mode != other.mode || len(c.charges) != len(other.charges) {
-		return false
-	}
-	for i := range c.charges {
-		a, b := &c.charges[i], &other.charges[i]
-		if a.Cost != b.Cost || a.Shadow != b.Shadow || a.Debt != b.Debt || a.Whole != b.Whole || a.Limit != b.Limit || isCompact(a.Key) != isCompact(b.Key) {
-			return false
-		}
-	}
-	return true
-}
-
-func appendShape(args []any, c *call) []any {
-	args = append(args, c.mode, len(c.charges))
-	for _, charge := range c.charges {
-		args = append(appendLimit(args, charge.Key, charge.Limit), cost(&charge), enforcement(charge))
-	}
-	return args
-}
-
-// wholeDebt is added to the cost of a debt of which all units must remain. It is above every cost.
-const wholeDebt = 1 << 31
-
-// cost is the argument that read_cost in numbers.lua reads.
-func cost(c *limiter.Charge) int64 {
-	switch {
-	case !c.CountsAlways():
-		return c.Units()
-	case c.Whole:
-		return -c.Units() - wholeDebt
-	default:
-		return -c.Units()
-	}
-}
-
-func enforcement(c limiter.Charge) string {
-	if c.Shadow {
-		return "shadow"
-	}
-	return "enforce"
-}
-
-// appendLimit appends the arguments that read_charge in arguments.lua reads.
-func appendLimit(args []any, key string, limit limiter.Limit) []any {
-	return append(args, scriptAlgorithm(limit.Traits(), isCompact(key)), limit.Units(), limit.Window().Microseconds(), capacity(limit))
-}
-
-// delayUnit separates the capacity from the maximum delay in one argument. It is above every capacity.
-const delayUnit = 1 << 31
-
-// capacity is the argument with that name: of a bucket, in units. For a LeakyBucket whose delay is bounded, it is negative, and includes the
-// maximum delay in milliseconds as a multiple of delayUnit.
-func capacity(limit limiter.Limit) int64 {
-	if !limit.Traits().Drains {
-		return 0
-	}
-	if most, bounded := limit.MaxDelay(); bounded {
-		return -limit.Capacity() - delayUnit*most.Milliseconds()
-	}
-	return limit.Capacity()
-}
-
 // decodeReply stores the reply to calls in them, and reports corrupt counters.
 func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 	n := 0
@@ -224,18 +106,17 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 		n += len(c.charges)
 	}
 	numbers, err := cmd.Result()
-	r, decisions := reply{numbers: numbers}, make([]limiter.Decision, n)
+	r, decisions := lua.NewReply(numbers), make([]limiter.Decision, n)
 	if err == nil {
-		r.now = limiter.Instant(r.next())
 		rest := decisions
 		for _, c := range calls {
 			of := len(c.charges)
 			for i := range c.charges {
-				rest[i] = r.decision(&c.charges[i])
+				rest[i] = r.Decision(&c.charges[i])
 			}
 			c.reply.decisions, rest = rest[:of:of], rest[of:]
 		}
-		if r.isShort {
+		if r.IsShort {
 			err = fmt.Errorf("got %d numbers for %d charges", len(numbers), n)
 		}
 	}
@@ -246,8 +127,8 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 		}
 		return
 	}
-	if len(r.numbers) > 0 {
-		s.reportStartsOver(r.numbers, func(i int64) string { return keyOf(calls, i) })
+	if len(r.Numbers) > 0 {
+		s.reportStartsOver(r.Numbers, func(i int64) string { return keyOf(calls, i) })
 	}
 }
 
@@ -280,45 +161,3 @@ func (s *Store) reportStartsOver(indexes []int64, key func(int64) string) {
 		s.foundAhead(ahead)
 	}
 }
-
-// reply reads the reply of the spend scripts.
-type reply struct {
-	numbers []int64 // not yet read
-	isShort bool    // more numbers were read than there are
-	now     limiter.Instant
-}
-
-func (r *reply) next() int64 {
-	if len(r.numbers) == 0 {
-		r.isShort = true
-		return 0
-	}
-	n := r.numbers[0]
-	r.numbers = r.numbers[1:]
-	return n
-}
-
-// decision reads the decision about a charge.
-func (r *reply) decision(c *limiter.Charge) limiter.Decision {
-	head := r.next()
-	d := limiter.Decision{
-		At: r.now, Allowed: true, Limit: c.Limit.Units(), Remaining: head / replyMarks, ResetAfter: microseconds(r.next()),
-	}
-	if head&replyWaits != 0 {
-		switch wait := r.next(); {
-		case wait >= 0:
-			d.Delay = microseconds(wait)
-		case wait == never:
-			d.Allowed, d.RetryAfter = false, limiter.Never
-		default:
-			d.Allowed, d.RetryAfter = false, microseconds(-wait)
-		}
-	}
-	if head&replyIsAhead != 0 {
-		ahead := r.next()
-		d.At, d.Ahead = d.At+limiter.Instant(ahead), microseconds(ahead)
-	}
-	return d
-}
-
-func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

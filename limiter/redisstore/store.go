@@ -9,13 +9,14 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
 // Store is a limiter.Store in Redis. Each call runs one script in one round trip. On a Redis Cluster a call whose keys are on
 // several nodes runs one script on each of them at the same time, and takes a second round trip if one of them denies it.
 type Store struct {
-	*scripts
+	scripts       *lua.Scripts
 	client        *redisclient.Client
 	together      togetherness
 	timeout       time.Duration
@@ -29,6 +30,12 @@ type Store struct {
 	calls         sync.Pool // of *call
 	keySets       sync.Pool // of map[string]struct{}, empty
 }
+
+// SpendScript returns the script that decides calls with several charges.
+func SpendScript() redisclient.Script { return lua.Assembled().Spend() }
+
+// Scripts returns every script of this package that decides or refunds, for [redisclient.Client.LoadScripts].
+func Scripts() []redisclient.Script { return lua.Assembled().All() }
 
 // StoreOption configures a Store.
 type StoreOption func(*Store)
@@ -65,7 +72,7 @@ func WithInvalidations(channel string) StoreOption {
 // NewStore returns a Store on the Redis of client. Calls fail after timeout.
 func NewStore(client *redisclient.Client, timeout time.Duration, options ...StoreOption) *Store {
 	s := &Store{
-		scripts: assembled(), client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {}, foundAhead: func([]string) {},
+		scripts: lua.Assembled(), client: client, timeout: timeout, refundFailed: func(error) {}, foundCorrupt: func([]string) {}, foundAhead: func([]string) {},
 		calls: sync.Pool{New: func() any { return &call{} }},
 	}
 	for _, option := range options {

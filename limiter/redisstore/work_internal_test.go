@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -82,8 +83,8 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 	full := ringOf(at, 300_000)
 	var list strings.Builder
 	list.WriteString("L")
-	for i := range int64(maxWholeLog) {
-		list.WriteString(packed(at - maxWholeLog + i))
+	for i := range int64(lua.MaxWholeLog) {
+		list.WriteString(packed(at - lua.MaxWholeLog + i))
 	}
 	var most work
 	check := func(name string, got work) {
@@ -94,7 +95,7 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 		}
 	}
 	// spent is when the refunded units were spent: with many newer ones, or with as many as a refund moves.
-	spent := []limiter.Instant{limiter.Instant(at), limiter.Instant(at - maxWholeLog), limiter.Instant(at - 500_000)}
+	spent := []limiter.Instant{limiter.Instant(at), limiter.Instant(at - lua.MaxWholeLog), limiter.Instant(at - 500_000)}
 	for _, algorithm := range limiter.Algorithms() {
 		values := map[string]string{"nothing": ""}
 		units := []int64{1, 256, limiter.MaxUnits}
@@ -125,17 +126,18 @@ func TestScripts_TakeBoundedWorkForAnyPolicyAndRequest(t *testing.T) {
 									continue // reads what a spend reads
 								}
 								set()
-								script, keys, args := store.singleRequest(mode, &charges[0])
+								script, keys, args := store.request([]*call{{mode: mode, charges: charges}})
 								check(mode+" "+of, measure(t, client, script, keys, args))
 							}
 							set()
-							keys, args := store.arguments([]*call{{mode: modeSpend, charges: charges}})
-							check("in a batch, "+of, measure(t, client, store.spend, keys, args))
+							script, keys, args := store.batchRequest([]*call{{mode: modeSpend, charges: charges}})
+							check("in a batch, "+of, measure(t, client, script, keys, args))
 							if value != full || elapsed > 0 {
 								continue
 							}
 							set()
-							check("on a node, "+of, measure(t, client, store.anySlot, nil, store.anySlotArguments([]*call{{mode: modeSpend, charges: charges}})))
+							anySlot, anySlotArgs := store.anySlotRequest([]*call{{mode: modeSpend, charges: charges}})
+							check("on a node, "+of, measure(t, client, anySlot, nil, anySlotArgs))
 							for _, instant := range spent {
 								set()
 								script, keys, args := store.refundRequest([]limiter.Refund{{Key: key, Limit: limit, Cost: cost, At: instant}})

@@ -1,0 +1,1022 @@
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
+-- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
+local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
+
+-- A run of a script executes all of it, and a function takes as long to define as a small command for each local outside that it uses. So only
+-- these numbers have a name in several functions: the wait of a cost above the limit, and the units of the largest counter. A stored number that is
+-- larger proves that no script wrote the value.
+local NEVER, MAX_UNITS = -9007199254740991, 1000000000
+
+-- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
+-- limited to 32 bits.
+local function format_integer(number)
+  if number < 1000000000 then return string.format('%d', number) end
+  local low = number % 1000000000
+  return string.format('%d%09d', (number - low) / 1000000000, low)
+end
+
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  local rest = microseconds % 1000
+  if rest > 0 then microseconds = microseconds + 1000 - rest end
+  return format_integer(microseconds / 1000)
+end
+
+-- pack and unpack_numbers are those of the struct library of Redis. A stored number has 7 bytes, big-endian: '>I7I7' is the format of two. In an
+-- entry of a log, it has 4.
+local struct = rawget(_G, 'struct') or {}
+local pack, unpack_numbers = struct.pack, struct.unpack
+
+if not pack then -- a server that behaves like Redis, without the library
+  pack = function(format, ...)
+    local bytes = ''
+    for i, number in ipairs({...}) do
+      local packed = ''
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        packed = char(number % 256) .. packed
+        number = floor(number / 256)
+      end
+      bytes = bytes .. packed
+    end
+    return bytes
+  end
+
+  unpack_numbers = function(format, bytes, from)
+    local numbers, at = {}, from or 1
+    for i = 1, (#format - 1) / 2 do
+      local number = 0
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        number, at = number * 256 + byte(bytes, at), at + 1
+      end
+      numbers[i] = number
+    end
+    return unpack(numbers)
+  end
+end
+
+-- read_value returns the first bytes of a value, false if the key does not exist or is not a string: the next write replaces it. No value is longer
+-- except the ring of a log, which can have 16 MB, and a corrupt one: 1794 bytes are the largest list of a log, and a byte that proves that it is one.
+-- Indexes of commands are text: a number as an argument takes Redis three times as long.
+local function read_value(key)
+  local value = redis.pcall('GETRANGE', key, '0', '1793')
+  if value == '' then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    return call('GETRANGE', key, '0', '0') -- raises the error
+  end
+  return value
+end
+
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+
+-- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
+-- some Lua versions allocate an array up to a positive index.
+local count_cache = KEYS[2] and {}
+
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, current
+  if previous > current then largest = previous end
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then
+    local text = count_cache and count_cache[-number]
+    if text then return text end
+    text = format_integer(number)
+    if count_cache then count_cache[-number] = text end
+    return text
+  end
+  return pack('>I7I7I7', index, current, previous)
+end
+
+-- decode_counts returns index, current and previous; or nil and the problem of the value, see charge.lua. Values that no script wrote can have
+-- any bytes. A value can be ahead because the clock stepped back. If it is more than one window ahead, the clock was wrong when it was written.
+local function decode_counts(value, now, window)
+  local index, current, previous
+  if #value == 21 then
+    index, current, previous = unpack_numbers('>I7I7I7', value)
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil, 'corrupt' end
+  else
+    local number = tonumber(value)
+    if not number or number < 0 or number >= 9007199254740992 then return nil, 'corrupt' end
+    local radix_id, radix = number % 4, 256
+    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil, 'corrupt' end
+    number = (number - radix_id) / 4
+    previous = number % radix
+    number = (number - previous) / radix
+    current = number % radix
+    index = (number - current) / radix
+  end
+  if index * window > now + window then return nil, 'ahead' end
+  return index, current, previous
+end
+
+-- mul_div returns the integer quotient and the remainder of a * b / c. It is exact for a < 2^30 and b, c <= 2^42. If the
+-- product is not exact in one step, it multiplies ten bits of a at a time: remainder * 2^10 + ten bits * b stays below 2^53.
+local function mul_div(a, b, c)
+  local product = a * b
+  local remainder = product % c
+  if product < 9007199254740992 then return (product - remainder) / c, remainder end
+  product = floor(a / 1048576) * b
+  remainder = product % c
+  local quotient = (product - remainder) / c
+  product = remainder * 1024 + floor(a / 1024) % 1024 * b
+  remainder = product % c
+  quotient = quotient * 1024 + (product - remainder) / c
+  product = remainder * 1024 + a % 1024 * b
+  remainder = product % c
+  return quotient * 1024 + (product - remainder) / c, remainder
+end
+
+-- Compact counters share blocks: hashes that Redis keeps in one piece of memory while they are small. A field of a block is a
+-- counter. A block expires whole: the field '' has the index of the last window of a counter in it, which sets its time to live. The blocks of an
+-- algorithm that counts one window have one key. If the window before weighs too, there are two, for even and for odd windows: a counter moves to
+-- the block of the next window when it counts there.
+
+-- decode_field is decode_counts for a field, which has the index of the window modulo 32: so a small counter takes three bytes, and far fewer
+-- windows have counters. The block of a window that is long past would have expired, so such an index is one of a window ahead.
+local last_value, last_window, last_index, last_current, last_previous -- those of the last call: a field is decoded to find it, and to decide
+
+local function decode_field(value, now, window)
+  if value ~= last_value or window ~= last_window then
+    local remainder, current, previous = decode_counts(value, now, 0)
+    if not remainder or remainder >= 32 then return nil, 'corrupt' end
+    local now_index = (now - now % window) / window
+    local index = now_index + (remainder - now_index + 16) % 32 - 16 -- later if the clock stepped back
+    if index > now_index + 1 or index < now_index - 2 then return nil, 'ahead' end
+    last_value, last_window, last_index, last_current, last_previous = value, window, index, current, previous
+  end
+  return last_index, last_current, last_previous
+end
+
+local function encode_field(index, current, previous)
+  return encode_counts(index % 32, current, previous)
+end
+
+-- read_field returns a field of a block, false if it does not exist, and a problem as step does.
+local function read_field(block, field)
+  local value = redis.pcall('HGET', block, field)
+  if type(value) ~= 'table' then return value end
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then call('HGET', block, field) end -- raises the error
+  return false, 'corrupt'
+end
+
+-- read_counter reads a counter in the blocks with the keys even and odd; odd is nil if there is one block. It returns the field, false if it
+-- does not exist, the key of its block, and a problem as step does. Of two fields, the one of the later window counts.
+local function read_counter(now, window, field, even, odd)
+  local now_index = (now - now % window) / window
+  local block, other = even, odd
+  if odd and now_index % 2 == 1 then block, other = odd, even end
+  local value, problem = read_field(block, field)
+  if not other then return value, block, problem end
+  local index, reason
+  if value then
+    index, reason = decode_field(value, now, window)
+    if index == now_index then return value, block end -- as mostly
+  end
+  local other_value, other_problem = read_field(other, field)
+  local other_index, other_reason
+  if other_value then other_index, other_reason = decode_field(other_value, now, window) end
+  if value and not index then problem = reason end
+  if other_value and not other_index then other_problem = other_reason end
+  if other_problem and problem ~= 'corrupt' then problem = other_problem end
+  if other_index and other_index > (index or -1) then return other_value, other, problem end
+  if index then return value, block, problem end
+  return false, value and block or other_value and other, problem
+end
+
+-- write_counter writes the next value of a counter. block has the counter before, unless it is false. With keep, the counter stays in its window.
+-- Else it enters the block of the next window, which expires with the last window in it.
+local function write_counter(value, keep, now, window, field, even, odd, block)
+  if keep then return call('HSET', block, field, value) end
+  local index = decode_field(value, now, window)
+  local key, windows = even, 1
+  if odd then
+    windows = 2
+    if index % 2 == 1 then key = odd end
+  end
+  local last = redis.pcall('HGET', key, '')
+  local last_index = type(last) == 'string' and tonumber(last)
+  if last_index and last_index >= index and last_index * window <= now + window then
+    call('HSET', key, field, value)
+  else
+    if last and not last_index then call('UNLINK', key) end -- no script wrote it
+    call('HSET', key, '', format_integer(index), field, value)
+    call('PEXPIREAT', key, to_milliseconds((index + windows) * window) - 1) -- a key expires after this millisecond
+  end
+  if block and block ~= key then call('HDEL', block, field) end
+end
+
+local function load_fixed_window()
+
+-- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
+-- to the epoch. The value is that of counts.lua; previous is always 0.
+
+local function fixed_window_step(value, now, charge)
+  local window, units = charge.window, charge.units
+  local start = now - now % window
+  local index, count, at, keep_ttl = start / window, 0, now, false
+  if value then
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil, stored_count end -- the problem
+    if stored_index >= index then -- else the window has ended, and nothing counts
+      count, keep_ttl = stored_count, true
+      if stored_index > index then -- the clock stepped back: the counter stays in its window
+        index, start = stored_index, stored_index * window
+        at = start
+      end
+    end
+  end
+  local finish, needed = start + window, charge.needed
+  local wait, remaining, reset_after = 0, 0, 0
+  if count < units then remaining = units - count end
+  if count > 0 then reset_after = finish - now end
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER elseif at > now then return nil, 'ahead' end -- longer than a window
+    if not charge.is_debt then return wait, remaining, reset_after, at end
+  end
+  count = count + charge.cost
+  if count > MAX_UNITS then count = MAX_UNITS end -- of a debt
+  return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
+end
+
+
+local function fixed_window_refund(value, now, charge, _, spent_at)
+  local window = charge.window
+  local index, count = decode_counts(value, now, window)
+  if not index then return count end -- the problem
+  if floor(now / window) > index or floor(spent_at / window) ~= index then return 'keep' end
+  if count <= charge.cost then return 'delete' end
+  return 'set', encode_counts(index, count - charge.cost, 0), (index + 1) * window, true
+end
+
+return fixed_window_refund
+end
+
+local function load_compact_fixed_window()
+
+-- The algorithm below counts in fields of blocks.
+local decode_counts, encode_counts = decode_field, encode_field
+
+-- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
+-- to the epoch. The value is that of counts.lua; previous is always 0.
+
+local function fixed_window_step(value, now, charge)
+  local window, units = charge.window, charge.units
+  local start = now - now % window
+  local index, count, at, keep_ttl = start / window, 0, now, false
+  if value then
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil, stored_count end -- the problem
+    if stored_index >= index then -- else the window has ended, and nothing counts
+      count, keep_ttl = stored_count, true
+      if stored_index > index then -- the clock stepped back: the counter stays in its window
+        index, start = stored_index, stored_index * window
+        at = start
+      end
+    end
+  end
+  local finish, needed = start + window, charge.needed
+  local wait, remaining, reset_after = 0, 0, 0
+  if count < units then remaining = units - count end
+  if count > 0 then reset_after = finish - now end
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER elseif at > now then return nil, 'ahead' end -- longer than a window
+    if not charge.is_debt then return wait, remaining, reset_after, at end
+  end
+  count = count + charge.cost
+  if count > MAX_UNITS then count = MAX_UNITS end -- of a debt
+  return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
+end
+
+
+local function fixed_window_refund(value, now, charge, _, spent_at)
+  local window = charge.window
+  local index, count = decode_counts(value, now, window)
+  if not index then return count end -- the problem
+  if floor(now / window) > index or floor(spent_at / window) ~= index then return 'keep' end
+  if count <= charge.cost then return 'delete' end
+  return 'set', encode_counts(index, count - charge.cost, 0), (index + 1) * window, true
+end
+
+return fixed_window_refund
+end
+
+local function load_sliding_window_counter()
+
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
+
+-- counter_read returns index, current and previous at now, and whether the value is of that window; or nil and the problem of the value.
+local function counter_read(value, now, window)
+  local index = (now - now % window) / window
+  if not value then return index, 0, 0, false end
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil, current end -- the problem
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
+  return index, 0, 0, false
+end
+
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
+end
+
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
+  end
+  return now - start - window - counter_elapsed_until(current, target, window) -- in the next window, current is the previous count
+end
+
+local function sliding_window_counter_step(value, now, charge)
+  local window, units = charge.window, charge.units
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil, current end -- the problem
+  local start = index * window
+  local at, used, remaining, reset_after = now, current, 0, 0
+  if start > now then at = start end
+  if previous > 0 then
+    local weighted, rest = mul_div(previous, window - (at - start), window)
+    used = used + weighted
+    if rest > 0 then used = used + 1 end
+    reset_after = start + window - now
+  end
+  if current > 0 then reset_after = start + 2 * window - now end
+  if used < units then remaining = units - used end
+  local needed, counted, wait = charge.needed, current + charge.cost, 0
+  if counted > MAX_UNITS then counted = MAX_UNITS end -- of a debt
+  if used + needed > units then
+    wait = NEVER
+    if needed <= units then
+      wait = counter_wait(now, start, window, charge.is_debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, 'ahead' end
+    end
+    if not charge.is_debt then return wait, remaining, reset_after, at end
+  end
+  return wait, remaining, reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0 -- without current units, it expired a window earlier
+end
+
+
+local function sliding_window_counter_refund(value, now, charge, _, spent_at)
+  local window = charge.window
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return current end -- the problem
+  local windows_ago = index - floor(spent_at / window)
+  if windows_ago == 0 and current > 0 then
+    current = max(0, current - charge.cost)
+  elseif windows_ago == 1 and previous > 0 then
+    previous = max(0, previous - charge.cost)
+  else
+    return 'keep'
+  end
+  if current == 0 and previous == 0 then return 'delete' end
+  local expires_at = (index + 1) * window
+  if current > 0 then expires_at = expires_at + window end
+  return 'set', encode_counts(index, current, previous), expires_at, is_stored
+end
+
+return sliding_window_counter_refund
+end
+
+local function load_compact_sliding_window_counter()
+
+-- The algorithm below counts in fields of blocks.
+local decode_counts, encode_counts = decode_field, encode_field
+
+-- SlidingWindowCounter allows a charge if current + previous * (window - elapsed) / window + cost <= limit, where elapsed
+-- is the time since the current window began. Windows are aligned to the epoch. All terms except the weighted previous
+-- count are integers, so the comparison uses its ceiling. The value is that of counts.lua.
+
+-- counter_read returns index, current and previous at now, and whether the value is of that window; or nil and the problem of the value.
+local function counter_read(value, now, window)
+  local index = (now - now % window) / window
+  if not value then return index, 0, 0, false end
+  local stored_index, current, previous = decode_counts(value, now, window)
+  if not stored_index then return nil, current end -- the problem
+  if stored_index >= index then return stored_index, current, previous, true end -- later if the clock stepped back
+  if stored_index == index - 1 then return index, 0, current, false end
+  return index, 0, 0, false
+end
+
+-- counter_elapsed_until returns the elapsed time from which the weighted previous count is at most target. target is
+-- less than previous.
+local function counter_elapsed_until(previous, target, window)
+  return window - (mul_div(target, window, previous))
+end
+
+-- counter_wait returns the negative wait until at most target units are used. More are used now.
+local function counter_wait(now, start, window, current, previous, target)
+  if current <= target then
+    return now - start - counter_elapsed_until(previous, target - current, window)
+  end
+  return now - start - window - counter_elapsed_until(current, target, window) -- in the next window, current is the previous count
+end
+
+local function sliding_window_counter_step(value, now, charge)
+  local window, units = charge.window, charge.units
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return nil, current end -- the problem
+  local start = index * window
+  local at, used, remaining, reset_after = now, current, 0, 0
+  if start > now then at = start end
+  if previous > 0 then
+    local weighted, rest = mul_div(previous, window - (at - start), window)
+    used = used + weighted
+    if rest > 0 then used = used + 1 end
+    reset_after = start + window - now
+  end
+  if current > 0 then reset_after = start + 2 * window - now end
+  if used < units then remaining = units - used end
+  local needed, counted, wait = charge.needed, current + charge.cost, 0
+  if counted > MAX_UNITS then counted = MAX_UNITS end -- of a debt
+  if used + needed > units then
+    wait = NEVER
+    if needed <= units then
+      wait = counter_wait(now, start, window, charge.is_debt and counted or current, previous, units - needed)
+      if wait < -2 * window then return nil, 'ahead' end
+    end
+    if not charge.is_debt then return wait, remaining, reset_after, at end
+  end
+  return wait, remaining, reset_after, at,
+    encode_counts(index, counted, previous), start + 2 * window, is_stored and current > 0 -- without current units, it expired a window earlier
+end
+
+
+local function sliding_window_counter_refund(value, now, charge, _, spent_at)
+  local window = charge.window
+  local index, current, previous, is_stored = counter_read(value, now, window)
+  if not index then return current end -- the problem
+  local windows_ago = index - floor(spent_at / window)
+  if windows_ago == 0 and current > 0 then
+    current = max(0, current - charge.cost)
+  elseif windows_ago == 1 and previous > 0 then
+    previous = max(0, previous - charge.cost)
+  else
+    return 'keep'
+  end
+  if current == 0 and previous == 0 then return 'delete' end
+  local expires_at = (index + 1) * window
+  if current > 0 then expires_at = expires_at + window end
+  return 'set', encode_counts(index, current, previous), expires_at, is_stored
+end
+
+return sliding_window_counter_refund
+end
+
+local function load_sliding_window_log()
+
+-- SlidingWindowLog allows a charge if the units allowed in (now - window, now] plus the cost stay within the limit.
+-- The value has one of two layouts:
+--   list   'L', then the time (us) of each unit in 7 bytes, oldest first. For limits of at most 256 units: read and written as a whole.
+--   ring   the units in runs, see sliding_window_log_ring.lua. For larger limits: read and written in place.
+-- A larger limit makes a ring of a list when it writes. A smaller limit leaves a ring as it is, until the key expires. Otherwise requests of two
+-- tiers would convert the value in turns. Expired units are removed when the next unit is written.
+
+-- pack_entry returns an entry of a ring: 44 bits of a time (us), and 20 bits of the sum of units before it, both modulo these powers of two. The
+-- entries of a log are within one window, and it has at most a million units, so differences are exact.
+local function pack_entry(time, before)
+  local low = time % 4096
+  return pack('>I4I4', (time - low) / 4096 % 4294967296, low * 1048576 + before)
+end
+
+-- is_ring reports whether a value is a ring. Its mark is 'R' plus the number of its pieces, 1 to 3.
+local function is_ring(value)
+  if not value then return false end
+  local mark = byte(value, 1)
+  return mark > 82 and mark <= 85
+end
+
+-- is_live reports whether a unit at an instant counts: the oldest or newest live unit of a corrupt log may not.
+local function is_live(instant, at, window)
+  return instant <= at and instant + window > at
+end
+
+local function list_time(list, i)
+  return (unpack_numbers('>I7', list, 7 * i + 2))
+end
+
+-- list_search returns how many of the times, oldest first, are before an instant.
+local function list_search(list, length, instant)
+  if length == 0 or list_time(list, 0) >= instant then return 0 end
+  if list_time(list, length - 1) < instant then return length end
+  local last_before, first_after = 0, length - 1
+  while first_after - last_before > 1 do
+    local middle = floor((last_before + first_after) / 2)
+    if list_time(list, middle) < instant then last_before = middle else first_after = middle end
+  end
+  return first_after
+end
+
+-- list_read returns the value as a list, its length, the number of its expired units, the counter's own time, and the newest
+-- time if there is one; or nil and the problem of the value, see charge.lua.
+local function list_read(value, now, window)
+  local list, at = value or 'L', now
+  local length, newest = (#list - 1) / 7, nil
+  if byte(list, 1) ~= 76 or length % 1 ~= 0 or length > 256 or value == 'L' then return nil, 'corrupt' end
+  if length > 0 then
+    newest = list_time(list, length - 1)
+    if newest > now then at = newest end -- the clock may have stepped back
+  end
+  if at > now + window then return nil, 'ahead' end
+  return list, length, list_search(list, length, at - window + 1), at, newest
+end
+
+-- list_to_ring returns a ring of the live units of a list and of cost units at an instant.
+local function list_to_ring(list, length, expired, at, cost)
+  local entries, count, newest = {}, 0, nil
+  for i = expired, length - 1 do
+    local time = list_time(list, i)
+    if time ~= newest then
+      count, newest = count + 1, time
+      entries[count] = pack_entry(time, i - expired)
+    end
+  end
+  local total = length - expired
+  if at ~= newest then
+    count = count + 1
+    entries[count] = pack_entry(at, total)
+  end
+  return 'S' .. pack('>I7I7I7I7I7', at, total + cost, count, 0, 0) .. table.concat(entries)
+end
+
+local function load_ring()
+
+-- A ring stores a run of units that were charged at one instant as one entry, whatever their number:
+--   mark, newest time (us), sum of all units, and up to three pieces: 36 bytes. Then the entries, of 8 bytes: the time of a run, and the sum of all
+--   units before it, see pack_entry.
+-- So both searches, by time and by units, take O(log entries) reads, and a charge writes one entry, or only the header if the newest run has
+-- the same time. Entries are in the order of time in pieces. A piece is a range of slots. A log has one piece that grows, and continues in the first
+-- slot when it reaches the slot after the limit and older entries have been removed: then it has two pieces. If the second one reaches the first
+-- one, because the limit was raised, the log continues after the first one. Nothing is ever moved to make room, so the limits of the requests on a
+-- log can differ in any way. A log of at most a million units has fewer than SLOTS slots: the third piece begins at a slot below that number,
+-- and while it is the third one, all of its entries count.
+local SUMS, SLOTS = 1048576, 2097152 -- sums are modulo SUMS; a piece is stored as start * SLOTS + length
+
+-- ring_slot returns the slot of entry i; entry 0 is the oldest.
+local function ring_slot(ring, i)
+  if i < ring.length1 then return ring.start1 + i end
+  i = i - ring.length1
+  if i < ring.length2 then return ring.start2 + i end
+  return ring.start3 + i - ring.length2
+end
+
+-- ring_entry returns the time of entry i and the sum before it. If the value lacks the slot, it marks the ring as corrupt.
+local function ring_entry(ring, i)
+  local from = 36 + 8 * ring_slot(ring, i)
+  local bytes = call('GETRANGE', ring.key, string.format('%d', from), string.format('%d', from + 7))
+  if #bytes < 8 then
+    ring.is_corrupt = true
+    return 0, 0
+  end
+  local high, low = unpack_numbers('>I4I4', bytes)
+  local before = low % SUMS
+  local newest = ring.newest
+  return newest - (newest - high * 4096 - (low - before) / SUMS) % 17592186044416, before
+end
+
+-- ring_search returns the first entry, from entry i on, whose time, or with a base whose number of units since that sum, is at least a number,
+-- and the sum before that entry. If there is no such entry, it returns the length. Mostly, it is one of the first entries.
+local function ring_search(ring, i, least, base)
+  local low, high, step, high_before = i, ring.length, 1, ring.total
+  while low < high do
+    local time, before = ring_entry(ring, i)
+    local number = time
+    if base then number = (before - base) % SUMS end
+    if number < least then low = i + 1 else high, high_before = i, before end
+    if high == ring.length and step > 0 then
+      i = min(i + step, high - 1)
+      step = step * 2
+    else
+      i, step = floor((low + high) / 2), 0
+    end
+  end
+  return low, high_before
+end
+
+-- ring_read reads the header, and finds the live entries. It returns nil and the problem of the value if there is one, see charge.lua.
+local function ring_read(value, key, now, window)
+  if #value < 36 then return nil, 'corrupt' end
+  local newest, total, first, second, third = unpack_numbers('>I7I7I7I7I7', value, 2)
+  local length1, length2, length3 = first % SLOTS, second % SLOTS, third % SLOTS
+  local ring = {
+    key = key, window = window, newest = newest, total = total, at = now, length = length1 + length2 + length3,
+    start1 = (first - length1) / SLOTS, length1 = length1, start2 = (second - length2) / SLOTS, length2 = length2,
+    start3 = (third - length3) / SLOTS, length3 = length3, expired = 0, base = 0, used = 0, is_corrupt = false,
+  }
+  if newest > now then ring.at = newest end -- the clock may have stepped back
+  if total >= SUMS or length1 == 0 or ring.length > SLOTS then return nil, 'corrupt' end
+  if max(ring.start1 + length1, ring.start2 + length2, ring.start3 + length3) > SLOTS then return nil, 'corrupt' end
+  if ring.at > now + window then return nil, 'ahead' end
+  if newest + window <= ring.at then -- all have expired
+    ring.expired = ring.length
+    return ring
+  end
+  ring.expired, ring.base = ring_search(ring, 0, ring.at - window + 1)
+  ring.used = (total - ring.base) % SUMS
+  local live = ring.length - ring.expired
+  if ring.is_corrupt or live == 0 or ring.used < live or ring.used > 1000000 then return nil, 'corrupt' end
+  return ring
+end
+
+-- ring_drop_expired removes the expired entries from the pieces. Not all entries have expired.
+local function ring_drop_expired(ring)
+  local expired = ring.expired
+  while expired >= ring.length1 do
+    expired = expired - ring.length1
+    ring.start1, ring.length1, ring.start2, ring.length2 = ring.start2, ring.length2, ring.start3, ring.length3
+    ring.start3, ring.length3 = 0, 0
+  end
+  ring.start1, ring.length1 = ring.start1 + expired, ring.length1 - expired
+  ring.length, ring.expired = ring.length - ring.expired, 0
+end
+
+-- ring_write_header writes the header. The key expires with the newest unit.
+local function ring_write_header(ring)
+  local pieces = 1
+  if ring.length3 > 0 then pieces = 3 elseif ring.length2 > 0 then pieces = 2 end
+  call('SETRANGE', ring.key, '0', char(82 + pieces) .. pack('>I7I7I7I7I7', ring.newest, ring.total,
+    ring.start1 * SLOTS + ring.length1, ring.start2 * SLOTS + ring.length2, ring.start3 * SLOTS + ring.length3))
+  call('PEXPIREAT', ring.key, to_milliseconds(ring.newest + ring.window))
+end
+
+-- ring_next_slot adds a slot to the last piece, or begins another piece.
+local function ring_next_slot(ring, units)
+  local length1, length2, length3 = ring.length1, ring.length2, ring.length3
+  if length3 > 0 then
+    ring.length3 = length3 + 1
+  elseif length2 > 0 and ring.start2 + length2 ~= ring.start1 then
+    ring.length2 = length2 + 1
+  elseif length2 > 0 then
+    ring.start3, ring.length3 = ring.start1 + length1, 1
+  elseif ring.start1 > 0 and ring.start1 + length1 >= units then
+    ring.start2, ring.length2 = 0, 1
+  else
+    ring.length1 = length1 + 1
+  end
+  ring.length = ring.length + 1
+  return ring_slot(ring, ring.length - 1)
+end
+
+-- ring_append appends cost units, and removes the expired ones.
+local function ring_append(ring, units, cost)
+  ring_drop_expired(ring)
+  if ring.at > ring.newest then
+    local to = 36 + 8 * ring_next_slot(ring, units)
+    call('SETRANGE', ring.key, string.format('%d', to), pack_entry(ring.at, ring.total))
+    ring.newest = ring.at
+  end
+  ring.total = (ring.total + cost) % SUMS
+  ring_write_header(ring)
+end
+
+local function ring_step(value, now, charge, key)
+  local units, cost, window = charge.units, charge.cost, charge.window
+  local ring, problem = ring_read(value, key, now, window)
+  if not ring then return nil, problem end
+  local used, at, remaining, reset_after = ring.used, ring.at, 0, 0
+  if used < units then remaining = units - used end
+  if used > 0 then reset_after = ring.newest + window - now end
+  local excess = used + cost - units
+  if excess > 0 then
+    if cost > units then return NEVER, remaining, reset_after, at end
+    local last = ring_search(ring, ring.expired, excess, ring.base) - 1 -- the excess has expired when this run has
+    local instant = ring_entry(ring, last)
+    if ring.is_corrupt or not is_live(instant, at, window) then return nil, 'corrupt' end
+    if instant > now then return nil, 'ahead' end
+    return now - instant - window, remaining, reset_after, at
+  end
+  if used == 0 then return 0, remaining, 0, at, list_to_ring('L', 0, 0, at, cost), at + window, false end -- it gets a new, short value
+  return 0, remaining, reset_after, at, nil, at + window, nil, function() ring_append(ring, units, cost) end
+end
+
+-- ring_parts calls visit with the offset and the length in bytes of each part of count entries from entry i on that is in one piece.
+local function ring_parts(ring, i, count, visit)
+  while count > 0 do
+    local in_piece = count
+    if i < ring.length1 then
+      in_piece = ring.length1 - i
+    elseif i < ring.length1 + ring.length2 then
+      in_piece = ring.length1 + ring.length2 - i
+    end
+    in_piece = min(in_piece, count)
+    visit(36 + 8 * ring_slot(ring, i), 8 * in_piece)
+    i, count = i + in_piece, count - in_piece
+  end
+end
+
+-- ring_move replaces count entries from entry i on by those from entry source on, with sums less removed units. It returns false if slots are missing.
+local function ring_move(ring, i, source, count, removed)
+  local bytes, moved, from = '', {}, 1
+  ring_parts(ring, source, count, function(at, length) bytes = bytes .. call('GETRANGE', ring.key, at, at + length - 1) end)
+  if #bytes < 8 * count then return false end
+  for j = 1, count do
+    local high, low = unpack_numbers('>I4I4', bytes, 8 * j - 7)
+    local before = low % SUMS
+    moved[j] = pack('>I4I4', high, low - before + (before - removed) % SUMS)
+  end
+  bytes = table.concat(moved)
+  ring_parts(ring, i, count, function(at, length)
+    call('SETRANGE', ring.key, at, string.sub(bytes, from, from + length - 1))
+    from = from + length
+  end)
+  return true
+end
+
+-- ring_remove_last removes the newest entry.
+local function ring_remove_last(ring)
+  ring.length = ring.length - 1
+  if ring.length3 > 0 then
+    ring.length3 = ring.length3 - 1
+  elseif ring.length2 > 0 then
+    ring.length2 = ring.length2 - 1
+  else
+    ring.length1 = ring.length1 - 1
+  end
+end
+
+-- ring_refund subtracts the units from the sums of the entries after their run. If these are more than 256, it removes the oldest
+-- units instead, which takes the same time for any number of entries: as many units remain, and some of them count longer.
+local function ring_refund(value, now, charge, key, spent_at)
+  local ring, problem = ring_read(value, key, now, charge.window)
+  if not ring then return problem end
+  if ring.used == 0 then return 'keep' end
+  local i, before = ring_search(ring, ring.expired, spent_at)
+  if i == ring.length or ring_entry(ring, i) ~= spent_at then return ring.is_corrupt and 'corrupt' or 'keep' end
+  local last, after = ring.length - 1, ring.total
+  if i < last then
+    local _
+    _, after = ring_entry(ring, i + 1)
+  end
+  local count = (after - before) % SUMS
+  local removed = min(charge.cost, count)
+  if ring.is_corrupt or count > ring.used then return 'corrupt' end
+  if removed == ring.used then return 'delete' end
+  if removed == 0 then return 'keep' end
+  i, last = i - ring.expired, last - ring.expired
+  ring_drop_expired(ring)
+  if last - i > 256 then
+    local oldest = ring_search(ring, 0, removed + 1, ring.base) - 1
+    local time = ring_entry(ring, oldest)
+    if ring.is_corrupt then return 'corrupt' end
+    ring.expired = oldest
+    call('SETRANGE', key, 36 + 8 * ring_slot(ring, oldest), pack_entry(time, (ring.base + removed) % SUMS))
+    ring_drop_expired(ring)
+  else
+    local source = i + 1
+    if removed < count then
+      i = source
+    elseif i == last then
+      ring.newest = ring_entry(ring, i - 1)
+    end
+    if ring.is_corrupt or not ring_move(ring, i, source, last - source + 1, removed) then return 'corrupt' end
+    if i < source then ring_remove_last(ring) end
+    ring.total = (ring.total - removed) % SUMS
+  end
+  ring_write_header(ring)
+  return 'keep'
+end
+
+return ring_refund
+end
+
+-- list_remove removes up to cost units that were spent at an instant from live times, as bytes.
+local function list_remove(times, cost, instant)
+  local list = 'L' .. times
+  local length = #times / 7
+  local first = list_search(list, length, instant)
+  local count = max(0, min(cost, list_search(list, length, instant + 1) - first)) -- a corrupt log is not in order
+  return string.sub(times, 1, 7 * first) .. string.sub(times, 7 * (first + count) + 1)
+end
+
+local function list_refund(value, now, charge, spent_at)
+  local list, length, expired = list_read(value, now, charge.window)
+  if not list then return length end -- the problem
+  local times = string.sub(list, 7 * expired + 2)
+  local left = list_remove(times, charge.cost, spent_at)
+  if #left == #times then return 'keep' end
+  if left == '' then return 'delete' end
+  local newest = unpack_numbers('>I7', left, #left - 6) -- not after the newest unit before
+  return 'set', 'L' .. left, newest + charge.window
+end
+
+local function sliding_window_log_refund(value, now, charge, key, spent_at)
+  if not is_ring(value) then return list_refund(value, now, charge, spent_at) end
+  return (load_ring())(value, now, charge, key, spent_at)
+end
+
+return sliding_window_log_refund
+end
+
+local function load_bucket()
+
+-- TokenBucket and LeakyBucket share a meter. The cost of an allowed charge raises its level, which drains at the rate of
+-- the limit: units per window. A charge is allowed if the level plus its cost stay within the capacity.
+--   TokenBucket: the level is the number of missing tokens, the capacity is the burst.
+--   LeakyBucket: the level is the number of units in the queue, the capacity is the burst and the unit that is leaving. An
+--     allowed charge waits until the level before it has drained, at most for max_delay (us): a charge that would wait longer is
+--     denied.
+-- The value has four numbers: at, whole, part and empty_at. At the instant at (us), the level was whole + part / window
+-- units. It is 0 at empty_at (us). Lowering the limit later does not delay that.
+
+-- bucket_drain returns at and the level (whole, part), advanced from at to now. A level above the capacity is lowered to
+-- the capacity: after the burst was lowered, the bucket blocks no longer than the new burst implies, and the wait that it
+-- returns decreases with time.
+local function bucket_drain(at, whole, part, now, charge)
+  local elapsed, units, window = now - at, charge.units, charge.window
+  if elapsed < 0 then elapsed = 0 end -- the clock may have stepped back
+  if whole >= charge.capacity then whole, part = charge.capacity, 0 end
+  local rest = elapsed % window
+  local drained, drained_part = mul_div(units, rest, window)
+  whole, part = whole - (elapsed - rest) / window * units - drained, part - drained_part
+  if part < 0 then whole, part = whole - 1, part + window end
+  if whole < 0 then whole, part = 0, 0 end
+  return at + elapsed, whole, part
+end
+
+-- bucket_read returns at, whole, part and empty_at, advanced to now; or nil and the problem of the value, see charge.lua.
+local function bucket_read(value, now, charge)
+  if not value then return now, 0, 0, 0 end
+  if #value ~= 28 then return nil, 'corrupt' end -- four numbers
+  local at, whole, part, empty_at = unpack_numbers('>I7I7I7I7', value)
+  if now >= empty_at then return now, 0, 0, empty_at end
+  if part >= charge.window then return nil, 'corrupt' end
+  if at > now + charge.window then return nil, 'ahead' end
+  at, whole, part = bucket_drain(at, whole, part, now, charge)
+  return at, whole, part, empty_at
+end
+
+-- bucket_drain_time returns the time in which whole + part / window units drain.
+local function bucket_drain_time(whole, part, charge)
+  local quotient, remainder = mul_div(whole, charge.window, charge.units)
+  local rest = remainder + part
+  local below_one = rest % charge.units
+  if below_one > 0 then rest = rest - below_one + charge.units end -- rounds up
+  return quotient + rest / charge.units
+end
+
+local function bucket_step(value, now, charge)
+  local cost, capacity, max_delay = charge.cost, charge.capacity, charge.max_delay
+  local max_level = capacity - cost -- the highest level at which the charge is allowed
+  local at, whole, part, empty_at = bucket_read(value, now, charge)
+  if not at then return nil, whole end -- the problem
+  local used, reset_after = whole, 0
+  if part > 0 then used = whole + 1 end
+  if used > 0 then
+    reset_after = at + bucket_drain_time(whole, part, charge)
+    if reset_after > empty_at then reset_after = empty_at end
+    reset_after = reset_after - now
+  end
+  local delay, late = 0, 0 -- the wait of an allowed charge, and by how much it would be too long
+  if max_delay and cost > 0 then delay, late = reset_after, reset_after - max_delay end
+  if used <= max_level and late <= 0 then
+    if at > now and delay > bucket_drain_time(capacity, 0, charge) then return nil, 'ahead' end
+    local expires_at = at + bucket_drain_time(whole + cost, part, charge)
+    return delay, capacity - used, reset_after, at, pack('>I7I7I7I7', at, whole + cost, part, expires_at), expires_at, false
+  end
+  local wait = NEVER
+  if used <= max_level then
+    wait = -late
+  elseif max_level >= 0 then
+    wait = min(now - min(at + bucket_drain_time(whole - max_level, part, charge), empty_at), -late)
+  end
+  if at > now and wait ~= NEVER and -wait > bucket_drain_time(capacity, 0, charge) then return nil, 'ahead' end
+  return wait, capacity - used, reset_after, at
+end
+
+
+-- bucket_refund refunds the units of the cost that cannot have drained since they were spent, rounded down.
+local function bucket_refund(value, now, charge, _, spent_at)
+  local at, whole, part, empty_at = bucket_read(value, now, charge)
+  if not at then return whole end -- the problem
+  local _, refundable = bucket_drain(spent_at, charge.cost, 0, at, charge)
+  if (whole == 0 and part == 0) or refundable == 0 or spent_at > at then return 'keep' end
+  whole = whole - refundable
+  if whole < 0 or (whole == 0 and part == 0) then return 'delete' end
+  empty_at = min(at + bucket_drain_time(whole, part, charge), empty_at)
+  return 'set', pack('>I7I7I7I7', at, whole, part, empty_at), empty_at
+end
+
+return bucket_refund
+end
+
+local loaders = {
+  FixedWindow = load_fixed_window,
+  CompactFixedWindow = load_compact_fixed_window,
+  SlidingWindowCounter = load_sliding_window_counter,
+  CompactSlidingWindowCounter = load_compact_sliding_window_counter,
+  SlidingWindowLog = load_sliding_window_log,
+  TokenBucket = load_bucket,
+  LeakyBucket = load_bucket,
+}
+
+-- The algorithms are in loaders, by their names. Each is a function that defines the functions of the algorithm and returns one of them: step in the
+-- scripts that spend, refund in the script that refunds. So a run does not define those that it does not use.
+--   step(value, now, charge, key) decides a charge, and changes nothing. value is that of the key: text, or false if it does not exist. It
+--   returns
+--     wait         0 or the delay (us) if the charge is allowed; else the negative retry after (us), or NEVER
+--                  of a debt: after it is counted, also on peek
+--     remaining    units before the charge
+--     reset_after  us, before the charge
+--     at           the counter's own time (us): later than now if the clock stepped back
+--     and if the charge can be counted, because it is allowed or a debt:
+--     next_value   the value that includes the cost
+--     expires_at   when the whole limit is available again (us); the key expires then
+--     keep_ttl     whether the key already expires at that time
+--     append       a function that writes in place, instead of next_value; only of a large log
+--   or nil and the problem of the value, so that the caller decides again with the value false, and the counter starts over:
+--     'corrupt'    no script wrote it
+--     'ahead'      its time is more than one window after now, or the charge would wait longer than the limit can make it wait
+--   refund(value, now, charge, key, spent_at) returns what to do about the units that spend counted at spent_at, if they still count:
+--     'keep'       nothing: there is nothing to refund, or the function has changed the value in place
+--     'set'        and next_value, expires_at and keep_ttl as above: write the value without them
+--     'delete'     the whole limit is available
+--     'corrupt', 'ahead'  nothing, because of this problem: the counter starts over when spend counts on it
+local loaded = {} -- most charges of a run have the same algorithm
+
+local function load_algorithm(name)
+  local algorithm = loaded[name]
+  if not algorithm then
+    algorithm = loaders[name]()
+    loaded[name] = algorithm
+  end
+  return algorithm
+end
+
+-- now is the time in microseconds since the epoch: ARGV[1], or that of this server if it is ''.
+local now
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = tonumber(ARGV[1])
+end
+
+-- refund refunds units that spend counted, if they still count.
+--   KEYS                 the counters of the refunds, as in spend_compact; distinct
+--   ARGV[1]              now in microseconds since the epoch, or '' to read the clock of this server
+--   ARGV[2]              channel on which the key of every refunded counter is published; '' to publish nothing
+--   ARGV[3]              the fields of the compact counters in their blocks, as in spend_compact
+--   ARGV[4 + 7(i-1)]…    algorithm, limit (units), window (us), capacity (units; only of buckets, else ''), cost (units), the storage as in
+--                        spend_compact, and the time at which spend counted them: now plus ahead in its reply (us)
+-- Reply: for each corrupt counter, the index of the refund, from 0. It keeps its value, and starts over when spend counts on it.
+-- Must never happen: a refund of more units than count; a key without a time to live; a longer time to live than before.
+
+-- key_name returns the name of a counter in Go.
+local function key_name(key, field)
+  if not field then return key end
+  local digits = string.gsub(field, '.', function(c) return string.format('%02x', byte(c)) end)
+  return key .. '#' .. digits
+end
+
+local reply, next_key, next_field = {}, 1, 1
+for at = 4, #ARGV, 7 do
+  local refund, storage, spent_at = load_algorithm(ARGV[at]), ARGV[at + 5], tonumber(ARGV[at + 6])
+  local charge = {
+    units = tonumber(ARGV[at + 1]), window = tonumber(ARGV[at + 2]), capacity = tonumber(ARGV[at + 3]), cost = tonumber(ARGV[at + 4]),
+  }
+  local window, key, field, odd_key = charge.window, KEYS[next_key], nil, nil
+  next_key = next_key + 1
+  if storage ~= 'exact' then
+    field = string.sub(ARGV[3], next_field, next_field + 5)
+    next_field = next_field + 6
+    if storage == 'blocks' then odd_key, next_key = KEYS[next_key], next_key + 1 end
+  end
+  if charge.cost > 0 then
+    local value, block, problem
+    if field then
+      value, block, problem = read_counter(now, window, field, key, odd_key)
+    else
+      value = read_value(key)
+    end
+    local action, next_value, expires_at, keep_ttl = 'keep', nil, nil, nil
+    if problem == 'corrupt' then
+      action = problem
+    elseif value then
+      action, next_value, expires_at, keep_ttl = refund(value, now, charge, key, spent_at)
+    end
+    if action == 'set' and field then
+      write_counter(next_value, keep_ttl, now, window, field, key, odd_key, block)
+    elseif action == 'set' then
+      call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
+    elseif action == 'delete' and field then
+      call('HDEL', block, field)
+    elseif action == 'delete' then
+      call('DEL', key)
+    elseif action == 'corrupt' then
+      reply[#reply + 1] = (at - 4) / 7
+    end
+    if ARGV[2] ~= '' then call('PUBLISH', ARGV[2], key_name(key, field)) end
+  end
+end
+return reply
+

@@ -1,0 +1,222 @@
+-- All numbers are doubles: integers are exact below 2^53, and all numbers here stay below. The remainder of such integers is exact, too.
+-- What runs for each charge compares numbers itself: a call of a function takes as long as ten operations.
+local call, KEYS, ARGV = redis.call, KEYS, ARGV -- locals are faster than globals
+local byte, char, floor, max, min = string.byte, string.char, math.floor, math.max, math.min
+
+-- A run of a script executes all of it, and a function takes as long to define as a small command for each local outside that it uses. So only
+-- these numbers have a name in several functions: the wait of a cost above the limit, and the units of the largest counter. A stored number that is
+-- larger proves that no script wrote the value.
+local NEVER, MAX_UNITS = -9007199254740991, 1000000000
+
+-- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
+-- limited to 32 bits.
+local function format_integer(number)
+  if number < 1000000000 then return string.format('%d', number) end
+  local low = number % 1000000000
+  return string.format('%d%09d', (number - low) / 1000000000, low)
+end
+
+-- to_milliseconds rounds up: a key can live up to one millisecond too long, never too short.
+local function to_milliseconds(microseconds)
+  local rest = microseconds % 1000
+  if rest > 0 then microseconds = microseconds + 1000 - rest end
+  return format_integer(microseconds / 1000)
+end
+
+-- pack and unpack_numbers are those of the struct library of Redis. A stored number has 7 bytes, big-endian: '>I7I7' is the format of two. In an
+-- entry of a log, it has 4.
+local struct = rawget(_G, 'struct') or {}
+local pack, unpack_numbers = struct.pack, struct.unpack
+
+if not pack then -- a server that behaves like Redis, without the library
+  pack = function(format, ...)
+    local bytes = ''
+    for i, number in ipairs({...}) do
+      local packed = ''
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        packed = char(number % 256) .. packed
+        number = floor(number / 256)
+      end
+      bytes = bytes .. packed
+    end
+    return bytes
+  end
+
+  unpack_numbers = function(format, bytes, from)
+    local numbers, at = {}, from or 1
+    for i = 1, (#format - 1) / 2 do
+      local number = 0
+      for _ = 1, tonumber(string.sub(format, 2 * i + 1, 2 * i + 1)) do
+        number, at = number * 256 + byte(bytes, at), at + 1
+      end
+      numbers[i] = number
+    end
+    return unpack(numbers)
+  end
+end
+
+-- read_value returns the first bytes of a value, false if the key does not exist or is not a string: the next write replaces it. No value is longer
+-- except the ring of a log, which can have 16 MB, and a corrupt one: 1794 bytes are the largest list of a log, and a byte that proves that it is one.
+-- Indexes of commands are text: a number as an argument takes Redis three times as long.
+local function read_value(key)
+  local value = redis.pcall('GETRANGE', key, '0', '1793')
+  if value == '' then return false end
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    return call('GETRANGE', key, '0', '0') -- raises the error
+  end
+  return value
+end
+
+-- The value of a counted window has three numbers: the index of the current window since the epoch, the units of that
+-- window, and the units of the previous one. Small numbers are stored as one integer, which Redis keeps in 16 bytes: the
+-- three numbers in radix 256, 4096 or 65536, and in the lowest two bits which radix it is. Larger ones are packed.
+
+-- With several keys, most counters have the same window and small counts. Their texts are cached under the negative number, because
+-- some Lua versions allocate an array up to a positive index.
+local count_cache = KEYS[2] and {}
+
+local function encode_counts(index, current, previous)
+  local radix, radix_id, largest = 256, 0, current
+  if previous > current then largest = previous end
+  if largest >= 4096 then radix, radix_id = 65536, 2 elseif largest >= 256 then radix, radix_id = 4096, 1 end
+  local number = ((index * radix + current) * radix + previous) * 4 + radix_id
+  if largest < radix and number < 9007199254740992 then
+    local text = count_cache and count_cache[-number]
+    if text then return text end
+    text = format_integer(number)
+    if count_cache then count_cache[-number] = text end
+    return text
+  end
+  return pack('>I7I7I7', index, current, previous)
+end
+
+-- decode_counts returns index, current and previous; or nil and the problem of the value, see charge.lua. Values that no script wrote can have
+-- any bytes. A value can be ahead because the clock stepped back. If it is more than one window ahead, the clock was wrong when it was written.
+local function decode_counts(value, now, window)
+  local index, current, previous
+  if #value == 21 then
+    index, current, previous = unpack_numbers('>I7I7I7', value)
+    if current > MAX_UNITS or previous > MAX_UNITS then return nil, 'corrupt' end
+  else
+    local number = tonumber(value)
+    if not number or number < 0 or number >= 9007199254740992 then return nil, 'corrupt' end
+    local radix_id, radix = number % 4, 256
+    if radix_id == 1 then radix = 4096 elseif radix_id == 2 then radix = 65536 elseif radix_id ~= 0 then return nil, 'corrupt' end
+    number = (number - radix_id) / 4
+    previous = number % radix
+    number = (number - previous) / radix
+    current = number % radix
+    index = (number - current) / radix
+  end
+  if index * window > now + window then return nil, 'ahead' end
+  return index, current, previous
+end
+
+-- FixedWindow allows a charge if the units of the current window plus the cost stay within the limit. Windows are aligned
+-- to the epoch. The value is that of counts.lua; previous is always 0.
+
+local function fixed_window_step(value, now, charge)
+  local window, units = charge.window, charge.units
+  local start = now - now % window
+  local index, count, at, keep_ttl = start / window, 0, now, false
+  if value then
+    local stored_index, stored_count = decode_counts(value, now, window)
+    if not stored_index then return nil, stored_count end -- the problem
+    if stored_index >= index then -- else the window has ended, and nothing counts
+      count, keep_ttl = stored_count, true
+      if stored_index > index then -- the clock stepped back: the counter stays in its window
+        index, start = stored_index, stored_index * window
+        at = start
+      end
+    end
+  end
+  local finish, needed = start + window, charge.needed
+  local wait, remaining, reset_after = 0, 0, 0
+  if count < units then remaining = units - count end
+  if count > 0 then reset_after = finish - now end
+  if count + needed > units then
+    wait = now - finish
+    if needed > units then wait = NEVER elseif at > now then return nil, 'ahead' end -- longer than a window
+    if not charge.is_debt then return wait, remaining, reset_after, at end
+  end
+  count = count + charge.cost
+  if count > MAX_UNITS then count = MAX_UNITS end -- of a debt
+  return wait, remaining, reset_after, at, encode_counts(index, count, 0), finish, keep_ttl
+end
+
+local step = fixed_window_step
+
+-- now is the time in microseconds since the epoch: ARGV[1], or that of this server if it is ''.
+local now
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = tonumber(ARGV[1])
+end
+
+-- spend_one decides a request with one charge. It contains only the algorithm of that charge: for one charge, defining the functions of spend.lua
+-- takes longer than everything else.
+--   KEYS[1]   the counter
+--   ARGV[1]   now in microseconds since the epoch, or '' to read the clock of this server
+--   ARGV[2]   'spend', or 'peek' to change nothing
+--   ARGV[3]   limit (units)
+--   ARGV[4]   window (us)
+--   ARGV[5]   cost (units)
+--   ARGV[6]   debt, as in spend.lua
+--   ARGV[7]   capacity (units); only of buckets
+--   ARGV[8]   max delay (us); only of buckets whose charges can wait for their turn
+-- Reply: that of spend.
+-- Must never happen: a write for a denied charge that is no debt, or on peek; a key without a time to live.
+local key, cost, debt = KEYS[1], ARGV[5] + 0, ARGV[6] -- adding 0 makes a number of it, and takes less time than tonumber
+local charge = {
+  units = ARGV[3] + 0, window = ARGV[4] + 0, capacity = ARGV[7] and ARGV[7] + 0, max_delay = ARGV[8] and ARGV[8] + 0,
+  cost = cost, needed = debt == 'unit' and 1 or cost, is_debt = debt ~= '',
+}
+
+local problem
+local wait, remaining, reset_after, at, next_value, expires_at, keep_ttl, append = step(read_value(key), now, charge, key)
+if not wait then
+  problem = remaining
+  wait, remaining, reset_after, at, next_value, expires_at = step(false, now, charge, key)
+end
+if expires_at and cost > 0 and ARGV[2] == 'spend' then
+  if append then
+    append()
+  elseif keep_ttl then
+    call('SET', key, next_value, 'KEEPTTL')
+  else
+    call('SET', key, next_value, 'PXAT', to_milliseconds(expires_at))
+  end
+  remaining, reset_after = remaining - cost, expires_at - now
+  if remaining < 0 then remaining = 0 end
+end
+-- The usual reply is made in one piece, without add_decision.
+if wait == 0 and at == now and not problem then return {now, 4 * remaining, reset_after} end
+
+-- How the scripts that decide reply, at the time now (us since the epoch).
+
+-- size is the number of numbers.
+local reply, size = {now}, 1
+
+-- add_decision appends the decision about a charge to the reply.
+local function add_decision(remaining, reset_after, wait, at)
+  local first, marks = size + 1, 0
+  size = size + 2
+  reply[size] = reset_after
+  if wait ~= 0 then
+    marks, size = 1, size + 1
+    reply[size] = wait
+  end
+  if at ~= now then
+    marks, size = marks + 2, size + 1
+    reply[size] = at - now
+  end
+  reply[first] = 4 * remaining + marks
+end
+
+add_decision(remaining, reset_after, wait, at)
+if problem then reply[size + 1] = problem == 'ahead' and -1 or 0 end
+return reply
+

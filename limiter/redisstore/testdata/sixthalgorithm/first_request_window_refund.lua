@@ -1,9 +1,0 @@
-
-local function first_request_window_refund(value, now, charge, _, spent_at)
-  local opened, count, is_stored = first_request_window_read(value, now, charge.window)
-  if not opened then return false, not count end
-  if not is_stored or spent_at < opened or spent_at >= opened + charge.window then return false end
-  count = count - charge.cost
-  if count <= 0 then return nil end
-  return pack(TWO_NUMBERS, opened, count), opened + charge.window
-end
