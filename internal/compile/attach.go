@@ -23,21 +23,22 @@ type Target struct {
 	Reason  string                   `json:"reason"` // of the condition Accepted
 	Message string                   `json:"message"`
 
-	field  string        // of the problem, within the entry
-	routes []rules.Route // sorted; shared with other targets
+	Field  string        `json:"-"` // of the problem, within the entry
+	Routes []rules.Route `json:"-"` // sorted; shared with other targets
 }
 
 // attach resolves the targets of a policy.
-func (x *gatewayIndex) attach(policy candidate) (targets []Target) {
+func attach(x *gatewayIndex, policy candidate) (targets []Target) {
 	for _, ref := range policy.spec.TargetRefs {
-		targets = append(targets, x.resolve(policy, ref))
+		targets = append(targets, x.resolve(policy.namespace, policy.cluster != nil, ref))
 	}
 	return targets
 }
 
-// resolve finds the routes of a target. Without an index, every route exists, and no route is attached to a Gateway.
-func (x *gatewayIndex) resolve(policy candidate, ref v1alpha1.TargetReference) Target {
-	key := objectKey{ref.Kind, policy.namespace, ref.Name}
+// resolve finds the routes of a target of a policy in namespace, or of a cluster-scoped policy. Without an index, every route exists, and no route is
+// attached to a Gateway.
+func (x *gatewayIndex) resolve(namespace string, isCluster bool, ref v1alpha1.TargetReference) Target {
+	key := objectKey{ref.Kind, namespace, ref.Name}
 	if ref.Namespace != nil {
 		key.namespace = *ref.Namespace
 	}
@@ -53,7 +54,7 @@ func (x *gatewayIndex) resolve(policy candidate, ref v1alpha1.TargetReference) T
 		t.fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
 			"the operator finds them without a restart", ref.Kind)
 	case ref.Kind == v1alpha1.TargetGateway:
-		x.resolveGateway(&t, policy, key, section)
+		x.resolveGateway(&t, namespace, isCluster, key, section)
 	default:
 		x.resolveRoute(&t, key, section)
 	}
@@ -61,7 +62,7 @@ func (x *gatewayIndex) resolve(policy candidate, ref v1alpha1.TargetReference) T
 }
 
 func (t *Target) fail(reason, field, format string, args ...any) {
-	t.Reason, t.field, t.Message = reason, field, fmt.Sprintf(format, args...)
+	t.Reason, t.Field, t.Message = reason, field, fmt.Sprintf(format, args...)
 }
 
 func (x *gatewayIndex) resolveRoute(t *Target, key objectKey, rule string) {
@@ -77,20 +78,20 @@ func (x *gatewayIndex) resolveRoute(t *Target, key objectKey, rule string) {
 		}
 	}
 	target := rules.RouteTarget(string(key.kind), key.name, rule)
-	t.routes = []rules.Route{{Namespace: key.namespace, Target: target}}
+	t.Routes = []rules.Route{{Namespace: key.namespace, Target: target}}
 	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.namespace)
 }
 
 // resolveGateway resolves a Gateway to the routes that it has accepted, for a namespaced policy to those of its namespace.
-func (x *gatewayIndex) resolveGateway(t *Target, policy candidate, key objectKey, listener string) {
+func (x *gatewayIndex) resolveGateway(t *Target, namespace string, isCluster bool, key objectKey, listener string) {
 	if x == nil {
 		return
 	}
 	gateway := x.gateways[key]
 	switch {
-	case policy.cluster == nil && key.namespace != policy.namespace && !x.permits(policy.namespace, key):
+	case !isCluster && key.namespace != namespace && !x.permits(namespace, key):
 		t.fail(v1alpha1.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
-			"Gateway %s; ask the owner of the Gateway for one", key.namespace, policy.namespace, key.name)
+			"Gateway %s; ask the owner of the Gateway for one", key.namespace, namespace, key.name)
 		return
 	case gateway == nil:
 		t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
@@ -99,13 +100,13 @@ func (x *gatewayIndex) resolveGateway(t *Target, policy candidate, key objectKey
 		t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
 		return
 	}
-	of := listenerKey{key, listener, policy.namespace}
+	of := listenerKey{key, listener, namespace}
 	found, known := x.resolved[of]
 	if !known {
 		found = x.resolveListener(of)
 		x.resolved[of] = found
 	}
-	t.routes, t.Message = found.routes, found.message
+	t.Routes, t.Message = found.routes, found.message
 }
 
 // listenerKey is a Gateway, one of its listeners or all of them if listener is empty, and the namespace of the routes, or all namespaces if
@@ -132,7 +133,7 @@ func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) 
 			elsewhere = append(elsewhere, objectKey{route.Kind, route.Namespace, route.Name}.String())
 		}
 	}
-	found.routes = sorted(found.routes, compareRoutes)
+	found.routes = sortRoutes(found.routes)
 	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
 	if of.namespace != "" {
 		found.message += " from namespace " + of.namespace
@@ -181,7 +182,7 @@ func (taken claims) reject(wanted []claim, targets []Target) {
 		if other, is := taken[wanted[i]]; is && t.Reason == v1alpha1.ReasonAccepted {
 			t.fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
 				"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, wanted[i].target)
-			t.routes = nil
+			t.Routes = nil
 		}
 	}
 }
@@ -215,7 +216,7 @@ func (a Attachment) problems() (all []Problem) {
 			return nil
 		}
 		all = append(all, Problem{
-			Policy: a.Policy, Cluster: a.Cluster, Field: fmt.Sprintf("spec.targetRefs[%d]%s", i, t.field), Reason: t.Reason, Message: t.Message,
+			Policy: a.Policy, Cluster: a.Cluster, Field: fmt.Sprintf("spec.targetRefs[%d]%s", i, t.Field), Reason: t.Reason, Message: t.Message,
 		})
 	}
 	return all
@@ -229,11 +230,11 @@ func (a Attachment) apply(rule *rules.Rule) {
 		t := &a.Targets[i]
 		switch {
 		case len(routes) == 0:
-			routes = t.routes
-		case !slices.Equal(routes, t.routes): // often the same routes are on several listeners
-			routes = sorted(slices.Concat(routes, t.routes), compareRoutes)
+			routes = t.Routes
+		case !slices.Equal(routes, t.Routes): // often the same routes are on several listeners
+			routes = sortRoutes(slices.Concat(routes, t.Routes))
 		}
-		t.routes = nil // the result is kept
+		t.Routes = nil // the result is kept
 	}
 	if routes == nil {
 		routes = []rules.Route{} // without routes, the rule matches nothing

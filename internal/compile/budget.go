@@ -144,6 +144,13 @@ type Charge struct {
 	Usage     Usage
 }
 
+func (c *Charge) clusterRank() int {
+	if c.Cluster {
+		return 1
+	}
+	return 0
+}
+
 // Excess states why a policy does not fit a budget.
 type Excess struct {
 	Index int    // of the policy
@@ -163,7 +170,7 @@ func (b Budget) Fit(all []Charge) (used Usage, over []Excess) {
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		x, y := &all[i], &all[j]
-		return cmp.Or(compareBool(!x.Cluster, !y.Cluster), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
+		return cmp.Or(-cmp.Compare(x.clusterRank(), y.clusterRank()), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
 	})
 	f := b.fitting()
 	for _, i := range order {
@@ -184,6 +191,9 @@ type fitting struct {
 
 func (b Budget) fitting() *fitting { return &fitting{budget: b, inNamespace: map[string]Usage{}} }
 
+// isUnlimited reports whether everything fits, and nothing is counted.
+func (f *fitting) isUnlimited() bool { return f.budget == Budget{} }
+
 // fit adds the usage of a policy if it fits.
 func (f *fitting) fit(c *Charge) (over Excess, fits bool) {
 	total, namespace := f.used.Add(c.Usage), Usage{}
@@ -200,14 +210,14 @@ func (f *fitting) fit(c *Charge) (over Excess, fits bool) {
 	return Excess{}, true
 }
 
-// add adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
-func (f *fitting) add(c *compiled) *Problem {
-	if f.budget == (Budget{}) {
+// fitRule adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
+func fitRule(fits *fitting, c *compiled) *Problem {
+	if fits.isUnlimited() {
 		return nil
 	}
 	charge := Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: usageOf(&c.rule)}
-	e, fits := f.fit(&charge)
-	if fits {
+	e, fit := fits.fit(&charge)
+	if fit {
 		return nil
 	}
 	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: overBudget(&charge, e)}

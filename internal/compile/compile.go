@@ -104,7 +104,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 	}
 	for _, i := range precedence(policies) {
 		valid := &policies[i]
-		targets := index.attach(valid.candidate)
+		targets := attach(index, valid.candidate)
 		rule := lower(*valid, resolveIdentifier(*valid, identity), hashKey)
 		var wanted []claim
 		kept, outdated := previous.of(*valid, rule)
@@ -127,7 +127,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 			a.apply(&rule)
 		}
 		c := compiled{candidate: valid.candidate, rule: rule}
-		if problem := fits.add(&c); problem != nil {
+		if problem := fitRule(fits, &c); problem != nil {
 			result.Problems = append(result.Problems, *problem)
 			continue
 		}

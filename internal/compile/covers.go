@@ -35,10 +35,17 @@ func kubernetesCovers(wide, narrow *rules.KubernetesMatch) bool {
 		anyCovers(wide.Groups, narrow.Groups, equal) &&
 		isSubset(wide.ExceptUsers, narrow.ExceptUsers) &&
 		isSubset(wide.ExceptGroups, narrow.ExceptGroups) &&
-		!slices.ContainsFunc(wide.NamespaceSelector, func(r rules.Requirement) bool {
-			return !slices.ContainsFunc(narrow.NamespaceSelector, func(n rules.Requirement) bool { return compareRequirements(r, n) == 0 })
-		}) &&
+		selectorCovers(wide.NamespaceSelector, narrow.NamespaceSelector) &&
 		anyCovers(wide.Resources, narrow.Resources, resourcesCover)
+}
+
+// selectorCovers reports whether narrow has every requirement of wide.
+func selectorCovers(wide, narrow rules.Selector) bool {
+	return !slices.ContainsFunc(wide, func(required rules.Requirement) bool {
+		return !slices.ContainsFunc(narrow, func(r rules.Requirement) bool {
+			return r.Key == required.Key && r.Operator == required.Operator && slices.Equal(r.Values, required.Values)
+		})
+	})
 }
 
 // resourcesCover reports whether one entry covers another. It does not consider several entries together.

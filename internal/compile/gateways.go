@@ -158,6 +158,12 @@ func (x *gatewayIndex) gatewayOf(p Parent) (gateway objectKey, known bool) {
 	return objectKey{v1alpha1.TargetGateway, set.GatewayNamespace, set.Gateway}, true
 }
 
+// gateway returns the Gateway with the key; nil if it does not exist.
+func (x *gatewayIndex) gateway(key objectKey) *Gateway { return x.gateways[key] }
+
+// routesOf returns the routes that the Gateway has accepted.
+func (x *gatewayIndex) routesOf(key objectKey) []*Route { return x.attached[key] }
+
 // permits reports whether a ReferenceGrant permits policies of a namespace to target the Gateway.
 func (x *gatewayIndex) permits(from string, gateway objectKey) bool {
 	return slices.ContainsFunc(x.Grants, func(g Grant) bool {
@@ -187,6 +193,15 @@ func (x *gatewayIndex) isElsewhere(r *Route, gateway objectKey, listener string)
 
 func (r *Route) rule() rules.Route {
 	return rules.Route{Namespace: r.Namespace, Target: rules.RouteTarget(string(r.Kind), r.Name, "")}
+}
+
+// key returns the key of the route.
+func (r *Route) key() objectKey { return objectKey{r.Kind, r.Namespace, r.Name} }
+
+// sortRoutes sorts routes and removes duplicates.
+func sortRoutes(routes []rules.Route) []rules.Route {
+	slices.SortFunc(routes, compareRoutes)
+	return slices.Compact(routes)
 }
 
 func compareRoutes(a, b rules.Route) int {

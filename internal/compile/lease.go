@@ -17,8 +17,6 @@ const (
 	defaultLeaseAge     = time.Second
 	// leaseAgePart: a lease lasts at most half of the window.
 	leaseAgePart = 2
-	// smallestLease is the number of units from which on a replica leases.
-	smallestLease = 4
 )
 
 // validateLease returns the lease of a Leased policy, nil for other policies.

@@ -104,7 +104,7 @@ func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testi
 		Gateways: []Gateway{{Namespace: "infra", Name: "public", Listeners: []Listener{{HTTP: true, Port: 80}}}}, Routes: []Route{*r},
 		ListenerSets: []ListenerSet{{Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public"}},
 	}
-	b := newTableBuilder(Policies{RouteMatching: []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}, Gateways: g})
+	b := newTableBuilder(g, []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}, nil)
 	count := func() map[string]int {
 		all := map[string]int{}
 		for _, names := range b.routeHosts() {

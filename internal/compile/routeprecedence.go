@@ -17,7 +17,7 @@ func precedenceOf(a, b *rules.RouteMatch) int {
 	return cmp.Or(
 		cmp.Compare(rankOf(a, 2), rankOf(b, 2)),
 		-cmp.Compare(trimmedLengthOf(a), trimmedLengthOf(b)),
-		compareBool(a.Method == "", b.Method == ""),
+		-cmp.Compare(methodsOf(a), methodsOf(b)),
 		-cmp.Compare(headersOf(a), headersOf(b)),
 		-cmp.Compare(len(a.Query), len(b.Query)),
 	)
@@ -63,6 +63,13 @@ func trimmedLengthOf(m *rules.RouteMatch) int {
 		return len(strings.TrimSuffix(m.Path.Value, "/"))
 	}
 	return len(m.Path.Value)
+}
+
+func methodsOf(m *rules.RouteMatch) int {
+	if m.Method == "" {
+		return 0
+	}
+	return 1
 }
 
 // headersOf counts the suffix of the path, which is the method of any gRPC service, as a header.

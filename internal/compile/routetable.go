@@ -21,7 +21,17 @@ func (p Policies) routeTable() (table *rules.RouteTable, leftOut string) {
 	case p.Gateways.Unreadable != nil:
 		return p.Gateways.Previous.RouteTable, ""
 	}
-	return newTableBuilder(p).build()
+	namespaces := make(map[string]labels.Set, len(p.Namespaces))
+	for _, n := range p.Namespaces {
+		namespaces[n.Name] = n.Labels
+	}
+	return buildRouteTable(p.Gateways, p.RouteMatching, namespaces)
+}
+
+// buildRouteTable returns the table of the routes of Gateways, and describes the routes that it does not have. The labels of namespaces decide which
+// routes a listener permits.
+func buildRouteTable(objects *Gateways, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) (table *rules.RouteTable, leftOut string) {
+	return newTableBuilder(objects, gateways, namespaces).build()
 }
 
 // tableBuilder collects the routes of listeners.
@@ -35,15 +45,12 @@ type tableBuilder struct {
 	shifted    leftListeners // those at a port that a listener of the Gateway has in the pod
 }
 
-func newTableBuilder(p Policies) *tableBuilder {
-	b := &tableBuilder{gatewayIndex: p.Gateways.index(), namespaces: map[string]labels.Set{}}
-	for _, n := range p.Namespaces {
-		b.namespaces[n.Name] = n.Labels
-	}
+func newTableBuilder(objects *Gateways, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) *tableBuilder {
+	b := &tableBuilder{gatewayIndex: objects.index(), namespaces: namespaces}
 	var shared []sharedListener
-	for _, ref := range p.RouteMatching {
+	for _, ref := range gateways {
 		key := objectKey{v1alpha1.TargetGateway, ref.Namespace, ref.Name}
-		gateway := b.gateways[key]
+		gateway := b.gateway(key)
 		if gateway == nil {
 			b.missing = append(b.missing, key)
 			continue
@@ -88,7 +95,7 @@ func (b *tableBuilder) addListener(gateway, owner objectKey, l *Listener) {
 // without matches, so that less specific hosts take the requests.
 func (b *tableBuilder) routesOn(gateway, owner objectKey, l *Listener) iter.Seq2[*Route, *Parent] {
 	return func(yield func(*Route, *Parent) bool) {
-		for _, route := range b.attached[gateway] {
+		for _, route := range b.routesOf(gateway) {
 			at := slices.IndexFunc(route.Parents, func(p Parent) bool {
 				of := objectKey{v1alpha1.TargetGateway, p.Namespace, p.Gateway}
 				if p.ListenerSet != "" {
@@ -142,8 +149,6 @@ func contains(wildcard, name string) bool {
 	suffix, is := strings.CutPrefix(wildcard, "*")
 	return is && strings.HasSuffix(name, suffix)
 }
-
-func (r *Route) key() objectKey { return objectKey{r.Kind, r.Namespace, r.Name} }
 
 func compareAge(a, b *Route) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))

@@ -47,6 +47,8 @@ func (w *warnings) add(field, format string, args ...any) {
 const (
 	logBytes = 8      // approximate Redis memory of a log per unit, in bytes, as in docs/concepts/algorithms.md
 	bigLog   = 10_000 // units; from here on the log of one identifier takes 80 kB
+
+	smallestLease = 4 // units from which on a replica leases
 )
 
 // warnMemory warns of a log that takes much more memory than the counters of other algorithms.

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -20,7 +21,7 @@ func WarnSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning
 		}
 		given := spec.Tiers[i].When.Identifiers
 		for _, identifier := range given {
-			if _, is := hashIn(identifier); is {
+			if strings.HasPrefix(string(identifier), rules.HashPrefix) {
 				hashes++
 			}
 		}
@@ -57,7 +58,7 @@ const plainMatch = "a credential is in plain text: every user who can read the p
 	"use a tier with identifiers, and write its hash, which weir hash prints"
 
 func (w *warnings) warnPlainHeader(field string, header *v1alpha1.HeaderMatch) {
-	if headerType(*header) == v1alpha1.HeaderExact && (credentials.Names{}).Name(string(header.Name)) {
+	if (header.Type == "" || header.Type == v1alpha1.HeaderExact) && (credentials.Names{}).Name(string(header.Name)) {
 		w.add(field, plainMatch)
 	}
 }
@@ -106,9 +107,7 @@ func includes(wide, narrow *rules.When) bool {
 	case len(wide.Groups) > 0 && len(narrow.Groups) > 0:
 		return isSubset(narrow.Groups, wide.Groups)
 	case len(wide.NamespaceSelector) > 0 && len(narrow.NamespaceSelector) > 0:
-		return !slices.ContainsFunc(wide.NamespaceSelector, func(required rules.Requirement) bool {
-			return !slices.ContainsFunc(narrow.NamespaceSelector, func(r rules.Requirement) bool { return compareRequirements(required, r) == 0 })
-		})
+		return selectorCovers(wide.NamespaceSelector, narrow.NamespaceSelector)
 	default:
 		return wide.Expression != "" && wide.Expression == narrow.Expression
 	}
