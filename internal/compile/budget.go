@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -123,18 +122,6 @@ func usageOf(rule *rules.Rule) Usage {
 	return u
 }
 
-// Usage returns what the valid policies use.
-func (p Policies) Usage(identity Identity) Usage {
-	return p.CompileWithin(identity, Budget{Total: Usage{Rules: math.MaxInt64}}).Used
-}
-
-// compiled is a rule with the policy that it is made from.
-type compiled struct {
-	candidate
-
-	rule rules.Rule
-}
-
 // Charge is what a policy uses of a budget, with what decides its precedence.
 type Charge struct {
 	Policy    string // "namespace/name", or "cluster/name"
@@ -210,19 +197,6 @@ func (f *fitting) fit(c *Charge) (over Excess, fits bool) {
 	return Excess{}, true
 }
 
-// fitRule adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
-func fitRule(fits *fitting, c *compiled) *Problem {
-	if fits.isUnlimited() {
-		return nil
-	}
-	charge := Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: usageOf(&c.rule)}
-	e, fit := fits.fit(&charge)
-	if fit {
-		return nil
-	}
-	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: overBudget(&charge, e)}
-}
-
 // overBudget describes a policy that exceeds a limit. It does not contain what other policies use: each edit of one of them would
 // change the status of this policy.
 func overBudget(c *Charge, e Excess) string {
@@ -235,15 +209,4 @@ func overBudget(c *Charge, e Excess) string {
 	return fmt.Sprintf("over the policy budget of the Limiter: this policy needs %d %s, and %s leave less of %d: "+
 		"shorten or delete policies, or raise spec.policyBudget.%s.%s of the Limiter",
 		own[at].Used, own[at].Name, older, limit[at].Used, e.Part, own[at].Name)
-}
-
-func compareBool(x, y bool) int {
-	switch {
-	case x == y:
-		return 0
-	case y:
-		return -1
-	default:
-		return 1
-	}
 }

@@ -2,11 +2,13 @@ package compile
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Policies are the policies to compile, and the namespaces of the cluster.
@@ -178,4 +180,55 @@ func (r *Result) validate(p Policies) (policies []validPolicy) {
 func Compile(policies []v1alpha1.RateLimitPolicy, identity Identity) (rules.Set, []Problem) {
 	result := Policies{Namespaced: policies}.Compile(identity)
 	return result.Set, result.Problems
+}
+
+// Usage returns what the valid policies use.
+func (p Policies) Usage(identity Identity) Usage {
+	return p.CompileWithin(identity, Budget{Total: Usage{Rules: math.MaxInt64}}).Used
+}
+
+// compiled is a rule with the policy that it is made from.
+type compiled struct {
+	candidate
+
+	rule rules.Rule
+}
+
+// fitRule adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
+func fitRule(fits *fitting, c *compiled) *Problem {
+	if fits.isUnlimited() {
+		return nil
+	}
+	charge := Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: usageOf(&c.rule)}
+	e, fit := fits.fit(&charge)
+	if fit {
+		return nil
+	}
+	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: overBudget(&charge, e)}
+}
+
+func compareBool(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case y:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// routeTable returns the table of the routes of the Gateways in RouteMatching, nil if the list is empty, and which routes it does not have.
+func (p Policies) routeTable() (table *rules.RouteTable, leftOut string) {
+	switch {
+	case len(p.RouteMatching) == 0 || p.Gateways == nil:
+		return nil, ""
+	case p.Gateways.Unreadable != nil:
+		return p.Gateways.Previous.RouteTable, ""
+	}
+	namespaces := make(map[string]labels.Set, len(p.Namespaces))
+	for _, n := range p.Namespaces {
+		namespaces[n.Name] = n.Labels
+	}
+	return buildRouteTable(p.Gateways, p.RouteMatching, namespaces)
 }

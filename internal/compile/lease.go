@@ -65,15 +65,3 @@ func parseLeaseAge(s string) (time.Duration, error) {
 	}
 	return time.ParseDuration(s)
 }
-
-// warnLease warns of leases that are too small to have an effect.
-func (w *warnings) warnLease() {
-	if w.rule.Lease == nil {
-		return
-	}
-	_, units := w.highestLimit()
-	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
-		w.add("spec.consistency", "Leased has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
-			"use a higher limit or a higher maxShare", units, smallestLease)
-	}
-}

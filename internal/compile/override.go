@@ -68,11 +68,6 @@ func firstOf(list []*rules.Rule, is func(*rules.Rule) bool) (rule *rules.Rule, f
 	return list[at], true
 }
 
-// appliesToDomain reports whether rule applies to requests of domain.
-func appliesToDomain(rule *rules.Rule, domain string) bool {
-	return rule.AllDomains || domain != "" && rule.Domain == domain || slices.Contains(rule.Domains, domain)
-}
-
 // maxListedDomains is the maximum number of domains in one message.
 const maxListedDomains = 8
 

@@ -130,3 +130,8 @@ func failureStrictness(f rules.StoreFailure) int {
 		return 1
 	}
 }
+
+// appliesToDomain reports whether rule applies to requests of domain.
+func appliesToDomain(rule *rules.Rule, domain string) bool {
+	return rule.AllDomains || domain != "" && rule.Domain == domain || slices.Contains(rule.Domains, domain)
+}

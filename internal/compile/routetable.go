@@ -13,21 +13,6 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// routeTable returns the table of the routes of the Gateways in RouteMatching, nil if the list is empty, and which routes it does not have.
-func (p Policies) routeTable() (table *rules.RouteTable, leftOut string) {
-	switch {
-	case len(p.RouteMatching) == 0 || p.Gateways == nil:
-		return nil, ""
-	case p.Gateways.Unreadable != nil:
-		return p.Gateways.Previous.RouteTable, ""
-	}
-	namespaces := make(map[string]labels.Set, len(p.Namespaces))
-	for _, n := range p.Namespaces {
-		namespaces[n.Name] = n.Labels
-	}
-	return buildRouteTable(p.Gateways, p.RouteMatching, namespaces)
-}
-
 // buildRouteTable returns the table of the routes of Gateways, and describes the routes that it does not have. The labels of namespaces decide which
 // routes a listener permits.
 func buildRouteTable(objects *Gateways, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) (table *rules.RouteTable, leftOut string) {

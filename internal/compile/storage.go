@@ -2,7 +2,6 @@ package compile
 
 import (
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/limiter/rules"
 )
 
 func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
@@ -10,12 +9,5 @@ func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
 	if how := countingOf(spec); spec.Storage == v1alpha1.StorageCompact && how.valid() && !how.algorithm.HasCompact() {
 		v.report("spec.storage", "storage must be Exact with this algorithm, because only the counts of a window are small enough; "+
 			"use Exact, or algorithm SlidingWindowCounter or FixedWindow")
-	}
-}
-
-// warnStorage warns of compact counters that take more memory than others, because there are few.
-func (w *warnings) warnStorage() {
-	if w.rule.Compact && w.rule.Identifier.From == rules.FromEndpoint {
-		w.add("spec.storage", "Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact")
 	}
 }

@@ -158,3 +158,22 @@ func (w *warnings) warnOneCost(field string, rule rules.Rule, cost int64) {
 }
 
 func tierField(i int, name string) string { return fmt.Sprintf("spec.tiers[%d].%s", i, name) }
+
+// warnLease warns of leases that are too small to have an effect.
+func (w *warnings) warnLease() {
+	if w.rule.Lease == nil {
+		return
+	}
+	_, units := w.highestLimit()
+	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
+		w.add("spec.consistency", "Leased has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
+			"use a higher limit or a higher maxShare", units, smallestLease)
+	}
+}
+
+// warnStorage warns of compact counters that take more memory than others, because there are few.
+func (w *warnings) warnStorage() {
+	if w.rule.Compact && w.rule.Identifier.From == rules.FromEndpoint {
+		w.add("spec.storage", "Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact")
+	}
+}
