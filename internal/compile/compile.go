@@ -99,7 +99,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 	if hashKey == nil {
 		hashKey = new(limiter.HashKey)
 	}
-	index, previous, fits := p.Gateways.index(), p.Gateways.previous(), budget.fitting()
+	index, previous, fits := p.Gateways.index(), previousRulesOf(p.Gateways), budget.fitting()
 	var taken claims
 	if index != nil {
 		taken = claims{}

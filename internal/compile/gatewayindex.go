@@ -35,11 +35,11 @@ func (g *Gateways) index() *gatewayIndex {
 		resolved: map[listenerKey]resolvedListener{},
 	}
 	for i := range g.ListenerSets {
-		x.sets[objectKey{listenerSetKind, g.ListenerSets[i].Namespace, g.ListenerSets[i].Name}] = &g.ListenerSets[i]
+		x.sets[listenerSetKey(g.ListenerSets[i].Namespace, g.ListenerSets[i].Name)] = &g.ListenerSets[i]
 	}
 	for i := range g.Routes {
 		r := &g.Routes[i]
-		x.routes[objectKey{r.Kind, r.Namespace, r.Name}] = r
+		x.routes[r.key()] = r
 		for _, p := range r.Parents {
 			key, known := x.gatewayOf(p)
 			if !known {
@@ -51,10 +51,18 @@ func (g *Gateways) index() *gatewayIndex {
 		}
 	}
 	for i := range g.Gateways {
-		x.gateways[objectKey{v1alpha1.TargetGateway, g.Gateways[i].Namespace, g.Gateways[i].Name}] = &g.Gateways[i]
+		x.gateways[gatewayKey(g.Gateways[i].Namespace, g.Gateways[i].Name)] = &g.Gateways[i]
 	}
 	return x
 }
+
+// gatewayKey returns the key of a Gateway.
+func gatewayKey(namespace, name string) objectKey {
+	return objectKey{v1alpha1.TargetGateway, namespace, name}
+}
+
+// listenerSetKey returns the key of a ListenerSet.
+func listenerSetKey(namespace, name string) objectKey { return objectKey{listenerSetKind, namespace, name} }
 
 // listenerSetKind is the kind of a ListenerSet in an objectKey. Policies cannot target it.
 const listenerSetKind v1alpha1.TargetKind = "ListenerSet"
@@ -62,13 +70,13 @@ const listenerSetKind v1alpha1.TargetKind = "ListenerSet"
 // gatewayOf returns the Gateway of a parent. It is unknown for a ListenerSet that no Gateway has accepted.
 func (x *gatewayIndex) gatewayOf(p Parent) (gateway objectKey, known bool) {
 	if p.ListenerSet == "" {
-		return objectKey{v1alpha1.TargetGateway, p.Namespace, p.Gateway}, true
+		return gatewayKey(p.Namespace, p.Gateway), true
 	}
-	set := x.sets[objectKey{listenerSetKind, p.Namespace, p.ListenerSet}]
+	set := x.sets[listenerSetKey(p.Namespace, p.ListenerSet)]
 	if set == nil {
 		return objectKey{}, false
 	}
-	return objectKey{v1alpha1.TargetGateway, set.GatewayNamespace, set.Gateway}, true
+	return gatewayKey(set.GatewayNamespace, set.Gateway), true
 }
 
 // gateway returns the Gateway with the key; nil if it does not exist.

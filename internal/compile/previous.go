@@ -10,8 +10,8 @@ type previousKey struct {
 	cluster bool
 }
 
-// previous returns no rules while the objects can be read.
-func (g *Gateways) previous() previousRules {
+// previousRulesOf returns no rules while the objects can be read.
+func previousRulesOf(g *Gateways) previousRules {
 	if g == nil || g.Unreadable == nil {
 		return nil
 	}

@@ -98,7 +98,7 @@ func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testi
 		Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout", Hostnames: []string{"b.example", "a.example"},
 		Matches: []RouteMatch{{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}}}},
 	}
-	gateway, set := objectKey{v1alpha1.TargetGateway, "infra", "public"}, objectKey{listenerSetKind, "shop", "set"}
+	public, set := gatewayKey("infra", "public"), listenerSetKey("shop", "set")
 	r.Parents = []Parent{{Namespace: "infra", Gateway: "public"}, {Namespace: "shop", ListenerSet: "set"}}
 	g := &Gateways{
 		Gateways: []Gateway{{Namespace: "infra", Name: "public", Listeners: []Listener{{HTTP: true, Port: 80}}}}, Routes: []Route{*r},
@@ -118,8 +118,8 @@ func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testi
 		owner objectKey
 		port  int32
 		want  int
-	}{{gateway, 443, 1}, {gateway, 8443, 1}, {set, 9000, 2}, {set, 9001, 3}} {
-		b.addListener(gateway, step.owner, &Listener{HTTP: true, Port: step.port})
+	}{{public, 443, 1}, {public, 8443, 1}, {set, 9000, 2}, {set, 9001, 3}} {
+		b.addListener(public, step.owner, &Listener{HTTP: true, Port: step.port})
 		if got := count(); got["a.example"] != step.want || got["b.example"] != step.want || len(got) != 2 {
 			t.Errorf("with port %d: %v, want %d of each host", step.port, got, step.want)
 		}

@@ -27,9 +27,9 @@ type listenerGroup struct {
 }
 
 // group returns the group of a listener of owner, which is the Gateway or a ListenerSet.
-func (b *tableBuilder) group(gateway, owner objectKey, port int32) *listenerGroup {
+func (b *tableBuilder) group(key, owner objectKey, port int32) *listenerGroup {
 	added := listenerGroup{
-		gateway: gateway, port: port, shared: owner != gateway, byHost: map[string]map[*Route][]string{}, owners: map[string]string{},
+		gateway: key, port: port, shared: owner != key, byHost: map[string]map[*Route][]string{}, owners: map[string]string{},
 		controller: map[*Route]string{},
 	}
 	find := func() int {
@@ -39,7 +39,7 @@ func (b *tableBuilder) group(gateway, owner objectKey, port int32) *listenerGrou
 	switch {
 	case at >= 0:
 	case added.shared && len(b.groups) >= maxGroups-1: // after those of all Gateways
-		added.gateway, added.port = objectKey{kind: listenerSetKind}, 0
+		added.gateway, added.port = listenerSetKey("", ""), 0
 		at = find()
 	case !added.shared && len(b.groups) >= maxGroups-2:
 		added.gateway, added.port = objectKey{}, 0
@@ -73,17 +73,17 @@ type sharedListener struct {
 }
 
 // sharedListeners returns the listeners of the ListenerSets of a Gateway.
-func (b *tableBuilder) sharedListeners(gateway objectKey) (all []sharedListener) {
+func (b *tableBuilder) sharedListeners(key objectKey) (all []sharedListener) {
 	for i := range b.ListenerSets {
 		set := &b.ListenerSets[i]
-		if set.GatewayNamespace != gateway.namespace || set.Gateway != gateway.name {
+		if set.GatewayNamespace != key.namespace || set.Gateway != key.name {
 			continue
 		}
 		for j := range set.Listeners {
 			if !set.Listeners[j].HTTP {
 				continue
 			}
-			all = append(all, sharedListener{&set.Listeners[j], gateway, objectKey{listenerSetKind, set.Namespace, set.Name}, set})
+			all = append(all, sharedListener{&set.Listeners[j], key, listenerSetKey(set.Namespace, set.Name), set})
 		}
 	}
 	return all

@@ -30,10 +30,10 @@ func TestRouteTable_HasEachRouteOnce(t *testing.T) {
 func TestRouteTable_HasTheHTTPListenersOfTheListenerSetsOfAGateway(t *testing.T) {
 	p := tablePolicies([]compile.Listener{{Hostname: "public.example"}})
 	for _, of := range []string{"infra/other", "other/public", "infra/public", "infra/public"} {
-		namespace, gateway, _ := strings.Cut(of, "/")
+		gatewayNamespace, gatewayName, _ := strings.Cut(of, "/")
 		name := fmt.Sprint("set", len(p.Gateways.ListenerSets))
 		p.Gateways.ListenerSets = append(p.Gateways.ListenerSets, compile.ListenerSet{
-			Namespace: "shop", Name: name, GatewayNamespace: namespace, Gateway: gateway,
+			Namespace: "shop", Name: name, GatewayNamespace: gatewayNamespace, Gateway: gatewayName,
 			Listeners: []compile.Listener{{Name: "tcp", Hostname: "tcp." + name}, {Name: "http", Hostname: "http." + name, HTTP: true}},
 		})
 	}

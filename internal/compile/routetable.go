@@ -34,7 +34,7 @@ func newTableBuilder(objects *Gateways, gateways []v1alpha1.GatewayReference, na
 	b := &tableBuilder{gatewayIndex: objects.index(), namespaces: namespaces}
 	var shared []sharedListener
 	for _, ref := range gateways {
-		key := objectKey{v1alpha1.TargetGateway, ref.Namespace, ref.Name}
+		key := gatewayKey(ref.Namespace, ref.Name)
 		gateway := b.gateway(key)
 		if gateway == nil {
 			b.missing = append(b.missing, key)
@@ -56,17 +56,17 @@ func newTableBuilder(objects *Gateways, gateways []v1alpha1.GatewayReference, na
 }
 
 // addListener adds the routes of a listener of owner, which is the Gateway or a ListenerSet.
-func (b *tableBuilder) addListener(gateway, owner objectKey, l *Listener) {
+func (b *tableBuilder) addListener(key, owner objectKey, l *Listener) {
 	if !l.HTTP {
 		return
 	}
-	group, host := b.group(gateway, owner, l.Port), strings.ToLower(l.Hostname)
+	group, host := b.group(key, owner, l.Port), strings.ToLower(l.Hostname)
 	hosts := group.byHost[host]
 	if hosts == nil { // also without routes: the listener takes the requests of its host
 		hosts = map[*Route][]string{}
 		group.byHost[host], group.owners[host] = hosts, owner.namespace
 	}
-	for route, parent := range b.routesOn(gateway, owner, l) {
+	for route, parent := range b.routesOn(key, owner, l) {
 		group.controller[route] = parent.Controller
 		for _, name := range intersect(host, route.Hostnames) {
 			if !slices.Contains(hosts[route], name) {
@@ -78,13 +78,13 @@ func (b *tableBuilder) addListener(gateway, owner objectKey, l *Listener) {
 
 // routesOn returns the routes on a listener of owner that have matches, with the parents by which they are on it. Gateways write nothing for a route
 // without matches, so that less specific hosts take the requests.
-func (b *tableBuilder) routesOn(gateway, owner objectKey, l *Listener) iter.Seq2[*Route, *Parent] {
+func (b *tableBuilder) routesOn(key, owner objectKey, l *Listener) iter.Seq2[*Route, *Parent] {
 	return func(yield func(*Route, *Parent) bool) {
-		for _, route := range b.routesOf(gateway) {
+		for _, route := range b.routesOf(key) {
 			at := slices.IndexFunc(route.Parents, func(p Parent) bool {
-				of := objectKey{v1alpha1.TargetGateway, p.Namespace, p.Gateway}
+				of := gatewayKey(p.Namespace, p.Gateway)
 				if p.ListenerSet != "" {
-					of = objectKey{listenerSetKind, p.Namespace, p.ListenerSet}
+					of = listenerSetKey(p.Namespace, p.ListenerSet)
 				}
 				return of == owner && (p.Listener == "" || p.Listener == l.Name) && (p.Port == 0 || p.Port == l.Port)
 			})

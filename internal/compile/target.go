@@ -114,7 +114,7 @@ func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) 
 		}
 		found.routes = append(found.routes, route.rule())
 		if x.isElsewhere(route, of.gateway, of.listener) {
-			elsewhere = append(elsewhere, objectKey{route.Kind, route.Namespace, route.Name}.String())
+			elsewhere = append(elsewhere, route.key().String())
 		}
 	}
 	found.routes = sortRoutes(found.routes)

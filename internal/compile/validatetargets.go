@@ -23,15 +23,19 @@ func (v *validator) validateTargets(policy candidate) {
 		v.report("spec.match", "match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; "+
 			"use other fields of match.http, or remove targetRefs")
 	}
-	seen := map[objectKey]bool{}
+	type object struct {
+		kind                     v1alpha1.TargetKind
+		namespace, name, section string
+	}
+	seen := map[object]bool{}
 	for i, ref := range spec.TargetRefs {
 		v.validateTarget(fmt.Sprintf("%s[%d]", field, i), ref, policy.cluster != nil)
-		key := objectKey{kind: ref.Kind, name: ref.Name}
+		key := object{kind: ref.Kind, name: ref.Name}
 		if ref.Namespace != nil {
 			key.namespace = *ref.Namespace
 		}
 		if ref.SectionName != nil {
-			key.name += "/" + *ref.SectionName
+			key.section = *ref.SectionName
 		}
 		if seen[key] {
 			v.report(field, "targetRefs must be unique; remove the repeated one")

@@ -70,7 +70,7 @@ func (c Config) all(ctx context.Context) (compile.Policies, error) {
 // refusal returns why the Limiter, with the others as stored, would leave out the policy, or one that it enforces; empty if the policy fits.
 // ClusterRateLimitPolicies can displace namespaced ones. What the operator leaves out anyway is no obstacle for other policies.
 func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) string {
-	identity, budget := compile.IdentityOf(&l.Spec), compile.BudgetOf(&l.Spec)
+	identity, limits := compile.IdentityOf(&l.Spec), compile.BudgetOf(&l.Spec)
 	own := chargeOf(one, one.Usage(identity))
 	stored := c.charges(others, identity)
 	at := slices.IndexFunc(stored, func(s compile.Charge) bool { return s.Policy == own.Policy && s.Cluster == own.Cluster })
@@ -80,10 +80,10 @@ func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) strin
 	} else {
 		at, after = len(after), append(after, own)
 	}
-	_, over := budget.Fit(after)
+	_, over := limits.Fit(after)
 	excess, found := find(over, at)
 	if !found {
-		_, overBefore := budget.Fit(stored)
+		_, overBefore := limits.Fit(stored)
 		excess, found = displaced(over, overBefore, after, own.Cluster)
 	}
 	if !found {
