@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -14,13 +15,13 @@ type Attachment struct {
 	Policy  string `json:"policy"`
 	Cluster bool   `json:"cluster,omitempty"`
 	// Targets has an entry for each entry of spec.targetRefs.
-	Targets []Target `json:"targets"`
+	Targets []gateway.Target `json:"targets"`
 }
 
 // attach resolves the targets of a policy.
-func attach(x *gatewayIndex, policy candidate) (targets []Target) {
+func attach(x *gateway.Index, policy candidate) (targets []gateway.Target) {
 	for _, ref := range policy.spec.TargetRefs {
-		targets = append(targets, x.resolve(policy.namespace, policy.cluster != nil, ref))
+		targets = append(targets, x.Resolve(policy.namespace, policy.cluster != nil, ref))
 	}
 	return targets
 }
@@ -53,11 +54,11 @@ func claimsOf(p *validPolicy) []claim {
 
 // reject rejects a target if an older policy of the same kind and namespace, which is enforced, counts the same requests of it in the same way.
 // Both would limit the same thing twice, and the author means one of them. Policies that differ in how they count all apply.
-func (taken claims) reject(wanted []claim, targets []Target) {
+func (taken claims) reject(wanted []claim, targets []gateway.Target) {
 	for i := range targets {
 		t := &targets[i]
 		if other, is := taken[wanted[i]]; is && t.Reason == v1alpha1.ReasonAccepted {
-			t.fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
+			t.Fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
 				"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, wanted[i].target)
 			t.Routes = nil
 		}
@@ -65,7 +66,7 @@ func (taken claims) reject(wanted []claim, targets []Target) {
 }
 
 // add adds the accepted targets of a policy that is enforced.
-func (taken claims) add(policy string, wanted []claim, targets []Target) {
+func (taken claims) add(policy string, wanted []claim, targets []gateway.Target) {
 	for i := range targets {
 		if targets[i].Reason == v1alpha1.ReasonAccepted {
 			taken[wanted[i]] = policy
@@ -109,7 +110,7 @@ func (a Attachment) apply(rule *rules.Rule) {
 		case len(routes) == 0:
 			routes = t.Routes
 		case !slices.Equal(routes, t.Routes): // often the same routes are on several listeners
-			routes = sortRoutes(slices.Concat(routes, t.Routes))
+			routes = gateway.SortRoutes(slices.Concat(routes, t.Routes))
 		}
 		t.Routes = nil // the result is kept
 	}

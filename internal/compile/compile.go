@@ -5,10 +5,15 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/compile/routetable"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Policies are the policies to compile, and the namespaces of the cluster.
@@ -19,7 +24,7 @@ type Policies struct {
 	Namespaces []Namespace
 	// Gateways are the possible targets of policies. If nil, they are unknown: each route that a policy targets is assumed to exist, and a
 	// policy that targets a Gateway limits no requests.
-	Gateways *Gateways
+	Gateways *gateway.Objects
 	// RouteMatching are the Gateways that do not name the route of a request.
 	RouteMatching []v1alpha1.GatewayReference
 }
@@ -37,9 +42,9 @@ type Result struct {
 	// Problems lists why the other policies are not enforced, sorted by policy, and for each policy in the order of its fields.
 	Problems []Problem
 	// Used is what the rules use of the budget.
-	Used Usage
+	Used budget.Usage
 	// Overrides lists the policies that have no effect because of another policy, sorted by policy and domain.
-	Overrides []Override
+	Overrides []redundancy.Override
 	// Attachments has the targets of each valid policy with spec.targetRefs, sorted by policy.
 	Attachments []Attachment
 	// LeftOut describes the routes that the table of routes does not have, because they exceed its bounds; empty if it has all.
@@ -71,10 +76,12 @@ func (p Problem) String() string { return p.Policy + ": " + p.Field + ": " + p.M
 
 // Compile compiles the policies to rules, and returns the problems of each invalid policy. Policies without an identifier use the identity
 // table. Policies that are being deleted are ignored. The Set contains only those properties of namespaces that its rules read.
-func (p Policies) Compile(identity Identity) Result { return p.CompileWithin(identity, Budget{}) }
+func (p Policies) Compile(identity Identity) Result {
+	return p.CompileWithin(identity, budget.Budget{})
+}
 
 // CompileWithin is [Policies.Compile] for the policies that fit the budget. The others have a problem with v1alpha1.ReasonOverBudget.
-func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
+func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result {
 	var result Result
 	policies := result.validate(p)
 	all := p.lowerWithin(policies, identity, budget, &result)
@@ -88,18 +95,18 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	result.Set.ByAge = byAge(all)
 	result.Set.RouteTable, result.LeftOut = p.routeTable()
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
-	result.Overrides = overrides(result.Set.Rules)
+	result.Overrides = redundancy.Overrides(result.Set.Rules)
 	return result
 }
 
 // lowerWithin returns the rules of the policies that have a target, if they need one, and that fit the budget, sorted by name. The others get a
 // problem. It compiles the policies in order of precedence: a policy without a rule must not conflict with a newer one.
-func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget Budget, result *Result) (all []compiled) {
+func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget budget.Budget, result *Result) (all []compiled) {
 	hashKey := identity.HashKey
 	if hashKey == nil {
 		hashKey = new(limiter.HashKey)
 	}
-	index, previous, fits := p.Gateways.index(), previousRulesOf(p.Gateways), budget.fitting()
+	index, previous, fits := p.Gateways.Index(), previousRulesOf(p.Gateways), budget.NewFitting()
 	var taken claims
 	if index != nil {
 		taken = claims{}
@@ -138,7 +145,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 		}
 		all = append(all, c)
 	}
-	result.Used = fits.used
+	result.Used = fits.Used
 	result.sortByName(all)
 	return all
 }
@@ -183,8 +190,8 @@ func Compile(policies []v1alpha1.RateLimitPolicy, identity Identity) (rules.Set,
 }
 
 // Usage returns what the valid policies use.
-func (p Policies) Usage(identity Identity) Usage {
-	return p.CompileWithin(identity, Budget{Total: Usage{Rules: math.MaxInt64}}).Used
+func (p Policies) Usage(identity Identity) budget.Usage {
+	return p.CompileWithin(identity, budget.Budget{Total: budget.Usage{Rules: math.MaxInt64}}).Used
 }
 
 // compiled is a rule with the policy that it is made from.
@@ -195,16 +202,16 @@ type compiled struct {
 }
 
 // fitRule adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
-func fitRule(fits *fitting, c *compiled) *Problem {
-	if fits.isUnlimited() {
+func fitRule(fits *budget.Fitting, c *compiled) *Problem {
+	if fits.IsUnlimited() {
 		return nil
 	}
-	charge := Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: usageOf(&c.rule)}
-	e, fit := fits.fit(&charge)
+	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RuleUsage(&c.rule)}
+	e, fit := fits.Fit(&charge)
 	if fit {
 		return nil
 	}
-	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: overBudget(&charge, e)}
+	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
 }
 
 func compareBool(x, y bool) int {
@@ -230,5 +237,5 @@ func (p Policies) routeTable() (table *rules.RouteTable, leftOut string) {
 	for _, n := range p.Namespaces {
 		namespaces[n.Name] = n.Labels
 	}
-	return buildRouteTable(p.Gateways, p.RouteMatching, namespaces)
+	return routetable.Build(p.Gateways, p.RouteMatching, namespaces)
 }

@@ -1,6 +1,9 @@
 package compile
 
-import "github.com/weir-dev/weir/limiter/rules"
+import (
+	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/limiter/rules"
+)
 
 // previousRules finds the rules of [Gateways.Previous] by policy.
 type previousRules map[previousKey]*rules.Rule
@@ -11,7 +14,7 @@ type previousKey struct {
 }
 
 // previousRulesOf returns no rules while the objects can be read.
-func previousRulesOf(g *Gateways) previousRules {
+func previousRulesOf(g *gateway.Objects) previousRules {
 	if g == nil || g.Unreadable == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package compile
+package routetable
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/route"
 )
@@ -16,21 +18,21 @@ const maxGroups = 64
 
 // listenerGroup has the routes of the listeners of a Gateway with one port, by the host of the listener.
 type listenerGroup struct {
-	gateway objectKey // without a name for the groups of all further ports
-	port    int32     // 0 for any
-	shared  bool      // only ListenerSets have it
-	byHost  map[string]map[*Route][]string
+	gateway gateway.Key // without a name for the groups of all further ports
+	port    int32       // 0 for any
+	shared  bool        // only ListenerSets have it
+	byHost  map[string]map[*gateway.Route][]string
 	owners  map[string]string // the namespace of the first listener, by host
-	rest    []*Route          // of listeners that do not fit
+	rest    []*gateway.Route  // of listeners that do not fit
 	// controller of each route on the Gateway. Another Gateway of the route can have another one.
-	controller map[*Route]string
+	controller map[*gateway.Route]string
 }
 
 // group returns the group of a listener of owner, which is the Gateway or a ListenerSet.
-func (b *tableBuilder) group(key, owner objectKey, port int32) *listenerGroup {
+func (b *tableBuilder) group(key, owner gateway.Key, port int32) *listenerGroup {
 	added := listenerGroup{
-		gateway: key, port: port, shared: owner != key, byHost: map[string]map[*Route][]string{}, owners: map[string]string{},
-		controller: map[*Route]string{},
+		gateway: key, port: port, shared: owner != key, byHost: map[string]map[*gateway.Route][]string{}, owners: map[string]string{},
+		controller: map[*gateway.Route]string{},
 	}
 	find := func() int {
 		return slices.IndexFunc(b.groups, func(g listenerGroup) bool { return g.gateway == added.gateway && g.port == added.port })
@@ -39,10 +41,10 @@ func (b *tableBuilder) group(key, owner objectKey, port int32) *listenerGroup {
 	switch {
 	case at >= 0:
 	case added.shared && len(b.groups) >= maxGroups-1: // after those of all Gateways
-		added.gateway, added.port = listenerSetKey("", ""), 0
+		added.gateway, added.port = gateway.ListenerSetKey("", ""), 0
 		at = find()
 	case !added.shared && len(b.groups) >= maxGroups-2:
-		added.gateway, added.port = objectKey{}, 0
+		added.gateway, added.port = gateway.Key{}, 0
 		at = find()
 	}
 	if at < 0 {
@@ -53,7 +55,7 @@ func (b *tableBuilder) group(key, owner objectKey, port int32) *listenerGroup {
 
 // ruleGroups returns the groups of the table.
 func (b *tableBuilder) ruleGroups() (all []rules.RouteGroup) {
-	gateways := map[objectKey]int{}
+	gateways := map[gateway.Key]int{}
 	for i := range b.groups {
 		g := &b.groups[i]
 		if _, known := gateways[g.gateway]; !known {
@@ -66,24 +68,24 @@ func (b *tableBuilder) ruleGroups() (all []rules.RouteGroup) {
 
 // sharedListener is a listener of a ListenerSet.
 type sharedListener struct {
-	*Listener
+	*gateway.Listener
 
-	gateway, owner objectKey
-	set            *ListenerSet
+	gateway, owner gateway.Key
+	set            *gateway.ListenerSet
 }
 
 // sharedListeners returns the listeners of the ListenerSets of a Gateway.
-func (b *tableBuilder) sharedListeners(key objectKey) (all []sharedListener) {
+func (b *tableBuilder) sharedListeners(key gateway.Key) (all []sharedListener) {
 	for i := range b.ListenerSets {
 		set := &b.ListenerSets[i]
-		if set.GatewayNamespace != key.namespace || set.Gateway != key.name {
+		if set.GatewayNamespace != key.Namespace || set.Gateway != key.Name {
 			continue
 		}
 		for j := range set.Listeners {
 			if !set.Listeners[j].HTTP {
 				continue
 			}
-			all = append(all, sharedListener{&set.Listeners[j], key, listenerSetKey(set.Namespace, set.Name), set})
+			all = append(all, sharedListener{&set.Listeners[j], key, gateway.ListenerSetKey(set.Namespace, set.Name), set})
 		}
 	}
 	return all
@@ -103,8 +105,8 @@ func (left *leftListeners) add(l *sharedListener) {
 }
 
 // listenerBudget bounds the listeners of ListenerSets, which tenants create. It is apart from that of their routes, as restBudget.
-func listenerBudget() Budget {
-	return Budget{PerNamespace: Usage{Bytes: 64 << 10, Rules: 500}, Total: Usage{Bytes: 512 << 10, Rules: 5000}}
+func listenerBudget() budget.Budget {
+	return budget.Budget{PerNamespace: budget.Usage{Bytes: 64 << 10, Rules: 500}, Total: budget.Usage{Bytes: 512 << 10, Rules: 5000}}
 }
 
 // fitListeners returns the listeners that fit into the table, the oldest first. The requests for the hosts of the others must not leave the limits of
@@ -113,12 +115,12 @@ func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListe
 	slices.SortStableFunc(all, func(x, y sharedListener) int {
 		return cmp.Or(x.set.Created.Compare(y.set.Created), cmp.Compare(x.set.Namespace, y.set.Namespace), cmp.Compare(x.set.Name, y.set.Name))
 	})
-	charges := make([]Charge, len(all))
+	charges := make([]budget.Charge, len(all))
 	for i := range all {
 		l := &all[i]
-		charges[i] = Charge{
+		charges[i] = budget.Charge{
 			Policy: fmt.Sprintf("%s/%s/%d", l.set.Namespace, l.set.Name, i), Namespace: l.set.Namespace, Created: l.set.Created,
-			Usage: Usage{Rules: 1, Bytes: sizeOf(rules.RouteListener{Host: l.Hostname, Groups: []int{maxGroups}, Hosts: []rules.RouteHost{}})},
+			Usage: budget.Usage{Rules: 1, Bytes: sizeOf(rules.RouteListener{Host: l.Hostname, Groups: []int{maxGroups}, Hosts: []rules.RouteHost{}})},
 		}
 	}
 	_, over := listenerBudget().Fit(charges)
@@ -144,7 +146,7 @@ func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListe
 func (b *tableBuilder) addShared(l *sharedListener) {
 	host := strings.ToLower(l.Hostname)
 	at := slices.IndexFunc(b.groups, func(g listenerGroup) bool {
-		taken := !g.shared || g.owners[host] != "" && g.owners[host] != l.owner.namespace
+		taken := !g.shared || g.owners[host] != "" && g.owners[host] != l.owner.Namespace
 		return g.gateway == l.gateway && taken && g.port != l.Port && route.ShareAPodPort(g.port, l.Port)
 	})
 	if at < 0 {
@@ -174,7 +176,7 @@ func (b *tableBuilder) addListeners(table *tableEntries, fit *tableFit) {
 		if len(g.rest) > 0 {
 			rest = table.addRest(slices.MinFunc(g.rest, compareAge))
 			if g.byHost[""] == nil {
-				g.byHost[""] = map[*Route][]string{}
+				g.byHost[""] = map[*gateway.Route][]string{}
 			}
 		}
 		for _, host := range sortedKeys(g.byHost) {

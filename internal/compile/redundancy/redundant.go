@@ -1,4 +1,5 @@
-package compile
+// Package redundancy compares rules, and finds those that have no effect because of another rule.
+package redundancy
 
 import (
 	"fmt"
@@ -41,7 +42,7 @@ type comparison struct {
 // maxCompared bounds the rules that one rule is compared with, so that the comparison of many equal ones takes linear time.
 const maxCompared = 1000
 
-// Comparable returns a function that returns the rules that can make a rule redundant, at most 1000 of them, for [Warn].
+// Comparable returns a function that returns the rules that can make a rule redundant, at most 1000 of them, for the warnings of that rule.
 func Comparable(all []rules.Rule) func(*rules.Rule) []rules.Rule {
 	of := func(r *rules.Rule) comparison {
 		c := comparison{r.Axis, r.Identifier, r.Algorithm, ""}
@@ -66,9 +67,9 @@ func coversDomains(wide, narrow *rules.Rule) bool {
 	case wide.AllDomains || narrow.AllDomains:
 		return wide.AllDomains
 	case narrow.Domain != "":
-		return appliesToDomain(wide, narrow.Domain)
+		return AppliesToDomain(wide, narrow.Domain)
 	default:
-		return !slices.ContainsFunc(narrow.Domains, func(domain string) bool { return !appliesToDomain(wide, domain) })
+		return !slices.ContainsFunc(narrow.Domains, func(domain string) bool { return !AppliesToDomain(wide, domain) })
 	}
 }
 
@@ -131,7 +132,7 @@ func failureStrictness(f rules.StoreFailure) int {
 	}
 }
 
-// appliesToDomain reports whether rule applies to requests of domain.
-func appliesToDomain(rule *rules.Rule, domain string) bool {
+// AppliesToDomain reports whether rule applies to requests of domain.
+func AppliesToDomain(rule *rules.Rule, domain string) bool {
 	return rule.AllDomains || domain != "" && rule.Domain == domain || slices.Contains(rule.Domains, domain)
 }

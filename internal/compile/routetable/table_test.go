@@ -1,4 +1,4 @@
-package compile_test
+package routetable_test
 
 import (
 	"fmt"
@@ -12,21 +12,23 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // tableRoute returns a route of the Gateway infra/public: "shop/checkout a.example,*.b.example =/pay POST", where = stands for an exact path, ^ for a
 // prefix, ~ for a regular expression and */ for a suffix. Each further path begins another match.
-func tableRoute(text string) compile.Route {
+func tableRoute(text string) gateway.Route {
 	words := strings.Fields(text)
 	namespace, name, _ := strings.Cut(words[0], "/")
-	r := compile.Route{Kind: "HTTPRoute", Namespace: namespace, Name: name, Parents: []compile.Parent{{Namespace: "infra", Gateway: "public"}}}
+	r := gateway.Route{Kind: "HTTPRoute", Namespace: namespace, Name: name, Parents: []gateway.Parent{{Namespace: "infra", Gateway: "public"}}}
 	for _, word := range words[1:] {
 		kind, isPath := map[byte]rules.PathMatchType{'=': rules.PathExact, '^': rules.PathPrefix, '~': rules.PathRegex}[word[0]]
 		last := len(r.Matches) - 1
 		switch {
 		case isPath:
-			r.Matches = append(r.Matches, compile.RouteMatch{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: kind, Value: word[1:]}}})
+			r.Matches = append(r.Matches, gateway.RouteMatch{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: kind, Value: word[1:]}}})
 		case last < 0:
 			r.Hostnames = strings.Split(word, ",")
 		case strings.HasPrefix(word, "?"):
@@ -54,13 +56,13 @@ func headerMatch(text string) rules.HeaderMatch {
 }
 
 // tablePolicies are policies of a Limiter with routeMatching for the Gateway infra/public with these listeners.
-func tablePolicies(listeners []compile.Listener, routes ...compile.Route) compile.Policies {
+func tablePolicies(listeners []gateway.Listener, routes ...gateway.Route) compile.Policies {
 	for i := range listeners {
 		listeners[i].HTTP = true
 	}
 	return compile.Policies{
 		RouteMatching: []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}},
-		Gateways:      &compile.Gateways{Routes: routes, Gateways: []compile.Gateway{{Namespace: "infra", Name: "public", Listeners: listeners}}},
+		Gateways:      &gateway.Objects{Routes: routes, Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public", Listeners: listeners}}},
 		Namespaces:    []compile.Namespace{{Name: "shop", Labels: map[string]string{"team": "a"}}, {Name: "blog"}},
 	}
 }
@@ -83,32 +85,32 @@ func tableText(table *rules.RouteTable) (lines []string) {
 
 func TestRouteTable_IntersectsTheHostsOfListenersAndRoutes(t *testing.T) {
 	for name, test := range map[string]struct {
-		listeners []compile.Listener
+		listeners []gateway.Listener
 		route     string
 		want      []string
 	}{
-		"no hosts":                    {[]compile.Listener{{}}, "shop/r ^/", []string{" : shop/r /"}},
-		"of the listener":             {[]compile.Listener{{Hostname: "A.example"}}, "shop/r ^/", []string{"a.example a.example: shop/r /"}},
-		"of the route":                {[]compile.Listener{{}}, "shop/r A.example ^/", []string{" a.example: shop/r /"}},
-		"equal":                       {[]compile.Listener{{Hostname: "a.example"}}, "shop/r a.example,b.example ^/", []string{"a.example a.example: shop/r /"}},
-		"a wildcard listener":         {[]compile.Listener{{Hostname: "*.example"}}, "shop/r a.example,example,a.b.example,a.org ^/", []string{"*.example a.b.example: shop/r /", "*.example a.example: shop/r /"}},
-		"a wildcard route":            {[]compile.Listener{{Hostname: "a.b.example"}}, "shop/r *.example ^/", []string{"a.b.example a.b.example: shop/r /"}},
-		"a narrow wildcard route":     {[]compile.Listener{{Hostname: "*.example"}}, "shop/r *.b.example ^/", []string{"*.example *.b.example: shop/r /"}},
-		"a narrow wildcard listener":  {[]compile.Listener{{Hostname: "*.b.example"}}, "shop/r *.example ^/", []string{"*.b.example *.b.example: shop/r /"}},
-		"equal wildcards":             {[]compile.Listener{{Hostname: "*.example"}}, "shop/r *.example ^/", []string{"*.example *.example: shop/r /"}},
-		"a suffix that is no label":   {[]compile.Listener{{Hostname: "*.example"}}, "shop/r badexample,*.badexample ^/", nil},
-		"the wildcard is too narrow":  {[]compile.Listener{{Hostname: "example"}}, "shop/r *.example ^/", nil},
-		"two listeners":               {[]compile.Listener{{}, {Hostname: "*.example"}}, "shop/r a.example ^/", []string{" a.example: shop/r /", "*.example a.example: shop/r /"}},
-		"two listeners with one host": {[]compile.Listener{{Hostname: "a.example"}, {Hostname: "a.example"}}, "shop/r ^/", []string{"a.example a.example: shop/r /"}},
-		"other namespaces":            {[]compile.Listener{{SameNamespace: true}}, "shop/r ^/", nil},
-		"the own namespace":           {[]compile.Listener{{SameNamespace: true}}, "infra/r ^/", []string{" : infra/r /"}},
-		"a selected namespace":        {[]compile.Listener{{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "shop/r ^/", []string{" : shop/r /"}},
-		"another namespace":           {[]compile.Listener{{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "blog/r ^/", nil},
-		"another kind":                {[]compile.Listener{{Kinds: []v1alpha1.TargetKind{"GRPCRoute"}}}, "shop/r ^/", nil},
-		"a kind":                      {[]compile.Listener{{Kinds: []v1alpha1.TargetKind{"GRPCRoute", "HTTPRoute"}}}, "shop/r ^/", []string{" : shop/r /"}},
-		"the name of a rule":          {[]compile.Listener{{}}, "shop/r =/pay #pay ^/", []string{" : shop/r/pay /pay, shop/r /"}},
+		"no hosts":                    {[]gateway.Listener{{}}, "shop/r ^/", []string{" : shop/r /"}},
+		"of the listener":             {[]gateway.Listener{{Hostname: "A.example"}}, "shop/r ^/", []string{"a.example a.example: shop/r /"}},
+		"of the route":                {[]gateway.Listener{{}}, "shop/r A.example ^/", []string{" a.example: shop/r /"}},
+		"equal":                       {[]gateway.Listener{{Hostname: "a.example"}}, "shop/r a.example,b.example ^/", []string{"a.example a.example: shop/r /"}},
+		"a wildcard listener":         {[]gateway.Listener{{Hostname: "*.example"}}, "shop/r a.example,example,a.b.example,a.org ^/", []string{"*.example a.b.example: shop/r /", "*.example a.example: shop/r /"}},
+		"a wildcard route":            {[]gateway.Listener{{Hostname: "a.b.example"}}, "shop/r *.example ^/", []string{"a.b.example a.b.example: shop/r /"}},
+		"a narrow wildcard route":     {[]gateway.Listener{{Hostname: "*.example"}}, "shop/r *.b.example ^/", []string{"*.example *.b.example: shop/r /"}},
+		"a narrow wildcard listener":  {[]gateway.Listener{{Hostname: "*.b.example"}}, "shop/r *.example ^/", []string{"*.b.example *.b.example: shop/r /"}},
+		"equal wildcards":             {[]gateway.Listener{{Hostname: "*.example"}}, "shop/r *.example ^/", []string{"*.example *.example: shop/r /"}},
+		"a suffix that is no label":   {[]gateway.Listener{{Hostname: "*.example"}}, "shop/r badexample,*.badexample ^/", nil},
+		"the wildcard is too narrow":  {[]gateway.Listener{{Hostname: "example"}}, "shop/r *.example ^/", nil},
+		"two listeners":               {[]gateway.Listener{{}, {Hostname: "*.example"}}, "shop/r a.example ^/", []string{" a.example: shop/r /", "*.example a.example: shop/r /"}},
+		"two listeners with one host": {[]gateway.Listener{{Hostname: "a.example"}, {Hostname: "a.example"}}, "shop/r ^/", []string{"a.example a.example: shop/r /"}},
+		"other namespaces":            {[]gateway.Listener{{SameNamespace: true}}, "shop/r ^/", nil},
+		"the own namespace":           {[]gateway.Listener{{SameNamespace: true}}, "infra/r ^/", []string{" : infra/r /"}},
+		"a selected namespace":        {[]gateway.Listener{{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "shop/r ^/", []string{" : shop/r /"}},
+		"another namespace":           {[]gateway.Listener{{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "blog/r ^/", nil},
+		"another kind":                {[]gateway.Listener{{Kinds: []v1alpha1.TargetKind{"GRPCRoute"}}}, "shop/r ^/", nil},
+		"a kind":                      {[]gateway.Listener{{Kinds: []v1alpha1.TargetKind{"GRPCRoute", "HTTPRoute"}}}, "shop/r ^/", []string{" : shop/r /"}},
+		"the name of a rule":          {[]gateway.Listener{{}}, "shop/r =/pay #pay ^/", []string{" : shop/r/pay /pay, shop/r /"}},
 	} {
-		result := tablePolicies(test.listeners, tableRoute(test.route)).Compile(testIdentity())
+		result := tablePolicies(test.listeners, tableRoute(test.route)).Compile(compile.DefaultIdentity())
 		if diff := cmp.Diff(test.want, tableText(result.Set.RouteTable)); diff != "" || result.LeftOut != "" {
 			t.Errorf("%s: left out %q; -want +got:\n%s", name, result.LeftOut, diff)
 		}
@@ -117,34 +119,34 @@ func TestRouteTable_IntersectsTheHostsOfListenersAndRoutes(t *testing.T) {
 
 func TestRouteTable_HasOnlyRoutesOfTheListeners(t *testing.T) {
 	r := tableRoute("shop/r ^/")
-	on := func(change func(*compile.Parent)) compile.Route {
+	on := func(change func(*gateway.Parent)) gateway.Route {
 		route := r
-		route.Parents = []compile.Parent{r.Parents[0]}
+		route.Parents = []gateway.Parent{r.Parents[0]}
 		change(&route.Parents[0])
 		return route
 	}
-	both := []compile.Listener{{Name: "a", Hostname: "a.example", Port: 80}, {Name: "b", Hostname: "b.example", Port: 81}}
+	both := []gateway.Listener{{Name: "a", Hostname: "a.example", Port: 80}, {Name: "b", Hostname: "b.example", Port: 81}}
 	for name, test := range map[string]struct {
-		route   compile.Route
+		route   gateway.Route
 		section *string
 		want    []string
 	}{
 		"all":                     {r, nil, []string{"a.example a.example: shop/r /", "b.example b.example: shop/r /"}},
 		"a selected listener":     {r, new("b"), []string{"b.example b.example: shop/r /"}},
-		"a listener of the route": {on(func(p *compile.Parent) { p.Listener = "a" }), nil, []string{"a.example a.example: shop/r /"}},
-		"a port of the route":     {on(func(p *compile.Parent) { p.Port = 81 }), nil, []string{"b.example b.example: shop/r /"}},
-		"another Gateway":         {on(func(p *compile.Parent) { p.Gateway = "other" }), nil, nil},
-		"a listener set":          {on(func(p *compile.Parent) { *p = compile.Parent{Namespace: "shop", ListenerSet: "set"} }), nil, []string{"c.example c.example: shop/r /"}},
-		"another listener set":    {on(func(p *compile.Parent) { *p = compile.Parent{Namespace: "shop", ListenerSet: "other"} }), nil, nil},
-		"of another section":      {on(func(p *compile.Parent) { *p = compile.Parent{Namespace: "shop", ListenerSet: "set"} }), new("a"), nil},
+		"a listener of the route": {on(func(p *gateway.Parent) { p.Listener = "a" }), nil, []string{"a.example a.example: shop/r /"}},
+		"a port of the route":     {on(func(p *gateway.Parent) { p.Port = 81 }), nil, []string{"b.example b.example: shop/r /"}},
+		"another Gateway":         {on(func(p *gateway.Parent) { p.Gateway = "other" }), nil, nil},
+		"a listener set":          {on(func(p *gateway.Parent) { *p = gateway.Parent{Namespace: "shop", ListenerSet: "set"} }), nil, []string{"c.example c.example: shop/r /"}},
+		"another listener set":    {on(func(p *gateway.Parent) { *p = gateway.Parent{Namespace: "shop", ListenerSet: "other"} }), nil, nil},
+		"of another section":      {on(func(p *gateway.Parent) { *p = gateway.Parent{Namespace: "shop", ListenerSet: "set"} }), new("a"), nil},
 	} {
 		p := tablePolicies(both, test.route)
 		p.RouteMatching[0].SectionName = test.section
-		p.Gateways.ListenerSets = []compile.ListenerSet{{
-			Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public", Listeners: []compile.Listener{{Name: "c", Hostname: "c.example", HTTP: true}},
+		p.Gateways.ListenerSets = []gateway.ListenerSet{{
+			Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public", Listeners: []gateway.Listener{{Name: "c", Hostname: "c.example", HTTP: true}},
 		}}
-		p.Gateways.Gateways[0].Listeners = append(p.Gateways.Gateways[0].Listeners, compile.Listener{Name: "tcp", Hostname: "tcp.example"})
-		if diff := cmp.Diff(test.want, tableText(p.Compile(testIdentity()).Set.RouteTable)); diff != "" {
+		p.Gateways.Gateways[0].Listeners = append(p.Gateways.Gateways[0].Listeners, gateway.Listener{Name: "tcp", Hostname: "tcp.example"})
+		if diff := cmp.Diff(test.want, tableText(p.Compile(compile.DefaultIdentity()).Set.RouteTable)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -186,7 +188,7 @@ func TestRouteTable_OrdersMatchesByPrecedence(t *testing.T) {
 		},
 	} {
 		for _, reverse := range []bool{false, true} {
-			var routes []compile.Route
+			var routes []gateway.Route
 			for i, text := range test.routes {
 				r := tableRoute(text)
 				r.Created, r.Parents[0].Controller = time.Unix(int64(9-i), 0), test.controller
@@ -195,7 +197,7 @@ func TestRouteTable_OrdersMatchesByPrecedence(t *testing.T) {
 				}
 				routes = append(routes, r)
 			}
-			table := tablePolicies([]compile.Listener{{}}, routes...).Compile(testIdentity()).Set.RouteTable
+			table := tablePolicies([]gateway.Listener{{}}, routes...).Compile(compile.DefaultIdentity()).Set.RouteTable
 			var got []string
 			for _, i := range table.Listeners[0].Hosts[0].Matches {
 				got = append(got, strings.TrimPrefix(table.Routes[table.Matches[i].Route].Target, "HTTPRoute/"))
@@ -209,7 +211,7 @@ func TestRouteTable_OrdersMatchesByPrecedence(t *testing.T) {
 
 // The owner of a namespace must not fill the table, and a new route must not displace an older one.
 func TestRouteTable_IsBounded(t *testing.T) {
-	var routes []compile.Route
+	var routes []gateway.Route
 	for i := range 600 {
 		r := tableRoute("tenant/many ^/1 ^/2 ^/3 ^/4")
 		r.Name, r.Created = fmt.Sprintf("r%d", 600-i), time.Unix(int64(i), 0)
@@ -217,7 +219,7 @@ func TestRouteTable_IsBounded(t *testing.T) {
 	}
 	late := tableRoute("shop/late ^/late")
 	late.Created = time.Unix(10_000, 0)
-	result := tablePolicies([]compile.Listener{{}}, append(routes, late)...).CompileWithin(testIdentity(), compile.DefaultBudget())
+	result := tablePolicies([]gateway.Listener{{}}, append(routes, late)...).CompileWithin(compile.DefaultIdentity(), budget.Default())
 	table := result.Set.RouteTable
 	if n := len(table.Matches); n != 2101 || table.Matches[2100].Path.Value != "/late" {
 		t.Errorf("%d matches, want the 2000 of the 500 oldest routes, one for each of the others, and the one of another namespace", n)
@@ -230,8 +232,8 @@ func TestRouteTable_IsBounded(t *testing.T) {
 }
 
 func TestRouteTable_ReportsWhatLimitersCannotFind(t *testing.T) {
-	p := tablePolicies([]compile.Listener{{}}, tableRoute("shop/a ~/( ^/b"))
-	result := p.Compile(testIdentity())
+	p := tablePolicies([]gateway.Listener{{}}, tableRoute("shop/a ~/( ^/b"))
+	result := p.Compile(compile.DefaultIdentity())
 	if diff := cmp.Diff([]string{" : shop/a /b, shop/a /"}, tableText(result.Set.RouteTable)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -239,19 +241,19 @@ func TestRouteTable_ReportsWhatLimitersCannotFind(t *testing.T) {
 		t.Errorf("left out: %s", result.LeftOut)
 	}
 	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "infra", Name: "gone"})
-	if left := p.Compile(testIdentity()).LeftOut; !strings.HasPrefix(left, "Gateway infra/gone in spec.routeMatching does not exist") {
+	if left := p.Compile(compile.DefaultIdentity()).LeftOut; !strings.HasPrefix(left, "Gateway infra/gone in spec.routeMatching does not exist") {
 		t.Errorf("left out: %s", left)
 	}
 	slices.Reverse(p.RouteMatching)
-	if n := len(p.Compile(testIdentity()).Set.RouteTable.Routes); n == 0 {
+	if n := len(p.Compile(compile.DefaultIdentity()).Set.RouteTable.Routes); n == 0 {
 		t.Error("a Gateway that does not exist hides the routes of the next one")
 	}
-	p.Gateways.Unreadable, p.Gateways.Previous.RouteTable = compile.ErrGatewaysPending, &rules.RouteTable{Routes: []rules.Route{{Namespace: "kept"}}}
-	if table := p.Compile(testIdentity()).Set.RouteTable; table != p.Gateways.Previous.RouteTable {
+	p.Gateways.Unreadable, p.Gateways.Previous.RouteTable = gateway.ErrGatewaysPending, &rules.RouteTable{Routes: []rules.Route{{Namespace: "kept"}}}
+	if table := p.Compile(compile.DefaultIdentity()).Set.RouteTable; table != p.Gateways.Previous.RouteTable {
 		t.Errorf("while the objects cannot be read, the table is %+v", table)
 	}
-	for name, p := range map[string]compile.Policies{"no Gateway": {Gateways: &compile.Gateways{}}, "no objects": {RouteMatching: p.RouteMatching}} {
-		if result := p.Compile(testIdentity()); result.Set.RouteTable != nil || result.LeftOut != "" {
+	for name, p := range map[string]compile.Policies{"no Gateway": {Gateways: &gateway.Objects{}}, "no objects": {RouteMatching: p.RouteMatching}} {
+		if result := p.Compile(compile.DefaultIdentity()); result.Set.RouteTable != nil || result.LeftOut != "" {
 			t.Errorf("%s: %+v, %s", name, result.Set.RouteTable, result.LeftOut)
 		}
 	}

@@ -1,26 +1,28 @@
-package compile
+package routetable
 
 import (
 	"encoding/json"
 	"fmt"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // tableBudget bounds the matches in the table of routes. A match counts once for each host. As with policies, the oldest routes come first: a new
 // route never displaces another one, and one namespace cannot fill the table.
-func tableBudget() Budget {
-	return Budget{
-		PerNamespace: Usage{Bytes: 256 << 10, Rules: 2000, RegularExpressions: 100},
-		Total:        Usage{Bytes: 2 << 20, Rules: 20_000, RegularExpressions: 2000},
+func tableBudget() budget.Budget {
+	return budget.Budget{
+		PerNamespace: budget.Usage{Bytes: 256 << 10, Rules: 2000, RegularExpressions: 100},
+		Total:        budget.Usage{Bytes: 2 << 20, Rules: 20_000, RegularExpressions: 2000},
 	}
 }
 
 // restBudget bounds the routes of which the table has only the hosts, because their matches do not fit. It is a budget of its own: otherwise old routes
 // that get more matches would displace newer routes entirely.
-func restBudget() Budget {
-	return Budget{PerNamespace: Usage{Bytes: 64 << 10, Rules: 1000}, Total: Usage{Bytes: 512 << 10, Rules: 10_000}}
+func restBudget() budget.Budget {
+	return budget.Budget{PerNamespace: budget.Usage{Bytes: 64 << 10, Rules: 1000}, Total: budget.Usage{Bytes: 512 << 10, Rules: 10_000}}
 }
 
 // tablePlace is what the table has of a route.
@@ -34,9 +36,9 @@ const (
 
 // tableFit has what fits into the table.
 type tableFit struct {
-	routes []*Route // the oldest first
+	routes []*gateway.Route // the oldest first
 	place  []tablePlace
-	over   []Excess // of the routes without their matches
+	over   []budget.Excess // of the routes without their matches
 }
 
 func (b *tableBuilder) fit() tableFit {
@@ -47,12 +49,12 @@ func (b *tableBuilder) fit() tableFit {
 	}
 	slices.SortFunc(f.routes, compareAge)
 	f.place = make([]tablePlace, len(f.routes))
-	all := make([]Charge, len(f.routes))
+	all := make([]budget.Charge, len(f.routes))
 	for i, r := range f.routes {
-		all[i] = Charge{Policy: r.key().String(), Namespace: r.Namespace, Created: r.Created, Usage: usageOfRoute(r, r.Matches, hosts[r])}
+		all[i] = budget.Charge{Policy: r.Key().String(), Namespace: r.Namespace, Created: r.Created, Usage: usageOfRoute(r, r.Matches, hosts[r])}
 	}
 	_, f.over = tableBudget().Fit(all)
-	left := make([]Charge, len(f.over))
+	left := make([]budget.Charge, len(f.over))
 	for i, e := range f.over {
 		r := f.routes[e.Index]
 		f.place[e.Index], left[i] = placeRest, all[e.Index]
@@ -67,12 +69,12 @@ func (b *tableBuilder) fit() tableFit {
 
 // routeHosts returns the hosts of each route. One on several ports of a Gateway counts once, as groups share most of them, but once more for each
 // port that tenants have added.
-func (b *tableBuilder) routeHosts() map[*Route][]string {
+func (b *tableBuilder) routeHosts() map[*gateway.Route][]string {
 	type place struct {
-		route          *Route
+		route          *gateway.Route
 		listener, host string
 	}
-	hosts, counted := map[*Route][]string{}, map[place]bool{}
+	hosts, counted := map[*gateway.Route][]string{}, map[place]bool{}
 	for i := range b.groups {
 		g := &b.groups[i]
 		for listener, of := range g.byHost {
@@ -93,7 +95,7 @@ func (b *tableBuilder) routeHosts() map[*Route][]string {
 
 // firstWithoutPlace returns the oldest route of a listener without a place in the table, or nil. Its name stands for the others too:
 // requests for their hosts would otherwise leave the limits of the Gateway.
-func (f *tableFit) firstWithoutPlace(on map[*Route][]string) *Route {
+func (f *tableFit) firstWithoutPlace(on map[*gateway.Route][]string) *gateway.Route {
 	for i, r := range f.routes {
 		if f.place[i] == placeNone && len(on[r]) > 0 {
 			return r
@@ -106,8 +108,8 @@ func (f *tableFit) firstWithoutPlace(on map[*Route][]string) *Route {
 const maxIndex = len("20000,")
 
 // usageOfRoute returns what a route with these matches and hosts uses of the table, as it is encoded, with a match for the rest.
-func usageOfRoute(r *Route, matches []RouteMatch, hosts []string) Usage {
-	u := Usage{Rules: int64(max(1, len(matches)) * len(hosts)), Bytes: sizeOf(restOf()) + sizeOf(routeOfRule(r, ""))}
+func usageOfRoute(r *gateway.Route, matches []gateway.RouteMatch, hosts []string) budget.Usage {
+	u := budget.Usage{Rules: int64(max(1, len(matches)) * len(hosts)), Bytes: sizeOf(restOf()) + sizeOf(routeOfRule(r, ""))}
 	named := map[string]bool{}
 	for i := range matches {
 		m := &matches[i]
@@ -168,5 +170,5 @@ func (b *tableBuilder) leftOut(fit tableFit, invalid []error) string {
 	}
 	return fmt.Sprintf("%d routes of spec.routeMatching are left out of the table of routes, such as %s, because the older routes use its %d bytes, %d "+
 		"matches or %d regular expressions (%s); requests for their hosts belong to other routes of the host, or to the route without its rules: let the "+
-		"gateway name the routes, or delete routes", len(fit.over), fit.routes[e.Index].key(), of.Bytes, of.Rules, of.RegularExpressions, e.Part)
+		"gateway name the routes, or delete routes", len(fit.over), fit.routes[e.Index].Key(), of.Bytes, of.Rules, of.RegularExpressions, e.Part)
 }

@@ -1,4 +1,7 @@
-package compile
+// Package budget bounds what the policies of one Limiter use: rules, bytes, expressions and regular expressions, per namespace and in total.
+//
+// The oldest policies come first, so that a new policy never displaces one that is enforced.
+package budget
 
 import (
 	"cmp"
@@ -22,17 +25,17 @@ type Budget struct {
 	PerNamespace, Total Usage
 }
 
-// DefaultBudget returns the budget of a Limiter without spec.policyBudget. The total in bytes fits into a snapshot even if the rules hardly compress.
-func DefaultBudget() Budget {
+// Default returns the budget of a Limiter without spec.policyBudget. The total in bytes fits into a snapshot even if the rules hardly compress.
+func Default() Budget {
 	return Budget{
 		PerNamespace: Usage{Bytes: 512 << 10, Rules: 1000, Expressions: 100, RegularExpressions: 100},
 		Total:        Usage{Bytes: 8 << 20, Rules: 20_000, Expressions: 2000, RegularExpressions: 2000},
 	}
 }
 
-// BudgetOf returns the budget of a Limiter. It replaces missing limits by those of [DefaultBudget].
-func BudgetOf(spec *v1alpha1.LimiterSpec) Budget {
-	budget := DefaultBudget()
+// ForLimiter returns the budget of a Limiter. It replaces missing limits by those of [Default].
+func ForLimiter(spec *v1alpha1.LimiterSpec) Budget {
+	budget := Default()
 	for _, part := range []struct {
 		limits v1alpha1.BudgetLimits
 		of     *Usage
@@ -77,9 +80,9 @@ func (u Usage) exceeds(limits Usage) int {
 	return -1
 }
 
-// usageOf returns what one rule uses. The routes of a cluster-scoped rule, and the domains that follow from them, are not counted: tenants
+// RuleUsage returns what one rule uses. The routes of a cluster-scoped rule, and the domains that follow from them, are not counted: tenants
 // attach routes to a Gateway, and the growth of the policies of the platform must not displace other policies.
-func usageOf(rule *rules.Rule) Usage {
+func RuleUsage(rule *rules.Rule) Usage {
 	counted := *rule
 	if rule.Domain == "" && rule.Match.Routes != nil {
 		counted.Match.Routes, counted.Domains = nil, nil
@@ -159,31 +162,32 @@ func (b Budget) Fit(all []Charge) (used Usage, over []Excess) {
 		x, y := &all[i], &all[j]
 		return cmp.Or(-cmp.Compare(x.clusterRank(), y.clusterRank()), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
 	})
-	f := b.fitting()
+	f := b.NewFitting()
 	for _, i := range order {
-		if e, fits := f.fit(&all[i]); !fits {
+		if e, fits := f.Fit(&all[i]); !fits {
 			e.Index = i
 			over = append(over, e)
 		}
 	}
-	return f.used, over
+	return f.Used, over
 }
 
-// fitting fits policies to a budget, in order of precedence.
-type fitting struct {
+// Fitting fits policies to a budget, in order of precedence.
+type Fitting struct {
 	budget      Budget
-	used        Usage
+	Used        Usage
 	inNamespace map[string]Usage
 }
 
-func (b Budget) fitting() *fitting { return &fitting{budget: b, inNamespace: map[string]Usage{}} }
+// NewFitting returns a Fitting without policies.
+func (b Budget) NewFitting() *Fitting { return &Fitting{budget: b, inNamespace: map[string]Usage{}} }
 
-// isUnlimited reports whether everything fits, and nothing is counted.
-func (f *fitting) isUnlimited() bool { return f.budget == Budget{} }
+// IsUnlimited reports whether everything fits, and nothing is counted.
+func (f *Fitting) IsUnlimited() bool { return f.budget == Budget{} }
 
-// fit adds the usage of a policy if it fits.
-func (f *fitting) fit(c *Charge) (over Excess, fits bool) {
-	total, namespace := f.used.Add(c.Usage), Usage{}
+// Fit adds the usage of a policy if it fits.
+func (f *Fitting) Fit(c *Charge) (over Excess, fits bool) {
+	total, namespace := f.Used.Add(c.Usage), Usage{}
 	if !c.Cluster {
 		namespace = f.inNamespace[c.Namespace].Add(c.Usage)
 	}
@@ -193,13 +197,13 @@ func (f *fitting) fit(c *Charge) (over Excess, fits bool) {
 	case total.exceeds(f.budget.Total) >= 0:
 		return Excess{Part: "total", Limits: f.budget.Total, Sum: total}, false
 	}
-	f.used, f.inNamespace[c.Namespace] = total, namespace
+	f.Used, f.inNamespace[c.Namespace] = total, namespace
 	return Excess{}, true
 }
 
-// overBudget describes a policy that exceeds a limit. It does not contain what other policies use: each edit of one of them would
+// OverBudget describes a policy that exceeds a limit. It does not contain what other policies use: each edit of one of them would
 // change the status of this policy.
-func overBudget(c *Charge, e Excess) string {
+func OverBudget(c *Charge, e Excess) string {
 	older := "the policies that take precedence"
 	if e.Part == "perNamespace" {
 		older = "the older policies of namespace " + c.Namespace

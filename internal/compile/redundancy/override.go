@@ -1,4 +1,4 @@
-package compile
+package redundancy
 
 import (
 	"cmp"
@@ -18,9 +18,9 @@ type Override struct {
 	Reason string `json:"reason"` // of the condition Overridden
 }
 
-// overrides compares cluster-scoped rules with namespaced rules. It returns only overrides that follow from the rules for all requests, because
+// Overrides compares cluster-scoped rules with namespaced rules. It returns only overrides that follow from the rules for all requests, because
 // [Covers] and [IsRedundant] may return false if they cannot decide. If several rules override a rule, the first by name is returned.
-func overrides(list []rules.Rule) []Override {
+func Overrides(list []rules.Rule) []Override {
 	var cluster, namespaced []*rules.Rule
 	for i := range list {
 		if rule := &list[i]; rule.Domain == "" {
@@ -52,7 +52,7 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 	var all []Override
 	found := map[string]bool{}
 	for _, other := range namespaced {
-		if !found[other.Domain] && other.Replaces(rule) && appliesToDomain(rule, other.Domain) && coversMatch(other, rule) {
+		if !found[other.Domain] && other.Replaces(rule) && AppliesToDomain(rule, other.Domain) && coversMatch(other, rule) {
 			found[other.Domain] = true
 			all = append(all, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
 		}

@@ -1,4 +1,4 @@
-package compile
+package redundancy
 
 import (
 	"net/netip"
@@ -13,13 +13,13 @@ import (
 // different expressions.
 func Covers(wide, narrow *rules.Match) bool {
 	return kubernetesCovers(wide.Kubernetes, narrow.Kubernetes) &&
-		(wide.Routes == nil || narrow.Routes != nil && isSubset(narrow.Routes, wide.Routes)) &&
+		(wide.Routes == nil || narrow.Routes != nil && IsSubset(narrow.Routes, wide.Routes)) &&
 		anyCovers(wide.Hosts, narrow.Hosts, hostCovers) &&
 		anyCovers(wide.Paths, narrow.Paths, pathCovers) && (len(wide.Paths) == 0 || wide.IgnoreCase || !narrow.IgnoreCase) &&
-		(len(wide.Methods) == 0 || len(narrow.Methods) > 0 && isSubset(narrow.Methods, wide.Methods)) &&
-		isSubset(wide.Headers, narrow.Headers) && // each is one more condition
-		(len(wide.CIDRs) == 0 || len(narrow.CIDRs) > 0 && allWithin(narrow.CIDRs, wide.CIDRs)) &&
-		allWithin(wide.ExceptCIDRs, narrow.ExceptCIDRs) &&
+		(len(wide.Methods) == 0 || len(narrow.Methods) > 0 && IsSubset(narrow.Methods, wide.Methods)) &&
+		IsSubset(wide.Headers, narrow.Headers) && // each is one more condition
+		(len(wide.CIDRs) == 0 || len(narrow.CIDRs) > 0 && AllWithin(narrow.CIDRs, wide.CIDRs)) &&
+		AllWithin(wide.ExceptCIDRs, narrow.ExceptCIDRs) &&
 		(wide.Expression == "" || wide.Expression == narrow.Expression) &&
 		(len(wide.Descriptors) == 0 || slices.EqualFunc(wide.Descriptors, narrow.Descriptors, entryCovers))
 }
@@ -33,14 +33,14 @@ func kubernetesCovers(wide, narrow *rules.KubernetesMatch) bool {
 	return anyCovers(wide.Namespaces, narrow.Namespaces, equal) &&
 		anyCovers(wide.Users, narrow.Users, equal) &&
 		anyCovers(wide.Groups, narrow.Groups, equal) &&
-		isSubset(wide.ExceptUsers, narrow.ExceptUsers) &&
-		isSubset(wide.ExceptGroups, narrow.ExceptGroups) &&
-		selectorCovers(wide.NamespaceSelector, narrow.NamespaceSelector) &&
+		IsSubset(wide.ExceptUsers, narrow.ExceptUsers) &&
+		IsSubset(wide.ExceptGroups, narrow.ExceptGroups) &&
+		SelectorCovers(wide.NamespaceSelector, narrow.NamespaceSelector) &&
 		anyCovers(wide.Resources, narrow.Resources, resourcesCover)
 }
 
-// selectorCovers reports whether narrow has every requirement of wide.
-func selectorCovers(wide, narrow rules.Selector) bool {
+// SelectorCovers reports whether narrow has every requirement of wide.
+func SelectorCovers(wide, narrow rules.Selector) bool {
 	return !slices.ContainsFunc(wide, func(required rules.Requirement) bool {
 		return !slices.ContainsFunc(narrow, func(r rules.Requirement) bool {
 			return r.Key == required.Key && r.Operator == required.Operator && slices.Equal(r.Values, required.Values)
@@ -56,7 +56,7 @@ func resourcesCover(wide, narrow rules.KubernetesResources) bool {
 			narrowResource, narrowSub, _ := strings.Cut(n, "/")
 			return partCovers(wideResource, narrowResource) && partCovers(wideSub, narrowSub)
 		}) &&
-		isSubset(narrow.Operations, wide.Operations)
+		IsSubset(narrow.Operations, wide.Operations)
 }
 
 func partCovers(wide, narrow string) bool { return wide == "*" || wide == narrow }
@@ -71,8 +71,8 @@ func anyCovers[T any](wide, narrow []T, covers func(wide, narrow T) bool) bool {
 	})
 }
 
-// isSubset reports whether every element of part is in whole.
-func isSubset[T comparable](part, whole []T) bool {
+// IsSubset reports whether every element of part is in whole.
+func IsSubset[T comparable](part, whole []T) bool {
 	return !slices.ContainsFunc(part, func(element T) bool { return !slices.Contains(whole, element) })
 }
 
@@ -104,17 +104,18 @@ func entryCovers(wide, narrow rules.DescriptorMatch) bool {
 		excepted := func(value string) bool { return pattern.GlobMatches(value, narrow.Value) }
 		return (wide.Pattern == "" || pattern.GlobMatches(wide.Pattern, narrow.Value)) && !slices.ContainsFunc(wide.Except, excepted)
 	}
-	return (wide.Pattern == "" || wide.Pattern == narrow.Pattern) && isSubset(wide.Except, narrow.Except)
+	return (wide.Pattern == "" || wide.Pattern == narrow.Pattern) && IsSubset(wide.Except, narrow.Except)
 }
 
-// allWithin reports whether each network is within one of the others.
-func allWithin(networks, others []string) bool {
+// AllWithin reports whether each network is within one of the others.
+func AllWithin(networks, others []string) bool {
 	return !slices.ContainsFunc(networks, func(n string) bool {
-		return !slices.ContainsFunc(others, func(o string) bool { return isWithin(n, o) })
+		return !slices.ContainsFunc(others, func(o string) bool { return IsWithin(n, o) })
 	})
 }
 
-func isWithin(network, other string) bool {
+// IsWithin reports whether a network is within another one.
+func IsWithin(network, other string) bool {
 	n, _ := netip.ParsePrefix(network) // the zero Prefix, if a network is invalid, contains no address
 	o, _ := netip.ParsePrefix(other)
 	return o.Bits() <= n.Bits() && o.Contains(n.Addr())

@@ -1,4 +1,4 @@
-package compile_test
+package routetable_test
 
 import (
 	"encoding/json"
@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/rules/route"
@@ -32,21 +31,21 @@ func findRoute(t *testing.T, set rules.Set, host, path string) string {
 }
 
 // manyMatches returns a route with hosts h0.name.example, h1.name.example, and so on, and prefixes /0, /1, and so on.
-func manyMatches(namespace, name string, hosts, matches int) compile.Route {
+func manyMatches(namespace, name string, hosts, matches int) gateway.Route {
 	r := tableRoute(namespace + "/" + name)
 	for h := range hosts {
 		r.Hostnames = append(r.Hostnames, fmt.Sprintf("h%d.%s.example", h, name))
 	}
 	for i := range matches {
 		path := rules.PathMatch{Type: rules.PathPrefix, Value: fmt.Sprintf("/%d", i)}
-		r.Matches = append(r.Matches, compile.RouteMatch{Rule: "rule", RouteMatch: rules.RouteMatch{Path: path}})
+		r.Matches = append(r.Matches, gateway.RouteMatch{Rule: "rule", RouteMatch: rules.RouteMatch{Path: path}})
 	}
 	return r
 }
 
 // GRPCRoute.spec.rules can be empty. Gateways write nothing for such a route.
 func TestRouteTable_RouteWithoutMatchesTakesNoHost(t *testing.T) {
-	set := tablePolicies([]compile.Listener{{Hostname: "*.example"}}, tableRoute("shop/all ^/"), tableRoute("blog/empty shop.example")).Compile(testIdentity()).Set
+	set := tablePolicies([]gateway.Listener{{Hostname: "*.example"}}, tableRoute("shop/all ^/"), tableRoute("blog/empty shop.example")).Compile(compile.DefaultIdentity()).Set
 	if got := findRoute(t, set, "shop.example", "/pay"); got != "shop HTTPRoute/all" {
 		t.Errorf("route %s", got)
 	}
@@ -54,9 +53,9 @@ func TestRouteTable_RouteWithoutMatchesTakesNoHost(t *testing.T) {
 
 // Without a route, a request has no domain, and no policy of the Gateway matches it.
 func TestRouteTable_LeftOutRouteKeepsItsHosts(t *testing.T) {
-	listeners := []compile.Listener{{}}
-	within := func(routes ...compile.Route) compile.Result {
-		return tablePolicies(listeners, routes...).CompileWithin(testIdentity(), compile.DefaultBudget())
+	listeners := []gateway.Listener{{}}
+	within := func(routes ...gateway.Route) compile.Result {
+		return tablePolicies(listeners, routes...).CompileWithin(compile.DefaultIdentity(), budget.Default())
 	}
 	big := manyMatches("tenant", "big", 16, 126)
 	long := tableRoute("tenant/long long.example ~/0" + strings.Repeat("|/0", 200) + " #rule ^/short #rule")
@@ -75,7 +74,7 @@ func TestRouteTable_LeftOutRouteKeepsItsHosts(t *testing.T) {
 
 // Old routes must not displace the hosts of a newer route by more matches.
 func TestRouteTable_OldRoutesThatGrowKeepTheHostsOfNewRoutes(t *testing.T) {
-	var routes []compile.Route
+	var routes []gateway.Route
 	for n := range 10 {
 		r := manyMatches(fmt.Sprintf("t%d", n), fmt.Sprintf("r%d", n), 16, 125)
 		r.Created = time.Unix(1, 0)
@@ -83,7 +82,7 @@ func TestRouteTable_OldRoutesThatGrowKeepTheHostsOfNewRoutes(t *testing.T) {
 	}
 	newer := tableRoute("shop/all shop.example ^/")
 	newer.Created = time.Unix(2, 0)
-	result := tablePolicies([]compile.Listener{{}}, append(routes, newer)...).CompileWithin(testIdentity(), compile.DefaultBudget())
+	result := tablePolicies([]gateway.Listener{{}}, append(routes, newer)...).CompileWithin(compile.DefaultIdentity(), budget.Default())
 	if got := findRoute(t, result.Set, "shop.example", "/pay"); got != "shop HTTPRoute/all" || result.LeftOut == "" {
 		t.Errorf("route %s; left out: %q", got, result.LeftOut)
 	}
@@ -91,11 +90,11 @@ func TestRouteTable_OldRoutesThatGrowKeepTheHostsOfNewRoutes(t *testing.T) {
 
 // The hosts have a bound too. Requests for hosts above it keep the limits of the Gateway, as requests of another route.
 func TestRouteTable_HostsWithoutPlaceBelongToARoute(t *testing.T) {
-	routes := []compile.Route{tableRoute("tenant/wild *.r79.example ^/taken")}
+	routes := []gateway.Route{tableRoute("tenant/wild *.r79.example ^/taken")}
 	for n := range 80 {
 		routes = append(routes, manyMatches("tenant", fmt.Sprintf("r%d", n), 16, 126))
 	}
-	result := tablePolicies([]compile.Listener{{Hostname: "*.example"}}, routes...).CompileWithin(testIdentity(), compile.DefaultBudget())
+	result := tablePolicies([]gateway.Listener{{Hostname: "*.example"}}, routes...).CompileWithin(compile.DefaultIdentity(), budget.Default())
 	for _, host := range []string{"h0.r0.example", "h1.r79.example"} {
 		if got := findRoute(t, result.Set, host, "/0"); !strings.HasPrefix(got, "tenant ") {
 			t.Errorf("%s: route %s, want one of the namespace", host, got)
@@ -112,17 +111,17 @@ func TestRouteTable_NamesAndHostsCountAsBytes(t *testing.T) {
 		}
 		return string(b)
 	}
-	var routes []compile.Route
+	var routes []gateway.Route
 	for range 125 {
 		route := tableRoute("tenant/" + label(253))
 		route.Hostnames = []string{label(60) + "." + label(60) + "." + label(60) + ".example"}
 		for range 16 {
 			path := rules.PathMatch{Type: rules.PathPrefix, Value: "/"}
-			route.Matches = append(route.Matches, compile.RouteMatch{Rule: label(253), RouteMatch: rules.RouteMatch{Path: path}})
+			route.Matches = append(route.Matches, gateway.RouteMatch{Rule: label(253), RouteMatch: rules.RouteMatch{Path: path}})
 		}
 		routes = append(routes, route)
 	}
-	result := tablePolicies([]compile.Listener{{}}, routes...).CompileWithin(testIdentity(), compile.DefaultBudget())
+	result := tablePolicies([]gateway.Listener{{}}, routes...).CompileWithin(compile.DefaultIdentity(), budget.Default())
 	text, err := json.Marshal(result.Set.RouteTable)
 	if err != nil || len(text) > 320<<10 || len(text) < 200<<10 {
 		t.Errorf("the routes of one namespace take %d bytes (%v), want at most 256 KiB and 64 KiB for the routes that are left out", len(text), err)
@@ -132,28 +131,8 @@ func TestRouteTable_NamesAndHostsCountAsBytes(t *testing.T) {
 func TestRouteTable_TrailingSlashIsNoLongerPrefix(t *testing.T) {
 	older, newer := tableRoute("shop/a shop.example ^/pay"), tableRoute("blog/b shop.example ^/pay/")
 	older.Created, newer.Created = time.Unix(1, 0), time.Unix(2, 0)
-	set := tablePolicies([]compile.Listener{{}}, older, newer).Compile(testIdentity()).Set
+	set := tablePolicies([]gateway.Listener{{}}, older, newer).Compile(compile.DefaultIdentity()).Set
 	if got := findRoute(t, set, "shop.example", "/pay/now"); got != "shop HTTPRoute/a" {
 		t.Errorf("route %s, want the older one", got)
-	}
-}
-
-// A policy that gets targetRefs while the objects cannot be read must not lose its limit.
-func TestUnreadable_PolicyThatGetsATargetKeepsItsRule(t *testing.T) {
-	policy := attached("shop/a", "HTTPRoute/checkout")
-	targets := policy.Spec.TargetRefs
-	policy.Spec.TargetRefs = nil
-	before := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}.Compile(testIdentity())
-	policy.Spec.TargetRefs = targets
-	g := &compile.Gateways{Unreadable: compile.ErrGatewaysPending, Previous: before.Set}
-	after := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}, Gateways: g}.Compile(testIdentity())
-	if len(before.Set.Rules) != 1 {
-		t.Fatalf("%d rules before", len(before.Set.Rules))
-	}
-	if diff := cmp.Diff(before.Set.Rules, after.Set.Rules); diff != "" {
-		t.Errorf("-before +after:\n%s", diff)
-	}
-	if diff := cmp.Diff([]compile.Kept{{Policy: "shop/a", Outdated: true}}, after.Kept); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -1,4 +1,7 @@
-package compile
+// Package routetable builds the table of the routes of Gateways that do not name the route of a request.
+//
+// The table has the order of precedence of the Gateway API, and bounds what each namespace can add.
+package routetable
 
 import (
 	"cmp"
@@ -10,32 +13,33 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// buildRouteTable returns the table of the routes of Gateways, and describes the routes that it does not have. The labels of namespaces decide which
+// Build returns the table of the routes of Gateways, and describes the routes that it does not have. The labels of namespaces decide which
 // routes a listener permits.
-func buildRouteTable(objects *Gateways, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) (table *rules.RouteTable, leftOut string) {
+func Build(objects *gateway.Objects, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) (table *rules.RouteTable, leftOut string) {
 	return newTableBuilder(objects, gateways, namespaces).build()
 }
 
 // tableBuilder collects the routes of listeners.
 type tableBuilder struct {
-	*gatewayIndex
+	*gateway.Index
 
-	missing    []objectKey // Gateways
+	missing    []gateway.Key // Gateways
 	namespaces map[string]labels.Set
 	groups     []listenerGroup
 	left       leftListeners // those above the budget
 	shifted    leftListeners // those at a port that a listener of the Gateway has in the pod
 }
 
-func newTableBuilder(objects *Gateways, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) *tableBuilder {
-	b := &tableBuilder{gatewayIndex: objects.index(), namespaces: namespaces}
+func newTableBuilder(objects *gateway.Objects, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) *tableBuilder {
+	b := &tableBuilder{Index: objects.Index(), namespaces: namespaces}
 	var shared []sharedListener
 	for _, ref := range gateways {
-		key := gatewayKey(ref.Namespace, ref.Name)
-		gateway := b.gateway(key)
+		key := gateway.GatewayKey(ref.Namespace, ref.Name)
+		gateway := b.Gateway(key)
 		if gateway == nil {
 			b.missing = append(b.missing, key)
 			continue
@@ -56,15 +60,15 @@ func newTableBuilder(objects *Gateways, gateways []v1alpha1.GatewayReference, na
 }
 
 // addListener adds the routes of a listener of owner, which is the Gateway or a ListenerSet.
-func (b *tableBuilder) addListener(key, owner objectKey, l *Listener) {
+func (b *tableBuilder) addListener(key, owner gateway.Key, l *gateway.Listener) {
 	if !l.HTTP {
 		return
 	}
 	group, host := b.group(key, owner, l.Port), strings.ToLower(l.Hostname)
 	hosts := group.byHost[host]
 	if hosts == nil { // also without routes: the listener takes the requests of its host
-		hosts = map[*Route][]string{}
-		group.byHost[host], group.owners[host] = hosts, owner.namespace
+		hosts = map[*gateway.Route][]string{}
+		group.byHost[host], group.owners[host] = hosts, owner.Namespace
 	}
 	for route, parent := range b.routesOn(key, owner, l) {
 		group.controller[route] = parent.Controller
@@ -78,17 +82,17 @@ func (b *tableBuilder) addListener(key, owner objectKey, l *Listener) {
 
 // routesOn returns the routes on a listener of owner that have matches, with the parents by which they are on it. Gateways write nothing for a route
 // without matches, so that less specific hosts take the requests.
-func (b *tableBuilder) routesOn(key, owner objectKey, l *Listener) iter.Seq2[*Route, *Parent] {
-	return func(yield func(*Route, *Parent) bool) {
-		for _, route := range b.routesOf(key) {
-			at := slices.IndexFunc(route.Parents, func(p Parent) bool {
-				of := gatewayKey(p.Namespace, p.Gateway)
+func (b *tableBuilder) routesOn(key, owner gateway.Key, l *gateway.Listener) iter.Seq2[*gateway.Route, *gateway.Parent] {
+	return func(yield func(*gateway.Route, *gateway.Parent) bool) {
+		for _, route := range b.RoutesOf(key) {
+			at := slices.IndexFunc(route.Parents, func(p gateway.Parent) bool {
+				of := gateway.GatewayKey(p.Namespace, p.Gateway)
 				if p.ListenerSet != "" {
-					of = listenerSetKey(p.Namespace, p.ListenerSet)
+					of = gateway.ListenerSetKey(p.Namespace, p.ListenerSet)
 				}
 				return of == owner && (p.Listener == "" || p.Listener == l.Name) && (p.Port == 0 || p.Port == l.Port)
 			})
-			if at >= 0 && len(route.Matches) > 0 && b.allows(l, owner.namespace, route) && !yield(route, &route.Parents[at]) {
+			if at >= 0 && len(route.Matches) > 0 && b.allows(l, owner.Namespace, route) && !yield(route, &route.Parents[at]) {
 				return
 			}
 		}
@@ -96,7 +100,7 @@ func (b *tableBuilder) routesOn(key, owner objectKey, l *Listener) iter.Seq2[*Ro
 }
 
 // allows reports whether a listener in namespace permits the route.
-func (b *tableBuilder) allows(l *Listener, namespace string, route *Route) bool {
+func (b *tableBuilder) allows(l *gateway.Listener, namespace string, route *gateway.Route) bool {
 	if len(l.Kinds) > 0 && !slices.Contains(l.Kinds, route.Kind) {
 		return false
 	}
@@ -135,7 +139,7 @@ func contains(wildcard, name string) bool {
 	return is && strings.HasSuffix(name, suffix)
 }
 
-func compareAge(a, b *Route) int {
+func compareAge(a, b *gateway.Route) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 }
 

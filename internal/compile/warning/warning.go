@@ -1,10 +1,12 @@
-package compile
+// Package warning finds the parts of valid policies that are expensive, have no effect, or contain secrets in plain text.
+package warning
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -17,9 +19,9 @@ type Warning struct {
 // String returns "spec.limit: message".
 func (w Warning) String() string { return w.Field + ": " + w.Message }
 
-// Warn returns warnings for the parts of a rule that are expensive or have no effect, including parts that have no effect because of other
+// ForRule returns warnings for the parts of a rule that are expensive or have no effect, including parts that have no effect because of other
 // rules. The list of other rules may contain the rule itself. The warnings follow from the rules alone, not from observed requests.
-func Warn(rule *rules.Rule, others []rules.Rule) []Warning {
+func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
 	w := &warnings{rule: rule}
 	w.warnMemory()
 	w.warnBoundary()
@@ -92,7 +94,7 @@ func (w *warnings) warnBoundary() {
 // warnRedundancy warns of the first other rule that makes this rule redundant.
 func (w *warnings) warnRedundancy(others []rules.Rule) {
 	for i := range others {
-		if other := &others[i]; other.Policy != w.rule.Policy && IsRedundant(w.rule, other) {
+		if other := &others[i]; other.Policy != w.rule.Policy && redundancy.IsRedundant(w.rule, other) {
 			w.add("spec", "has no effect, because policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
 			return
 		}
@@ -117,7 +119,7 @@ func (w *warnings) warnIdentifier() {
 // warnMatch warns of a match that no request can meet.
 func (w *warnings) warnMatch() {
 	m := &w.rule.Match
-	if len(m.CIDRs) > 0 && allWithin(m.CIDRs, m.ExceptCIDRs) {
+	if len(m.CIDRs) > 0 && redundancy.AllWithin(m.CIDRs, m.ExceptCIDRs) {
 		w.add("spec.match.http.exceptCIDRs", "no request matches: exceptCIDRs covers all of cidrs")
 	}
 	if m.IgnoreCase && len(m.Paths) == 0 && !w.rule.PerEndpoint && w.rule.Identifier.From != rules.FromEndpoint {

@@ -1,4 +1,4 @@
-package compile
+package routetable
 
 import (
 	"encoding/json"
@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Amounts of 0 would not be bounded. Routes without their matches have no regular expressions.
 func TestBudgets_BoundEachAmountOfANamespaceAndOfAll(t *testing.T) {
-	for name, budget := range map[string]Budget{"the table": tableBudget(), "the rest": restBudget(), "listeners": listenerBudget()} {
+	for name, budget := range map[string]budget.Budget{"the table": tableBudget(), "the rest": restBudget(), "listeners": listenerBudget()} {
 		own, total := budget.PerNamespace, budget.Total
 		if own.Bytes <= 0 || own.Bytes >= total.Bytes || own.Rules <= 0 || own.Rules >= total.Rules {
 			t.Errorf("%s: a namespace has %+v of %+v", name, own, total)
@@ -24,15 +26,15 @@ func TestBudgets_BoundEachAmountOfANamespaceAndOfAll(t *testing.T) {
 }
 
 // budgetRoute is a route with regular expressions in its path, in two headers and in a parameter.
-func budgetRoute() *Route {
+func budgetRoute() *gateway.Route {
 	path := func(kind rules.PathMatchType, value string) rules.RouteMatch {
 		return rules.RouteMatch{Path: rules.PathMatch{Type: kind, Value: value}}
 	}
 	regex, exact := rules.HeaderMatch{Type: rules.HeaderRegex, Name: "x", Value: "a|b"}, rules.HeaderMatch{Type: rules.HeaderExact, Name: "y", Value: "a"}
-	r := &Route{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}
+	r := &gateway.Route{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}
 	for i, match := range []rules.RouteMatch{path(rules.PathRegex, "/[0-9]+"), path(rules.PathExact, "/a"), path(rules.PathPrefix, "/b")} {
 		match.Route = i
-		r.Matches = append(r.Matches, RouteMatch{Rule: fmt.Sprint("rule-", i/2), RouteMatch: match}) // the first two belong to one rule
+		r.Matches = append(r.Matches, gateway.RouteMatch{Rule: fmt.Sprint("rule-", i/2), RouteMatch: match}) // the first two belong to one rule
 	}
 	r.Matches[1].Headers = []rules.HeaderMatch{regex, exact, regex}
 	r.Matches[2].Query = []rules.HeaderMatch{exact, regex}
@@ -42,7 +44,7 @@ func budgetRoute() *Route {
 func TestUsageOfRoute_CountsMatchesOfEachHostAndExpressions(t *testing.T) {
 	r := budgetRoute()
 	for _, test := range []struct {
-		matches     []RouteMatch
+		matches     []gateway.RouteMatch
 		hosts       []string
 		rules, regs int64
 	}{{r.Matches, []string{"a", "b"}, 6, 4}, {r.Matches[:1], []string{"a"}, 1, 1}, {r.Matches[1:2], []string{"a"}, 1, 2}, {nil, []string{"a", "b"}, 2, 0}, {r.Matches, nil, 0, 4}} {
@@ -94,15 +96,15 @@ func TestUsageOfRoute_CountsTheBytesOfTheLargestTable(t *testing.T) {
 
 // Most ports of a Gateway share one entry of a host in the table. A port that a tenant has added does not.
 func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testing.T) {
-	r := &Route{
+	r := &gateway.Route{
 		Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout", Hostnames: []string{"b.example", "a.example"},
-		Matches: []RouteMatch{{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}}}},
+		Matches: []gateway.RouteMatch{{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}}}},
 	}
-	public, set := gatewayKey("infra", "public"), listenerSetKey("shop", "set")
-	r.Parents = []Parent{{Namespace: "infra", Gateway: "public"}, {Namespace: "shop", ListenerSet: "set"}}
-	g := &Gateways{
-		Gateways: []Gateway{{Namespace: "infra", Name: "public", Listeners: []Listener{{HTTP: true, Port: 80}}}}, Routes: []Route{*r},
-		ListenerSets: []ListenerSet{{Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public"}},
+	public, set := gateway.GatewayKey("infra", "public"), gateway.ListenerSetKey("shop", "set")
+	r.Parents = []gateway.Parent{{Namespace: "infra", Gateway: "public"}, {Namespace: "shop", ListenerSet: "set"}}
+	g := &gateway.Objects{
+		Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public", Listeners: []gateway.Listener{{HTTP: true, Port: 80}}}}, Routes: []gateway.Route{*r},
+		ListenerSets: []gateway.ListenerSet{{Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public"}},
 	}
 	b := newTableBuilder(g, []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}, nil)
 	count := func() map[string]int {
@@ -115,11 +117,11 @@ func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testi
 		return all
 	}
 	for _, step := range []struct {
-		owner objectKey
+		owner gateway.Key
 		port  int32
 		want  int
 	}{{public, 443, 1}, {public, 8443, 1}, {set, 9000, 2}, {set, 9001, 3}} {
-		b.addListener(public, step.owner, &Listener{HTTP: true, Port: step.port})
+		b.addListener(public, step.owner, &gateway.Listener{HTTP: true, Port: step.port})
 		if got := count(); got["a.example"] != step.want || got["b.example"] != step.want || len(got) != 2 {
 			t.Errorf("with port %d: %v, want %d of each host", step.port, got, step.want)
 		}

@@ -1,4 +1,5 @@
-package compile
+// Package gateway has the objects of the Gateway API that policies can target, and resolves the targets of policies to routes.
+package gateway
 
 import (
 	"errors"
@@ -10,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Gateways are the objects of the Gateway API that policies can target.
-type Gateways struct {
+// Objects are the objects of the Gateway API that policies can target.
+type Objects struct {
 	Routes       []Route
 	Gateways     []Gateway
 	ListenerSets []ListenerSet
@@ -99,5 +100,5 @@ func (r *Route) rule() rules.Route {
 	return rules.Route{Namespace: r.Namespace, Target: rules.RouteTarget(string(r.Kind), r.Name, "")}
 }
 
-// key returns the key of the route.
-func (r *Route) key() objectKey { return objectKey{r.Kind, r.Namespace, r.Name} }
+// Key returns the key of the route.
+func (r *Route) Key() Key { return Key{r.Kind, r.Namespace, r.Name} }

@@ -1,9 +1,9 @@
-package compile_test
+package redundancy_test
 
 import (
 	"testing"
 
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -75,7 +75,7 @@ func TestCovers(t *testing.T) {
 		"no routes cover no route":                        {routes(), routes("a"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := compile.Covers(&tc.wide, &tc.narrow); got != tc.want {
+			if got := redundancy.Covers(&tc.wide, &tc.narrow); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
@@ -134,7 +134,7 @@ func TestIsRedundant(t *testing.T) {
 			if tc.other != nil {
 				tc.other(&other)
 			}
-			if got := compile.IsRedundant(&rule, &other); got != tc.want {
+			if got := redundancy.IsRedundant(&rule, &other); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package compile
+package warning
 
 import (
 	"fmt"
@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
-// WarnSecrets returns warnings for what the policy of a rule states about secrets: secrets in plain text, and hashes without effect.
-func WarnSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
+// ForSecrets returns warnings for what the policy of a rule states about secrets: secrets in plain text, and hashes without effect.
+func ForSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
 	w := &warnings{rule: rule}
 	w.warnPlainMatch(spec.Match)
 	for i := range spec.Tiers {
@@ -83,7 +84,7 @@ func (w *warnings) warnTierNetworks(i int, cidrs []string) {
 	if len(cidrs) == 0 {
 		return
 	}
-	if allWithin(cidrs, m.ExceptCIDRs) || len(m.CIDRs) > 0 && noneOverlap(cidrs, m.CIDRs) {
+	if redundancy.AllWithin(cidrs, m.ExceptCIDRs) || len(m.CIDRs) > 0 && noneOverlap(cidrs, m.CIDRs) {
 		w.add(tierField(i, "when.cidrs"), "no request belongs to this tier: match excludes all of its networks")
 	}
 }
@@ -91,7 +92,7 @@ func (w *warnings) warnTierNetworks(i int, cidrs []string) {
 // noneOverlap reports whether no address is in one of the networks and in one of the others.
 func noneOverlap(networks, others []string) bool {
 	return !slices.ContainsFunc(networks, func(n string) bool {
-		return slices.ContainsFunc(others, func(o string) bool { return isWithin(n, o) || isWithin(o, n) })
+		return slices.ContainsFunc(others, func(o string) bool { return redundancy.IsWithin(n, o) || redundancy.IsWithin(o, n) })
 	})
 }
 
@@ -101,13 +102,13 @@ func includes(wide, narrow *rules.When) bool {
 	case wide.Header != nil && narrow.Header != nil:
 		return *wide.Header == *narrow.Header || isPresent(wide.Header) && !narrow.Header.Invert && wide.Header.Name == narrow.Header.Name
 	case len(wide.Identifiers) > 0 && len(narrow.Identifiers) > 0:
-		return isSubset(narrow.Identifiers, wide.Identifiers)
+		return redundancy.IsSubset(narrow.Identifiers, wide.Identifiers)
 	case len(wide.CIDRs) > 0 && len(narrow.CIDRs) > 0:
-		return allWithin(narrow.CIDRs, wide.CIDRs)
+		return redundancy.AllWithin(narrow.CIDRs, wide.CIDRs)
 	case len(wide.Groups) > 0 && len(narrow.Groups) > 0:
-		return isSubset(narrow.Groups, wide.Groups)
+		return redundancy.IsSubset(narrow.Groups, wide.Groups)
 	case len(wide.NamespaceSelector) > 0 && len(narrow.NamespaceSelector) > 0:
-		return selectorCovers(wide.NamespaceSelector, narrow.NamespaceSelector)
+		return redundancy.SelectorCovers(wide.NamespaceSelector, narrow.NamespaceSelector)
 	default:
 		return wide.Expression != "" && wide.Expression == narrow.Expression
 	}

@@ -1,4 +1,4 @@
-package compile_test
+package warning_test
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/warning"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -21,7 +22,7 @@ func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (tex
 	}
 	for i := range set.Rules {
 		if rule := &set.Rules[i]; rule.Policy == compile.Name(&policies[0]) {
-			for _, w := range slices.Concat(compile.Warn(rule, set.Rules), compile.WarnSecrets(rule, &policies[0].Spec)) {
+			for _, w := range slices.Concat(warning.ForRule(rule, set.Rules), warning.ForSecrets(rule, &policies[0].Spec)) {
 				texts = append(texts, w.String())
 			}
 			return texts
@@ -31,7 +32,7 @@ func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (tex
 	return nil
 }
 
-func TestWarn(t *testing.T) {
+func TestForRule(t *testing.T) {
 	for _, c := range []struct {
 		name, spec string
 		want       []string
@@ -182,7 +183,7 @@ func TestWarn(t *testing.T) {
 	}
 }
 
-func TestWarn_ReportsRedundantPolicies(t *testing.T) {
+func TestForRule_ReportsRedundantPolicies(t *testing.T) {
 	const redundant = "spec: has no effect, because policy b counts the same requests and is at least as strict"
 	for _, c := range []struct {
 		name, policy, other string
@@ -249,7 +250,7 @@ func TestWarn_ReportsRedundantPolicies(t *testing.T) {
 	}
 }
 
-func TestWarn_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
+func TestForRule_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
 	other := policytest.Policy(t, "b", `{axis: User, limit: 1, window: 1m}`)
 	other.Namespace = "elsewhere"
 	if got := warningsFor(t, policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {

@@ -1,4 +1,4 @@
-package compile
+package gateway
 
 import (
 	"cmp"
@@ -19,12 +19,12 @@ type Target struct {
 	Routes []rules.Route `json:"-"` // sorted; shared with other targets
 }
 
-// resolve finds the routes of a target of a policy in namespace, or of a cluster-scoped policy. Without an index, every route exists, and no route is
+// Resolve finds the routes of a target of a policy in namespace, or of a cluster-scoped policy. Without an index, every route exists, and no route is
 // attached to a Gateway.
-func (x *gatewayIndex) resolve(namespace string, isCluster bool, ref v1alpha1.TargetReference) Target {
-	key := objectKey{ref.Kind, namespace, ref.Name}
+func (x *Index) Resolve(namespace string, isCluster bool, ref v1alpha1.TargetReference) Target {
+	key := Key{ref.Kind, namespace, ref.Name}
 	if ref.Namespace != nil {
-		key.namespace = *ref.Namespace
+		key.Namespace = *ref.Namespace
 	}
 	section := ""
 	if ref.SectionName != nil {
@@ -33,9 +33,9 @@ func (x *gatewayIndex) resolve(namespace string, isCluster bool, ref v1alpha1.Ta
 	t := Target{Ref: ref, Reason: v1alpha1.ReasonAccepted}
 	switch {
 	case x != nil && x.Unreadable != nil:
-		t.fail(v1alpha1.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
+		t.Fail(v1alpha1.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
 	case x != nil && slices.Contains(x.Missing, ref.Kind):
-		t.fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
+		t.Fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
 			"the operator finds them without a restart", ref.Kind)
 	case ref.Kind == v1alpha1.TargetGateway:
 		x.resolveGateway(&t, namespace, isCluster, key, section)
@@ -45,43 +45,44 @@ func (x *gatewayIndex) resolve(namespace string, isCluster bool, ref v1alpha1.Ta
 	return t
 }
 
-func (t *Target) fail(reason, field, format string, args ...any) {
+// Fail sets the reason why the target does not accept the policy, the field of the entry that is the reason, and the message.
+func (t *Target) Fail(reason, field, format string, args ...any) {
 	t.Reason, t.Field, t.Message = reason, field, fmt.Sprintf(format, args...)
 }
 
-func (x *gatewayIndex) resolveRoute(t *Target, key objectKey, rule string) {
+func (x *Index) resolveRoute(t *Target, key Key, rule string) {
 	if x != nil {
 		route := x.routes[key]
 		switch {
 		case route == nil:
-			t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+			t.Fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
 			return
 		case rule != "" && !slices.Contains(route.Rules, rule):
-			t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
+			t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
 			return
 		}
 	}
-	target := rules.RouteTarget(string(key.kind), key.name, rule)
-	t.Routes = []rules.Route{{Namespace: key.namespace, Target: target}}
-	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.namespace)
+	target := rules.RouteTarget(string(key.kind), key.Name, rule)
+	t.Routes = []rules.Route{{Namespace: key.Namespace, Target: target}}
+	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.Namespace)
 }
 
 // resolveGateway resolves a Gateway to the routes that it has accepted, for a namespaced policy to those of its namespace.
-func (x *gatewayIndex) resolveGateway(t *Target, namespace string, isCluster bool, key objectKey, listener string) {
+func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key Key, listener string) {
 	if x == nil {
 		return
 	}
 	gateway := x.gateways[key]
 	switch {
-	case !isCluster && key.namespace != namespace && !x.permits(namespace, key):
-		t.fail(v1alpha1.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
-			"Gateway %s; ask the owner of the Gateway for one", key.namespace, namespace, key.name)
+	case !isCluster && key.Namespace != namespace && !x.permits(namespace, key):
+		t.Fail(v1alpha1.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
+			"Gateway %s; ask the owner of the Gateway for one", key.Namespace, namespace, key.Name)
 		return
 	case gateway == nil:
-		t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+		t.Fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
 		return
 	case listener != "" && !slices.ContainsFunc(gateway.Listeners, func(l Listener) bool { return l.Name == listener }):
-		t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
+		t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
 		return
 	}
 	of := listenerKey{key, listener, namespace}
@@ -96,7 +97,7 @@ func (x *gatewayIndex) resolveGateway(t *Target, namespace string, isCluster boo
 // listenerKey is a Gateway, one of its listeners or all of them if listener is empty, and the namespace of the routes, or all namespaces if
 // namespace is empty.
 type listenerKey struct {
-	gateway             objectKey
+	gateway             Key
 	listener, namespace string
 }
 
@@ -106,7 +107,7 @@ type resolvedListener struct {
 	message string
 }
 
-func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) {
+func (x *Index) resolveListener(of listenerKey) (found resolvedListener) {
 	var elsewhere []string
 	for _, route := range x.attached[of.gateway] {
 		if of.namespace != "" && route.Namespace != of.namespace || !x.isOn(route, of.gateway, of.listener) {
@@ -114,10 +115,10 @@ func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) 
 		}
 		found.routes = append(found.routes, route.rule())
 		if x.isElsewhere(route, of.gateway, of.listener) {
-			elsewhere = append(elsewhere, route.key().String())
+			elsewhere = append(elsewhere, route.Key().String())
 		}
 	}
-	found.routes = sortRoutes(found.routes)
+	found.routes = SortRoutes(found.routes)
 	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
 	if of.namespace != "" {
 		found.message += " from namespace " + of.namespace
@@ -129,8 +130,8 @@ func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) 
 	return found
 }
 
-// sortRoutes sorts routes and removes duplicates.
-func sortRoutes(routes []rules.Route) []rules.Route {
+// SortRoutes sorts routes and removes duplicates.
+func SortRoutes(routes []rules.Route) []rules.Route {
 	slices.SortFunc(routes, compareRoutes)
 	return slices.Compact(routes)
 }

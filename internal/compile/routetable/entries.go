@@ -1,17 +1,18 @@
-package compile
+package routetable
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // tableRoute is a route in the table, with the indexes of its matches there.
 type tableRoute struct {
-	*Route
+	*gateway.Route
 
 	matches []int
 	// rest is the index of a match for all requests of the hosts that no match takes; -1 if no match is left out.
@@ -44,7 +45,7 @@ func (b *tableBuilder) build() (*rules.RouteTable, string) {
 
 // hosts returns the hosts of a listener with the matches of the routes, in order of precedence. The rest of a route comes last: it must not take the
 // requests of a match of another route.
-func (g *listenerGroup) hosts(table *tableEntries, on map[*Route][]string) []rules.RouteHost {
+func (g *listenerGroup) hosts(table *tableEntries, on map[*gateway.Route][]string) []rules.RouteHost {
 	matches, rest := map[string][]int{}, map[string][]int{}
 	likeEnvoyGateway := map[string]bool{}
 	for _, r := range table.routes {
@@ -87,13 +88,13 @@ func addRest(hosts []rules.RouteHost, host string, rest int) []rules.RouteHost {
 
 // addRoute adds the matches of a route. Those that limiters cannot compare become a match for the rest: otherwise the requests would have no
 // domain, and leave the limits of the Gateway.
-func (t *tableEntries) addRoute(r *Route) {
+func (t *tableEntries) addRoute(r *gateway.Route) {
 	added := tableRoute{Route: r, rest: -1}
 	of := map[string]int{}
 	for i := range r.Matches {
 		match := r.Matches[i].RouteMatch
 		if err := route.ValidateMatch(match); err != nil {
-			t.invalid = append(t.invalid, fmt.Errorf("%s: %w", r.key(), err))
+			t.invalid = append(t.invalid, fmt.Errorf("%s: %w", r.Key(), err))
 			if added.rest < 0 {
 				added.rest = t.addRest(r)
 			}
@@ -114,14 +115,14 @@ func (t *tableEntries) addRoute(r *Route) {
 }
 
 // addRest adds a match for all requests, which belong to the route and to none of its rules.
-func (t *tableEntries) addRest(r *Route) int {
+func (t *tableEntries) addRest(r *gateway.Route) int {
 	match := restOf()
 	match.Route = len(t.Routes)
 	t.Routes, t.Matches = append(t.Routes, routeOfRule(r, "")), append(t.Matches, match)
 	return len(t.Matches) - 1
 }
 
-func routeOfRule(r *Route, rule string) rules.Route {
+func routeOfRule(r *gateway.Route, rule string) rules.Route {
 	return rules.Route{Namespace: r.Namespace, Target: rules.RouteTarget(string(r.Kind), r.Name, rule)}
 }
 
