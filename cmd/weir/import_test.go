@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
 )
 
 const envoyRateLimitConfig = `domain: shop
@@ -178,5 +176,5 @@ func writeImportFiles(t *testing.T) {
 }
 
 func runImport(args ...string) (status int, stdout, stderr string) {
-	return clitest.Run(rootCommand(), "", append([]string{"import"}, args...)...)
+	return runCommand(importCommand(), "", args...)
 }

@@ -119,7 +119,7 @@ func (i *inspector) reportClocks(found redisclient.Inspection) {
 
 // watchMemory returns a task that lets the engine know how full Redis is, so that no flood of identifiers fills it.
 func (p *process) watchMemory(client *redisclient.Client) func(context.Context) error {
-	return asTask((&memoryWatch{client: client, engine: p.engine, log: p.log, interval: memoryInterval}).run)
+	return asTask(newMemoryWatch(client, p.engine, p.log).run)
 }
 
 // memoryWatch reads the memory of Redis periodically.
@@ -132,6 +132,10 @@ type memoryWatch struct {
 	memory  limiter.Memory // the last reading
 	warned  bool           // that the limit is unknown
 	crowded map[string]limiter.Crowding
+}
+
+func newMemoryWatch(client *redisclient.Client, e *engine.Engine, log *slog.Logger) *memoryWatch {
+	return &memoryWatch{client: client, engine: e, log: log, interval: memoryInterval}
 }
 
 // run reads the memory until ctx is done. Until the first reading, the limit is unknown. A failed reading keeps the one before.

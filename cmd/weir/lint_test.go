@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
+	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
 )
 
@@ -177,5 +179,12 @@ func TestLint_AcceptsTheSamples(t *testing.T) {
 }
 
 func runLint(stdin string, args ...string) (status int, stdout, stderr string) {
-	return clitest.Run(rootCommand(), stdin, append([]string{"lint"}, args...)...)
+	return runCommand(lintCommand(), stdin, args...)
+}
+
+// runCommand runs one command of weir, without the others.
+func runCommand(command *cobra.Command, stdin string, args ...string) (status int, stdout, stderr string) {
+	root := &cobra.Command{Use: "weir"}
+	root.AddCommand(command)
+	return clitest.Run(cli.Complete(root), stdin, append([]string{command.Name()}, args...)...)
 }

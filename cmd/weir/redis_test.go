@@ -17,7 +17,7 @@ import (
 func TestOpenRedis_ReadsTLSFiles(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
 	ping := func(f redisTLSFlags) error {
-		client, err := openRedis(server.URL(), f, limiterTimeout)
+		client, err := openRedis(server.URL(), f, time.Second)
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func TestOpenRedis_ReadsTLSFiles(t *testing.T) {
 
 func TestOpenRedis_ReloadsTheCertificateForEachConnection(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
-	client, err := openRedis(server.URL(), redisTLSFlags{ca: files.CA, cert: files.ClientCert, key: files.ClientKey}, limiterTimeout)
+	client, err := openRedis(server.URL(), redisTLSFlags{ca: files.CA, cert: files.ClientCert, key: files.ClientKey}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOpenRedis_ReloadsTheCAForEachConnection(t *testing.T) {
 		}
 	}
 	replace(files.ServerCert) // not a CA certificate
-	client, err := openRedis(server.URL(), redisTLSFlags{ca: ca}, limiterTimeout)
+	client, err := openRedis(server.URL(), redisTLSFlags{ca: ca}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 		}
 	}
 	ping := func() error {
-		client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, limiterTimeout)
+		client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, time.Second)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	if err := ping(); err != nil {
 		t.Error(err)
 	}
-	client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, limiterTimeout)
+	client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	if err := ping(); err != nil {
 		t.Errorf("a password without a username is for the default user: %v", err)
 	}
-	if _, err := openRedis("redis://:hunter2@a", redisTLSFlags{credentials: dir}, limiterTimeout); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := openRedis("redis://:hunter2@a", redisTLSFlags{credentials: dir}, time.Second); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("credentials in the URL too: %v", err)
 	}
 }
@@ -195,7 +195,7 @@ func TestOpenRedis_RejectsInvalidFiles(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := openRedis(test.url, test.files, limiterTimeout)
+			_, err := openRedis(test.url, test.files, time.Second)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}

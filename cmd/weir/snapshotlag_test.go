@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -16,12 +18,20 @@ import (
 func TestSnapshotLag_IsMeasuredPeriodically(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.json.gz")
 	data, revision := rules.Encode(rules.Set{})
-	save(t, path, string(data))
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var active atomic.Pointer[string]
 	active.Store(&revision)
 	l := newSnapshotLag(path, func() string { return *active.Load() }, prometheus.NewPedanticRegistry())
 	l.interval = time.Millisecond
-	launch(t, asTask(l.run))
+	done := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		l.run(ctx)
+		close(done)
+	}()
+	defer func() { stop(); <-done }()
 	active.Store(new("sha256:edited"))
 	fixture.Await(t, "a lag", func() bool { return testutil.ToFloat64(l.seconds) > 0 })
 	active.Store(&revision)
