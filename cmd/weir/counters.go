@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -230,7 +231,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 		})
 	}
 	ahead, foundAhead := countersAhead(log)
-	meter := newStoreMeter()
+	meter := monitor.NewStoreMeter()
 	redis := redisstore.NewStore(client, f.timeout,
 		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt),
 		redisstore.WithCountersAhead(foundAhead), redisstore.WithMeter(meter),
@@ -242,7 +243,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 	leases.Share(int64(f.replicas))
 	return &counters{
 		store: store, scanner: redis, source: engine.SourceRedis, memory: memory, client: client, redis: redis, local: counts, failover: store, leases: leases,
-		metrics: append([]prometheus.Collector{corrupt, ahead, quarantined(redis), leases}, meter.collectors()...),
+		metrics: append([]prometheus.Collector{corrupt, ahead, quarantined(redis), leases}, meter.Collectors()...),
 		hashKey: hashKey,
 		options: append(options, engine.RememberDenials(maxCachedDenials, time.Now), engine.LeaseUnits(leases)),
 	}, nil
@@ -284,7 +285,7 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
 		return nil
 	}
-	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.leases.Run)}
+	return []func(context.Context) error{monitor.NewInspector(c.client, p.registry, p.log).Run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.leases.Run)}
 }
 
 func (c *counters) close() error {

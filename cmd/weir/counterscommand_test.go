@@ -15,23 +15,23 @@ import (
 )
 
 // sharing runs two processes of weir serve that share counters in a Redis, with the policy shop/tenant of 2 units.
-func sharing(t *testing.T, redis *fixture.RedisProcess) (bases, admins []string, logs []*transcript) {
+func sharing(t *testing.T, redis *fixture.RedisProcess) (bases, admins []string, logs []*Transcript) {
 	t.Helper()
 	return sharingAt(t, tenantPolicy("2"), redis.URL(), redis.URL())
 }
 
 // sharingAt runs a process of weir serve for each URL of Redis.
-func sharingAt(t *testing.T, policies string, urls ...string) (bases, admins []string, logs []*transcript) {
+func sharingAt(t *testing.T, policies string, urls ...string) (bases, admins []string, logs []*Transcript) {
 	t.Helper()
 	for _, url := range urls {
-		dir, log := t.TempDir(), &transcript{}
+		dir, log := t.TempDir(), &Transcript{}
 		save(t, filepath.Join(dir, "policies.yaml"), policies)
 		socket := "unix:" + filepath.Join(dir, "admin.sock")
 		counters := countersOf("weir:")
 		counters.timeout = 200 * time.Millisecond
 		launch(t, func(ctx context.Context) error {
 			f := serveFlags{policies: dir, redis: url, counters: counters, sockets: anyPort, admin: adminFlags{listen: socket}}
-			return runServe(ctx, f, log, log.logger())
+			return runServe(ctx, f, log, log.Logger())
 		})
 		bases, admins, logs = append(bases, find(t, log, `at (http://\S+)/v1/check`)), append(admins, socket), append(logs, log)
 	}

@@ -1,4 +1,5 @@
-package main
+// Package flags has the flags that commands of weir share: Redis, TLS, the decision log and traces. It opens what they configure.
+package flags
 
 import (
 	"context"
@@ -17,66 +18,67 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// redisTLSFlags are the files for access to Redis: a directory with credentials, and PEM files for a rediss:// URL.
-type redisTLSFlags struct {
-	ca          string
-	cert        string
-	key         string
+// RedisTLS has the files for access to Redis: a directory with credentials, and PEM files for a rediss:// URL.
+type RedisTLS struct {
+	Ca          string
+	Cert        string
+	Key         string
 	credentials string
 }
 
-func (f *redisTLSFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.ca, "redis-ca", "", "PEM file with the certificate authorities (CAs) of the Redis certificate; reloaded for each connection;\n"+
+// Add adds the flags.
+func (f *RedisTLS) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Ca, "redis-ca", "", "PEM file with the certificate authorities (CAs) of the Redis certificate; reloaded for each connection;\n"+
 		"empty uses the CAs of the system")
-	flags.StringVar(&f.cert, "redis-cert", "", "PEM file with the client certificate for Redis; reloaded for each connection")
-	flags.StringVar(&f.key, "redis-key", "", "PEM file with the private key of --redis-cert; reloaded for each connection")
+	flags.StringVar(&f.Cert, "redis-cert", "", "PEM file with the client certificate for Redis; reloaded for each connection")
+	flags.StringVar(&f.Key, "redis-key", "", "PEM file with the private key of --redis-cert; reloaded for each connection")
 	flags.StringVar(&f.credentials, "redis-credentials", "",
 		"directory with the files username (optional) and password, for example a mounted Secret; reloaded for each connection.\n"+
 			"The optional files sentinel-username and sentinel-password are read at start; empty uses the credentials in the URL")
 }
 
-// openRedis returns a client for a URL. It does not connect. Errors contain no part of the URL, because it can contain passwords.
-func openRedis(url string, files redisTLSFlags, timeout time.Duration) (*redisclient.Client, error) {
+// OpenRedis returns a client for a URL. It does not connect. Errors contain no part of the URL, because it can contain passwords.
+func OpenRedis(url string, files RedisTLS, timeout time.Duration) (*redisclient.Client, error) {
 	options, err := redisclient.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
-	if err := errors.Join(files.addTLS(&options), files.addCredentials(&options)); err != nil {
+	if err := errors.Join(files.AddTLS(&options), files.addCredentials(&options)); err != nil {
 		return nil, err
 	}
 	options.Timeout = timeout
 	return redisclient.New(options)
 }
 
-// addTLS adds the certificates in the files to options.TLS, which is nil without TLS.
-func (f *redisTLSFlags) addTLS(options *redisclient.Options) error {
+// AddTLS adds the certificates in the files to options.TLS, which is nil without TLS.
+func (f *RedisTLS) AddTLS(options *redisclient.Options) error {
 	switch {
-	case f.ca == "" && f.cert == "" && f.key == "":
+	case f.Ca == "" && f.Cert == "" && f.Key == "":
 		return nil
 	case options.TLS == nil:
 		return errors.New("--redis-ca, --redis-cert and --redis-key require TLS: use a URL that starts with rediss://")
-	case (f.cert == "") != (f.key == ""):
+	case (f.Cert == "") != (f.Key == ""):
 		return errors.New("set both --redis-cert and --redis-key, or neither")
 	}
-	if f.ca != "" {
-		cas := cli.NewRenewed(f.ca, f.readCAs)
+	if f.Ca != "" {
+		cas := cli.NewRenewed(f.Ca, f.readCAs)
 		if _, err := cas.Get(); err != nil {
 			return err
 		}
 		options.RootCAs = cas.Get
 	}
-	if f.cert == "" {
+	if f.Cert == "" {
 		return nil
 	}
-	pair := cli.NewRenewed(f.cert, f.readKeyPair)
+	pair := cli.NewRenewed(f.Cert, f.readKeyPair)
 	options.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.Get() }
 	_, err := pair.Get()
 	return err
 }
 
 // readCAs reads the file for each connection, so a change of CAs needs no restart.
-func (f *redisTLSFlags) readCAs() (*x509.CertPool, error) {
-	pool, err := readCAs(f.ca)
+func (f *RedisTLS) readCAs() (*x509.CertPool, error) {
+	pool, err := ReadCAs(f.Ca)
 	if err != nil {
 		return nil, fmt.Errorf("--redis-ca: %w", err)
 	}
@@ -84,8 +86,8 @@ func (f *redisTLSFlags) readCAs() (*x509.CertPool, error) {
 }
 
 // readKeyPair reads the files for each connection, so a renewed certificate needs no restart.
-func (f *redisTLSFlags) readKeyPair() (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+func (f *RedisTLS) readKeyPair() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("--redis-cert, --redis-key: %w", err)
 	}
@@ -93,7 +95,7 @@ func (f *redisTLSFlags) readKeyPair() (*tls.Certificate, error) {
 }
 
 // addCredentials adds the credentials in the directory to options.
-func (f *redisTLSFlags) addCredentials(options *redisclient.Options) error {
+func (f *RedisTLS) addCredentials(options *redisclient.Options) error {
 	if f.credentials == "" {
 		return nil
 	}
@@ -127,7 +129,7 @@ func (f *redisTLSFlags) addCredentials(options *redisclient.Options) error {
 }
 
 // readCredentials reads the two files. The file with the name is optional. Errors contain no content of the files.
-func (f *redisTLSFlags) readCredentials(nameFile, passwordFile string) (username, password string, err error) {
+func (f *RedisTLS) readCredentials(nameFile, passwordFile string) (username, password string, err error) {
 	text, err := os.ReadFile(filepath.Join(f.credentials, passwordFile))
 	if err != nil {
 		return "", "", fmt.Errorf("--redis-credentials: %w", err)

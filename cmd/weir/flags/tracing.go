@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"cmp"
@@ -19,43 +19,44 @@ import (
 	"github.com/weir-dev/weir/limiter/tracing/otlp"
 )
 
-// tracingFlags configure OpenTelemetry traces.
-type tracingFlags struct {
-	endpoint string
-	sample   int64
+// Tracing configures OpenTelemetry traces.
+type Tracing struct {
+	Endpoint string
+	Sample   int64
 }
 
-func (f *tracingFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.endpoint, "tracing-endpoint", "",
+// Add adds the flags.
+func (f *Tracing) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Endpoint, "tracing-endpoint", "",
 		"URL of an OpenTelemetry collector that receives traces over OTLP and gRPC: http://host:4317, or https:// for TLS; empty uses\n"+
 			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT; if these are empty too, tracing is off")
-	flags.Int64Var(&f.sample, "tracing-sample", 0,
+	flags.Int64Var(&f.Sample, "tracing-sample", 0,
 		"trace one in so many of the requests without a W3C trace context; 0 traces none of them. If there is a trace context, the caller\n"+
 			"decides whether a request is traced")
 }
 
-// open returns the exporter of traces. It exports nothing if tracing is off, or if the environment has an invalid endpoint.
-func (f *tracingFlags) open(ctx context.Context, registry prometheus.Registerer, log *slog.Logger) (*otlp.Exporter, error) {
-	if f.sample < 0 {
-		return nil, fmt.Errorf("--tracing-sample %d is invalid: must not be negative", f.sample)
+// Open returns the exporter of traces. It exports nothing if tracing is off, or if the environment has an invalid endpoint.
+func (f *Tracing) Open(ctx context.Context, registry prometheus.Registerer, log *slog.Logger) (*otlp.Exporter, error) {
+	if f.Sample < 0 {
+		return nil, fmt.Errorf("--tracing-sample %d is invalid: must not be negative", f.Sample)
 	}
 	source, endpoint := f.receiver()
-	if endpoint == "" && f.sample > 0 {
+	if endpoint == "" && f.Sample > 0 {
 		return nil, errors.New("--tracing-sample requires --tracing-endpoint, which is empty")
 	}
 	if endpoint == "" || isDisabled() {
 		return noTraces(registry), nil
 	}
-	if !isReceiver(endpoint, f.endpoint != "") {
+	if !isReceiver(endpoint, f.Endpoint != "") {
 		err := fmt.Errorf("%s %q is invalid: must be a URL such as http://collector:4317, without a path", source, endpoint)
-		if f.endpoint != "" {
+		if f.Endpoint != "" {
 			return nil, err
 		}
 		// A cluster can set the environment of all its pods. A limiter that does not start would be worse than one without traces.
 		log.Warn("Tracing is off", "error", err)
 		return noTraces(registry), nil
 	}
-	traces, err := otlp.New(ctx, otlp.Options{Endpoint: f.endpoint, Version: cli.Version(), SampleOneIn: f.sample, Log: log, Registry: registry})
+	traces, err := otlp.New(ctx, otlp.Options{Endpoint: f.Endpoint, Version: cli.Version(), SampleOneIn: f.Sample, Log: log, Registry: registry})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
@@ -69,9 +70,9 @@ func noTraces(registry prometheus.Registerer) *otlp.Exporter {
 }
 
 // receiver returns the URL of the collector, "" without one, and the name of the flag or variable that sets it.
-func (f *tracingFlags) receiver() (source, endpoint string) {
-	if f.endpoint != "" {
-		return "--tracing-endpoint", f.endpoint
+func (f *Tracing) receiver() (source, endpoint string) {
+	if f.Endpoint != "" {
+		return "--tracing-endpoint", f.Endpoint
 	}
 	for _, source = range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} { // the first of them has precedence
 		if endpoint = strings.TrimSpace(os.Getenv(source)); endpoint != "" {

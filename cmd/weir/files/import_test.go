@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"os"
@@ -176,5 +176,5 @@ func writeImportFiles(t *testing.T) {
 }
 
 func runImport(args ...string) (status int, stdout, stderr string) {
-	return runCommand(importCommand(), "", args...)
+	return runCommand(ImportCommand(), "", args...)
 }

@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"cmp"
@@ -15,20 +15,20 @@ import (
 	"github.com/weir-dev/weir/limiter/source"
 )
 
-// directory compiles the policies in a directory. A source.Files calls its methods one at a time.
-type directory struct {
-	path     string
-	identity compile.Identity
-	install  source.Apply
-	log      *slog.Logger
-	active   rules.Set
+// Directory compiles the policies in a directory. A source.Files calls its methods one at a time.
+type Directory struct {
+	Path     string
+	Identity compile.Identity
+	Install  source.Apply
+	Log      *slog.Logger
+	Active   rules.Set
 	loaded   source.Loaded // by the last load without an error
 }
 
-// load is a source.Load. It compiles the files only if they have changed: that takes 50 ms of a processor or more, for which requests
+// Load is a source.Load. It compiles the files only if they have changed: that takes 50 ms of a processor or more, for which requests
 // would wait at each poll.
-func (d *directory) load() (source.Loaded, error) {
-	files, err := policyfile.Read(nil, d.path)
+func (d *Directory) Load() (source.Loaded, error) {
+	files, err := policyfile.Read(nil, d.Path)
 	if err != nil {
 		return source.Loaded{}, err
 	}
@@ -36,7 +36,7 @@ func (d *directory) load() (source.Loaded, error) {
 	if version == d.loaded.Version {
 		return d.loaded, nil
 	}
-	loader, err := policyfile.NewLoader(d.identity)
+	loader, err := policyfile.NewLoader(d.Identity)
 	if err != nil {
 		return source.Loaded{}, err
 	}
@@ -47,7 +47,7 @@ func (d *directory) load() (source.Loaded, error) {
 			File: p.File, Line: p.Line, Policy: p.Policy, Field: p.Field, Message: strings.ReplaceAll(p.Message, "\n", " "),
 		}
 	}
-	set, kept := retain(result.Rules, d.active, result.Problems)
+	set, kept := retain(result.Rules, d.Active, result.Problems)
 	d.loaded = source.Loaded{Version: version, Set: set, Problems: problems, Kept: kept}
 	return d.loaded, nil
 }
@@ -61,20 +61,20 @@ func versionOf(files []policyfile.File) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// apply is a source.Apply. It warns about each change to a set without rules.
-func (d *directory) apply(set rules.Set, revision string) error {
-	if err := d.install(set, revision); err != nil {
+// Apply is a source.Apply. It warns about each change to a set without rules.
+func (d *Directory) Apply(set rules.Set, revision string) error {
+	if err := d.Install(set, revision); err != nil {
 		return err
 	}
-	d.active = set
+	d.Active = set
 	for i := range set.Rules {
 		if match := &set.Rules[i].Match; match.Routes != nil && len(match.Routes) == 0 {
-			d.log.Warn("the policy limits no requests: its targetRefs are Gateways, whose routes only the operator of a cluster knows; "+
-				"use match.http, or targetRefs with routes", "policy", set.Rules[i].Policy, "policies", d.path)
+			d.Log.Warn("the policy limits no requests: its targetRefs are Gateways, whose routes only the operator of a cluster knows; "+
+				"use match.http, or targetRefs with routes", "policy", set.Rules[i].Policy, "policies", d.Path)
 		}
 	}
 	if len(set.Rules) == 0 {
-		d.log.Warn("no policy is enforced: all requests are allowed", "policies", d.path)
+		d.Log.Warn("no policy is enforced: all requests are allowed", "policies", d.Path)
 	}
 	return nil
 }

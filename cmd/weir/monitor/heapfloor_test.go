@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -42,16 +42,18 @@ func TestHeapFloor_RaisesTheHeapGoalWithinTheMemoryLimit(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	defer debug.SetGCPercent(debug.SetGCPercent(minGCPercent))
+	live := make([]byte, 16<<20) // Go multiplies at least 4 MiB by GOGC, and a limiter has more
 	runtime.GC()
 	before := heapGoal()
-	h := newHeapFloor(4 << 30)
+	h := NewHeapFloor(4 << 30)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	h.adjust()
 	if goal := heapGoal(); goal < 700<<20 || goal > 900<<20 {
 		t.Errorf("the next collection starts at %d bytes, want about three quarters of the memory limit of 1 GiB (before: %d)", goal, before)
 	}
-	if err := h.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	runtime.KeepAlive(live)
+	if err := h.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if goal := heapGoal(); goal > 4*before {
@@ -61,14 +63,14 @@ func TestHeapFloor_RaisesTheHeapGoalWithinTheMemoryLimit(t *testing.T) {
 
 func TestHeapFloor_LeavesGOGCOfTheEnvironment(t *testing.T) {
 	t.Setenv("GOGC", "100")
-	h := newHeapFloor(4 << 30)
+	h := NewHeapFloor(4 << 30)
 	if h != nil {
 		t.Errorf("a floor of %d bytes, want none", h.bytes)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- h.run(ctx) }()
+		go func() { ended <- h.Run(ctx) }()
 		synctest.Wait()
 		if len(ended) > 0 {
 			t.Error("it has ended, which ends the process")

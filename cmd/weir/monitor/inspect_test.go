@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,34 +16,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/redisclient"
-	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// inspected runs an inspector with an interval of a few milliseconds.
-func inspected(t *testing.T, url string, log *fixture.LockedBuffer) (i *inspector, done <-chan error, stop context.CancelFunc) {
+// inspected runs an Inspector with an interval of a few milliseconds.
+func inspected(t *testing.T, url string, log *fixture.LockedBuffer) (i *Inspector, done <-chan error, stop context.CancelFunc) {
 	t.Helper()
 	client, err := redisclient.Open(url, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i = newInspector(client, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	i = NewInspector(client, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
 	i.interval = 5 * time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		result <- i.run(ctx)
+		result <- i.Run(ctx)
 		_ = client.Close()
 	}()
 	return i, result, stop
 }
 
 // untilEvicting waits until weir_redis_evicting has the value.
-func untilEvicting(t *testing.T, i *inspector, want float64) {
+func untilEvicting(t *testing.T, i *Inspector, want float64) {
 	t.Helper()
 	fixture.Await(t, fmt.Sprintf("weir_redis_evicting is %v", want), func() bool { return testutil.ToFloat64(i.evicting) == want })
 }
@@ -111,54 +106,6 @@ func TestInspector_CountsEvictedKeys(t *testing.T) {
 	configure(t, server, "maxmemory", "1")
 	_, _ = server.Do(t.Context(), "SET", "one", "more") // fails when no key is left to evict
 	fixture.Await(t, "weir_redis_evicted_keys is at least 100", func() bool { return testutil.ToFloat64(i.evicted) >= 100 })
-}
-
-func TestWatchMemory_ObservesTheMemory(t *testing.T) {
-	var log transcript
-	server := fixture.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-	counters, err := openCounters(serveFlags{redis: server.URL(), counters: counterFlags{timeout: limiterTimeout, memory: "256Mi", replicas: 1, overflow: overflowShared}}, log.logger())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer counters.close()
-	e := engine.New(counters.store, counters.source, engine.NewMetrics(prometheus.NewRegistry()), counters.options...)
-	set := rules.Set{Rules: []rules.Rule{{
-		Policy: "shop/x", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "tenant"},
-		Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 3600,
-	}}}
-	index, err := matching.NewIndex(set, "sha256:1", "weir:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Swap(index)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	watch := newMemoryWatch(counters.client, e, log.logger())
-	watch.interval = 5 * time.Millisecond
-	go func() {
-		watch.run(ctx)
-		close(done)
-	}()
-	find(t, &log, `level=INFO msg="Redis has no maxmemory, evicts counters, .*bytes=(104857600)`)
-	for i := range 10_000 { // 2 MB
-		check := engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Method: "GET", Path: "/", Headers: map[string]string{"tenant": strconv.Itoa(i)}}}
-		if _, err := e.Check(t.Context(), &check); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, value := range map[string]string{"maxmemory-policy": "noeviction", "maxmemory": "1mb"} {
-		if _, err := server.Do(t.Context(), "CONFIG", "SET", name, value); err != nil {
-			t.Fatal(err)
-		}
-	}
-	find(t, &log, `level=WARN msg="new identifiers of a policy get no counter of their own" policy=(shop/x) reason=OverMemory`)
-	stop()
-	<-done
-	server.Kill()
-	watch.run(ctx) // one reading, which fails: the last one remains
-	if is := e.Crowded()["shop/x"]; is != limiter.OverMemory {
-		t.Errorf("without Redis the policy is %q", is)
-	}
 }
 
 func TestInspector_FailsIfRedisIsTooOld(t *testing.T) {

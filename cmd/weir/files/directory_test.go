@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"bytes"
@@ -28,15 +28,15 @@ func TestDirectory_WarnsOfPoliciesThatTargetAGateway(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	d := &directory{
-		path: dir, identity: compile.DefaultIdentity(), install: func(rules.Set, string) error { return nil },
-		log: slog.New(slog.NewTextHandler(&out, nil)),
+	d := &Directory{
+		Path: dir, Identity: compile.DefaultIdentity(), Install: func(rules.Set, string) error { return nil },
+		Log: slog.New(slog.NewTextHandler(&out, nil)),
 	}
-	loaded, err := d.load()
+	loaded, err := d.Load()
 	if err != nil || len(loaded.Problems) > 0 {
 		t.Fatalf("%+v, %v", loaded, err)
 	}
-	if err := d.apply(loaded.Set, "sha256:1"); err != nil {
+	if err := d.Apply(loaded.Set, "sha256:1"); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); strings.Count(got, "limits no requests") != 1 || !strings.Contains(got, "policy=shop/gateway") {
@@ -106,10 +106,10 @@ spec: {axis: IP, limit: %d, window: 1m, algorithm: SlidingWindowCounter}
 			t.Fatal(err)
 		}
 	}
-	d := &directory{path: filepath.Dir(path), identity: compile.DefaultIdentity()}
+	d := &Directory{Path: filepath.Dir(path), Identity: compile.DefaultIdentity()}
 	load := func(units int64) *rules.Rule {
 		t.Helper()
-		loaded, err := d.load()
+		loaded, err := d.Load()
 		if err != nil || len(loaded.Problems) > 0 || len(loaded.Set.Rules) != 1 || loaded.Set.Rules[0].Units != units {
 			t.Fatalf("load = %+v, %v, want a rule with %d units", loaded, err, units)
 		}

@@ -1,4 +1,5 @@
-package main
+// Package files has the commands for files with policies, weir lint, weir import and weir hash, and the directory of weir serve.
+package files
 
 import (
 	"bytes"
@@ -21,8 +22,8 @@ import (
 	"github.com/weir-dev/weir/internal/terminal"
 )
 
-// importCommand converts the configuration of other rate limiters to policies.
-func importCommand() *cobra.Command {
+// ImportCommand converts the configuration of other rate limiters to policies.
+func ImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
 		Short: "Convert the configuration of another rate limiter to policies",

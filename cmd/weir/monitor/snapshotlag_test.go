@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -23,12 +23,12 @@ func TestSnapshotLag_IsMeasuredPeriodically(t *testing.T) {
 	}
 	var active atomic.Pointer[string]
 	active.Store(&revision)
-	l := newSnapshotLag(path, func() string { return *active.Load() }, prometheus.NewPedanticRegistry())
+	l := NewSnapshotLag(path, func() string { return *active.Load() }, prometheus.NewPedanticRegistry())
 	l.interval = time.Millisecond
 	done := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		l.run(ctx)
+		l.Run(ctx)
 		close(done)
 	}()
 	defer func() { stop(); <-done }()

@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"fmt"
@@ -172,14 +172,14 @@ func TestLint_HelpHasExamples(t *testing.T) {
 }
 
 func TestLint_AcceptsTheSamples(t *testing.T) {
-	status, stdout, stderr := runLint("", filepath.Join("..", "..", "config", "samples"))
+	status, stdout, stderr := runLint("", filepath.Join("..", "..", "..", "config", "samples"))
 	if status != 0 {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}
 }
 
 func runLint(stdin string, args ...string) (status int, stdout, stderr string) {
-	return runCommand(lintCommand(), stdin, args...)
+	return runCommand(LintCommand(), stdin, args...)
 }
 
 // runCommand runs one command of weir, without the others.

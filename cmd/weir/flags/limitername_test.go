@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestLimiterName_ParsesNamespaceAndName(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := limiterName(test.text)
+			got, err := LimiterName(test.text)
 			if (err != nil) != test.err || got != test.want {
 				t.Errorf("%v, %v; want %v, an error: %v", got, err, test.want, test.err)
 			}

@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"time"
@@ -8,15 +8,16 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
-// storeMeter has the metrics of calls to Redis that the engine cannot see: how they share round trips, and circuit breakers.
-type storeMeter struct {
+// StoreMeter has the metrics of calls to Redis that the engine cannot see: how they share round trips, and circuit breakers.
+type StoreMeter struct {
 	calls   prometheus.Histogram
 	waited  prometheus.Histogram
 	changes *prometheus.CounterVec
 }
 
-func newStoreMeter() *storeMeter {
-	m := &storeMeter{
+// NewStoreMeter returns a meter without observations.
+func NewStoreMeter() *StoreMeter {
+	m := &StoreMeter{
 		calls: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weir_redis_batch_calls",
 			Help:    "Calls that share one round trip to Redis, at most 64. More than one shows that calls waited for others.",
@@ -41,7 +42,7 @@ func newStoreMeter() *storeMeter {
 }
 
 // Sent implements redisstore.Meter.
-func (m *storeMeter) Sent(b redisstore.Batch) {
+func (m *StoreMeter) Sent(b redisstore.Batch) {
 	m.calls.Observe(float64(b.Calls()))
 	for i := range b.Calls() {
 		m.waited.Observe(b.Waited(i).Seconds())
@@ -49,10 +50,12 @@ func (m *storeMeter) Sent(b redisstore.Batch) {
 }
 
 // BreakerChanged implements redisstore.Meter.
-func (m *storeMeter) BreakerChanged(to redisstore.BreakerState) {
+func (m *StoreMeter) BreakerChanged(to redisstore.BreakerState) {
 	m.changes.WithLabelValues(string(to)).Inc()
 }
 
-func (m *storeMeter) collectors() []prometheus.Collector {
+// Collectors returns the metrics.
+// Collectors returns the metrics.
+func (m *StoreMeter) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.calls, m.waited, m.changes}
 }

@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"bufio"
@@ -17,8 +17,8 @@ import (
 // maxSecret is the length of the longest secret that weir hash reads, in bytes. Envoy accepts 60 KiB of headers by default.
 const maxSecret = 64 << 10
 
-// hashCommand prints the hashes of secrets, for tiers.
-func hashCommand() *cobra.Command {
+// HashCommand prints the hashes of secrets, for tiers.
+func HashCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "hash --hash-key FILE",

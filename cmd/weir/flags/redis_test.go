@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"errors"
@@ -16,28 +16,28 @@ import (
 
 func TestOpenRedis_ReadsTLSFiles(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
-	ping := func(f redisTLSFlags) error {
-		client, err := openRedis(server.URL(), f, time.Second)
+	ping := func(f RedisTLS) error {
+		client, err := OpenRedis(server.URL(), f, time.Second)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
 		return client.Ping(t.Context())
 	}
-	if err := ping(redisTLSFlags{ca: files.CA, cert: files.ClientCert, key: files.ClientKey}); err != nil {
+	if err := ping(RedisTLS{Ca: files.CA, Cert: files.ClientCert, Key: files.ClientKey}); err != nil {
 		t.Error(err)
 	}
-	if err := ping(redisTLSFlags{ca: files.CA}); err == nil {
+	if err := ping(RedisTLS{Ca: files.CA}); err == nil {
 		t.Error("connected without the required client certificate")
 	}
-	if err := ping(redisTLSFlags{}); err == nil {
+	if err := ping(RedisTLS{}); err == nil {
 		t.Error("trusted a certificate that no CA of the system signed")
 	}
 }
 
 func TestOpenRedis_ReloadsTheCertificateForEachConnection(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
-	client, err := openRedis(server.URL(), redisTLSFlags{ca: files.CA, cert: files.ClientCert, key: files.ClientKey}, time.Second)
+	client, err := OpenRedis(server.URL(), RedisTLS{Ca: files.CA, Cert: files.ClientCert, Key: files.ClientKey}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOpenRedis_ReloadsTheCAForEachConnection(t *testing.T) {
 		}
 	}
 	replace(files.ServerCert) // not a CA certificate
-	client, err := openRedis(server.URL(), redisTLSFlags{ca: ca}, time.Second)
+	client, err := OpenRedis(server.URL(), RedisTLS{Ca: ca}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 		}
 	}
 	ping := func() error {
-		client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, time.Second)
+		client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	if err := ping(); err != nil {
 		t.Error(err)
 	}
-	client, err := openRedis(server.URL(), redisTLSFlags{credentials: dir}, time.Second)
+	client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	if err := ping(); err != nil {
 		t.Errorf("a password without a username is for the default user: %v", err)
 	}
-	if _, err := openRedis("redis://:hunter2@a", redisTLSFlags{credentials: dir}, time.Second); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := OpenRedis("redis://:hunter2@a", RedisTLS{credentials: dir}, time.Second); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("credentials in the URL too: %v", err)
 	}
 }
@@ -165,7 +165,7 @@ func TestOpenRedis_ReadsSentinelCredentials(t *testing.T) {
 		}
 	}
 	options := redisclient.Options{}
-	files := redisTLSFlags{credentials: dir}
+	files := RedisTLS{credentials: dir}
 	if err := files.addCredentials(&options); err != nil {
 		t.Fatal(err)
 	}
@@ -182,20 +182,20 @@ func TestOpenRedis_RejectsInvalidFiles(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone.pem")
 	tests := map[string]struct {
 		url   string
-		files redisTLSFlags
+		files RedisTLS
 		want  string
 	}{
-		"without TLS":              {"redis://a", redisTLSFlags{ca: files.CA}, "use a URL that starts with rediss://"},
-		"a certificate alone":      {"rediss://a", redisTLSFlags{cert: files.ClientCert}, "set both --redis-cert and --redis-key"},
-		"a key alone":              {"rediss://a", redisTLSFlags{key: files.ClientKey}, "set both --redis-cert and --redis-key"},
-		"a missing CA file":        {"rediss://a", redisTLSFlags{ca: gone}, "--redis-ca: open " + gone},
-		"no certificate in a file": {"rediss://a", redisTLSFlags{ca: files.ClientKey}, "contains no PEM certificate"},
-		"a missing certificate":    {"rediss://a", redisTLSFlags{cert: gone, key: files.ClientKey}, "--redis-cert, --redis-key: open " + gone},
-		"a mismatched key":         {"rediss://a", redisTLSFlags{cert: files.ClientCert, key: files.ServerKey}, "does not match"},
+		"without TLS":              {"redis://a", RedisTLS{Ca: files.CA}, "use a URL that starts with rediss://"},
+		"a certificate alone":      {"rediss://a", RedisTLS{Cert: files.ClientCert}, "set both --redis-cert and --redis-key"},
+		"a key alone":              {"rediss://a", RedisTLS{Key: files.ClientKey}, "set both --redis-cert and --redis-key"},
+		"a missing CA file":        {"rediss://a", RedisTLS{Ca: gone}, "--redis-ca: open " + gone},
+		"no certificate in a file": {"rediss://a", RedisTLS{Ca: files.ClientKey}, "contains no PEM certificate"},
+		"a missing certificate":    {"rediss://a", RedisTLS{Cert: gone, Key: files.ClientKey}, "--redis-cert, --redis-key: open " + gone},
+		"a mismatched key":         {"rediss://a", RedisTLS{Cert: files.ClientCert, Key: files.ServerKey}, "does not match"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := openRedis(test.url, test.files, time.Second)
+			_, err := OpenRedis(test.url, test.files, time.Second)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}

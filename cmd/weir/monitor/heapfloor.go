@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -20,25 +20,25 @@ const (
 	heapFloorInterval = time.Second
 )
 
-// heapFloor keeps the heap size that starts a garbage collection from being less than a minimum. It adjusts GOGC to the live heap,
+// HeapFloor keeps the heap size that starts a garbage collection from being less than a minimum. It adjusts GOGC to the live heap,
 // because Go has no such setting.
-type heapFloor struct {
+type HeapFloor struct {
 	bytes   uint64
 	percent int // the current GOGC
 }
 
-// newHeapFloor returns the floor within the memory of the process, in bytes, and within the Go memory limit. It returns nil, which
+// NewHeapFloor returns the floor within the memory of the process, in bytes, and within the Go memory limit. It returns nil, which
 // changes nothing, if the environment sets GOGC.
-func newHeapFloor(memory int64) *heapFloor {
+func NewHeapFloor(memory int64) *HeapFloor {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
 	floor := min(memory, debug.SetMemoryLimit(-1)) / 100 * heapFloorPercent
-	return &heapFloor{bytes: uint64(floor), percent: minGCPercent}
+	return &HeapFloor{bytes: uint64(floor), percent: minGCPercent}
 }
 
-// run adjusts GOGC until ctx is done, and then restores the default.
-func (h *heapFloor) run(ctx context.Context) error {
+// Run adjusts GOGC until ctx is done, and then restores the default.
+func (h *HeapFloor) Run(ctx context.Context) error {
 	if h == nil {
 		<-ctx.Done() // a task that returns ends the process
 		return nil
@@ -57,7 +57,7 @@ func (h *heapFloor) run(ctx context.Context) error {
 }
 
 // adjust sets GOGC for the current live heap.
-func (h *heapFloor) adjust() {
+func (h *HeapFloor) adjust() {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(samples)
 	percent := gcPercentFor(h.bytes, samples[0].Value.Uint64(), samples[1].Value.Uint64()+samples[2].Value.Uint64())

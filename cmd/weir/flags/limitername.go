@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// limiterName parses "namespace/name".
-func limiterName(text string) (types.NamespacedName, error) {
+// LimiterName parses "namespace/name".
+func LimiterName(text string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return types.NamespacedName{}, fmt.Errorf("limiter %q is invalid: must have the form namespace/name", text)

@@ -1,4 +1,5 @@
-package main
+// Package monitor watches what a limiter depends on: Redis and its memory, the snapshot, and the heap of the process.
+package monitor
 
 import (
 	"context"
@@ -22,8 +23,8 @@ const (
 	memoryInterval  = time.Second     // between two readings of the memory
 )
 
-// inspector checks the configuration of Redis for settings that make it drop counters, and its clocks.
-type inspector struct {
+// Inspector checks the configuration of Redis for settings that make it drop counters, and its clocks.
+type Inspector struct {
 	client   *redisclient.Client
 	log      *slog.Logger
 	interval time.Duration
@@ -35,9 +36,9 @@ type inspector struct {
 	wrong    map[string]bool // primaries with a wrong clock then
 }
 
-// newInspector returns an inspector and registers its metrics.
-func newInspector(client *redisclient.Client, registry prometheus.Registerer, log *slog.Logger) *inspector {
-	i := &inspector{
+// NewInspector returns an Inspector and registers its metrics.
+func NewInspector(client *redisclient.Client, registry prometheus.Registerer, log *slog.Logger) *Inspector {
+	i := &Inspector{
 		client: client, log: log, interval: inspectInterval,
 		evicting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_redis_evicting",
@@ -57,8 +58,8 @@ func newInspector(client *redisclient.Client, registry prometheus.Registerer, lo
 	return i
 }
 
-// run inspects Redis periodically and logs changes, until ctx is done. It fails if the version of Redis is too old.
-func (i *inspector) run(ctx context.Context) error {
+// Run inspects Redis periodically and logs changes, until ctx is done. It fails if the version of Redis is too old.
+func (i *Inspector) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -81,7 +82,7 @@ func (i *inspector) run(ctx context.Context) error {
 }
 
 // report sets the metrics and logs each warning when it appears and when it disappears.
-func (i *inspector) report(found redisclient.Inspection) {
+func (i *Inspector) report(found redisclient.Inspection) {
 	i.evicting.Set(min(1, float64(len(found.Warnings))))
 	i.evicted.Set(float64(found.Evicted))
 	for _, warning := range found.Warnings {
@@ -99,7 +100,7 @@ func (i *inspector) report(found redisclient.Inspection) {
 }
 
 // reportClocks does this for the clocks.
-func (i *inspector) reportClocks(found redisclient.Inspection) {
+func (i *Inspector) reportClocks(found redisclient.Inspection) {
 	i.skew.Set(found.Clock.Ahead.Seconds())
 	wrong := map[string]bool{}
 	for _, clock := range found.WrongClocks {
@@ -117,30 +118,26 @@ func (i *inspector) reportClocks(found redisclient.Inspection) {
 	i.wrong = wrong
 }
 
-// watchMemory returns a task that lets the engine know how full Redis is, so that no flood of identifiers fills it.
-func (p *process) watchMemory(client *redisclient.Client) func(context.Context) error {
-	return asTask(newMemoryWatch(client, p.engine, p.log).run)
-}
-
-// memoryWatch reads the memory of Redis periodically.
-type memoryWatch struct {
+// MemoryWatch reads the memory of Redis periodically.
+type MemoryWatch struct {
 	client   *redisclient.Client
 	engine   *engine.Engine
 	log      *slog.Logger
-	interval time.Duration
+	Interval time.Duration
 
 	memory  limiter.Memory // the last reading
 	warned  bool           // that the limit is unknown
 	crowded map[string]limiter.Crowding
 }
 
-func newMemoryWatch(client *redisclient.Client, e *engine.Engine, log *slog.Logger) *memoryWatch {
-	return &memoryWatch{client: client, engine: e, log: log, interval: memoryInterval}
+// NewMemoryWatch returns a MemoryWatch that reads the memory once a second.
+func NewMemoryWatch(client *redisclient.Client, e *engine.Engine, log *slog.Logger) *MemoryWatch {
+	return &MemoryWatch{client: client, engine: e, log: log, Interval: memoryInterval}
 }
 
-// run reads the memory until ctx is done. Until the first reading, the limit is unknown. A failed reading keeps the one before.
-func (w *memoryWatch) run(ctx context.Context) {
-	ticker := time.NewTicker(w.interval)
+// Run reads the memory until ctx is done. Until the first reading, the limit is unknown. A failed reading keeps the one before.
+func (w *MemoryWatch) Run(ctx context.Context) {
+	ticker := time.NewTicker(w.Interval)
 	defer ticker.Stop()
 	for {
 		if memory, err := w.client.Memory(ctx); err == nil { // the store logs that Redis is unavailable
@@ -157,7 +154,7 @@ func (w *memoryWatch) run(ctx context.Context) {
 	}
 }
 
-func (w *memoryWatch) logLimit() {
+func (w *MemoryWatch) logLimit() {
 	unknown := !w.memory.Rejects
 	if unknown && !w.warned {
 		w.log.Info("Redis has no maxmemory, evicts counters, or does not permit INFO, so Weir estimates the memory of its counters; "+
@@ -167,7 +164,7 @@ func (w *memoryWatch) logLimit() {
 }
 
 // logCrowded logs each policy when its new identifiers get no counter of their own, or soon will not.
-func (w *memoryWatch) logCrowded(now map[string]limiter.Crowding) {
+func (w *MemoryWatch) logCrowded(now map[string]limiter.Crowding) {
 	for _, policy := range slices.Sorted(maps.Keys(now)) {
 		switch is := now[policy]; {
 		case is == w.crowded[policy]:

@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"crypto/tls"
@@ -13,50 +13,51 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 )
 
-// serverTLSFlags configure TLS for one listener.
-type serverTLSFlags struct {
-	prefix           string // of the flags: http, grpc
-	listen           string // the flag of the listener: --listen, --grpc-listen
-	certificate, key string
-	clientCA         string
-	clientNames      []string
+// ServerTLS configures TLS for one listener.
+type ServerTLS struct {
+	Prefix           string // of the flags: http, grpc
+	Listen           string // the flag of the listener: --listen, --grpc-listen
+	Certificate, Key string
+	ClientCA         string
+	ClientNames      []string
 }
 
-func (f *serverTLSFlags) add(flags *pflag.FlagSet, prefix, listen string) {
-	f.prefix, f.listen = prefix, listen
-	flags.StringVar(&f.certificate, prefix+"-cert", "",
+// Add adds the flags.
+func (f *ServerTLS) Add(flags *pflag.FlagSet, prefix, listen string) {
+	f.Prefix, f.Listen = prefix, listen
+	flags.StringVar(&f.Certificate, prefix+"-cert", "",
 		"PEM file with the certificate for "+listen+"; reloaded for each connection; empty disables TLS")
-	flags.StringVar(&f.key, prefix+"-key", "", "PEM file with the private key of --"+prefix+"-cert; reloaded for each connection")
-	flags.StringVar(&f.clientCA, prefix+"-client-ca", "",
+	flags.StringVar(&f.Key, prefix+"-key", "", "PEM file with the private key of --"+prefix+"-cert; reloaded for each connection")
+	flags.StringVar(&f.ClientCA, prefix+"-client-ca", "",
 		"PEM file with the certificate authorities (CAs) of client certificates for "+listen+"; reloaded for each connection;\n"+
 			"empty requires no client certificate")
-	flags.StringSliceVar(&f.clientNames, prefix+"-client-names", nil,
+	flags.StringSliceVar(&f.ClientNames, prefix+"-client-names", nil,
 		"DNS names and URIs, one of which must be a subject alternative name of the client certificate; empty accepts all\n"+
 			"certificates of --"+prefix+"-client-ca")
 }
 
-// config returns the TLS configuration of the listener at address, nil without TLS.
-func (f *serverTLSFlags) config(address string) (*tls.Config, error) {
-	certificate, key, clientCA, clientNames := "--"+f.prefix+"-cert", "--"+f.prefix+"-key", "--"+f.prefix+"-client-ca", "--"+f.prefix+"-client-names"
+// Config returns the TLS configuration of the listener at address, nil without TLS.
+func (f *ServerTLS) Config(address string) (*tls.Config, error) {
+	certificate, key, clientCA, clientNames := "--"+f.Prefix+"-cert", "--"+f.Prefix+"-key", "--"+f.Prefix+"-client-ca", "--"+f.Prefix+"-client-names"
 	switch {
-	case f.certificate == "" && f.key == "" && f.clientCA == "" && len(f.clientNames) == 0:
+	case f.Certificate == "" && f.Key == "" && f.ClientCA == "" && len(f.ClientNames) == 0:
 		return nil, nil //nolint:nilnil // the flags configure no TLS
 	case address == "":
-		return nil, fmt.Errorf("%s, %s, %s and %s require %s, which is empty", certificate, key, clientCA, clientNames, f.listen)
-	case f.certificate == "" || f.key == "":
+		return nil, fmt.Errorf("%s, %s, %s and %s require %s, which is empty", certificate, key, clientCA, clientNames, f.Listen)
+	case f.Certificate == "" || f.Key == "":
 		return nil, fmt.Errorf("set both %s and %s; %s requires both", certificate, key, clientCA)
-	case len(f.clientNames) > 0 && f.clientCA == "":
+	case len(f.ClientNames) > 0 && f.ClientCA == "":
 		return nil, fmt.Errorf("%s requires %s: only a verified client certificate has a name", clientNames, clientCA)
 	}
-	reloader, err := cli.NewCertReloader(f.certificate, f.key)
+	reloader, err := cli.NewCertReloader(f.Certificate, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s: %w", certificate, key, err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: reloader.GetCertificate}
-	if f.clientCA == "" {
+	if f.ClientCA == "" {
 		return config, nil
 	}
-	cas := cli.NewRenewed(f.clientCA, func() (*x509.CertPool, error) { return readCAs(f.clientCA) })
+	cas := cli.NewRenewed(f.ClientCA, func() (*x509.CertPool, error) { return ReadCAs(f.ClientCA) })
 	if _, err := cas.Get(); err != nil {
 		return nil, fmt.Errorf("%s: %w", clientCA, err)
 	}
@@ -73,7 +74,7 @@ func (f *serverTLSFlags) config(address string) (*tls.Config, error) {
 }
 
 // verify returns an error unless one of the CAs has signed the client certificate and the certificate has one of the client names.
-func (f *serverTLSFlags) verify(state tls.ConnectionState, cas *x509.CertPool) error {
+func (f *ServerTLS) verify(state tls.ConnectionState, cas *x509.CertPool) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the client has no certificate")
 	}
@@ -85,10 +86,10 @@ func (f *serverTLSFlags) verify(state tls.ConnectionState, cas *x509.CertPool) e
 	if _, err := certificate.Verify(options); err != nil {
 		return fmt.Errorf("verify the client certificate: %w", err)
 	}
-	if len(f.clientNames) == 0 || slices.ContainsFunc(namesOf(certificate), func(name string) bool { return slices.Contains(f.clientNames, name) }) {
+	if len(f.ClientNames) == 0 || slices.ContainsFunc(namesOf(certificate), func(name string) bool { return slices.Contains(f.ClientNames, name) }) {
 		return nil
 	}
-	return fmt.Errorf("the client certificate has the names %q, and --%s-client-names has none of them", namesOf(certificate), f.prefix)
+	return fmt.Errorf("the client certificate has the names %q, and --%s-client-names has none of them", namesOf(certificate), f.Prefix)
 }
 
 // namesOf returns the subject alternative names that are DNS names or URIs.
@@ -100,8 +101,8 @@ func namesOf(certificate *x509.Certificate) []string {
 	return names
 }
 
-// readCAs reads certificate authorities from a PEM file.
-func readCAs(file string) (*x509.CertPool, error) {
+// ReadCAs reads certificate authorities from a PEM file.
+func ReadCAs(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

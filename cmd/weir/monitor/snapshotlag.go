@@ -1,4 +1,4 @@
-package main
+package monitor
 
 import (
 	"context"
@@ -12,17 +12,17 @@ import (
 // snapshotInterval is the time between two comparisons of the snapshot with the active rules.
 const snapshotInterval = 15 * time.Second
 
-// snapshotLag reports whether a limiter that starts without Redis would get the active rules.
-type snapshotLag struct {
+// SnapshotLag reports whether a limiter that starts without Redis would get the active rules.
+type SnapshotLag struct {
 	lag      *source.SnapshotLag
 	revision func() string // of the active rules
 	seconds  prometheus.Gauge
 	interval time.Duration
 }
 
-// newSnapshotLag returns the snapshotLag of the snapshot at path, and registers its metric.
-func newSnapshotLag(path string, revision func() string, registry prometheus.Registerer) *snapshotLag {
-	l := &snapshotLag{
+// NewSnapshotLag returns the SnapshotLag of the snapshot at path, and registers its metric.
+func NewSnapshotLag(path string, revision func() string, registry prometheus.Registerer) *SnapshotLag {
+	l := &SnapshotLag{
 		lag: source.NewSnapshotLag(path), revision: revision, interval: snapshotInterval,
 		seconds: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_snapshot_lag_seconds",
@@ -34,8 +34,8 @@ func newSnapshotLag(path string, revision func() string, registry prometheus.Reg
 	return l
 }
 
-// run measures periodically until ctx is done.
-func (l *snapshotLag) run(ctx context.Context) {
+// Run measures periodically until ctx is done.
+func (l *SnapshotLag) Run(ctx context.Context) {
 	tick := time.NewTicker(l.interval)
 	defer tick.Stop()
 	for {
@@ -46,12 +46,4 @@ func (l *snapshotLag) run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
-}
-
-// snapshotLagTasks returns the task that measures the lag of the snapshot at path, unless path is empty.
-func snapshotLagTasks(path string, p *process) []func(context.Context) error {
-	if path == "" {
-		return nil
-	}
-	return []func(context.Context) error{asTask(newSnapshotLag(path, p.revision, p.registry).run)}
 }

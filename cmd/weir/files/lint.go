@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ import (
 	"github.com/weir-dev/weir/internal/terminal"
 )
 
-// lintCommand validates policy files.
-func lintCommand() *cobra.Command {
+// LintCommand validates policy files.
+func LintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILES…",
 		Short: "Validate policy files, without a cluster",
