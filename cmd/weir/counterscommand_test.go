@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // sharing runs two processes of weir serve that share counters in a Redis, with the policy shop/tenant of 2 units.
@@ -143,7 +144,7 @@ spec: {axis: Tenant, scope: Endpoint, limit: 100, window: 1h, algorithm: FixedWi
 // One process reaches Redis and the other does not, for example because of a network policy.
 func TestCountersReset_OfAProcessThatIsCutOffLeavesWhatIsCountedSince(t *testing.T) {
 	redis := fixture.Redis(t)
-	proxy := fixture.ProxyTo(t, redis.Addr())
+	proxy := connection.ProxyTo(t, redis.Addr())
 	bases, admins, logs := sharingAt(t, tenantPolicy("2")+perPathPolicy, redis.URL(), "redis://"+proxy.Addr())
 	proxy.DropReplies()
 	fixture.Await(t, "local mode", func() bool {

@@ -32,7 +32,6 @@ func larger() map[string]size {
 		"limiter/redisstore":   {20, 2978},
 		"limiter/server/envoy": {22, 2963},
 		"test/cluster":         {32, 4586},
-		"test/fixture":         {25, 2499},
 	}
 }
 
