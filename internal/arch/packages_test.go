@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -28,7 +29,7 @@ type size struct{ files, lines int }
 // larger has the packages that are still larger. No entry may grow, and an entry goes when its package has become small enough.
 func larger() map[string]size {
 	return map[string]size{
-		"api/v1alpha1":         {27, 3938},
+		"api/v1alpha1":         {26, 2279},
 		"limiter/redisstore":   {20, 2978},
 		"limiter/server/envoy": {22, 2963},
 		"test/cluster":         {32, 4586},
@@ -45,6 +46,7 @@ type goPackage struct {
 func packages(t *testing.T) []goPackage {
 	t.Helper()
 	watchSources(t)
+	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`) // build constraints can come before this line
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,Doc,GoFiles", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -68,7 +70,7 @@ func packages(t *testing.T) []goPackage {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if isGenerated := bytes.HasPrefix(text, []byte("// Code generated ")); !isGenerated {
+			if !generated.Match(text) {
 				found.files++
 				found.lines += bytes.Count(text, []byte("\n"))
 			}
