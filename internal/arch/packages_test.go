@@ -29,7 +29,6 @@ type size struct{ files, lines int }
 // larger has the packages that are still larger. No entry may grow, and an entry goes when its package has become small enough.
 func larger() map[string]size {
 	return map[string]size{
-		"api/v1alpha1":         {26, 2279},
 		"limiter/redisstore":   {20, 2978},
 		"limiter/server/envoy": {22, 2963},
 		"test/cluster":         {32, 4586},
