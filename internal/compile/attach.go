@@ -57,7 +57,7 @@ func claimsOf(p *validPolicy) []claim {
 func (taken claims) reject(wanted []claim, targets []gateway.Target) {
 	for i := range targets {
 		t := &targets[i]
-		if other, is := taken[wanted[i]]; is && t.Reason == v1alpha1.ReasonAccepted {
+		if other, isTaken := taken[wanted[i]]; isTaken && t.Reason == v1alpha1.ReasonAccepted {
 			t.Fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
 				"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, wanted[i].target)
 			t.Routes = nil
@@ -150,10 +150,10 @@ func previousRulesOf(g *gateway.Objects) previousRules {
 	return all
 }
 
-// of returns the previous rule of the policy, nil if it has no such rule, and whether current, its rule without targets, differs in another way than
+// find returns the previous rule of the policy, nil if it has no such rule, and whether current, its rule without targets, differs in another way than
 // by the routes, or had no routes.
-func (all previousRules) of(policy validPolicy, current rules.Rule) (previous *rules.Rule, outdated bool) {
-	previous = all[previousKey{policy.name, policy.cluster != nil}]
+func (byPolicy previousRules) find(policy validPolicy, current rules.Rule) (previous *rules.Rule, outdated bool) {
+	previous = byPolicy[previousKey{policy.name, policy.cluster != nil}]
 	switch {
 	case previous == nil:
 		return nil, false

@@ -121,7 +121,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 		targets := attach(index, valid.candidate)
 		rule := lower(*valid, resolveIdentifier(*valid, identity), hashKey)
 		var wanted []claim
-		kept, outdated := previous.of(*valid, rule)
+		kept, outdated := previous.find(*valid, rule)
 		switch {
 		case len(targets) == 0:
 		case kept != nil:

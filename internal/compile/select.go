@@ -65,12 +65,12 @@ func (p Policies) labeled(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	return selected, nil
 }
 
-// compileSelector returns a selector that selects everything if of is nil.
-func compileSelector(of *v1alpha1.LabelSelector) (labels.Selector, error) {
-	if of == nil {
+// compileSelector returns a selector that selects everything if the given one is nil.
+func compileSelector(selector *v1alpha1.LabelSelector) (labels.Selector, error) {
+	if selector == nil {
 		return labels.Everything(), nil
 	}
-	return metav1.LabelSelectorAsSelector(of.Kubernetes())
+	return metav1.LabelSelectorAsSelector(selector.Kubernetes())
 }
 
 // namespaces returns a function that reports whether a namespace is known and selected.

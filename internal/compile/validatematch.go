@@ -21,8 +21,8 @@ func (v *validator) validateMatch(match *v1alpha1.Match) {
 		return
 	}
 	given := 0
-	for _, is := range []bool{match.HTTP != nil, len(match.Descriptors) > 0, match.Kubernetes != nil} {
-		if is {
+	for _, isSet := range []bool{match.HTTP != nil, len(match.Descriptors) > 0, match.Kubernetes != nil} {
+		if isSet {
 			given++
 		}
 	}

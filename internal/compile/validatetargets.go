@@ -48,19 +48,19 @@ func (v *validator) validateTargets(policy candidate) {
 	}
 }
 
-func (v *validator) validateTarget(at string, ref v1alpha1.TargetReference, cluster bool) {
+func (v *validator) validateTarget(field string, ref v1alpha1.TargetReference, cluster bool) {
 	if ref.Group != v1alpha1.GatewayGroup {
-		v.report(at+".group", "unknown group %q; use %s", ref.Group, v1alpha1.GatewayGroup)
+		v.report(field+".group", "unknown group %q; use %s", ref.Group, v1alpha1.GatewayGroup)
 	}
 	if ref.Kind == "" {
-		v.report(at+".kind", "must not be empty; set HTTPRoute, GRPCRoute or Gateway")
+		v.report(field+".kind", "must not be empty; set HTTPRoute, GRPCRoute or Gateway")
 	}
-	validateEnum(v, at+".kind", ref.Kind, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway)
-	v.validateName(at+".name", ref.Name)
+	validateEnum(v, field+".kind", ref.Kind, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway)
+	v.validateName(field+".name", ref.Name)
 	switch {
 	case cluster && ref.Namespace == nil:
-		v.report(at, "targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route")
+		v.report(field, "targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route")
 	case ref.Namespace != nil && ref.Kind != v1alpha1.TargetGateway:
-		v.report(at+".namespace", "namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace")
+		v.report(field+".namespace", "namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace")
 	}
 }

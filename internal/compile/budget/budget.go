@@ -40,9 +40,9 @@ func ForLimiter(spec *v1alpha1.LimiterSpec) Budget {
 		limits v1alpha1.BudgetLimits
 		of     *Usage
 	}{{spec.PolicyBudget.PerNamespace, &budget.PerNamespace}, {spec.PolicyBudget.Total, &budget.Total}} {
-		set := func(limit *int64, of *int64) {
+		set := func(limit *int64, target *int64) {
 			if limit != nil {
-				*of = *limit
+				*target = *limit
 			}
 		}
 		set(part.limits.Bytes, &part.of.Bytes)
@@ -71,9 +71,9 @@ func (u Usage) Add(other Usage) Usage {
 
 // exceeds returns the index of the first amount that is above its limit; -1 if no amount is.
 func (u Usage) exceeds(limits Usage) int {
-	of := limits.Amounts()
+	bounds := limits.Amounts()
 	for i, amount := range u.Amounts() {
-		if of[i].Used > 0 && amount.Used > of[i].Used {
+		if bounds[i].Used > 0 && amount.Used > bounds[i].Used {
 			return i
 		}
 	}
@@ -208,9 +208,9 @@ func OverBudget(c *Charge, e Excess) string {
 	if e.Part == "perNamespace" {
 		older = "the older policies of namespace " + c.Namespace
 	}
-	own, limit := c.Usage.Amounts(), e.Limits.Amounts()
-	at := e.Sum.exceeds(e.Limits)
+	needed, limit := c.Usage.Amounts(), e.Limits.Amounts()
+	exceeded := e.Sum.exceeds(e.Limits)
 	return fmt.Sprintf("over the policy budget of the Limiter: this policy needs %d %s, and %s leave less of %d: "+
 		"shorten or delete policies, or raise spec.policyBudget.%s.%s of the Limiter",
-		own[at].Used, own[at].Name, older, limit[at].Used, e.Part, own[at].Name)
+		needed[exceeded].Used, needed[exceeded].Name, older, limit[exceeded].Used, e.Part, needed[exceeded].Name)
 }

@@ -43,12 +43,12 @@ func (g *Objects) Index() *Index {
 		r := &g.Routes[i]
 		x.routes[r.Key()] = r
 		for _, p := range r.Parents {
-			key, known := x.gatewayOf(p)
-			if !known {
+			key, exists := x.gatewayOf(p)
+			if !exists {
 				continue
 			}
-			if of := x.attached[key]; len(of) == 0 || of[len(of)-1] != r {
-				x.attached[key] = append(of, r)
+			if routes := x.attached[key]; len(routes) == 0 || routes[len(routes)-1] != r {
+				x.attached[key] = append(routes, r)
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func ListenerSetKey(namespace, name string) Key { return Key{listenerSetKind, na
 const listenerSetKind v1alpha1.TargetKind = "ListenerSet"
 
 // gatewayOf returns the Gateway of a parent. It is unknown for a ListenerSet that no Gateway has accepted.
-func (x *Index) gatewayOf(p Parent) (gateway Key, known bool) {
+func (x *Index) gatewayOf(p Parent) (gateway Key, exists bool) {
 	if p.ListenerSet == "" {
 		return GatewayKey(p.Namespace, p.Gateway), true
 	}
@@ -88,9 +88,9 @@ func (x *Index) Gateway(key Key) *Gateway { return x.gateways[key] }
 func (x *Index) RoutesOf(key Key) []*Route { return x.attached[key] }
 
 // permits reports whether a ReferenceGrant permits policies of a namespace to target the Gateway.
-func (x *Index) permits(from string, gateway Key) bool {
+func (x *Index) permits(namespace string, gateway Key) bool {
 	return slices.ContainsFunc(x.Grants, func(g Grant) bool {
-		return g.Namespace == gateway.Namespace && g.From == from && (g.Gateway == "" || g.Gateway == gateway.Name)
+		return g.Namespace == gateway.Namespace && g.From == namespace && (g.Gateway == "" || g.Gateway == gateway.Name)
 	})
 }
 
@@ -98,8 +98,8 @@ func (x *Index) permits(from string, gateway Key) bool {
 // each of them: the name of the route does not distinguish them, and a limit must not lose requests.
 func (x *Index) isOn(r *Route, gateway Key, listener string) bool {
 	return slices.ContainsFunc(r.Parents, func(p Parent) bool {
-		of, known := x.gatewayOf(p)
-		if !known || of != gateway {
+		key, exists := x.gatewayOf(p)
+		if !exists || key != gateway {
 			return false
 		}
 		return listener == "" || p.ListenerSet == "" && (p.Listener == "" || p.Listener == listener)
@@ -109,7 +109,7 @@ func (x *Index) isOn(r *Route, gateway Key, listener string) bool {
 // isElsewhere reports whether requests for the route can also arrive at another Gateway, or at another listener if listener is not empty.
 func (x *Index) isElsewhere(r *Route, gateway Key, listener string) bool {
 	return slices.ContainsFunc(r.Parents, func(p Parent) bool {
-		of, known := x.gatewayOf(p)
-		return known && (of != gateway || listener != "" && (p.ListenerSet != "" || p.Listener != listener))
+		key, exists := x.gatewayOf(p)
+		return exists && (key != gateway || listener != "" && (p.ListenerSet != "" || p.Listener != listener))
 	})
 }

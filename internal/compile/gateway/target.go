@@ -85,11 +85,11 @@ func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key 
 		t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
 		return
 	}
-	of := listenerKey{key, listener, namespace}
-	found, known := x.resolved[of]
-	if !known {
-		found = x.resolveListener(of)
-		x.resolved[of] = found
+	place := listenerKey{key, listener, namespace}
+	found, isResolved := x.resolved[place]
+	if !isResolved {
+		found = x.resolveListener(place)
+		x.resolved[place] = found
 	}
 	t.Routes, t.Message = found.routes, found.message
 }
@@ -107,21 +107,21 @@ type resolvedListener struct {
 	message string
 }
 
-func (x *Index) resolveListener(of listenerKey) (found resolvedListener) {
+func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
 	var elsewhere []string
-	for _, route := range x.attached[of.gateway] {
-		if of.namespace != "" && route.Namespace != of.namespace || !x.isOn(route, of.gateway, of.listener) {
+	for _, route := range x.attached[place.gateway] {
+		if place.namespace != "" && route.Namespace != place.namespace || !x.isOn(route, place.gateway, place.listener) {
 			continue
 		}
 		found.routes = append(found.routes, route.rule())
-		if x.isElsewhere(route, of.gateway, of.listener) {
+		if x.isElsewhere(route, place.gateway, place.listener) {
 			elsewhere = append(elsewhere, route.Key().String())
 		}
 	}
 	found.routes = SortRoutes(found.routes)
 	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
-	if of.namespace != "" {
-		found.message += " from namespace " + of.namespace
+	if place.namespace != "" {
+		found.message += " from namespace " + place.namespace
 	}
 	if len(elsewhere) > 0 {
 		slices.Sort(elsewhere)

@@ -60,29 +60,29 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 	return all
 }
 
-func firstOf(list []*rules.Rule, is func(*rules.Rule) bool) (rule *rules.Rule, found bool) {
-	at := slices.IndexFunc(list, is)
-	if at < 0 {
+func firstOf(list []*rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Rule, found bool) {
+	index := slices.IndexFunc(list, matches)
+	if index < 0 {
 		return nil, false
 	}
-	return list[at], true
+	return list[index], true
 }
 
 // maxListedDomains is the maximum number of domains in one message.
 const maxListedDomains = 8
 
 // OverriddenCondition returns the reason and the message of the condition Overridden for the overrides of one policy. There must be at least one.
-func OverriddenCondition(of []Override) (reason, message string) {
-	if of[0].Reason == v1alpha1.ReasonStricterPolicy {
-		return of[0].Reason, fmt.Sprintf("has no effect, because %s counts the same requests and is at least as strict", of[0].By)
+func OverriddenCondition(overrides []Override) (reason, message string) {
+	if overrides[0].Reason == v1alpha1.ReasonStricterPolicy {
+		return overrides[0].Reason, fmt.Sprintf("has no effect, because %s counts the same requests and is at least as strict", overrides[0].By)
 	}
 	var places []string
-	for i, o := range of {
+	for i, o := range overrides {
 		if i == maxListedDomains {
-			places = append(places, fmt.Sprintf("and in %d more", len(of)-i))
+			places = append(places, fmt.Sprintf("and in %d more", len(overrides)-i))
 			break
 		}
 		places = append(places, "in "+o.Domain+" by "+o.By)
 	}
-	return of[0].Reason, "overridden " + strings.Join(places, ", ")
+	return overrides[0].Reason, "overridden " + strings.Join(places, ", ")
 }

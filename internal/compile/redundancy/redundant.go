@@ -43,8 +43,8 @@ type comparison struct {
 const maxCompared = 1000
 
 // Comparable returns a function that returns the rules that can make a rule redundant, at most 1000 of them, for the warnings of that rule.
-func Comparable(all []rules.Rule) func(*rules.Rule) []rules.Rule {
-	of := func(r *rules.Rule) comparison {
+func Comparable(list []rules.Rule) func(*rules.Rule) []rules.Rule {
+	comparisonOf := func(r *rules.Rule) comparison {
 		c := comparison{r.Axis, r.Identifier, r.Algorithm, ""}
 		if len(r.Match.Descriptors) > 0 {
 			c.descriptors = fmt.Sprintf("%q", r.Match.Descriptors)
@@ -52,13 +52,13 @@ func Comparable(all []rules.Rule) func(*rules.Rule) []rules.Rule {
 		return c
 	}
 	groups := map[comparison][]rules.Rule{}
-	for i := range all {
-		key := of(&all[i])
+	for i := range list {
+		key := comparisonOf(&list[i])
 		if len(groups[key]) < maxCompared {
-			groups[key] = append(groups[key], all[i])
+			groups[key] = append(groups[key], list[i])
 		}
 	}
-	return func(r *rules.Rule) []rules.Rule { return groups[of(r)] }
+	return func(r *rules.Rule) []rules.Rule { return groups[comparisonOf(r)] }
 }
 
 // coversDomains reports whether wide applies to every domain that narrow applies to.

@@ -49,19 +49,19 @@ func (b *tableBuilder) fit() tableFit {
 	}
 	slices.SortFunc(f.routes, compareAge)
 	f.place = make([]tablePlace, len(f.routes))
-	all := make([]budget.Charge, len(f.routes))
+	charges := make([]budget.Charge, len(f.routes))
 	for i, r := range f.routes {
-		all[i] = budget.Charge{Policy: r.Key().String(), Namespace: r.Namespace, Created: r.Created, Usage: usageOfRoute(r, r.Matches, hosts[r])}
+		charges[i] = budget.Charge{Policy: r.Key().String(), Namespace: r.Namespace, Created: r.Created, Usage: usageOfRoute(r, r.Matches, hosts[r])}
 	}
-	_, f.over = tableBudget().Fit(all)
+	_, f.over = tableBudget().Fit(charges)
 	left := make([]budget.Charge, len(f.over))
 	for i, e := range f.over {
 		r := f.routes[e.Index]
-		f.place[e.Index], left[i] = placeRest, all[e.Index]
+		f.place[e.Index], left[i] = placeRest, charges[e.Index]
 		left[i].Usage = usageOfRoute(r, nil, hosts[r])
 	}
-	_, without := restBudget().Fit(left)
-	for _, e := range without {
+	_, withoutPlace := restBudget().Fit(left)
+	for _, e := range withoutPlace {
 		f.place[f.over[e.Index].Index] = placeNone
 	}
 	return f
@@ -77,14 +77,14 @@ func (b *tableBuilder) routeHosts() map[*gateway.Route][]string {
 	hosts, counted := map[*gateway.Route][]string{}, map[place]bool{}
 	for i := range b.groups {
 		g := &b.groups[i]
-		for listener, of := range g.byHost {
-			for route, names := range of {
+		for listener, routes := range g.byHost {
+			for route, names := range routes {
 				for _, name := range names {
-					at := place{route, listener, name}
-					if counted[at] && !g.shared {
+					key := place{route, listener, name}
+					if counted[key] && !g.shared {
 						continue
 					}
-					counted[at] = true
+					counted[key] = true
 					hosts[route] = append(hosts[route], name)
 				}
 			}
@@ -95,9 +95,9 @@ func (b *tableBuilder) routeHosts() map[*gateway.Route][]string {
 
 // firstWithoutPlace returns the oldest route of a listener without a place in the table, or nil. Its name stands for the others too:
 // requests for their hosts would otherwise leave the limits of the Gateway.
-func (f *tableFit) firstWithoutPlace(on map[*gateway.Route][]string) *gateway.Route {
+func (f *tableFit) firstWithoutPlace(routes map[*gateway.Route][]string) *gateway.Route {
 	for i, r := range f.routes {
-		if f.place[i] == placeNone && len(on[r]) > 0 {
+		if f.place[i] == placeNone && len(routes[r]) > 0 {
 			return r
 		}
 	}
@@ -121,8 +121,8 @@ func usageOfRoute(r *gateway.Route, matches []gateway.RouteMatch, hosts []string
 		if m.Path.Type == rules.PathRegex {
 			u.RegularExpressions++
 		}
-		for _, of := range [][]rules.HeaderMatch{m.Headers, m.Query} {
-			for _, h := range of {
+		for _, conditions := range [][]rules.HeaderMatch{m.Headers, m.Query} {
+			for _, h := range conditions {
 				if h.Type == rules.HeaderRegex {
 					u.RegularExpressions++
 				}
@@ -149,9 +149,9 @@ func (b *tableBuilder) leftOut(fit tableFit, invalid []error) string {
 	case len(b.missing) > 0:
 		return fmt.Sprintf("%s in spec.routeMatching does not exist: pods find no routes of it; create it, or correct its name and namespace", b.missing[0])
 	case b.left.count > 0:
-		of := listenerBudget().PerNamespace
+		limits := listenerBudget().PerNamespace
 		return fmt.Sprintf("%d listeners of ListenerSets are left out of the table of routes, such as one of %s, because a namespace can have %d, and all "+
-			"of them %d bytes; requests for their hosts belong to other routes: delete listeners", b.left.count, b.left.first, of.Rules, of.Bytes)
+			"of them %d bytes; requests for their hosts belong to other routes: delete listeners", b.left.count, b.left.first, limits.Rules, limits.Bytes)
 	case b.shifted.count > 0:
 		return fmt.Sprintf("%d listeners of ListenerSets are left out of the table of routes, such as one of %s, because requests for a listener of the "+
 			"Gateway, or for an older one of another namespace with the same host, can arrive at its port %d, or the reverse: gateways can add "+
@@ -164,11 +164,11 @@ func (b *tableBuilder) leftOut(fit tableFit, invalid []error) string {
 			len(invalid), invalid[0])
 	}
 	e := fit.over[0]
-	of := tableBudget().Total
+	limits := tableBudget().Total
 	if e.Part == "perNamespace" {
-		of = tableBudget().PerNamespace
+		limits = tableBudget().PerNamespace
 	}
 	return fmt.Sprintf("%d routes of spec.routeMatching are left out of the table of routes, such as %s, because the older routes use its %d bytes, %d "+
 		"matches or %d regular expressions (%s); requests for their hosts belong to other routes of the host, or to the route without its rules: let the "+
-		"gateway name the routes, or delete routes", len(fit.over), fit.routes[e.Index].Key(), of.Bytes, of.Rules, of.RegularExpressions, e.Part)
+		"gateway name the routes, or delete routes", len(fit.over), fit.routes[e.Index].Key(), limits.Bytes, limits.Rules, limits.RegularExpressions, e.Part)
 }

@@ -45,11 +45,11 @@ func (b *tableBuilder) build() (*rules.RouteTable, string) {
 
 // hosts returns the hosts of a listener with the matches of the routes, in order of precedence. The rest of a route comes last: it must not take the
 // requests of a match of another route.
-func (g *listenerGroup) hosts(table *tableEntries, on map[*gateway.Route][]string) []rules.RouteHost {
+func (g *listenerGroup) hosts(table *tableEntries, routes map[*gateway.Route][]string) []rules.RouteHost {
 	matches, rest := map[string][]int{}, map[string][]int{}
 	likeEnvoyGateway := map[string]bool{}
 	for _, r := range table.routes {
-		for _, host := range on[r.Route] {
+		for _, host := range routes[r.Route] {
 			matches[host] = append(matches[host], r.matches...)
 			if r.rest >= 0 {
 				rest[host] = append(rest[host], r.rest)
@@ -64,8 +64,8 @@ func (g *listenerGroup) hosts(table *tableEntries, on map[*gateway.Route][]strin
 			order = precedenceInEnvoyGateway
 		}
 		slices.SortStableFunc(matches[host], func(i, j int) int { return order(&table.Matches[i], &table.Matches[j]) })
-		if of := rest[host]; len(of) > 0 {
-			matches[host] = append(matches[host], of[0]) // it takes all requests, so that no later one takes any
+		if restOfHost := rest[host]; len(restOfHost) > 0 {
+			matches[host] = append(matches[host], restOfHost[0]) // it takes all requests, so that no later one takes any
 		}
 		list = append(list, rules.RouteHost{Host: host, Matches: matches[host]})
 	}
@@ -90,7 +90,7 @@ func addRest(hosts []rules.RouteHost, host string, rest int) []rules.RouteHost {
 // domain, and leave the limits of the Gateway.
 func (t *tableEntries) addRoute(r *gateway.Route) {
 	added := tableRoute{Route: r, rest: -1}
-	of := map[string]int{}
+	routeOf := map[string]int{}
 	for i := range r.Matches {
 		match := r.Matches[i].RouteMatch
 		if err := route.ValidateMatch(match); err != nil {
@@ -101,10 +101,10 @@ func (t *tableEntries) addRoute(r *gateway.Route) {
 			continue
 		}
 		rule := r.Matches[i].Rule
-		route, known := of[rule]
-		if !known {
+		route, isListed := routeOf[rule]
+		if !isListed {
 			route = len(t.Routes)
-			of[rule] = route
+			routeOf[rule] = route
 			t.Routes = append(t.Routes, routeOfRule(r, rule))
 		}
 		match.Route = route

@@ -37,20 +37,20 @@ func (b *tableBuilder) group(key, owner gateway.Key, port int32) *listenerGroup 
 	find := func() int {
 		return slices.IndexFunc(b.groups, func(g listenerGroup) bool { return g.gateway == added.gateway && g.port == added.port })
 	}
-	at := find()
+	index := find()
 	switch {
-	case at >= 0:
+	case index >= 0:
 	case added.shared && len(b.groups) >= maxGroups-1: // after those of all Gateways
 		added.gateway, added.port = gateway.ListenerSetKey("", ""), 0
-		at = find()
+		index = find()
 	case !added.shared && len(b.groups) >= maxGroups-2:
 		added.gateway, added.port = gateway.Key{}, 0
-		at = find()
+		index = find()
 	}
-	if at < 0 {
-		at, b.groups = len(b.groups), append(b.groups, added)
+	if index < 0 {
+		index, b.groups = len(b.groups), append(b.groups, added)
 	}
-	return &b.groups[at]
+	return &b.groups[index]
 }
 
 // ruleGroups returns the groups of the table.
@@ -58,7 +58,7 @@ func (b *tableBuilder) ruleGroups() (all []rules.RouteGroup) {
 	gateways := map[gateway.Key]int{}
 	for i := range b.groups {
 		g := &b.groups[i]
-		if _, known := gateways[g.gateway]; !known {
+		if _, isListed := gateways[g.gateway]; !isListed {
 			gateways[g.gateway] = len(gateways)
 		}
 		all = append(all, rules.RouteGroup{Gateway: gateways[g.gateway], Port: g.port, Shared: g.shared})
@@ -111,13 +111,13 @@ func listenerBudget() budget.Budget {
 
 // fitListeners returns the listeners that fit into the table, the oldest first. The requests for the hosts of the others must not leave the limits of
 // the Gateway: the oldest route of each takes those that no other route takes.
-func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListener) {
-	slices.SortStableFunc(all, func(x, y sharedListener) int {
+func (b *tableBuilder) fitListeners(listeners []sharedListener) (fitting []sharedListener) {
+	slices.SortStableFunc(listeners, func(x, y sharedListener) int {
 		return cmp.Or(x.set.Created.Compare(y.set.Created), cmp.Compare(x.set.Namespace, y.set.Namespace), cmp.Compare(x.set.Name, y.set.Name))
 	})
-	charges := make([]budget.Charge, len(all))
-	for i := range all {
-		l := &all[i]
+	charges := make([]budget.Charge, len(listeners))
+	for i := range listeners {
+		l := &listeners[i]
 		charges[i] = budget.Charge{
 			Policy: fmt.Sprintf("%s/%s/%d", l.set.Namespace, l.set.Name, i), Namespace: l.set.Namespace, Created: l.set.Created,
 			Usage: budget.Usage{Rules: 1, Bytes: sizeOf(rules.RouteListener{Host: l.Hostname, Groups: []int{maxGroups}, Hosts: []rules.RouteHost{}})},
@@ -128,8 +128,8 @@ func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListe
 	for _, e := range over {
 		left[e.Index] = true
 	}
-	for i := range all {
-		l := &all[i]
+	for i := range listeners {
+		l := &listeners[i]
 		if !left[i] {
 			fitting = append(fitting, *l)
 			continue
@@ -145,16 +145,16 @@ func (b *tableBuilder) fitListeners(all []sharedListener) (fitting []sharedListe
 // chooses port and host, and must not take these requests.
 func (b *tableBuilder) addShared(l *sharedListener) {
 	host := strings.ToLower(l.Hostname)
-	at := slices.IndexFunc(b.groups, func(g listenerGroup) bool {
+	index := slices.IndexFunc(b.groups, func(g listenerGroup) bool {
 		taken := !g.shared || g.owners[host] != "" && g.owners[host] != l.owner.Namespace
 		return g.gateway == l.gateway && taken && g.port != l.Port && route.ShareAPodPort(g.port, l.Port)
 	})
-	if at < 0 {
+	if index < 0 {
 		b.addListener(l.gateway, l.owner, l.Listener)
 		return
 	}
 	b.shifted.add(l)
-	b.addRestOf(l, &b.groups[at])
+	b.addRestOf(l, &b.groups[index])
 }
 
 // addRestOf makes the oldest route of a listener that is left out take the requests of a group that no other route takes.
@@ -169,7 +169,7 @@ func (b *tableBuilder) addRestOf(l *sharedListener, group *listenerGroup) {
 
 // addListeners adds the listeners of all groups to the table. Groups share equal ones.
 func (b *tableBuilder) addListeners(table *tableEntries, fit *tableFit) {
-	known := map[string][]int{} // listeners of the table, by host
+	byHost := map[string][]int{} // listeners of the table, by host
 	for i := range b.groups {
 		g := &b.groups[i]
 		rest := -1
@@ -187,13 +187,13 @@ func (b *tableBuilder) addListeners(table *tableEntries, fit *tableFit) {
 			if rest >= 0 && (host == "" || strings.HasPrefix(host, "*")) {
 				hosts = addRest(hosts, host, rest)
 			}
-			same := slices.IndexFunc(known[host], func(at int) bool { return slices.EqualFunc(table.Listeners[at].Hosts, hosts, equalHosts) })
-			if same >= 0 {
-				l := &table.Listeners[known[host][same]]
+			equal := slices.IndexFunc(byHost[host], func(index int) bool { return slices.EqualFunc(table.Listeners[index].Hosts, hosts, equalHosts) })
+			if equal >= 0 {
+				l := &table.Listeners[byHost[host][equal]]
 				l.Groups = append(l.Groups, i)
 				continue
 			}
-			known[host] = append(known[host], len(table.Listeners))
+			byHost[host] = append(byHost[host], len(table.Listeners))
 			table.Listeners = append(table.Listeners, rules.RouteListener{Groups: []int{i}, Host: host, Hosts: hosts})
 		}
 	}

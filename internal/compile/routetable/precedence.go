@@ -80,9 +80,9 @@ func headersOf(m *rules.RouteMatch) int {
 	return len(m.Headers)
 }
 
-func exactOf(all []rules.HeaderMatch) (n int) {
-	for i := range all {
-		if all[i].Type == rules.HeaderExact {
+func exactOf(conditions []rules.HeaderMatch) (n int) {
+	for i := range conditions {
+		if conditions[i].Type == rules.HeaderExact {
 			n++
 		}
 	}

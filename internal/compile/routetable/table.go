@@ -85,14 +85,14 @@ func (b *tableBuilder) addListener(key, owner gateway.Key, l *gateway.Listener) 
 func (b *tableBuilder) routesOn(key, owner gateway.Key, l *gateway.Listener) iter.Seq2[*gateway.Route, *gateway.Parent] {
 	return func(yield func(*gateway.Route, *gateway.Parent) bool) {
 		for _, route := range b.RoutesOf(key) {
-			at := slices.IndexFunc(route.Parents, func(p gateway.Parent) bool {
-				of := gateway.GatewayKey(p.Namespace, p.Gateway)
+			index := slices.IndexFunc(route.Parents, func(p gateway.Parent) bool {
+				object := gateway.GatewayKey(p.Namespace, p.Gateway)
 				if p.ListenerSet != "" {
-					of = gateway.ListenerSetKey(p.Namespace, p.ListenerSet)
+					object = gateway.ListenerSetKey(p.Namespace, p.ListenerSet)
 				}
-				return of == owner && (p.Listener == "" || p.Listener == l.Name) && (p.Port == 0 || p.Port == l.Port)
+				return object == owner && (p.Listener == "" || p.Listener == l.Name) && (p.Port == 0 || p.Port == l.Port)
 			})
-			if at >= 0 && len(route.Matches) > 0 && b.allows(l, owner.Namespace, route) && !yield(route, &route.Parents[at]) {
+			if index >= 0 && len(route.Matches) > 0 && b.allows(l, owner.Namespace, route) && !yield(route, &route.Parents[index]) {
 				return
 			}
 		}
@@ -135,8 +135,8 @@ func intersect(listener string, hostnames []string) (hosts []string) {
 
 // contains reports whether a wildcard such as *.shop.example has the name, which can be a wildcard too.
 func contains(wildcard, name string) bool {
-	suffix, is := strings.CutPrefix(wildcard, "*")
-	return is && strings.HasSuffix(name, suffix)
+	suffix, isWildcard := strings.CutPrefix(wildcard, "*")
+	return isWildcard && strings.HasSuffix(name, suffix)
 }
 
 func compareAge(a, b *gateway.Route) int {

@@ -37,14 +37,14 @@ func (w *warnings) warnKubernetes() {
 
 // warnExempt warns of the first entry that names writes that are never limited.
 func (w *warnings) warnExempt(field string, match *rules.KubernetesMatch) {
-	for i, of := range match.Resources {
+	for i, resources := range match.Resources {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if slices.ContainsFunc(of.Operations, exempt.Operation) {
+		if slices.ContainsFunc(resources.Operations, exempt.Operation) {
 			w.add(at+".operations", "DELETE has no effect: deletions are never limited")
 			return
 		}
-		for _, group := range of.APIGroups {
-			for _, name := range of.Resources {
+		for _, group := range resources.APIGroups {
+			for _, name := range resources.Resources {
 				if plural, sub, _ := strings.Cut(name, "/"); exempt.Resource(group, plural, sub) {
 					w.add(at, "has no effect on %q of group %q: writes to it are never limited", name, group)
 					return
@@ -60,12 +60,12 @@ func (w *warnings) warnScale(field string, match *rules.KubernetesMatch) {
 	scalable := map[string][]string{
 		"apps": {"deployments", "statefulsets", "replicasets", "*"}, "": {"replicationcontrollers", "*"}, "*": {"deployments", "statefulsets", "replicasets", "*"},
 	}
-	for i, of := range match.Resources {
-		if !slices.Contains(of.Operations, "UPDATE") {
+	for i, resources := range match.Resources {
+		if !slices.Contains(resources.Operations, "UPDATE") {
 			continue
 		}
-		for _, group := range of.APIGroups {
-			for _, name := range of.Resources {
+		for _, group := range resources.APIGroups {
+			for _, name := range resources.Resources {
 				if slices.Contains(scalable[group], name) && !slices.ContainsFunc(match.Resources, func(other rules.KubernetesResources) bool {
 					return coversScale(other, group, name)
 				}) {
@@ -78,16 +78,16 @@ func (w *warnings) warnScale(field string, match *rules.KubernetesMatch) {
 }
 
 // coversScale reports whether the entry covers updates of the subresource scale of a resource.
-func coversScale(of rules.KubernetesResources, group, name string) bool {
-	isInGroup := slices.Contains(of.APIGroups, group) || slices.Contains(of.APIGroups, "*")
-	return isInGroup && slices.Contains(of.Operations, "UPDATE") && slices.ContainsFunc(of.Resources, func(have string) bool {
+func coversScale(resources rules.KubernetesResources, group, name string) bool {
+	isInGroup := slices.Contains(resources.APIGroups, group) || slices.Contains(resources.APIGroups, "*")
+	return isInGroup && slices.Contains(resources.Operations, "UPDATE") && slices.ContainsFunc(resources.Resources, func(have string) bool {
 		return slices.Contains([]string{name + "/scale", name + "/*", "*/scale", "*/*"}, have)
 	})
 }
 
 // isEverything reports whether API servers must call the limiter for all resources.
-func isEverything(of rules.KubernetesResources) bool {
-	return slices.Contains(of.APIGroups, "*") && (slices.Contains(of.Resources, "*") || slices.Contains(of.Resources, "*/*"))
+func isEverything(resources rules.KubernetesResources) bool {
+	return slices.Contains(resources.APIGroups, "*") && (slices.Contains(resources.Resources, "*") || slices.Contains(resources.Resources, "*/*"))
 }
 
 // warnQueue warns of a queue: an API server does not delay a write, so no write waits in the queue.
