@@ -285,7 +285,9 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
 		return nil
 	}
-	return []func(context.Context) error{monitor.NewInspector(c.client, p.registry, p.log).Run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.leases.Run)}
+	return []func(context.Context) error{
+		monitor.NewInspector(c.client, p.registry, p.log).Run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.leases.Run),
+	}
 }
 
 func (c *counters) close() error {

@@ -53,13 +53,13 @@ func (g *Objects) Index() *Index {
 		}
 	}
 	for i := range g.Gateways {
-		x.gateways[GatewayKey(g.Gateways[i].Namespace, g.Gateways[i].Name)] = &g.Gateways[i]
+		x.gateways[NewKey(g.Gateways[i].Namespace, g.Gateways[i].Name)] = &g.Gateways[i]
 	}
 	return x
 }
 
-// GatewayKey returns the key of a Gateway.
-func GatewayKey(namespace, name string) Key {
+// NewKey returns the key of a Gateway.
+func NewKey(namespace, name string) Key {
 	return Key{v1alpha1.TargetGateway, namespace, name}
 }
 
@@ -72,13 +72,13 @@ const listenerSetKind v1alpha1.TargetKind = "ListenerSet"
 // gatewayOf returns the Gateway of a parent. It is unknown for a ListenerSet that no Gateway has accepted.
 func (x *Index) gatewayOf(p Parent) (gateway Key, exists bool) {
 	if p.ListenerSet == "" {
-		return GatewayKey(p.Namespace, p.Gateway), true
+		return NewKey(p.Namespace, p.Gateway), true
 	}
 	set := x.sets[ListenerSetKey(p.Namespace, p.ListenerSet)]
 	if set == nil {
 		return Key{}, false
 	}
-	return GatewayKey(set.GatewayNamespace, set.Gateway), true
+	return NewKey(set.GatewayNamespace, set.Gateway), true
 }
 
 // Gateway returns the Gateway with the key; nil if it does not exist.

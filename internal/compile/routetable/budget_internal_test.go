@@ -100,7 +100,7 @@ func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testi
 		Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout", Hostnames: []string{"b.example", "a.example"},
 		Matches: []gateway.RouteMatch{{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}}}},
 	}
-	public, set := gateway.GatewayKey("infra", "public"), gateway.ListenerSetKey("shop", "set")
+	public, set := gateway.NewKey("infra", "public"), gateway.ListenerSetKey("shop", "set")
 	r.Parents = []gateway.Parent{{Namespace: "infra", Gateway: "public"}, {Namespace: "shop", ListenerSet: "set"}}
 	g := &gateway.Objects{
 		Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public", Listeners: []gateway.Listener{{HTTP: true, Port: 80}}}}, Routes: []gateway.Route{*r},

@@ -38,7 +38,7 @@ func newTableBuilder(objects *gateway.Objects, gateways []v1alpha1.GatewayRefere
 	b := &tableBuilder{Index: objects.Index(), namespaces: namespaces}
 	var shared []sharedListener
 	for _, ref := range gateways {
-		key := gateway.GatewayKey(ref.Namespace, ref.Name)
+		key := gateway.NewKey(ref.Namespace, ref.Name)
 		gateway := b.Gateway(key)
 		if gateway == nil {
 			b.missing = append(b.missing, key)
@@ -86,7 +86,7 @@ func (b *tableBuilder) routesOn(key, owner gateway.Key, l *gateway.Listener) ite
 	return func(yield func(*gateway.Route, *gateway.Parent) bool) {
 		for _, route := range b.RoutesOf(key) {
 			index := slices.IndexFunc(route.Parents, func(p gateway.Parent) bool {
-				object := gateway.GatewayKey(p.Namespace, p.Gateway)
+				object := gateway.NewKey(p.Namespace, p.Gateway)
 				if p.ListenerSet != "" {
 					object = gateway.ListenerSetKey(p.Namespace, p.ListenerSet)
 				}
