@@ -1,6 +1,8 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Limiter is a deployment of limiter pods. The pods share counters in one Redis and enforce the policies that the Limiter selects.
 //
@@ -236,4 +238,81 @@ type LoadedScript struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	LoadedOn int32 `json:"loadedOn"`
+}
+
+// IdentifierBound bounds the live counters of each policy, and so the memory of Redis that clients can fill by inventing identifiers.
+type IdentifierBound struct {
+	// max is the number of live counters of a policy from which on new identifiers get no counter of their own. Identifiers that have a
+	// live counter keep it. Each pod estimates the counters that its requests use, with an error of 3 percent. If omitted, there is no
+	// such number. While Redis is nearly full, new identifiers of the policies with the most counters get no counter in any case.
+	// +optional
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=1000000000
+	Max *int64 `json:"max,omitempty"`
+	// overflow is what happens to new identifiers that get no counter of their own. Shared lets them share one counter. Deny denies them.
+	// Defaults to Shared.
+	// +optional
+	// +kubebuilder:default=Shared
+	Overflow IdentifierOverflow `json:"overflow,omitempty"`
+}
+
+// IdentifierOverflow is what happens to new identifiers of a policy that has reached its bound.
+// +kubebuilder:validation:Enum=Shared;Deny
+type IdentifierOverflow string
+
+const (
+	// OverflowShared lets them share one counter.
+	OverflowShared IdentifierOverflow = "Shared"
+	// OverflowDeny denies them.
+	OverflowDeny IdentifierOverflow = "Deny"
+)
+
+// DecisionLog selects the decisions that the pods write to their standard output, as JSON.
+type DecisionLog struct {
+	// denialsPerSecond is the number of denials that each pod writes per second. More denials are dropped, and counted in
+	// weir_decision_log_dropped_total. If omitted or 0, denials are not written.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	DenialsPerSecond int32 `json:"denialsPerSecond,omitempty"`
+	// sampleOneIn writes one in so many of the decisions that are no denials. 1 writes all. If omitted or 0, they are not written.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	SampleOneIn int32 `json:"sampleOneIn,omitempty"`
+	// identifiers is how identifiers appear in the log. Counted writes them as they are counted: API keys are hashed. Hashed hashes all
+	// of them. Omitted writes no identifiers. Defaults to Counted.
+	// +optional
+	// +kubebuilder:default=Counted
+	Identifiers LoggedIdentifiers `json:"identifiers,omitempty"`
+}
+
+// LoggedIdentifiers is how identifiers appear in a decision log.
+// +kubebuilder:validation:Enum=Counted;Hashed;Omitted
+type LoggedIdentifiers string
+
+const (
+	// LoggedIdentifiersCounted writes identifiers as they are counted.
+	LoggedIdentifiersCounted LoggedIdentifiers = "Counted"
+	// LoggedIdentifiersHashed hashes identifiers.
+	LoggedIdentifiersHashed LoggedIdentifiers = "Hashed"
+	// LoggedIdentifiersOmitted omits identifiers.
+	LoggedIdentifiersOmitted LoggedIdentifiers = "Omitted"
+)
+
+// Tracing makes the pods send OpenTelemetry traces of sampled requests to a collector.
+type Tracing struct {
+	// endpoint is the URL of the collector, which receives OTLP over gRPC: http:// or, with TLS, https://, the host and the port. If omitted, no
+	// requests are traced. The generated NetworkPolicy allows connections to this port.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=266
+	// +kubebuilder:validation:Pattern=`^https?://([a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$`
+	Endpoint string `json:"endpoint,omitempty"`
+	// sampleOneIn traces one in so many of the requests without a W3C trace context. If omitted or 0, they are not traced. If a request has
+	// a trace context, its caller decides whether it is traced.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	SampleOneIn int32 `json:"sampleOneIn,omitempty"`
 }

@@ -18,13 +18,13 @@ import (
 )
 
 // serveWithAdmin runs weir serve with the policy shop/tenant, and returns its URL. The admin endpoint is at listen.
-func serveWithAdmin(t *testing.T, listen, token string) (base string, out *transcript) {
+func serveWithAdmin(t *testing.T, listen, token string) (base string, out *Transcript) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "tenant.yaml"), []byte(tenantPolicy("2")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out = &transcript{}
+	out = &Transcript{}
 	log, err := cli.NewLogger(out, "text", "info")
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/bound"
@@ -231,7 +232,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 		})
 	}
 	ahead, foundAhead := countersAhead(log)
-	meter := newStoreMeter()
+	meter := monitor.NewStoreMeter()
 	redis := redisstore.NewStore(client, f.timeout,
 		redisstore.WithRefundFailures(refundFailed), redisstore.WithCorruptCounters(foundCorrupt),
 		redisstore.WithCountersAhead(foundAhead), redisstore.WithMeter(meter),
@@ -246,7 +247,7 @@ func redisCounters(client *redisclient.Client, f counterFlags, log *slog.Logger)
 			Leases: leases, Denials: denials.NewCache(maxCachedDenials, time.Now), Bound: identifiers,
 			Failover: failover.New(redis, counts, monotonicClock(), log),
 		},
-		metrics: append([]prometheus.Collector{corrupt, ahead, quarantined(redis)}, meter.collectors()...),
+		metrics: append([]prometheus.Collector{corrupt, ahead, quarantined(redis)}, meter.Collectors()...),
 	}, nil
 }
 
@@ -286,7 +287,9 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
 		return nil
 	}
-	return []func(context.Context) error{newInspector(c.client, p.registry, p.log).run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.layers.Leases.Run)}
+	return []func(context.Context) error{
+		monitor.NewInspector(c.client, p.registry, p.log).Run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.layers.Leases.Run),
+	}
 }
 
 func (c *counters) close() error {

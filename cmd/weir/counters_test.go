@@ -5,24 +5,33 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-dev/weir/cmd/weir/flags"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/store"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
 func TestRedisCounters_CountCorruptCounters(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "off") // keeps the memory limit of the test
-	client, err := openRedis(fixture.Redis(t).URL(), redisTLSFlags{}, limiterTimeout)
+	client, err := flags.OpenRedis(fixture.Redis(t).URL(), flags.RedisTLS{}, limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &transcript{}
-	counts, err := redisCounters(client, countersOf("weir:"), log.logger())
+	log := &Transcript{}
+	counts, err := redisCounters(client, countersOf("weir:"), log.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +123,7 @@ func TestCounterFlags_ProcessesOfAGroupShareAPrefix(t *testing.T) {
 // Two Limiters with the same policy on one Redis have separate counters, unless they are in the same group.
 func TestLimiter_SharesCountersOnlyWithinItsGroup(t *testing.T) {
 	url := fixture.Redis(t).URL()
-	client, err := openRedis(url, redisTLSFlags{}, limiterTimeout)
+	client, err := flags.OpenRedis(url, flags.RedisTLS{}, limiterTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +133,10 @@ func TestLimiter_SharesCountersOnlyWithinItsGroup(t *testing.T) {
 		want           int
 	}{{"shop/a", "", 4}, {"shop/b", "", 4}, {"shop/c", "checkout", 4}, {"pay/d", "checkout", 0}} {
 		publishSet(t, controlplane.NewExchange(client, "weir:", test.limiter), tenantSet(4))
-		log, f := &transcript{}, countersOf("weir:")
+		log, f := &Transcript{}, countersOf("weir:")
 		f.group = test.group
 		launch(t, func(ctx context.Context) error {
-			return runLimiter(ctx, limiterFlags{limiter: test.limiter, redis: url, counters: f, sockets: anyPort}, log.logger())
+			return runLimiter(ctx, limiterFlags{limiter: test.limiter, redis: url, counters: f, sockets: anyPort}, log.Logger())
 		})
 		base, ops := "http://"+find(t, log, `listen=(\S+)`), "http://"+find(t, log, `ops=(\S+)`)
 		fixture.Await(t, test.limiter+" has rules", func() bool {
@@ -137,5 +146,55 @@ func TestLimiter_SharesCountersOnlyWithinItsGroup(t *testing.T) {
 		if passed := spend(t, base); passed != test.want {
 			t.Errorf("%s in group %q: %d requests passed, want %d", test.limiter, test.group, passed, test.want)
 		}
+	}
+}
+
+func TestWatchMemory_ObservesTheMemory(t *testing.T) {
+	var log Transcript
+	server := fixture.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	counters, err := openCounters(serveFlags{redis: server.URL(), counters: counterFlags{timeout: limiterTimeout, memory: "256Mi", replicas: 1, overflow: overflowShared}}, log.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counters.close()
+	registry := prometheus.NewRegistry()
+	chain := store.New(counters.store, counters.layers, registry)
+	e := engine.New(chain, counters.source, engine.NewMetrics(registry), engine.WithLayers(chain))
+	set := rules.Set{Rules: []rules.Rule{{
+		Policy: "shop/x", Domain: "shop", Axis: "Tenant", Identifier: rules.Identifier{From: rules.FromHeader, Name: "tenant"},
+		Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 3600,
+	}}}
+	index, err := matching.NewIndex(set, "sha256:1", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Swap(index)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	watch := monitor.NewMemoryWatch(counters.client, counters.layers.Bound, log.Logger())
+	watch.Interval = 5 * time.Millisecond
+	go func() {
+		watch.Run(ctx)
+		close(done)
+	}()
+	find(t, &log, `level=INFO msg="Redis has no maxmemory, evicts counters, .*bytes=(104857600)`)
+	for i := range 10_000 { // 2 MB
+		check := engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Method: "GET", Path: "/", Headers: map[string]string{"tenant": strconv.Itoa(i)}}}
+		if _, err := e.Check(t.Context(), &check); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range map[string]string{"maxmemory-policy": "noeviction", "maxmemory": "1mb"} {
+		if _, err := server.Do(t.Context(), "CONFIG", "SET", name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	find(t, &log, `level=WARN msg="new identifiers of a policy get no counter of their own" policy=(shop/x) reason=OverMemory`)
+	stop()
+	<-done
+	server.Kill()
+	watch.Run(ctx) // one reading, which fails: the last one remains
+	if is := counters.layers.Bound.Crowded()["shop/x"]; is != limiter.OverMemory {
+		t.Errorf("without Redis the policy is %q", is)
 	}
 }

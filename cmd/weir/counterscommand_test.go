@@ -12,26 +12,27 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // sharing runs two processes of weir serve that share counters in a Redis, with the policy shop/tenant of 2 units.
-func sharing(t *testing.T, redis *fixture.RedisProcess) (bases, admins []string, logs []*transcript) {
+func sharing(t *testing.T, redis *fixture.RedisProcess) (bases, admins []string, logs []*Transcript) {
 	t.Helper()
 	return sharingAt(t, tenantPolicy("2"), redis.URL(), redis.URL())
 }
 
 // sharingAt runs a process of weir serve for each URL of Redis.
-func sharingAt(t *testing.T, policies string, urls ...string) (bases, admins []string, logs []*transcript) {
+func sharingAt(t *testing.T, policies string, urls ...string) (bases, admins []string, logs []*Transcript) {
 	t.Helper()
 	for _, url := range urls {
-		dir, log := t.TempDir(), &transcript{}
+		dir, log := t.TempDir(), &Transcript{}
 		save(t, filepath.Join(dir, "policies.yaml"), policies)
 		socket := "unix:" + filepath.Join(dir, "admin.sock")
 		counters := countersOf("weir:")
 		counters.timeout = 200 * time.Millisecond
 		launch(t, func(ctx context.Context) error {
 			f := serveFlags{policies: dir, redis: url, counters: counters, sockets: anyPort, admin: adminFlags{listen: socket}}
-			return runServe(ctx, f, log, log.logger())
+			return runServe(ctx, f, log, log.Logger())
 		})
 		bases, admins, logs = append(bases, find(t, log, `at (http://\S+)/v1/check`)), append(admins, socket), append(logs, log)
 	}
@@ -143,7 +144,7 @@ spec: {axis: Tenant, scope: Endpoint, limit: 100, window: 1h, algorithm: FixedWi
 // One process reaches Redis and the other does not, for example because of a network policy.
 func TestCountersReset_OfAProcessThatIsCutOffLeavesWhatIsCountedSince(t *testing.T) {
 	redis := fixture.Redis(t)
-	proxy := fixture.ProxyTo(t, redis.Addr())
+	proxy := connection.ProxyTo(t, redis.Addr())
 	bases, admins, logs := sharingAt(t, tenantPolicy("2")+perPathPolicy, redis.URL(), "redis://"+proxy.Addr())
 	proxy.DropReplies()
 	fixture.Await(t, "local mode", func() bool {

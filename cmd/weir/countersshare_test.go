@@ -17,13 +17,13 @@ func TestCountersGet_PrintsTheShareWhileRedisIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, log := t.TempDir(), &transcript{}
+	dir, log := t.TempDir(), &Transcript{}
 	save(t, filepath.Join(dir, "policies.yaml"), onFailure("Local")+onFailure("Allow"))
 	counters, socket := countersOf("weir:"), "unix:"+filepath.Join(dir, "admin.sock")
 	counters.replicas = 2
 	launch(t, func(ctx context.Context) error {
 		f := serveFlags{policies: dir, redis: "redis://" + unused, counters: counters, sockets: anyPort, admin: adminFlags{listen: socket}}
-		return runServe(ctx, f, log, log.logger())
+		return runServe(ctx, f, log, log.Logger())
 	})
 	base := find(t, log, `at (http://\S+)/v1/check`)
 	spent := int64(0)

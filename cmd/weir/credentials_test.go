@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -28,12 +29,12 @@ func TestServe_NoCredentialLeavesIt(t *testing.T) {
 	counters.hashKey = writeHashKey(t, strings.Repeat("k", 32))
 	sockets := anyPort
 	decisions := &fixture.LockedBuffer{}
-	sockets.decisionLog = decisionLogFlags{denials: 100, sample: 1, out: decisions}
-	var stdout, log transcript
+	sockets.decisionLog = flags.DecisionLog{Denials: 100, Sample: 1, Out: decisions}
+	var stdout, log Transcript
 	launch(t, func(ctx context.Context) error {
 		return runServe(ctx, serveFlags{
 			policies: dir, redis: "redis://" + server.Addr(), counters: counters, sockets: sockets, admin: adminFlags{listen: "unix:" + sock},
-		}, &stdout, log.logger())
+		}, &stdout, log.Logger())
 	})
 	base := "http://" + find(t, &log, `msg=serving listen=(\S+)`)
 	const body = `{"domain":"shop","method":"GET","path":"/a?api_key=s3cret-query","clientIP":"192.0.2.1",

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/server"
 	"github.com/weir-dev/weir/limiter/server/address"
@@ -36,8 +37,8 @@ type socketFlags struct {
 	clientHeader     string
 	claimsHeader     string
 	balancers        []string
-	httpTLS          serverTLSFlags
-	grpcTLS          serverTLSFlags
+	httpTLS          flags.ServerTLS
+	grpcTLS          flags.ServerTLS
 	transport        string
 	reflection       bool
 	defaultDomain    string
@@ -46,8 +47,8 @@ type socketFlags struct {
 	envoyErrorAnswer bool
 
 	throttle    throttleFlags
-	decisionLog decisionLogFlags
-	tracing     tracingFlags
+	decisionLog flags.DecisionLog
+	tracing     flags.Tracing
 }
 
 func (f *socketFlags) add(flags *pflag.FlagSet) {
@@ -68,8 +69,8 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 		"header in which proxies send the claims of a verified token, as JSON or base64; empty disables it")
 	flags.StringSliceVar(&f.balancers, "proxy-protocol-from", nil,
 		"networks and addresses of load balancers that must use the PROXY protocol on --listen; empty disables it")
-	f.httpTLS.add(flags, "http", "--listen")
-	f.grpcTLS.add(flags, "grpc", "--grpc-listen")
+	f.httpTLS.Add(flags, "http", "--listen")
+	f.grpcTLS.Add(flags, "grpc", "--grpc-listen")
 	flags.StringVar(&f.transport, "grpc-transport", string(envoy.FastTransport),
 		"what serves --grpc-listen: fast (HTTP/2 of Weir for unary calls) or standard (the server of grpc-go, with Watch of the health\n"+
 			"service, at several times the CPU)")
@@ -84,8 +85,8 @@ func (f *socketFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.envoyErrorAnswer, "envoy-error-response", false,
 		"respond with error_response to ext_authz calls that cannot be decided; an older Envoy treats it as a denial")
 	f.throttle.add(flags)
-	f.decisionLog.add(flags)
-	f.tracing.add(flags)
+	f.decisionLog.Add(flags)
+	f.tracing.Add(flags)
 }
 
 // listeners opens --listen, --grpc-listen (nil if empty), --ops-listen and --throttle-listen (nil if empty).
@@ -159,7 +160,7 @@ func (f *socketFlags) endpoints() (endpoints, error) {
 	if err != nil {
 		return endpoints{}, fmt.Errorf("--proxy-protocol-from: %w", err)
 	}
-	httpTLS, err := f.httpTLS.config(f.listen)
+	httpTLS, err := f.httpTLS.Config(f.listen)
 	if err != nil {
 		return endpoints{}, err
 	}
@@ -232,7 +233,7 @@ func (d *endpoints) grpc(p *process, metrics *server.Metrics, readiness *server.
 
 // credentials returns the credentials of --grpc-listen, nil without TLS.
 func (f *socketFlags) credentials() (credentials.TransportCredentials, error) {
-	config, err := f.grpcTLS.config(f.grpc)
+	config, err := f.grpcTLS.Config(f.grpc)
 	if config == nil || err != nil {
 		return nil, err
 	}
@@ -261,7 +262,7 @@ const (
 func (f *socketFlags) allowsRefunds() (bool, error) {
 	switch f.refunds {
 	case "":
-		return len(f.grpcTLS.clientNames) > 0, nil
+		return len(f.grpcTLS.ClientNames) > 0, nil
 	case refundsAllowed, refundsForbidden:
 		return f.refunds == refundsAllowed, nil
 	default:

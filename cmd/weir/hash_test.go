@@ -27,9 +27,9 @@ func TestHash_PrintsWhatATierAccepts(t *testing.T) {
 	save(t, dir+"/keys.yaml", strings.Replace(keysPolicy, "partner-key-1", `"`+hashes[0]+`"`, 1))
 	counters := countersOf("weir:")
 	counters.hashKey = hashKey
-	var stdout, log transcript
+	var stdout, log Transcript
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, counters: counters, sockets: anyPort}, &stdout, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, counters: counters, sockets: anyPort}, &stdout, log.Logger())
 	})
 	base := find(t, &stdout, `(http://127\.0\.0\.1:\d+)/v1/check`)
 	for body, want := range map[string]int{partner: 5, anyKey: 3} {

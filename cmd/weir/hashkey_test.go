@@ -88,15 +88,15 @@ func TestHashKey_NobodyWithoutItCanTestGuessesOfAPIKeys(t *testing.T) {
 	t.Cleanup(func() { _ = exchangeClient.Close() })
 	publishSet(t, controlplane.NewExchange(exchangeClient, "weir:", "weir-system/default"), compileWith(t, key))
 
-	var logs transcript
+	var logs Transcript
 	start := func(replica, text string) (base, ops string) {
 		counters := countersOf("weir:")
 		counters.hashKey = writeHashKey(t, text)
-		var log transcript
+		var log Transcript
 		launch(t, func(ctx context.Context) error {
 			return runLimiter(ctx, limiterFlags{
 				limiter: "weir-system/default", redis: "redis://" + server.Addr(), counters: counters, replica: replica, sockets: anyPort,
-			}, log.logger())
+			}, log.Logger())
 		})
 		base, ops = "http://"+find(t, &log, `listen=(\S+)`), "http://"+find(t, &log, `ops=(\S+)`)
 		t.Cleanup(func() { _, _ = logs.Write([]byte(log.String())) })
@@ -181,9 +181,9 @@ func TestServe_CountsAPIKeysUnderItsHashKey(t *testing.T) {
 	start := func(key string) string {
 		counters := countersOf("weir:")
 		counters.hashKey = writeHashKey(t, key)
-		var stdout, log transcript
+		var stdout, log Transcript
 		launch(t, func(ctx context.Context) error {
-			return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + server.Addr(), counters: counters, sockets: anyPort}, &stdout, log.logger())
+			return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + server.Addr(), counters: counters, sockets: anyPort}, &stdout, log.Logger())
 		})
 		return find(t, &stdout, `(http://127\.0\.0\.1:\d+)/v1/check`)
 	}
@@ -214,9 +214,9 @@ func TestServe_SharesCompactCounters(t *testing.T) {
 	start := func(key string) string {
 		counters := countersOf("weir:")
 		counters.hashKey = writeHashKey(t, key)
-		var stdout, log transcript
+		var stdout, log Transcript
 		launch(t, func(ctx context.Context) error {
-			return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + server.Addr(), counters: counters, sockets: anyPort}, &stdout, log.logger())
+			return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + server.Addr(), counters: counters, sockets: anyPort}, &stdout, log.Logger())
 		})
 		return find(t, &stdout, `(http://127\.0\.0\.1:\d+)/v1/check`)
 	}
@@ -246,8 +246,8 @@ func TestHashKey_ErrorsNameTheFlagAndTheReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			counters := countersOf("weir:")
 			counters.hashKey = test.file
-			var log transcript
-			err := runServe(t.Context(), serveFlags{policies: dir, redis: test.redis, counters: counters, sockets: anyPort}, io.Discard, log.logger())
+			var log Transcript
+			err := runServe(t.Context(), serveFlags{policies: dir, redis: test.redis, counters: counters, sockets: anyPort}, io.Discard, log.Logger())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -258,9 +258,9 @@ func TestHashKey_ErrorsNameTheFlagAndTheReason(t *testing.T) {
 func TestServe_WithoutRedisNeedsNoHashKey(t *testing.T) {
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "keys.yaml"), keysPolicy)
-	var stdout, log transcript
+	var stdout, log Transcript
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.Logger())
 	})
 	base := find(t, &stdout, `(http://127\.0\.0\.1:\d+)/v1/check`)
 	if got := allowed(t, partner, base); got != 5 {

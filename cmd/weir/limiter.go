@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/flags"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -25,7 +27,7 @@ const controlPlaneTimeout = 2 * time.Second
 type limiterFlags struct {
 	limiter  string
 	redis    string
-	redisTLS redisTLSFlags
+	redisTLS flags.RedisTLS
 	counters counterFlags
 	replica  string
 	snapshot string
@@ -53,7 +55,7 @@ func limiterCommand() *cobra.Command {
 	flags.StringVar(&f.redis, "redis", "redis://127.0.0.1:6379",
 		"Redis URL: redis://, or rediss:// for TLS; use the environment variable for a URL with a password")
 	f.counters.add(flags)
-	f.redisTLS.add(flags)
+	f.redisTLS.Add(flags)
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique within the limiter; empty uses the host name and a random suffix")
 	flags.StringVar(&f.snapshot, "snapshot", "",
 		"file with the rules to start with while Redis has no rules, for example from the ConfigMap that the operator writes;\n"+
@@ -65,7 +67,7 @@ func limiterCommand() *cobra.Command {
 
 // complete validates the flags, and sets what follows from the name of the Limiter.
 func (f *limiterFlags) complete() error {
-	name, err := limiterName(f.limiter)
+	name, err := flags.LimiterName(f.limiter)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if err := f.complete(); err != nil {
 		return cli.UsageError(err)
 	}
-	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
+	client, err := flags.OpenRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {
 		return cli.UsageError(err)
 	}
@@ -88,7 +90,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
 	// A client of its own: the transfer of a large rule set must not delay a decision.
-	slow, err := openRedis(f.redis, f.redisTLS, controlPlaneTimeout)
+	slow, err := flags.OpenRedis(f.redis, f.redisTLS, controlPlaneTimeout)
 	if err != nil {
 		return cli.UsageError(err)
 	}
@@ -125,7 +127,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,
-		asTask(published.Run), asTask(heartbeat.Run), newInspector(slow, p.registry, log).run, p.watchMemory(slow), p.followNotices(slow),
+		asTask(published.Run), asTask(heartbeat.Run), monitor.NewInspector(slow, p.registry, log).Run, p.watchMemory(slow), p.followNotices(slow),
 		asTask(counters.layers.Leases.Run))...)
 }
 
@@ -149,4 +151,12 @@ func redisPlace(raw string) string {
 		return "unknown" // openRedis has rejected it
 	}
 	return u.Scheme + "://" + u.Host + u.Path
+}
+
+// snapshotLagTasks returns the task that measures the lag of the snapshot at path, unless path is empty.
+func snapshotLagTasks(path string, p *process) []func(context.Context) error {
+	if path == "" {
+		return nil
+	}
+	return []func(context.Context) error{asTask(monitor.NewSnapshotLag(path, p.revision, p.registry).Run)}
 }

@@ -24,13 +24,13 @@ func countersOf(prefix string) counterFlags {
 }
 
 // startLimiter runs `weir limiter` against a Redis and returns its base URLs.
-func startLimiter(t *testing.T, redis, replica string) (base, ops string, log *transcript) {
+func startLimiter(t *testing.T, redis, replica string) (base, ops string, log *Transcript) {
 	t.Helper()
-	log = &transcript{}
+	log = &Transcript{}
 	launch(t, func(ctx context.Context) error {
 		return runLimiter(ctx, limiterFlags{
 			limiter: "weir-system/default", redis: redis, counters: countersOf("weir:"), replica: replica, sockets: anyPort,
-		}, log.logger())
+		}, log.Logger())
 	})
 	base = "http://" + find(t, log, `listen=(\S+)`)
 	return base, "http://" + find(t, log, `ops=(\S+)`), log

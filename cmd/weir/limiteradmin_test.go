@@ -22,20 +22,20 @@ import (
 )
 
 // limiterWithAdmin runs weir limiter with the admin endpoint for the operator of master, and returns its address.
-func limiterWithAdmin(t *testing.T, master *limiter.HashKey) (address string, log *transcript) {
+func limiterWithAdmin(t *testing.T, master *limiter.HashKey) (address string, log *Transcript) {
 	t.Helper()
 	counters := countersOf("weir:")
 	counters.hashKey = filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(counters.hashKey, master.Derive("weir-system/default").Text(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log = &transcript{}
+	log = &Transcript{}
 	redis := miniredis.RunT(t)
 	launch(t, func(ctx context.Context) error {
 		return runLimiter(ctx, limiterFlags{
 			limiter: "weir-system/default", redis: "redis://" + redis.Addr(), counters: counters, sockets: anyPort,
 			admin: limiterAdminFlags{listen: "127.0.0.1:0", operatorKey: mutualtls.PublicText(mutualtls.OperatorKey(master))},
-		}, log.logger())
+		}, log.Logger())
 	})
 	return find(t, log, `admin=(127\.0\.0\.1:[0-9]+)`), log
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/limiter/decisionlog"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -65,11 +66,11 @@ func TestServe_WritesTheDecisionLog(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "tenant.yaml"), []byte(tenantPolicy("2")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stdout, log, decisions := &bytes.Buffer{}, &transcript{}, &fixture.LockedBuffer{}
+	stdout, log, decisions := &bytes.Buffer{}, &Transcript{}, &fixture.LockedBuffer{}
 	sockets := anyPort
-	sockets.decisionLog = decisionLogFlags{denials: 10, sample: 1, identifiers: "Counted", out: decisions}
+	sockets.decisionLog = flags.DecisionLog{Denials: 10, Sample: 1, Identifiers: "Counted", Out: decisions}
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: sockets}, stdout, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: sockets}, stdout, log.Logger())
 	})
 	base := "http://" + find(t, log, `msg=serving listen=(\S+)`)
 	for range 3 {

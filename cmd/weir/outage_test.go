@@ -33,12 +33,12 @@ func TestServe_AppliesOnStoreFailureWhileRedisIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = redis.Stop() })
-	dir, log := t.TempDir(), &transcript{}
+	dir, log := t.TempDir(), &Transcript{}
 	save(t, filepath.Join(dir, "policies.yaml"), onFailure("Local")+onFailure("Allow")+onFailure("Deny"))
 	counters := countersOf("weir:")
 	counters.timeout = 200 * time.Millisecond
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, redis: redis.URL(), counters: counters, sockets: anyPort}, log, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, redis: redis.URL(), counters: counters, sockets: anyPort}, log, log.Logger())
 	})
 	base := find(t, log, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`)
 	ops := find(t, log, `probes at (\S+)`)
@@ -95,12 +95,12 @@ func TestServe_SharesLimitsAmongTheReplicasOfTheFlagUntilRedisReportsThem(t *tes
 			if err != nil {
 				t.Fatal(err)
 			}
-			dir, log := t.TempDir(), &transcript{}
+			dir, log := t.TempDir(), &Transcript{}
 			save(t, filepath.Join(dir, "policies.yaml"), onFailure("Local"))
 			counters := countersOf("weir:")
 			counters.replicas = replicas
 			launch(t, func(ctx context.Context) error {
-				return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + unused, counters: counters, sockets: anyPort}, log, log.logger())
+				return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + unused, counters: counters, sockets: anyPort}, log, log.Logger())
 			})
 			base := find(t, log, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`)
 			admitted := 0

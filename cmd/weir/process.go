@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/bound"
@@ -48,7 +49,7 @@ type process struct {
 	grpc          net.Listener // nil if disabled
 	ops           net.Listener
 	throttle      net.Listener // nil if disabled
-	heap          *heapFloor
+	heap          *monitor.HeapFloor
 	totals        *admin.Totals
 	service       *rateLimitService // nil except in weir ratelimit
 	decisions     *decisionlog.Log
@@ -80,13 +81,13 @@ func newProcess(
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(counts.metrics...)
-	decisions, err := f.decisionLog.open(counts.hashKey, registry)
+	decisions, err := f.decisionLog.Open(counts.hashKey, registry)
 	if err != nil {
 		return nil, cli.UsageError(err)
 	}
 	bypasses := newBypasses(registry)
 	chain := store.New(counts.store, counts.layers, registry)
-	traces, err := f.tracing.open(ctx, registry, log)
+	traces, err := f.tracing.Open(ctx, registry, log)
 	if err != nil {
 		return nil, cli.UsageError(err)
 	}
@@ -98,7 +99,7 @@ func newProcess(
 		engine: engine.New(chain, counts.source, engine.NewMetrics(registry),
 			engine.WithLayers(chain), engine.CountIdentifiers(), engine.ObserveDecisions(decisions), engine.WithBypasses(bypasses)),
 		bound: counts.layers.Bound,
-		heap:  newHeapFloor(counts.memory), decisions: decisions, bypasses: bypasses, traces: traces,
+		heap:  monitor.NewHeapFloor(counts.memory), decisions: decisions, bypasses: bypasses, traces: traces,
 	}
 	p.totals = admin.NewTotals(p.engine, registry)
 	return p, nil
@@ -138,7 +139,7 @@ func (p *process) run(ctx context.Context, source server.RuleSource, tasks ...fu
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var group errgroup.Group
-	for _, task := range append(tasks, p.heap.run, asTask(p.totals.Run), asTask(p.decisions.Run), asTask(p.exchangeBypasses), asTask(p.traces.Run)) {
+	for _, task := range append(tasks, p.heap.Run, asTask(p.totals.Run), asTask(p.decisions.Run), asTask(p.exchangeBypasses), asTask(p.traces.Run)) {
 		group.Go(func() error {
 			defer stopSockets() // a limiter must not keep serving if its rules no longer change
 			return task(work)
@@ -219,4 +220,9 @@ func localAddress(listener net.Listener) string {
 func isUnspecified(listener net.Listener) bool {
 	host, _, err := net.SplitHostPort(listener.Addr().String())
 	return err == nil && net.ParseIP(host).IsUnspecified()
+}
+
+// watchMemory returns a task that lets the engine know how full Redis is, so that no flood of identifiers fills it.
+func (p *process) watchMemory(client *redisclient.Client) func(context.Context) error {
+	return asTask(monitor.NewMemoryWatch(client, p.bound, p.log).Run)
 }

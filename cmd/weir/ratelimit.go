@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -156,9 +157,9 @@ func serviceSockets(settings *ratelimitservice.Settings, drain time.Duration) so
 	return socketFlags{
 		listen: settings.HTTP, grpc: settings.GRPC, ops: settings.Metrics, drain: drain, style: string(reply.NoHeaders),
 		clientHeader: string(address.XForwardedFor), refunds: refundsForbidden,
-		grpcTLS: serverTLSFlags{
-			prefix: "grpc", listen: "--grpc-listen", certificate: settings.Server.Certificate, key: settings.Server.Key,
-			clientCA: settings.Server.ClientCA, clientNames: settings.Server.ClientNames,
+		grpcTLS: flags.ServerTLS{
+			Prefix: "grpc", Listen: "--grpc-listen", Certificate: settings.Server.Certificate, Key: settings.Server.Key,
+			ClientCA: settings.Server.ClientCA, ClientNames: settings.Server.ClientNames,
 		},
 	}
 }

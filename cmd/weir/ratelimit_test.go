@@ -106,7 +106,7 @@ func limited(domain string, perHour uint32) *ratelimitv3.RateLimitConfig {
 // service is a running weir ratelimit.
 type service struct {
 	t                          *testing.T
-	log                        *transcript
+	log                        *Transcript
 	grpc, http, metrics, debug string
 	rls                        rlsv3.RateLimitServiceClient
 	conn                       *grpc.ClientConn
@@ -137,10 +137,10 @@ func startService(t *testing.T, plane *controlPlane, redis string, client creden
 	for _, c := range change {
 		c(&f)
 	}
-	s := &service{t: t, log: &transcript{}}
+	s := &service{t: t, log: &Transcript{}}
 	launch(t, func(ctx context.Context) error {
 		ctx, s.stop = context.WithCancel(ctx)
-		return runRateLimit(ctx, f, &settings, s.log.logger())
+		return runRateLimit(ctx, f, &settings, s.log.Logger())
 	})
 	t.Cleanup(func() {
 		if t.Failed() {

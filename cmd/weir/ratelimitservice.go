@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -120,7 +121,7 @@ func (s *rateLimitService) xdsCredentials() (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	if from.CA != "" {
-		pool, err := readCAs(from.CA)
+		pool, err := flags.ReadCAs(from.CA)
 		if err != nil {
 			return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_TLS_CACERT: %w", err)
 		}
@@ -251,8 +252,8 @@ func openServiceRedis(r *ratelimitservice.Redis, timeout time.Duration) (*redisc
 		o.TLS.InsecureSkipVerify = true // VerifyConnection verifies the chain
 		o.TLS.VerifyConnection = func(state tls.ConnectionState) error { return verifyChain(state, r.CA) }
 	}
-	files := redisTLSFlags{ca: r.CA, cert: r.Certificate, key: r.Key}
-	if err := files.addTLS(&o); err != nil {
+	files := flags.RedisTLS{Ca: r.CA, Cert: r.Certificate, Key: r.Key}
+	if err := files.AddTLS(&o); err != nil {
 		return nil, fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT, REDIS_TLS_CLIENT_KEY: %w", err)
 	}
 	return redisclient.New(o)
@@ -262,7 +263,7 @@ func openServiceRedis(r *ratelimitservice.Redis, timeout time.Duration) (*redisc
 func verifyChain(state tls.ConnectionState, ca string) error {
 	options := x509.VerifyOptions{Intermediates: x509.NewCertPool()}
 	if ca != "" {
-		pool, err := readCAs(ca)
+		pool, err := flags.ReadCAs(ca)
 		if err != nil {
 			return err
 		}

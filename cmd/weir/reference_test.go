@@ -20,6 +20,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-dev/weir/cmd/internal/cli/clitest"
+	"github.com/weir-dev/weir/cmd/weir/flags"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/bound"
@@ -77,7 +79,7 @@ func writeMetrics(page *bytes.Buffer, list []metric) {
 func limiterMetrics(t *testing.T) []metric {
 	t.Helper()
 	t.Setenv("GOMEMLIMIT", "off") // keeps the memory limit of the test
-	client, err := openRedis("redis://127.0.0.1:1", redisTLSFlags{}, time.Second)
+	client, err := flags.OpenRedis("redis://127.0.0.1:1", flags.RedisTLS{}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +98,13 @@ func limiterMetrics(t *testing.T) []metric {
 	}
 	registry.MustRegister(slices.Concat(counts.metrics, inMemory.metrics)...)
 	server.NewMetrics(registry)
-	newInspector(client, registry, slog.New(slog.DiscardHandler))
-	newSnapshotLag("", nil, registry)
+	monitor.NewInspector(client, registry, slog.New(slog.DiscardHandler))
+	monitor.NewSnapshotLag("", nil, registry)
 	xds.NewMetrics(registry)
 	newServiceStats(registry, 0.8)
 	newBypasses(registry)
 	otlp.NewMetrics(registry)
-	if _, err := (&decisionLogFlags{}).open(nil, registry); err != nil {
+	if _, err := (&flags.DecisionLog{}).Open(nil, registry); err != nil {
 		t.Fatal(err)
 	}
 	return registry.describe(t)

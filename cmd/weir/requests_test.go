@@ -7,10 +7,12 @@ import (
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-dev/weir/cmd/weir/flags"
 )
 
 func TestServe_CountsTheResponsesOfEachEndpoint(t *testing.T) {
-	base, ops, address := serveTraced(t, tracingFlags{})
+	base, ops, address := serveTraced(t, flags.Tracing{})
 	for range 3 { // the limit is 2
 		checkTraced(t, base)
 		callTraced(t, address)

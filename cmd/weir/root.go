@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/ask"
+	"github.com/weir-dev/weir/cmd/weir/files"
 )
 
 // rootCommand returns the command weir with its subcommands.
@@ -23,7 +24,7 @@ func rootCommand() *cobra.Command {
 		Args: cli.NoUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(limiterCommand(), serveCommand(), lintCommand(), importCommand(), rateLimitCommand(), hashCommand())
+	root.AddCommand(limiterCommand(), serveCommand(), files.LintCommand(), files.ImportCommand(), rateLimitCommand(), files.HashCommand())
 	root.AddCommand(ask.Commands(func() ask.Limiters { return &ask.Process{} })...)
 	root.AddCommand(movedCommand("operator", "weir-operator"), movedCommand("status", "kubectl weir status"), movedCommand("gateway", "kubectl weir gateway"))
 	return cli.Complete(root)

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/files"
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/source"
@@ -20,7 +22,7 @@ import (
 type serveFlags struct {
 	policies string
 	redis    string
-	redisTLS redisTLSFlags
+	redisTLS flags.RedisTLS
 	counters counterFlags
 	sockets  socketFlags
 	admin    adminFlags
@@ -52,7 +54,7 @@ func serveCommand() *cobra.Command {
 		"Redis URL for the counters: redis://, or rediss:// for TLS; use the environment variable for a URL with a password;\n"+
 			"empty keeps the counters in this process")
 	f.counters.add(flags)
-	f.redisTLS.add(flags)
+	f.redisTLS.Add(flags)
 	f.sockets.add(flags)
 	f.admin.add(flags)
 	return cmd
@@ -94,15 +96,15 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		}
 		tasks = append(tasks, serveAdmin(p, handler, listener))
 	}
-	dir := &directory{path: f.policies, identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), install: p.apply, log: log}
-	files := source.NewFiles(f.policies, dir.load, dir.apply, log)
+	dir := &files.Directory{Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log}
+	files := source.NewFiles(f.policies, dir.Load, dir.Apply, log)
 	if err := files.Reload(); err != nil {
 		return err
 	}
-	if f.sockets.decisionLog.isOn() { // only decisions are on stdout
+	if f.sockets.decisionLog.IsOn() { // only decisions are on stdout
 		log.Info("serving", "listen", p.check.Addr(), "ops", p.ops.Addr())
 	} else {
-		printBanner(stdout, p, f, dir.active)
+		printBanner(stdout, p, f, dir.Active)
 	}
 	return p.run(ctx, files, append(tasks, files.Run)...)
 }
@@ -124,12 +126,12 @@ func checkDirectory(path string) error {
 // openCounters opens the counters that f configures.
 func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 	if f.redis == "" {
-		if f.redisTLS != (redisTLSFlags{}) {
+		if f.redisTLS != (flags.RedisTLS{}) {
 			return nil, errors.New("--redis-ca, --redis-cert, --redis-key and --redis-credentials require --redis, which is empty")
 		}
 		return memoryCounters(f.counters)
 	}
-	client, err := openRedis(f.redis, f.redisTLS, f.counters.timeout)
+	client, err := flags.OpenRedis(f.redis, f.redisTLS, f.counters.timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,9 @@ import (
 const patience = 20 * time.Second
 
 // transcript collects the output of a running command.
-type transcript struct{ fixture.LockedBuffer }
+type Transcript struct{ fixture.LockedBuffer }
 
-func (s *transcript) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
+func (s *Transcript) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
 // launch runs a command until the test ends, and fails the test if the command fails.
 func launch(t *testing.T, command func(context.Context) error) {
@@ -141,9 +141,9 @@ func TestServe_FollowsItsDirectory(t *testing.T) {
 	save(t, policy, tenantPolicy("2"))
 	save(t, filepath.Join(dir, "broken.yaml"), strings.ReplaceAll(tenantPolicy("0"), "name: tenant", "name: broken"))
 
-	var stdout, log transcript
+	var stdout, log Transcript
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.Logger())
 	})
 	base := find(t, &stdout, `weir enforces 1 policy from .* at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in this process`)
 	ops := find(t, &stdout, `metrics and probes at (http://127\.0\.0\.1:[0-9]+)\n`)
@@ -192,10 +192,10 @@ func TestServe_FollowsItsDirectory(t *testing.T) {
 }
 
 func TestServe_StartsWithoutPolicies(t *testing.T) {
-	var stdout, log transcript
+	var stdout, log Transcript
 	dir := t.TempDir()
 	launch(t, func(ctx context.Context) error {
-		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.logger())
+		return runServe(ctx, serveFlags{policies: dir, counters: countersOf("weir:"), sockets: anyPort}, &stdout, log.Logger())
 	})
 	base := find(t, &stdout, `weir enforces 0 policies from .* at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
 	if n := strings.Count(log.String(), "no policy is enforced: all requests are allowed"); n != 1 {
@@ -212,11 +212,11 @@ func TestServe_SharesCountersInRedis(t *testing.T) {
 	redis := miniredis.RunT(t)
 	bases := make([]string, 2)
 	for i := range bases {
-		var stdout, log transcript
+		var stdout, log Transcript
 		launch(t, func(ctx context.Context) error {
 			return runServe(ctx, serveFlags{
 				policies: dir, redis: "redis://:@" + redis.Addr(), counters: countersOf("shared:"), sockets: anyPort,
-			}, &stdout, log.logger())
+			}, &stdout, log.Logger())
 		})
 		bases[i] = find(t, &stdout, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`)
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -30,19 +31,19 @@ func serveSecured(t *testing.T, files *fixture.TLSFiles, clientName string) secu
 	t.Helper()
 	policies := t.TempDir()
 	save(t, filepath.Join(policies, "policy.yaml"), tenantPolicy("1000"))
-	tls := func(prefix, listen string) serverTLSFlags {
-		f := serverTLSFlags{prefix: prefix, listen: listen, certificate: files.ServerCert, key: files.ServerKey, clientCA: files.CA}
+	tls := func(prefix, listen string) flags.ServerTLS {
+		f := flags.ServerTLS{Prefix: prefix, Listen: listen, Certificate: files.ServerCert, Key: files.ServerKey, ClientCA: files.CA}
 		if clientName != "" {
-			f.clientNames = []string{clientName}
+			f.ClientNames = []string{clientName}
 		}
 		return f
 	}
-	out := &transcript{}
+	out := &Transcript{}
 	launch(t, func(ctx context.Context) error {
 		return runServe(ctx, serveFlags{policies: policies, counters: countersOf("weir:"), sockets: socketFlags{
 			listen: "127.0.0.1:0", grpc: "127.0.0.1:0", ops: "127.0.0.1:0", style: "RateLimit", clientHeader: "X-Forwarded-For",
 			httpTLS: tls("http", "--listen"), grpcTLS: tls("grpc", "--grpc-listen"),
-		}}, out, out.logger())
+		}}, out, out.Logger())
 	})
 	return secured{url: find(t, out, ` at (https://\S+)/v1/check`), grpc: find(t, out, `gRPC for Envoy at (\S+),`)}
 }

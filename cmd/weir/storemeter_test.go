@@ -14,8 +14,8 @@ func TestStoreMeter_CountsRoundTripsAndBreakers(t *testing.T) {
 	save(t, filepath.Join(dir, "tenant.yaml"), tenantPolicy("2"))
 	redis := fixture.Redis(t)
 	f := serveFlags{policies: dir, redis: redis.URL(), counters: countersOf("weir:"), sockets: anyPort}
-	var stdout, log transcript
-	launch(t, func(ctx context.Context) error { return runServe(ctx, f, &stdout, log.logger()) })
+	var stdout, log Transcript
+	launch(t, func(ctx context.Context) error { return runServe(ctx, f, &stdout, log.Logger()) })
 	base := find(t, &stdout, `at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
 	ops := find(t, &stdout, `metrics and probes at (http://127\.0\.0\.1:[0-9]+)\n`)
 	wants := func(lines ...string) {

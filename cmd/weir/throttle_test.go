@@ -127,11 +127,11 @@ func TestThrottle_ReplicasShareCounters(t *testing.T) {
 	redis, files := limiting(t, secretSet(3)), newFiles(t)
 	var addresses, ops []string
 	for _, replica := range []string{"a", "b"} {
-		log := &transcript{}
+		log := &Transcript{}
 		launch(t, func(ctx context.Context) error {
 			return runLimiter(ctx, limiterFlags{
 				limiter: "weir-system/default", redis: redis, counters: throttleCounters(), replica: replica, sockets: throttling(files),
-			}, log.logger())
+			}, log.Logger())
 		})
 		addresses, ops = append(addresses, find(t, log, `throttle=(\S+)`)), append(ops, "http://"+find(t, log, `ops=(\S+)`))
 		fixture.Await(t, "ready", func() bool { status, _ := get(t, ops[len(ops)-1]+"/readyz"); return status == http.StatusOK })
@@ -166,11 +166,11 @@ func TestThrottle_ReplicasShareCounters(t *testing.T) {
 
 func TestCertReloader_UsesARenewedCertificateWithoutARestart(t *testing.T) {
 	redis, files := limiting(t, secretSet(100)), newFiles(t)
-	log := &transcript{}
+	log := &Transcript{}
 	launch(t, func(ctx context.Context) error {
 		return runLimiter(ctx, limiterFlags{
 			limiter: "weir-system/default", redis: redis, counters: throttleCounters(), sockets: throttling(files),
-		}, log.logger())
+		}, log.Logger())
 	})
 	address := find(t, log, `throttle=(\S+)`)
 	first := apiServer(t, files)

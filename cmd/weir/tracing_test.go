@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -12,11 +11,11 @@ import (
 
 	ratelimitcommonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/fixture/otlptest"
 )
@@ -31,7 +30,7 @@ const (
 )
 
 // serveTraced runs weir serve with counters in Redis, and returns its URLs and the address of its gRPC endpoint.
-func serveTraced(t *testing.T, tracing tracingFlags) (base, ops, grpcAddress string) {
+func serveTraced(t *testing.T, tracing flags.Tracing) (base, ops, grpcAddress string) {
 	t.Helper()
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "tenant.yaml"), tenantPolicy("2"))
@@ -48,8 +47,8 @@ spec: {axis: Tenant, limit: 2, window: 1h, identifier: {descriptor: tenant}}
 		t.Fatal(err)
 	}
 	f := serveFlags{policies: dir, redis: fixture.Redis(t).URL(), counters: countersOf("weir:"), sockets: sockets}
-	var stdout, log transcript
-	launch(t, func(ctx context.Context) error { return runServe(ctx, f, &stdout, log.logger()) })
+	var stdout, log Transcript
+	launch(t, func(ctx context.Context) error { return runServe(ctx, f, &stdout, log.Logger()) })
 	base = find(t, &stdout, `at (http://127\.0\.0\.1:[0-9]+)/v1/check`)
 	return base, find(t, &stdout, `metrics and probes at (http://127\.0\.0\.1:[0-9]+)\n`), sockets.grpc
 }
@@ -95,7 +94,7 @@ func callTraced(t *testing.T, address string) {
 func TestTracing_FollowsRequestsFromTheirCallerToRedis(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
 	collector := otlptest.StartCollector(t)
-	base, ops, address := serveTraced(t, tracingFlags{endpoint: collector.URL})
+	base, ops, address := serveTraced(t, flags.Tracing{Endpoint: collector.URL})
 	if status := checkTraced(t, base); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
@@ -182,90 +181,10 @@ func wantExemplar(t *testing.T, ops string) {
 
 func TestTracing_IsOffByDefault(t *testing.T) {
 	collector := otlptest.StartCollector(t)
-	base, ops, address := serveTraced(t, tracingFlags{})
+	base, ops, address := serveTraced(t, flags.Tracing{})
 	checkTraced(t, base)
 	callTraced(t, address)
 	if _, text := get(t, ops+"/metrics"); !strings.Contains(text, "weir_trace_spans_total 0\n") || collector.Count() != 0 {
 		t.Error("spans were made")
-	}
-}
-
-func TestTracingFlags_RejectInvalidOnes(t *testing.T) {
-	for name, test := range map[string]struct {
-		flags tracingFlags
-		env   map[string]string
-		want  string // "": valid
-		on    bool
-	}{
-		"off":                         {},
-		"a negative sample":           {flags: tracingFlags{endpoint: "http://a:1", sample: -1}, want: "--tracing-sample -1 is invalid: must not be negative"},
-		"a sample without a receiver": {flags: tracingFlags{sample: 1}, want: "--tracing-sample requires --tracing-endpoint, which is empty"},
-		"no URL":                      {flags: tracingFlags{endpoint: "collector:4317"}, want: `--tracing-endpoint "collector:4317" is invalid`},
-		"another scheme":              {flags: tracingFlags{endpoint: "grpc://collector:4317"}, want: "is invalid: must be a URL such as http://collector:4317, without a path"},
-		"a URL":                       {flags: tracingFlags{endpoint: "https://collector:4317", sample: 5}, on: true},
-		"the environment":             {env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"}, on: true},
-		"no port":                     {flags: tracingFlags{endpoint: "http://collector"}, want: `--tracing-endpoint "http://collector" is invalid`},
-		"a path":                      {flags: tracingFlags{endpoint: "http://collector:4318/v1/traces"}, want: "is invalid: must be a URL such as http://collector:4317, without a path"},
-		"no host":                     {flags: tracingFlags{endpoint: "http://:4317"}, want: "--tracing-endpoint"},
-		"a port that does not exist":  {flags: tracingFlags{endpoint: "http://collector:65536"}, want: "--tracing-endpoint"},
-		"port 0":                      {flags: tracingFlags{endpoint: "http://collector:0"}, want: "--tracing-endpoint"},
-		"the last port":               {flags: tracingFlags{endpoint: "http://[2001:db8::1]:65535"}, on: true},
-		"a flag and a variable":       {flags: tracingFlags{endpoint: "http://a:1"}, env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "a:1"}, on: true},
-		"a sample and a variable":     {flags: tracingFlags{sample: 5}, env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "https://collector.example"}, on: true},
-		"a variable that is a prefix": {env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": " http://127.0.0.1:1/ "}, on: true},
-		"two variables": {
-			env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_ENDPOINT": "a:1"}, on: true,
-		},
-		"disabled in the environment": {flags: tracingFlags{endpoint: "http://a:1"}, env: map[string]string{"OTEL_SDK_DISABLED": "true"}},
-		"no exporter":                 {flags: tracingFlags{endpoint: "http://a:1"}, env: map[string]string{"OTEL_TRACES_EXPORTER": "none"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for key, value := range test.env {
-				t.Setenv(key, value)
-			}
-			var log transcript
-			traces, err := test.flags.open(t.Context(), prometheus.NewRegistry(), log.logger())
-			if test.want == "" && (err != nil || (traces.Tracer != nil) != test.on) {
-				t.Errorf("%v, on: %v, want %v", err, traces != nil && traces.Tracer != nil, test.on)
-			}
-			if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
-		})
-	}
-}
-
-// The environment switches tracing off for all programs of a pod, so that the flags of one need not change.
-func TestTracingFlags_DisabledInTheEnvironmentAreNoError(t *testing.T) {
-	for name, value := range map[string]string{"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "none"} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(name, value)
-			f := tracingFlags{endpoint: "http://127.0.0.1:4317", sample: 10}
-			var log transcript
-			traces, err := f.open(t.Context(), prometheus.NewRegistry(), log.logger())
-			if err != nil || traces.Tracer != nil {
-				t.Errorf("%v, %v, want no error and no traces", traces, err)
-			}
-		})
-	}
-}
-
-// A cluster can set the environment of all its pods, which must start. The SDK ignores such a value, and sends the spans to localhost.
-func TestTracingFlags_AnInvalidEndpointOfTheEnvironmentSwitchesTracingOff(t *testing.T) {
-	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-		for _, endpoint := range []string{"collector:4317", "10.0.0.1:4317", "http://", "/x", "http://collector:4318/v1/traces", "http://collector:99999"} {
-			t.Run(variable+"="+endpoint, func(t *testing.T) {
-				t.Setenv(variable, endpoint)
-				var log transcript
-				traces, err := (&tracingFlags{sample: 5}).open(t.Context(), prometheus.NewRegistry(), log.logger())
-				if err != nil || traces.Tracer != nil {
-					t.Errorf("%v, %v, want no error and no traces", traces, err)
-				}
-				want := fmt.Sprintf("%s %q is invalid: must be a URL such as http://collector:4317", variable, endpoint)
-				if text := strings.ReplaceAll(log.String(), `\"`, `"`); !strings.Contains(text, "WARN") || !strings.Contains(text, want) {
-					t.Errorf("log %s, want %s", text, want)
-				}
-			})
-		}
 	}
 }

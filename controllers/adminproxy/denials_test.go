@@ -22,7 +22,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // following is a stream of denials of the user jane.
@@ -154,7 +154,7 @@ func TestDenials_OutlastTheTimeoutsOfRequests(t *testing.T) {
 	})
 	server := h.late()
 	server.Config.ReadTimeout = time.Minute
-	reading := &fixture.ReadDeadline{Listener: server.Listener}
+	reading := &connection.ReadDeadline{Listener: server.Listener}
 	server.Listener = reading
 	f, _ := h.followFrom(server, "")
 	f.next()

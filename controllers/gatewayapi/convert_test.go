@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -46,7 +46,7 @@ func TestGRPCMatches_HaveTheDefaultsOfTheGatewayAPI(t *testing.T) {
 		},
 	})
 	every := rules.PathMatch{Type: "PathPrefix", Value: "/"}
-	want := []compile.RouteMatch{
+	want := []gateway.RouteMatch{
 		{Rule: "get", RouteMatch: rules.RouteMatch{Path: every, Headers: []rules.HeaderMatch{{Type: "Exact", Name: "x-plan", Value: "free"}}}},
 		{Rule: "get", RouteMatch: rules.RouteMatch{Path: every, Suffix: "/Get", Headers: []rules.HeaderMatch{{Type: "RegularExpression", Name: "x-b", Value: "c.*"}}}},
 	}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // absent is the Discovery of a cluster without the Gateway API. Calls fail until the time up.
@@ -68,7 +68,7 @@ func TestChanged_ReceivesOneValueWhenTheKindsAreKnown(t *testing.T) {
 		}
 		return n
 	}
-	if _, _, err := o.Read(t.Context()); !errors.Is(err, compile.ErrGatewaysPending) {
+	if _, _, err := o.Read(t.Context()); !errors.Is(err, gateway.ErrGatewaysPending) {
 		t.Errorf("before the first query: %v", err)
 	}
 	must(t, o.discover(t.Context()))

@@ -11,7 +11,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // AddToScheme registers the types of the Gateway API.
@@ -66,10 +66,10 @@ func Trim(object any) {
 }
 
 // convert adds what policies can depend on in an object to g.
-func convert(object client.Object, g *compile.Gateways) {
+func convert(object client.Object, g *gateway.Objects) {
 	switch o := object.(type) {
 	case *gatewayv1.HTTPRoute:
-		route := compile.Route{Kind: v1alpha1.TargetHTTPRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
+		route := gateway.Route{Kind: v1alpha1.TargetHTTPRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
 		route.Created, route.Hostnames = o.CreationTimestamp.Time, texts(o.Spec.Hostnames)
 		for i := range o.Spec.Rules {
 			rule := &o.Spec.Rules[i]
@@ -78,7 +78,7 @@ func convert(object client.Object, g *compile.Gateways) {
 		}
 		g.Routes = append(g.Routes, route)
 	case *gatewayv1.GRPCRoute:
-		route := compile.Route{Kind: v1alpha1.TargetGRPCRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
+		route := gateway.Route{Kind: v1alpha1.TargetGRPCRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
 		route.Created, route.Hostnames = o.CreationTimestamp.Time, texts(o.Spec.Hostnames)
 		for i := range o.Spec.Rules {
 			rule := &o.Spec.Rules[i]
@@ -87,7 +87,7 @@ func convert(object client.Object, g *compile.Gateways) {
 		}
 		g.Routes = append(g.Routes, route)
 	case *gatewayv1.Gateway:
-		gateway := compile.Gateway{Namespace: o.Namespace, Name: o.Name}
+		gateway := gateway.Gateway{Namespace: o.Namespace, Name: o.Name}
 		for i := range o.Spec.Listeners {
 			l := &o.Spec.Listeners[i]
 			added := listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes)
@@ -117,13 +117,13 @@ func appendName(names []string, name *gatewayv1.SectionName) []string {
 
 // parents returns the Gateways whose controllers have accepted a route. The status is used and not spec.parentRefs, because a Gateway need not
 // accept routes that name it: the owner of a route could otherwise use up limits of a Gateway that never takes its requests.
-func parents(namespace string, statuses []gatewayv1.RouteParentStatus) (all []compile.Parent) {
+func parents(namespace string, statuses []gatewayv1.RouteParentStatus) (all []gateway.Parent) {
 	for _, s := range statuses {
 		ref := s.ParentRef
 		if ref.Group != nil && *ref.Group != v1alpha1.GatewayGroup || !meta.IsStatusConditionTrue(s.Conditions, string(gatewayv1.RouteConditionAccepted)) {
 			continue
 		}
-		parent := compile.Parent{Namespace: namespace, Controller: string(s.ControllerName)}
+		parent := gateway.Parent{Namespace: namespace, Controller: string(s.ControllerName)}
 		switch {
 		case ref.Kind == nil || *ref.Kind == gatewayv1.Kind(v1alpha1.TargetGateway):
 			parent.Gateway = string(ref.Name)
@@ -149,7 +149,7 @@ func parents(namespace string, statuses []gatewayv1.RouteParentStatus) (all []co
 }
 
 // grants returns what a ReferenceGrant permits policies of Weir.
-func grants(o *gatewayv1beta1.ReferenceGrant) (all []compile.Grant) {
+func grants(o *gatewayv1beta1.ReferenceGrant) (all []gateway.Grant) {
 	for _, from := range o.Spec.From {
 		if from.Group != gatewayv1.Group(v1alpha1.GroupVersion.Group) || from.Kind != "RateLimitPolicy" {
 			continue
@@ -158,7 +158,7 @@ func grants(o *gatewayv1beta1.ReferenceGrant) (all []compile.Grant) {
 			if to.Group != v1alpha1.GatewayGroup || to.Kind != gatewayv1.Kind(v1alpha1.TargetGateway) {
 				continue
 			}
-			grant := compile.Grant{Namespace: o.Namespace, From: string(from.Namespace)}
+			grant := gateway.Grant{Namespace: o.Namespace, From: string(from.Namespace)}
 			if to.Name != nil {
 				grant.Gateway = string(*to.Name)
 			}
@@ -169,8 +169,8 @@ func grants(o *gatewayv1beta1.ReferenceGrant) (all []compile.Grant) {
 }
 
 // Convert returns what policies can depend on in the objects.
-func Convert(objects ...client.Object) *compile.Gateways {
-	g := &compile.Gateways{}
+func Convert(objects ...client.Object) *gateway.Objects {
+	g := &gateway.Objects{}
 	for _, o := range objects {
 		convert(o, g)
 	}

@@ -11,7 +11,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -72,7 +72,7 @@ func objects() map[string]client.Object {
 	return map[string]client.Object{"route": route, "grpc": grpc, "gateway": gateway, "set": set, "refused": refused, "grant": grant}
 }
 
-func converted(of map[string]client.Object) (g compile.Gateways) {
+func converted(of map[string]client.Object) (g gateway.Objects) {
 	for _, name := range []string{"route", "grpc", "gateway", "set", "refused", "grant"} {
 		convert(of[name], &g)
 	}
@@ -80,28 +80,28 @@ func converted(of map[string]client.Object) (g compile.Gateways) {
 }
 
 func TestConvert_ReadsWhatPoliciesDependOn(t *testing.T) {
-	every := func(rule string) compile.RouteMatch {
-		return compile.RouteMatch{Rule: rule, RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: "PathPrefix", Value: "/"}}}
+	every := func(rule string) gateway.RouteMatch {
+		return gateway.RouteMatch{Rule: rule, RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: "PathPrefix", Value: "/"}}}
 	}
 	const controller = "example.com/gateway"
-	own := compile.Parent{Namespace: "shop", Gateway: "own", Controller: controller}
-	want := compile.Gateways{
-		Routes: []compile.Route{
-			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay", "refund"}, Parents: []compile.Parent{
+	own := gateway.Parent{Namespace: "shop", Gateway: "own", Controller: controller}
+	want := gateway.Objects{
+		Routes: []gateway.Route{
+			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay", "refund"}, Parents: []gateway.Parent{
 				own,
 				{Namespace: "infra", Gateway: "public", Listener: "https", Controller: controller},
 				{Namespace: "shop", ListenerSet: "set", Port: 8443, Controller: controller},
-			}, Created: time.Unix(7, 0), Hostnames: []string{"shop.example"}, Matches: []compile.RouteMatch{every("pay"), every(""), every("refund")}},
-			{Kind: "GRPCRoute", Namespace: "shop", Name: "stock", Rules: []string{"get"}, Parents: []compile.Parent{own}, Matches: []compile.RouteMatch{every("get")}},
+			}, Created: time.Unix(7, 0), Hostnames: []string{"shop.example"}, Matches: []gateway.RouteMatch{every("pay"), every(""), every("refund")}},
+			{Kind: "GRPCRoute", Namespace: "shop", Name: "stock", Rules: []string{"get"}, Parents: []gateway.Parent{own}, Matches: []gateway.RouteMatch{every("get")}},
 		},
-		Gateways: []compile.Gateway{{Namespace: "infra", Name: "public", Listeners: []compile.Listener{
+		Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public", Listeners: []gateway.Listener{
 			{Name: "http", Port: 80, HTTP: true, SameNamespace: true},
 			{Name: "https", Port: 443, HTTP: true, Hostname: "*.example", Kinds: []v1alpha1.TargetKind{"HTTPRoute"}},
 		}}},
-		ListenerSets: []compile.ListenerSet{{Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public", Listeners: []compile.Listener{
+		ListenerSets: []gateway.ListenerSet{{Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public", Listeners: []gateway.Listener{
 			{Name: "tls", Port: 8443, Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 		}}},
-		Grants: []compile.Grant{{Namespace: "infra", From: "shop", Gateway: "public"}, {Namespace: "infra", From: "shop"}},
+		Grants: []gateway.Grant{{Namespace: "infra", From: "shop", Gateway: "public"}, {Namespace: "infra", From: "shop"}},
 	}
 	if diff := cmp.Diff(want, converted(objects())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -8,7 +8,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 const listenerSetKind = "ListenerSet"
@@ -16,8 +16,8 @@ const listenerSetKind = "ListenerSet"
 // listener returns a listener of a Gateway or of a ListenerSet.
 func listener(
 	name gatewayv1.SectionName, hostname *gatewayv1.Hostname, port int32, protocol gatewayv1.ProtocolType, allowed *gatewayv1.AllowedRoutes,
-) compile.Listener {
-	l := compile.Listener{
+) gateway.Listener {
+	l := gateway.Listener{
 		Name: string(name), Hostname: textOf(hostname), Port: port,
 		HTTP: protocol == gatewayv1.HTTPProtocolType || protocol == gatewayv1.HTTPSProtocolType, SameNamespace: true,
 	}
@@ -37,9 +37,9 @@ func listener(
 }
 
 // listenerSet returns a ListenerSet, and whether its Gateway has accepted it.
-func listenerSet(o *gatewayv1.ListenerSet) (set compile.ListenerSet, accepted bool) {
+func listenerSet(o *gatewayv1.ListenerSet) (set gateway.ListenerSet, accepted bool) {
 	parent := o.Spec.ParentRef
-	set = compile.ListenerSet{Namespace: o.Namespace, Name: o.Name, GatewayNamespace: o.Namespace, Gateway: string(parent.Name), Created: o.CreationTimestamp.Time}
+	set = gateway.ListenerSet{Namespace: o.Namespace, Name: o.Name, GatewayNamespace: o.Namespace, Gateway: string(parent.Name), Created: o.CreationTimestamp.Time}
 	if parent.Namespace != nil {
 		set.GatewayNamespace = string(*parent.Namespace)
 	}

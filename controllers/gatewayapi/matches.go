@@ -6,18 +6,18 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // httpMatches returns the matches of a rule of an HTTPRoute. Without matches, it selects every request.
-func httpMatches(rule string, matches []gatewayv1.HTTPRouteMatch) (all []compile.RouteMatch) {
+func httpMatches(rule string, matches []gatewayv1.HTTPRouteMatch) (all []gateway.RouteMatch) {
 	if len(matches) == 0 {
 		matches = []gatewayv1.HTTPRouteMatch{{}}
 	}
 	for i := range matches {
 		m := &matches[i]
-		match := compile.RouteMatch{Rule: rule}
+		match := gateway.RouteMatch{Rule: rule}
 		match.Path = rules.PathMatch{Type: rules.PathPrefix, Value: "/"}
 		if m.Path != nil && m.Path.Value != nil {
 			match.Path.Value = *m.Path.Value
@@ -38,13 +38,13 @@ func httpMatches(rule string, matches []gatewayv1.HTTPRouteMatch) (all []compile
 }
 
 // grpcMatches returns the matches of a rule of a GRPCRoute. The path of a gRPC call is /service/method.
-func grpcMatches(rule string, matches []gatewayv1.GRPCRouteMatch) (all []compile.RouteMatch) {
+func grpcMatches(rule string, matches []gatewayv1.GRPCRouteMatch) (all []gateway.RouteMatch) {
 	if len(matches) == 0 {
 		matches = []gatewayv1.GRPCRouteMatch{{}}
 	}
 	for i := range matches {
 		m := &matches[i]
-		match := compile.RouteMatch{Rule: rule}
+		match := gateway.RouteMatch{Rule: rule}
 		match.Path, match.Suffix = grpcPath(m.Method)
 		for _, h := range m.Headers {
 			match.Headers = appendFirst(match.Headers, strings.ToLower(string(h.Name)), textOf(h.Type), h.Value)

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 const (
@@ -192,7 +192,7 @@ func differs(before, after any) bool {
 	if !isObject || !alsoObject {
 		return true
 	}
-	var of [2]compile.Gateways
+	var of [2]gateway.Objects
 	convert(b, &of[0])
 	convert(a, &of[1])
 	return !reflect.DeepEqual(of[0], of[1]) //nolint:govet // convert sets no error
@@ -231,8 +231,8 @@ func (o *Objects) listed(ctx context.Context) bool {
 }
 
 // Read returns the objects, and a hash that changes with them. It fails until all kinds that the cluster has are listed.
-func (o *Objects) Read(ctx context.Context) (*compile.Gateways, uint64, error) {
-	g := &compile.Gateways{}
+func (o *Objects) Read(ctx context.Context) (*gateway.Objects, uint64, error) {
+	g := &gateway.Objects{}
 	hash := uint64(1)
 	for _, k := range kinds() {
 		listed, err := o.isListed(k)
@@ -276,7 +276,7 @@ func (o *Objects) isListed(k kind) (bool, error) {
 		if o.unlisted != nil {
 			return false, o.unlisted
 		}
-		return false, compile.ErrGatewaysPending
+		return false, gateway.ErrGatewaysPending
 	}
 	return watched, nil
 }

@@ -20,7 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
@@ -66,7 +66,7 @@ func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
 	o, c := started(t, kube.Config())
 	changed := o.Changed()
 	// The objects after a notification, which the test requires: nothing else makes the operator read them.
-	await := func(what string, is func(*compile.Gateways, uint64) bool) (hash uint64) {
+	await := func(what string, is func(*gateway.Objects, uint64) bool) (hash uint64) {
 		t.Helper()
 		deadline := time.After(30 * time.Second)
 		for {
@@ -82,21 +82,21 @@ func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
 		}
 	}
 	all := []v1alpha1.TargetKind{v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway}
-	without := await("no Gateway API", func(g *compile.Gateways, _ uint64) bool { return cmp.Equal(g.Missing, all) })
-	if again := await("the same", func(*compile.Gateways, uint64) bool { return true }); again != without || without == 0 {
+	without := await("no Gateway API", func(g *gateway.Objects, _ uint64) bool { return cmp.Equal(g.Missing, all) })
+	if again := await("the same", func(*gateway.Objects, uint64) bool { return true }); again != without || without == 0 {
 		t.Errorf("hashes %d and %d", without, again)
 	}
 
 	must(t, kube.InstallGatewayAPI(t.Context()))
 	t.Cleanup(func() { must(t, kube.UninstallGatewayAPI(context.Background())) })
-	installed := await("the CRDs are installed", func(g *compile.Gateways, _ uint64) bool { return g.Missing == nil })
+	installed := await("the CRDs are installed", func(g *gateway.Objects, _ uint64) bool { return g.Missing == nil })
 	if installed == without {
 		t.Error("the hash did not change when the CRDs were installed")
 	}
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "checkout"}}
 	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public"}}
 	must(t, c.Create(t.Context(), route))
-	created := await("a route", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 1 && g.Routes[0].Name == "checkout" })
+	created := await("a route", func(g *gateway.Objects, _ uint64) bool { return len(g.Routes) == 1 && g.Routes[0].Name == "checkout" })
 	if created == installed {
 		t.Error("the hash did not change when a route was created")
 	}
@@ -105,16 +105,16 @@ func TestObjects_FollowTheCRDsOfTheCluster(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", LastTransitionTime: metav1.Now()}},
 	}}
 	must(t, c.Status().Update(t.Context(), route))
-	await("the route is accepted", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 1 && len(g.Routes[0].Parents) == 1 })
+	await("the route is accepted", func(g *gateway.Objects, _ uint64) bool { return len(g.Routes) == 1 && len(g.Routes[0].Parents) == 1 })
 	must(t, c.Delete(t.Context(), route))
-	await("the route is gone", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 0 })
+	await("the route is gone", func(g *gateway.Objects, _ uint64) bool { return len(g.Routes) == 0 })
 
 	must(t, kube.UninstallGatewayAPI(t.Context()))
-	await("the CRDs are gone", func(g *compile.Gateways, _ uint64) bool { return cmp.Equal(g.Missing, all) })
+	await("the CRDs are gone", func(g *gateway.Objects, _ uint64) bool { return cmp.Equal(g.Missing, all) })
 	must(t, kube.InstallGatewayAPI(t.Context()))
-	await("the CRDs are installed again", func(g *compile.Gateways, _ uint64) bool { return g.Missing == nil })
+	await("the CRDs are installed again", func(g *gateway.Objects, _ uint64) bool { return g.Missing == nil })
 	must(t, c.Create(t.Context(), &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "again"}}))
-	await("another route", func(g *compile.Gateways, _ uint64) bool { return len(g.Routes) == 1 && g.Routes[0].Name == "again" })
+	await("another route", func(g *gateway.Objects, _ uint64) bool { return len(g.Routes) == 1 && g.Routes[0].Name == "again" })
 }
 
 // The ClusterRole of the operator can be older than its image.
@@ -152,7 +152,7 @@ func TestObjects_NameAMissingPermission(t *testing.T) {
 		}
 	}
 	await("the permission is missing", func(err error) bool {
-		return err != nil && !errors.Is(err, compile.ErrGatewaysPending) && strings.Contains(err.Error(), `list gateways: `) &&
+		return err != nil && !errors.Is(err, gateway.ErrGatewaysPending) && strings.Contains(err.Error(), `list gateways: `) &&
 			strings.Contains(err.Error(), `cannot list resource "gateways" in API group "gateway.networking.k8s.io"`) &&
 			!strings.Contains(err.Error(), "httproutes")
 	})
@@ -167,7 +167,7 @@ func TestObjects_ReadNothingBeforeAllKindsAreKnown(t *testing.T) {
 	if err := o.discover(t.Context()); !errors.Is(err, errDown) {
 		t.Fatalf("discover: %v", err)
 	}
-	if g, _, err := o.Read(t.Context()); !errors.Is(err, compile.ErrGatewaysPending) {
+	if g, _, err := o.Read(t.Context()); !errors.Is(err, gateway.ErrGatewaysPending) {
 		t.Errorf("read %+v, %v", g, err)
 	}
 }

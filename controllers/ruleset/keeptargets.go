@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // addPrevious adds the active rules to gateways that cannot be read. It fails if these rules cannot be read either: without them, the policies
 // with targets would lose their limits.
-func (l *limiterReconciler) addPrevious(ctx context.Context, limiter *v1alpha1.Limiter, gateways *compile.Gateways) error {
+func (l *limiterReconciler) addPrevious(ctx context.Context, limiter *v1alpha1.Limiter, gateways *gateway.Objects) error {
 	var data []byte
 	var err error
 	revision := limiter.Status.Revision

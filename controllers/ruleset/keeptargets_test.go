@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // readGateways implements Gateways with the route checkout, or with an error.
@@ -19,11 +19,11 @@ type readGateways struct {
 	err       error
 }
 
-func (g *readGateways) Read(context.Context) (*compile.Gateways, uint64, error) {
+func (g *readGateways) Read(context.Context) (*gateway.Objects, uint64, error) {
 	if g.err != nil {
 		return nil, 0, g.err
 	}
-	return &compile.Gateways{Routes: []compile.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: g.namespace, Name: "checkout"}}}, 7, nil
+	return &gateway.Objects{Routes: []gateway.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: g.namespace, Name: "checkout"}}}, 7, nil
 }
 
 func (g *readGateways) Changed() <-chan struct{} { return nil }
@@ -60,7 +60,7 @@ func TestAddPrevious_KeepsTheRulesOfTargetsThatCannotBeRead(t *testing.T) {
 	accepted("the route is known")
 	steady := h.versions()
 
-	gateways.err = compile.ErrGatewaysPending
+	gateways.err = gateway.ErrGatewaysPending
 	enforces("the routes are being listed", map[string]int64{"daily": 100, "checkout": 100})
 	h.restartOperator()
 	use()

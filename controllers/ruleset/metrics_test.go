@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
 )
 
 // ruleSetOf returns a rule set with the revision of each policy's rule.
@@ -33,8 +34,8 @@ func TestMetrics_DescribeTheRuleSetOfEachLimiter(t *testing.T) {
 	}
 	edge, staging := types.NamespacedName{Namespace: "weir", Name: "edge"}, types.NamespacedName{Namespace: "weir", Name: "staging"}
 	set := ruleSetOf(map[string]string{"shop/a": "1", "shop/b": "1"})
-	set.Used = compile.Usage{Bytes: 300, Rules: 2, Expressions: 1}
-	set.Budget.Total = compile.Usage{Bytes: 1200, Rules: 4, Expressions: 4} // no limit of regular expressions
+	set.Used = budget.Usage{Bytes: 300, Rules: 2, Expressions: 1}
+	set.Budget.Total = budget.Usage{Bytes: 1200, Rules: 4, Expressions: 4} // no limit of regular expressions
 	set.Problems = map[selection.Key][]compile.Problem{
 		{Name: "x"}: {{Reason: "Invalid"}, {Reason: "Invalid"}}, {Name: "y"}: {{Reason: "OverBudget"}},
 	}

@@ -21,7 +21,7 @@ func isTestCode(folder string) bool { return folder == "limiter/storetest" }
 
 // groupOf returns the folder whose packages are tested together: the tests of one of them also execute others.
 func groupOf(folder string) string {
-	for _, group := range []string{"controllers/ruleset", "limiter/rules"} {
+	for _, group := range []string{"controllers/ruleset", "internal/compile", "limiter/rules"} {
 		if folder == group || strings.HasPrefix(folder, group+"/") {
 			return group
 		}

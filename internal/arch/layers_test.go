@@ -93,9 +93,25 @@ func layers() []layer {
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
+		{pkg: "internal/compile/budget", internal: []string{"api/v1alpha1", "limiter/rules"}},
+		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/pattern"}},
 		{
-			pkg:      "internal/compile",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules/...", "limiter/exempt"},
+			pkg: "internal/compile/gateway", internal: []string{"api/v1alpha1", "limiter/rules"},
+			external: []string{"k8s.io/apimachinery/pkg/apis/meta"},
+		},
+		{
+			pkg: "internal/compile/routetable", internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/route", "internal/compile/budget", "internal/compile/gateway"},
+			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels"},
+		},
+		{
+			pkg:      "internal/compile/warning",
+			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "internal/compile/redundancy"},
+		},
+		{
+			pkg: "internal/compile",
+			internal: []string{
+				"api/v1alpha1", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
+			},
 			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/types"},
 		},
 
@@ -162,7 +178,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/policyfile",
-			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile", "internal/terminal"},
+			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile/...", "internal/terminal"},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils",
 				"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml",
@@ -187,7 +203,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "webhook/policy",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile"},
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile/..."},
 			external: []string{"k8s.io/api/core", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 		},
 		{
@@ -207,7 +223,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "controllers/...",
-			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
+			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile/...", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/gateway-api",
 				"github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/time",

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -14,138 +15,16 @@ type Attachment struct {
 	Policy  string `json:"policy"`
 	Cluster bool   `json:"cluster,omitempty"`
 	// Targets has an entry for each entry of spec.targetRefs.
-	Targets []Target `json:"targets"`
-}
-
-// Target is the state of a policy at one entry of spec.targetRefs.
-type Target struct {
-	Ref     v1alpha1.TargetReference `json:"ref"`
-	Reason  string                   `json:"reason"` // of the condition Accepted
-	Message string                   `json:"message"`
-
-	field  string        // of the problem, within the entry
-	routes []rules.Route // sorted; shared with other targets
+	Targets []gateway.Target `json:"targets"`
 }
 
 // attach resolves the targets of a policy.
-func (x *gatewayIndex) attach(policy candidate) (targets []Target) {
+func attach(x *gateway.Index, policy candidate) (targets []gateway.Target) {
 	for _, ref := range policy.spec.TargetRefs {
-		targets = append(targets, x.resolve(policy, ref))
+		targets = append(targets, x.Resolve(policy.namespace, policy.cluster != nil, ref))
 	}
 	return targets
 }
-
-// resolve finds the routes of a target. Without an index, every route exists, and no route is attached to a Gateway.
-func (x *gatewayIndex) resolve(policy candidate, ref v1alpha1.TargetReference) Target {
-	key := objectKey{ref.Kind, policy.namespace, ref.Name}
-	if ref.Namespace != nil {
-		key.namespace = *ref.Namespace
-	}
-	section := ""
-	if ref.SectionName != nil {
-		section = *ref.SectionName
-	}
-	t := Target{Ref: ref, Reason: v1alpha1.ReasonAccepted}
-	switch {
-	case x != nil && x.Unreadable != nil:
-		t.fail(v1alpha1.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
-	case x != nil && slices.Contains(x.Missing, ref.Kind):
-		t.fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
-			"the operator finds them without a restart", ref.Kind)
-	case ref.Kind == v1alpha1.TargetGateway:
-		x.resolveGateway(&t, policy, key, section)
-	default:
-		x.resolveRoute(&t, key, section)
-	}
-	return t
-}
-
-func (t *Target) fail(reason, field, format string, args ...any) {
-	t.Reason, t.field, t.Message = reason, field, fmt.Sprintf(format, args...)
-}
-
-func (x *gatewayIndex) resolveRoute(t *Target, key objectKey, rule string) {
-	if x != nil {
-		route := x.routes[key]
-		switch {
-		case route == nil:
-			t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
-			return
-		case rule != "" && !slices.Contains(route.Rules, rule):
-			t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
-			return
-		}
-	}
-	target := rules.RouteTarget(string(key.kind), key.name, rule)
-	t.routes = []rules.Route{{Namespace: key.namespace, Target: target}}
-	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.namespace)
-}
-
-// resolveGateway resolves a Gateway to the routes that it has accepted, for a namespaced policy to those of its namespace.
-func (x *gatewayIndex) resolveGateway(t *Target, policy candidate, key objectKey, listener string) {
-	if x == nil {
-		return
-	}
-	gateway := x.gateways[key]
-	switch {
-	case policy.cluster == nil && key.namespace != policy.namespace && !x.permits(policy.namespace, key):
-		t.fail(v1alpha1.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
-			"Gateway %s; ask the owner of the Gateway for one", key.namespace, policy.namespace, key.name)
-		return
-	case gateway == nil:
-		t.fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
-		return
-	case listener != "" && !slices.ContainsFunc(gateway.Listeners, func(l Listener) bool { return l.Name == listener }):
-		t.fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
-		return
-	}
-	of := listenerKey{key, listener, policy.namespace}
-	found, known := x.resolved[of]
-	if !known {
-		found = x.resolveListener(of)
-		x.resolved[of] = found
-	}
-	t.routes, t.Message = found.routes, found.message
-}
-
-// listenerKey is a Gateway, one of its listeners or all of them if listener is empty, and the namespace of the routes, or all namespaces if
-// namespace is empty.
-type listenerKey struct {
-	gateway             objectKey
-	listener, namespace string
-}
-
-// resolvedListener is what the targets of all policies for one listenerKey share.
-type resolvedListener struct {
-	routes  []rules.Route // sorted; read-only
-	message string
-}
-
-func (x *gatewayIndex) resolveListener(of listenerKey) (found resolvedListener) {
-	var elsewhere []string
-	for _, route := range x.attached[of.gateway] {
-		if of.namespace != "" && route.Namespace != of.namespace || !x.isOn(route, of.gateway, of.listener) {
-			continue
-		}
-		found.routes = append(found.routes, route.rule())
-		if x.isElsewhere(route, of.gateway, of.listener) {
-			elsewhere = append(elsewhere, objectKey{route.Kind, route.Namespace, route.Name}.String())
-		}
-	}
-	found.routes = sorted(found.routes, compareRoutes)
-	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
-	if of.namespace != "" {
-		found.message += " from namespace " + of.namespace
-	}
-	if len(elsewhere) > 0 {
-		slices.Sort(elsewhere)
-		found.message += fmt.Sprintf("; %d of them have other Gateways or listeners, whose requests count too, such as %s", len(elsewhere), elsewhere[0])
-	}
-	return found
-}
-
-// String returns "HTTPRoute shop/checkout".
-func (k objectKey) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.namespace, k.name) }
 
 // claim is what a policy counts at a target.
 type claim struct {
@@ -175,19 +54,19 @@ func claimsOf(p *validPolicy) []claim {
 
 // reject rejects a target if an older policy of the same kind and namespace, which is enforced, counts the same requests of it in the same way.
 // Both would limit the same thing twice, and the author means one of them. Policies that differ in how they count all apply.
-func (taken claims) reject(wanted []claim, targets []Target) {
+func (taken claims) reject(wanted []claim, targets []gateway.Target) {
 	for i := range targets {
 		t := &targets[i]
-		if other, is := taken[wanted[i]]; is && t.Reason == v1alpha1.ReasonAccepted {
-			t.fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
+		if other, isTaken := taken[wanted[i]]; isTaken && t.Reason == v1alpha1.ReasonAccepted {
+			t.Fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
 				"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, wanted[i].target)
-			t.routes = nil
+			t.Routes = nil
 		}
 	}
 }
 
 // add adds the accepted targets of a policy that is enforced.
-func (taken claims) add(policy string, wanted []claim, targets []Target) {
+func (taken claims) add(policy string, wanted []claim, targets []gateway.Target) {
 	for i := range targets {
 		if targets[i].Reason == v1alpha1.ReasonAccepted {
 			taken[wanted[i]] = policy
@@ -215,7 +94,7 @@ func (a Attachment) problems() (all []Problem) {
 			return nil
 		}
 		all = append(all, Problem{
-			Policy: a.Policy, Cluster: a.Cluster, Field: fmt.Sprintf("spec.targetRefs[%d]%s", i, t.field), Reason: t.Reason, Message: t.Message,
+			Policy: a.Policy, Cluster: a.Cluster, Field: fmt.Sprintf("spec.targetRefs[%d]%s", i, t.Field), Reason: t.Reason, Message: t.Message,
 		})
 	}
 	return all
@@ -229,11 +108,11 @@ func (a Attachment) apply(rule *rules.Rule) {
 		t := &a.Targets[i]
 		switch {
 		case len(routes) == 0:
-			routes = t.routes
-		case !slices.Equal(routes, t.routes): // often the same routes are on several listeners
-			routes = sorted(slices.Concat(routes, t.routes), compareRoutes)
+			routes = t.Routes
+		case !slices.Equal(routes, t.Routes): // often the same routes are on several listeners
+			routes = gateway.SortRoutes(slices.Concat(routes, t.Routes))
 		}
-		t.routes = nil // the result is kept
+		t.Routes = nil // the result is kept
 	}
 	if routes == nil {
 		routes = []rules.Route{} // without routes, the rule matches nothing
@@ -248,4 +127,41 @@ func (a Attachment) apply(rule *rules.Rule) {
 			rule.Domains = append(rule.Domains, route.Namespace)
 		}
 	}
+}
+
+// previousRules finds the rules of [Gateways.Previous] by policy.
+type previousRules map[previousKey]*rules.Rule
+
+type previousKey struct {
+	policy  string
+	cluster bool
+}
+
+// previousRulesOf returns no rules while the objects can be read.
+func previousRulesOf(g *gateway.Objects) previousRules {
+	if g == nil || g.Unreadable == nil {
+		return nil
+	}
+	all := previousRules{}
+	for i := range g.Previous.Rules { // also rules without routes: their policy may have targets now
+		rule := &g.Previous.Rules[i]
+		all[previousKey{rule.Policy, rule.Domain == ""}] = rule
+	}
+	return all
+}
+
+// find returns the previous rule of the policy, nil if it has no such rule, and whether current, its rule without targets, differs in another way than
+// by the routes, or had no routes.
+func (byPolicy previousRules) find(policy validPolicy, current rules.Rule) (previous *rules.Rule, outdated bool) {
+	previous = byPolicy[previousKey{policy.name, policy.cluster != nil}]
+	switch {
+	case previous == nil:
+		return nil, false
+	case previous.Match.Routes == nil: // the policy had no targets
+		return previous, true
+	}
+	if current.Match.Routes = previous.Match.Routes; policy.cluster != nil { // its domains follow from the routes
+		current.AllDomains, current.Domains = previous.AllDomains, previous.Domains
+	}
+	return previous, current.Revision() != previous.Revision()
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
@@ -49,22 +51,22 @@ func attachedToCluster(name string, targets ...string) v1alpha1.ClusterRateLimit
 }
 
 // gateways is a Gateway infra/public with three routes of two namespaces, and infra/internal with one of them.
-func gateways() *compile.Gateways {
-	on := func(text string) compile.Parent {
+func gateways() *gateway.Objects {
+	on := func(text string) gateway.Parent {
 		name, listener, _ := strings.Cut(text, "#")
-		return compile.Parent{Namespace: "infra", Gateway: name, Listener: listener}
+		return gateway.Parent{Namespace: "infra", Gateway: name, Listener: listener}
 	}
-	return &compile.Gateways{
-		Routes: []compile.Route{
-			{Kind: "HTTPRoute", Namespace: "blog", Name: "posts", Parents: []compile.Parent{on("public#https"), on("internal")}},
-			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay"}, Parents: []compile.Parent{on("public#https"), on("public#http")}},
-			{Kind: "GRPCRoute", Namespace: "shop", Name: "stock", Parents: []compile.Parent{on("public")}},
+	return &gateway.Objects{
+		Routes: []gateway.Route{
+			{Kind: "HTTPRoute", Namespace: "blog", Name: "posts", Parents: []gateway.Parent{on("public#https"), on("internal")}},
+			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay"}, Parents: []gateway.Parent{on("public#https"), on("public#http")}},
+			{Kind: "GRPCRoute", Namespace: "shop", Name: "stock", Parents: []gateway.Parent{on("public")}},
 			{Kind: "HTTPRoute", Namespace: "shop", Name: "draft"},
 		},
-		Gateways: []compile.Gateway{
-			{Namespace: "infra", Name: "public", Listeners: []compile.Listener{{Name: "http"}, {Name: "https"}}}, {Namespace: "infra", Name: "internal"}, {Namespace: "shop", Name: "own"},
+		Gateways: []gateway.Gateway{
+			{Namespace: "infra", Name: "public", Listeners: []gateway.Listener{{Name: "http"}, {Name: "https"}}}, {Namespace: "infra", Name: "internal"}, {Namespace: "shop", Name: "own"},
 		},
-		Grants: []compile.Grant{{Namespace: "infra", From: "shop", Gateway: "public"}, {Namespace: "infra", From: "blog"}, {Namespace: "shop", From: "blog"}},
+		Grants: []gateway.Grant{{Namespace: "infra", From: "shop", Gateway: "public"}, {Namespace: "infra", From: "blog"}, {Namespace: "shop", From: "blog"}},
 	}
 }
 
@@ -189,7 +191,7 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *v1alpha1.RateLimitPolicySpec) { s.Limit++ }} {
 		cluster, namespaced := attachedToCluster("a", "Gateway/infra:public"), attached("shop/a", "Gateway/infra:public")
-		policies := func(g *compile.Gateways) compile.Policies {
+		policies := func(g *gateway.Objects) compile.Policies {
 			return compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Namespaced: []v1alpha1.RateLimitPolicy{namespaced}, Gateways: g}
 		}
 		before := policies(gateways()).Compile(testIdentity())
@@ -197,7 +199,7 @@ func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
 			change(&cluster.Spec.RateLimitPolicySpec)
 			change(&namespaced.Spec)
 		}
-		after := policies(&compile.Gateways{Unreadable: compile.ErrGatewaysPending, Previous: before.Set}).Compile(testIdentity())
+		after := policies(&gateway.Objects{Unreadable: gateway.ErrGatewaysPending, Previous: before.Set}).Compile(testIdentity())
 		if diff := cmp.Diff(before.Set.Rules, after.Set.Rules); diff != "" || len(before.Set.Rules) != 2 {
 			t.Errorf("%s: %d rules, -before +after:\n%s", name, len(before.Set.Rules), diff)
 		}
@@ -208,7 +210,7 @@ func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
 }
 
 func TestCompile_ReportsThatTheGatewayAPIIsNotInstalled(t *testing.T) {
-	missing := &compile.Gateways{Missing: []v1alpha1.TargetKind{v1alpha1.TargetGRPCRoute}, Gateways: gateways().Gateways, Routes: gateways().Routes}
+	missing := &gateway.Objects{Missing: []v1alpha1.TargetKind{v1alpha1.TargetGRPCRoute}, Gateways: gateways().Gateways, Routes: gateways().Routes}
 	policies := []v1alpha1.RateLimitPolicy{attached("shop/a", "GRPCRoute/stock"), attached("shop/b", "HTTPRoute/checkout")}
 	result := compile.Policies{Namespaced: policies, Gateways: missing}.Compile(testIdentity())
 	want := []compile.Problem{{
@@ -378,7 +380,7 @@ func TestCompile_RejectsInvalidTargets(t *testing.T) {
 }
 
 func TestIsRedundant_ComparesPoliciesForRoutes(t *testing.T) {
-	compiled := func(gateways *compile.Gateways, cluster v1alpha1.ClusterRateLimitPolicy, route v1alpha1.RateLimitPolicy) (clusterRule, rule *rules.Rule) {
+	compiled := func(gateways *gateway.Objects, cluster v1alpha1.ClusterRateLimitPolicy, route v1alpha1.RateLimitPolicy) (clusterRule, rule *rules.Rule) {
 		p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{route}, Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Gateways: gateways}
 		set := p.Compile(testIdentity()).Set
 		if len(set.Rules) != 2 {
@@ -388,22 +390,22 @@ func TestIsRedundant_ComparesPoliciesForRoutes(t *testing.T) {
 	}
 	platform, checkout := attachedToCluster("platform", "Gateway/infra:public"), attached("shop/checkout", "HTTPRoute/checkout")
 	cluster, route := compiled(gateways(), platform, checkout)
-	if !compile.IsRedundant(route, cluster) {
+	if !redundancy.IsRedundant(route, cluster) {
 		t.Error("a policy for a route of the Gateway is not redundant, although that of the Gateway is as strict")
 	}
 	cluster, route = compiled(gateways(), platform, attached("shop/draft", "HTTPRoute/draft"))
-	if compile.IsRedundant(route, cluster) {
+	if redundancy.IsRedundant(route, cluster) {
 		t.Error("a policy for a route is redundant, although the Gateway has not accepted the route")
 	}
 	cluster, route = compiled(nil, platform, checkout)
-	if compile.IsRedundant(cluster, route) {
+	if redundancy.IsRedundant(cluster, route) {
 		t.Error("a policy for a Gateway is redundant, although its routes are unknown")
 	}
 }
 
 func TestCompile_ComparesEachTargetWithThoseOfOlderPolicies(t *testing.T) {
 	known := gateways()
-	known.Gateways = append(known.Gateways, compile.Gateway{Namespace: "edge", Name: "public"})
+	known.Gateways = append(known.Gateways, gateway.Gateway{Namespace: "edge", Name: "public"})
 	cluster := compile.Policies{Gateways: known, Cluster: []v1alpha1.ClusterRateLimitPolicy{
 		attachedToCluster("a", "Gateway/infra:public"), attachedToCluster("b", "Gateway/edge:public", "Gateway/infra:gone", "Gateway/infra:public", "Gateway/infra:internal"),
 		attachedToCluster("c", "Gateway/infra:public", "Gateway/infra:internal"),
@@ -430,5 +432,25 @@ func TestCompile_PoliciesOfTwoNamespacesForOneGatewayDoNotConflict(t *testing.T)
 	result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{old, young}, Gateways: gateways()}.Compile(testIdentity())
 	if len(result.Problems) > 0 || len(result.Set.Rules) != 2 {
 		t.Errorf("%d rules, want 2; problems %v", len(result.Set.Rules), result.Problems)
+	}
+}
+
+// A policy that gets targetRefs while the objects cannot be read must not lose its limit.
+func TestUnreadable_PolicyThatGetsATargetKeepsItsRule(t *testing.T) {
+	policy := attached("shop/a", "HTTPRoute/checkout")
+	targets := policy.Spec.TargetRefs
+	policy.Spec.TargetRefs = nil
+	before := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}.Compile(testIdentity())
+	policy.Spec.TargetRefs = targets
+	g := &gateway.Objects{Unreadable: gateway.ErrGatewaysPending, Previous: before.Set}
+	after := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}, Gateways: g}.Compile(testIdentity())
+	if len(before.Set.Rules) != 1 {
+		t.Fatalf("%d rules before", len(before.Set.Rules))
+	}
+	if diff := cmp.Diff(before.Set.Rules, after.Set.Rules); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	if diff := cmp.Diff([]compile.Kept{{Policy: "shop/a", Outdated: true}}, after.Kept); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

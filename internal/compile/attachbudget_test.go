@@ -10,15 +10,17 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // A tenant creates routes for the Gateway of a platform. The policies of the platform must not grow until older policies do not fit.
 func TestCompileWithin_RoutesOfATenantDisplaceNoPolicyOfAnother(t *testing.T) {
-	g := &compile.Gateways{Gateways: []compile.Gateway{{Namespace: "infra", Name: "public"}}}
+	g := &gateway.Objects{Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public"}}}
 	for i := range 6000 {
-		g.Routes = append(g.Routes, compile.Route{
+		g.Routes = append(g.Routes, gateway.Route{
 			Kind: "HTTPRoute", Namespace: fmt.Sprintf("tenant-%d", i), Name: fmt.Sprint(strings.Repeat("r", 240), i),
-			Parents: []compile.Parent{{Namespace: "infra", Gateway: "public"}},
+			Parents: []gateway.Parent{{Namespace: "infra", Gateway: "public"}},
 		})
 	}
 	victim := attached("shop/victim")
@@ -29,7 +31,7 @@ func TestCompileWithin_RoutesOfATenantDisplaceNoPolicyOfAnother(t *testing.T) {
 		c.Spec.Window = window
 		p.Cluster = append(p.Cluster, c)
 	}
-	result := p.CompileWithin(testIdentity(), compile.DefaultBudget())
+	result := p.CompileWithin(testIdentity(), budget.Default())
 	if len(result.Problems) > 0 || len(result.Set.Rules) != 6 {
 		t.Errorf("%d rules, want 6; problems %v", len(result.Set.Rules), result.Problems)
 	}
@@ -47,7 +49,7 @@ func TestCompileWithin_RoutesOfATenantDisplaceNoPolicyOfAnother(t *testing.T) {
 func TestCompileWithin_CountsTheRoutesOfANamespace(t *testing.T) {
 	used := func(targets ...string) int64 {
 		p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/a", targets...)}, Gateways: gateways()}
-		return p.CompileWithin(testIdentity(), compile.DefaultBudget()).Used.Bytes
+		return p.CompileWithin(testIdentity(), budget.Default()).Used.Bytes
 	}
 	if one, two := used("HTTPRoute/checkout"), used("HTTPRoute/checkout", "HTTPRoute/draft"); two-one < int64(len("HTTPRoute/draft")) {
 		t.Errorf("%d bytes for a route, %d for two", one, two)
@@ -70,7 +72,7 @@ func TestCompileWithin_APolicyOverBudgetConflictsWithNoNewerOne(t *testing.T) {
 		all = append(all, p)
 	}
 	p := compile.Policies{Namespaced: all, Gateways: gateways()}
-	result := p.CompileWithin(testIdentity(), compile.Budget{PerNamespace: compile.Usage{Expressions: 1}})
+	result := p.CompileWithin(testIdentity(), budget.Budget{PerNamespace: budget.Usage{Expressions: 1}})
 	var got []string
 	for _, rule := range result.Set.Rules {
 		got = append(got, rule.Policy+" is enforced")

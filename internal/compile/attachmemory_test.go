@@ -7,21 +7,23 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // The budget applies to compiled rules. Before that, a tenant must not exhaust the memory of the operator: here with 500 policies for each of
 // the 16 listeners of a Gateway with 500 routes, which are 4 million pairs.
 func TestCompileWithin_SharesTheRoutesOfAListener(t *testing.T) {
-	own := compile.Gateway{Namespace: "shop", Name: "own"}
+	own := gateway.Gateway{Namespace: "shop", Name: "own"}
 	var refs []string
 	for i := range 16 {
-		own.Listeners = append(own.Listeners, compile.Listener{Name: fmt.Sprintf("l%d", i)})
+		own.Listeners = append(own.Listeners, gateway.Listener{Name: fmt.Sprintf("l%d", i)})
 		refs = append(refs, fmt.Sprintf("Gateway/own#l%d", i))
 	}
-	g := &compile.Gateways{Gateways: []compile.Gateway{own}}
+	g := &gateway.Objects{Gateways: []gateway.Gateway{own}}
 	for i := range 500 {
-		g.Routes = append(g.Routes, compile.Route{
-			Kind: "HTTPRoute", Namespace: "shop", Name: fmt.Sprintf("route-%d", i), Parents: []compile.Parent{{Namespace: "shop", Gateway: "own"}},
+		g.Routes = append(g.Routes, gateway.Route{
+			Kind: "HTTPRoute", Namespace: "shop", Name: fmt.Sprintf("route-%d", i), Parents: []gateway.Parent{{Namespace: "shop", Gateway: "own"}},
 		})
 	}
 	p := compile.Policies{Gateways: g}
@@ -33,7 +35,7 @@ func TestCompileWithin_SharesTheRoutesOfAListener(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	result := p.CompileWithin(testIdentity(), compile.DefaultBudget())
+	result := p.CompileWithin(testIdentity(), budget.Default())
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	const mebibyte = 1 << 20

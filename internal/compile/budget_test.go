@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
 )
 
 // policyOf returns a policy that is that many minutes old.
@@ -46,7 +47,7 @@ func TestCompileWithin_OneNamespaceLeavesRoomForTheOthers(t *testing.T) {
 	policies := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{
 		withIdentifiers(policyOf("greedy", "large", 9)), policyOf("greedy", "small", 8), policyOf("shop", "daily", 1),
 	}}
-	result := policies.CompileWithin(compile.DefaultIdentity(), compile.DefaultBudget())
+	result := policies.CompileWithin(compile.DefaultIdentity(), budget.Default())
 	if diff := cmp.Diff([]string{"greedy/small", "shop/daily"}, compiledNames(result)); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
@@ -70,34 +71,34 @@ func TestCompileWithin_KeepsClusterPoliciesAndTheOldestOnes(t *testing.T) {
 	}
 	tests := map[string]struct {
 		policies []v1alpha1.RateLimitPolicy
-		budget   compile.Budget
+		budget   budget.Budget
 		want     []string // rules
 		message  string   // of the first problem
 	}{
 		"rules of a namespace": {
 			[]v1alpha1.RateLimitPolicy{policyOf("a", "young", 1), policyOf("a", "old", 3), policyOf("b", "other", 0), policyOf("a", "middle", 2)},
-			compile.Budget{PerNamespace: compile.Usage{Rules: 2}},
+			budget.Budget{PerNamespace: budget.Usage{Rules: 2}},
 			[]string{"a/middle", "a/old", "b/other", "cluster/all"},
 			"over the policy budget of the Limiter: this policy needs 1 rules, and the older policies of namespace a leave less of 2: " +
 				"shorten or delete policies, or raise spec.policyBudget.perNamespace.rules of the Limiter",
 		},
 		"rules in total, of the same age": {
 			[]v1alpha1.RateLimitPolicy{policyOf("c", "x", 1), policyOf("a", "x", 1), policyOf("b", "x", 1)},
-			compile.Budget{Total: compile.Usage{Rules: 3}},
+			budget.Budget{Total: budget.Usage{Rules: 3}},
 			[]string{"a/x", "b/x", "cluster/all"},
 			"over the policy budget of the Limiter: this policy needs 1 rules, and the policies that take precedence leave less of 3: " +
 				"shorten or delete policies, or raise spec.policyBudget.total.rules of the Limiter",
 		},
 		"expressions": {
 			[]v1alpha1.RateLimitPolicy{expression(policyOf("a", "x", 1)), expression(policyOf("a", "y", 2)), policyOf("a", "z", 0)},
-			compile.Budget{PerNamespace: compile.Usage{Expressions: 1}},
+			budget.Budget{PerNamespace: budget.Usage{Expressions: 1}},
 			[]string{"a/y", "a/z", "cluster/all"},
 			"over the policy budget of the Limiter: this policy needs 1 expressions, and the older policies of namespace a leave less of 1: " +
 				"shorten or delete policies, or raise spec.policyBudget.perNamespace.expressions of the Limiter",
 		},
 		"regular expressions": {
 			[]v1alpha1.RateLimitPolicy{expression(policyOf("a", "x", 1)), expression(policyOf("b", "y", 2))},
-			compile.Budget{Total: compile.Usage{RegularExpressions: 1}},
+			budget.Budget{Total: budget.Usage{RegularExpressions: 1}},
 			[]string{"b/y", "cluster/all"},
 			"over the policy budget of the Limiter: this policy needs 1 regularExpressions, and the policies that take precedence leave less of 1: " +
 				"shorten or delete policies, or raise spec.policyBudget.total.regularExpressions of the Limiter",
@@ -120,24 +121,24 @@ func TestCompileWithin_KeepsClusterPoliciesAndTheOldestOnes(t *testing.T) {
 	}
 }
 
-func TestBudgetOf_ReplacesMissingLimitsByDefaults(t *testing.T) {
+func TestForLimiter_ReplacesMissingLimitsByDefaults(t *testing.T) {
 	spec := v1alpha1.LimiterSpec{PolicyBudget: v1alpha1.PolicyBudget{Total: v1alpha1.BudgetLimits{Rules: new(int64(7))}}}
-	want := compile.Budget{
-		PerNamespace: compile.Usage{Bytes: 524288, Rules: 1000, Expressions: 100, RegularExpressions: 100},
-		Total:        compile.Usage{Bytes: 8388608, Rules: 7, Expressions: 2000, RegularExpressions: 2000},
+	want := budget.Budget{
+		PerNamespace: budget.Usage{Bytes: 524288, Rules: 1000, Expressions: 100, RegularExpressions: 100},
+		Total:        budget.Usage{Bytes: 8388608, Rules: 7, Expressions: 2000, RegularExpressions: 2000},
 	}
-	if diff := cmp.Diff(want, compile.BudgetOf(&spec)); diff != "" {
+	if diff := cmp.Diff(want, budget.ForLimiter(&spec)); diff != "" {
 		t.Errorf("budget (-want +got):\n%s", diff)
 	}
 	limits := func(from int64) v1alpha1.BudgetLimits {
 		return v1alpha1.BudgetLimits{Bytes: new(from), Rules: new(from + 1), Expressions: new(from + 2), RegularExpressions: new(from + 3)}
 	}
 	spec.PolicyBudget = v1alpha1.PolicyBudget{PerNamespace: limits(10), Total: limits(20)}
-	want = compile.Budget{
-		PerNamespace: compile.Usage{Bytes: 10, Rules: 11, Expressions: 12, RegularExpressions: 13},
-		Total:        compile.Usage{Bytes: 20, Rules: 21, Expressions: 22, RegularExpressions: 23},
+	want = budget.Budget{
+		PerNamespace: budget.Usage{Bytes: 10, Rules: 11, Expressions: 12, RegularExpressions: 13},
+		Total:        budget.Usage{Bytes: 20, Rules: 21, Expressions: 22, RegularExpressions: 23},
 	}
-	if diff := cmp.Diff(want, compile.BudgetOf(&spec)); diff != "" {
+	if diff := cmp.Diff(want, budget.ForLimiter(&spec)); diff != "" {
 		t.Errorf("budget with all limits (-want +got):\n%s", diff)
 	}
 }
@@ -191,7 +192,7 @@ func TestCompileWithin_SortsProblemsByPolicy(t *testing.T) {
 	invalid.Spec.Window = "1 week"
 	policies := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policyOf("z", "over", 1), invalid, policyOf("a", "over", 1), policyOf("k", "kept", 9)}}
 	var got []string
-	for _, p := range policies.CompileWithin(compile.DefaultIdentity(), compile.Budget{Total: compile.Usage{Rules: 1}}).Problems {
+	for _, p := range policies.CompileWithin(compile.DefaultIdentity(), budget.Budget{Total: budget.Usage{Rules: 1}}).Problems {
 		got = append(got, p.Policy+" "+p.Reason)
 	}
 	if diff := cmp.Diff([]string{"a/over OverBudget", "m/invalid Invalid", "z/over OverBudget"}, got); diff != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
 )
 
 // agedPolicies returns n policies of a namespace. The last one by name is the oldest.
@@ -44,7 +45,7 @@ func TestCompile_ListsThePoliciesOfLargeNamespacesByAge(t *testing.T) {
 
 func TestCompileWithin_ListsOnlyPoliciesThatFit(t *testing.T) {
 	all := compile.Policies{Namespaced: agedPolicies("large", 40)}
-	budget := compile.Budget{PerNamespace: compile.Usage{Rules: 35}}
+	budget := budget.Budget{PerNamespace: budget.Usage{Rules: 35}}
 	if got := all.CompileWithin(compile.DefaultIdentity(), budget).Set.ByAge["large"]; len(got) != 35 || got[0] != "p039" || got[34] != "p005" {
 		t.Errorf("%v", got)
 	}

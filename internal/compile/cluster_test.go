@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
@@ -250,12 +251,12 @@ func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {
 }
 
 func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
-	var many []compile.Override
+	var many []redundancy.Override
 	for domain := range strings.SplitSeq("a b c d e f g h i j", " ") {
-		many = append(many, compile.Override{Policy: "cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
+		many = append(many, redundancy.Override{Policy: "cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
 	}
 	for name, tc := range map[string]struct {
-		overrides       []compile.Override
+		overrides       []redundancy.Override
 		reason, message string
 	}{
 		"one domain": {many[:1], "NamespacePolicy", "overridden in a by a/own"},
@@ -268,12 +269,12 @@ func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 			"overridden in a by a/own, in b by b/own, in c by c/own, in d by d/own, in e by e/own, in f by f/own, in g by g/own, in h by h/own, and in 2 more",
 		},
 		"a stricter policy": {
-			[]compile.Override{{Policy: "a/own", Domain: "a", By: "cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
+			[]redundancy.Override{{Policy: "a/own", Domain: "a", By: "cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
 			"StricterPolicy", "has no effect, because cluster/x counts the same requests and is at least as strict",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reason, message := compile.OverriddenCondition(tc.overrides)
+			reason, message := redundancy.OverriddenCondition(tc.overrides)
 			if reason != tc.reason || message != tc.message {
 				t.Errorf("got %s: %s, want %s: %s", reason, message, tc.reason, tc.message)
 			}

@@ -1,10 +1,22 @@
+// Package compile compiles policies to the rules that limiters enforce.
+//
+// [Compile] is a pure function without I/O and without a clock. The same policies in any order compile to the same bytes. It validates
+// everything again that the CRD validates, because an object can be older than a rule of the CRD, or come from a file. An invalid policy
+// becomes a [Problem] that names the field. It does not affect the other policies.
 package compile
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/compile/routetable"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -17,7 +29,7 @@ type Policies struct {
 	Namespaces []Namespace
 	// Gateways are the possible targets of policies. If nil, they are unknown: each route that a policy targets is assumed to exist, and a
 	// policy that targets a Gateway limits no requests.
-	Gateways *Gateways
+	Gateways *gateway.Objects
 	// RouteMatching are the Gateways that do not name the route of a request.
 	RouteMatching []v1alpha1.GatewayReference
 }
@@ -35,9 +47,9 @@ type Result struct {
 	// Problems lists why the other policies are not enforced, sorted by policy, and for each policy in the order of its fields.
 	Problems []Problem
 	// Used is what the rules use of the budget.
-	Used Usage
+	Used budget.Usage
 	// Overrides lists the policies that have no effect because of another policy, sorted by policy and domain.
-	Overrides []Override
+	Overrides []redundancy.Override
 	// Attachments has the targets of each valid policy with spec.targetRefs, sorted by policy.
 	Attachments []Attachment
 	// LeftOut describes the routes that the table of routes does not have, because they exceed its bounds; empty if it has all.
@@ -69,10 +81,12 @@ func (p Problem) String() string { return p.Policy + ": " + p.Field + ": " + p.M
 
 // Compile compiles the policies to rules, and returns the problems of each invalid policy. Policies without an identifier use the identity
 // table. Policies that are being deleted are ignored. The Set contains only those properties of namespaces that its rules read.
-func (p Policies) Compile(identity Identity) Result { return p.CompileWithin(identity, Budget{}) }
+func (p Policies) Compile(identity Identity) Result {
+	return p.CompileWithin(identity, budget.Budget{})
+}
 
 // CompileWithin is [Policies.Compile] for the policies that fit the budget. The others have a problem with v1alpha1.ReasonOverBudget.
-func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
+func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result {
 	var result Result
 	policies := result.validate(p)
 	all := p.lowerWithin(policies, identity, budget, &result)
@@ -86,28 +100,28 @@ func (p Policies) CompileWithin(identity Identity, budget Budget) Result {
 	result.Set.ByAge = byAge(all)
 	result.Set.RouteTable, result.LeftOut = p.routeTable()
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
-	result.Overrides = overrides(result.Set.Rules)
+	result.Overrides = redundancy.Overrides(result.Set.Rules)
 	return result
 }
 
 // lowerWithin returns the rules of the policies that have a target, if they need one, and that fit the budget, sorted by name. The others get a
 // problem. It compiles the policies in order of precedence: a policy without a rule must not conflict with a newer one.
-func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget Budget, result *Result) (all []compiled) {
+func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget budget.Budget, result *Result) (all []compiled) {
 	hashKey := identity.HashKey
 	if hashKey == nil {
 		hashKey = new(limiter.HashKey)
 	}
-	index, previous, fits := p.Gateways.index(), p.Gateways.previous(), budget.fitting()
+	index, previous, fits := p.Gateways.Index(), previousRulesOf(p.Gateways), budget.NewFitting()
 	var taken claims
 	if index != nil {
 		taken = claims{}
 	}
 	for _, i := range precedence(policies) {
 		valid := &policies[i]
-		targets := index.attach(valid.candidate)
+		targets := attach(index, valid.candidate)
 		rule := lower(*valid, resolveIdentifier(*valid, identity), hashKey)
 		var wanted []claim
-		kept, outdated := previous.of(*valid, rule)
+		kept, outdated := previous.find(*valid, rule)
 		switch {
 		case len(targets) == 0:
 		case kept != nil:
@@ -127,7 +141,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 			a.apply(&rule)
 		}
 		c := compiled{candidate: valid.candidate, rule: rule}
-		if problem := fits.add(&c); problem != nil {
+		if problem := fitRule(fits, &c); problem != nil {
 			result.Problems = append(result.Problems, *problem)
 			continue
 		}
@@ -136,7 +150,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 		}
 		all = append(all, c)
 	}
-	result.Used = fits.used
+	result.Used = fits.Used
 	result.sortByName(all)
 	return all
 }
@@ -178,4 +192,55 @@ func (r *Result) validate(p Policies) (policies []validPolicy) {
 func Compile(policies []v1alpha1.RateLimitPolicy, identity Identity) (rules.Set, []Problem) {
 	result := Policies{Namespaced: policies}.Compile(identity)
 	return result.Set, result.Problems
+}
+
+// Usage returns what the valid policies use.
+func (p Policies) Usage(identity Identity) budget.Usage {
+	return p.CompileWithin(identity, budget.Budget{Total: budget.Usage{Rules: math.MaxInt64}}).Used
+}
+
+// compiled is a rule with the policy that it is made from.
+type compiled struct {
+	candidate
+
+	rule rules.Rule
+}
+
+// fitRule adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
+func fitRule(fits *budget.Fitting, c *compiled) *Problem {
+	if fits.IsUnlimited() {
+		return nil
+	}
+	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RuleUsage(&c.rule)}
+	e, fit := fits.Fit(&charge)
+	if fit {
+		return nil
+	}
+	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
+}
+
+func compareBool(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case y:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// routeTable returns the table of the routes of the Gateways in RouteMatching, nil if the list is empty, and which routes it does not have.
+func (p Policies) routeTable() (table *rules.RouteTable, leftOut string) {
+	switch {
+	case len(p.RouteMatching) == 0 || p.Gateways == nil:
+		return nil, ""
+	case p.Gateways.Unreadable != nil:
+		return p.Gateways.Previous.RouteTable, ""
+	}
+	namespaces := make(map[string]labels.Set, len(p.Namespaces))
+	for _, n := range p.Namespaces {
+		namespaces[n.Name] = n.Labels
+	}
+	return routetable.Build(p.Gateways, p.RouteMatching, namespaces)
 }

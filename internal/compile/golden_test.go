@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
@@ -26,10 +27,10 @@ var update = flag.Bool("update", false, "update the golden files")
 
 // outcome is the content of a golden file.
 type outcome struct {
-	Rules      []rules.Rule       `json:"rules,omitempty"`
-	Namespaces []rules.Namespace  `json:"namespaces,omitempty"`
-	Problems   []compile.Problem  `json:"problems,omitempty"`
-	Overrides  []compile.Override `json:"overrides,omitempty"`
+	Rules      []rules.Rule          `json:"rules,omitempty"`
+	Namespaces []rules.Namespace     `json:"namespaces,omitempty"`
+	Problems   []compile.Problem     `json:"problems,omitempty"`
+	Overrides  []redundancy.Override `json:"overrides,omitempty"`
 }
 
 func TestGolden(t *testing.T) {

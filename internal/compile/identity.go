@@ -56,7 +56,7 @@ func DefaultIdentity() Identity {
 }
 
 // sourceFor returns the source of the identifier for an axis. There is no source for Custom: the policy must have an identifier.
-func (i Identity) sourceFor(axis v1alpha1.Axis) (id rules.Identifier, known bool) {
+func (i Identity) sourceFor(axis v1alpha1.Axis) (id rules.Identifier, exists bool) {
 	switch axis {
 	case v1alpha1.AxisIP:
 		return i.IP, true
@@ -94,8 +94,8 @@ func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
 	if isKubernetes(policy.spec) {
 		id = kubernetesSourceFor(policy.spec.Axis)
 	}
-	if own := policy.spec.Identifier; own != nil {
-		id = identifierOf(own)
+	if given := policy.spec.Identifier; given != nil {
+		id = identifierOf(given)
 	}
 	match := lowerMatch(policy.spec.Match)
 	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey || identity.Credentials.In(id, &match)
@@ -109,19 +109,19 @@ func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
 	return id
 }
 
-func identifierOf(own *v1alpha1.Identifier) rules.Identifier {
+func identifierOf(identifier *v1alpha1.Identifier) rules.Identifier {
 	switch {
-	case own.Header != nil:
-		return rules.Identifier{From: rules.FromHeader, Name: lowercase(*own.Header)}
-	case own.Query != nil:
-		return rules.Identifier{From: rules.FromQuery, Name: *own.Query}
-	case own.Cookie != nil:
-		return rules.Identifier{From: rules.FromCookie, Name: *own.Cookie}
-	case own.Claim != nil:
-		return rules.Identifier{From: rules.FromClaim, Name: *own.Claim}
-	case own.Descriptor != nil:
-		return rules.Identifier{From: rules.FromDescriptor, Name: string(*own.Descriptor)}
+	case identifier.Header != nil:
+		return rules.Identifier{From: rules.FromHeader, Name: lowercase(*identifier.Header)}
+	case identifier.Query != nil:
+		return rules.Identifier{From: rules.FromQuery, Name: *identifier.Query}
+	case identifier.Cookie != nil:
+		return rules.Identifier{From: rules.FromCookie, Name: *identifier.Cookie}
+	case identifier.Claim != nil:
+		return rules.Identifier{From: rules.FromClaim, Name: *identifier.Claim}
+	case identifier.Descriptor != nil:
+		return rules.Identifier{From: rules.FromDescriptor, Name: string(*identifier.Descriptor)}
 	default: // validate rejects an identifier without any source
-		return rules.Identifier{From: rules.FromExpression, Name: string(*own.Expression)}
+		return rules.Identifier{From: rules.FromExpression, Name: string(*identifier.Expression)}
 	}
 }

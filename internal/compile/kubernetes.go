@@ -30,20 +30,20 @@ func lowerKubernetesMatch(match *v1alpha1.KubernetesMatch) rules.Match {
 	}
 }
 
-func lowerResources(of v1alpha1.KubernetesResources) rules.KubernetesResources {
+func lowerResources(resources v1alpha1.KubernetesResources) rules.KubernetesResources {
 	return rules.KubernetesResources{
-		APIGroups:  sorted(mapEach(of.APIGroups, text[v1alpha1.APIGroup]), strings.Compare),
-		Resources:  sorted(mapEach(of.Resources, text[v1alpha1.ResourceName]), strings.Compare),
-		Operations: sorted(mapEach(operationsOf(of), text[v1alpha1.Operation]), strings.Compare),
+		APIGroups:  sorted(mapEach(resources.APIGroups, text[v1alpha1.APIGroup]), strings.Compare),
+		Resources:  sorted(mapEach(resources.Resources, text[v1alpha1.ResourceName]), strings.Compare),
+		Operations: sorted(mapEach(operationsOf(resources), text[v1alpha1.Operation]), strings.Compare),
 	}
 }
 
 // operationsOf returns the operations, or the default if the list is empty. The API server sets the default, but Go code may omit it.
-func operationsOf(of v1alpha1.KubernetesResources) []v1alpha1.Operation {
-	if len(of.Operations) == 0 {
+func operationsOf(resources v1alpha1.KubernetesResources) []v1alpha1.Operation {
+	if len(resources.Operations) == 0 {
 		return []v1alpha1.Operation{v1alpha1.OperationCreate}
 	}
-	return of.Operations
+	return resources.Operations
 }
 
 func compareResources(a, b rules.KubernetesResources) int {
@@ -55,16 +55,16 @@ func lowerSelector(selector *metav1.LabelSelector) rules.Selector {
 	if selector == nil {
 		return nil
 	}
-	var all rules.Selector
+	var requirements rules.Selector
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
-		all = append(all, rules.Requirement{Key: key, Operator: rules.SelectorIn, Values: []string{selector.MatchLabels[key]}})
+		requirements = append(requirements, rules.Requirement{Key: key, Operator: rules.SelectorIn, Values: []string{selector.MatchLabels[key]}})
 	}
 	for _, r := range selector.MatchExpressions {
-		all = append(all, rules.Requirement{
+		requirements = append(requirements, rules.Requirement{
 			Key: r.Key, Operator: rules.SelectorOperator(r.Operator), Values: sorted(slices.Clone(r.Values), strings.Compare),
 		})
 	}
-	return sorted(all, compareRequirements)
+	return sorted(requirements, compareRequirements)
 }
 
 func compareRequirements(a, b rules.Requirement) int {

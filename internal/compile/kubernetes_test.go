@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
@@ -69,7 +70,7 @@ func TestCovers_ComparesMatchesOfWrites(t *testing.T) {
 		"two excepted groups do not cover one":            {with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a", "b"} }), with(func(m *rules.KubernetesMatch) { m.ExceptGroups = []string{"a"} }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := compile.Covers(&tc.wide, &tc.narrow); got != tc.want {
+			if got := redundancy.Covers(&tc.wide, &tc.narrow); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
@@ -100,7 +101,7 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 		}
 		printIfFailed(t, policies)
 		set := policies.Compile(testIdentity()).Set
-		if !compile.Covers(&set.Rules[1].Match, &set.Rules[0].Match) {
+		if !redundancy.Covers(&set.Rules[1].Match, &set.Rules[0].Match) {
 			return
 		}
 		covered++

@@ -17,8 +17,6 @@ const (
 	defaultLeaseAge     = time.Second
 	// leaseAgePart: a lease lasts at most half of the window.
 	leaseAgePart = 2
-	// smallestLease is the number of units from which on a replica leases.
-	smallestLease = 4
 )
 
 // validateLease returns the lease of a Leased policy, nil for other policies.
@@ -66,16 +64,4 @@ func parseLeaseAge(s string) (time.Duration, error) {
 		return 0, strconv.ErrSyntax
 	}
 	return time.ParseDuration(s)
-}
-
-// warnLease warns of leases that are too small to have an effect.
-func (w *warnings) warnLease() {
-	if w.rule.Lease == nil {
-		return
-	}
-	_, units := w.highestLimit()
-	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
-		w.add("spec.consistency", "Leased has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
-			"use a higher limit or a higher maxShare", units, smallestLease)
-	}
 }

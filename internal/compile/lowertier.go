@@ -29,7 +29,7 @@ func lowerTiers(policy validPolicy, identifier rules.Identifier, hashKey *limite
 func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier, hashKey *limiter.HashKey) rules.When {
 	out := rules.When{
 		Identifiers: sorted(mapEach(when.Identifiers, func(given v1alpha1.TierIdentifier) string {
-			if hash, is := hashIn(given); is && identifier.Secret {
+			if hash, isHash := hashIn(given); isHash && identifier.Secret {
 				return hash
 			}
 			if identifier.Secret {
@@ -51,7 +51,7 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifie
 }
 
 // hashIn returns the hash of a secret that a tier has behind "hash:". It is the hash with the key of the Limiter.
-func hashIn(given v1alpha1.TierIdentifier) (hash string, is bool) {
+func hashIn(given v1alpha1.TierIdentifier) (hash string, isHash bool) {
 	return strings.CutPrefix(string(given), rules.HashPrefix)
 }
 

@@ -46,24 +46,24 @@ func (q *namespaceInputs) add(selector rules.Selector) {
 // namespaces, unless a rule selects namespaces by the absence of a label.
 func namespaceFacts(namespaces []Namespace, list []rules.Rule, identity Identity) []rules.Namespace {
 	inputs := namespaceInputsOf(list)
-	var all []rules.Namespace
+	var facts []rules.Namespace
 	for _, n := range namespaces {
 		fact := rules.Namespace{Name: n.Name, Labels: inputs.labelsOf(n)}
 		if tenant := identity.tenantOf(n); inputs.tenants && tenant != n.Name {
 			fact.Tenant = tenant
 		}
 		if inputs.absence || len(fact.Labels) > 0 || fact.Tenant != "" {
-			all = append(all, fact)
+			facts = append(facts, fact)
 		}
 	}
-	slices.SortFunc(all, func(a, b rules.Namespace) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	slices.SortFunc(facts, func(a, b rules.Namespace) int { return strings.Compare(a.Name, b.Name) })
+	return facts
 }
 
 func (q *namespaceInputs) labelsOf(n Namespace) map[string]string {
 	labels := map[string]string{}
 	for key := range q.labels {
-		if value, has := n.Labels[key]; has {
+		if value, exists := n.Labels[key]; exists {
 			labels[key] = value
 		}
 	}

@@ -3,9 +3,11 @@ package compile
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // clusterScope replaces the namespace in the name of a cluster-scoped policy.
@@ -61,4 +63,38 @@ func groupByName(policies Policies) [][]candidate {
 		return cmp.Or(cmp.Compare(a[0].name, b[0].name), cmp.Compare(a[0].namespace, b[0].namespace))
 	})
 	return all
+}
+
+// byAge returns Set.ByAge: the names of the policies of each large namespace, the oldest first. It omits
+// namespaces whose policies have this order by name, as they do in files.
+func byAge(all []compiled) map[string][]string {
+	type policy struct {
+		*compiled
+
+		name string // without the namespace
+	}
+	inNamespace := map[string][]policy{}
+	for i := range all {
+		c := &all[i]
+		namespace, name, _ := strings.Cut(c.name, "/")
+		inNamespace[namespace] = append(inNamespace[namespace], policy{c, name})
+	}
+	var result map[string][]string
+	for namespace, policies := range inNamespace {
+		if len(policies) <= matching.MaxPoliciesPerRequest {
+			continue
+		}
+		oldest := func(a, b policy) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) }
+		if slices.IsSortedFunc(policies, oldest) {
+			continue
+		}
+		slices.SortFunc(policies, oldest)
+		if result == nil {
+			result = map[string][]string{}
+		}
+		for _, p := range policies {
+			result[namespace] = append(result[namespace], p.name)
+		}
+	}
+	return result
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -112,7 +113,7 @@ func TestIsRedundant_HoldsForEveryRequest(t *testing.T) {
 		for range 10 { // few pairs are comparable
 			a, b := drawPair(t)
 			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{a, b}, testIdentity())
-			if len(problems) == 0 && compile.IsRedundant(&set.Rules[0], &set.Rules[1]) {
+			if len(problems) == 0 && redundancy.IsRedundant(&set.Rules[0], &set.Rules[1]) {
 				redundant++
 				printIfFailed(t, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{a, b}})
 				denials += mustBeRedundant(t, set)

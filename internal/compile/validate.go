@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
@@ -241,3 +242,53 @@ func isToken[T ~string](s T) bool {
 }
 
 func isAlphanumeric(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// validateOverrun reports debts on counters that cannot hold more units than their limit, and on leased units.
+func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
+	validateEnum(v, "spec.overrun", spec.Overrun, v1alpha1.OverrunDeny, v1alpha1.OverrunDebt)
+	if spec.Overrun != v1alpha1.OverrunDebt {
+		return
+	}
+	if how := countingOf(spec); how.algorithmErr == nil && !how.algorithm.Traits().Debts {
+		v.report("spec.overrun", "overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more "+
+			"units than the limit; use one of these algorithms or remove overrun")
+	}
+	if spec.Consistency == v1alpha1.ConsistencyLeased {
+		v.report("spec.overrun", "overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; "+
+			"remove overrun or consistency")
+	}
+}
+
+func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
+	validateEnum(v, "spec.storage", spec.Storage, v1alpha1.StorageExact, v1alpha1.StorageCompact)
+	if how := countingOf(spec); spec.Storage == v1alpha1.StorageCompact && how.valid() && !how.algorithm.HasCompact() {
+		v.report("spec.storage", "storage must be Exact with this algorithm, because only the counts of a window are small enough; "+
+			"use Exact, or algorithm SlidingWindowCounter or FixedWindow")
+	}
+}
+
+// validateNames validates the names of the policy and of its namespace.
+func (v *validator) validateNames(policy candidate) {
+	if policy.cluster == nil {
+		v.validateName("metadata.namespace", policy.namespace)
+		if policy.namespace == clusterScope {
+			v.report("metadata.namespace", "namespace %s is reserved: a policy there would share its name and its counters with a ClusterRateLimitPolicy; "+
+				"move the policy to another namespace, or use a ClusterRateLimitPolicy with this domain", clusterScope)
+		}
+	}
+	v.validateName("metadata.name", policy.objectName)
+}
+
+func (v *validator) validateCluster(spec *v1alpha1.ClusterRateLimitPolicySpec) {
+	for i, domain := range spec.Domains {
+		if domain == "" || strings.ContainsFunc(string(domain), isSpaceOrControl) {
+			v.report(fmt.Sprintf("spec.domains[%d]", i),
+				"%q: a domain must be one or more characters without spaces: the name of a namespace, or the domain that your proxy sends", domain)
+		}
+	}
+	validateEnum(v, "spec.precedence", spec.Precedence, v1alpha1.PrecedenceOverride, v1alpha1.PrecedenceDefault)
+}
+
+func isSpaceOrControl(r rune) bool {
+	return r <= unicode.MaxASCII && (unicode.IsSpace(r) || unicode.IsControl(r))
+}

@@ -55,8 +55,8 @@ func (v *validator) validateKubernetesMatch(field string, match *v1alpha1.Kubern
 	if len(match.Resources) == 0 {
 		v.report(field+".resources", "must not be empty; list the resources to limit, such as {apiGroups: [apps], resources: [deployments]}")
 	}
-	for i, of := range match.Resources {
-		v.validateResources(fmt.Sprintf("%s.resources[%d]", field, i), of)
+	for i, resources := range match.Resources {
+		v.validateResources(fmt.Sprintf("%s.resources[%d]", field, i), resources)
 	}
 	for i, namespace := range match.Namespaces {
 		if !isLabel(string(namespace)) || lowercase(namespace) != string(namespace) {
@@ -85,26 +85,26 @@ var (
 	resourceName = regexp.MustCompile(`^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)(/([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?))?$`)
 )
 
-func (v *validator) validateResources(field string, of v1alpha1.KubernetesResources) {
-	if len(of.APIGroups) == 0 {
+func (v *validator) validateResources(field string, resources v1alpha1.KubernetesResources) {
+	if len(resources.APIGroups) == 0 {
 		v.report(field+".apiGroups", `must not be empty; list the API groups, "" for the core group`)
 	}
-	if len(of.Resources) == 0 {
+	if len(resources.Resources) == 0 {
 		v.report(field+".resources", "must not be empty; list the resources, such as pods")
 	}
-	for i, group := range of.APIGroups {
+	for i, group := range resources.APIGroups {
 		if !apiGroup.MatchString(string(group)) {
 			v.report(fmt.Sprintf("%s.apiGroups[%d]", field, i),
 				"an API group must be a DNS name without a version, such as apps or batch, an empty string for the core group, or * for every group")
 		}
 	}
-	for i, name := range of.Resources {
+	for i, name := range resources.Resources {
 		if !resourceName.MatchString(string(name)) {
 			v.report(fmt.Sprintf("%s.resources[%d]", field, i), "a resource must be a plural name in lower case such as pods, a subresource such as "+
 				"deployments/scale, or * for every resource")
 		}
 	}
-	for i, operation := range of.Operations {
+	for i, operation := range resources.Operations {
 		at := fmt.Sprintf("%s.operations[%d]", field, i)
 		v.validateNotEmpty(at, string(operation))
 		validateEnum(v, at, operation, v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete, v1alpha1.OperationConnect)
@@ -127,7 +127,7 @@ const serviceAccountPrefix = "system:serviceaccount:"
 // validateServiceAccount validates an identifier of a tier on axis ServiceAccount.
 func (v *validator) validateServiceAccount(field string, identifier v1alpha1.TierIdentifier) {
 	account := lowerServiceAccount(string(identifier))
-	if namespace, name, both := strings.Cut(account, "/"); !both || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {
+	if namespace, name, isComplete := strings.Cut(account, "/"); !isComplete || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {
 		v.report(field, "%q: a service account must be namespace/name, or %snamespace:name", identifier, serviceAccountPrefix)
 	}
 }

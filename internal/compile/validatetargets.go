@@ -23,15 +23,19 @@ func (v *validator) validateTargets(policy candidate) {
 		v.report("spec.match", "match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; "+
 			"use other fields of match.http, or remove targetRefs")
 	}
-	seen := map[objectKey]bool{}
+	type object struct {
+		kind                     v1alpha1.TargetKind
+		namespace, name, section string
+	}
+	seen := map[object]bool{}
 	for i, ref := range spec.TargetRefs {
 		v.validateTarget(fmt.Sprintf("%s[%d]", field, i), ref, policy.cluster != nil)
-		key := objectKey{kind: ref.Kind, name: ref.Name}
+		key := object{kind: ref.Kind, name: ref.Name}
 		if ref.Namespace != nil {
 			key.namespace = *ref.Namespace
 		}
 		if ref.SectionName != nil {
-			key.name += "/" + *ref.SectionName
+			key.section = *ref.SectionName
 		}
 		if seen[key] {
 			v.report(field, "targetRefs must be unique; remove the repeated one")
@@ -44,19 +48,19 @@ func (v *validator) validateTargets(policy candidate) {
 	}
 }
 
-func (v *validator) validateTarget(at string, ref v1alpha1.TargetReference, cluster bool) {
+func (v *validator) validateTarget(field string, ref v1alpha1.TargetReference, cluster bool) {
 	if ref.Group != v1alpha1.GatewayGroup {
-		v.report(at+".group", "unknown group %q; use %s", ref.Group, v1alpha1.GatewayGroup)
+		v.report(field+".group", "unknown group %q; use %s", ref.Group, v1alpha1.GatewayGroup)
 	}
 	if ref.Kind == "" {
-		v.report(at+".kind", "must not be empty; set HTTPRoute, GRPCRoute or Gateway")
+		v.report(field+".kind", "must not be empty; set HTTPRoute, GRPCRoute or Gateway")
 	}
-	validateEnum(v, at+".kind", ref.Kind, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway)
-	v.validateName(at+".name", ref.Name)
+	validateEnum(v, field+".kind", ref.Kind, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway)
+	v.validateName(field+".name", ref.Name)
 	switch {
 	case cluster && ref.Namespace == nil:
-		v.report(at, "targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route")
+		v.report(field, "targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route")
 	case ref.Namespace != nil && ref.Kind != v1alpha1.TargetGateway:
-		v.report(at+".namespace", "namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace")
+		v.report(field+".namespace", "namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace")
 	}
 }

@@ -106,7 +106,7 @@ func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimi
 		v.report(field, "must not be empty")
 		return
 	}
-	if hash, is := hashIn(identifier); is && (len(hash) != hashLength || strings.Trim(hash, "0123456789abcdef") != "") {
+	if hash, isHash := hashIn(identifier); isHash && (len(hash) != hashLength || strings.Trim(hash, "0123456789abcdef") != "") {
 		v.report(field, "a hash must consist of hash: and %d hexadecimal digits in lower case, as weir hash prints it", hashLength)
 		return
 	}

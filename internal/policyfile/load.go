@@ -10,6 +10,9 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/compile/warning"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -84,12 +87,12 @@ func (l *Loader) Compile(files []File) Result {
 
 // Warnings returns the warnings for the valid policies, sorted by file and line.
 func (r *Result) Warnings() (all []Problem) {
-	specs, others := r.specs(), compile.Comparable(r.Rules.Rules)
+	specs, others := r.specs(), redundancy.Comparable(r.Rules.Rules)
 	for i := range r.Rules.Rules {
 		rule := &r.Rules.Rules[i]
 		key := keyOf(rule.Policy, rule.Domain == "")
 		o := r.defined[key]
-		for _, w := range slices.Concat(compile.Warn(rule, others(rule)), compile.WarnSecrets(rule, specs[key])) {
+		for _, w := range slices.Concat(warning.ForRule(rule, others(rule)), warning.ForSecrets(rule, specs[key])) {
 			all = append(all, o.problem(w.Field, w.Message))
 		}
 	}
@@ -101,7 +104,7 @@ func (r *Result) Warnings() (all []Problem) {
 // BudgetWarnings returns the warnings for policies that exceed the default budget of a Limiter. Unlike those of a policy among all others, they take
 // linear time.
 func (r *Result) BudgetWarnings() (all []Problem) {
-	for _, p := range r.policies.CompileWithin(r.identity, compile.DefaultBudget()).Problems {
+	for _, p := range r.policies.CompileWithin(r.identity, budget.Default()).Problems {
 		if p.Reason == v1alpha1.ReasonOverBudget { // in a cluster, the Limiter sets the budget
 			all = append(all, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/decisionlog"
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // follow calls the stream of denials, and returns a function that returns its next line. The time that the server has to write the answer to a
@@ -83,7 +83,7 @@ func TestDenials_OutlastTheTimeoutsOfRequests(t *testing.T) {
 	c := newCounting(t)
 	server := httptest.NewUnstartedServer(c)
 	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Minute, time.Nanosecond
-	reading := &fixture.ReadDeadline{Listener: server.Listener}
+	reading := &connection.ReadDeadline{Listener: server.Listener}
 	server.Listener = reading
 	next, end := followFrom(t, server, "")
 	defer end()

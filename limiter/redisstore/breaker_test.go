@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // shortTimeout is the timeout of a call to a Redis that does not reply.
@@ -260,7 +261,7 @@ func TestBreaker_DoesNotReportABrokenConnection(t *testing.T) {
 // Callers, connections and goroutines do not accumulate while Redis does not reply.
 func TestBreaker_KeepsCallersFromPilingUp(t *testing.T) {
 	server := fixture.Redis(t)
-	proxy, outages := fixture.ProxyTo(t, server.Addr()), newOutageRecorder()
+	proxy, outages := connection.ProxyTo(t, server.Addr()), newOutageRecorder()
 	store := storeWithBreaker(t, "redis://"+proxy.Addr(), outages)
 	charges := unitsOf(t, "shop/a", "acme", 1_000_000)
 	awaitSpend(t, store, charges)

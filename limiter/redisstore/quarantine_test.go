@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // tenant is what happened to the requests of one tenant.
@@ -30,7 +31,7 @@ func TestBreaker_OneCounterWithoutRepliesDoesNotAffectOthers(t *testing.T) {
 	for name, every := range map[string]time.Duration{"every reply is lost": 0, "a reply is lost every half second": 500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			server := fixture.Redis(t)
-			proxy, err := fixture.StartProxy(server.Addr())
+			proxy, err := connection.StartProxy(server.Addr())
 			if err != nil {
 				t.Fatal(err)
 			}

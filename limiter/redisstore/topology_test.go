@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/storetest"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // connect returns a client with a long timeout.
@@ -489,7 +490,7 @@ func awaitRevision(t *testing.T, client *redisclient.Client, updates <-chan stri
 // proxiedRedis is a Redis behind a proxy.
 type proxiedRedis struct {
 	url   string
-	proxy *fixture.Proxy
+	proxy *connection.Proxy
 }
 
 // proxiedTopologies are a server, a primary with a Sentinel, and a cluster of one node. Each is behind a proxy that the
@@ -497,16 +498,16 @@ type proxiedRedis struct {
 func proxiedTopologies() map[string]func(t *testing.T) proxiedRedis {
 	return map[string]func(t *testing.T) proxiedRedis{
 		"server": func(t *testing.T) proxiedRedis {
-			proxy := fixture.ProxyTo(t, fixture.Redis(t).Addr())
+			proxy := connection.ProxyTo(t, fixture.Redis(t).Addr())
 			return proxiedRedis{"redis://" + proxy.Addr(), proxy}
 		},
 		"Sentinel": func(t *testing.T) proxiedRedis {
-			proxy := fixture.ProxyTo(t, fixture.Redis(t).Addr())
+			proxy := connection.ProxyTo(t, fixture.Redis(t).Addr())
 			return proxiedRedis{"redis://" + fixture.Sentinel(t, proxy.Addr()).Addr() + "?master=weir", proxy}
 		},
 		"cluster": func(t *testing.T) proxiedRedis {
 			node := fixture.RedisClusterNode(t)
-			proxy := fixture.ProxyTo(t, node.Addr())
+			proxy := connection.ProxyTo(t, node.Addr())
 			_, port, _ := net.SplitHostPort(proxy.Addr())
 			if _, err := node.Do(t.Context(), "CONFIG", "SET", "cluster-announce-port", port); err != nil {
 				t.Fatal(err)
@@ -518,10 +519,10 @@ func proxiedTopologies() map[string]func(t *testing.T) proxiedRedis {
 
 func TestSpend_CountsACallWithALostReplyOnce(t *testing.T) {
 	t.Parallel()
-	faults := map[string]func(*fixture.Proxy){
-		"dropped": (*fixture.Proxy).DropReplies,
-		"cut":     func(p *fixture.Proxy) { p.CutReplies(1) },
-		"late":    func(p *fixture.Proxy) { p.DelayReplies(2 * callTimeout) },
+	faults := map[string]func(*connection.Proxy){
+		"dropped": (*connection.Proxy).DropReplies,
+		"cut":     func(p *connection.Proxy) { p.CutReplies(1) },
+		"late":    func(p *connection.Proxy) { p.DelayReplies(2 * callTimeout) },
 	}
 	for name, start := range proxiedTopologies() {
 		t.Run(name, func(t *testing.T) {

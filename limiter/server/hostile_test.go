@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 const allowedCall = "GET /v1/auth/shop HTTP/1.1\r\nHost: weir\r\nX-Forwarded-Uri: /\r\nX-Forwarded-Method: GET\r\nX-Tenant-Id: acme\r\n"
@@ -202,7 +202,7 @@ func TestServer_EndsTheWaitOfACallerThatDisconnects(t *testing.T) {
 				<-r.Context().Done()
 				left <- time.Now()
 			}),
-			CheckListener: fixture.PipeListener(ours), Readiness: NewReadiness(newEngine(t, atNoon()), nil), Log: discard(),
+			CheckListener: connection.PipeListener(ours), Readiness: NewReadiness(newEngine(t, atNoon()), nil), Log: discard(),
 		}
 		server, listener := s.check()
 		done := make(chan error, 1)
@@ -230,8 +230,8 @@ func TestServer_EndsHandshakesOfClientsThatStall(t *testing.T) {
 		readiness := NewReadiness(newEngine(t, atNoon()), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		s := &Server{
-			Check: http.NotFoundHandler(), CheckListener: fixture.PipeListener(ours),
-			Ops: NewOpsHandler(prometheus.NewRegistry(), readiness), OpsListener: fixture.PipeListener(),
+			Check: http.NotFoundHandler(), CheckListener: connection.PipeListener(ours),
+			Ops: NewOpsHandler(prometheus.NewRegistry(), readiness), OpsListener: connection.PipeListener(),
 			TLS: &tls.Config{Certificates: certified.TLS.Certificates}, Readiness: readiness, Log: discard(),
 		}
 		done := make(chan error, 1)

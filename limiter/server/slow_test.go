@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // servePipe serves a caller on one end of a pipe, with the fake clock of synctest.
@@ -21,8 +21,8 @@ func servePipe(t *testing.T) (caller net.Conn, stop func()) {
 	e := newEngine(t, atNoon(), tenantRule("a", 5))
 	caller, ours := net.Pipe()
 	s := &Server{
-		Check: newHandler(t, e), CheckListener: fixture.PipeListener(ours),
-		Ops: NewOpsHandler(prometheus.NewRegistry(), NewReadiness(e, nil)), OpsListener: fixture.PipeListener(),
+		Check: newHandler(t, e), CheckListener: connection.PipeListener(ours),
+		Ops: NewOpsHandler(prometheus.NewRegistry(), NewReadiness(e, nil)), OpsListener: connection.PipeListener(),
 		Readiness: NewReadiness(e, nil), Log: discard(),
 	}
 	server, listener := s.check()

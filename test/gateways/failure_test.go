@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // failureModes are configurations by the status that a client gets without a decision: that of a filter that denies, else the service's.
@@ -25,7 +26,7 @@ func TestEnvoy_AppliesItsFailureModesWithoutADecision(t *testing.T) {
 			w := newService(t, documentedPolicies(t))
 			address := free(t)
 			w.weir = w.startLimiter(t, "--grpc-listen", address)
-			slow, err := fixture.StartProxy(address)
+			slow, err := connection.StartProxy(address)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +83,7 @@ func TestEnvoy_DocumentedTimeoutCoversALimiterThatWaitsForRedis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newService(t, document(t)[1]) // only that of RLS
-			slow, err := fixture.StartProxy(w.redis.Addr())
+			slow, err := connection.StartProxy(w.redis.Addr())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // Fault is a way in which Redis fails.
@@ -92,13 +93,13 @@ func networkFaults() []Fault {
 	slow := func(delay time.Duration) Fault {
 		return Fault{
 			Name: "latency " + delay.String(), What: "every reply of Redis is delayed by this time",
-			Start: network(func(p *fixture.Proxy) { p.DelayReplies(delay) }), Want: usual(),
+			Start: network(func(p *connection.Proxy) { p.DelayReplies(delay) }), Want: usual(),
 		}
 	}
 	return []Fault{
 		{
 			Name: "half-open", What: "connections are accepted and requests reach Redis; the replies are lost",
-			Start: network(func(p *fixture.Proxy) { p.DropReplies() }), Want: usual(), Short: true,
+			Start: network(func(p *connection.Proxy) { p.DropReplies() }), Want: usual(), Short: true,
 		},
 		tolerates(slow(10*time.Millisecond), 40*time.Millisecond), // Redis continues to decide; a decision takes two and a half round trips
 		slow(100 * time.Millisecond),
@@ -144,13 +145,13 @@ func server(breaks, repairs action, args ...string) func(context.Context) (Setup
 }
 
 // network returns the setup of one redis-server behind a proxy.
-func network(breaks func(*fixture.Proxy)) func(context.Context) (Setup, error) {
+func network(breaks func(*connection.Proxy)) func(context.Context) (Setup, error) {
 	return func(ctx context.Context) (Setup, error) {
 		r, err := fixture.StartRedis(ctx)
 		if err != nil {
 			return Setup{}, err
 		}
-		p, err := fixture.StartProxy(r.Addr())
+		p, err := connection.StartProxy(r.Addr())
 		if err != nil {
 			return Setup{}, errors.Join(err, r.Stop())
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 const (
@@ -35,7 +36,7 @@ func randomOutages(ctx context.Context) (Setup, error) {
 	if err != nil {
 		return Setup{}, err
 	}
-	p, err := fixture.StartProxy(r.Addr())
+	p, err := connection.StartProxy(r.Addr())
 	if err != nil {
 		return Setup{}, errors.Join(err, r.Stop())
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
 )
 
 // checkBudgets returns for each Limiter that selects the policy why it does not fit its budget. The policy must be rejected if no
@@ -70,20 +71,20 @@ func (c Config) all(ctx context.Context) (compile.Policies, error) {
 // refusal returns why the Limiter, with the others as stored, would leave out the policy, or one that it enforces; empty if the policy fits.
 // ClusterRateLimitPolicies can displace namespaced ones. What the operator leaves out anyway is no obstacle for other policies.
 func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) string {
-	identity, budget := compile.IdentityOf(&l.Spec), compile.BudgetOf(&l.Spec)
+	identity, limits := compile.IdentityOf(&l.Spec), budget.ForLimiter(&l.Spec)
 	own := chargeOf(one, one.Usage(identity))
 	stored := c.charges(others, identity)
-	at := slices.IndexFunc(stored, func(s compile.Charge) bool { return s.Policy == own.Policy && s.Cluster == own.Cluster })
-	after, before := slices.Clone(stored), compile.Usage{}
+	at := slices.IndexFunc(stored, func(s budget.Charge) bool { return s.Policy == own.Policy && s.Cluster == own.Cluster })
+	after, before := slices.Clone(stored), budget.Usage{}
 	if at >= 0 {
 		before, after[at] = stored[at].Usage, own
 	} else {
 		at, after = len(after), append(after, own)
 	}
-	_, over := budget.Fit(after)
+	_, over := limits.Fit(after)
 	excess, found := find(over, at)
 	if !found {
-		_, overBefore := budget.Fit(stored)
+		_, overBefore := limits.Fit(stored)
 		excess, found = displaced(over, overBefore, after, own.Cluster)
 	}
 	if !found {
@@ -97,8 +98,8 @@ func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) strin
 }
 
 // charges returns what the policies use.
-func (c Config) charges(all compile.Policies, identity compile.Identity) []compile.Charge {
-	charges := make([]compile.Charge, 0, len(all.Namespaced)+len(all.Cluster)+1)
+func (c Config) charges(all compile.Policies, identity compile.Identity) []budget.Charge {
+	charges := make([]budget.Charge, 0, len(all.Namespaced)+len(all.Cluster)+1)
 	for i := range all.Namespaced {
 		one := compile.Policies{Namespaced: all.Namespaced[i : i+1]}
 		charges = append(charges, chargeOf(one, c.usages.of(&all.Namespaced[i], one, identity)))
@@ -110,37 +111,37 @@ func (c Config) charges(all compile.Policies, identity compile.Identity) []compi
 	return charges
 }
 
-func chargeOf(one compile.Policies, usage compile.Usage) compile.Charge {
+func chargeOf(one compile.Policies, usage budget.Usage) budget.Charge {
 	if len(one.Cluster) > 0 {
-		return compile.Charge{Policy: nameOf(one), Cluster: true, Created: one.Cluster[0].CreationTimestamp.Time, Usage: usage}
+		return budget.Charge{Policy: nameOf(one), Cluster: true, Created: one.Cluster[0].CreationTimestamp.Time, Usage: usage}
 	}
 	p := &one.Namespaced[0]
-	return compile.Charge{Policy: nameOf(one), Namespace: p.Namespace, Created: p.CreationTimestamp.Time, Usage: usage}
+	return budget.Charge{Policy: nameOf(one), Namespace: p.Namespace, Created: p.CreationTimestamp.Time, Usage: usage}
 }
 
 // find returns the excess of the policy with that index.
-func find(over []compile.Excess, index int) (compile.Excess, bool) {
-	at := slices.IndexFunc(over, func(e compile.Excess) bool { return e.Index == index })
+func find(over []budget.Excess, index int) (budget.Excess, bool) {
+	at := slices.IndexFunc(over, func(e budget.Excess) bool { return e.Index == index })
 	if at < 0 {
-		return compile.Excess{}, false
+		return budget.Excess{}, false
 	}
 	return over[at], true
 }
 
 // displaced returns the first excess of a policy of that scope that did not exceed the budget before.
-func displaced(over, before []compile.Excess, all []compile.Charge, cluster bool) (compile.Excess, bool) {
+func displaced(over, before []budget.Excess, all []budget.Charge, cluster bool) (budget.Excess, bool) {
 	already := make(map[int]bool, len(before))
 	for _, e := range before {
 		already[e.Index] = true
 	}
-	at := slices.IndexFunc(over, func(e compile.Excess) bool { return all[e.Index].Cluster == cluster && !already[e.Index] })
+	at := slices.IndexFunc(over, func(e budget.Excess) bool { return all[e.Index].Cluster == cluster && !already[e.Index] })
 	if at < 0 {
-		return compile.Excess{}, false
+		return budget.Excess{}, false
 	}
 	return over[at], true
 }
 
-func exceeded(own, before, sum, limits compile.Usage, of, limiter, part string) string {
+func exceeded(own, before, sum, limits budget.Usage, of, limiter, part string) string {
 	for i, limit := range limits.Amounts() {
 		if limit.Used == 0 || sum.Amounts()[i].Used <= limit.Used || own.Amounts()[i].Used <= before.Amounts()[i].Used {
 			continue
@@ -156,7 +157,7 @@ func exceeded(own, before, sum, limits compile.Usage, of, limiter, part string) 
 // remembers nothing.
 type usages struct {
 	mu    sync.Mutex
-	known map[usageKey]compile.Usage
+	known map[usageKey]budget.Usage
 }
 
 type usageKey struct {
@@ -168,7 +169,7 @@ type usageKey struct {
 // maxUsages bounds the memory: beyond it, all are forgotten.
 const maxUsages = 100_000
 
-func (u *usages) of(p client.Object, one compile.Policies, identity compile.Identity) compile.Usage {
+func (u *usages) of(p client.Object, one compile.Policies, identity compile.Identity) budget.Usage {
 	if u == nil || p.GetUID() == "" {
 		return one.Usage(identity)
 	}
@@ -178,7 +179,7 @@ func (u *usages) of(p client.Object, one compile.Policies, identity compile.Iden
 	usage, ok := u.known[key]
 	if !ok {
 		if u.known == nil || len(u.known) >= maxUsages {
-			u.known = map[usageKey]compile.Usage{}
+			u.known = map[usageKey]budget.Usage{}
 		}
 		usage = one.Usage(identity)
 		u.known[key] = usage

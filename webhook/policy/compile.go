@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/warning"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -85,7 +86,7 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 	own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == name && (r.Domain == "") == ofCluster })
 	if own >= 0 {
 		rule := &result.Set.Rules[own]
-		found.warnings = limitWarnings(slices.Concat(compile.Warn(rule, result.Set.Rules), compile.WarnSecrets(rule, specOf(one))))
+		found.warnings = limitWarnings(slices.Concat(warning.ForRule(rule, result.Set.Rules), warning.ForSecrets(rule, specOf(one))))
 	}
 	return found
 }

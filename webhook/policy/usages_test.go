@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
 )
 
 func TestUsages_RemembersAPolicyInOneGenerationAndIdentity(t *testing.T) {
@@ -42,9 +43,9 @@ func TestUsages_RemembersAPolicyInOneGenerationAndIdentity(t *testing.T) {
 }
 
 func TestUsages_AreBounded(t *testing.T) {
-	u := &usages{known: map[usageKey]compile.Usage{}}
+	u := &usages{known: map[usageKey]budget.Usage{}}
 	for i := range 99_999 {
-		u.known[usageKey{generation: int64(i)}] = compile.Usage{}
+		u.known[usageKey{generation: int64(i)}] = budget.Usage{}
 	}
 	for i, want := range []int{100_000, 1, 2} {
 		u.of(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i))}}, compile.Policies{}, compile.DefaultIdentity())

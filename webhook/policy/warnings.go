@@ -3,7 +3,7 @@ package policy
 import (
 	"fmt"
 
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/warning"
 )
 
 // kubectl prints warnings to the user. The API server requires that webhooks return few and short warnings.
@@ -13,7 +13,7 @@ const (
 )
 
 // limitWarnings returns all warnings, or the first ones and the number of the others.
-func limitWarnings(warnings []compile.Warning) (texts []string) {
+func limitWarnings(warnings []warning.Warning) (texts []string) {
 	for i, w := range warnings {
 		if i == warningCount-1 && len(warnings) > warningCount {
 			return append(texts, fmt.Sprintf("and %d more warnings", len(warnings)-i))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/warning"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -58,9 +59,9 @@ func TestLimitWarnings_OmitsOnlyWhatExceedsTheLimit(t *testing.T) {
 		8: {8, "spec.limit: warning 8"},
 		9: {8, "and 2 more warnings"},
 	} {
-		var warnings []compile.Warning
+		var warnings []warning.Warning
 		for i := range given {
-			warnings = append(warnings, compile.Warning{Field: "spec.limit", Message: fmt.Sprintf("warning %d", i+1)})
+			warnings = append(warnings, warning.Warning{Field: "spec.limit", Message: fmt.Sprintf("warning %d", i+1)})
 		}
 		got := limitWarnings(warnings)
 		if len(got) != want.texts || got[len(got)-1] != want.last {

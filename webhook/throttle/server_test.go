@@ -20,6 +20,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/socket"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // listening is a running Server.
@@ -309,7 +310,7 @@ func TestServer_ClosesStalledConnections(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := NewServer(newTestHandler(t, &stubEngine{}), nil, 0, discard()).http
 				theirs, ours := net.Pipe()
-				listener := fixture.PipeListener(ours)
+				listener := connection.PipeListener(ours)
 				done := make(chan struct{})
 				go func() {
 					defer close(done)

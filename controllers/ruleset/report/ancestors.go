@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/controllers/conditions"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // maxAncestors is the number of entries in status.ancestors, and of targets of a policy.
@@ -48,7 +49,7 @@ func ancestors(
 	return all
 }
 
-func targetsOf(outcomes []outcome) []compile.Target {
+func targetsOf(outcomes []outcome) []gateway.Target {
 	i := slices.IndexFunc(outcomes, func(o outcome) bool { return len(o.targets) > 0 })
 	if i < 0 {
 		return nil
@@ -66,7 +67,7 @@ func conditionsAt(before []v1alpha1.PolicyAncestorStatus, ref v1alpha1.TargetRef
 }
 
 // targetsText returns everything that a status depends on.
-func targetsText(targets []compile.Target) string {
+func targetsText(targets []gateway.Target) string {
 	texts := make([]string, len(targets))
 	for i, t := range targets {
 		texts[i] = t.Reason + ": " + t.Message
@@ -77,7 +78,7 @@ func targetsText(targets []compile.Target) string {
 // acceptedMessage names the targets that do not accept a policy which others accept.
 func acceptedMessage(outcomes []outcome) string {
 	targets := targetsOf(outcomes)
-	failed := slices.DeleteFunc(slices.Clone(targets), func(t compile.Target) bool { return t.Reason == v1alpha1.ReasonAccepted })
+	failed := slices.DeleteFunc(slices.Clone(targets), func(t gateway.Target) bool { return t.Reason == v1alpha1.ReasonAccepted })
 	if len(failed) == 0 {
 		return "the policy is valid"
 	}

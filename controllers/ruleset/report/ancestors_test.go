@@ -11,10 +11,11 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
-func target(name, reason string) compile.Target {
-	return compile.Target{Ref: routeRef(name), Reason: reason, Message: "message of " + name}
+func target(name, reason string) gateway.Target {
+	return gateway.Target{Ref: routeRef(name), Reason: reason, Message: "message of " + name}
 }
 
 func routeRef(name string) v1alpha1.TargetReference {
@@ -32,15 +33,15 @@ func TestAncestors_ReportEachTarget(t *testing.T) {
 		want     []string // status, reason and message of the targets a and b
 	}{
 		"both accept": {
-			[]outcome{{rule: rule, targets: []compile.Target{target("a", "Accepted"), target("b", "Accepted")}}},
+			[]outcome{{rule: rule, targets: []gateway.Target{target("a", "Accepted"), target("b", "Accepted")}}},
 			[]string{"True Accepted message of a", "True Accepted message of b"},
 		},
 		"one is missing": {
-			[]outcome{{rule: rule, targets: []compile.Target{target("a", "TargetNotFound"), target("b", "Accepted")}}},
+			[]outcome{{rule: rule, targets: []gateway.Target{target("a", "TargetNotFound"), target("b", "Accepted")}}},
 			[]string{"False TargetNotFound message of a", "True Accepted message of b"},
 		},
 		"none accepts": {
-			[]outcome{{problems: problem("TargetNotFound"), targets: []compile.Target{target("a", "TargetNotFound"), target("b", "Conflicted")}}},
+			[]outcome{{problems: problem("TargetNotFound"), targets: []gateway.Target{target("a", "TargetNotFound"), target("b", "Conflicted")}}},
 			[]string{"False TargetNotFound message of a", "False Conflicted message of b"},
 		},
 		"invalid": {
@@ -48,11 +49,11 @@ func TestAncestors_ReportEachTarget(t *testing.T) {
 			[]string{"False Invalid spec.limit: m", "False Invalid spec.limit: m"},
 		},
 		"over budget": {
-			[]outcome{{overBudget: "too much", targets: []compile.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}},
+			[]outcome{{overBudget: "too much", targets: []gateway.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}},
 			[]string{"False OverBudget too much", "False TargetNotFound message of b"},
 		},
 		"known at the second Limiter": {
-			[]outcome{{limiter: edge, rule: rule}, {rule: rule, targets: []compile.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}},
+			[]outcome{{limiter: edge, rule: rule}, {rule: rule, targets: []gateway.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}},
 			[]string{"True Accepted message of a", "False TargetNotFound message of b"},
 		},
 		"the targets cannot be read": { // a is new, and b is reported
@@ -115,7 +116,7 @@ func TestPolicyConditions_WaitForAMissingTarget(t *testing.T) {
 
 func TestPolicyConditions_NameTheTargetsThatDoNotAccept(t *testing.T) {
 	rule := &selection.Rule{Revision: "r1"}
-	some := []outcome{{rule: rule, enforced: true, targets: []compile.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}}
+	some := []outcome{{rule: rule, enforced: true, targets: []gateway.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}}
 	all, _ := policyConditions(some, nil, 1, time.Time{})
 	const want = "the policy is valid; 1 of 2 targets do not accept it, see status.ancestors: message of b"
 	if c := meta.FindStatusCondition(all, "Accepted"); c.Status != metav1.ConditionTrue || c.Message != want {
@@ -126,8 +127,8 @@ func TestPolicyConditions_NameTheTargetsThatDoNotAccept(t *testing.T) {
 func TestUnchanged_DependsOnTheTargets(t *testing.T) {
 	for name, of := range map[string]outcome{"with a rule": {rule: &selection.Rule{}}, "without a rule": {}} {
 		before, after := of, of
-		before.targets = []compile.Target{target("a", "Accepted")}
-		after.targets = []compile.Target{target("a", "TargetNotFound")}
+		before.targets = []gateway.Target{target("a", "Accepted")}
+		after.targets = []gateway.Target{target("a", "TargetNotFound")}
 		if unchanged(summaries([]outcome{before}), []outcome{after}) || !unchanged(summaries([]outcome{before}), []outcome{before}) {
 			t.Errorf("%s: a change of a target is not noticed, or one is noticed without a change", name)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // outcome is the state of one policy at one Limiter that selects it.
@@ -17,7 +18,7 @@ type outcome struct {
 	limiter  types.NamespacedName // empty for a policy that no Limiter selects
 	rule     *selection.Rule      // nil if the policy does not compile or is not selected
 	problems []compile.Problem
-	targets  []compile.Target // of a valid policy with targets
+	targets  []gateway.Target // of a valid policy with targets
 	// overBudget describes why the policy exceeds the budget of the Limiter; empty if it does not.
 	overBudget string
 	// enforced reports whether every replica that serves, of at least one, enforces the policy. While the operator cannot use

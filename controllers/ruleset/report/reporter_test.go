@@ -24,7 +24,7 @@ import (
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // cached is a client whose lists are a cache that a test fills. It records the statuses that are applied, and gives each a
@@ -269,7 +269,7 @@ func TestReporter_WritesTargetsAndHowTheyAreMatched(t *testing.T) {
 	ref.Namespace, ref.SectionName = new("shop"), new("pay")
 	r.add("attached")
 	r.namespaced[1].Spec.TargetRefs = []v1alpha1.TargetReference{ref}
-	r.state.RuleSet.Targets = map[selection.Key][]compile.Target{{Name: "shop/attached"}: {target("checkout", "Accepted")}}
+	r.state.RuleSet.Targets = map[selection.Key][]gateway.Target{{Name: "shop/attached"}: {target("checkout", "Accepted")}}
 	rule := r.state.RuleSet.Rules["shop/attached"]
 	rule.Effective.MatchedBy = v1alpha1.MatchedByRouteName
 	r.state.RuleSet.Rules["shop/attached"] = rule

@@ -16,6 +16,8 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 )
 
 // The states in test/gitops, which Flux and Argo CD evaluate there, are those that the operator writes.
@@ -31,9 +33,9 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"a": "lets only ClusterRateLimitPolicies limit writes: spec.kubernetesThrottle.namespacedPolicies is None",
 	}}
 	bad := []compile.Problem{{Field: "spec.match.http.paths[0].value", Message: "missing closing ): `/v1/(`"}}
-	policies := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attachedPolicy("new", 2), attachedPolicy("old", 1)}, Gateways: &compile.Gateways{}}
+	policies := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attachedPolicy("new", 2), attachedPolicy("old", 1)}, Gateways: &gateway.Objects{}}
 	missing := policies.Compile(compile.DefaultIdentity()).Problems[:1]
-	policies.Gateways.Routes = []compile.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}}
+	policies.Gateways.Routes = []gateway.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}}
 	conflicted := policies.Compile(compile.DefaultIdentity()).Problems
 	elsewhere := attachedPolicy("new", 1)
 	elsewhere.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetGateway, Namespace: new("infra"), Name: "public"}}
@@ -59,8 +61,8 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-partially-programmed":     {1, outcome{rule: rule, enforced: true}},
 		"policy-edited-store-unreachable": {2, outcome{rule: rule, acknowledged: 0, replicas: 2, unavailable: gone, degradation: policyDegradation(outage)}},
 		"policy-over-budget":              {1, outcome{overBudget: "spec: over the policy budget of the Limiter: this policy needs 832612 bytes, and the older policies of namespace shop leave less of 524288: shorten or delete policies, or raise spec.policyBudget.perNamespace.bytes of the Limiter"}},
-		"policy-overridden":               {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "a", By: "cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
-		"cluster-overridden":              {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(compile.Override{Policy: "a", Domain: "shop", By: "shop/tenant-free", Reason: v1alpha1.ReasonNamespacePolicy})}},
+		"policy-overridden":               {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(redundancy.Override{Policy: "a", Domain: "a", By: "cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
+		"cluster-overridden":              {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(redundancy.Override{Policy: "a", Domain: "shop", By: "shop/tenant-free", Reason: v1alpha1.ReasonNamespacePolicy})}},
 	} {
 		data, err := os.ReadFile("../../../test/gitops/testdata/states/" + name + ".yaml")
 		if err != nil {
@@ -96,7 +98,7 @@ func attachedPolicy(name string, minute int) v1alpha1.RateLimitPolicy {
 	}
 }
 
-func overriddenBy(o compile.Override) selection.Overridden {
-	reason, message := compile.OverriddenCondition([]compile.Override{o})
+func overriddenBy(o redundancy.Override) selection.Overridden {
+	reason, message := redundancy.OverriddenCondition([]redundancy.Override{o})
 	return selection.Overridden{Reason: reason, Message: message}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 )
 
 // both returns policies of both kinds.
@@ -109,8 +110,8 @@ func TestCompile_SummarizesTheOverridesOfEachPolicy(t *testing.T) {
 		t.Fatalf("overridden %+v, of the overrides %+v", set.Overridden, result.Overrides)
 	}
 	for policy, n := range map[string]int{"cluster/floor": 2, "cluster/ceiling": 1} {
-		of := slices.DeleteFunc(slices.Clone(result.Overrides), func(o compile.Override) bool { return o.Policy != policy })
-		reason, message := compile.OverriddenCondition(of)
+		of := slices.DeleteFunc(slices.Clone(result.Overrides), func(o redundancy.Override) bool { return o.Policy != policy })
+		reason, message := redundancy.OverriddenCondition(of)
 		if got := set.Overridden[policy]; len(of) != n || got != (Overridden{reason, message}) || reason != v1alpha1.ReasonNamespacePolicy {
 			t.Errorf("%s: %+v, want %s: %s", policy, got, reason, message)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // Inputs are the objects that rule sets are compiled from, read at one moment.
@@ -35,7 +36,7 @@ type Hashes struct {
 type GatewayReader interface {
 	// Read returns the objects, and a hash that is not 0 and changes when an object is created, changed or deleted. It fails while it does
 	// not know all of them.
-	Read(ctx context.Context) (*compile.Gateways, uint64, error)
+	Read(ctx context.Context) (*gateway.Objects, uint64, error)
 }
 
 // Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets or tables is true.
@@ -64,7 +65,7 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, t
 	}
 	var err error
 	if inputs.Gateways, inputs.GatewaysHash, err = gateways.Read(ctx); err != nil {
-		inputs.Gateways, inputs.GatewaysHash = &compile.Gateways{Unreadable: err}, maphash.String(hashSeed, err.Error())
+		inputs.Gateways, inputs.GatewaysHash = &gateway.Objects{Unreadable: err}, maphash.String(hashSeed, err.Error())
 	}
 	return inputs, nil
 }

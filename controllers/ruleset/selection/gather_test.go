@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // clusterPolicy returns a policy that applies to all namespaces.
@@ -166,12 +167,12 @@ func TestGenerations_ReturnsTheSameMapUntilAPolicyChanges(t *testing.T) {
 
 // gatewayReader returns the same objects at each call.
 type gatewayReader struct {
-	gateways *compile.Gateways
+	gateways *gateway.Objects
 	err      error
 	calls    int
 }
 
-func (r *gatewayReader) Read(context.Context) (*compile.Gateways, uint64, error) {
+func (r *gatewayReader) Read(context.Context) (*gateway.Objects, uint64, error) {
 	r.calls++
 	return r.gateways, 5, r.err
 }
@@ -191,7 +192,7 @@ func TestGather_ReadsTargetsOnlyIfAPolicyHasTargets(t *testing.T) {
 		"a cluster policy":      {[]client.Object{&daily, &floor}, nil, 1},
 		"they are not known":    {[]client.Object{&daily, &checkout}, down, 1},
 	} {
-		r := &gatewayReader{gateways: &compile.Gateways{}, err: test.err}
+		r := &gatewayReader{gateways: &gateway.Objects{}, err: test.err}
 		in, err := Gather(t.Context(), cluster(t, test.objects...), r, false)
 		if r.calls != test.calls {
 			t.Errorf("%s: %d calls, want %d", name, r.calls, test.calls)
@@ -214,7 +215,7 @@ func TestCompile_DependsOnGatewaysOnlyIfAPolicyHasTargets(t *testing.T) {
 	attached := policy("checkout", 1, 10)
 	attached.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: "HTTPRoute", Name: "checkout"}}
 	gone := policies(attached)
-	gone.Gateways = &compile.Gateways{}
+	gone.Gateways = &gateway.Objects{}
 	for name, test := range map[string]struct {
 		policies compile.Policies
 		same     bool
@@ -247,7 +248,7 @@ func TestUnselected_CompilesAgainWhenATargetChanges(t *testing.T) {
 	attached := policy("checkout", 1, 10)
 	attached.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: "HTTPRoute", Name: "checkout"}}
 	in := Inputs{Policies: policies(attached), Hashes: Hashes{GatewaysHash: 1}}
-	in.Gateways = &compile.Gateways{}
+	in.Gateways = &gateway.Objects{}
 	no := func(types.UID) bool { return false }
 	key := Key{Name: "shop/checkout"}
 	var u Unselected
@@ -255,7 +256,7 @@ func TestUnselected_CompilesAgainWhenATargetChanges(t *testing.T) {
 	if p := u.Problems(key); len(p) != 1 || p[0].Reason != "TargetNotFound" || u.Targets(key)[0].Reason != "TargetNotFound" {
 		t.Errorf("problems %v, targets %v", p, u.Targets(key))
 	}
-	in.Gateways, in.GatewaysHash = &compile.Gateways{Routes: []compile.Route{{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout"}}}, 2
+	in.Gateways, in.GatewaysHash = &gateway.Objects{Routes: []gateway.Route{{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout"}}}, 2
 	u.Compile(in, List(in.Policies), no)
 	if p := u.Problems(key); len(p) != 0 || u.Targets(key)[0].Reason != "Accepted" {
 		t.Errorf("problems %v, targets %v", p, u.Targets(key))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -45,11 +46,11 @@ func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte,
 
 // keepTargets marks the policies that keep their previous rules, and their targets in before, while the objects that they target cannot be read.
 // The generation of a policy that was edited since is 0, as after Restore.
-func (s *RuleSet) keepTargets(before *RuleSet, policies []Policy, kept []compile.Kept, gateways *compile.Gateways) {
+func (s *RuleSet) keepTargets(before *RuleSet, policies []Policy, kept []compile.Kept, gateways *gateway.Objects) {
 	if len(kept) == 0 {
 		return
 	}
-	if !errors.Is(gateways.Unreadable, compile.ErrGatewaysPending) {
+	if !errors.Is(gateways.Unreadable, gateway.ErrGatewaysPending) {
 		s.Unreadable = gateways.Unreadable.Error()
 	}
 	if before != nil && before.Limiter.UID != s.Limiter.UID {
@@ -62,7 +63,7 @@ func (s *RuleSet) keepTargets(before *RuleSet, policies []Policy, kept []compile
 		s.Kept[key], outdated[key] = true, k.Outdated
 	}
 	if s.Targets == nil {
-		s.Targets = map[Key][]compile.Target{}
+		s.Targets = map[Key][]gateway.Target{}
 	}
 	for _, p := range policies {
 		if !s.Kept[p.Key()] {
@@ -83,7 +84,7 @@ func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Id
 	hasRule := func(policy string) bool { _, ok := s.Rules[policy]; return ok }
 	found := compile.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
 	if inputs.Unreadable() {
-		found.Gateways = &compile.Gateways{Unreadable: inputs.Gateways.Unreadable, Previous: set}
+		found.Gateways = &gateway.Objects{Unreadable: inputs.Gateways.Unreadable, Previous: set}
 	}
 	for i := range inputs.Namespaced {
 		if hasRule(compile.Name(&inputs.Namespaced[i])) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -20,18 +21,18 @@ func attached(generation, limit int64) v1alpha1.RateLimitPolicy {
 }
 
 // withCheckout are objects that can be read.
-func withCheckout() *compile.Gateways {
-	return &compile.Gateways{Routes: []compile.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}}}
+func withCheckout() *gateway.Objects {
+	return &gateway.Objects{Routes: []gateway.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}}}
 }
 
 // unreadable are objects that cannot be read, next to the rules of before.
-func unreadable(t *testing.T, err error, before *RuleSet) *compile.Gateways {
+func unreadable(t *testing.T, err error, before *RuleSet) *gateway.Objects {
 	t.Helper()
 	previous, decodeErr := rules.DecodeAs(before.Data, before.Revision)
 	if decodeErr != nil {
 		t.Fatal(decodeErr)
 	}
-	return &compile.Gateways{Unreadable: err, Previous: previous}
+	return &gateway.Objects{Unreadable: err, Previous: previous}
 }
 
 func TestCompile_KeepsTheTargetsThatCannotBeRead(t *testing.T) {
@@ -56,7 +57,7 @@ func TestCompile_KeepsTheTargetsThatCannotBeRead(t *testing.T) {
 		message          string
 	}{
 		"nothing changed":              {before, before, forbidden, policies(daily, attached(1, 10)), 1, true, "forbidden"},
-		"the objects are being listed": {before, before, compile.ErrGatewaysPending, policies(daily, attached(1, 10)), 1, true, ""},
+		"the objects are being listed": {before, before, gateway.ErrGatewaysPending, policies(daily, attached(1, 10)), 1, true, ""},
 		"another policy has targets":   {before, before, forbidden, policies(daily, attached(1, 10), newer), 1, true, "forbidden"},
 		"the policy is edited":         {before, before, forbidden, policies(daily, attached(2, 99)), 0, true, "forbidden"},
 		"an edit keeps the rule":       {before, before, forbidden, policies(daily, attached(2, 10)), 0, true, "forbidden"},
@@ -96,9 +97,9 @@ func TestRestore_FindsThePoliciesWithTargets(t *testing.T) {
 	all := policies(attached(1, 10))
 	all.Gateways = withCheckout()
 	before := compiler.Compile(nil, limiterAt(1), all, Hashes{})
-	forbidden := &compile.Gateways{Unreadable: errors.New("forbidden")}
+	forbidden := &gateway.Objects{Unreadable: errors.New("forbidden")}
 	for name, test := range map[string]struct {
-		gateways   *compile.Gateways
+		gateways   *gateway.Objects
 		now        v1alpha1.RateLimitPolicy
 		generation int64
 	}{

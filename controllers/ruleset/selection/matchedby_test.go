@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -42,7 +42,7 @@ func TestSetMatchedBy_RequiresAllRoutesInTheTable(t *testing.T) {
 func TestCompile_ReportsWhatTheTableOfRoutesLacks(t *testing.T) {
 	l, all := limiterAt(1), policies(policy("daily", 1, 10))
 	l.Spec.RouteMatching.Gateways = []v1alpha1.GatewayReference{{Namespace: "infra", Name: "gone"}}
-	all.Gateways = &compile.Gateways{}
+	all.Gateways = &gateway.Objects{}
 	if set := compiler.Compile(nil, l, all, Hashes{}); !strings.HasPrefix(set.LeftOut, "Gateway infra/gone in spec.routeMatching does not exist") {
 		t.Errorf("left out: %q", set.LeftOut)
 	}

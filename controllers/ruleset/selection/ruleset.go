@@ -11,6 +11,9 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/hashkey"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -31,12 +34,12 @@ type RuleSet struct {
 	// Problems of the policies that do not compile.
 	Problems map[Key][]compile.Problem
 	// Used is what the rules use of the Budget.
-	Used   compile.Usage
-	Budget compile.Budget
+	Used   budget.Usage
+	Budget budget.Budget
 	// Overridden policies, by name. Their rules are in Rules and do not decide in some domain.
 	Overridden map[string]Overridden
 	// Targets of the policies with targets, except invalid ones.
-	Targets map[Key][]compile.Target
+	Targets map[Key][]gateway.Target
 	// LeftOut describes the routes that the table of routes does not have; empty if it has all.
 	LeftOut string
 	// Unreadable describes why the policies of Kept keep their previous rules; empty while the objects are being listed.
@@ -88,7 +91,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 	if before.isCompiledFrom(version, policies, hashes) {
 		return before
 	}
-	budget := compile.BudgetOf(&limiter.Spec)
+	budget := budget.ForLimiter(&limiter.Spec)
 	selected.RouteMatching = limiter.Spec.RouteMatching.Gateways
 	result := selected.CompileWithin(c.identity(limiter), budget)
 	after := c.index(result.Set, before)
@@ -128,11 +131,11 @@ func dependsOnNamespaces(set rules.Set) bool {
 }
 
 // targetsByPolicy returns the targets of each policy that has some.
-func targetsByPolicy(all []compile.Attachment) map[Key][]compile.Target {
+func targetsByPolicy(all []compile.Attachment) map[Key][]gateway.Target {
 	if len(all) == 0 {
 		return nil
 	}
-	by := make(map[Key][]compile.Target, len(all))
+	by := make(map[Key][]gateway.Target, len(all))
 	for _, a := range all {
 		by[Key{a.Policy, a.Cluster}] = a.Targets
 	}
@@ -140,14 +143,14 @@ func targetsByPolicy(all []compile.Attachment) map[Key][]compile.Target {
 }
 
 // overriddenByPolicy summarizes the overrides of each policy. Overrides of the same policy must be adjacent.
-func overriddenByPolicy(all []compile.Override) map[string]Overridden {
+func overriddenByPolicy(all []redundancy.Override) map[string]Overridden {
 	by := map[string]Overridden{}
 	for from := 0; from < len(all); {
 		to := from
 		for to < len(all) && all[to].Policy == all[from].Policy {
 			to++
 		}
-		reason, message := compile.OverriddenCondition(all[from:to])
+		reason, message := redundancy.OverriddenCondition(all[from:to])
 		by[all[from].Policy] = Overridden{reason, message}
 		from = to
 	}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 )
 
 // Unselected holds the problems of the policies that no Limiter selects. They are compiled too, so that an invalid policy is
@@ -14,7 +15,7 @@ type Unselected struct {
 	generations  map[types.UID]int64 // of these policies
 	gatewaysHash uint64
 	problems     map[Key][]compile.Problem
-	targets      map[Key][]compile.Target
+	targets      map[Key][]gateway.Target
 }
 
 // Compile compiles the policies for which selected is false, unless they are the same as in the last call. It uses the identity
@@ -56,4 +57,4 @@ func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(typ
 func (u *Unselected) Problems(policy Key) []compile.Problem { return u.problems[policy] }
 
 // Targets returns the targets of the policy as last compiled.
-func (u *Unselected) Targets(policy Key) []compile.Target { return u.targets[policy] }
+func (u *Unselected) Targets(policy Key) []gateway.Target { return u.targets[policy] }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // rawClient is an HTTP/2 client that does only what a test asks for. The client of grpc-go sends no keepalive before 10 s have passed.
@@ -39,7 +39,7 @@ func dialRaw(t *testing.T, replies bool) *rawClient {
 	server := NewServer(Options{Engine: newEngine(t, noon()), Log: slog.New(slog.DiscardHandler), Transport: transportOfTests})
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
-	go func() { stopped <- server.Run(ctx, fixture.PipeListener(theirs)) }()
+	go func() { stopped <- server.Run(ctx, connection.PipeListener(theirs)) }()
 	c := &rawClient{framer: http2.NewFramer(ours, ours), replies: replies, frames: make(chan received, 100)}
 	t.Cleanup(func() {
 		ours.Close()

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 func TestShutdown_FinishesCallsAndOpensNoMore(t *testing.T) {
@@ -139,7 +140,7 @@ func TestShutdown_DoesNotWaitForClientsThatDoNotRead(t *testing.T) {
 		o.WriteTimeout = time.Minute
 		s := New(o)
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(fixture.PipeListener(conns...)) }()
+		go func() { served <- s.Serve(connection.PipeListener(conns...)) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -166,7 +167,7 @@ func TestServer_ClosesConnectionsWithoutAHandshake(t *testing.T) {
 				ours, theirs := net.Pipe()
 				s := New(settings())
 				served := make(chan error, 1)
-				go func() { served <- s.Serve(fixture.PipeListener(theirs)) }()
+				go func() { served <- s.Serve(connection.PipeListener(theirs)) }()
 				go func() { _, _ = ours.Write([]byte(sent)) }() // fails when the server closes the connection
 				began := time.Now()
 				for {

@@ -1,0 +1,234 @@
+// Package files has the commands for files with policies, weir lint, weir import and weir hash, and the directory of weir serve.
+package files
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
+	"github.com/weir-dev/weir/internal/importer/objects"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/terminal"
+)
+
+// ImportCommand converts the configuration of other rate limiters to policies.
+func ImportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Convert the configuration of another rate limiter to policies",
+		Long: `Convert the configuration of another rate limiter to policies, without a cluster.
+
+Each subcommand reads one format. FILES are YAML files, directories (their *.yaml and *.yml files, including
+subdirectories) and "-" for standard input. The policies are written to standard output, or with --output to a directory,
+with one file for each namespace. They are validated as weir lint validates them. Above each policy, a comment names the
+file and the line that it comes from.
+
+What is not imported, or imported with a difference, is printed on standard error, with file and line:
+
+  error           The source is invalid. Nothing is written.
+  not imported    No policy expresses this part. Nothing is written, unless --partial is set.
+  difference      The policy decides some requests in another way. Nothing is written, unless --partial is set.
+  note            The policies decide the same, but something else differs, such as a metric.
+
+Exit status: 0 if everything is imported without a difference, 1 if there are errors, differences or parts that are not
+imported, 2 if the command line is invalid or a file cannot be read.`,
+		Args:                       cli.NoUnknownCommand,
+		SuggestionsMinimumDistance: 2, // as weir itself
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(importEnvoyRateLimitCommand())
+	for _, source := range importSources() {
+		cmd.AddCommand(importFrom(source))
+	}
+	return cmd
+}
+
+// importSources returns the sources without flags of their own: Kubernetes objects in files.
+func importSources() []importSource {
+	from := func(convert func([]policyfile.File) *importer.Result) func([]policyfile.File) (*importer.Result, error) {
+		return func(files []policyfile.File) (*importer.Result, error) { return convert(files), nil }
+	}
+	return []importSource{
+		{
+			name: "envoy-gateway", short: "Convert the global rate limits of Envoy Gateway's BackendTrafficPolicies",
+			long: `Convert the global rate limits of Envoy Gateway's BackendTrafficPolicies to policies for ext_authz.
+
+Each rule becomes a policy in the namespace of the BackendTrafficPolicy, for each target. It matches the requests that have
+the descriptor entry "target" with the name of the target, such as HTTPRoute/shop. docs/how-to/migrate-from-envoy-gateway.md shows the SecurityPolicy.`,
+			example: "  kubectl get backendtrafficpolicies -A -o yaml | weir import envoy-gateway -", convert: from(objects.EnvoyGateway),
+		},
+		{
+			name: "kuadrant", short: "Convert RateLimitPolicies of Kuadrant",
+			long: `Convert RateLimitPolicies of Kuadrant (kuadrant.io) to policies for ext_authz.
+
+Each rate becomes a policy, which matches the requests that have the descriptor entry "target" with the name of the target, such as
+HTTPRoute/shop.`,
+			example: "  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -", convert: from(objects.Kuadrant),
+		},
+		{
+			name: "event-rate-limit", short: "Convert the configuration of the admission plugin EventRateLimit",
+			long: `Convert the configuration of the admission plugin EventRateLimit of the Kubernetes API server to ClusterRateLimitPolicies.
+
+The policies limit the writes of Events. They need a Limiter with kubernetesThrottle.`,
+			example: "  weir import event-rate-limit eventconfig.yaml", convert: from(objects.EventRateLimit),
+		},
+		{
+			name: "kong", short: "Convert the plugin rate-limiting of Kong",
+			long: `Convert KongPlugins and KongClusterPlugins with the plugin rate-limiting to policies.
+
+Kong cannot ask a limiter: the policies are for a proxy that can, in front of Kong or in its place.`,
+			example: "  kubectl get kongplugins -A -o yaml | weir import kong -", convert: from(objects.Kong),
+		},
+		{
+			name: "traefik", short: "Convert the middlewares RateLimit of Traefik",
+			long: `Convert the middlewares RateLimit of Traefik to policies with TokenBucket.
+
+The policies apply to all requests of the domain, which the address of the ForwardAuth middleware names.`,
+			example: "  kubectl get middlewares.traefik.io -A -o yaml | weir import traefik -", convert: from(objects.Traefik),
+		},
+	}
+}
+
+// importSource describes a subcommand of weir import.
+type importSource struct {
+	name, short, long, example string
+	convert                    func(files []policyfile.File) (*importer.Result, error) // an error is one of the command line
+}
+
+// importFrom returns the subcommand of a source.
+func importFrom(source importSource) *cobra.Command {
+	var target importTarget
+	cmd := &cobra.Command{
+		Use: source.name + " FILES…", Short: source.short, Long: source.long, Example: source.example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.UsageError(fmt.Errorf("missing argument: name files or directories, or - for standard input; see weir import %s --help", source.name))
+			}
+			return nil
+		},
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error {
+			files, err := policyfile.Read(cmd.InOrStdin(), args...)
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			result, err := source.convert(files)
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			return target.write(result, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		}),
+	}
+	cmd.Flags().StringVarP(&target.directory, "output", "o", "",
+		"directory for the policies, which is created if it is missing. Existing files of the same names are replaced")
+	cmd.Flags().BoolVar(&target.partial, "partial", false,
+		"write the policies even if parts of the source are not imported, or the policies decide in another way")
+	cmd.Flags().BoolVar(&target.shadow, "shadow", false, "write all policies with enforcement Shadow, to compare their decisions before they deny requests")
+	return cmd
+}
+
+// importTarget is where an import writes to.
+type importTarget struct {
+	directory string // "" is standard output
+	partial   bool
+	shadow    bool // write all policies in Shadow
+}
+
+func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) error {
+	for i := range result.Policies {
+		if t.shadow {
+			result.Policies[i].Spec.Enforcement = v1alpha1.EnforcementShadow
+		}
+	}
+	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	if err != nil {
+		return err
+	}
+	outputs, err := result.Finish(loader)
+	if err != nil {
+		return err
+	}
+	for _, finding := range result.Findings {
+		terminal.Println(stderr, finding)
+	}
+	invalid, left, different := result.Count(importer.Invalid), result.Count(importer.NotImported), result.Count(importer.Difference)
+	summary := strings.Join([]string{
+		cli.Count(len(result.Policies), "policy", "policies"), cli.Count(invalid, "error", "errors"), fmt.Sprintf("%d not imported", left),
+		cli.Count(different, "difference", "differences"), cli.Count(result.Count(importer.Note), "note", "notes"),
+	}, ", ")
+	switch {
+	case invalid > 0:
+		summary += "; nothing was written: correct the errors"
+	case left+different > 0 && !t.partial:
+		summary += "; nothing was written: change the source, or accept the findings with --partial"
+	default:
+		if err := t.writeFiles(outputs, stdout); err != nil {
+			return err
+		}
+	}
+	terminal.Println(stderr, summary)
+	if invalid+left+different > 0 {
+		return &cli.ExitError{Code: cli.ExitFailed}
+	}
+	return nil
+}
+
+func (t importTarget) writeFiles(outputs []importer.Output, stdout io.Writer) error {
+	if t.directory == "" {
+		var all [][]byte
+		for _, o := range outputs {
+			all = append(all, o.Content)
+		}
+		_, err := stdout.Write(bytes.Join(all, []byte("---\n")))
+		return err
+	}
+	if err := os.MkdirAll(t.directory, 0o755); err != nil {
+		return fmt.Errorf("write policies: %w", err)
+	}
+	for _, o := range outputs {
+		if err := os.WriteFile(filepath.Join(t.directory, o.Name), o.Content, 0o644); err != nil {
+			return fmt.Errorf("write policies: %w", err)
+		}
+	}
+	return nil
+}
+
+func importEnvoyRateLimitCommand() *cobra.Command {
+	var options envoyratelimit.Options
+	var algorithm string
+	cmd := importFrom(importSource{
+		name:  "envoy-ratelimit",
+		short: "Convert the configuration of Envoy's rate limit service",
+		long: `Convert the configuration of Envoy's rate limit service (github.com/envoyproxy/ratelimit) to policies.
+
+FILES are all configuration files of the service: the *.yaml files in its runtime directory. Each limit becomes a policy for
+the descriptors that the service applies it to. A domain that is the name of a namespace becomes RateLimitPolicies in this
+namespace. Any other domain becomes ClusterRateLimitPolicies for the domain.`,
+		example: `  weir import envoy-ratelimit config/*.yaml -o policies/
+  weir import envoy-ratelimit config.yaml --algorithm SlidingWindowCounter | kubectl apply -f -`,
+		convert: func(files []policyfile.File) (*importer.Result, error) {
+			if !slices.Contains(envoyratelimit.Algorithms(), algorithm) {
+				return nil, fmt.Errorf("invalid --algorithm %q: use one of %s", algorithm, strings.Join(envoyratelimit.Algorithms(), ", "))
+			}
+			options.Algorithm = v1alpha1.Algorithm(algorithm)
+			return envoyratelimit.Import(files, options), nil
+		},
+	})
+	cmd.Flags().StringVar(&algorithm, "algorithm", string(envoyratelimit.ServiceAlgorithm),
+		"algorithm of the policies: "+strings.Join(envoyratelimit.Algorithms(), ", ")+". "+string(envoyratelimit.ServiceAlgorithm)+" decides as the service does")
+	cmd.Flags().BoolVar(&options.MergeDomains, "merge-domains", false,
+		"accept several files with the same domain, as the service does with MERGE_DOMAIN_CONFIG=true")
+	cmd.Flags().BoolVar(&options.Cluster, "cluster", false, "write only ClusterRateLimitPolicies, for domains that are not namespaces of this cluster")
+	_ = cmd.RegisterFlagCompletionFunc("algorithm", cobra.FixedCompletions(envoyratelimit.Algorithms(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	return cmd
+}

@@ -1,0 +1,204 @@
+package flags
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+func TestOpenRedis_ReadsTLSFiles(t *testing.T) {
+	server, files := fixture.RedisTLS(t, true)
+	ping := func(f RedisTLS) error {
+		client, err := OpenRedis(server.URL(), f, time.Second)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return client.Ping(t.Context())
+	}
+	if err := ping(RedisTLS{Ca: files.CA, Cert: files.ClientCert, Key: files.ClientKey}); err != nil {
+		t.Error(err)
+	}
+	if err := ping(RedisTLS{Ca: files.CA}); err == nil {
+		t.Error("connected without the required client certificate")
+	}
+	if err := ping(RedisTLS{}); err == nil {
+		t.Error("trusted a certificate that no CA of the system signed")
+	}
+}
+
+func TestOpenRedis_ReloadsTheCertificateForEachConnection(t *testing.T) {
+	server, files := fixture.RedisTLS(t, true)
+	client, err := OpenRedis(server.URL(), RedisTLS{Ca: files.CA, Cert: files.ClientCert, Key: files.ClientKey}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	minuteAgo := time.Now().Add(-time.Minute)
+	if err := errors.Join(os.Remove(files.ClientCert), os.Chtimes(filepath.Dir(files.ClientCert), minuteAgo, minuteAgo)); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Ping(t.Context()); err == nil {
+		t.Error("used a certificate whose file was removed")
+	}
+}
+
+// TestOpenRedis_ReloadsTheCAForEachConnection replaces the CA of Redis while a client is open.
+func TestOpenRedis_ReloadsTheCAForEachConnection(t *testing.T) {
+	server, files := fixture.RedisTLS(t, false)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	replace := func(from string) {
+		t.Helper()
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(ca, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(files.ServerCert) // not a CA certificate
+	client, err := OpenRedis(server.URL(), RedisTLS{Ca: ca}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	other, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(other.CA)
+	if err := client.Ping(t.Context()); err == nil {
+		t.Error("trusted a certificate from another CA")
+	}
+	replace(files.CA)
+	if err := client.Ping(t.Context()); err != nil {
+		t.Errorf("after the CA was replaced: %v", err)
+	}
+}
+
+// TestOpenRedis_ReadsCredentialsFromADirectory reads files as of a mounted Secret, and reads them again after a change.
+func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
+	server := fixture.Redis(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	administer := func(words ...any) {
+		t.Helper()
+		if err := admin.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ping := func() error {
+		client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return client.Ping(t.Context())
+	}
+	if err := ping(); err == nil || !strings.Contains(err.Error(), "--redis-credentials: open ") {
+		t.Errorf("without a file with the password: %v", err)
+	}
+	administer("ACL", "SETUSER", "weir", "on", ">fi#rst", "~*", "+@all")
+	write("username", "weir")
+	write("password", "fi#rst\n")
+	if err := ping(); err != nil {
+		t.Error(err)
+	}
+	client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	administer("ACL", "SETUSER", "weir", "resetpass", ">second")
+	if err := client.Ping(t.Context()); err == nil || strings.Contains(err.Error(), "fi#rst") {
+		t.Errorf("the old password: %v", err)
+	}
+	write("password", "second")
+	if err := client.Ping(t.Context()); err != nil {
+		t.Errorf("the new password: %v", err)
+	}
+	for _, change := range []func(){
+		func() { write("password", "") },
+		func() { _ = os.Remove(filepath.Join(dir, "password")) },
+	} {
+		change()
+		administer("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") // so that it connects again
+		fixture.Await(t, "a connection while the file is written", func() bool { return client.Ping(t.Context()) == nil })
+	}
+	write("password", "second")
+	administer("CONFIG", "SET", "requirepass", "alone")
+	if err := os.Remove(filepath.Join(dir, "username")); err != nil {
+		t.Fatal(err)
+	}
+	write("password", "alone")
+	if err := ping(); err != nil {
+		t.Errorf("a password without a username is for the default user: %v", err)
+	}
+	if _, err := OpenRedis("redis://:hunter2@a", RedisTLS{credentials: dir}, time.Second); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("credentials in the URL too: %v", err)
+	}
+}
+
+func TestOpenRedis_ReadsSentinelCredentials(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"password": "a", "sentinel-username": "b", "sentinel-password": "c",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := redisclient.Options{}
+	files := RedisTLS{credentials: dir}
+	if err := files.addCredentials(&options); err != nil {
+		t.Fatal(err)
+	}
+	if options.SentinelUsername != "b" || options.SentinelPassword != "c" {
+		t.Errorf("credentials for Sentinels: %q, %q", options.SentinelUsername, options.SentinelPassword)
+	}
+}
+
+func TestOpenRedis_RejectsInvalidFiles(t *testing.T) {
+	files, err := fixture.WriteTLSFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := filepath.Join(t.TempDir(), "gone.pem")
+	tests := map[string]struct {
+		url   string
+		files RedisTLS
+		want  string
+	}{
+		"without TLS":              {"redis://a", RedisTLS{Ca: files.CA}, "use a URL that starts with rediss://"},
+		"a certificate alone":      {"rediss://a", RedisTLS{Cert: files.ClientCert}, "set both --redis-cert and --redis-key"},
+		"a key alone":              {"rediss://a", RedisTLS{Key: files.ClientKey}, "set both --redis-cert and --redis-key"},
+		"a missing CA file":        {"rediss://a", RedisTLS{Ca: gone}, "--redis-ca: open " + gone},
+		"no certificate in a file": {"rediss://a", RedisTLS{Ca: files.ClientKey}, "contains no PEM certificate"},
+		"a missing certificate":    {"rediss://a", RedisTLS{Cert: gone, Key: files.ClientKey}, "--redis-cert, --redis-key: open " + gone},
+		"a mismatched key":         {"rediss://a", RedisTLS{Cert: files.ClientCert, Key: files.ServerKey}, "does not match"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := OpenRedis(test.url, test.files, time.Second)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}

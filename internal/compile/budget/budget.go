@@ -1,0 +1,216 @@
+// Package budget bounds what the policies of one Limiter use: rules, bytes, expressions and regular expressions, per namespace and in total.
+//
+// The oldest policies come first, so that a new policy never displaces one that is enforced.
+package budget
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Usage is what policies use of a budget. The fields are those of v1alpha1.BudgetLimits.
+type Usage struct {
+	Bytes, Rules, Expressions, RegularExpressions int64
+}
+
+// Budget bounds the policies of a Limiter. A limit of 0 is no limit.
+type Budget struct {
+	PerNamespace, Total Usage
+}
+
+// Default returns the budget of a Limiter without spec.policyBudget. The total in bytes fits into a snapshot even if the rules hardly compress.
+func Default() Budget {
+	return Budget{
+		PerNamespace: Usage{Bytes: 512 << 10, Rules: 1000, Expressions: 100, RegularExpressions: 100},
+		Total:        Usage{Bytes: 8 << 20, Rules: 20_000, Expressions: 2000, RegularExpressions: 2000},
+	}
+}
+
+// ForLimiter returns the budget of a Limiter. It replaces missing limits by those of [Default].
+func ForLimiter(spec *v1alpha1.LimiterSpec) Budget {
+	budget := Default()
+	for _, part := range []struct {
+		limits v1alpha1.BudgetLimits
+		of     *Usage
+	}{{spec.PolicyBudget.PerNamespace, &budget.PerNamespace}, {spec.PolicyBudget.Total, &budget.Total}} {
+		set := func(limit *int64, target *int64) {
+			if limit != nil {
+				*target = *limit
+			}
+		}
+		set(part.limits.Bytes, &part.of.Bytes)
+		set(part.limits.Rules, &part.of.Rules)
+		set(part.limits.Expressions, &part.of.Expressions)
+		set(part.limits.RegularExpressions, &part.of.RegularExpressions)
+	}
+	return budget
+}
+
+// Amount is one field of a Usage.
+type Amount struct {
+	Name string // of the field in v1alpha1.BudgetLimits
+	Used int64
+}
+
+// Amounts returns the fields in a fixed order.
+func (u Usage) Amounts() []Amount {
+	return []Amount{{"bytes", u.Bytes}, {"rules", u.Rules}, {"expressions", u.Expressions}, {"regularExpressions", u.RegularExpressions}}
+}
+
+// Add returns the sum.
+func (u Usage) Add(other Usage) Usage {
+	return Usage{u.Bytes + other.Bytes, u.Rules + other.Rules, u.Expressions + other.Expressions, u.RegularExpressions + other.RegularExpressions}
+}
+
+// exceeds returns the index of the first amount that is above its limit; -1 if no amount is.
+func (u Usage) exceeds(limits Usage) int {
+	bounds := limits.Amounts()
+	for i, amount := range u.Amounts() {
+		if bounds[i].Used > 0 && amount.Used > bounds[i].Used {
+			return i
+		}
+	}
+	return -1
+}
+
+// RuleUsage returns what one rule uses. The routes of a cluster-scoped rule, and the domains that follow from them, are not counted: tenants
+// attach routes to a Gateway, and the growth of the policies of the platform must not displace other policies.
+func RuleUsage(rule *rules.Rule) Usage {
+	counted := *rule
+	if rule.Domain == "" && rule.Match.Routes != nil {
+		counted.Match.Routes, counted.Domains = nil, nil
+	}
+	data, err := json.Marshal(&counted)
+	if err != nil {
+		panic(fmt.Sprintf("compile: encode rule %s: %v", rule.Policy, err)) // strings and integers
+	}
+	u := Usage{Bytes: int64(len(data)), Rules: 1}
+	expression := func(text string) {
+		if text != "" {
+			u.Expressions++
+			u.RegularExpressions += int64(strings.Count(text, "matches")) // at least the calls; also in literals and names
+		}
+	}
+	header := func(h *rules.HeaderMatch) {
+		if h != nil && h.Type == rules.HeaderRegex {
+			u.RegularExpressions++
+		}
+	}
+	if rule.Identifier.From == rules.FromExpression {
+		expression(rule.Identifier.Name)
+	}
+	expression(rule.Match.Expression)
+	if rule.Cost != nil {
+		expression(rule.Cost.Expression)
+	}
+	for _, path := range rule.Match.Paths {
+		if path.Type == rules.PathRegex {
+			u.RegularExpressions++
+		}
+	}
+	for i := range rule.Match.Headers {
+		header(&rule.Match.Headers[i])
+	}
+	for i := range rule.Tiers {
+		expression(rule.Tiers[i].When.Expression)
+		header(rule.Tiers[i].When.Header)
+	}
+	return u
+}
+
+// Charge is what a policy uses of a budget, with what decides its precedence.
+type Charge struct {
+	Policy    string // "namespace/name", or "cluster/name"
+	Namespace string
+	Cluster   bool // the policy is a ClusterRateLimitPolicy
+	Created   time.Time
+	Usage     Usage
+}
+
+func (c *Charge) clusterRank() int {
+	if c.Cluster {
+		return 1
+	}
+	return 0
+}
+
+// Excess states why a policy does not fit a budget.
+type Excess struct {
+	Index int    // of the policy
+	Part  string // the field of v1alpha1.PolicyBudget
+	// Limits of the part that the policy exceeds.
+	Limits Usage
+	// Sum is what the policy uses together with the policies that take precedence and fit.
+	Sum Usage
+}
+
+// Fit returns what the policies that fit the budget use, and an Excess for each other policy, in order of precedence. Cluster-scoped policies
+// come first, then the oldest ones: a new policy never displaces one that is enforced.
+func (b Budget) Fit(all []Charge) (used Usage, over []Excess) {
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		x, y := &all[i], &all[j]
+		return cmp.Or(-cmp.Compare(x.clusterRank(), y.clusterRank()), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
+	})
+	f := b.NewFitting()
+	for _, i := range order {
+		if e, fits := f.Fit(&all[i]); !fits {
+			e.Index = i
+			over = append(over, e)
+		}
+	}
+	return f.Used, over
+}
+
+// Fitting fits policies to a budget, in order of precedence.
+type Fitting struct {
+	budget      Budget
+	Used        Usage
+	inNamespace map[string]Usage
+}
+
+// NewFitting returns a Fitting without policies.
+func (b Budget) NewFitting() *Fitting { return &Fitting{budget: b, inNamespace: map[string]Usage{}} }
+
+// IsUnlimited reports whether everything fits, and nothing is counted.
+func (f *Fitting) IsUnlimited() bool { return f.budget == Budget{} }
+
+// Fit adds the usage of a policy if it fits.
+func (f *Fitting) Fit(c *Charge) (over Excess, fits bool) {
+	total, namespace := f.Used.Add(c.Usage), Usage{}
+	if !c.Cluster {
+		namespace = f.inNamespace[c.Namespace].Add(c.Usage)
+	}
+	switch {
+	case namespace.exceeds(f.budget.PerNamespace) >= 0:
+		return Excess{Part: "perNamespace", Limits: f.budget.PerNamespace, Sum: namespace}, false
+	case total.exceeds(f.budget.Total) >= 0:
+		return Excess{Part: "total", Limits: f.budget.Total, Sum: total}, false
+	}
+	f.Used, f.inNamespace[c.Namespace] = total, namespace
+	return Excess{}, true
+}
+
+// OverBudget describes a policy that exceeds a limit. It does not contain what other policies use: each edit of one of them would
+// change the status of this policy.
+func OverBudget(c *Charge, e Excess) string {
+	older := "the policies that take precedence"
+	if e.Part == "perNamespace" {
+		older = "the older policies of namespace " + c.Namespace
+	}
+	needed, limit := c.Usage.Amounts(), e.Limits.Amounts()
+	exceeded := e.Sum.exceeds(e.Limits)
+	return fmt.Sprintf("over the policy budget of the Limiter: this policy needs %d %s, and %s leave less of %d: "+
+		"shorten or delete policies, or raise spec.policyBudget.%s.%s of the Limiter",
+		needed[exceeded].Used, needed[exceeded].Name, older, limit[exceeded].Used, e.Part, needed[exceeded].Name)
+}

@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Target is the state of a policy at one entry of spec.targetRefs.
+type Target struct {
+	Ref     v1alpha1.TargetReference `json:"ref"`
+	Reason  string                   `json:"reason"` // of the condition Accepted
+	Message string                   `json:"message"`
+
+	Field  string        `json:"-"` // of the problem, within the entry
+	Routes []rules.Route `json:"-"` // sorted; shared with other targets
+}
+
+// Resolve finds the routes of a target of a policy in namespace, or of a cluster-scoped policy. Without an index, every route exists, and no route is
+// attached to a Gateway.
+func (x *Index) Resolve(namespace string, isCluster bool, ref v1alpha1.TargetReference) Target {
+	key := Key{ref.Kind, namespace, ref.Name}
+	if ref.Namespace != nil {
+		key.Namespace = *ref.Namespace
+	}
+	section := ""
+	if ref.SectionName != nil {
+		section = *ref.SectionName
+	}
+	t := Target{Ref: ref, Reason: v1alpha1.ReasonAccepted}
+	switch {
+	case x != nil && x.Unreadable != nil:
+		t.Fail(v1alpha1.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
+	case x != nil && slices.Contains(x.Missing, ref.Kind):
+		t.Fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
+			"the operator finds them without a restart", ref.Kind)
+	case ref.Kind == v1alpha1.TargetGateway:
+		x.resolveGateway(&t, namespace, isCluster, key, section)
+	default:
+		x.resolveRoute(&t, key, section)
+	}
+	return t
+}
+
+// Fail sets the reason why the target does not accept the policy, the field of the entry that is the reason, and the message.
+func (t *Target) Fail(reason, field, format string, args ...any) {
+	t.Reason, t.Field, t.Message = reason, field, fmt.Sprintf(format, args...)
+}
+
+func (x *Index) resolveRoute(t *Target, key Key, rule string) {
+	if x != nil {
+		route := x.routes[key]
+		switch {
+		case route == nil:
+			t.Fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+			return
+		case rule != "" && !slices.Contains(route.Rules, rule):
+			t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
+			return
+		}
+	}
+	target := rules.RouteTarget(string(key.kind), key.Name, rule)
+	t.Routes = []rules.Route{{Namespace: key.Namespace, Target: target}}
+	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.Namespace)
+}
+
+// resolveGateway resolves a Gateway to the routes that it has accepted, for a namespaced policy to those of its namespace.
+func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key Key, listener string) {
+	if x == nil {
+		return
+	}
+	gateway := x.gateways[key]
+	switch {
+	case !isCluster && key.Namespace != namespace && !x.permits(namespace, key):
+		t.Fail(v1alpha1.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
+			"Gateway %s; ask the owner of the Gateway for one", key.Namespace, namespace, key.Name)
+		return
+	case gateway == nil:
+		t.Fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+		return
+	case listener != "" && !slices.ContainsFunc(gateway.Listeners, func(l Listener) bool { return l.Name == listener }):
+		t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
+		return
+	}
+	place := listenerKey{key, listener, namespace}
+	found, isResolved := x.resolved[place]
+	if !isResolved {
+		found = x.resolveListener(place)
+		x.resolved[place] = found
+	}
+	t.Routes, t.Message = found.routes, found.message
+}
+
+// listenerKey is a Gateway, one of its listeners or all of them if listener is empty, and the namespace of the routes, or all namespaces if
+// namespace is empty.
+type listenerKey struct {
+	gateway             Key
+	listener, namespace string
+}
+
+// resolvedListener is what the targets of all policies for one listenerKey share.
+type resolvedListener struct {
+	routes  []rules.Route // sorted; read-only
+	message string
+}
+
+func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
+	var elsewhere []string
+	for _, route := range x.attached[place.gateway] {
+		if place.namespace != "" && route.Namespace != place.namespace || !x.isOn(route, place.gateway, place.listener) {
+			continue
+		}
+		found.routes = append(found.routes, route.rule())
+		if x.isElsewhere(route, place.gateway, place.listener) {
+			elsewhere = append(elsewhere, route.Key().String())
+		}
+	}
+	found.routes = SortRoutes(found.routes)
+	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
+	if place.namespace != "" {
+		found.message += " from namespace " + place.namespace
+	}
+	if len(elsewhere) > 0 {
+		slices.Sort(elsewhere)
+		found.message += fmt.Sprintf("; %d of them have other Gateways or listeners, whose requests count too, such as %s", len(elsewhere), elsewhere[0])
+	}
+	return found
+}
+
+// SortRoutes sorts routes and removes duplicates.
+func SortRoutes(routes []rules.Route) []rules.Route {
+	slices.SortFunc(routes, compareRoutes)
+	return slices.Compact(routes)
+}
+
+func compareRoutes(a, b rules.Route) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Target, b.Target))
+}

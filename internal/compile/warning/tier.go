@@ -1,0 +1,117 @@
+package warning
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
+)
+
+// ForSecrets returns warnings for what the policy of a rule states about secrets: secrets in plain text, and hashes without effect.
+func ForSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
+	w := &warnings{rule: rule}
+	w.warnPlainMatch(spec.Match)
+	for i := range spec.Tiers {
+		hashes := 0
+		if header := spec.Tiers[i].When.Header; header != nil {
+			w.warnPlainHeader(tierField(i, "when.header"), header)
+		}
+		given := spec.Tiers[i].When.Identifiers
+		for _, identifier := range given {
+			if strings.HasPrefix(string(identifier), rules.HashPrefix) {
+				hashes++
+			}
+		}
+		switch field := tierField(i, "when.identifiers"); {
+		case rule.Identifier.Secret && hashes < len(given):
+			w.add(field, "secret identifiers such as API keys are in plain text: every user who can read the policy can read them; "+
+				"write their hashes, which weir hash prints")
+		case !rule.Identifier.Secret && hashes > 0:
+			w.add(field, "a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
+		}
+	}
+	return w.all
+}
+
+// warnPlainMatch warns of credentials that a match compares with. The rules in Redis contain them, because limiters do not hash what they compare.
+func (w *warnings) warnPlainMatch(match *v1alpha1.Match) {
+	if match == nil {
+		return
+	}
+	for i, entry := range match.Descriptors {
+		if entry.Value != nil && (credentials.Names{}).Name(string(entry.Key)) {
+			w.add(fmt.Sprintf("spec.match.descriptors[%d].value", i), plainMatch)
+		}
+	}
+	if match.HTTP == nil {
+		return
+	}
+	for i := range match.HTTP.Headers {
+		w.warnPlainHeader(fmt.Sprintf("spec.match.http.headers[%d].value", i), &match.HTTP.Headers[i])
+	}
+}
+
+const plainMatch = "a credential is in plain text: every user who can read the policy, and every limiter and Redis, can read it; " +
+	"use a tier with identifiers, and write its hash, which weir hash prints"
+
+func (w *warnings) warnPlainHeader(field string, header *v1alpha1.HeaderMatch) {
+	if (header.Type == "" || header.Type == v1alpha1.HeaderExact) && (credentials.Names{}).Name(string(header.Name)) {
+		w.add(field, plainMatch)
+	}
+}
+
+// warnTiers warns of tiers that no request belongs to.
+func (w *warnings) warnTiers() {
+	for i := range w.rule.Tiers {
+		when := &w.rule.Tiers[i].When
+		for j := range i {
+			if includes(&w.rule.Tiers[j].When, when) {
+				w.add(tierField(i, "when"), "no request belongs to this tier: tier %q before it matches all of them", w.rule.Tiers[j].Name)
+				break
+			}
+		}
+		w.warnTierNetworks(i, when.CIDRs)
+	}
+}
+
+// warnTierNetworks warns of a tier for clients that match excludes.
+func (w *warnings) warnTierNetworks(i int, cidrs []string) {
+	m := &w.rule.Match
+	if len(cidrs) == 0 {
+		return
+	}
+	if redundancy.AllWithin(cidrs, m.ExceptCIDRs) || len(m.CIDRs) > 0 && noneOverlap(cidrs, m.CIDRs) {
+		w.add(tierField(i, "when.cidrs"), "no request belongs to this tier: match excludes all of its networks")
+	}
+}
+
+// noneOverlap reports whether no address is in one of the networks and in one of the others.
+func noneOverlap(networks, others []string) bool {
+	return !slices.ContainsFunc(networks, func(n string) bool {
+		return slices.ContainsFunc(others, func(o string) bool { return redundancy.IsWithin(n, o) || redundancy.IsWithin(o, n) })
+	})
+}
+
+// includes reports whether every request that narrow selects is one that wide selects. It may return false if it cannot decide.
+func includes(wide, narrow *rules.When) bool {
+	switch {
+	case wide.Header != nil && narrow.Header != nil:
+		return *wide.Header == *narrow.Header || isPresent(wide.Header) && !narrow.Header.Invert && wide.Header.Name == narrow.Header.Name
+	case len(wide.Identifiers) > 0 && len(narrow.Identifiers) > 0:
+		return redundancy.IsSubset(narrow.Identifiers, wide.Identifiers)
+	case len(wide.CIDRs) > 0 && len(narrow.CIDRs) > 0:
+		return redundancy.AllWithin(narrow.CIDRs, wide.CIDRs)
+	case len(wide.Groups) > 0 && len(narrow.Groups) > 0:
+		return redundancy.IsSubset(narrow.Groups, wide.Groups)
+	case len(wide.NamespaceSelector) > 0 && len(narrow.NamespaceSelector) > 0:
+		return redundancy.SelectorCovers(wide.NamespaceSelector, narrow.NamespaceSelector)
+	default:
+		return wide.Expression != "" && wide.Expression == narrow.Expression
+	}
+}
+
+func isPresent(h *rules.HeaderMatch) bool { return h.Type == rules.HeaderPresent && !h.Invert }

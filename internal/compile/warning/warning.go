@@ -1,0 +1,181 @@
+// Package warning finds the parts of valid policies that are expensive, have no effect, or contain secrets in plain text.
+package warning
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Warning is a part of a valid policy that is expensive or has no effect.
+type Warning struct {
+	Field   string // "spec.limit"
+	Message string
+}
+
+// String returns "spec.limit: message".
+func (w Warning) String() string { return w.Field + ": " + w.Message }
+
+// ForRule returns warnings for the parts of a rule that are expensive or have no effect, including parts that have no effect because of other
+// rules. The list of other rules may contain the rule itself. The warnings follow from the rules alone, not from observed requests.
+func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
+	w := &warnings{rule: rule}
+	w.warnMemory()
+	w.warnBoundary()
+	w.warnRedundancy(others)
+	w.warnIdentifier()
+	w.warnMatch()
+	w.warnKubernetes()
+	w.warnTiers()
+	w.warnCost()
+	w.warnLease()
+	w.warnStorage()
+	return w.all
+}
+
+// warnings collects the warnings for one rule.
+type warnings struct {
+	rule *rules.Rule
+	all  []Warning
+}
+
+func (w *warnings) add(field, format string, args ...any) {
+	w.all = append(w.all, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+const (
+	logBytes = 8      // approximate Redis memory of a log per unit, in bytes, as in docs/concepts/algorithms.md
+	bigLog   = 10_000 // units; from here on the log of one identifier takes 80 kB
+
+	smallestLease = 4 // units from which on a replica leases
+)
+
+// warnMemory warns of a log that takes much more memory than the counters of other algorithms.
+func (w *warnings) warnMemory() {
+	if !w.rule.Algorithm.Traits().Log {
+		return
+	}
+	field, units := w.highestLimit()
+	if units < bigLog {
+		return
+	}
+	w.add(field, "a log of %d units takes %s of Redis memory per identifier; SlidingWindowCounter takes 16 bytes", units, formatBytes(units*logBytes))
+}
+
+// highestLimit returns the highest limit of the rule and its tiers, and its field.
+func (w *warnings) highestLimit() (field string, units int64) {
+	field, units = "spec.limit", w.rule.Units
+	for i := range w.rule.Tiers {
+		if tier := &w.rule.Tiers[i]; tier.Units > units {
+			field, units = tierField(i, "limit"), tier.Units
+		}
+	}
+	return field, units
+}
+
+func formatBytes(bytes int64) string {
+	const kilo, mega = 1_000, 1_000_000
+	if bytes >= mega {
+		return fmt.Sprintf("%.1f MB", float64(bytes)/mega)
+	}
+	return fmt.Sprintf("%d kB", bytes/kilo)
+}
+
+// warnBoundary warns of the burst of a fixed window at the end of a window.
+func (w *warnings) warnBoundary() {
+	if w.rule.Algorithm.Traits().EndsWithWindow() {
+		w.add("spec.algorithm", "%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
+	}
+}
+
+// warnRedundancy warns of the first other rule that makes this rule redundant.
+func (w *warnings) warnRedundancy(others []rules.Rule) {
+	for i := range others {
+		if other := &others[i]; other.Policy != w.rule.Policy && redundancy.IsRedundant(w.rule, other) {
+			w.add("spec", "has no effect, because policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
+			return
+		}
+	}
+}
+
+// nameWithin returns the name of a policy without its namespace if the namespace is domain.
+func nameWithin(domain, policy string) string { return strings.TrimPrefix(policy, domain+"/") }
+
+// warnIdentifier warns of a descriptor key that is not in match.descriptors. The identifier then comes from another descriptor of the request
+// that has the key, if there is one.
+func (w *warnings) warnIdentifier() {
+	id, entries := w.rule.Identifier, w.rule.Match.Descriptors
+	if id.From != rules.FromDescriptor || len(entries) == 0 {
+		return
+	}
+	if !slices.ContainsFunc(entries, func(e rules.DescriptorMatch) bool { return e.Key == id.Name }) {
+		w.add("spec.identifier.descriptor", "match.descriptors has no key %q; requests without it share one counter", id.Name)
+	}
+}
+
+// warnMatch warns of a match that no request can meet.
+func (w *warnings) warnMatch() {
+	m := &w.rule.Match
+	if len(m.CIDRs) > 0 && redundancy.AllWithin(m.CIDRs, m.ExceptCIDRs) {
+		w.add("spec.match.http.exceptCIDRs", "no request matches: exceptCIDRs covers all of cidrs")
+	}
+	if m.IgnoreCase && len(m.Paths) == 0 && !w.rule.PerEndpoint && w.rule.Identifier.From != rules.FromEndpoint {
+		w.add("spec.match.http.ignoreCase", "has no effect, because the policy has no paths and does not count endpoints; "+
+			"expressions compare paths with case: use request.path.lowerAscii()")
+	}
+	for i, header := range m.Headers {
+		opposite := header
+		opposite.Invert = !header.Invert
+		if slices.Contains(m.Headers[:i], opposite) {
+			w.add("spec.match.http.headers", "no request matches: the conditions on header %s contradict each other", header.Name)
+			return
+		}
+	}
+}
+
+// warnCost warns of limits that are lower than the cost of a single request.
+func (w *warnings) warnCost() {
+	if w.rule.Cost == nil || w.rule.Cost.Value == 0 || w.rule.Debt {
+		return
+	}
+	cost := w.rule.Cost.Value
+	w.warnOneCost("spec.limit", *w.rule, cost)
+	for i := range w.rule.Tiers {
+		if tier := &w.rule.Tiers[i]; !tier.Unlimited {
+			tierRule := *w.rule
+			tierRule.Units, tierRule.Burst = tier.Units, tier.Burst
+			w.warnOneCost(tierField(i, "limit"), tierRule, cost)
+		}
+	}
+}
+
+func (w *warnings) warnOneCost(field string, rule rules.Rule, cost int64) {
+	limit, err := rule.Limit()
+	if err == nil && cost > limit.Capacity() { // the limit of a compiled rule is valid
+		w.add(field, "denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
+	}
+}
+
+func tierField(i int, name string) string { return fmt.Sprintf("spec.tiers[%d].%s", i, name) }
+
+// warnLease warns of leases that are too small to have an effect.
+func (w *warnings) warnLease() {
+	if w.rule.Lease == nil {
+		return
+	}
+	_, units := w.highestLimit()
+	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
+		w.add("spec.consistency", "Leased has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
+			"use a higher limit or a higher maxShare", units, smallestLease)
+	}
+}
+
+// warnStorage warns of compact counters that take more memory than others, because there are few.
+func (w *warnings) warnStorage() {
+	if w.rule.Compact && w.rule.Identifier.From == rules.FromEndpoint {
+		w.add("spec.storage", "Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact")
+	}
+}
