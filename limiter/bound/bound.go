@@ -75,7 +75,7 @@ func New(bound Identifiers, clock func() time.Time) *Counters {
 	}
 }
 
-// population returns the population of the counter of a charge, nil if it has none.
+// population returns the population of the counter of a charge, nil if the counter is in no population.
 func (p *Counters) population(c *limiter.Charge) *population {
 	if c.Rule == nil || c.Placeholder {
 		return nil

@@ -92,8 +92,8 @@ type moved struct {
 	isShared []bool           // of those of the request
 }
 
-// move moves the charges of new identifiers of rules that are over the bound to the shared counters of the rules. It returns nil if there are
-// none. One peek finds which identifiers are new. If it fails, all keep their counters: local mode has a bound of its own.
+// move moves the charges of new identifiers of rules that are over the bound to the shared counters of the rules. It returns nil if no identifier is new.
+// One peek finds which identifiers are new. If it fails, all keep their counters: local mode has a bound of its own.
 func (s *store) move(ctx context.Context, charges []limiter.Charge, populations []*population) *moved {
 	var peeks []limiter.Charge
 	var indexes []int

@@ -59,7 +59,7 @@ type Layers interface {
 	Known(charges []limiter.Charge) []limiter.Decision
 }
 
-// WithLayers lets the Engine tell the layers of its Store about the rules, and explain what they decide.
+// WithLayers lets the Engine pass the rules to the layers of its Store, and explain what they decide.
 func WithLayers(layers Layers) Option { return func(e *Engine) { e.layers = layers } }
 
 // noLayers are those of a Store without any.

@@ -94,7 +94,7 @@ func (w *world) isAdmitted(t testing.TB, c limiter.Charge) bool {
 type unasked struct{ limiter.Store }
 
 func (unasked) Spend(context.Context, []limiter.Charge) ([]limiter.Decision, error) {
-	return nil, errors.New("the store was asked")
+	return nil, errors.New("the store was called")
 }
 
 // warm decides charges, one in each millisecond, until one is admitted from a lease.

@@ -66,7 +66,7 @@ func TestChain_Conforms(t *testing.T) {
 
 func inMemory(clock func() time.Time) *memstore.Store { return memstore.New(clock) }
 
-// A replica that is told of a reset by another one forgets what it holds: a lease, what it spent locally, and a denial.
+// After a reset by another replica, a replica forgets what it holds: a lease, what it spent locally, and a denial.
 func TestWasReset_ReachesEachLayer(t *testing.T) {
 	now := time.Date(2026, 11, 1, 0, 0, 1, 0, time.UTC)
 	clock := func() time.Time { return now }
