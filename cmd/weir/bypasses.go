@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/redisclient"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisstore/bypasses"
 )
 
 // newBypasses returns an empty list, and registers its metric.
@@ -27,7 +27,7 @@ func newBypasses(registry prometheus.Registerer) *bypass.List {
 
 // shareBypasses makes the process exchange bypasses with the others that share its counters.
 func (p *process) shareBypasses(client *redisclient.Client) {
-	p.bypassStore = redisstore.NewBypasses(client, p.counterPrefix)
+	p.bypassStore = bypasses.New(client, p.counterPrefix)
 }
 
 func (p *process) exchangeBypasses(ctx context.Context) { p.bypasses.Run(ctx, p.bypassStore, p.log) }

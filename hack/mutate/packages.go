@@ -39,7 +39,7 @@ func testFolders(folder string, own bool) []string {
 		return []string{folder, "limiter/engine"} // outages of Redis, and limits on the sum over replicas
 	case "internal/importer":
 		return []string{folder, "internal/importer/objects", "internal/importer/envoyratelimit"} // the formats that it reads
-	case "limiter/redisstore/lua":
+	case "limiter/redisstore/lua", "limiter/redisstore/bypasses":
 		return []string{folder, "limiter/redisstore"} // runs the scripts
 	case "limiter/socket":
 		return []string{folder, "limiter/server"} // servers that stop

@@ -88,7 +88,7 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 		r.charge = limiter.Charge{
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
-			Rule: m.Rule.Counted, Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
+			Rule: m.Rule.Counted(), Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
 		}
 		r.charge.Override = c.Override != nil && r.override(*m, *c.Override)
 		if r.charge.Override && c.Override.WithoutCost {

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisstore/bypasses"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -91,9 +92,9 @@ func enforce(ctx context.Context, client *redisclient.Client, patience time.Dura
 		}
 	}
 	errs = append(errs, spendTogether(ctx, store))
-	bypasses := redisstore.NewBypasses(client, "weir:weir-system/default:")
-	errSave := bypasses.Save(ctx, []bypass.Bypass{bypassOf("one", time.Now())})
-	_, errLoad := bypasses.Load(ctx)
+	shared := bypasses.New(client, "weir:weir-system/default:")
+	errSave := shared.Save(ctx, []bypass.Bypass{bypassOf("one", time.Now())})
+	_, errLoad := shared.Load(ctx)
 	return errors.Join(append(errs, errSave, errLoad)...)
 }
 

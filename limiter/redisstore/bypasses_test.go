@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/redisclient"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisstore/bypasses"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -27,7 +27,7 @@ func TestBypasses_KeepsEntriesUntilTheyExpire(t *testing.T) {
 	client := connect(t, redisclient.Options{
 		Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Username: "weir-limiter", Password: "secret",
 	})
-	store, key := redisstore.NewBypasses(client, "weir:weir-system/default:"), "weir:weir-system/default:throttle:bypasses"
+	store, key := bypasses.New(client, "weir:weir-system/default:"), "weir:weir-system/default:throttle:bypasses"
 	now := time.Now().Truncate(time.Second)
 	current, ended, expired := bypassOf("current", now), bypassOf("ended", now), bypassOf("expired", now.Add(-time.Hour-6*time.Minute))
 	ended.EndedBy = "joe"
@@ -56,7 +56,7 @@ func TestBypasses_LoadRemovesWhatCanNeverBeValid(t *testing.T) {
 	t.Parallel()
 	server := fixture.Redis(t)
 	client := connect(t, redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}})
-	store, key := redisstore.NewBypasses(client, "weir:x:"), "weir:x:throttle:bypasses"
+	store, key := bypasses.New(client, "weir:x:"), "weir:x:throttle:bypasses"
 	for i := range 1001 {
 		do(t, server, "HSET", key, fmt.Sprint("junk", i), "{")
 	}
@@ -82,7 +82,7 @@ func TestBypasses_LoadDeletesAHashThatIsTooLarge(t *testing.T) {
 	client := connect(t, redisclient.Options{
 		Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}, Username: "weir-limiter", Password: "secret",
 	})
-	store, key := redisstore.NewBypasses(client, "weir:weir-system/default:"), "weir:weir-system/default:throttle:bypasses"
+	store, key := bypasses.New(client, "weir:weir-system/default:"), "weir:weir-system/default:throttle:bypasses"
 	current := bypassOf("current", time.Now().Truncate(time.Second))
 	for what, fill := range map[string]string{
 		"20001 fields":   "for i = 1, 20000 do redis.call('HSET', KEYS[1], i, '') end",
@@ -109,7 +109,7 @@ func TestBypasses_TheHashHasRoomForWhatAListAdmits(t *testing.T) {
 	t.Parallel()
 	server := fixture.Redis(t)
 	client := connect(t, redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}})
-	store := redisstore.NewBypasses(client, "weir:x:")
+	store := bypasses.New(client, "weir:x:")
 	list, now := bypass.NewList(time.Now), time.Now()
 	for _, namespace := range []string{"a", "b", "c", "d", "e"} {
 		for i := range 500 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -22,13 +23,12 @@ type Compiled struct {
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
 	Leases *limiter.LeaseTerms // nil without Lease
-	// Counted is what stores know about the rule. Equal rules of successive indexes have the same, see [Index.Inherit].
-	Counted *limiter.CountedRule
 	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
 	SharesTierSeries bool
 
-	prefix string // of Keys
-	kinds  rules.RequestKinds
+	counted *atomic.Pointer[limiter.CountedRule] // see Counted
+	prefix  string                               // of Keys
+	kinds   rules.RequestKinds
 
 	// The parts of Match. Each is nil if Match has no such condition.
 	headers               []pattern.Header
@@ -119,7 +119,8 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 	if c.costUnits != nil {
 		c.termsRead = c.costUnits.Reads
 	}
-	c.Counted = c.counted()
+	c.counted = &atomic.Pointer[limiter.CountedRule]{}
+	c.counted.Store(c.newCounted())
 	for i := range c.tiers {
 		if e := c.tiers[i].condition; e != nil {
 			c.termsRead = c.termsRead.And(e.Reads)
@@ -297,7 +298,10 @@ func countTrue(conditions ...bool) int {
 
 // keysFor returns the keys of the rule for another limit. The units of the limit are part of the keys, so that they differ from the
 // rule's own keys.
-func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace { return c.Counted.KeysFor(limit) }
+func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace { return c.Counted().KeysFor(limit) }
+
+// Counted is what stores know about the rule. Equal rules of successive indexes have the same, see [Index.Inherit].
+func (c *Compiled) Counted() *limiter.CountedRule { return c.counted.Load() }
 
 // keys returns what makes the keys of a scope under a limit. It does not refer to c.
 func (c *Compiled) keys() func(scope string, limit limiter.Limit) limiter.KeySpace {
@@ -311,8 +315,8 @@ func (c *Compiled) keys() func(scope string, limit limiter.Limit) limiter.KeySpa
 	}
 }
 
-// counted returns what stores know about the rule. It does not refer to c: it can outlive the index of c.
-func (c *Compiled) counted() *limiter.CountedRule {
+// newCounted returns what stores know about the rule. It does not refer to c: it can outlive the index of c.
+func (c *Compiled) newCounted() *limiter.CountedRule {
 	longest := c.Limit.LongestWait()
 	for _, tier := range c.Tiers {
 		rule := c.Rule

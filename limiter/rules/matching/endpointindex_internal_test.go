@@ -127,7 +127,7 @@ func TestInherit_KeepsTheCountedRuleOfEqualRules(t *testing.T) {
 		x.Inherit(first)
 		for i, want := range test.want {
 			old, _ := first.RuleOf(x.rules[i].Policy)
-			if got := x.rules[i].Counted == old.Counted; got != want {
+			if got := x.rules[i].Counted() == old.Counted(); got != want {
 				t.Errorf("%s: %s is the rule of before: %v, want %v", name, old.Policy, got, want)
 			}
 			if x.rules[i].endpoints != old.endpoints {

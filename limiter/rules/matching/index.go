@@ -119,7 +119,7 @@ func (x *Index) Rules() iter.Seq[*Compiled] {
 func (x *Index) Counted() iter.Seq[*limiter.CountedRule] {
 	return func(yield func(*limiter.CountedRule) bool) {
 		for i := range x.rules {
-			if !yield(x.rules[i].Counted) {
+			if !yield(x.rules[i].Counted()) {
 				return
 			}
 		}
@@ -148,22 +148,23 @@ func (x *Index) RuleOf(policy string) (*Compiled, bool) {
 	return &x.rules[i], true
 }
 
-// Inherit takes over what the previous index has of rules that are equal, or have the same counters. Call it before x is in use. Stores then
-// know which rules have not changed, and no rule counts other paths than before: after each change of a policy it could count another 1000.
+// Inherit takes over what the previous index has of rules that are equal, or have the same counters. Stores then know which rules have not
+// changed, and no rule counts other paths than before: after each change of a policy it could count another 1000. x can have been in use before:
+// all of its rules that differ from those of the previous index have changed then.
 func (x *Index) Inherit(previous *Index) {
 	for i := range x.rules {
 		c := &x.rules[i]
 		old, found := previous.RuleOf(c.Policy)
-		if !found {
-			continue
-		}
-		if old.Keys.SharedKey("") != c.Keys.SharedKey("") { // other counters
+		if found = found && old.Keys.SharedKey("") == c.Keys.SharedKey(""); !found { // other counters
+			c.counted.Store(c.newCounted())
 			continue
 		}
 		if reflect.DeepEqual(old.Rule, c.Rule) {
-			c.Counted = old.Counted
+			c.counted.Store(old.Counted())
+		} else {
+			c.counted.Store(c.newCounted())
 		}
-		if c.endpoints != nil && old.endpoints != nil {
+		if c.endpoints != old.endpoints && old.endpoints != nil {
 			c.endpoints = old.endpoints
 		}
 	}

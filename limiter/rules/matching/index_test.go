@@ -335,7 +335,7 @@ func TestKeyFor_CountsAnotherLimitSeparately(t *testing.T) {
 
 // sharedKey is the key of the counter that identifiers without a counter of their own share.
 func sharedKey(m *matching.Matched, limit limiter.Limit, isOverride bool) string {
-	charge := limiter.Charge{Rule: m.Rule.Counted, Limit: limit, Endpoint: m.CountedEndpoint(), Override: isOverride}
+	charge := limiter.Charge{Rule: m.Rule.Counted(), Limit: limit, Endpoint: m.CountedEndpoint(), Override: isOverride}
 	return charge.SharedKey()
 }
 

@@ -1,4 +1,5 @@
-package redisstore
+// Package bypasses has the bypasses that the processes of a limiter share, in Redis.
+package bypasses
 
 import (
 	"context"
@@ -32,22 +33,22 @@ const (
 //go:embed bypasses.lua
 var bypassesLua string
 
-// Bypasses is a bypass.Store: a hash of the processes that share counters. Its key is in the range of their counters, so that they need no
+// Store is a bypass.Store: a hash of the processes that share counters. Its key is in the range of their counters, so that they need no
 // further permission.
-type Bypasses struct {
+type Store struct {
 	client *redisclient.Client
 	key    string
 }
 
-// NewBypasses returns the bypasses of the processes whose keys of counters have this prefix.
-func NewBypasses(client *redisclient.Client, prefix string) *Bypasses {
-	return &Bypasses{client, prefix + "throttle:bypasses"}
+// New returns the bypasses of the processes whose keys of counters have this prefix.
+func New(client *redisclient.Client, prefix string) *Store {
+	return &Store{client, prefix + "throttle:bypasses"}
 }
 
 // Load implements bypass.Store. It removes entries that have expired, and everything that is not an entry: each process would read it until
 // the hash expires, and each Save prolongs that. It deletes a hash that is too large, and returns an error: each process then writes its entries
 // again.
-func (b *Bypasses) Load(ctx context.Context) ([]bypass.Bypass, error) {
+func (b *Store) Load(ctx context.Context) ([]bypass.Bypass, error) {
 	script := redisclient.NewScript("bypasses", bypassesLua)
 	fields, err := redisclient.RunAs(ctx, b.client, redis.NewStringSliceCmd, script, []string{b.key}, []any{maxFields, maxBytes}).Result()
 	if err != nil {
@@ -78,7 +79,7 @@ func (b *Bypasses) Load(ctx context.Context) ([]bypass.Bypass, error) {
 }
 
 // Save implements bypass.Store.
-func (b *Bypasses) Save(ctx context.Context, entries []bypass.Bypass) error {
+func (b *Store) Save(ctx context.Context, entries []bypass.Bypass) error {
 	fields := make([]any, 0, 2*len(entries))
 	for i := range entries {
 		text, err := json.Marshal(&entries[i])
