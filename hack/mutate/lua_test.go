@@ -90,7 +90,7 @@ func TestLuaTokens_RejectsWhatItCannotRead(t *testing.T) {
 
 // Every mutant differs from the script, and no two of them are equal.
 func TestLuaMutants_ChangeTheScriptsOfWeir(t *testing.T) {
-	for _, folder := range []string{"limiter/redisstore", "limiter/controlplane"} {
+	for _, folder := range []string{"limiter/redisstore/lua", "limiter/controlplane"} {
 		mutants, err := luaMutants("../..", folder)
 		if err != nil {
 			t.Fatal(err)

@@ -269,7 +269,7 @@ func (k *keyNames) Peek(ctx context.Context, charges []limiter.Charge) ([]limite
 
 func (k *keyNames) Reset(ctx context.Context, keys []string, id string) error {
 	k.names.WriteString(strings.Join(keys, "\n"))
-	return k.store.Reset(ctx, keys, "")
+	return k.store.Reset(ctx, keys, id)
 }
 
 func (k *keyNames) Scan(ctx context.Context, keys limiter.KeyRange, cursor string, n int) ([]string, string, error) {
