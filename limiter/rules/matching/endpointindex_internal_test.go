@@ -137,6 +137,17 @@ func TestInherit_KeepsTheCountedRuleOfEqualRules(t *testing.T) {
 	}
 }
 
+func TestInherit_GivesNoPathsToARuleThatNoLongerCountsThem(t *testing.T) {
+	before := newIndex(t, perEndpointRule("shop/a", func(*rules.Rule) {}))
+	after := newIndex(t, perEndpointRule("shop/a", func(r *rules.Rule) { r.PerEndpoint = false }))
+	if before.rules[0].endpoints == nil {
+		t.Fatal("the rule does not count paths")
+	}
+	if after.Inherit(before); after.rules[0].endpoints != nil {
+		t.Error("the rule counts paths")
+	}
+}
+
 // TestMatch_CountsAllNotationsOfAPathAsOneEndpoint varies the notation of a path at random. All notations must be one endpoint.
 func TestMatch_CountsAllNotationsOfAPathAsOneEndpoint(t *testing.T) {
 	segment := rapid.StringMatching(`[a-z0-9%é ~-]{1,6}`)

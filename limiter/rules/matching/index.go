@@ -164,7 +164,7 @@ func (x *Index) Inherit(previous *Index) {
 		} else {
 			c.counted.Store(c.newCounted())
 		}
-		if c.endpoints != old.endpoints && old.endpoints != nil {
+		if c.endpoints != nil && old.endpoints != nil && c.endpoints != old.endpoints {
 			c.endpoints = old.endpoints
 		}
 	}
