@@ -23,7 +23,7 @@ type store struct {
 // Spend implements limiter.Store.
 func (s *store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	var usual [8]*population
-	populations, isOver := s.counters.of(usual[:0], charges)
+	populations, isOver := s.counters.populations(usual[:0], charges)
 	if isOver {
 		if m := s.move(ctx, charges, populations); m != nil {
 			decisions, err := s.shared.Spend(ctx, m.charges)
@@ -46,7 +46,7 @@ func (s *store) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.
 // Peek implements limiter.Store.
 func (s *store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	var usual [8]*population
-	populations, isOver := s.counters.of(usual[:0], charges)
+	populations, isOver := s.counters.populations(usual[:0], charges)
 	if isOver {
 		if m := s.move(ctx, charges, populations); m != nil {
 			decisions, err := s.shared.Peek(ctx, m.charges)
@@ -59,14 +59,14 @@ func (s *store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.D
 	return s.Store.Peek(ctx, charges)
 }
 
-// of appends the populations of the counters of charges, nil for those without, and reports whether one of them is over the bound.
-func (p *Counters) of(populations []*population, charges []limiter.Charge) (all []*population, isOver bool) {
+// populations appends the populations of the counters of charges, nil for those without, and reports whether one of them is over the bound.
+func (p *Counters) populations(appended []*population, charges []limiter.Charge) (all []*population, isOver bool) {
 	for i := range charges {
 		one := p.population(&charges[i])
-		populations = append(populations, one)
+		appended = append(appended, one)
 		isOver = isOver || one != nil && one.isOver(p.clock)
 	}
-	return populations, isOver
+	return appended, isOver
 }
 
 // count adds the counters to which units were charged to their populations. Requests that are denied make no counter, so that they cannot bring

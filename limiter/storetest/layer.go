@@ -49,6 +49,7 @@ type versioned struct {
 // Spend implements limiter.Store.
 func (s *layered) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	charges = s.ruled(charges)
+	defer clear(charges) // a Store that keeps its arguments decides wrongly afterwards
 	decisions, err := s.Store.Spend(ctx, charges)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,9 @@ func (s *layered) Spend(ctx context.Context, charges []limiter.Charge) ([]limite
 
 // Peek implements limiter.Store.
 func (s *layered) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	return s.Store.Peek(ctx, s.ruled(charges))
+	charges = s.ruled(charges)
+	defer clear(charges)
+	return s.Store.Peek(ctx, charges)
 }
 
 // ruled returns charges with their rules.
