@@ -52,6 +52,9 @@ var ErrOverloaded = errors.New("not sent: this process is overloaded")
 // ErrReplyLost is the error of a call that a Store sent, and to which it got no reply. It may have been counted.
 var ErrReplyLost = errors.New("the reply was lost")
 
+// ErrNotSent is the error of a call that a Store did not send, because the counters were unavailable at that moment. It was not counted.
+var ErrNotSent = errors.New("not sent")
+
 // PartialError is the error of a Spend that failed after it had counted debts.
 type PartialError struct {
 	// Decisions about the charges, in order. Their Origin is Undecided, except those about the debts that were counted.

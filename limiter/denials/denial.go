@@ -33,8 +33,8 @@ func newDenial(c *limiter.Charge, d limiter.Decision, began, answered time.Time)
 	return &denial{rule: c.Rule, limit: c.Limit, decision: d, answered: answered, until: until}
 }
 
-// frozen reports whether nothing can be admitted on the counter before the decision's RetryAfter has passed: then nothing but a refund or a
-// reset can change the counter either, and the durations of the decision decrease exactly with time. Under a limit with a maximum delay,
+// frozen reports whether nothing can be admitted on the counter before the decision's RetryAfter has passed: then nothing but a refund, a
+// reset, or a debt can change the counter either, and the durations of the decision decrease exactly with time. Under a limit with a maximum delay,
 // requests that can wait longer are admitted meanwhile, and make the wait of c longer, unless there is no room for them.
 func frozen(c *limiter.Charge, d limiter.Decision) bool {
 	_, bounded := c.Limit.MaxDelay()

@@ -69,6 +69,11 @@ func (s *answers) Spend(ctx context.Context, charges []limiter.Charge) ([]limite
 func (s *learns) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	denials, began := s.cache.current.Load(), s.cache.clock()
 	decisions, err := s.Store.Spend(ctx, charges)
+	for i := range charges { // also those of a call that failed: it may have been made
+		if charges[i].CountsAlways() {
+			s.cache.Forget(charges[i].Key) // the wait is longer now
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,9 @@ func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool)
 		return s.decideWhileRecovering(ctx, charges, peek, began)
 	case len(unavailable.charges) == 0:
 		decisions, err := s.call(ctx, charges, peek, began)
-		if errors.Is(err, limiter.ErrReplyLost) && s.areAvailable(charges) {
-			// What other requests spend meanwhile is known only there. The request may be counted twice, as after a local decision.
+		if canBeRepeated(err) && s.areAvailable(charges) {
+			// What other requests spend meanwhile is known only there. After a lost reply the request may be counted twice, as after a
+			// local decision.
 			decisions, err = s.call(ctx, charges, peek, s.clock())
 		}
 		if err != nil {
@@ -35,6 +36,14 @@ func (s *Store) decide(ctx context.Context, charges []limiter.Charge, peek bool)
 	default:
 		return s.decideSplit(ctx, charges, remote, unavailable, peek, began)
 	}
+}
+
+// canBeRepeated reports whether a call that failed is made again if its counters are available. One that has counted debts is not.
+func canBeRepeated(err error) bool {
+	if _, isPartial := errors.AsType[*limiter.PartialError](err); isPartial {
+		return false
+	}
+	return errors.Is(err, limiter.ErrReplyLost) || errors.Is(err, limiter.ErrNotSent)
 }
 
 // areAvailable reports whether the counters of all charges are available.

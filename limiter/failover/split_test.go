@@ -86,7 +86,12 @@ func TestSpend_AsksAStoreAgainThatAnswersOthers(t *testing.T) {
 		"a lost reply":                   {1, fmt.Errorf("%w: timeout", limiter.ErrReplyLost), none, limiter.OriginStore, 1},
 		"two lost replies":               {2, limiter.ErrReplyLost, none, limiter.OriginLocal, 0},
 		"of a counter that is the cause": {1, limiter.ErrReplyLost, all, limiter.OriginLocal, 0},
-		"another error":                  {1, errLost, none, limiter.OriginLocal, 0},
+		"a call that was not sent, of a counter that is available again": {1, fmt.Errorf("%w: no probe", limiter.ErrNotSent), none, limiter.OriginStore, 1},
+		"of a counter that stays unavailable":                            {1, limiter.ErrNotSent, all, limiter.OriginLocal, 0},
+		"not one that has counted debts": {1, &limiter.PartialError{
+			Decisions: []limiter.Decision{{Origin: limiter.Undecided}}, Cause: limiter.ErrReplyLost,
+		}, none, limiter.OriginLocal, 0},
+		"another error": {1, errLost, none, limiter.OriginLocal, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter"
 )
 
 // The kinds of errors, which are also the values of metric labels. After KindTimeout, KindCanceled and KindDisconnected
@@ -39,9 +42,9 @@ const (
 	KindOther         = "other"         // any other error
 )
 
-// ErrUnavailable is the error of calls that are not sent because the circuit breaker of their Redis is open.
+// ErrUnavailable is the error of calls that are not sent because the circuit breaker of their Redis is open. It is [limiter.ErrNotSent].
 var ErrUnavailable error = &kindError{
-	error: errors.New("not sent: Redis is unavailable and has not answered a probe yet"), kind: KindUnavailable,
+	error: fmt.Errorf("%w: Redis is unavailable and has not answered a probe yet", limiter.ErrNotSent), kind: KindUnavailable,
 }
 
 // Kind classifies err in one word, for metrics and for callers that handle kinds differently. It is "" for nil.

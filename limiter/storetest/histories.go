@@ -39,6 +39,9 @@ func HistoriesOf(t *testing.T, factory Factory, steps int) {
 		}
 		rapid.Check(t, func(rt *rapid.T) {
 			histories++
+			if subject.Begin != nil {
+				subject.Begin()
+			}
 			h := newHistory(rt, clock, subject, histories)
 			h.taken = taken
 			rt.Repeat(map[string]func(*rapid.T){

@@ -23,11 +23,12 @@ func Over[C Counters](newCounters func(clock func() time.Time) C, layer func(nex
 	return func(_ testing.TB, clock *Clock) Subject {
 		counters := newCounters(clock.Now)
 		over := &layered{Store: layer(counters, clock), rules: map[string]*versioned{}, decided: map[limiter.Origin]int{}}
+		begin := func() { over.Store = layer(counters, clock) } // what a layer remembers of later times would hold it back
 		expires := func(key string) (earliest, latest limiter.Instant, ok bool) {
 			at, ok := counters.Expires(key)
 			return at, at, ok
 		}
-		return Subject{Store: over, Forward: true, Decided: func() map[limiter.Origin]int { return over.decided }, Expires: expires}
+		return Subject{Store: over, Forward: true, Begin: begin, Decided: func() map[limiter.Origin]int { return over.decided }, Expires: expires}
 	}
 }
 

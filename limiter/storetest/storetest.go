@@ -19,6 +19,8 @@ type Subject struct {
 	Compact bool
 	// Forward keeps the clock from stepping back: the Store compares it with durations.
 	Forward bool
+	// Begin is called before each history, in which the clock starts again. It can be nil.
+	Begin func()
 	// Decided returns the number of decisions by where they were made. It can be nil.
 	Decided func() map[limiter.Origin]int
 	// Expires returns the earliest and the latest time at which the counter at key expires; ok is false if it does not
