@@ -9,6 +9,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec.counterName) ? self.spec.counterName : self.metadata.name) == (has(oldSelf.spec.counterName) ? oldSelf.spec.counterName : oldSelf.metadata.name)",fieldPath=".spec.counterName",message="counterName must not change, because all counters of the policy would start again; to start them again, delete the policy and create it with another counterName"
 // +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Direct"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=ratelimitpolicies,singular=ratelimitpolicy,categories=weir,shortName=rlp
@@ -176,6 +177,14 @@ type RateLimitPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Exact
 	Storage Storage `json:"storage,omitempty"`
+	// counterName is the name under which the policy counts. A policy that replaces another one under a new name keeps what has been spent if it
+	// has the old name here. It cannot change later. Of two policies with the same counterName in a namespace, only the older one is enforced.
+	// Defaults to metadata.name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="counterName must be the name of a policy: lower-case letters, digits, hyphens and dots, with a letter or digit at both ends"
+	CounterName string `json:"counterName,omitempty"`
 	// denial is the response to requests that the policy denies, at HTTP endpoints. If several policies deny a request, the one whose
 	// denial lasts longest decides, and the response is its own. If omitted, the response is a problem document (RFC 9457) with status 429.
 	// With match.kubernetes it can have only message.

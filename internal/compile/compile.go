@@ -7,6 +7,7 @@ package compile
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -113,11 +114,16 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 	}
 	index, previous, fits := p.Gateways.Index(), previousRulesOf(p.Gateways), budget.NewFitting()
 	var taken claims
+	counters := map[string]string{} // the enforced policies, by the names under which they count
 	if index != nil {
 		taken = claims{}
 	}
 	for _, i := range precedence(policies) {
 		valid := &policies[i]
+		if other, isTaken := counters[valid.counter()]; isTaken {
+			result.Problems = append(result.Problems, sharesCounters(valid, other))
+			continue
+		}
 		targets := attach(index, valid.candidate)
 		rule := lower(*valid, resolveIdentifier(*valid, identity), hashKey)
 		var wanted []claim
@@ -148,11 +154,21 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 		if wanted != nil {
 			taken.add(valid.name, wanted, targets)
 		}
+		counters[valid.counter()] = valid.name
 		all = append(all, c)
 	}
 	result.Used = fits.Used
 	result.sortByName(all)
 	return all
+}
+
+// sharesCounters is the problem of a policy that would count on the counters of another one: each request would count twice.
+func sharesCounters(p *validPolicy, other string) Problem {
+	return Problem{
+		Policy: p.name, Cluster: p.cluster != nil, Field: "spec.counterName", Reason: v1alpha1.ReasonConflicted,
+		Message: fmt.Sprintf("policy %s has the counters of %s; delete it to hand them over, or use another counterName",
+			other, p.counter()),
+	}
 }
 
 // sortByName sorts rules and attachments.

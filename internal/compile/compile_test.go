@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
+	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
@@ -151,3 +152,34 @@ func testHashKey() *limiter.HashKey {
 }
 
 func testIdentity() compile.Identity { return compile.DefaultIdentity().WithHashKey(testHashKey()) }
+
+// A policy takes over the counters of another one when that is deleted.
+func TestCompile_HandsCountersOver(t *testing.T) {
+	before := policytest.Policy(t, "day", `{axis: Tenant, limit: 10, window: 1d}`)
+	after := policytest.Policy(t, "a-daily", `{axis: Tenant, limit: 10, window: 1d, counterName: day}`)
+	before.CreationTimestamp, after.CreationTimestamp = metav1.Unix(1, 0), metav1.Unix(2, 0)
+	keyOf := func(set rules.Set) string {
+		t.Helper()
+		if len(set.Rules) != 1 {
+			t.Fatalf("%d rules, want 1", len(set.Rules))
+		}
+		keys, err := set.Rules[0].KeySpace("weir:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys.Key("acme", "")
+	}
+	own := keyOf(mustCompile(t, before))
+	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{after, before}, testIdentity())
+	if set.Rules[0].Policy != compile.Name(&before) || keyOf(set) != own {
+		t.Errorf("with both policies, %s is enforced with key %s, want the older one", set.Rules[0].Policy, keyOf(set))
+	}
+	if len(problems) != 1 || problems[0].Policy != compile.Name(&after) || problems[0].Reason != v1alpha1.ReasonConflicted || problems[0].Field != "spec.counterName" {
+		t.Errorf("problems %v, want that of the new policy", problems)
+	}
+	before.DeletionTimestamp = new(metav1.Unix(3, 0))
+	set, problems = compile.Compile([]v1alpha1.RateLimitPolicy{after, before}, testIdentity())
+	if len(problems) > 0 || set.Rules[0].Policy != compile.Name(&after) || keyOf(set) != own {
+		t.Errorf("without the old policy, %s is enforced with key %s and problems %v, want the new policy with key %s", set.Rules[0].Policy, keyOf(set), problems, own)
+	}
+}

@@ -17,6 +17,7 @@ import (
 func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.HashKey) rules.Rule {
 	rule := rules.Rule{
 		Policy:         policy.name,
+		Counter:        policy.counterBesidesName(),
 		Domain:         policy.namespace,
 		Axis:           string(policy.spec.Axis),
 		Identifier:     identifier,

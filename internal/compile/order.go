@@ -31,6 +31,20 @@ type candidate struct {
 	cluster    *v1alpha1.ClusterRateLimitPolicySpec // nil if the policy is namespaced
 }
 
+// counter returns the name under which the policy counts, in the form of its name.
+func (c *candidate) counter() string {
+	namespace, _, _ := strings.Cut(c.name, "/")
+	return namespace + "/" + cmp.Or(c.spec.CounterName, c.objectName)
+}
+
+// counterBesidesName returns counter if it is not the name of the policy.
+func (c *candidate) counterBesidesName() string {
+	if counter := c.counter(); counter != c.name {
+		return counter
+	}
+	return ""
+}
+
 // groupByName groups policies by kind and name, sorted by name. Policies that are being deleted are ignored. A group has more than one
 // policy only if names are not unique, which is possible in files but not in an API server.
 func groupByName(policies Policies) [][]candidate {

@@ -277,6 +277,10 @@ func (v *validator) validateNames(policy candidate) {
 		}
 	}
 	v.validateName("metadata.name", policy.objectName)
+	if name := policy.spec.CounterName; name != "" && !isObjectName(name) {
+		v.report("spec.counterName", "%q: counterName must be the name of a policy: lower-case letters, digits, hyphens and dots, with a letter or digit "+
+			"at both ends, and at most %d characters", name, maxLabel)
+	}
 }
 
 func (v *validator) validateCluster(spec *v1alpha1.ClusterRateLimitPolicySpec) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -114,6 +115,12 @@ func isLabel(label string) bool {
 		}
 	}
 	return label != "" && len(label) <= maxLabel && label[0] != '-' && label[len(label)-1] != '-'
+}
+
+// isObjectName reports whether a policy can have the name.
+func isObjectName(name string) bool {
+	return len(name) <= maxLabel && name == lowercase(name) &&
+		!slices.ContainsFunc(strings.Split(name, "."), func(label string) bool { return !isLabel(label) })
 }
 
 func pathType(match v1alpha1.PathMatch) v1alpha1.PathMatchType {

@@ -47,6 +47,8 @@ func (r *Rule) HashesIdentifiers() bool { return r.Identifier.Secret || r.Compac
 type Rule struct {
 	// Policy is the name of the policy: "namespace/name", or "cluster/name" for a cluster-scoped policy.
 	Policy string `json:"policy"`
+	// Counter is the name under which the rule counts, in the form of Policy. If absent, it is Policy.
+	Counter string `json:"counter,omitempty"`
 	// Domain is the domain whose requests the policy limits.
 	Domain string `json:"domain"`
 	// Domains or AllDomains replaces Domain in a cluster-scoped policy. An identifier has one counter in all of them.
@@ -271,12 +273,15 @@ func (r *Rule) KeySpace(prefix string) (limiter.KeySpace, error) {
 	if err != nil {
 		return limiter.KeySpace{}, fmt.Errorf("rule %s: %w", r.Policy, err)
 	}
-	keys := limiter.NewKeySpace(prefix, r.Axis, r.Policy, limit)
+	keys := limiter.NewKeySpace(prefix, r.Axis, r.CounterScope(), limit)
 	if r.Compact {
 		keys = keys.Compact(new(limiter.HashKey))
 	}
 	return keys, nil
 }
+
+// CounterScope returns the name under which the rule counts. It is part of the counter keys.
+func (r *Rule) CounterScope() string { return cmp.Or(r.Counter, r.Policy) }
 
 // Revision returns the content hash of the rule, "sha256:…". Two Sets with the same hash enforce the policy in the same way.
 func (r *Rule) Revision() string { return revision(mustMarshal(r)) }

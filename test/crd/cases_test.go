@@ -10,6 +10,7 @@ import (
 type schemaCase struct {
 	at       string // the path of the constrained field in the schema, with [] for the items of a list and {} for the values of a map
 	kind     string // the keyword of the constraint, for example maxLength, kindRule or kindSet
+	before   string // changes that turn the minimal object into one that accepted and rejected update; if it is empty, these are created
 	accepted string // changes that turn the minimal object into a valid object, see namespace.object
 	rejected string // changes that turn the minimal object into an invalid object
 	field    string // the field that the error names; if it is empty, at with [0] instead of []
@@ -47,6 +48,23 @@ func specCases() []schemaCase {
 			rejected: `metadata: {name: ` + strings.Repeat("a", 64) + `}`,
 			field:    "<nil>",
 			message:  "metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it",
+		},
+		{
+			at: "", kind: kindRule, before: `{metadata: {name: day}, spec: {counterName: today}}`,
+			accepted: `spec: {counterName: today, limit: 7}`,
+			rejected: `spec: {counterName: day}`,
+			field:    "spec.counterName",
+			message: "counterName must not change, because all counters of the policy would start again; to start them again, delete the policy and " +
+				"create it with another counterName",
+		},
+		{at: "spec.counterName", kind: "minLength", accepted: `spec: {counterName: a}`, rejected: `spec: {counterName: ""}`, message: "should be at least 1 chars long"},
+		{
+			at: "spec.counterName", kind: "maxLength", accepted: `spec: {counterName: ` + letters(63) + `}`, rejected: `spec: {counterName: ` + letters(64) + `}`,
+			message: "may not be more than 63 bytes",
+		},
+		{
+			at: "spec.counterName", kind: kindRule, accepted: `spec: {counterName: a-1.b}`, rejected: `spec: {counterName: shop/a}`,
+			message: "counterName must be the name of a policy: lower-case letters, digits, hyphens and dots, with a letter or digit at both ends",
 		},
 		{at: "spec", kind: "required", accepted: `{}`, rejected: `spec: null`, message: "Required value"},
 		{at: "spec.axis", kind: "required", accepted: `{}`, rejected: `spec: {axis: null}`, message: "Required value"},

@@ -1,11 +1,13 @@
 package crd
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestSchema_EnforcesEveryRule(t *testing.T) {
@@ -13,16 +15,41 @@ func TestSchema_EnforcesEveryRule(t *testing.T) {
 	for _, k := range testedKinds() {
 		for _, c := range k.cases() {
 			t.Run(strings.TrimSpace(k.kind+" "+c.at+" "+c.kind), func(t *testing.T) {
-				if err := n.tryCreateOf(t, k, c.accepted); err != nil {
+				try := n.tryCreateOf
+				if c.before != "" {
+					try = n.updates(t, k, c.before)
+				}
+				if err := try(t, k, c.accepted); err != nil {
 					t.Errorf("rejected %s: %v", c.accepted, err)
 				}
 				field := c.field
 				if field == "" {
 					field = strings.ReplaceAll(c.at, "[]", "[0]")
 				}
-				checkRejection(t, n.tryCreateOf(t, k, c.rejected), field, c.message)
+				checkRejection(t, try(t, k, c.rejected), field, c.message)
 			})
 		}
+	}
+}
+
+// updates creates an object, and returns a function that updates it in a dry run.
+func (n namespace) updates(t *testing.T, k testedKind, before string) func(t *testing.T, k testedKind, change string) error {
+	t.Helper()
+	stored := n.object(t, k, before)
+	if err := n.Create(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Delete(context.Background(), stored); err != nil {
+			t.Error(err)
+		}
+	})
+	return func(t *testing.T, k testedKind, change string) error {
+		t.Helper()
+		object := n.object(t, k, change)
+		object.SetName(stored.GetName())
+		object.SetResourceVersion(stored.GetResourceVersion())
+		return n.Update(t.Context(), object, client.DryRunAll)
 	}
 }
 

@@ -82,6 +82,13 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 	found := verdict{problems: slices.DeleteFunc(result.Problems, func(p compile.Problem) bool {
 		return p.Policy != name || p.Cluster != ofCluster
 	})}
+	// During a rename, both policies exist for some time.
+	found.problems = slices.DeleteFunc(found.problems, func(p compile.Problem) bool {
+		if p.Reason == v1alpha1.ReasonConflicted {
+			found.warnings = append(found.warnings, truncate("not enforced yet: "+p.Message))
+		}
+		return p.Reason == v1alpha1.ReasonConflicted
+	})
 	// The name alone does not identify the rule, because a namespace can have the name cluster.
 	own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == name && (r.Domain == "") == ofCluster })
 	if own >= 0 {

@@ -209,3 +209,16 @@ func TestServeHTTP_ClosesTheConnection(t *testing.T) {
 type paths map[string]http.Handler
 
 func (p paths) Register(path string, hook http.Handler) { p[path] = hook }
+
+// Both policies of a rename exist for some time.
+func TestValidateCreate_WarnsOfCountersThatAnotherPolicyHas(t *testing.T) {
+	renamed := policytest.Policy(t, "b", `{axis: User, limit: 10, window: 1m, counterName: a}`)
+	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{policytest.Policy(t, "a", validSpec)}}).ValidateCreate(t.Context(), &renamed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := admission.Warnings{"not enforced yet: policy shop/a has the counters of shop/a; delete it to hand them over, or use another counterName"}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}

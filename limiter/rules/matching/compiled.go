@@ -99,7 +99,7 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 	if rule.HashesIdentifiers() {
 		c.hashKey = k.hashKey
 	}
-	c.Keys = c.keys()(rule.Policy, limit)
+	c.Keys = c.keys()(rule.CounterScope(), limit)
 	ownPaths := (rule.PerEndpoint || rule.Identifier.From == rules.FromEndpoint) && len(rule.Match.Paths) == 0
 	if ownPaths {
 		c.endpoints = endpoint.New(limit.Window(), endpoint.Max)
@@ -325,11 +325,11 @@ func (c *Compiled) newCounted() *limiter.CountedRule {
 			longest = max(longest, limit.LongestWait())
 		}
 	}
-	keys, policy := c.keys(), c.Policy
+	keys, scope := c.keys(), c.CounterScope()
 	return &limiter.CountedRule{
-		Policy: policy, Namespace: c.Domain, Algorithm: c.Algorithm, Compact: c.Compact, Lifetime: longest, Keys: c.Keys,
+		Policy: c.Policy, Namespace: c.Domain, Algorithm: c.Algorithm, Compact: c.Compact, Lifetime: longest, Keys: c.Keys,
 		KeysFor: func(limit limiter.Limit) limiter.KeySpace {
-			return keys(fmt.Sprintf("%s@%d", policy, limit.Units()), limit)
+			return keys(fmt.Sprintf("%s@%d", scope, limit.Units()), limit)
 		},
 	}
 }

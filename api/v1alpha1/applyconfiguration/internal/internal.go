@@ -113,6 +113,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
+    - name: counterName
+      type:
+        scalar: string
     - name: denial
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
@@ -1065,6 +1068,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
+    - name: counterName
+      type:
+        scalar: string
     - name: denial
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Denial

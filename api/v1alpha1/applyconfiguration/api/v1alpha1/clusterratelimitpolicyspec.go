@@ -174,6 +174,14 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithStorage(value apiv1al
 	return b
 }
 
+// WithCounterName sets the CounterName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CounterName field is set to the value of the last call.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithCounterName(value string) *ClusterRateLimitPolicySpecApplyConfiguration {
+	b.RateLimitPolicySpecApplyConfiguration.CounterName = &value
+	return b
+}
+
 // WithDenial sets the Denial field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Denial field is set to the value of the last call.

@@ -73,6 +73,10 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// of the memory, and identifiers with the same hash share a counter, which is improbable below a billion identifiers. Compact is valid
 	// only with algorithm FixedWindow or SlidingWindowCounter. An edit starts new counters. Defaults to Exact.
 	Storage *apiv1alpha1.Storage `json:"storage,omitempty"`
+	// counterName is the name under which the policy counts. A policy that replaces another one under a new name keeps what has been spent if it
+	// has the old name here. It cannot change later. Of two policies with the same counterName in a namespace, only the older one is enforced.
+	// Defaults to metadata.name.
+	CounterName *string `json:"counterName,omitempty"`
 	// denial is the response to requests that the policy denies, at HTTP endpoints. If several policies deny a request, the one whose
 	// denial lasts longest decides, and the response is its own. If omitted, the response is a problem document (RFC 9457) with status 429.
 	// With match.kubernetes it can have only message.
@@ -228,6 +232,14 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithLease(value *LeaseApplyConfi
 // If called multiple times, the Storage field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithStorage(value apiv1alpha1.Storage) *RateLimitPolicySpecApplyConfiguration {
 	b.Storage = &value
+	return b
+}
+
+// WithCounterName sets the CounterName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CounterName field is set to the value of the last call.
+func (b *RateLimitPolicySpecApplyConfiguration) WithCounterName(value string) *RateLimitPolicySpecApplyConfiguration {
+	b.CounterName = &value
 	return b
 }
 
