@@ -15,8 +15,6 @@ import (
 const (
 	// domainExtension is the context extension with the domain.
 	domainExtension = "domain"
-	// jwtMetadata is the metadata namespace in which the JWT filter of Envoy stores the claims of tokens.
-	jwtMetadata = "envoy.filters.http.jwt_authn"
 	// principalClaim is the claim for the principal of the peer certificate.
 	principalClaim = "principal"
 )
@@ -123,12 +121,12 @@ func (d *authEndpoint) client(source string, headers map[string]string) netip.Ad
 // configuration, and the principal of the peer certificate as "principal". A token cannot set the claim "principal". If several
 // tokens have the same claim, the token with the first key takes precedence.
 func verifiedClaims(a *authRequest) map[string]any {
-	if len(a.claims.values) == 0 && a.source.principal == "" {
+	if len(a.claims) == 0 && a.source.principal == "" {
 		return nil
 	}
 	claims := map[string]any{}
-	for _, key := range slices.Sorted(maps.Keys(a.claims.values)) {
-		payload, _ := a.claims.values[key].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(a.claims)) {
+		payload, _ := a.claims[key].(map[string]any)
 		for name, value := range payload {
 			if _, claimed := claims[name]; !claimed {
 				claims[name] = value

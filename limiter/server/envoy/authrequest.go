@@ -12,15 +12,12 @@ type authRequest struct {
 	headers     map[string]string
 	lines       []headerLine // of header_map
 	extensions  map[string]string
-	claims      boundedMetadata // of jwtMetadata, by the key of the payload
-	gateway     boundedMetadata // of gatewayMetadata of the route
+	claims      map[string]any // of jwtMetadata, by the key of the payload
+	gateway     map[string]any // of gatewayMetadata of the route
 	defects     defects
-}
 
-// boundedMetadata is one namespace of an envoy.config.core.v3.Metadata. The bounds hold for each, so that the claims of a client do not displace its route.
-type boundedMetadata struct {
-	values map[string]any
-	read   int // values
+	// The values that were read of the claims and of the gateway. The bounds apply to each, so that the claims of a client do not displace its route.
+	claimValues, gatewayValues int
 }
 
 // peer is an AttributeContext.Peer.
@@ -32,6 +29,15 @@ type peer struct {
 
 // headerLine is a line of a header, as Envoy has received it.
 type headerLine struct{ name, value string }
+
+// The namespaces of the metadata that is read.
+const (
+	// jwtMetadata is the one in which the JWT filter of Envoy stores the claims of tokens.
+	jwtMetadata = "envoy.filters.http.jwt_authn"
+	// gatewayMetadata is the one in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in its SecurityPolicy:
+	// {resources: [{kind, namespace, name, sectionName}]}.
+	gatewayMetadata = "envoy-gateway"
+)
 
 // Bounds of the metadata that is read. They are far more than the claims of a token. What is over them is left out.
 const (
@@ -103,9 +109,9 @@ func (r *authRequest) attribute(number protowire.Number, m wire) error {
 	case attributesExtensions:
 		return r.entry(&r.extensions, m)
 	case attributesMetadata:
-		return r.metadata(&r.claims, jwtMetadata, m)
+		return r.metadata(&r.claims, &r.claimValues, jwtMetadata, m)
 	case attributesRoute:
-		return r.metadata(&r.gateway, gatewayMetadata, m)
+		return r.metadata(&r.gateway, &r.gatewayValues, gatewayMetadata, m)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ const (
 	defectMetadata                            // metadata over the bound, such as claims
 )
 
-// Defects are the names of all defects, as the metadata of a response and the metrics have them.
-func Defects() []string {
+// defectNames are the names of all defects, as the metadata of a response and the metrics have them.
+func defectNames() []string {
 	return []string{"not_utf8", "empty_descriptor", "descriptors", "entries", "empty_key", "limit", "refund", "metadata"}
 }
 
@@ -27,7 +27,7 @@ func (d *defects) each(f func(name string)) {
 	if *d == 0 {
 		return
 	}
-	for i, name := range Defects() {
+	for i, name := range defectNames() {
 		if *d&(1<<i) != 0 {
 			f(name)
 		}

@@ -10,18 +10,6 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 )
 
-// The field numbers of google.protobuf.Struct, Value and ListValue. A map entry is a message too.
-const (
-	structFields protowire.Number = 1
-	mapKey       protowire.Number = 1
-	mapValue     protowire.Number = 2
-	valueString  protowire.Number = 3
-	valueBool    protowire.Number = 4
-	valueStruct  protowire.Number = 5
-	valueList    protowire.Number = 6
-	listValues   protowire.Number = 1
-)
-
 // metadataField returns the number of the field dynamic_metadata of a response.
 func metadataField(response proto.Message) protowire.Number {
 	return response.ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()

@@ -13,8 +13,8 @@ const (
 	valueNumber protowire.Number = 2
 )
 
-// metadata reads the namespace of an envoy.config.core.v3.Metadata into to.
-func (r *authRequest) metadata(to *boundedMetadata, namespace string, m wire) error {
+// metadata reads the namespace of an envoy.config.core.v3.Metadata into to, and counts its values in read.
+func (r *authRequest) metadata(to *map[string]any, read *int, namespace string, m wire) error {
 	return m.each(func(number protowire.Number, entry wire) error {
 		if number != filterMetadata {
 			return nil
@@ -32,15 +32,15 @@ func (r *authRequest) metadata(to *boundedMetadata, namespace string, m wire) er
 		if err != nil || key != namespace {
 			return err
 		}
-		to.values = map[string]any{}
-		return r.structOf(to, to.values, fields, 0)
+		*to = map[string]any{}
+		return r.structOf(read, *to, fields, 0)
 	})
 }
 
 // structOf adds the fields of a google.protobuf.Struct to fields.
-func (r *authRequest) structOf(of *boundedMetadata, fields map[string]any, m wire, depth int) error {
+func (r *authRequest) structOf(read *int, fields map[string]any, m wire, depth int) error {
 	return m.each(func(number protowire.Number, entry wire) error {
-		if number != structFields || !r.hasRoom(of, depth) {
+		if number != structFields || !r.hasRoom(read, depth) {
 			return nil
 		}
 		key, value := "", wire("")
@@ -56,23 +56,23 @@ func (r *authRequest) structOf(of *boundedMetadata, fields map[string]any, m wir
 		if err != nil {
 			return err
 		}
-		fields[key], err = r.value(of, value, depth+1)
+		fields[key], err = r.value(read, value, depth+1)
 		return err
 	})
 }
 
 // hasRoom reports whether the metadata can have one more value.
-func (r *authRequest) hasRoom(of *boundedMetadata, depth int) bool {
-	if of.read == maxMetadataValues || depth >= maxMetadataDepth {
+func (r *authRequest) hasRoom(read *int, depth int) bool {
+	if *read == maxMetadataValues || depth >= maxMetadataDepth {
 		r.defects.add(defectMetadata)
 		return false
 	}
-	of.read++
+	*read++
 	return true
 }
 
 // value returns the value of a google.protobuf.Value, as its method AsInterface does.
-func (r *authRequest) value(of *boundedMetadata, m wire, depth int) (v any, err error) {
+func (r *authRequest) value(read *int, m wire, depth int) (v any, err error) {
 	err = m.fields(func(number protowire.Number, kind protowire.Type, rest *wire) error {
 		var sub wire
 		var err error
@@ -90,13 +90,13 @@ func (r *authRequest) value(of *boundedMetadata, m wire, depth int) (v any, err 
 				fields = map[string]any{}
 			}
 			v = fields
-			err = r.structOf(of, fields, sub, depth)
+			err = r.structOf(read, fields, sub, depth)
 		case number == valueList && kind == protowire.BytesType:
 			list, again := v.([]any)
 			if !again {
 				list = []any{}
 			}
-			v, err = r.list(of, list, sub, depth)
+			v, err = r.list(read, list, sub, depth)
 		case kind == protowire.BytesType:
 		case number == valueNull && kind == protowire.VarintType:
 			v = nil
@@ -116,12 +116,12 @@ func (r *authRequest) value(of *boundedMetadata, m wire, depth int) (v any, err 
 }
 
 // list adds the values of a google.protobuf.ListValue to list.
-func (r *authRequest) list(of *boundedMetadata, list []any, m wire, depth int) ([]any, error) {
+func (r *authRequest) list(read *int, list []any, m wire, depth int) ([]any, error) {
 	err := m.each(func(number protowire.Number, value wire) error {
-		if number != listValues || !r.hasRoom(of, depth) {
+		if number != listValues || !r.hasRoom(read, depth) {
 			return nil
 		}
-		v, err := r.value(of, value, depth+1)
+		v, err := r.value(read, value, depth+1)
 		list = append(list, v)
 		return err
 	})

@@ -6,6 +6,12 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
+// Bounds of a request, equal to those of the HTTP check.
+const (
+	maxDescriptors = 64
+	maxEntries     = 64 // in one descriptor
+)
+
 // rateLimitRequest has the fields of an envoy.service.ratelimit.v3.RateLimitRequest that the endpoint reads. Decoding it takes a fraction
 // of the time that the generated code takes, because that works by reflection.
 type rateLimitRequest struct {
@@ -50,8 +56,6 @@ const (
 	limitRequests   protowire.Number = 1
 	limitUnit       protowire.Number = 2
 	limitMultiplier protowire.Number = 3
-
-	wrapperValue protowire.Number = 1 // of google.protobuf.UInt32Value and UInt64Value
 )
 
 // reset empties r and keeps its memory.

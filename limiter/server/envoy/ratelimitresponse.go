@@ -29,9 +29,6 @@ const (
 
 	durationSeconds protowire.Number = 1
 	durationNanos   protowire.Number = 2
-
-	headerKey   protowire.Number = 1
-	headerValue protowire.Number = 2
 )
 
 // appendStatus appends the status of a descriptor. It describes the strictest enforced policy of the descriptor, and has no limit if no

@@ -17,12 +17,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Bounds of a request, equal to those of the HTTP check.
-const (
-	maxDomain      = 253 // bytes
-	maxDescriptors = 64
-	maxEntries     = 64 // in one descriptor
-)
+// maxDomain bounds the domain of a request, in bytes, as in the HTTP check.
+const maxDomain = 253
 
 // remoteAddress is the descriptor key of the client address.
 const remoteAddress = "remote_address"

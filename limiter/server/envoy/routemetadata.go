@@ -9,10 +9,6 @@ import (
 	routetable "github.com/weir-dev/weir/limiter/rules/route"
 )
 
-// gatewayMetadata is the namespace of the metadata in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in
-// its SecurityPolicy: {resources: [{kind, namespace, name, sectionName}]}.
-const gatewayMetadata = "envoy-gateway"
-
 // route is the route of the Gateway API that the gateway has chosen for a request. The zero route is unknown.
 type route struct {
 	kind, namespace, name string
@@ -21,7 +17,7 @@ type route struct {
 
 // routeOf returns the route that the configuration of the gateway names. A client cannot set it.
 func routeOf(a *authRequest) route {
-	resources, _ := a.gateway.values["resources"].([]any)
+	resources, _ := a.gateway["resources"].([]any)
 	for i := range resources {
 		fields, _ := resources[i].(map[string]any)
 		field := func(name string) string {

@@ -8,6 +8,23 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// The field numbers of the messages that are part of requests and of responses. A map entry is a message too.
+const (
+	headerKey   protowire.Number = 1 // of envoy.config.core.v3.HeaderValue
+	headerValue protowire.Number = 2
+
+	wrapperValue protowire.Number = 1 // of google.protobuf.UInt32Value and UInt64Value
+
+	structFields protowire.Number = 1 // of google.protobuf.Struct, Value and ListValue
+	mapKey       protowire.Number = 1
+	mapValue     protowire.Number = 2
+	valueString  protowire.Number = 3
+	valueBool    protowire.Number = 4
+	valueStruct  protowire.Number = 5
+	valueList    protowire.Number = 6
+	listValues   protowire.Number = 1
+)
+
 var errTruncated = errors.New("the message is truncated or malformed")
 
 // wire reads the fields of a message in wire format. It is a string so that the texts in it are not copied again.
