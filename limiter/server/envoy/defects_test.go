@@ -9,10 +9,16 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -313,8 +319,8 @@ func TestExtAuthz_ClaimsOverTheBoundAreCountedAsUnreadable(t *testing.T) {
 	if got := codes.Code(out.GetStatus().GetCode()); got != codes.OK {
 		t.Errorf("a request without claims: %v", got)
 	}
-	var in authRequest
-	if err := in.decode(message); err != nil {
+	var in wire.AuthRequest
+	if err := in.Decode(message); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := routeOf(&in), (route{kind: "HTTPRoute", namespace: "shop", name: "checkout"}); got != want {

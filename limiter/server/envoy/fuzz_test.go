@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
+
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -83,9 +86,9 @@ func FuzzExtAuthz(f *testing.F) {
 		f.Add(marshal(f, &authv3.CheckRequest{Attributes: a}))
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {
-		var in authRequest
+		var in wire.AuthRequest
 		var generated authv3.CheckRequest
-		switch err, errGenerated := in.decode(message), proto.Unmarshal(message, &generated); {
+		switch err, errGenerated := in.Decode(message), proto.Unmarshal(message, &generated); {
 		case err != nil && errGenerated == nil:
 			t.Fatalf("%x: %v, and the generated code has no error", message, err)
 		case err != nil:

@@ -11,8 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
+
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -258,10 +262,10 @@ func decideMessage(ctx context.Context, d *rateLimitEndpoint, message, out []byt
 }
 
 // decoded returns the request with attributes.
-func decoded(t testing.TB, a *authv3.AttributeContext) *authRequest {
+func decoded(t testing.TB, a *authv3.AttributeContext) *wire.AuthRequest {
 	t.Helper()
-	r := &authRequest{}
-	if err := r.decode(marshal(t, &authv3.CheckRequest{Attributes: a})); err != nil {
+	r := &wire.AuthRequest{}
+	if err := r.Decode(marshal(t, &authv3.CheckRequest{Attributes: a})); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -3,6 +3,8 @@ package envoy
 import (
 	"time"
 
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
+
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -53,7 +55,7 @@ func appendLimit(b []byte, r *engine.Result, multiplier bool) []byte {
 	if times != 1 {
 		var wrapped int
 		b, wrapped = beginMessage(b, currentMultiplier)
-		b = endMessage(appendVarint(b, wrapperValue, uint64(times)), wrapped)
+		b = endMessage(appendVarint(b, wire.WrapperValue, uint64(times)), wrapped)
 	}
 	return endMessage(b, begin)
 }
@@ -68,8 +70,8 @@ func appendDuration(b []byte, number protowire.Number, d time.Duration) []byte {
 
 func appendHeader(b []byte, key, value string) []byte {
 	b, begin := beginMessage(b, responseHeaders)
-	b = appendString(b, headerKey, key)
-	b = appendString(b, headerValue, value)
+	b = appendString(b, wire.HeaderKey, key)
+	b = appendString(b, wire.HeaderValue, value)
 	return endMessage(b, begin)
 }
 

@@ -1,4 +1,8 @@
-package envoy
+// Package wire reads requests of Envoy in the wire format of protobuf: those of the rate limit service and of external authorization.
+//
+// It reads only the fields that the endpoints use. It is faster than the generated code, takes memory only within bounds, and accepts texts that are not
+// valid UTF-8. What it cannot use of a request is one of the Defects, so that the rest of the request can be decided.
+package wire
 
 import (
 	"errors"
@@ -10,19 +14,19 @@ import (
 
 // The field numbers of the messages that are part of requests and of responses. A map entry is a message too.
 const (
-	headerKey   protowire.Number = 1 // of envoy.config.core.v3.HeaderValue
-	headerValue protowire.Number = 2
+	HeaderKey   protowire.Number = 1 // of envoy.config.core.v3.HeaderValue
+	HeaderValue protowire.Number = 2
 
-	wrapperValue protowire.Number = 1 // of google.protobuf.UInt32Value and UInt64Value
+	WrapperValue protowire.Number = 1 // of google.protobuf.UInt32Value and UInt64Value
 
-	structFields protowire.Number = 1 // of google.protobuf.Struct, Value and ListValue
-	mapKey       protowire.Number = 1
-	mapValue     protowire.Number = 2
-	valueString  protowire.Number = 3
-	valueBool    protowire.Number = 4
-	valueStruct  protowire.Number = 5
-	valueList    protowire.Number = 6
-	listValues   protowire.Number = 1
+	StructFields protowire.Number = 1 // of google.protobuf.Struct, Value and ListValue
+	MapKey       protowire.Number = 1
+	MapValue     protowire.Number = 2
+	ValueString  protowire.Number = 3
+	ValueBool    protowire.Number = 4
+	ValueStruct  protowire.Number = 5
+	ValueList    protowire.Number = 6
+	ListValues   protowire.Number = 1
 )
 
 var errTruncated = errors.New("the message is truncated or malformed")
@@ -80,16 +84,16 @@ func (w *wire) message() (wire, error) {
 }
 
 // text reads a text.
-func (w *wire) text(found *defects) (string, error) {
+func (w *wire) text(found *Defects) (string, error) {
 	m, err := w.message()
 	return textOf(m, found), err
 }
 
 // textOf returns a text as a client has sent it, if its bytes are not valid UTF-8 too: the generated code rejects the whole message then, so that one
 // header of a client would lift all limits of its request.
-func textOf(m wire, found *defects) string {
+func textOf(m wire, found *Defects) string {
 	if !utf8.ValidString(string(m)) {
-		found.add(defectNotUTF8)
+		found.Add(defectNotUTF8)
 	}
 	return string(m)
 }

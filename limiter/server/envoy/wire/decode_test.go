@@ -1,4 +1,4 @@
-package envoy
+package wire
 
 import (
 	"math"
@@ -19,21 +19,21 @@ import (
 )
 
 // generatedRequest is the request that the generated code decodes.
-func generatedRequest(in *ratelimitv3.RateLimitRequest) rateLimitRequest {
-	r := rateLimitRequest{domain: in.GetDomain(), hits: in.GetHitsAddend()}
+func generatedRequest(in *ratelimitv3.RateLimitRequest) RateLimitRequest {
+	r := RateLimitRequest{Domain: in.GetDomain(), Hits: in.GetHitsAddend()}
 	for _, d := range in.GetDescriptors()[:min(len(in.GetDescriptors()), maxDescriptors)] {
-		got := requestDescriptor{negative: d.GetIsNegativeHits(), hasHits: d.GetHitsAddend() != nil, hits: d.GetHitsAddend().GetValue()}
-		for _, e := range d.GetEntries()[:min(len(d.GetEntries()), maxEntries)] {
-			got.entries = append(got.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		got := RequestDescriptor{Negative: d.GetIsNegativeHits(), HasHits: d.GetHitsAddend() != nil, Hits: d.GetHitsAddend().GetValue()}
+		for _, e := range d.GetEntries()[:min(len(d.GetEntries()), MaxEntries)] {
+			got.Entries = append(got.Entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
 		}
 		if l := d.GetLimit(); l != nil {
-			got.hasLimit = true
-			got.limit = requestLimit{
-				requests: l.GetRequestsPerUnit(), unit: int32(l.GetUnit()),
-				hasMultiplier: l.GetUnitMultiplier() != nil, multiplier: l.GetUnitMultiplier().GetValue(),
+			got.HasLimit = true
+			got.Limit = requestLimit{
+				Requests: l.GetRequestsPerUnit(), Unit: int32(l.GetUnit()),
+				HasMultiplier: l.GetUnitMultiplier() != nil, Multiplier: l.GetUnitMultiplier().GetValue(),
 			}
 		}
-		r.descriptors = append(r.descriptors, got)
+		r.Descriptors = append(r.Descriptors, got)
 	}
 	return r
 }
@@ -43,9 +43,9 @@ func wantAsGenerated(t testing.TB, message []byte) {
 	t.Helper()
 	var generated ratelimitv3.RateLimitRequest
 	errGenerated := proto.Unmarshal(message, &generated)
-	var got rateLimitRequest
-	err := got.decode(message)
-	if err == nil && errGenerated != nil && got.defects&defectNotUTF8 != 0 {
+	var got RateLimitRequest
+	err := got.Decode(message)
+	if err == nil && errGenerated != nil && got.Defects&defectNotUTF8 != 0 {
 		return // the generated code rejects it
 	}
 	if (err != nil) != (errGenerated != nil) {
@@ -54,8 +54,8 @@ func wantAsGenerated(t testing.TB, message []byte) {
 	if err != nil {
 		return
 	}
-	got.defects = 0 // of what is over the bounds
-	all := cmp.AllowUnexported(rateLimitRequest{}, requestDescriptor{}, requestLimit{})
+	got.Defects = 0 // of what is over the bounds
+	all := cmp.AllowUnexported(RateLimitRequest{}, RequestDescriptor{}, requestLimit{})
 	if diff := cmp.Diff(generatedRequest(&generated), got, all); diff != "" {
 		t.Fatalf("%x (-generated +got):\n%s", message, diff)
 	}
@@ -119,11 +119,11 @@ func TestDecode_AllocatesWithinTheBounds(t *testing.T) {
 		return field(checkAttributes, field(attributesRequest, field(requestHTTP, content)))
 	}
 	jwt := func(value []byte) []byte {
-		fields := field(structFields, append(field(mapKey, []byte("k")), field(mapValue, value)...))
-		entry := append(field(mapKey, []byte(jwtMetadata)), field(mapValue, fields)...)
+		fields := field(StructFields, append(field(MapKey, []byte("k")), field(MapValue, value)...))
+		entry := append(field(MapKey, []byte(jwtMetadata)), field(MapValue, fields)...)
 		return field(checkAttributes, field(attributesMetadata, field(filterMetadata, entry)))
 	}
-	rls, auth := func(b []byte) error { return new(rateLimitRequest).decode(b) }, func(b []byte) error { return new(authRequest).decode(b) }
+	rls, auth := func(b []byte) error { return new(RateLimitRequest).Decode(b) }, func(b []byte) error { return new(AuthRequest).Decode(b) }
 	for name, test := range map[string]struct {
 		decode  func([]byte) error
 		message []byte
@@ -135,8 +135,8 @@ func TestDecode_AllocatesWithinTheBounds(t *testing.T) {
 		"lines of headers":     {auth, header(field(httpHeaderMap, repeat(elements, 0x0a, 0)))},
 		"context extensions":   {auth, field(checkAttributes, repeat(elements, 0x52, 0))},
 		"claims":               {auth, field(checkAttributes, field(attributesMetadata, repeat(elements, 0x0a, 0)))},
-		"values of a list":     {auth, jwt(field(valueList, repeat(elements, 0x0a, 0)))},
-		"fields of a struct":   {auth, jwt(field(valueStruct, repeat(elements, 0x0a, 0)))},
+		"values of a list":     {auth, jwt(field(ValueList, repeat(elements, 0x0a, 0)))},
+		"fields of a struct":   {auth, jwt(field(ValueStruct, repeat(elements, 0x0a, 0)))},
 		"routes":               {auth, field(checkAttributes, repeat(elements, 0x6a, 0))},
 		"repeated attributes":  {auth, repeat(elements, 0x0a, 0)},
 		"labels of the source": {auth, field(checkAttributes, field(attributesSource, repeat(elements, 0x1a, 0)))},

@@ -1,4 +1,4 @@
-package envoy
+package wire
 
 import (
 	"encoding/binary"
@@ -14,7 +14,7 @@ const (
 )
 
 // metadata reads the namespace of an envoy.config.core.v3.Metadata into to, and counts its values in read.
-func (r *authRequest) metadata(to *map[string]any, read *int, namespace string, m wire) error {
+func (r *AuthRequest) metadata(to *map[string]any, read *int, namespace string, m wire) error {
 	return m.each(func(number protowire.Number, entry wire) error {
 		if number != filterMetadata {
 			return nil
@@ -22,9 +22,9 @@ func (r *authRequest) metadata(to *map[string]any, read *int, namespace string, 
 		key, fields := "", wire("")
 		err := entry.each(func(number protowire.Number, m wire) error {
 			switch number {
-			case mapKey:
+			case MapKey:
 				key = string(m)
-			case mapValue:
+			case MapValue:
 				fields = m
 			}
 			return nil
@@ -38,17 +38,17 @@ func (r *authRequest) metadata(to *map[string]any, read *int, namespace string, 
 }
 
 // structOf adds the fields of a google.protobuf.Struct to fields.
-func (r *authRequest) structOf(read *int, fields map[string]any, m wire, depth int) error {
+func (r *AuthRequest) structOf(read *int, fields map[string]any, m wire, depth int) error {
 	return m.each(func(number protowire.Number, entry wire) error {
-		if number != structFields || !r.hasRoom(read, depth) {
+		if number != StructFields || !r.hasRoom(read, depth) {
 			return nil
 		}
 		key, value := "", wire("")
 		err := entry.each(func(number protowire.Number, m wire) error {
 			switch number {
-			case mapKey:
+			case MapKey:
 				key = r.text(m)
-			case mapValue:
+			case MapValue:
 				value = m
 			}
 			return nil
@@ -62,9 +62,9 @@ func (r *authRequest) structOf(read *int, fields map[string]any, m wire, depth i
 }
 
 // hasRoom reports whether the metadata can have one more value.
-func (r *authRequest) hasRoom(read *int, depth int) bool {
+func (r *AuthRequest) hasRoom(read *int, depth int) bool {
 	if *read == maxMetadataValues || depth >= maxMetadataDepth {
-		r.defects.add(defectMetadata)
+		r.Defects.Add(DefectMetadata)
 		return false
 	}
 	*read++
@@ -72,7 +72,7 @@ func (r *authRequest) hasRoom(read *int, depth int) bool {
 }
 
 // value returns the value of a google.protobuf.Value, as its method AsInterface does.
-func (r *authRequest) value(read *int, m wire, depth int) (v any, err error) {
+func (r *AuthRequest) value(read *int, m wire, depth int) (v any, err error) {
 	err = m.fields(func(number protowire.Number, kind protowire.Type, rest *wire) error {
 		var sub wire
 		var err error
@@ -82,16 +82,16 @@ func (r *authRequest) value(read *int, m wire, depth int) (v any, err error) {
 			}
 		}
 		switch {
-		case number == valueString && kind == protowire.BytesType:
+		case number == ValueString && kind == protowire.BytesType:
 			v = r.text(sub)
-		case number == valueStruct && kind == protowire.BytesType:
+		case number == ValueStruct && kind == protowire.BytesType:
 			fields, again := v.(map[string]any)
 			if !again {
 				fields = map[string]any{}
 			}
 			v = fields
 			err = r.structOf(read, fields, sub, depth)
-		case number == valueList && kind == protowire.BytesType:
+		case number == ValueList && kind == protowire.BytesType:
 			list, again := v.([]any)
 			if !again {
 				list = []any{}
@@ -101,7 +101,7 @@ func (r *authRequest) value(read *int, m wire, depth int) (v any, err error) {
 		case number == valueNull && kind == protowire.VarintType:
 			v = nil
 			_, err = rest.varint()
-		case number == valueBool && kind == protowire.VarintType:
+		case number == ValueBool && kind == protowire.VarintType:
 			var n uint64
 			n, err = rest.varint()
 			v = protowire.DecodeBool(n)
@@ -116,9 +116,9 @@ func (r *authRequest) value(read *int, m wire, depth int) (v any, err error) {
 }
 
 // list adds the values of a google.protobuf.ListValue to list.
-func (r *authRequest) list(read *int, list []any, m wire, depth int) ([]any, error) {
+func (r *AuthRequest) list(read *int, list []any, m wire, depth int) ([]any, error) {
 	err := m.each(func(number protowire.Number, value wire) error {
-		if number != listValues || !r.hasRoom(read, depth) {
+		if number != ListValues || !r.hasRoom(read, depth) {
 			return nil
 		}
 		v, err := r.value(read, value, depth+1)

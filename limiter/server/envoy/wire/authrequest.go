@@ -1,20 +1,20 @@
-package envoy
+package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
 // authRequest has the fields of an envoy.service.auth.v3.CheckRequest that the endpoint reads. The generated code rejects a message with a text that
 // is not valid UTF-8, and allocates more than a hundred bytes for each empty element of a list.
-type authRequest struct {
-	source      peer
-	destination peer
-	method      string
-	host, path  string
-	headers     map[string]string
-	lines       []headerLine // of header_map
-	extensions  map[string]string
-	claims      map[string]any // of jwtMetadata, by the key of the payload
-	gateway     map[string]any // of gatewayMetadata of the route
-	defects     defects
+type AuthRequest struct {
+	Source      peer
+	Destination peer
+	Method      string
+	Host, Path  string
+	Headers     map[string]string
+	Lines       []headerLine // of header_map
+	Extensions  map[string]string
+	Claims      map[string]any // of jwtMetadata, by the key of the payload
+	Gateway     map[string]any // of gatewayMetadata of the route
+	Defects     Defects
 
 	// The values that were read of the claims and of the gateway. The bounds apply to each, so that the claims of a client do not displace its route.
 	claimValues, gatewayValues int
@@ -22,13 +22,13 @@ type authRequest struct {
 
 // peer is an AttributeContext.Peer.
 type peer struct {
-	address   string // of an IP socket
-	port      uint32
-	principal string
+	Address   string // of an IP socket
+	Port      uint32
+	Principal string
 }
 
 // headerLine is a line of a header, as Envoy has received it.
-type headerLine struct{ name, value string }
+type headerLine struct{ Name, Value string }
 
 // The namespaces of the metadata that is read.
 const (
@@ -83,7 +83,7 @@ const (
 
 // decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, and a message that occurs again is
 // merged, except for the value in an entry of a map.
-func (r *authRequest) decode(message []byte) error {
+func (r *AuthRequest) Decode(message []byte) error {
 	m := wire(message)
 	return m.each(func(number protowire.Number, attributes wire) error {
 		if number != checkAttributes {
@@ -93,12 +93,12 @@ func (r *authRequest) decode(message []byte) error {
 	})
 }
 
-func (r *authRequest) attribute(number protowire.Number, m wire) error {
+func (r *AuthRequest) attribute(number protowire.Number, m wire) error {
 	switch number {
 	case attributesSource:
-		return r.source.decode(m, &r.defects)
+		return r.Source.decode(m, &r.Defects)
 	case attributesDestination:
-		return r.destination.decode(m, &r.defects)
+		return r.Destination.decode(m, &r.Defects)
 	case attributesRequest:
 		return m.each(func(number protowire.Number, http wire) error {
 			if number != requestHTTP {
@@ -107,25 +107,25 @@ func (r *authRequest) attribute(number protowire.Number, m wire) error {
 			return http.each(r.http)
 		})
 	case attributesExtensions:
-		return r.entry(&r.extensions, m)
+		return r.entry(&r.Extensions, m)
 	case attributesMetadata:
-		return r.metadata(&r.claims, &r.claimValues, jwtMetadata, m)
+		return r.metadata(&r.Claims, &r.claimValues, jwtMetadata, m)
 	case attributesRoute:
-		return r.metadata(&r.gateway, &r.gatewayValues, gatewayMetadata, m)
+		return r.metadata(&r.Gateway, &r.gatewayValues, gatewayMetadata, m)
 	}
 	return nil
 }
 
-func (r *authRequest) http(number protowire.Number, m wire) error {
+func (r *AuthRequest) http(number protowire.Number, m wire) error {
 	switch number {
 	case httpMethod:
-		r.method = r.text(m)
+		r.Method = r.text(m)
 	case httpPath:
-		r.path = r.text(m)
+		r.Path = r.text(m)
 	case httpHost:
-		r.host = r.text(m)
+		r.Host = r.text(m)
 	case httpHeaders:
-		return r.entry(&r.headers, m)
+		return r.entry(&r.Headers, m)
 	case httpHeaderMap:
 		return m.each(func(number protowire.Number, line wire) error {
 			if number != headerMapHeaders {
@@ -138,19 +138,19 @@ func (r *authRequest) http(number protowire.Number, m wire) error {
 }
 
 // text returns a text, which counts by its bytes whether they are valid UTF-8 or not.
-func (r *authRequest) text(m wire) string { return textOf(m, &r.defects) }
+func (r *AuthRequest) text(m wire) string { return textOf(m, &r.Defects) }
 
 // entry adds an entry of a map of texts. One without a key is no header and no extension.
-func (r *authRequest) entry(to *map[string]string, m wire) error {
+func (r *AuthRequest) entry(to *map[string]string, m wire) error {
 	if m == "" {
 		return nil
 	}
 	var key, value string
 	err := m.each(func(number protowire.Number, text wire) error {
 		switch number {
-		case mapKey:
+		case MapKey:
 			key = r.text(text)
-		case mapValue:
+		case MapValue:
 			value = r.text(text)
 		}
 		return nil
@@ -163,56 +163,56 @@ func (r *authRequest) entry(to *map[string]string, m wire) error {
 }
 
 // line adds a line of a header. Lines without a name are no headers.
-func (r *authRequest) line(m wire) error {
+func (r *AuthRequest) line(m wire) error {
 	var line headerLine
 	raw := ""
 	err := m.each(func(number protowire.Number, text wire) error {
 		switch number {
-		case headerKey:
-			line.name = r.text(text)
-		case headerValue:
-			line.value = r.text(text)
+		case HeaderKey:
+			line.Name = r.text(text)
+		case HeaderValue:
+			line.Value = r.text(text)
 		case headerRawValue:
 			raw = string(text)
 		}
 		return nil
 	})
 	if raw != "" {
-		line.value = raw
+		line.Value = raw
 	}
-	if line.name != "" {
-		r.lines = append(r.lines, line)
+	if line.Name != "" {
+		r.Lines = append(r.Lines, line)
 	}
 	return err
 }
 
-func (p *peer) decode(m wire, found *defects) error {
+func (p *peer) decode(m wire, found *Defects) error {
 	return m.each(func(number protowire.Number, m wire) error {
 		switch number {
 		case peerAddress:
 			return m.each(func(number protowire.Number, m wire) error { return p.decodeAddress(number, m, found) })
 		case peerPrincipal:
-			p.principal = textOf(m, found)
+			p.Principal = textOf(m, found)
 		}
 		return nil
 	})
 }
 
 // decodeAddress reads one of the kinds of an address. The last one applies.
-func (p *peer) decodeAddress(number protowire.Number, m wire, found *defects) error {
+func (p *peer) decodeAddress(number protowire.Number, m wire, found *Defects) error {
 	switch number {
 	case addressPipe, addressInternal:
-		p.address, p.port = "", 0
+		p.Address, p.Port = "", 0
 	case addressSocket:
 		return m.fields(func(number protowire.Number, kind protowire.Type, rest *wire) (err error) {
 			switch {
 			case number == socketAddress && kind == protowire.BytesType:
-				p.address, err = rest.text(found)
+				p.Address, err = rest.text(found)
 			case number == socketPort && kind == protowire.VarintType:
-				p.port, err = rest.uint32()
+				p.Port, err = rest.uint32()
 			default:
 				if number == socketNamedPort && kind == protowire.BytesType {
-					p.port = 0
+					p.Port = 0
 				}
 				err = rest.skip(number, kind)
 			}
