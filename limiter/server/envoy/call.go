@@ -33,7 +33,7 @@ func newCalls() *sync.Pool {
 
 // release makes the call available for another one. The response stays.
 func (c *call) release() {
-	large := func(d wire.RequestDescriptor) bool { return cap(d.Entries) > maxReusedEntries }
+	large := func(d wire.Descriptor) bool { return cap(d.Entries) > maxReusedEntries }
 	if cap(c.request.Descriptors) > maxReusedDescriptors || slices.ContainsFunc(c.request.Descriptors, large) {
 		return
 	}

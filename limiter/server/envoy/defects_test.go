@@ -9,16 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/weir-dev/weir/limiter/server/envoy/wire"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -27,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // wantDefects compares the defects in the metadata of a response.

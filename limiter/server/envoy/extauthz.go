@@ -12,15 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/limiter/server/envoy/wire"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"golang.org/x/time/rate"
-
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 

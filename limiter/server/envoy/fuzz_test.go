@@ -5,10 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/limiter/server/envoy/wire"
-
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // fuzzed returns a limiter whose policies match many requests.

@@ -11,12 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-dev/weir/limiter/server/envoy/wire"
-
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +31,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 	"github.com/weir-dev/weir/limiter/store"
 )
 

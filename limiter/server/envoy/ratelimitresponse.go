@@ -3,12 +3,11 @@ package envoy
 import (
 	"time"
 
-	"github.com/weir-dev/weir/limiter/server/envoy/wire"
-
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // The field numbers of the messages of an envoy.service.ratelimit.v3.RateLimitResponse.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-dev/weir/limiter/server/envoy/wire"
-
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // maxDomain bounds the domain of a request, in bytes, as in the HTTP check.
@@ -85,7 +84,7 @@ func (q *batch) parse(in *wire.RateLimitRequest) error {
 }
 
 // findDefects records what no policy can use of a descriptor.
-func (q *batch) findDefects(d *wire.RequestDescriptor) {
+func (q *batch) findDefects(d *wire.Descriptor) {
 	if len(d.Entries) == 0 {
 		q.defects.Add(wire.DefectEmptyDescriptor)
 	}
@@ -113,7 +112,7 @@ func (q *batch) withoutRefunds() bool {
 }
 
 // parseHits sets the cost of a check: the hits of the descriptor, else of the request, else 1.
-func parseHits(c *engine.Check, ofRequest uint32, d *wire.RequestDescriptor) intent {
+func parseHits(c *engine.Check, ofRequest uint32, d *wire.Descriptor) intent {
 	hits := uint64(max(ofRequest, 1))
 	if d.HasHits {
 		hits = d.Hits
@@ -132,7 +131,7 @@ func parseHits(c *engine.Check, ofRequest uint32, d *wire.RequestDescriptor) int
 
 // parseOverride returns the limit in a descriptor. It returns nil, so that the limits of the policies apply, if there is no limit or
 // if its window is not supported.
-func parseOverride(d *wire.RequestDescriptor) *engine.Override {
+func parseOverride(d *wire.Descriptor) *engine.Override {
 	if !d.HasLimit {
 		return nil
 	}

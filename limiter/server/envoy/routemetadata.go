@@ -6,9 +6,8 @@ import (
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/limiter/server/envoy/wire"
-
 	routetable "github.com/weir-dev/weir/limiter/rules/route"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // route is the route of the Gateway API that the gateway has chosen for a request. The zero route is unknown.

@@ -2,40 +2,39 @@ package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// authRequest has the fields of an envoy.service.auth.v3.CheckRequest that the endpoint reads. The generated code rejects a message with a text that
+// AuthRequest has the fields of an envoy.service.auth.v3.CheckRequest that the endpoint reads. The generated code rejects a message with a text that
 // is not valid UTF-8, and allocates more than a hundred bytes for each empty element of a list.
 type AuthRequest struct {
-	Source      peer
-	Destination peer
+	Source      Peer
+	Destination Peer
 	Method      string
 	Host, Path  string
 	Headers     map[string]string
-	Lines       []headerLine // of header_map
-	Extensions  map[string]string
-	Claims      map[string]any // of jwtMetadata, by the key of the payload
-	Gateway     map[string]any // of gatewayMetadata of the route
+	Lines       []HeaderLine      // of header_map
+	Extensions  map[string]string // context_extensions
+	Claims      map[string]any    // what the JWT filter has verified: {key of the payload: {claim: value}}
+	Gateway     map[string]any    // what Envoy Gateway reports about the route: {resources: [{kind, namespace, name, sectionName}]}
 	Defects     Defects
 
 	// The values that were read of the claims and of the gateway. The bounds apply to each, so that the claims of a client do not displace its route.
 	claimValues, gatewayValues int
 }
 
-// peer is an AttributeContext.Peer.
-type peer struct {
+// Peer is an AttributeContext.Peer.
+type Peer struct {
 	Address   string // of an IP socket
 	Port      uint32
 	Principal string
 }
 
-// headerLine is a line of a header, as Envoy has received it.
-type headerLine struct{ Name, Value string }
+// HeaderLine is a line of a header, as Envoy has received it.
+type HeaderLine struct{ Name, Value string }
 
 // The namespaces of the metadata that is read.
 const (
 	// jwtMetadata is the one in which the JWT filter of Envoy stores the claims of tokens.
 	jwtMetadata = "envoy.filters.http.jwt_authn"
-	// gatewayMetadata is the one in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in its SecurityPolicy:
-	// {resources: [{kind, namespace, name, sectionName}]}.
+	// gatewayMetadata is the one in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in its SecurityPolicy.
 	gatewayMetadata = "envoy-gateway"
 )
 
@@ -81,11 +80,11 @@ const (
 	filterMetadata protowire.Number = 1
 )
 
-// decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, and a message that occurs again is
-// merged, except for the value in an entry of a map.
+// Decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, and a message that occurs again is
+// merged, except for the value in an entry of a map. The error is that of a truncated or malformed message.
 func (r *AuthRequest) Decode(message []byte) error {
-	m := wire(message)
-	return m.each(func(number protowire.Number, attributes wire) error {
+	m := reader(message)
+	return m.each(func(number protowire.Number, attributes reader) error {
 		if number != checkAttributes {
 			return nil
 		}
@@ -93,14 +92,14 @@ func (r *AuthRequest) Decode(message []byte) error {
 	})
 }
 
-func (r *AuthRequest) attribute(number protowire.Number, m wire) error {
+func (r *AuthRequest) attribute(number protowire.Number, m reader) error {
 	switch number {
 	case attributesSource:
 		return r.Source.decode(m, &r.Defects)
 	case attributesDestination:
 		return r.Destination.decode(m, &r.Defects)
 	case attributesRequest:
-		return m.each(func(number protowire.Number, http wire) error {
+		return m.each(func(number protowire.Number, http reader) error {
 			if number != requestHTTP {
 				return nil
 			}
@@ -116,7 +115,7 @@ func (r *AuthRequest) attribute(number protowire.Number, m wire) error {
 	return nil
 }
 
-func (r *AuthRequest) http(number protowire.Number, m wire) error {
+func (r *AuthRequest) http(number protowire.Number, m reader) error {
 	switch number {
 	case httpMethod:
 		r.Method = r.text(m)
@@ -127,7 +126,7 @@ func (r *AuthRequest) http(number protowire.Number, m wire) error {
 	case httpHeaders:
 		return r.entry(&r.Headers, m)
 	case httpHeaderMap:
-		return m.each(func(number protowire.Number, line wire) error {
+		return m.each(func(number protowire.Number, line reader) error {
 			if number != headerMapHeaders {
 				return nil
 			}
@@ -138,15 +137,15 @@ func (r *AuthRequest) http(number protowire.Number, m wire) error {
 }
 
 // text returns a text, which counts by its bytes whether they are valid UTF-8 or not.
-func (r *AuthRequest) text(m wire) string { return textOf(m, &r.Defects) }
+func (r *AuthRequest) text(m reader) string { return textOf(m, &r.Defects) }
 
 // entry adds an entry of a map of texts. One without a key is no header and no extension.
-func (r *AuthRequest) entry(to *map[string]string, m wire) error {
+func (r *AuthRequest) entry(to *map[string]string, m reader) error {
 	if m == "" {
 		return nil
 	}
 	var key, value string
-	err := m.each(func(number protowire.Number, text wire) error {
+	err := m.each(func(number protowire.Number, text reader) error {
 		switch number {
 		case MapKey:
 			key = r.text(text)
@@ -163,10 +162,10 @@ func (r *AuthRequest) entry(to *map[string]string, m wire) error {
 }
 
 // line adds a line of a header. Lines without a name are no headers.
-func (r *AuthRequest) line(m wire) error {
-	var line headerLine
+func (r *AuthRequest) line(m reader) error {
+	var line HeaderLine
 	raw := ""
-	err := m.each(func(number protowire.Number, text wire) error {
+	err := m.each(func(number protowire.Number, text reader) error {
 		switch number {
 		case HeaderKey:
 			line.Name = r.text(text)
@@ -186,11 +185,11 @@ func (r *AuthRequest) line(m wire) error {
 	return err
 }
 
-func (p *peer) decode(m wire, found *Defects) error {
-	return m.each(func(number protowire.Number, m wire) error {
+func (p *Peer) decode(m reader, found *Defects) error {
+	return m.each(func(number protowire.Number, m reader) error {
 		switch number {
 		case peerAddress:
-			return m.each(func(number protowire.Number, m wire) error { return p.decodeAddress(number, m, found) })
+			return m.each(func(number protowire.Number, m reader) error { return p.decodeAddress(number, m, found) })
 		case peerPrincipal:
 			p.Principal = textOf(m, found)
 		}
@@ -199,12 +198,12 @@ func (p *peer) decode(m wire, found *Defects) error {
 }
 
 // decodeAddress reads one of the kinds of an address. The last one applies.
-func (p *peer) decodeAddress(number protowire.Number, m wire, found *Defects) error {
+func (p *Peer) decodeAddress(number protowire.Number, m reader, found *Defects) error {
 	switch number {
 	case addressPipe, addressInternal:
 		p.Address, p.Port = "", 0
 	case addressSocket:
-		return m.fields(func(number protowire.Number, kind protowire.Type, rest *wire) (err error) {
+		return m.fields(func(number protowire.Number, kind protowire.Type, rest *reader) (err error) {
 			switch {
 			case number == socketAddress && kind == protowire.BytesType:
 				p.Address, err = rest.text(found)

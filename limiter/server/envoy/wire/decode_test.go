@@ -22,13 +22,13 @@ import (
 func generatedRequest(in *ratelimitv3.RateLimitRequest) RateLimitRequest {
 	r := RateLimitRequest{Domain: in.GetDomain(), Hits: in.GetHitsAddend()}
 	for _, d := range in.GetDescriptors()[:min(len(in.GetDescriptors()), maxDescriptors)] {
-		got := RequestDescriptor{Negative: d.GetIsNegativeHits(), HasHits: d.GetHitsAddend() != nil, Hits: d.GetHitsAddend().GetValue()}
+		got := Descriptor{Negative: d.GetIsNegativeHits(), HasHits: d.GetHitsAddend() != nil, Hits: d.GetHitsAddend().GetValue()}
 		for _, e := range d.GetEntries()[:min(len(d.GetEntries()), MaxEntries)] {
 			got.Entries = append(got.Entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
 		}
 		if l := d.GetLimit(); l != nil {
 			got.HasLimit = true
-			got.Limit = requestLimit{
+			got.Limit = Limit{
 				Requests: l.GetRequestsPerUnit(), Unit: int32(l.GetUnit()),
 				HasMultiplier: l.GetUnitMultiplier() != nil, Multiplier: l.GetUnitMultiplier().GetValue(),
 			}
@@ -55,7 +55,7 @@ func wantAsGenerated(t testing.TB, message []byte) {
 		return
 	}
 	got.Defects = 0 // of what is over the bounds
-	all := cmp.AllowUnexported(RateLimitRequest{}, RequestDescriptor{}, requestLimit{})
+	all := cmp.AllowUnexported(RateLimitRequest{}, Descriptor{}, Limit{})
 	if diff := cmp.Diff(generatedRequest(&generated), got, all); diff != "" {
 		t.Fatalf("%x (-generated +got):\n%s", message, diff)
 	}

@@ -1,9 +1,10 @@
 package wire
 
-// defects are the parts of a call that could not be used as they were. The rest of the call is decided: an error of the call would let Envoy pass the
+// Defects are the parts of a call that could not be used as they were. The rest of the call is decided: an error of the call would let Envoy pass the
 // request without any limit, with its default failure mode, and a client can cause most of them.
 type Defects uint8
 
+// The defects, in the order of defectNames.
 const (
 	defectNotUTF8         Defects = 1 << iota // a text that is not valid UTF-8, counted by its bytes
 	DefectEmptyDescriptor                     // a descriptor without entries, which no policy matches
@@ -20,9 +21,10 @@ func defectNames() []string {
 	return []string{"not_utf8", "empty_descriptor", "descriptors", "entries", "empty_key", "limit", "refund", "metadata"}
 }
 
+// Add adds the defects of more to d.
 func (d *Defects) Add(more Defects) { *d |= more }
 
-// each calls f with the name of each defect.
+// Each calls f with the name of each defect.
 func (d *Defects) Each(f func(name string)) {
 	if *d == 0 {
 		return

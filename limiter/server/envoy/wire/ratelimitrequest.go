@@ -6,33 +6,32 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Bounds of a request, equal to those of the HTTP check.
-const (
-	maxDescriptors = 64
-	MaxEntries     = 64 // in one descriptor
-)
+// MaxEntries is the number of entries that are read of a descriptor. The bounds are those of the HTTP check.
+const MaxEntries = 64
 
-// rateLimitRequest has the fields of an envoy.service.ratelimit.v3.RateLimitRequest that the endpoint reads. Decoding it takes a fraction
+const maxDescriptors = 64
+
+// RateLimitRequest has the fields of an envoy.service.ratelimit.v3.RateLimitRequest that the endpoint reads. Decoding it takes a fraction
 // of the time that the generated code takes, because that works by reflection.
 type RateLimitRequest struct {
 	Domain      string
-	Descriptors []RequestDescriptor
-	Hits        uint32
+	Descriptors []Descriptor
+	Hits        uint32 // of each descriptor without hits of its own; 0 if the request has none
 	Defects     Defects
 }
 
-// requestDescriptor is an envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
-type RequestDescriptor struct {
+// Descriptor is an envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
+type Descriptor struct {
 	Entries  rules.Descriptor
-	Limit    requestLimit
+	Limit    Limit
 	HasLimit bool
 	Hits     uint64
 	HasHits  bool
-	Negative bool
+	Negative bool // the hits are refunded
 }
 
-// requestLimit is the limit that a descriptor contains.
-type requestLimit struct {
+// Limit is the limit that a descriptor contains: Requests in Multiplier units of time, or in one if HasMultiplier is false.
+type Limit struct {
 	Requests      uint32
 	Unit          int32 // a typev3.RateLimitUnit
 	Multiplier    uint32
@@ -58,20 +57,21 @@ const (
 	limitMultiplier protowire.Number = 3
 )
 
-// reset empties r and keeps its memory.
+// Reset empties r and keeps its memory.
 func (r *RateLimitRequest) Reset() {
 	for i := range r.Descriptors {
 		entries := r.Descriptors[i].Entries
 		clear(entries)
-		r.Descriptors[i] = RequestDescriptor{Entries: entries[:0]}
+		r.Descriptors[i] = Descriptor{Entries: entries[:0]}
 	}
 	*r = RateLimitRequest{Descriptors: r.Descriptors[:0]}
 }
 
-// decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, a message that occurs
+// Decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, a message that occurs
 // again is merged, and a field with an unexpected type is unknown. Descriptors and entries over the bounds are skipped, so that they take no memory.
+// The error is that of a truncated or malformed message.
 func (r *RateLimitRequest) Decode(message []byte) error {
-	for m := wire(message); m != ""; {
+	for m := reader(message); m != ""; {
 		number, kind, err := m.next()
 		switch {
 		case err != nil:
@@ -92,7 +92,7 @@ func (r *RateLimitRequest) Decode(message []byte) error {
 }
 
 // decodeDescriptor adds a descriptor.
-func (r *RateLimitRequest) decodeDescriptor(m *wire) error {
+func (r *RateLimitRequest) decodeDescriptor(m *reader) error {
 	sub, err := m.message()
 	switch {
 	case err != nil:
@@ -105,7 +105,7 @@ func (r *RateLimitRequest) decodeDescriptor(m *wire) error {
 	return r.Descriptors[len(r.Descriptors)-1].decode(sub, &r.Defects)
 }
 
-// extended returns list with one more element: the one that reset has left there, or an empty one.
+// extended returns list with one more element: the one that Reset has left there, or an empty one.
 func extended[T any](list []T) []T {
 	if len(list) < cap(list) {
 		return list[:len(list)+1]
@@ -114,10 +114,10 @@ func extended[T any](list []T) []T {
 	return append(list, empty)
 }
 
-func (d *RequestDescriptor) decode(m wire, found *Defects) error {
+func (d *Descriptor) decode(m reader, found *Defects) error {
 	for m != "" {
 		number, kind, err := m.next()
-		var sub wire
+		var sub reader
 		if err == nil && kind == protowire.BytesType && number <= descriptorHits {
 			sub, err = m.message()
 		}
@@ -148,7 +148,7 @@ func (d *RequestDescriptor) decode(m wire, found *Defects) error {
 	return nil
 }
 
-func decodeEntry(m wire, e *rules.Entry, found *Defects) error {
+func decodeEntry(m reader, e *rules.Entry, found *Defects) error {
 	for m != "" {
 		number, kind, err := m.next()
 		switch {
@@ -167,7 +167,7 @@ func decodeEntry(m wire, e *rules.Entry, found *Defects) error {
 	return nil
 }
 
-func (l *requestLimit) decode(m wire) error {
+func (l *Limit) decode(m reader) error {
 	for m != "" {
 		number, kind, err := m.next()
 		switch {
@@ -179,7 +179,7 @@ func (l *requestLimit) decode(m wire) error {
 			v, err = m.uint32()
 			l.Unit = int32(v)
 		case number == limitMultiplier && kind == protowire.BytesType:
-			var sub wire
+			var sub reader
 			if sub, err = m.message(); err == nil {
 				l.HasMultiplier = true
 				var v uint64
@@ -197,7 +197,7 @@ func (l *requestLimit) decode(m wire) error {
 }
 
 // decodeWrapper merges a google.protobuf.UInt64Value into v.
-func decodeWrapper(m wire, v uint64) (uint64, error) {
+func decodeWrapper(m reader, v uint64) (uint64, error) {
 	for m != "" {
 		number, kind, err := m.next()
 		switch {

@@ -31,12 +31,12 @@ const (
 
 var errTruncated = errors.New("the message is truncated or malformed")
 
-// wire reads the fields of a message in wire format. It is a string so that the texts in it are not copied again.
-type wire string
+// reader reads the fields of a message in wire format. It is a string so that the texts in it are not copied again.
+type reader string
 
 // next reads the tag of the next field.
-func (w *wire) next() (protowire.Number, protowire.Type, error) {
-	tag, err := w.varint()
+func (r *reader) next() (protowire.Number, protowire.Type, error) {
+	tag, err := r.varint()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -47,16 +47,16 @@ func (w *wire) next() (protowire.Number, protowire.Type, error) {
 	return protowire.Number(number), protowire.Type(tag & 7), nil
 }
 
-func (w *wire) varint() (uint64, error) {
+func (r *reader) varint() (uint64, error) {
 	var v uint64
-	for i := range len(*w) {
-		b := (*w)[i]
+	for i := range len(*r) {
+		b := (*r)[i]
 		if i == 9 && b > 1 { // more than 64 bits
 			break
 		}
 		v |= uint64(b&0x7f) << (7 * i)
 		if b < 0x80 {
-			*w = (*w)[i+1:]
+			*r = (*r)[i+1:]
 			return v, nil
 		}
 	}
@@ -64,34 +64,34 @@ func (w *wire) varint() (uint64, error) {
 }
 
 // uint32 reads a varint and drops its higher bits, as generated code does.
-func (w *wire) uint32() (uint32, error) {
-	v, err := w.varint()
+func (r *reader) uint32() (uint32, error) {
+	v, err := r.varint()
 	return uint32(v), err
 }
 
 // message reads a field of another message.
-func (w *wire) message() (wire, error) {
-	n, err := w.varint()
+func (r *reader) message() (reader, error) {
+	n, err := r.varint()
 	if err != nil {
 		return "", err
 	}
-	if n > uint64(len(*w)) {
+	if n > uint64(len(*r)) {
 		return "", errTruncated
 	}
-	m := (*w)[:n]
-	*w = (*w)[n:]
+	m := (*r)[:n]
+	*r = (*r)[n:]
 	return m, nil
 }
 
 // text reads a text.
-func (w *wire) text(found *Defects) (string, error) {
-	m, err := w.message()
+func (r *reader) text(found *Defects) (string, error) {
+	m, err := r.message()
 	return textOf(m, found), err
 }
 
 // textOf returns a text as a client has sent it, if its bytes are not valid UTF-8 too: the generated code rejects the whole message then, so that one
 // header of a client would lift all limits of its request.
-func textOf(m wire, found *Defects) string {
+func textOf(m reader, found *Defects) string {
 	if !utf8.ValidString(string(m)) {
 		found.Add(defectNotUTF8)
 	}
@@ -99,11 +99,11 @@ func textOf(m wire, found *Defects) string {
 }
 
 // fields calls f for each field of a message. f reads the value from rest.
-func (w *wire) fields(f func(number protowire.Number, kind protowire.Type, rest *wire) error) error {
-	for *w != "" {
-		number, kind, err := w.next()
+func (r *reader) fields(f func(number protowire.Number, kind protowire.Type, rest *reader) error) error {
+	for *r != "" {
+		number, kind, err := r.next()
 		if err == nil {
-			err = f(number, kind, w)
+			err = f(number, kind, r)
 		}
 		if err != nil {
 			return err
@@ -113,16 +113,16 @@ func (w *wire) fields(f func(number protowire.Number, kind protowire.Type, rest 
 }
 
 // each calls f for each field with a message or a text. It skips the others.
-func (w *wire) each(f func(number protowire.Number, m wire) error) error {
-	for *w != "" {
-		number, kind, err := w.next()
+func (r *reader) each(f func(number protowire.Number, m reader) error) error {
+	for *r != "" {
+		number, kind, err := r.next()
 		switch {
 		case err != nil:
 		case kind != protowire.BytesType:
-			err = w.skip(number, kind)
+			err = r.skip(number, kind)
 		default:
-			var m wire
-			if m, err = w.message(); err == nil {
+			var m reader
+			if m, err = r.message(); err == nil {
 				err = f(number, m)
 			}
 		}
@@ -134,11 +134,11 @@ func (w *wire) each(f func(number protowire.Number, m wire) error) error {
 }
 
 // skip skips the value of an unknown field.
-func (w *wire) skip(number protowire.Number, kind protowire.Type) error {
-	n := protowire.ConsumeFieldValue(number, kind, []byte(*w))
+func (r *reader) skip(number protowire.Number, kind protowire.Type) error {
+	n := protowire.ConsumeFieldValue(number, kind, []byte(*r))
 	if n < 0 {
 		return errTruncated
 	}
-	*w = (*w)[n:]
+	*r = (*r)[n:]
 	return nil
 }

@@ -14,13 +14,13 @@ const (
 )
 
 // metadata reads the namespace of an envoy.config.core.v3.Metadata into to, and counts its values in read.
-func (r *AuthRequest) metadata(to *map[string]any, read *int, namespace string, m wire) error {
-	return m.each(func(number protowire.Number, entry wire) error {
+func (r *AuthRequest) metadata(to *map[string]any, read *int, namespace string, m reader) error {
+	return m.each(func(number protowire.Number, entry reader) error {
 		if number != filterMetadata {
 			return nil
 		}
-		key, fields := "", wire("")
-		err := entry.each(func(number protowire.Number, m wire) error {
+		key, fields := "", reader("")
+		err := entry.each(func(number protowire.Number, m reader) error {
 			switch number {
 			case MapKey:
 				key = string(m)
@@ -38,13 +38,13 @@ func (r *AuthRequest) metadata(to *map[string]any, read *int, namespace string, 
 }
 
 // structOf adds the fields of a google.protobuf.Struct to fields.
-func (r *AuthRequest) structOf(read *int, fields map[string]any, m wire, depth int) error {
-	return m.each(func(number protowire.Number, entry wire) error {
+func (r *AuthRequest) structOf(read *int, fields map[string]any, m reader, depth int) error {
+	return m.each(func(number protowire.Number, entry reader) error {
 		if number != StructFields || !r.hasRoom(read, depth) {
 			return nil
 		}
-		key, value := "", wire("")
-		err := entry.each(func(number protowire.Number, m wire) error {
+		key, value := "", reader("")
+		err := entry.each(func(number protowire.Number, m reader) error {
 			switch number {
 			case MapKey:
 				key = r.text(m)
@@ -72,9 +72,9 @@ func (r *AuthRequest) hasRoom(read *int, depth int) bool {
 }
 
 // value returns the value of a google.protobuf.Value, as its method AsInterface does.
-func (r *AuthRequest) value(read *int, m wire, depth int) (v any, err error) {
-	err = m.fields(func(number protowire.Number, kind protowire.Type, rest *wire) error {
-		var sub wire
+func (r *AuthRequest) value(read *int, m reader, depth int) (v any, err error) {
+	err = m.fields(func(number protowire.Number, kind protowire.Type, rest *reader) error {
+		var sub reader
 		var err error
 		if kind == protowire.BytesType {
 			if sub, err = rest.message(); err != nil {
@@ -116,8 +116,8 @@ func (r *AuthRequest) value(read *int, m wire, depth int) (v any, err error) {
 }
 
 // list adds the values of a google.protobuf.ListValue to list.
-func (r *AuthRequest) list(read *int, list []any, m wire, depth int) ([]any, error) {
-	err := m.each(func(number protowire.Number, value wire) error {
+func (r *AuthRequest) list(read *int, list []any, m reader, depth int) ([]any, error) {
+	err := m.each(func(number protowire.Number, value reader) error {
 		if number != ListValues || !r.hasRoom(read, depth) {
 			return nil
 		}
@@ -129,12 +129,12 @@ func (r *AuthRequest) list(read *int, list []any, m wire, depth int) ([]any, err
 }
 
 // number reads a number. Those that JSON does not have are texts.
-func (w *wire) number() (any, error) {
-	if len(*w) < 8 {
+func (r *reader) number() (any, error) {
+	if len(*r) < 8 {
 		return nil, errTruncated
 	}
-	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte((*w)[:8])))
-	*w = (*w)[8:]
+	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte((*r)[:8])))
+	*r = (*r)[8:]
 	switch {
 	case math.IsNaN(f):
 		return "NaN", nil
