@@ -41,6 +41,8 @@ func testFolders(folder string, own bool) []string {
 		return []string{folder, "internal/importer/objects", "internal/importer/envoyratelimit"} // the formats that it reads
 	case "limiter/redisstore/lua", "limiter/redisstore/bypasses":
 		return []string{folder, "limiter/redisstore"} // runs the scripts
+	case "limiter/server/envoy/wire":
+		return []string{folder, "limiter/server/envoy"} // decides what it reads
 	case "limiter/socket":
 		return []string{folder, "limiter/server"} // servers that stop
 	}

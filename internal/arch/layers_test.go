@@ -152,10 +152,12 @@ func layers() []layer {
 			pkg: "limiter/server/h2", internal: []string{"limiter/overload"},
 			external: []string{"golang.org/x/net/http", "golang.org/x/net/http2", "google.golang.org/grpc"},
 		},
+		{pkg: "limiter/server/envoy/wire", internal: []string{"limiter/rules"}, external: []string{"google.golang.org/protobuf/encoding/protowire"}},
 		{
 			pkg: "limiter/server/envoy",
 			internal: []string{
-				"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/route", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/h2", "limiter/socket", "limiter/tracing",
+				"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/route", "limiter/engine", "limiter/reply", "limiter/overload", "limiter/server/envoy/wire", "limiter/server/h2",
+				"limiter/socket", "limiter/tracing",
 			},
 			external: []string{
 				"github.com/envoyproxy/go-control-plane", "github.com/grpc-ecosystem/go-grpc-middleware",

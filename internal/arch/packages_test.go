@@ -29,8 +29,7 @@ type size struct{ files, lines int }
 // larger has the packages that are still larger. No entry may grow, and an entry goes when its package has become small enough.
 func larger() map[string]size {
 	return map[string]size{
-		"limiter/server/envoy": {22, 2963},
-		"test/cluster":         {32, 4586},
+		"test/cluster": {32, 4586},
 	}
 }
 

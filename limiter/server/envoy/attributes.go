@@ -10,54 +10,53 @@ import (
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 const (
 	// domainExtension is the context extension with the domain.
 	domainExtension = "domain"
-	// jwtMetadata is the metadata namespace in which the JWT filter of Envoy stores the claims of tokens.
-	jwtMetadata = "envoy.filters.http.jwt_authn"
 	// principalClaim is the claim for the principal of the peer certificate.
 	principalClaim = "principal"
 )
 
 // parseAttributes returns the check for an authorization request, and the routes to which it can belong. The check is that of the first one. The
 // error has the code INVALID_ARGUMENT and names the field: only the configuration of Envoy can cause it.
-func (d *authEndpoint) parseAttributes(a *authRequest) (engine.Check, []route, error) {
+func (d *authEndpoint) parseAttributes(a *wire.AuthRequest) (engine.Check, []route, error) {
 	headers, repeated := requestHeaders(a)
-	host := rules.NormalHost(a.host)
+	host := rules.NormalHost(a.Host)
 	routes, tooMany := d.routes(a, headers)
 	if tooMany {
 		return engine.Check{}, nil, errAmbiguousRoute
 	}
 	first := routes[:min(len(routes), 1)]
-	domain := d.domain(a.extensions, first)
-	descriptors := descriptorsOf(a.extensions, first, domain)
+	domain := d.domain(a.Extensions, first)
+	descriptors := descriptorsOf(a.Extensions, first, domain)
 	switch {
 	case len(domain) > maxDomain:
 		return engine.Check{}, nil, invalid("the domain in attributes.context_extensions is longer than %d bytes", maxDomain)
-	case len(descriptors) > 0 && len(descriptors[0]) > maxEntries:
-		return engine.Check{}, nil, invalid("attributes.context_extensions has more than %d entries in addition to the domain", maxEntries)
+	case len(descriptors) > 0 && len(descriptors[0]) > wire.MaxEntries:
+		return engine.Check{}, nil, invalid("attributes.context_extensions has more than %d entries in addition to the domain", wire.MaxEntries)
 	}
-	client := d.client(a.source.address, headers)
+	client := d.client(a.Source.Address, headers)
 	check := engine.Check{
 		Request: rules.Request{
 			Domain:          domain,
-			Method:          a.method,
+			Method:          a.Method,
 			Host:            host,
 			Headers:         headers,
 			RepeatedHeaders: repeated,
 			ClientIP:        client,
-			InvalidClientIP: !client.IsValid() && a.source.address != "",
+			InvalidClientIP: !client.IsValid() && a.Source.Address != "",
 			Claims:          verifiedClaims(a),
-			MissingClaims:   a.defects&defectMetadata != 0,
+			MissingClaims:   a.Defects&wire.DefectMetadata != 0,
 			Descriptors:     descriptors,
 		},
 		Cost:    1,
 		NoDelay: true,
 	}
-	check.Request.SetTarget(a.path)
-	check.Request.SetQuery(a.path)
+	check.Request.SetTarget(a.Path)
+	check.Request.SetQuery(a.Path)
 	return check, routes, nil
 }
 
@@ -83,20 +82,20 @@ func (d *authEndpoint) domain(extensions map[string]string, routes []route) stri
 
 // requestHeaders returns the headers by their names in lower case, and the names of those with several lines, whichever of its two forms Envoy is
 // configured to send. In one of them, Envoy has joined the lines.
-func requestHeaders(a *authRequest) (headers map[string]string, repeated []string) {
-	if len(a.lines) == 0 && allLower(a.headers) {
-		return a.headers, nil
+func requestHeaders(a *wire.AuthRequest) (headers map[string]string, repeated []string) {
+	if len(a.Lines) == 0 && allLower(a.Headers) {
+		return a.Headers, nil
 	}
-	lines := make(map[string][]string, len(a.headers)+len(a.lines))
+	lines := make(map[string][]string, len(a.Headers)+len(a.Lines))
 	add := func(name, value string) {
 		name = strings.ToLower(name)
 		lines[name] = append(lines[name], value)
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.headers)) {
-		add(name, a.headers[name])
+	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
+		add(name, a.Headers[name])
 	}
-	for _, line := range a.lines {
-		add(line.name, line.value)
+	for _, line := range a.Lines {
+		add(line.Name, line.Value)
 	}
 	return rules.NormalHeaders(lines)
 }
@@ -122,13 +121,13 @@ func (d *authEndpoint) client(source string, headers map[string]string) netip.Ad
 // verifiedClaims returns the claims that Envoy has verified: the claims of tokens, which the JWT filter stores under keys from its
 // configuration, and the principal of the peer certificate as "principal". A token cannot set the claim "principal". If several
 // tokens have the same claim, the token with the first key takes precedence.
-func verifiedClaims(a *authRequest) map[string]any {
-	if len(a.claims.values) == 0 && a.source.principal == "" {
+func verifiedClaims(a *wire.AuthRequest) map[string]any {
+	if len(a.Claims) == 0 && a.Source.Principal == "" {
 		return nil
 	}
 	claims := map[string]any{}
-	for _, key := range slices.Sorted(maps.Keys(a.claims.values)) {
-		payload, _ := a.claims.values[key].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(a.Claims)) {
+		payload, _ := a.Claims[key].(map[string]any)
 		for name, value := range payload {
 			if _, claimed := claims[name]; !claimed {
 				claims[name] = value
@@ -136,8 +135,8 @@ func verifiedClaims(a *authRequest) map[string]any {
 		}
 	}
 	delete(claims, principalClaim)
-	if a.source.principal != "" {
-		claims[principalClaim] = a.source.principal
+	if a.Source.Principal != "" {
+		claims[principalClaim] = a.Source.Principal
 	}
 	return claims
 }

@@ -5,11 +5,12 @@ import (
 	"sync"
 
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // call is one call of ShouldRateLimit. Calls are reused: nothing may refer to one, or to a slice in it, after it was released. Strings may be kept.
 type call struct {
-	request  rateLimitRequest
+	request  wire.RateLimitRequest
 	batch    batch
 	fields   []reply.Field // of the response
 	response []byte        // in wire format
@@ -32,11 +33,11 @@ func newCalls() *sync.Pool {
 
 // release makes the call available for another one. The response stays.
 func (c *call) release() {
-	large := func(d requestDescriptor) bool { return cap(d.entries) > maxReusedEntries }
-	if cap(c.request.descriptors) > maxReusedDescriptors || slices.ContainsFunc(c.request.descriptors, large) {
+	large := func(d wire.Descriptor) bool { return cap(d.Entries) > maxReusedEntries }
+	if cap(c.request.Descriptors) > maxReusedDescriptors || slices.ContainsFunc(c.request.Descriptors, large) {
 		return
 	}
-	c.request.reset()
+	c.request.Reset()
 	clear(c.batch.checks)
 	clear(c.batch.entries)
 	clear(c.fields)

@@ -8,14 +8,11 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
 	protobuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -25,81 +22,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
-	"github.com/weir-dev/weir/limiter/rules"
 )
-
-// generatedRequest is the request that the generated code decodes.
-func generatedRequest(in *ratelimitv3.RateLimitRequest) rateLimitRequest {
-	r := rateLimitRequest{domain: in.GetDomain(), hits: in.GetHitsAddend()}
-	for _, d := range in.GetDescriptors()[:min(len(in.GetDescriptors()), maxDescriptors)] {
-		got := requestDescriptor{negative: d.GetIsNegativeHits(), hasHits: d.GetHitsAddend() != nil, hits: d.GetHitsAddend().GetValue()}
-		for _, e := range d.GetEntries()[:min(len(d.GetEntries()), maxEntries)] {
-			got.entries = append(got.entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
-		}
-		if l := d.GetLimit(); l != nil {
-			got.hasLimit = true
-			got.limit = requestLimit{
-				requests: l.GetRequestsPerUnit(), unit: int32(l.GetUnit()),
-				hasMultiplier: l.GetUnitMultiplier() != nil, multiplier: l.GetUnitMultiplier().GetValue(),
-			}
-		}
-		r.descriptors = append(r.descriptors, got)
-	}
-	return r
-}
-
-// wantAsGenerated decodes a message both ways.
-func wantAsGenerated(t testing.TB, message []byte) {
-	t.Helper()
-	var generated ratelimitv3.RateLimitRequest
-	errGenerated := protobuf.Unmarshal(message, &generated)
-	var got rateLimitRequest
-	err := got.decode(message)
-	if err == nil && errGenerated != nil && got.defects&defectNotUTF8 != 0 {
-		return // the generated code rejects it
-	}
-	if (err != nil) != (errGenerated != nil) {
-		t.Fatalf("%x: got the error %v, the generated code %v", message, err, errGenerated)
-	}
-	if err != nil {
-		return
-	}
-	got.defects = 0 // of what is over the bounds
-	all := cmp.AllowUnexported(rateLimitRequest{}, requestDescriptor{}, requestLimit{})
-	if diff := cmp.Diff(generatedRequest(&generated), got, all); diff != "" {
-		t.Fatalf("%x (-generated +got):\n%s", message, diff)
-	}
-}
-
-// FuzzDecode compares the decoder with the generated code.
-func FuzzDecode(f *testing.F) {
-	limited := describe("tenant=acme plan=free")
-	limited.Limit = &descriptorv3.RateLimitDescriptor_RateLimitOverride{
-		RequestsPerUnit: math.MaxUint32, Unit: typev3.RateLimitUnit_MONTH, UnitMultiplier: wrapperspb.UInt32(3),
-	}
-	whole := marshal(f, request(limited, refunding(math.MaxUint64, "a=b"), counting(0, "c=d"), &descriptorv3.RateLimitDescriptor{}))
-	whole = protowire.AppendVarint(protowire.AppendTag(whole, requestHits, protowire.VarintType), math.MaxUint64)
-	f.Add(whole)
-	for n := range whole {
-		f.Add(whole[:n])
-		changed := slices.Clone(whole)
-		changed[n] ^= 1
-		f.Add(changed)
-	}
-	f.Add(append(slices.Clone(whole), whole...)) // merged
-	for _, unknown := range []string{
-		"\x08\x01", "\x0d\x01\x02\x03\x04", "\x7b\x0a\x01a\x7c", "\x7b\x7c", "\x7b", "\x7c", // of unknown types, groups
-		"\x80\x80\x80\x80\x10\x01", "\xf8\xff\xff\xff\x0f\x01", "\x00\x01", "\x0e", "\x0f", // of large, small and invalid tags
-		"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-		"\x0a\x01\xff", "\x12\x05\x1a\x03\x08\x01\x10", "\x12\x04\x12\x02\x1a\x00", "\x12\x06\x1a\x02\x08\x05\x1a\x00",
-		"\x12\x0a\x12\x08\x1a\x06\x08\xff\xff\xff\xff\x7f",
-	} {
-		f.Add([]byte(unknown))
-		f.Add(append([]byte(unknown), whole...))
-		f.Add(append(slices.Clone(whole), unknown...))
-	}
-	f.Fuzz(func(t *testing.T, message []byte) { wantAsGenerated(t, message) })
-}
 
 // generatedResponse is the message for answers, without metadata.
 func generatedResponse(answers []engine.Answer, multiplier bool) *ratelimitv3.RateLimitResponse {

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
@@ -56,8 +57,8 @@ func newAuthEndpoint(o *Options) *authEndpoint {
 
 // serve decides a message, and appends the response to out.
 func (d *authEndpoint) serve(ctx context.Context, message, out []byte) (response []byte, code uint32, err error) {
-	var in authRequest
-	if err := in.decode(message); err != nil {
+	var in wire.AuthRequest
+	if err := in.Decode(message); err != nil {
 		d.failures.Invalid()
 		err = malformed(err)
 		return nil, uint32(status.Code(err)), err
@@ -74,7 +75,7 @@ func (d *authEndpoint) serve(ctx context.Context, message, out []byte) (response
 }
 
 // check decides a request.
-func (d *authEndpoint) check(ctx context.Context, in *authRequest) (*authv3.CheckResponse, error) {
+func (d *authEndpoint) check(ctx context.Context, in *wire.AuthRequest) (*authv3.CheckResponse, error) {
 	began := time.Now()
 	check, routes, err := d.parseAttributes(in)
 	if errors.Is(err, errAmbiguousRoute) {
@@ -85,17 +86,17 @@ func (d *authEndpoint) check(ctx context.Context, in *authRequest) (*authv3.Chec
 		d.failures.Invalid()
 		return nil, err
 	}
-	in.defects.each(d.failures.Defect)
+	in.Defects.Each(d.failures.Defect)
 	check.Endpoint = "ext_authz"
 	ctx, span := startSpan(ctx, d.tracer, authMethod, "ext_authz", began)
-	answer, err := d.decide(ctx, &check, in.extensions, routes)
+	answer, err := d.decide(ctx, &check, in.Extensions, routes)
 	d.gate.Failed(err)
 	if err != nil {
 		d.failures.Unavailable(err)
 	}
 	switch {
 	case err == nil:
-		out := d.response(&answer, isGRPC(check.Request.Headers), began, in.defects)
+		out := d.response(&answer, isGRPC(check.Request.Headers), began, in.Defects)
 		observe(d.seconds, span, began)
 		endSpan(span, nil)
 		return out, nil
@@ -110,7 +111,7 @@ func (d *authEndpoint) check(ctx context.Context, in *authRequest) (*authv3.Chec
 }
 
 // response converts an answer to a message of Envoy. toGRPC is whether the client calls a gRPC service.
-func (d *authEndpoint) response(a *engine.Answer, toGRPC bool, now time.Time, found defects) *authv3.CheckResponse {
+func (d *authEndpoint) response(a *engine.Answer, toGRPC bool, now time.Time, found wire.Defects) *authv3.CheckResponse {
 	out := &authv3.CheckResponse{Status: &rpcstatus.Status{}}
 	setMetadata(out, d.metadata, []engine.Answer{*a}, found)
 	fields, err := d.style.AppendFields(nil, a, now)

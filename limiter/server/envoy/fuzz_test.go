@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // fuzzed returns a limiter whose policies match many requests.
@@ -60,7 +61,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 			}
 			return
 		}
-		if len(out.GetStatuses()) != min(len(in.GetDescriptors()), maxDescriptors) {
+		if len(out.GetStatuses()) != min(len(in.GetDescriptors()), 64) {
 			t.Fatalf("%d statuses of %d descriptors", len(out.GetStatuses()), len(in.GetDescriptors()))
 		}
 		over := false
@@ -83,9 +84,9 @@ func FuzzExtAuthz(f *testing.F) {
 		f.Add(marshal(f, &authv3.CheckRequest{Attributes: a}))
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {
-		var in authRequest
+		var in wire.AuthRequest
 		var generated authv3.CheckRequest
-		switch err, errGenerated := in.decode(message), proto.Unmarshal(message, &generated); {
+		switch err, errGenerated := in.Decode(message), proto.Unmarshal(message, &generated); {
 		case err != nil && errGenerated == nil:
 			t.Fatalf("%x: %v, and the generated code has no error", message, err)
 		case err != nil:

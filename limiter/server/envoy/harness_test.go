@@ -31,6 +31,7 @@ import (
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 	"github.com/weir-dev/weir/limiter/store"
 )
 
@@ -258,10 +259,10 @@ func decideMessage(ctx context.Context, d *rateLimitEndpoint, message, out []byt
 }
 
 // decoded returns the request with attributes.
-func decoded(t testing.TB, a *authv3.AttributeContext) *authRequest {
+func decoded(t testing.TB, a *authv3.AttributeContext) *wire.AuthRequest {
 	t.Helper()
-	r := &authRequest{}
-	if err := r.decode(marshal(t, &authv3.CheckRequest{Attributes: a})); err != nil {
+	r := &wire.AuthRequest{}
+	if err := r.Decode(marshal(t, &authv3.CheckRequest{Attributes: a})); err != nil {
 		t.Fatal(err)
 	}
 	return r

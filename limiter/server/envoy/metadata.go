@@ -8,18 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/weir-dev/weir/limiter/engine"
-)
-
-// The field numbers of google.protobuf.Struct, Value and ListValue. A map entry is a message too.
-const (
-	structFields protowire.Number = 1
-	mapKey       protowire.Number = 1
-	mapValue     protowire.Number = 2
-	valueString  protowire.Number = 3
-	valueBool    protowire.Number = 4
-	valueStruct  protowire.Number = 5
-	valueList    protowire.Number = 6
-	listValues   protowire.Number = 1
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // metadataField returns the number of the field dynamic_metadata of a response.
@@ -29,7 +18,7 @@ func metadataField(response proto.Message) protowire.Number {
 
 // setMetadata sets the field to the metadata of a decision. The value is in wire format and stored as an unknown field, which protobuf
 // sends unchanged. Marshaling a structpb.Struct would take several times as long as the decision.
-func setMetadata(response proto.Message, field protowire.Number, answers []engine.Answer, found defects) {
+func setMetadata(response proto.Message, field protowire.Number, answers []engine.Answer, found wire.Defects) {
 	if b := appendMetadata(nil, field, answers, found); b != nil {
 		response.ProtoReflect().SetUnknown(protoreflect.RawFields(b))
 	}
@@ -41,13 +30,13 @@ func setMetadata(response proto.Message, field protowire.Number, answers []engin
 //	 "source": "redis", "revision": "sha256:…", "defects": ["not_utf8"]}
 //
 // It contains no identifiers, because it is written to logs. If no policy matched and the call has no defects, it appends nothing.
-func appendMetadata(b []byte, field protowire.Number, answers []engine.Answer, found defects) []byte {
+func appendMetadata(b []byte, field protowire.Number, answers []engine.Answer, found wire.Defects) []byte {
 	if found == 0 && !slices.ContainsFunc(answers, func(a engine.Answer) bool { return len(a.Results) > 0 }) {
 		return b
 	}
 	b, metadata := beginMessage(slices.Grow(b, 256), field) // enough for one or two policies
 	b, descriptors := beginEntry(b, "descriptors")
-	b, list := beginMessage(b, valueList)
+	b, list := beginMessage(b, wire.ValueList)
 	for i := range answers {
 		b = appendDescriptor(b, &answers[i])
 	}
@@ -60,13 +49,13 @@ func appendMetadata(b []byte, field protowire.Number, answers []engine.Answer, f
 	return endMessage(b, metadata)
 }
 
-func appendDefects(b []byte, found defects) []byte {
+func appendDefects(b []byte, found wire.Defects) []byte {
 	b, entry := beginEntry(b, "defects")
-	b, list := beginMessage(b, valueList)
-	found.each(func(name string) {
+	b, list := beginMessage(b, wire.ValueList)
+	found.Each(func(name string) {
 		var value int
-		b, value = beginMessage(b, listValues)
-		b = protowire.AppendString(protowire.AppendTag(b, valueString, protowire.BytesType), name)
+		b, value = beginMessage(b, wire.ListValues)
+		b = protowire.AppendString(protowire.AppendTag(b, wire.ValueString, protowire.BytesType), name)
 		b = endMessage(b, value)
 	})
 	return entry.end(endMessage(b, list))
@@ -80,7 +69,7 @@ func appendDescriptor(b []byte, a *engine.Answer) []byte {
 		var policies nested
 		b, policies = beginEntry(b, "policies")
 		var list int
-		b, list = beginMessage(b, valueList)
+		b, list = beginMessage(b, wire.ValueList)
 		for i := range a.Results {
 			b = appendPolicy(b, &a.Results[i])
 		}
@@ -97,7 +86,7 @@ func appendPolicy(b []byte, r *engine.Result) []byte {
 	if r.Rule.Shadow {
 		var shadow nested
 		b, shadow = beginEntry(b, "shadow")
-		b = protowire.AppendVarint(protowire.AppendTag(b, valueBool, protowire.VarintType), protowire.EncodeBool(true))
+		b = protowire.AppendVarint(protowire.AppendTag(b, wire.ValueBool, protowire.VarintType), protowire.EncodeBool(true))
 		b = shadow.end(b)
 	}
 	if r.Tier != "" {
@@ -122,23 +111,23 @@ func (n nested) end(b []byte) []byte { return endMessage(endMessage(b, n.inner),
 // beginStructInList begins a struct in a list.
 func beginStructInList(b []byte) ([]byte, nested) {
 	var n nested
-	b, n.outer = beginMessage(b, listValues)
-	b, n.inner = beginMessage(b, valueStruct)
+	b, n.outer = beginMessage(b, wire.ListValues)
+	b, n.inner = beginMessage(b, wire.ValueStruct)
 	return b, n
 }
 
 // beginEntry begins the value of an entry of a struct.
 func beginEntry(b []byte, key string) ([]byte, nested) {
 	var n nested
-	b, n.outer = beginMessage(b, structFields)
-	b = protowire.AppendString(protowire.AppendTag(b, mapKey, protowire.BytesType), key)
-	b, n.inner = beginMessage(b, mapValue)
+	b, n.outer = beginMessage(b, wire.StructFields)
+	b = protowire.AppendString(protowire.AppendTag(b, wire.MapKey, protowire.BytesType), key)
+	b, n.inner = beginMessage(b, wire.MapValue)
 	return b, n
 }
 
 func appendStringEntry(b []byte, key, value string) []byte {
 	b, entry := beginEntry(b, key)
-	b = protowire.AppendString(protowire.AppendTag(b, valueString, protowire.BytesType), value)
+	b = protowire.AppendString(protowire.AppendTag(b, wire.ValueString, protowire.BytesType), value)
 	return entry.end(b)
 }
 

@@ -54,7 +54,7 @@ const overLimit = math.MaxUint32
 func (d *rateLimitEndpoint) serve(ctx context.Context, message, out []byte) (response []byte, code uint32, err error) {
 	c := d.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
 	defer c.release()
-	if err = c.request.decode(message); err != nil {
+	if err = c.request.Decode(message); err != nil {
 		d.failures.Invalid()
 		err = malformed(err)
 	} else {
@@ -88,7 +88,7 @@ func (d *rateLimitEndpoint) shouldRateLimit(ctx context.Context, c *call, out []
 				"set endpoints.grpc.refunds of the Limiter, or --grpc-refunds, to Allowed", i)
 		}
 	}
-	c.batch.defects.each(d.failures.Defect)
+	c.batch.defects.Each(d.failures.Defect)
 	ctx, span := startSpan(ctx, d.tracer, rateLimitMethod, "rls", began)
 	answers, err := d.decide(ctx, &c.batch)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
 // The field numbers of the messages of an envoy.service.ratelimit.v3.RateLimitResponse.
@@ -29,9 +30,6 @@ const (
 
 	durationSeconds protowire.Number = 1
 	durationNanos   protowire.Number = 2
-
-	headerKey   protowire.Number = 1
-	headerValue protowire.Number = 2
 )
 
 // appendStatus appends the status of a descriptor. It describes the strictest enforced policy of the descriptor, and has no limit if no
@@ -56,7 +54,7 @@ func appendLimit(b []byte, r *engine.Result, multiplier bool) []byte {
 	if times != 1 {
 		var wrapped int
 		b, wrapped = beginMessage(b, currentMultiplier)
-		b = endMessage(appendVarint(b, wrapperValue, uint64(times)), wrapped)
+		b = endMessage(appendVarint(b, wire.WrapperValue, uint64(times)), wrapped)
 	}
 	return endMessage(b, begin)
 }
@@ -71,8 +69,8 @@ func appendDuration(b []byte, number protowire.Number, d time.Duration) []byte {
 
 func appendHeader(b []byte, key, value string) []byte {
 	b, begin := beginMessage(b, responseHeaders)
-	b = appendString(b, headerKey, key)
-	b = appendString(b, headerValue, value)
+	b = appendString(b, wire.HeaderKey, key)
+	b = appendString(b, wire.HeaderValue, value)
 	return endMessage(b, begin)
 }
 

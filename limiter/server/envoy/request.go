@@ -15,14 +15,11 @@ import (
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
 
-// Bounds of a request, equal to those of the HTTP check.
-const (
-	maxDomain      = 253 // bytes
-	maxDescriptors = 64
-	maxEntries     = 64 // in one descriptor
-)
+// maxDomain bounds the domain of a request, in bytes, as in the HTTP check.
+const maxDomain = 253
 
 // remoteAddress is the descriptor key of the client address.
 const remoteAddress = "remote_address"
@@ -41,7 +38,7 @@ type batch struct {
 	checks  []engine.Check
 	intents []intent
 	entries []rules.Descriptor // of the checks
-	defects defects
+	defects wire.Defects
 }
 
 // uniform reports whether all descriptors have the same intent.
@@ -55,8 +52,8 @@ func (q *batch) uniform() bool {
 }
 
 // parse sets q to the checks of a request. The error has the code INVALID_ARGUMENT and names the field. Only the configuration of Envoy can cause one.
-func (q *batch) parse(in *rateLimitRequest) error {
-	domain, descriptors := in.domain, in.descriptors
+func (q *batch) parse(in *wire.RateLimitRequest) error {
+	domain, descriptors := in.Domain, in.Descriptors
 	switch {
 	case domain == "":
 		return invalid("domain is empty: set it to the domain whose policies apply, for example a namespace")
@@ -65,35 +62,35 @@ func (q *batch) parse(in *rateLimitRequest) error {
 	case len(descriptors) == 0:
 		return invalid("descriptors is empty: add at least one descriptor")
 	}
-	q.defects = in.defects
+	q.defects = in.Defects
 	n := len(descriptors)
 	q.checks, q.intents, q.entries = slices.Grow(q.checks[:0], n)[:n], slices.Grow(q.intents[:0], n)[:n], slices.Grow(q.entries[:0], n)[:n]
 	for i := range descriptors {
 		d := &descriptors[i]
 		q.findDefects(d)
-		q.entries[i] = d.entries
+		q.entries[i] = d.Entries
 		c := &q.checks[i]
 		*c = engine.Check{
 			Request:  rules.Request{Domain: domain, Descriptors: q.entries[i : i+1 : i+1], NoHTTP: true},
 			Endpoint: "rls", NoDelay: true, Override: parseOverride(d),
 		}
-		if d.hasLimit && c.Override == nil {
-			q.defects.add(defectLimit)
+		if d.HasLimit && c.Override == nil {
+			q.defects.Add(wire.DefectLimit)
 		}
-		c.Request.ClientIP, c.Request.InvalidClientIP = clientAddress(d.entries)
-		q.intents[i] = parseHits(c, in.hits, d)
+		c.Request.ClientIP, c.Request.InvalidClientIP = clientAddress(d.Entries)
+		q.intents[i] = parseHits(c, in.Hits, d)
 	}
 	return nil
 }
 
 // findDefects records what no policy can use of a descriptor.
-func (q *batch) findDefects(d *requestDescriptor) {
-	if len(d.entries) == 0 {
-		q.defects.add(defectEmptyDescriptor)
+func (q *batch) findDefects(d *wire.Descriptor) {
+	if len(d.Entries) == 0 {
+		q.defects.Add(wire.DefectEmptyDescriptor)
 	}
-	for j := range d.entries {
-		if d.entries[j].Key == "" {
-			q.defects.add(defectEmptyKey)
+	for j := range d.Entries {
+		if d.Entries[j].Key == "" {
+			q.defects.Add(wire.DefectEmptyKey)
 		}
 	}
 }
@@ -104,7 +101,7 @@ func (q *batch) withoutRefunds() bool {
 	if i < 0 {
 		return false
 	}
-	q.defects.add(defectRefund)
+	q.defects.Add(wire.DefectRefund)
 	other := q.intents[i]
 	for i := range q.intents {
 		if q.intents[i] == refund {
@@ -115,14 +112,14 @@ func (q *batch) withoutRefunds() bool {
 }
 
 // parseHits sets the cost of a check: the hits of the descriptor, else of the request, else 1.
-func parseHits(c *engine.Check, ofRequest uint32, d *requestDescriptor) intent {
+func parseHits(c *engine.Check, ofRequest uint32, d *wire.Descriptor) intent {
 	hits := uint64(max(ofRequest, 1))
-	if d.hasHits {
-		hits = d.hits
+	if d.HasHits {
+		hits = d.Hits
 	}
 	c.Cost = int64(min(hits, math.MaxInt64)) // the engine limits the cost
 	switch {
-	case d.negative:
+	case d.Negative:
 		return refund
 	case hits == 0:
 		c.Cost, c.Peek = 1, true
@@ -134,12 +131,12 @@ func parseHits(c *engine.Check, ofRequest uint32, d *requestDescriptor) intent {
 
 // parseOverride returns the limit in a descriptor. It returns nil, so that the limits of the policies apply, if there is no limit or
 // if its window is not supported.
-func parseOverride(d *requestDescriptor) *engine.Override {
-	if !d.hasLimit {
+func parseOverride(d *wire.Descriptor) *engine.Override {
+	if !d.HasLimit {
 		return nil
 	}
 	var unit time.Duration
-	switch typev3.RateLimitUnit(d.limit.unit) {
+	switch typev3.RateLimitUnit(d.Limit.Unit) {
 	case typev3.RateLimitUnit_SECOND:
 		unit = time.Second
 	case typev3.RateLimitUnit_MINUTE:
@@ -154,14 +151,14 @@ func parseOverride(d *requestDescriptor) *engine.Override {
 		return nil
 	}
 	units := int64(1)
-	if d.limit.hasMultiplier {
-		units = int64(d.limit.multiplier)
+	if d.Limit.HasMultiplier {
+		units = int64(d.Limit.Multiplier)
 	}
 	if units > int64(limiter.MaxWindow/unit) { // the engine rejects a window of 0
 		return nil
 	}
 	window := time.Duration(units * int64(unit))
-	return &engine.Override{Units: int64(d.limit.requests), Window: window}
+	return &engine.Override{Units: int64(d.Limit.Requests), Window: window}
 }
 
 // clientAddress returns the client address in the descriptor, the zero Addr if there is no address. The result invalid is true if there

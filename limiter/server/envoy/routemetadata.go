@@ -7,11 +7,8 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 	routetable "github.com/weir-dev/weir/limiter/rules/route"
+	"github.com/weir-dev/weir/limiter/server/envoy/wire"
 )
-
-// gatewayMetadata is the namespace of the metadata in which Envoy Gateway names the route of a request, if includeRouteMetadata is set in
-// its SecurityPolicy: {resources: [{kind, namespace, name, sectionName}]}.
-const gatewayMetadata = "envoy-gateway"
 
 // route is the route of the Gateway API that the gateway has chosen for a request. The zero route is unknown.
 type route struct {
@@ -20,8 +17,8 @@ type route struct {
 }
 
 // routeOf returns the route that the configuration of the gateway names. A client cannot set it.
-func routeOf(a *authRequest) route {
-	resources, _ := a.gateway.values["resources"].([]any)
+func routeOf(a *wire.AuthRequest) route {
+	resources, _ := a.Gateway["resources"].([]any)
 	for i := range resources {
 		fields, _ := resources[i].(map[string]any)
 		field := func(name string) string {
@@ -38,15 +35,15 @@ func routeOf(a *authRequest) route {
 
 // routes returns the route that the gateway names, else the routes from the table of the rule set to which the request can belong, and whether these
 // are too many. With the context extension "target", the gateway names the route in this way, and the result is empty.
-func (d *authEndpoint) routes(a *authRequest, headers map[string]string) (routes []route, tooMany bool) {
+func (d *authEndpoint) routes(a *wire.AuthRequest, headers map[string]string) (routes []route, tooMany bool) {
 	if named := routeOf(a); named != (route{}) {
 		return []route{named}, false
 	}
-	if _, given := a.extensions[rules.RouteEntry]; given {
+	if _, given := a.Extensions[rules.RouteEntry]; given {
 		return nil, false
 	}
 	found := d.engine.Index().RoutesOf(&routetable.Request{
-		Method: a.method, Host: a.host, Target: a.path, Headers: headers, Lines: linesOf(a), Port: int32(a.destination.port),
+		Method: a.Method, Host: a.Host, Target: a.Path, Headers: headers, Lines: linesOf(a), Port: int32(a.Destination.Port),
 	})
 	routes = make([]route, 0, len(found))
 	for _, f := range found {
@@ -59,14 +56,14 @@ func (d *authEndpoint) routes(a *authRequest, headers map[string]string) (routes
 }
 
 // linesOf returns the lines of headers if Envoy sends them as they are (encode_raw_headers), nil if it has joined them.
-func linesOf(a *authRequest) func(name string) []string {
-	if len(a.lines) == 0 || len(a.headers) > 0 {
+func linesOf(a *wire.AuthRequest) func(name string) []string {
+	if len(a.Lines) == 0 || len(a.Headers) > 0 {
 		return nil
 	}
 	return func(name string) (lines []string) {
-		for _, line := range a.lines {
-			if strings.EqualFold(line.name, name) {
-				lines = append(lines, line.value)
+		for _, line := range a.Lines {
+			if strings.EqualFold(line.Name, name) {
+				lines = append(lines, line.Value)
 			}
 		}
 		return lines

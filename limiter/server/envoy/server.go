@@ -54,7 +54,7 @@ type Failures interface {
 	Invalid()
 	// Unavailable counts a request that the engine did not decide because of err.
 	Unavailable(err error)
-	// Defect counts a request that was decided although a part of it cannot be used. The name is one of Defects.
+	// Defect counts a request that was decided although a part of it cannot be used. The name is that of a defect in defects.go.
 	Defect(name string)
 }
 

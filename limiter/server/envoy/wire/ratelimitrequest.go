@@ -1,4 +1,4 @@
-package envoy
+package wire
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
@@ -6,31 +6,36 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// rateLimitRequest has the fields of an envoy.service.ratelimit.v3.RateLimitRequest that the endpoint reads. Decoding it takes a fraction
+// MaxEntries is the number of entries that are read of a descriptor. The bounds are those of the HTTP check.
+const MaxEntries = 64
+
+const maxDescriptors = 64
+
+// RateLimitRequest has the fields of an envoy.service.ratelimit.v3.RateLimitRequest that the endpoint reads. Decoding it takes a fraction
 // of the time that the generated code takes, because that works by reflection.
-type rateLimitRequest struct {
-	domain      string
-	descriptors []requestDescriptor
-	hits        uint32
-	defects     defects
+type RateLimitRequest struct {
+	Domain      string
+	Descriptors []Descriptor
+	Hits        uint32 // of each descriptor without hits of its own; 0 if the request has none
+	Defects     Defects
 }
 
-// requestDescriptor is an envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
-type requestDescriptor struct {
-	entries  rules.Descriptor
-	limit    requestLimit
-	hasLimit bool
-	hits     uint64
-	hasHits  bool
-	negative bool
+// Descriptor is an envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
+type Descriptor struct {
+	Entries  rules.Descriptor
+	Limit    Limit
+	HasLimit bool
+	Hits     uint64
+	HasHits  bool
+	Negative bool // the hits are refunded
 }
 
-// requestLimit is the limit that a descriptor contains.
-type requestLimit struct {
-	requests      uint32
-	unit          int32 // a typev3.RateLimitUnit
-	multiplier    uint32
-	hasMultiplier bool
+// Limit is the limit that a descriptor contains: Requests in Multiplier units of time, or in one if HasMultiplier is false.
+type Limit struct {
+	Requests      uint32
+	Unit          int32 // a typev3.RateLimitUnit
+	Multiplier    uint32
+	HasMultiplier bool
 }
 
 // The field numbers of the messages of a request.
@@ -50,33 +55,32 @@ const (
 	limitRequests   protowire.Number = 1
 	limitUnit       protowire.Number = 2
 	limitMultiplier protowire.Number = 3
-
-	wrapperValue protowire.Number = 1 // of google.protobuf.UInt32Value and UInt64Value
 )
 
-// reset empties r and keeps its memory.
-func (r *rateLimitRequest) reset() {
-	for i := range r.descriptors {
-		entries := r.descriptors[i].entries
+// Reset empties r and keeps its memory.
+func (r *RateLimitRequest) Reset() {
+	for i := range r.Descriptors {
+		entries := r.Descriptors[i].Entries
 		clear(entries)
-		r.descriptors[i] = requestDescriptor{entries: entries[:0]}
+		r.Descriptors[i] = Descriptor{Entries: entries[:0]}
 	}
-	*r = rateLimitRequest{descriptors: r.descriptors[:0]}
+	*r = RateLimitRequest{Descriptors: r.Descriptors[:0]}
 }
 
-// decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, a message that occurs
+// Decode reads a message into r, which must be empty. As in generated code, the last value of a field applies, a message that occurs
 // again is merged, and a field with an unexpected type is unknown. Descriptors and entries over the bounds are skipped, so that they take no memory.
-func (r *rateLimitRequest) decode(message []byte) error {
-	for m := wire(message); m != ""; {
+// The error is that of a truncated or malformed message.
+func (r *RateLimitRequest) Decode(message []byte) error {
+	for m := reader(message); m != ""; {
 		number, kind, err := m.next()
 		switch {
 		case err != nil:
 		case number == requestDomain && kind == protowire.BytesType:
-			r.domain, err = m.text(&r.defects)
+			r.Domain, err = m.text(&r.Defects)
 		case number == requestDescriptors && kind == protowire.BytesType:
 			err = r.decodeDescriptor(&m)
 		case number == requestHits && kind == protowire.VarintType:
-			r.hits, err = m.uint32()
+			r.Hits, err = m.uint32()
 		default:
 			err = m.skip(number, kind)
 		}
@@ -88,20 +92,20 @@ func (r *rateLimitRequest) decode(message []byte) error {
 }
 
 // decodeDescriptor adds a descriptor.
-func (r *rateLimitRequest) decodeDescriptor(m *wire) error {
+func (r *RateLimitRequest) decodeDescriptor(m *reader) error {
 	sub, err := m.message()
 	switch {
 	case err != nil:
 		return err
-	case len(r.descriptors) == maxDescriptors:
-		r.defects.add(defectDescriptors)
+	case len(r.Descriptors) == maxDescriptors:
+		r.Defects.Add(defectDescriptors)
 		return nil
 	}
-	r.descriptors = extended(r.descriptors)
-	return r.descriptors[len(r.descriptors)-1].decode(sub, &r.defects)
+	r.Descriptors = extended(r.Descriptors)
+	return r.Descriptors[len(r.Descriptors)-1].decode(sub, &r.Defects)
 }
 
-// extended returns list with one more element: the one that reset has left there, or an empty one.
+// extended returns list with one more element: the one that Reset has left there, or an empty one.
 func extended[T any](list []T) []T {
 	if len(list) < cap(list) {
 		return list[:len(list)+1]
@@ -110,30 +114,30 @@ func extended[T any](list []T) []T {
 	return append(list, empty)
 }
 
-func (d *requestDescriptor) decode(m wire, found *defects) error {
+func (d *Descriptor) decode(m reader, found *Defects) error {
 	for m != "" {
 		number, kind, err := m.next()
-		var sub wire
+		var sub reader
 		if err == nil && kind == protowire.BytesType && number <= descriptorHits {
 			sub, err = m.message()
 		}
 		switch {
 		case err != nil:
-		case number == descriptorEntries && kind == protowire.BytesType && len(d.entries) == maxEntries:
-			found.add(defectEntries)
+		case number == descriptorEntries && kind == protowire.BytesType && len(d.Entries) == MaxEntries:
+			found.Add(defectEntries)
 		case number == descriptorEntries && kind == protowire.BytesType:
-			d.entries = append(d.entries, rules.Entry{})
-			err = decodeEntry(sub, &d.entries[len(d.entries)-1], found)
+			d.Entries = append(d.Entries, rules.Entry{})
+			err = decodeEntry(sub, &d.Entries[len(d.Entries)-1], found)
 		case number == descriptorLimit && kind == protowire.BytesType:
-			d.hasLimit = true
-			err = d.limit.decode(sub)
+			d.HasLimit = true
+			err = d.Limit.decode(sub)
 		case number == descriptorHits && kind == protowire.BytesType:
-			d.hasHits = true
-			d.hits, err = decodeWrapper(sub, d.hits)
+			d.HasHits = true
+			d.Hits, err = decodeWrapper(sub, d.Hits)
 		case number == descriptorNegative && kind == protowire.VarintType:
 			var v uint64
 			v, err = m.varint()
-			d.negative = protowire.DecodeBool(v)
+			d.Negative = protowire.DecodeBool(v)
 		default:
 			err = m.skip(number, kind)
 		}
@@ -144,7 +148,7 @@ func (d *requestDescriptor) decode(m wire, found *defects) error {
 	return nil
 }
 
-func decodeEntry(m wire, e *rules.Entry, found *defects) error {
+func decodeEntry(m reader, e *rules.Entry, found *Defects) error {
 	for m != "" {
 		number, kind, err := m.next()
 		switch {
@@ -163,24 +167,24 @@ func decodeEntry(m wire, e *rules.Entry, found *defects) error {
 	return nil
 }
 
-func (l *requestLimit) decode(m wire) error {
+func (l *Limit) decode(m reader) error {
 	for m != "" {
 		number, kind, err := m.next()
 		switch {
 		case err != nil:
 		case number == limitRequests && kind == protowire.VarintType:
-			l.requests, err = m.uint32()
+			l.Requests, err = m.uint32()
 		case number == limitUnit && kind == protowire.VarintType:
 			var v uint32
 			v, err = m.uint32()
-			l.unit = int32(v)
+			l.Unit = int32(v)
 		case number == limitMultiplier && kind == protowire.BytesType:
-			var sub wire
+			var sub reader
 			if sub, err = m.message(); err == nil {
-				l.hasMultiplier = true
+				l.HasMultiplier = true
 				var v uint64
-				v, err = decodeWrapper(sub, uint64(l.multiplier))
-				l.multiplier = uint32(v)
+				v, err = decodeWrapper(sub, uint64(l.Multiplier))
+				l.Multiplier = uint32(v)
 			}
 		default:
 			err = m.skip(number, kind)
@@ -193,12 +197,12 @@ func (l *requestLimit) decode(m wire) error {
 }
 
 // decodeWrapper merges a google.protobuf.UInt64Value into v.
-func decodeWrapper(m wire, v uint64) (uint64, error) {
+func decodeWrapper(m reader, v uint64) (uint64, error) {
 	for m != "" {
 		number, kind, err := m.next()
 		switch {
 		case err != nil:
-		case number == wrapperValue && kind == protowire.VarintType:
+		case number == WrapperValue && kind == protowire.VarintType:
 			v, err = m.varint()
 		default:
 			err = m.skip(number, kind)
