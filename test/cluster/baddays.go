@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	support      = "e2e-support" // namespace and domain of the bad days
 	dailyPolicy  = "daily"
 	dailyLimit   = 6
 	exportPolicy = "export"

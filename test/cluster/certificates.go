@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // renewCertificates deletes the Secret of the webhook, rotates the CA, and restarts the operators. Meanwhile it repeatedly creates an
@@ -77,14 +74,6 @@ func (s *scenario) whileValidating(ctx context.Context, do action) (webhookCalls
 	return c, err
 }
 
-// pause waits for d. Use it only where a state must last, not to wait for a condition.
-func pause(ctx context.Context, d time.Duration) error {
-	if !wait.Sleep(ctx, d) {
-		return ctx.Err()
-	}
-	return nil
-}
-
 // rotate waits until the newest CA, which came with the new Secret, is in all bundles. It then backdates the CA, so that the operator does not
 // wait the ten minutes before it signs with the new CA.
 func (s *scenario) rotate(ctx context.Context) error {
@@ -136,16 +125,4 @@ func (s *scenario) newestIsTrusted(ctx context.Context, secret *corev1.Secret) e
 		}
 	}
 	return nil
-}
-
-// backdate sets the time since which each CA is in the bundles.
-func backdate(cas []byte, since time.Time) ([]byte, error) {
-	var all []map[string]any
-	if err := json.Unmarshal(cas, &all); err != nil {
-		return nil, fmt.Errorf("read authorities.json: %w", err)
-	}
-	for _, a := range all {
-		a["carried"] = since.UTC().Format(time.RFC3339)
-	}
-	return json.Marshal(all)
 }

@@ -4,21 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-)
-
-const (
-	cleanupTime     = 3 * time.Minute
-	diagnosticsTime = time.Minute
 )
 
 // cleanUp removes all objects of Weir and of the test, at whatever step the scenario ended. After a successful run nothing is left.
@@ -76,35 +68,14 @@ func (s *scenario) deleteRoles(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// diagnose saves logs, events and objects in dir. If a command fails, the file has the error.
-func (s *scenario) diagnose(ctx context.Context, dir string) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		s.logf("cannot save diagnostics: %v", err)
-		return
+// checkNoWeir fails if the cluster already has Weir, because the test removes all of Weir.
+func (s *scenario) checkNoWeir(ctx context.Context) error {
+	left, err := s.leftovers(ctx)
+	if err != nil {
+		return err
 	}
-	save := func(file string, args ...string) {
-		text, err := s.quietly(ctx, "", args...)
-		if err != nil {
-			text += "\n" + err.Error()
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-			s.logf("%v", err)
-		}
+	if len(left) > 0 {
+		return fmt.Errorf("the cluster already has objects of Weir: %s; use a cluster without Weir, because the test uninstalls it", strings.Join(left, ", "))
 	}
-	save("pods.txt", "kubectl", "get", "pods", "-A", "-o", "wide")
-	save("events.txt", "kubectl", "get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
-	save("weir.yaml", "kubectl", "get", "limiters,ratelimitpolicies,clusterratelimitpolicies", "-A", "-o", "yaml")
-	for _, namespace := range []string{system, traffic, support, misconfigured} {
-		save(namespace+".yaml", "kubectl", "-n", namespace, "get", "deployments,replicasets,pods,services,endpointslices,configmaps,leases", "-o", "yaml")
-		pods, err := s.quietly(ctx, "", "kubectl", "-n", namespace, "get", "pods", "-o", "name")
-		if err != nil {
-			continue
-		}
-		for pod := range strings.FieldsSeq(pods) {
-			name := strings.TrimPrefix(pod, "pod/")
-			save(name+".log", "kubectl", "-n", namespace, "logs", pod, "--all-containers", "--timestamps")
-			save(name+".previous.log", "kubectl", "-n", namespace, "logs", pod, "--all-containers", "--timestamps", "--previous")
-		}
-	}
-	s.logf("diagnostics are in %s", dir)
+	return nil
 }

@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	writing  = "e2e-writing" // namespace in which alice writes
-	alice    = "e2e-alice"   // a user whose writes the Limiter limits
-	wideOpen = 1_000_000     // a limit that alice does not reach
+	alice    = "e2e-alice" // a user whose writes the Limiter limits
+	wideOpen = 1_000_000   // a limit that alice does not reach
 )
 
 // deletion is an order in which a user removes Weir. The Limiter fails closed.

@@ -16,14 +16,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-const (
-	limiterPods  = "weir-limiter-default" // Deployments
-	operatorPods = "weir-operator"
-	redisPods    = "redis"
-	// takeOver is the time limit for another operator to become the leader.
-	takeOver = 30 * time.Second
-)
-
 // disruption is an event during which no request may fail, and after which Weir must be in the same state as before.
 type disruption struct {
 	what string
@@ -81,12 +73,6 @@ func (s *scenario) changeTemplate(ctx context.Context) error {
 	return change(ctx, s, limiterNamed(system, "default"), func(l *v1alpha1.Limiter) {
 		l.Spec.PodTemplate.Annotations = map[string]string{"e2e": time.Now().Format(time.RFC3339)}
 	})
-}
-
-func (s *scenario) restart(deployment string) action {
-	return sequence(
-		s.command("kubectl", "-n", system, "rollout", "restart", "deployment/"+deployment),
-		waitUntil(s.rolledOut(system, deployment)))
 }
 
 // deletePod deletes one pod and waits until it does not exist.
@@ -215,5 +201,23 @@ func (s *scenario) pauseLeader(ctx context.Context, load loadPod) error {
 	old := seen(stats, plenty+s.edits-1)
 	s.expect(old.Last.Before(continued), "the paused operator published the old policy: an answer had the old limit %v after it continued",
 		old.Last.Sub(continued))
+	return nil
+}
+
+// templateApplied checks that the Deployment has the annotations of the Limiter.
+func (s *scenario) templateApplied(ctx context.Context) error {
+	limiter := limiterNamed(system, "default")
+	d, err := s.limiterDeployment(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.hasCondition(limiter, condition{kind: "Programmed", status: "True"})(ctx); err != nil {
+		return err
+	}
+	for key, value := range limiter.Spec.PodTemplate.Annotations {
+		if d.Spec.Template.Annotations[key] != value {
+			return fmt.Errorf("the template has %s=%q, want %q", key, d.Spec.Template.Annotations[key], value)
+		}
+	}
 	return nil
 }

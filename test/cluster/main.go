@@ -20,17 +20,6 @@ import (
 	"github.com/weir-dev/weir/hack/command"
 )
 
-// options are the flags.
-type options struct {
-	image, next  string // images of Weir: to install, and to upgrade to
-	load, redis  string // images
-	plugin       string // path of kubectl-weir
-	steps        string // regular expression
-	rate         int    // requests per second
-	keep, resume bool
-	artifacts    string
-}
-
 func main() {
 	var o options
 	// Not flag.CommandLine, on which controller-runtime defines the flag -kubeconfig.
@@ -47,12 +36,6 @@ func main() {
 	flags.StringVar(&o.artifacts, "artifacts", "dist/e2e", "directory for logs, events and objects of a failed step")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
 	command.Main("e2e: FAILED", func(ctx context.Context) error { return run(ctx, o) })
-}
-
-// step is a part of the scenario. An error of run ends the scenario. After a failed check, the scenario continues.
-type step struct {
-	name string
-	run  func(context.Context, *scenario) error
 }
 
 // steps are in the order in which they run. Most of them need the objects of earlier steps.
@@ -120,29 +103,6 @@ func run(ctx context.Context, o options) (err error) {
 	s.printf("\nAfter %v: %d failed steps\n", time.Since(began).Round(time.Second), s.failedSteps)
 	if s.failedSteps > 0 {
 		return fmt.Errorf("%d failed steps", s.failedSteps)
-	}
-	return nil
-}
-
-// runStep runs one step. If the step or one of its checks fails, it saves diagnostics.
-func (s *scenario) runStep(ctx context.Context, number int, step step) error {
-	s.printf("\n%d. %s\n", number, step.name)
-	s.failures = 0
-	earlier := s.pending
-	s.pending = nil
-	began := time.Now()
-	err := step.run(ctx, s)
-	settle(earlier)
-	s.printf("   (%v)\n", time.Since(began).Round(100*time.Millisecond))
-	if err == nil && s.failures == 0 {
-		return nil
-	}
-	s.failedSteps++
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosticsTime)
-	defer cancel()
-	s.diagnose(ctx, fmt.Sprintf("%s/%02d", s.options.artifacts, number))
-	if err != nil {
-		return fmt.Errorf("%d. %s: %w", number, step.name, err)
 	}
 	return nil
 }

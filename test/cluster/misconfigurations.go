@@ -16,11 +16,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
-const (
-	misconfigured = "e2e-misconfigured" // namespace of misconfigured Limiters and their policies
-	// reportTime is the time limit to report a misconfiguration, and to clear it after the repair.
-	reportTime = 10 * time.Second
-)
+// reportTime is the time limit to report a misconfiguration, and to clear it after the repair.
+const reportTime = 10 * time.Second
 
 // misconfiguration is an error in spec.redis of a Limiter, or in its Redis.
 type misconfiguration struct {
@@ -130,21 +127,6 @@ func (m misconfiguration) policyObject() *v1alpha1.RateLimitPolicy {
 func labelled(p *v1alpha1.RateLimitPolicy, label string) *v1alpha1.RateLimitPolicy {
 	p.Labels = map[string]string{"misconfiguration": label}
 	return p
-}
-
-// smallLimiter returns a Limiter with small resource requests, so that many fit on one node.
-func smallLimiter(namespace, name, selected string) *v1alpha1.Limiter {
-	l := limiterNamed(namespace, name)
-	l.Spec = v1alpha1.LimiterSpec{
-		Replicas:       new(int32(1)),
-		Redis:          v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis." + system + ":6379"}},
-		PolicySelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"misconfiguration": v1alpha1.LabelValue(selected)}},
-		PodTemplate: v1alpha1.PodTemplate{Resources: &corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
-		}},
-	}
-	return l
 }
 
 func (m misconfiguration) repair(ctx context.Context, s *scenario) error {

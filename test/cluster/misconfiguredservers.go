@@ -13,10 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	rightPassword = "correct-horse"
-	redisPort     = 6379
-)
+const rightPassword = "correct-horse"
 
 // startMisconfiguredServers starts a Redis with a password, a Redis that accepts only TLS, and a Redis that evicts keys.
 func (s *scenario) startMisconfiguredServers(ctx context.Context) error {

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,11 +16,24 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
+// The namespaces.
 const (
-	system       = "weir-system" // namespace of Weir
-	traffic      = "e2e-traffic" // namespace and domain of the load
-	trafficPaths = "/"
+	system        = "weir-system"       // of Weir
+	traffic       = "e2e-traffic"       // of the load, and its domain
+	support       = "e2e-support"       // of the bad days, and their domain
+	misconfigured = "e2e-misconfigured" // of misconfigured Limiters and their policies
+	writing       = "e2e-writing"       // in which alice writes
 )
+
+// The Deployments in the namespace of Weir.
+const (
+	limiterPods  = "weir-limiter-default"
+	operatorPods = "weir-operator"
+	redisPods    = "redis"
+	redisPort    = 6379
+)
+
+const trafficPaths = "/"
 
 // testLabels are the labels of objects that the test creates. They do not contain "weir", so that the objects are not leftovers of Weir.
 func testLabels() map[string]string { return map[string]string{"e2e": "test"} }
@@ -134,4 +148,38 @@ func (s *scenario) anyPod(ctx context.Context, namespace, deployment string) (st
 		}
 	}
 	return "", errors.New("deployment " + deployment + " has no pod")
+}
+
+// smallLimiter returns a Limiter with small resource requests, so that many fit on one node.
+func smallLimiter(namespace, name, selected string) *v1alpha1.Limiter {
+	l := limiterNamed(namespace, name)
+	l.Spec = v1alpha1.LimiterSpec{
+		Replicas:       new(int32(1)),
+		Redis:          v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis." + system + ":6379"}},
+		PolicySelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"misconfiguration": v1alpha1.LabelValue(selected)}},
+		PodTemplate: v1alpha1.PodTemplate{Resources: &corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+		}},
+	}
+	return l
+}
+
+func configMaps() v1alpha1.KubernetesResources {
+	return v1alpha1.KubernetesResources{
+		APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},
+		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate},
+	}
+}
+
+// perTenant returns a limit per minute for each of the tenants, counted exactly.
+func perTenant(name string, limit int64, resources ...v1alpha1.KubernetesResources) *v1alpha1.ClusterRateLimitPolicy {
+	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: testLabels()}}
+	p.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
+		Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
+		Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
+			Resources: resources, Namespaces: []v1alpha1.NamespaceName{tenantA, tenantB},
+		}},
+	}
+	return p
 }

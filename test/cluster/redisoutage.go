@@ -12,18 +12,6 @@ import (
 	"github.com/weir-dev/weir/test/cluster/loadstats"
 )
 
-// resetCounters restarts Redis, which does not persist data, and waits until Weir is healthy.
-func (s *scenario) resetCounters(ctx context.Context) error {
-	return sequence(s.restart(redisPods), waitUntil(s.healthy()))(ctx)
-}
-
-// healthy checks that the Limiter and the policies of the load are Ready and not Degraded.
-func (s *scenario) healthy() action {
-	limiter, p := limiterNamed(system, "default"), policyNamed(traffic, steadyPolicy)
-	return sequence(s.hasCondition(limiter, ready("Deployed")), s.hasCondition(p, ready("Programmed")),
-		s.lacksCondition(limiter, v1alpha1.ConditionDegraded), s.lacksCondition(p, v1alpha1.ConditionDegraded))
-}
-
 // failRedis kills the pod of Redis, and then stops Redis for some time.
 func failRedis(ctx context.Context, s *scenario) error {
 	load, err := s.resumeLoad(ctx)

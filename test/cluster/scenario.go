@@ -18,11 +18,24 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/wait"
 	"github.com/weir-dev/weir/test/fixture"
 )
+
+// options are the flags.
+type options struct {
+	image, next  string // images of Weir: to install, and to upgrade to
+	load, redis  string // images
+	plugin       string // path of kubectl-weir
+	steps        string // regular expression
+	rate         int    // requests per second
+	keep, resume bool
+	artifacts    string
+}
 
 // scenario runs against one cluster and reports its progress on out.
 type scenario struct {
@@ -70,6 +83,29 @@ func newScenario(o options, out io.Writer) (*scenario, error) {
 		return nil, fmt.Errorf("find kubectl: %w; add it to PATH, or set KUBECTL to its path", err)
 	}
 	return s, nil
+}
+
+// writeKubeconfig writes a kubeconfig file with the token as the only credential. A client certificate would have precedence.
+func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
+	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
+	if err != nil {
+		return nil, err
+	}
+	current, is := raw.Contexts[raw.CurrentContext]
+	if !is {
+		return nil, fmt.Errorf("KUBECONFIG has no context %q, its current context", raw.CurrentContext)
+	}
+	current.AuthInfo, current.Namespace = deployer, namespace
+	raw.AuthInfos = map[string]*api.AuthInfo{deployer: {Token: token}}
+	if err := clientcmd.WriteToFile(*raw, file); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // no client-side rate limit; the code reads the warnings of each response
+	return config, nil
 }
 
 func (s *scenario) printf(format string, values ...any) { fmt.Fprintf(s.out, format, values...) }
@@ -161,35 +197,6 @@ func (s *scenario) withinSince(ctx context.Context, began time.Time, limit time.
 	}
 }
 
-// meanwhile is within for a check that takes long, while the next step runs. The next step reports the result.
-func (s *scenario) meanwhile(ctx context.Context, limit time.Duration, what string, check action) {
-	type outcome struct {
-		took time.Duration
-		err  error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		took, err := await(ctx, limit, check)
-		done <- outcome{took, err}
-	}()
-	s.logf("meanwhile: %s", what)
-	s.pending = append(s.pending, func() {
-		o := <-done
-		if o.err != nil {
-			s.expect(false, "%s: %v", what, o.err)
-		} else {
-			s.logf("%s after %v", what, o.took.Round(10*time.Millisecond))
-		}
-	})
-}
-
-// settle waits for the checks that were pending before this step.
-func settle(pending []func()) {
-	for _, wait := range pending {
-		wait()
-	}
-}
-
 // rolloutTime is the time limit for a rollout.
 const rolloutTime = 2 * time.Minute
 
@@ -199,4 +206,12 @@ func waitUntil(check action) action {
 		_, err := await(ctx, rolloutTime, check)
 		return err
 	}
+}
+
+// pause waits for d. Use it only where a state must last, not to wait for a condition.
+func pause(ctx context.Context, d time.Duration) error {
+	if !wait.Sleep(ctx, d) {
+		return ctx.Err()
+	}
+	return nil
 }

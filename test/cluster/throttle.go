@@ -89,25 +89,6 @@ func (w *tenants) stopThrottling(ctx context.Context) error {
 	return nil
 }
 
-func configMaps() v1alpha1.KubernetesResources {
-	return v1alpha1.KubernetesResources{
-		APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},
-		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate},
-	}
-}
-
-// perTenant returns a limit per minute for each of the tenants, counted exactly.
-func perTenant(name string, limit int64, resources ...v1alpha1.KubernetesResources) *v1alpha1.ClusterRateLimitPolicy {
-	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: testLabels()}}
-	p.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
-		Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
-		Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
-			Resources: resources, Namespaces: []v1alpha1.NamespaceName{tenantA, tenantB},
-		}},
-	}
-	return p
-}
-
 // probePolicy returns a policy for the same writes in the namespace probeNamespace. It denies even dry runs, which shows that the API server
 // calls the webhook.
 func probePolicy(p *v1alpha1.ClusterRateLimitPolicy) *v1alpha1.ClusterRateLimitPolicy {

@@ -17,8 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -100,29 +98,6 @@ func (s *scenario) startTenant(ctx context.Context, name, kubeconfig string) (*t
 	}
 	sets, err := kubernetes.NewForConfig(config)
 	return &tenant{namespace: name, kubeconfig: kubeconfig, sets: sets}, err
-}
-
-// writeKubeconfig writes a kubeconfig file with the token as the only credential. A client certificate would have precedence.
-func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
-	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
-	if err != nil {
-		return nil, err
-	}
-	current, is := raw.Contexts[raw.CurrentContext]
-	if !is {
-		return nil, fmt.Errorf("KUBECONFIG has no context %q, its current context", raw.CurrentContext)
-	}
-	current.AuthInfo, current.Namespace = deployer, namespace
-	raw.AuthInfos = map[string]*api.AuthInfo{deployer: {Token: token}}
-	if err := clientcmd.WriteToFile(*raw, file); err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // no client-side rate limit; the code reads the warnings of each response
-	return config, nil
 }
 
 // create sends one request without retries and returns the warnings.
