@@ -5,9 +5,12 @@ import (
 	"strings"
 )
 
+// commandSteps run the commands of users.
+type commandSteps struct{ *scenario }
+
 // ask runs the commands that reach limiters through the operator, over a port that the API server forwards. Processes on one machine, as in
 // test/e2e, cannot forward ports.
-func ask(ctx context.Context, s *scenario) error {
+func (s commandSteps) ask(ctx context.Context) error {
 	limiter := "--limiter=" + system + "/default"
 	rules, err := s.pipe(ctx, "", s.options.plugin, "rules", limiter)
 	if err != nil {

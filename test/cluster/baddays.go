@@ -37,8 +37,8 @@ type badDays struct {
 }
 
 // answerBadDays runs the commands of docs/how-to and docs/runbooks in situations in which they are needed.
-func answerBadDays(ctx context.Context, s *scenario) (err error) {
-	b := &badDays{scenario: s}
+func (s commandSteps) answerBadDays(ctx context.Context) (err error) {
+	b := &badDays{scenario: s.scenario}
 	daily := policy(support, dailyPolicy, dailyLimit, "24h")
 	daily.Spec.Algorithm, daily.Spec.Match = "SlidingWindowLog", nil
 	if err := s.create(ctx, namespace(support), daily); err != nil {

@@ -18,7 +18,7 @@ import (
 
 // renewCertificates deletes the Secret of the webhook, rotates the CA, and restarts the operators. Meanwhile it repeatedly creates an
 // invalid policy. An invalid policy that is accepted means that the API server did not reach the webhook.
-func renewCertificates(ctx context.Context, s *scenario) error {
+func (s disruptionSteps) renewCertificates(ctx context.Context) error {
 	secret := webhookSecret()
 	disruptions := []disruption{
 		{"its Secret is deleted", sequence(
@@ -52,7 +52,7 @@ type webhookCalls struct {
 }
 
 // whileValidating sends invalid policies to the API server while do runs, and for three more seconds.
-func (s *scenario) whileValidating(ctx context.Context, do action) (webhookCalls, error) {
+func (s disruptionSteps) whileValidating(ctx context.Context, do action) (webhookCalls, error) {
 	var c webhookCalls
 	var over atomic.Bool
 	var validating sync.WaitGroup
@@ -76,7 +76,7 @@ func (s *scenario) whileValidating(ctx context.Context, do action) (webhookCalls
 
 // rotate waits until the newest CA, which came with the new Secret, is in all bundles. It then backdates the CA, so that the operator does not
 // wait the ten minutes before it signs with the new CA.
-func (s *scenario) rotate(ctx context.Context) error {
+func (s disruptionSteps) rotate(ctx context.Context) error {
 	secret := webhookSecret()
 	took, err := await(ctx, 90*time.Second, func(ctx context.Context) error { return s.newestIsTrusted(ctx, secret) })
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *scenario) rotate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := change(ctx, s, secret, func(secret *corev1.Secret) { secret.Data["authorities.json"] = backdated }); err != nil {
+	if err := change(ctx, s.scenario, secret, func(secret *corev1.Secret) { secret.Data["authorities.json"] = backdated }); err != nil {
 		return err
 	}
 	s.within(ctx, 90*time.Second, "the Secret has a new certificate", func(ctx context.Context) error {
@@ -107,7 +107,7 @@ func (s *scenario) rotate(ctx context.Context) error {
 }
 
 // newestIsTrusted checks that the Secret has several CAs, and that the bundle of every webhook has all of them.
-func (s *scenario) newestIsTrusted(ctx context.Context, secret *corev1.Secret) error {
+func (s disruptionSteps) newestIsTrusted(ctx context.Context, secret *corev1.Secret) error {
 	if err := s.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 		return err
 	}

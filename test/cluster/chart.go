@@ -8,7 +8,7 @@ import (
 )
 
 // installByChart is a shorter scenario with Helm: install, load, upgrade, uninstall.
-func installByChart(ctx context.Context, s *scenario) error {
+func (s installSteps) installByChart(ctx context.Context) error {
 	helm, err := s.helm(ctx)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func installByChart(ctx context.Context, s *scenario) error {
 }
 
 // installRelease installs the chart.
-func (s *scenario) installRelease(ctx context.Context, helm func(...string) action) error {
+func (s installSteps) installRelease(ctx context.Context, helm func(...string) action) error {
 	repository, tag, _ := strings.Cut(s.options.image, ":")
 	return sequence(
 		helm("install", "weir", "charts/weir", "--namespace", system, "--create-namespace",
@@ -53,7 +53,7 @@ func (s *scenario) installRelease(ctx context.Context, helm func(...string) acti
 }
 
 // uninstallChart runs the commands of docs/how-to/upgrade-and-uninstall.md for the chart.
-func (s *scenario) uninstallChart(ctx context.Context, helm func(...string) action) error {
+func (s installSteps) uninstallChart(ctx context.Context, helm func(...string) action) error {
 	err := sequence(
 		s.command("kubectl", "delete", "limiters", "--all", "--all-namespaces", "--timeout=60s"),
 		helm("uninstall", "weir", "--namespace", system, "--wait", "--timeout=2m"),
@@ -71,7 +71,7 @@ func (s *scenario) uninstallChart(ctx context.Context, helm func(...string) acti
 }
 
 // helm returns a function that runs helm: the program in HELM, or the version that hack/manifests pins.
-func (s *scenario) helm(ctx context.Context) (func(...string) action, error) {
+func (s installSteps) helm(ctx context.Context) (func(...string) action, error) {
 	path := os.Getenv("HELM")
 	if path == "" {
 		built, err := s.quietly(ctx, "", "go", "tool", "-modfile=hack/manifests/go.mod", "-n", "helm")

@@ -14,7 +14,7 @@ import (
 )
 
 // cleanUp removes all objects of Weir and of the test, at whatever step the scenario ended. After a successful run nothing is left.
-func (s *scenario) cleanUp(ctx context.Context) error {
+func (s installSteps) cleanUp(ctx context.Context) error {
 	left, err := s.leftovers(ctx)
 	if err != nil {
 		return fmt.Errorf("clean up: %w", err)
@@ -36,7 +36,7 @@ func (s *scenario) cleanUp(ctx context.Context) error {
 }
 
 // releaseLimiters deletes all Limiters and removes their finalizers, so that it works without an operator.
-func (s *scenario) releaseLimiters(ctx context.Context) error {
+func (s installSteps) releaseLimiters(ctx context.Context) error {
 	var limiters v1alpha1.LimiterList
 	err := s.List(ctx, &limiters)
 	if meta.IsNoMatchError(err) {
@@ -46,12 +46,12 @@ func (s *scenario) releaseLimiters(ctx context.Context) error {
 	for i := range limiters.Items {
 		l := &limiters.Items[i]
 		errs = append(errs, client.IgnoreNotFound(s.Delete(ctx, l)))
-		errs = append(errs, client.IgnoreNotFound(change(ctx, s, l, func(l *v1alpha1.Limiter) { l.Finalizers = nil })))
+		errs = append(errs, client.IgnoreNotFound(change(ctx, s.scenario, l, func(l *v1alpha1.Limiter) { l.Finalizers = nil })))
 	}
 	return errors.Join(errs...)
 }
 
-func (s *scenario) deleteRoles(ctx context.Context) error {
+func (s installSteps) deleteRoles(ctx context.Context) error {
 	var roles rbacv1.ClusterRoleList
 	var bindings rbacv1.ClusterRoleBindingList
 	errs := []error{s.List(ctx, &roles), s.List(ctx, &bindings)}
@@ -69,7 +69,7 @@ func (s *scenario) deleteRoles(ctx context.Context) error {
 }
 
 // checkNoWeir fails if the cluster already has Weir, because the test removes all of Weir.
-func (s *scenario) checkNoWeir(ctx context.Context) error {
+func (s installSteps) checkNoWeir(ctx context.Context) error {
 	left, err := s.leftovers(ctx)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ const newField = "later"
 
 // upgradeCRDs applies the CRDs again, then with an additional field, then without the field. The stored objects must not change, including
 // their status.
-func upgradeCRDs(ctx context.Context, s *scenario) error {
+func (s installSteps) upgradeCRDs(ctx context.Context) error {
 	p := policy(traffic, newField, 10, "1m")
 	if err := sequence(func(ctx context.Context) error { return s.create(ctx, p) }, waitUntil(s.hasCondition(p, ready("Programmed"))))(ctx); err != nil {
 		return err
@@ -81,7 +81,7 @@ func upgradeCRDs(ctx context.Context, s *scenario) error {
 }
 
 // stored returns the spec and the status of all objects of Weir, without the metadata that changes with every write.
-func (s *scenario) stored(ctx context.Context) (map[string]any, error) {
+func (s installSteps) stored(ctx context.Context) (map[string]any, error) {
 	found := map[string]any{}
 	for _, kind := range []string{"LimiterList", "RateLimitPolicyList", "ClusterRateLimitPolicyList"} {
 		var list unstructured.UnstructuredList
@@ -100,7 +100,7 @@ func (s *scenario) stored(ctx context.Context) (map[string]any, error) {
 }
 
 // extendCRDs adds an optional field to each kind.
-func (s *scenario) extendCRDs(ctx context.Context) error {
+func (s installSteps) extendCRDs(ctx context.Context) error {
 	files, err := filepath.Glob("config/crd/bases/*.yaml")
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (s *scenario) extendCRDs(ctx context.Context) error {
 }
 
 // writeNewField writes a policy with the field until the API server stores the field.
-func (s *scenario) writeNewField(ctx context.Context) error {
+func (s installSteps) writeNewField(ctx context.Context) error {
 	p := policy(traffic, newField, 10, "1m")
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "RateLimitPolicy",

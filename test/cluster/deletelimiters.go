@@ -19,13 +19,13 @@ import (
 )
 
 // deleteWithoutRedis deletes a Limiter whose Redis is unreachable, which must not prevent the deletion.
-func deleteWithoutRedis(ctx context.Context, s *scenario) error {
+func (s installSteps) deleteWithoutRedis(ctx context.Context) error {
 	dead := smallLimiter(traffic, "dead", "none")
 	dead.Spec.Redis.Addresses = []v1alpha1.RedisAddress{"redis-nowhere:6379"}
 	if err := s.create(ctx, dead); err != nil {
 		return err
 	}
-	if err := waitUntil(s.hasCondition(dead, condition{"Degraded", "StoreUnreachable", "True", ""}))(ctx); err != nil {
+	if err := waitUntil(s.hasCondition(dead, condition{kind: "Degraded", reason: "StoreUnreachable", status: "True"}))(ctx); err != nil {
 		return err
 	}
 	if err := s.Delete(ctx, dead); err != nil {
@@ -37,7 +37,7 @@ func deleteWithoutRedis(ctx context.Context, s *scenario) error {
 }
 
 // deleteLimiter deletes the Limiter. Redis must not keep its rules or heartbeats.
-func deleteLimiter(ctx context.Context, s *scenario) error {
+func (s installSteps) deleteLimiter(ctx context.Context) error {
 	keys, err := s.redisKeys(ctx)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func deleteLimiter(ctx context.Context, s *scenario) error {
 	// A pod that drains sends another heartbeat, and heartbeats live for ten seconds.
 	s.within(ctx, 30*time.Second, "its rules and heartbeats in Redis are deleted", s.rulesDeleted)
 	p := policyNamed(traffic, steadyPolicy)
-	s.within(ctx, 10*time.Second, "policies report that no Limiter selects them", s.hasCondition(p, condition{"Ready", "NotSelected", "False", ""}))
+	s.within(ctx, 10*time.Second, "policies report that no Limiter selects them", s.hasCondition(p, condition{kind: "Ready", reason: "NotSelected", status: "False"}))
 	return nil
 }
 
@@ -68,7 +68,7 @@ func limiterObjects(namespace, name string) []client.Object {
 }
 
 // rulesDeleted checks that Redis has no rules and no heartbeats.
-func (s *scenario) rulesDeleted(ctx context.Context) error {
+func (s installSteps) rulesDeleted(ctx context.Context) error {
 	keys, err := s.redisKeys(ctx)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ type redisKey struct {
 }
 
 // redisKeys returns the keys in Redis that are not counters.
-func (s *scenario) redisKeys(ctx context.Context) (keys []redisKey, err error) {
+func (s installSteps) redisKeys(ctx context.Context) (keys []redisKey, err error) {
 	redis, err := s.forward(ctx, "service/redis", redisPort)
 	if err != nil {
 		return nil, err

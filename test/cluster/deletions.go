@@ -58,7 +58,7 @@ func deletions() []deletion {
 
 // deleteInEveryOrder removes Weir in every order, while a user writes. No order may leave a webhook that rejects writes, or an object that does
 // not end.
-func deleteInEveryOrder(ctx context.Context, s *scenario) error {
+func (s installSteps) deleteInEveryOrder(ctx context.Context) error {
 	if err := s.prepareWriter(ctx); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func deleteInEveryOrder(ctx context.Context, s *scenario) error {
 }
 
 // uninstallReleaseFirst runs helm uninstall before the Limiter is deleted.
-func (s *scenario) uninstallReleaseFirst(ctx context.Context) error {
+func (s installSteps) uninstallReleaseFirst(ctx context.Context) error {
 	s.logf("- first the release of Helm")
 	helm, err := s.helm(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *scenario) uninstallReleaseFirst(ctx context.Context) error {
 	))
 }
 
-func (s *scenario) deleteInOrder(ctx context.Context, d deletion) error {
+func (s installSteps) deleteInOrder(ctx context.Context, d deletion) error {
 	err := sequence(s.command("kubectl", "apply", "--server-side", "-f", manifest), s.waitForCRDs, s.failClosed, s.waitForOperator)(ctx)
 	if err != nil {
 		return err
@@ -111,16 +111,16 @@ func (s *scenario) deleteInOrder(ctx context.Context, d deletion) error {
 }
 
 // failClosed creates a Limiter that throttles the writes of alice, and waits until the API server calls it.
-func (s *scenario) failClosed(ctx context.Context) error {
+func (s installSteps) failClosed(ctx context.Context) error {
 	l := limiterNamed(system, "default")
 	l.Spec = v1alpha1.LimiterSpec{
 		Redis:              v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis:6379"}},
 		KubernetesThrottle: &v1alpha1.KubernetesThrottle{FailurePolicy: v1alpha1.WebhookFailureFail},
 	}
 	l.Spec.Endpoints.Drain = "1s" // also shortens the grace period of the pods, see shortenGrace
-	p := perTenant("e2e-deletions", wideOpen, configMaps())
+	p := limitWrites("e2e-deletions", wideOpen, configMaps())
 	p.Spec.Axis, p.Spec.Match.Kubernetes.Namespaces = v1alpha1.AxisUser, []v1alpha1.NamespaceName{writing}
-	registered := condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonRegistered, metav1.ConditionTrue, ""}
+	registered := condition{kind: v1alpha1.ConditionThrottleRegistered, reason: v1alpha1.ReasonRegistered, status: metav1.ConditionTrue}
 	return sequence(
 		s.startRedis,
 		func(ctx context.Context) error { return s.create(ctx, l, p) },
@@ -130,7 +130,7 @@ func (s *scenario) failClosed(ctx context.Context) error {
 }
 
 // prepareWriter creates alice and her namespace.
-func (s *scenario) prepareWriter(ctx context.Context) error {
+func (s installSteps) prepareWriter(ctx context.Context) error {
 	return s.create(ctx, namespace(writing), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: writing, Name: alice, Labels: testLabels()},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
@@ -145,7 +145,7 @@ type writer struct {
 }
 
 // whileAliceWrites deletes while alice writes. Afterwards writes pass, and the rest of Weir can be deleted.
-func (s *scenario) whileAliceWrites(ctx context.Context, do action) error {
+func (s installSteps) whileAliceWrites(ctx context.Context, do action) error {
 	api, err := clientAs(alice)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (w *writer) run(ctx context.Context, write action) {
 }
 
 // deleteRest deletes what an order has left. Only the finalizer of another controller can hold an object.
-func (s *scenario) deleteRest(ctx context.Context) error {
+func (s installSteps) deleteRest(ctx context.Context) error {
 	hold := limiterNamed(system, "default")
 	if err := s.Get(ctx, client.ObjectKeyFromObject(hold), hold); err == nil && len(hold.Finalizers) > 0 {
 		s.expect(len(hold.Finalizers) == 1 && hold.Finalizers[0] == "example.com/hold", "finalizers %q", hold.Finalizers)

@@ -16,6 +16,9 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
+// disruptionSteps are events under load, and outages.
+type disruptionSteps struct{ *scenario }
+
 // disruption is an event during which no request may fail, and after which Weir must be in the same state as before.
 type disruption struct {
 	what string
@@ -24,7 +27,7 @@ type disruption struct {
 
 // disruptUnderLoad restarts, deletes and scales all pods of Weir under load. The hot policy shows whether units were counted twice or lost:
 // its tenant must be admitted exactly as often as the limit allows.
-func disruptUnderLoad(ctx context.Context, s *scenario) error {
+func (s disruptionSteps) disruptUnderLoad(ctx context.Context) error {
 	if err := s.resetCounters(ctx); err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func disruptUnderLoad(ctx context.Context, s *scenario) error {
 	return s.stopLoad(ctx, load)
 }
 
-func (s *scenario) disruptions(load loadPod) []disruption {
+func (s disruptionSteps) disruptions(load loadPod) []disruption {
 	limiters, operators := waitUntil(s.rolledOut(system, limiterPods)), waitUntil(s.rolledOut(system, operatorPods))
 	edit := s.editWithin(load, takeOver)
 	return []disruption{
@@ -69,14 +72,14 @@ func (s *scenario) disruptions(load loadPod) []disruption {
 	}
 }
 
-func (s *scenario) changeTemplate(ctx context.Context) error {
-	return change(ctx, s, limiterNamed(system, "default"), func(l *v1alpha1.Limiter) {
+func (s disruptionSteps) changeTemplate(ctx context.Context) error {
+	return change(ctx, s.scenario, limiterNamed(system, "default"), func(l *v1alpha1.Limiter) {
 		l.Spec.PodTemplate.Annotations = map[string]string{"e2e": time.Now().Format(time.RFC3339)}
 	})
 }
 
 // deletePod deletes one pod and waits until it does not exist.
-func (s *scenario) deletePod(deployment string, how ...string) action {
+func (s disruptionSteps) deletePod(deployment string, how ...string) action {
 	return func(ctx context.Context) error {
 		pod, err := s.anyPod(ctx, system, deployment)
 		if err != nil {
@@ -88,7 +91,7 @@ func (s *scenario) deletePod(deployment string, how ...string) action {
 
 // leader waits until an operator is the leader, and returns its pod. After a leader releases its lease, the other operator acquires it within
 // two seconds.
-func (s *scenario) leader(ctx context.Context) (*corev1.Pod, error) {
+func (s disruptionSteps) leader(ctx context.Context) (*corev1.Pod, error) {
 	var pod corev1.Pod
 	_, err := await(ctx, takeOver, func(ctx context.Context) error {
 		var lease coordinationv1.Lease
@@ -111,7 +114,7 @@ func (s *scenario) leader(ctx context.Context) (*corev1.Pod, error) {
 }
 
 // deleteLeader deletes the pod of the leader, which releases the lease.
-func (s *scenario) deleteLeader(ctx context.Context) error {
+func (s disruptionSteps) deleteLeader(ctx context.Context) error {
 	pod, err := s.leader(ctx)
 	if err != nil {
 		return err
@@ -121,7 +124,7 @@ func (s *scenario) deleteLeader(ctx context.Context) error {
 
 // crashLeader ends the process of the leader without a release of the lease, which must expire: an ephemeral container sends SIGQUIT. A
 // deleted pod always gets SIGTERM, even with --force, and SIGKILL from within the pod does not affect its first process.
-func (s *scenario) crashLeader(ctx context.Context) error {
+func (s disruptionSteps) crashLeader(ctx context.Context) error {
 	pod, err := s.leader(ctx)
 	if err != nil {
 		return err
@@ -154,7 +157,7 @@ func (s *scenario) crashLeader(ctx context.Context) error {
 
 // pauseLeader stops the process of the leader until another operator leads and a policy is edited. When the process continues, it has the old
 // policy and has not noticed that it does not lead any more. It must not publish that policy.
-func (s *scenario) pauseLeader(ctx context.Context, load loadPod) error {
+func (s disruptionSteps) pauseLeader(ctx context.Context, load loadPod) error {
 	paused, err := s.leader(ctx)
 	if err != nil {
 		return err
@@ -174,7 +177,7 @@ func (s *scenario) pauseLeader(ctx context.Context, load loadPod) error {
 		return err
 	})
 	if err == nil {
-		err = s.edit(ctx, load, takeOver)
+		err = s.editWithin(load, takeOver)(ctx)
 	}
 	continued := time.Now()
 	if err := errors.Join(err, s.Delete(context.WithoutCancel(ctx), pod)); err != nil {
@@ -198,14 +201,14 @@ func (s *scenario) pauseLeader(ctx context.Context, load loadPod) error {
 	if err != nil {
 		return err
 	}
-	old := seen(stats, plenty+s.edits-1)
+	old := s.beforeEdit(stats)
 	s.expect(old.Last.Before(continued), "the paused operator published the old policy: an answer had the old limit %v after it continued",
 		old.Last.Sub(continued))
 	return nil
 }
 
 // templateApplied checks that the Deployment has the annotations of the Limiter.
-func (s *scenario) templateApplied(ctx context.Context) error {
+func (s disruptionSteps) templateApplied(ctx context.Context) error {
 	limiter := limiterNamed(system, "default")
 	d, err := s.limiterDeployment(ctx)
 	if err != nil {

@@ -5,8 +5,11 @@ import (
 	"time"
 )
 
+// installSteps install Weir, use it, and remove it.
+type installSteps struct{ *scenario }
+
 // installByManifest runs the commands of docs/how-to/install.md, with server-side apply.
-func installByManifest(ctx context.Context, s *scenario) error {
+func (s installSteps) installByManifest(ctx context.Context) error {
 	if err := s.applyManifest(ctx, s.options.image); err != nil {
 		return err
 	}

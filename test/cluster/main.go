@@ -15,94 +15,85 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/weir-dev/weir/hack/command"
 )
 
+// flags are the flags of the command.
+type flags struct {
+	options
+
+	steps  string // regular expression
+	resume bool
+}
+
 func main() {
-	var o options
+	var f flags
 	// Not flag.CommandLine, on which controller-runtime defines the flag -kubeconfig.
-	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
-	flags.StringVar(&o.image, "image", "weir:e2e", "image of Weir to install")
-	flags.StringVar(&o.next, "next", "weir:e2e-next", "image of Weir to upgrade to; its content may be the same")
-	flags.StringVar(&o.load, "load", "weir-load:e2e", "image of test/cluster/load")
-	flags.StringVar(&o.redis, "redis", "redis:7", "image of Redis")
-	flags.StringVar(&o.plugin, "plugin", "bin/e2e/kubectl-weir", "path of the program kubectl-weir")
-	flags.StringVar(&o.steps, "steps", "", "regular expression of the steps to run (default: all)")
-	flags.IntVar(&o.rate, "rate", 1000, "requests per second of the load")
-	flags.BoolVar(&o.keep, "keep", os.Getenv("KEEP") != "", "leave everything in the cluster at the end; also KEEP=1")
-	flags.BoolVar(&o.resume, "resume", false, "continue on what -keep has left, for -steps that need earlier steps")
-	flags.StringVar(&o.artifacts, "artifacts", "dist/e2e", "directory for logs, events and objects of a failed step")
-	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
-	command.Main("e2e: FAILED", func(ctx context.Context) error { return run(ctx, o) })
+	set := flag.NewFlagSet("cluster", flag.ExitOnError)
+	set.StringVar(&f.image, "image", "weir:e2e", "image of Weir to install")
+	set.StringVar(&f.next, "next", "weir:e2e-next", "image of Weir to upgrade to; its content may be the same")
+	set.StringVar(&f.load, "load", "weir-load:e2e", "image of test/cluster/load")
+	set.StringVar(&f.redis, "redis", "redis:7", "image of Redis")
+	set.StringVar(&f.plugin, "plugin", "bin/e2e/kubectl-weir", "path of the program kubectl-weir")
+	set.StringVar(&f.steps, "steps", "", "regular expression of the steps to run (default: all)")
+	set.IntVar(&f.rate, "rate", 1000, "requests per second of the load")
+	set.BoolVar(&f.keep, "keep", os.Getenv("KEEP") != "", "leave everything in the cluster at the end; also KEEP=1")
+	set.BoolVar(&f.resume, "resume", false, "continue on what -keep has left, for -steps that need earlier steps")
+	set.StringVar(&f.artifacts, "artifacts", "dist/e2e", "directory for logs, events and objects of a failed step")
+	_ = set.Parse(os.Args[1:]) // ExitOnError: it does not return an error
+	command.Main("e2e: FAILED", func(ctx context.Context) error { return run(ctx, f) })
 }
 
-// steps are in the order in which they run. Most of them need the objects of earlier steps.
-func steps() []step {
+// steps returns the steps in the order in which they run. Most of them need the objects of earlier steps.
+func steps(s *scenario) []step {
+	i, c, d := installSteps{s}, commandSteps{s}, disruptionSteps{s}
 	return []step{
-		{"installed by manifest", installByManifest},
-		{"a Limiter and its policies", enforce},
-		{"the commands reach the limiters", ask},
-		{"the commands answer on bad days", answerBadDays},
-		{"rollouts and deleted pods under load", disruptUnderLoad},
-		{"Redis fails under load", failRedis},
-		{"misconfigurations are reported, and repaired", testMisconfigurations},
-		{"certificates are renewed", renewCertificates},
-		{"CRDs are upgraded", upgradeCRDs},
-		{"a Limiter is deleted whose Redis is unreachable", deleteWithoutRedis},
-		{"the Kubernetes API is throttled", throttleKubernetes},
-		{"a Limiter is deleted", deleteLimiter},
-		{"uninstalled", uninstall},
-		{"deleted in every order", deleteInEveryOrder},
-		{"installed by chart", installByChart},
+		{name: "installed by manifest", do: i.installByManifest},
+		{name: "a Limiter and its policies", do: i.enforce},
+		{name: "the commands reach the limiters", do: c.ask},
+		{name: "the commands answer on bad days", do: c.answerBadDays},
+		{name: "rollouts and deleted pods under load", do: d.disruptUnderLoad},
+		{name: "Redis fails under load", do: d.failRedis},
+		{name: "misconfigurations are reported, and repaired", do: misconfiguredSteps{s}.testMisconfigurations},
+		{name: "certificates are renewed", do: d.renewCertificates},
+		{name: "CRDs are upgraded", do: i.upgradeCRDs},
+		{name: "a Limiter is deleted whose Redis is unreachable", do: i.deleteWithoutRedis},
+		{name: "the Kubernetes API is throttled", do: throttleSteps{s}.throttleKubernetes},
+		{name: "a Limiter is deleted", do: i.deleteLimiter},
+		{name: "uninstalled", do: i.uninstall},
+		{name: "deleted in every order", do: i.deleteInEveryOrder},
+		{name: "installed by chart", do: i.installByChart},
 	}
 }
 
-func run(ctx context.Context, o options) (err error) {
-	chosen, err := regexp.Compile(o.steps)
+func run(ctx context.Context, f flags) (err error) {
+	chosen, err := regexp.Compile(f.steps)
 	if err != nil {
-		return fmt.Errorf("-steps %q: %w", o.steps, err)
+		return fmt.Errorf("-steps %q: %w", f.steps, err)
 	}
-	if !slices.ContainsFunc(steps(), func(s step) bool { return chosen.MatchString(s.name) }) {
-		return fmt.Errorf("-steps %q matches no step, for example %q; write . for a space, because hack/e2e.sh splits E2E at spaces", o.steps, steps()[0].name)
-	}
-	s, err := newScenario(o, os.Stdout)
+	s, err := newScenario(f.options, os.Stdout)
 	if err != nil {
 		return err
 	}
-	if !o.resume {
-		if err := s.checkNoWeir(ctx); err != nil {
+	all := steps(s)
+	if !slices.ContainsFunc(all, func(s step) bool { return chosen.MatchString(s.name) }) {
+		return fmt.Errorf("-steps %q matches no step, for example %q; write . for a space, because hack/e2e.sh splits E2E at spaces", f.steps, all[0].name)
+	}
+	i := installSteps{s}
+	if !f.resume {
+		if err := i.checkNoWeir(ctx); err != nil {
 			return err
 		}
 	}
 	defer func() {
-		if o.keep {
+		if f.keep {
 			return
 		}
 		// Also after an interrupt.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()
-		err = errors.Join(err, s.cleanUp(ctx))
+		err = errors.Join(err, i.cleanUp(ctx))
 	}()
-	began := time.Now()
-	for i, step := range steps() {
-		if !chosen.MatchString(step.name) {
-			continue
-		}
-		if err := s.runStep(ctx, i+1, step); err != nil {
-			return err
-		}
-	}
-	if len(s.pending) > 0 {
-		finish := step{"what the last steps began is complete", func(context.Context, *scenario) error { return nil }}
-		if err := s.runStep(ctx, len(steps())+1, finish); err != nil {
-			return err
-		}
-	}
-	s.printf("\nAfter %v: %d failed steps\n", time.Since(began).Round(time.Second), s.failedSteps)
-	if s.failedSteps > 0 {
-		return fmt.Errorf("%d failed steps", s.failedSteps)
-	}
-	return nil
+	return s.runSteps(ctx, all, chosen)
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
+// misconfiguredSteps misconfigure Limiters.
+type misconfiguredSteps struct{ *scenario }
+
 // reportTime is the time limit to report a misconfiguration, and to clear it after the repair.
 const reportTime = 10 * time.Second
 
@@ -45,10 +48,10 @@ func misconfigurations() []misconfiguration {
 		return r
 	}
 	degraded := func(reason, text string) condition {
-		return condition{v1alpha1.ConditionDegraded, reason, metav1.ConditionTrue, text}
+		return condition{kind: v1alpha1.ConditionDegraded, reason: reason, status: metav1.ConditionTrue, text: text}
 	}
 	notProgrammed := func(reason string) condition {
-		return condition{v1alpha1.ConditionProgrammed, reason, metav1.ConditionFalse, ""}
+		return condition{kind: v1alpha1.ConditionProgrammed, reason: reason, status: metav1.ConditionFalse}
 	}
 	unreachable := notProgrammed("StoreUnreachable")
 	correct := at("redis." + system)
@@ -60,7 +63,7 @@ func misconfigurations() []misconfiguration {
 		{"no-tls", at("redis-tls"), degraded("", ""), unreachable, new(withCA("right-ca")), nil},
 		{
 			"no-secret", withPassword("late-password"),
-			condition{v1alpha1.ConditionProgrammed, "SecretNotFound", metav1.ConditionFalse, "late-password"},
+			condition{kind: v1alpha1.ConditionProgrammed, reason: "SecretNotFound", status: metav1.ConditionFalse, text: "late-password"},
 			notProgrammed(""), // Ready is true, because the correct Limiter enforces the policy
 			nil,
 			func(ctx context.Context, s *scenario) error {
@@ -75,7 +78,7 @@ func misconfigurations() []misconfiguration {
 
 // testMisconfigurations creates all misconfigurations at the same time, checks that each is reported, repairs them, and checks that the
 // reports are cleared. The correct Limiter must not be affected.
-func testMisconfigurations(ctx context.Context, s *scenario) error {
+func (s misconfiguredSteps) testMisconfigurations(ctx context.Context) error {
 	if err := s.startMisconfiguredServers(ctx); err != nil {
 		return err
 	}
@@ -92,13 +95,13 @@ func testMisconfigurations(ctx context.Context, s *scenario) error {
 		s.withinSince(ctx, created, reportTime, m.name+": its policy reports "+m.policyReports.String(), s.hasCondition(m.policyObject(), m.policyReports))
 	}
 	for _, m := range misconfigurations() {
-		if err := m.repair(ctx, s); err != nil {
+		if err := m.repair(ctx, s.scenario); err != nil {
 			return err
 		}
 	}
 	repaired := time.Now()
 	for _, m := range misconfigurations() {
-		s.withinSince(ctx, repaired, reportTime, m.name+": after the repair, "+m.limiterReports.String()+" is cleared", m.isCleared(s))
+		s.withinSince(ctx, repaired, reportTime, m.name+": after the repair, "+m.limiterReports.String()+" is cleared", m.isCleared(s.scenario))
 	}
 	for _, l := range brokenPods() {
 		if err := s.create(ctx, l); err != nil {
@@ -144,7 +147,7 @@ func (m misconfiguration) isCleared(s *scenario) action {
 	return s.lacksCondition(m.limiter(), m.limiterReports.kind)
 }
 
-func (s *scenario) deleteMisconfigured(ctx context.Context) error {
+func (s misconfiguredSteps) deleteMisconfigured(ctx context.Context) error {
 	for _, m := range misconfigurations() {
 		if err := errors.Join(s.Delete(ctx, m.limiter()), s.Delete(ctx, m.policyObject())); err != nil {
 			return err
@@ -172,7 +175,7 @@ func brokenPods() map[string]*v1alpha1.Limiter {
 
 // reportPods checks that a Limiter whose pods cannot start reports the reason that Kubernetes gives: in the status of pods, or, if a quota rejects
 // them, in the status of the Deployment. The Limiters of brokenPods exist already.
-func (s *scenario) reportPods(ctx context.Context) error {
+func (s misconfiguredSteps) reportPods(ctx context.Context) error {
 	quota := smallLimiter(misconfigured, "no-quota", "none")
 	noPods := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: misconfigured, Name: "no-pods"},
@@ -184,7 +187,7 @@ func (s *scenario) reportPods(ctx context.Context) error {
 	limiters := brokenPods()
 	limiters["exceeded quota: no-pods"] = quota
 	for text, l := range limiters {
-		want := condition{v1alpha1.ConditionReady, v1alpha1.ReasonReplicasMissing, metav1.ConditionFalse, text}
+		want := condition{kind: v1alpha1.ConditionReady, reason: v1alpha1.ReasonReplicasMissing, status: metav1.ConditionFalse, text: text}
 		s.within(ctx, 3*reportTime, l.Name+": the Limiter reports why its pod does not run", s.hasCondition(l, want))
 		s.logf("  %s", conditionText(l, v1alpha1.ConditionReady))
 		if err := s.Delete(ctx, l); err != nil {
@@ -195,7 +198,7 @@ func (s *scenario) reportPods(ctx context.Context) error {
 }
 
 // selectByTwoLimiters creates a policy that two Limiters enforce.
-func (s *scenario) selectByTwoLimiters(ctx context.Context) error {
+func (s misconfiguredSteps) selectByTwoLimiters(ctx context.Context) error {
 	twin, p := smallLimiter(misconfigured, "twin", "twin"), labelled(policy(misconfigured, "twin", 10, "1m"), "twin")
 	if err := s.create(ctx, p, twin); err != nil {
 		return err
@@ -208,18 +211,18 @@ func (s *scenario) selectByTwoLimiters(ctx context.Context) error {
 }
 
 // selectByNoLimiter creates a policy that no Limiter selects, and then selects it.
-func (s *scenario) selectByNoLimiter(ctx context.Context) error {
+func (s misconfiguredSteps) selectByNoLimiter(ctx context.Context) error {
 	p := labelled(policy(misconfigured, "alone", 10, "1m"), "alone")
 	selector := &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{
 		{Key: "misconfiguration", Operator: v1alpha1.LabelNotIn, Values: []v1alpha1.LabelValue{"alone"}},
 	}}
 	choose := func(selector *v1alpha1.LabelSelector) error {
-		return change(ctx, s, limiterNamed(system, "default"), func(l *v1alpha1.Limiter) { l.Spec.PolicySelector = selector })
+		return change(ctx, s.scenario, limiterNamed(system, "default"), func(l *v1alpha1.Limiter) { l.Spec.PolicySelector = selector })
 	}
 	if err := errors.Join(s.create(ctx, p), choose(selector)); err != nil {
 		return err
 	}
-	notSelected := condition{"Ready", "NotSelected", "False", "no Limiter selects the policy"}
+	notSelected := condition{kind: "Ready", reason: "NotSelected", status: "False", text: "no Limiter selects the policy"}
 	s.within(ctx, reportTime, "a policy that no Limiter selects reports NotSelected", s.hasCondition(p, notSelected))
 	if err := choose(nil); err != nil {
 		return err
@@ -229,7 +232,7 @@ func (s *scenario) selectByNoLimiter(ctx context.Context) error {
 }
 
 // useLongestNames creates objects with the longest valid names, and with names that are too long by one character.
-func (s *scenario) useLongestNames(ctx context.Context) error {
+func (s misconfiguredSteps) useLongestNames(ctx context.Context) error {
 	ns, limiter, long := strings.Repeat("n", 63), strings.Repeat("l", 50), strings.Repeat("p", 63)
 	l, p := smallLimiter(ns, limiter, "long"), labelled(policy(ns, "x", 10, "1m"), "long")
 	p.Name = long
@@ -254,7 +257,7 @@ func (s *scenario) useLongestNames(ctx context.Context) error {
 }
 
 // rejectBySchema creates a policy that the schema rejects, without the webhook.
-func (s *scenario) rejectBySchema(ctx context.Context) {
+func (s misconfiguredSteps) rejectBySchema(ctx context.Context) {
 	p := policy(misconfigured, "tiers", 10, "1m")
 	for i := range 500 {
 		p.Spec.Tiers = append(p.Spec.Tiers, v1alpha1.Tier{
@@ -267,7 +270,7 @@ func (s *scenario) rejectBySchema(ctx context.Context) {
 }
 
 // deleteNamespace deletes a namespace that contains policies.
-func (s *scenario) deleteNamespace(ctx context.Context) error {
+func (s misconfiguredSteps) deleteNamespace(ctx context.Context) error {
 	var before v1alpha1.Limiter
 	if err := s.Get(ctx, client.ObjectKeyFromObject(limiterNamed(system, "default")), &before); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 const rightPassword = "correct-horse"
 
 // startMisconfiguredServers starts a Redis with a password, a Redis that accepts only TLS, and a Redis that evicts keys.
-func (s *scenario) startMisconfiguredServers(ctx context.Context) error {
+func (s misconfiguredSteps) startMisconfiguredServers(ctx context.Context) error {
 	right, key, err := cert.GenerateSelfSignedCertKey("redis-tls", nil, nil)
 	if err != nil {
 		return fmt.Errorf("create certificates: %w", err)
@@ -53,7 +53,7 @@ func password(name, value string) *corev1.Secret {
 }
 
 // redisServer returns a Redis with a Service of the same name.
-func (s *scenario) redisServer(name string, args ...string) []client.Object {
+func (s misconfiguredSteps) redisServer(name string, args ...string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: misconfigured, Name: name, Labels: testLabels()}
 	labels := map[string]string{"server": name}
 	nonRoot := int64(65532)

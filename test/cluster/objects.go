@@ -172,14 +172,12 @@ func configMaps() v1alpha1.KubernetesResources {
 	}
 }
 
-// perTenant returns a limit per minute for each of the tenants, counted exactly.
-func perTenant(name string, limit int64, resources ...v1alpha1.KubernetesResources) *v1alpha1.ClusterRateLimitPolicy {
+// limitWrites returns a limit of writes per tenant and minute, counted exactly.
+func limitWrites(name string, limit int64, resources ...v1alpha1.KubernetesResources) *v1alpha1.ClusterRateLimitPolicy {
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: testLabels()}}
 	p.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
 		Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
-		Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
-			Resources: resources, Namespaces: []v1alpha1.NamespaceName{tenantA, tenantB},
-		}},
+		Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: resources}},
 	}
 	return p
 }

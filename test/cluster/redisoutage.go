@@ -13,7 +13,7 @@ import (
 )
 
 // failRedis kills the pod of Redis, and then stops Redis for some time.
-func failRedis(ctx context.Context, s *scenario) error {
+func (s disruptionSteps) failRedis(ctx context.Context) error {
 	load, err := s.resumeLoad(ctx)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func failRedis(ctx context.Context, s *scenario) error {
 }
 
 // stopRedis stops Redis until the Limiter and a policy report the outage, and starts it again.
-func (s *scenario) stopRedis(ctx context.Context, load loadPod) error {
+func (s disruptionSteps) stopRedis(ctx context.Context, load loadPod) error {
 	limiter, p := limiterNamed(system, "default"), policyNamed(traffic, steadyPolicy)
 	degraded := condition{kind: v1alpha1.ConditionDegraded, status: metav1.ConditionTrue, reason: "StoreUnreachable"}
 	return sequence(
@@ -57,7 +57,7 @@ func (s *scenario) stopRedis(ctx context.Context, load loadPod) error {
 }
 
 // decidesFrom waits until all decisions of a second are from the source or are known denials.
-func (s *scenario) decidesFrom(load loadPod, source string) action {
+func (s disruptionSteps) decidesFrom(load loadPod, source string) action {
 	return func(ctx context.Context) error {
 		since := time.Now()
 		took, err := await(ctx, 30*time.Second, func(ctx context.Context) error {

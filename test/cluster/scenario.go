@@ -13,7 +13,6 @@ import (
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -26,26 +25,24 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-// options are the flags.
+// options are what steps need to know.
 type options struct {
-	image, next  string // images of Weir: to install, and to upgrade to
-	load, redis  string // images
-	plugin       string // path of kubectl-weir
-	steps        string // regular expression
-	rate         int    // requests per second
-	keep, resume bool
-	artifacts    string
+	image, next string // images of Weir: to install, and to upgrade to
+	load, redis string // images
+	plugin      string // path of kubectl-weir
+	rate        int    // requests per second
+	keep        bool   // leave everything in the cluster
+	artifacts   string // directory for statistics of loads, and diagnostics
 }
 
 // scenario runs against one cluster and reports its progress on out.
 type scenario struct {
 	client.Client
 
-	options   options
-	sets      kubernetes.Interface // for the logs of pods
-	discovery discovery.DiscoveryInterface
-	kubectl   string // path of the program
-	out       io.Writer
+	options options
+	sets    kubernetes.Interface // for what Client does not have, such as logs of pods
+	kubectl string               // path of the program
+	out     io.Writer
 
 	failures    int      // failed checks of the current step
 	pending     []func() // see meanwhile
@@ -70,11 +67,9 @@ func newScenario(o options, out io.Writer) (*scenario, error) {
 	if s.Client, err = client.New(config, client.Options{Scheme: known}); err != nil {
 		return nil, err
 	}
-	sets, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	if s.sets, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	s.sets, s.discovery = sets, sets.Discovery()
 	s.kubectl = os.Getenv("KUBECTL")
 	if s.kubectl == "" {
 		s.kubectl = "kubectl"
@@ -87,6 +82,7 @@ func newScenario(o options, out io.Writer) (*scenario, error) {
 
 // writeKubeconfig writes a kubeconfig file with the token as the only credential. A client certificate would have precedence.
 func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
+	const user = "e2e"
 	raw, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 	if err != nil {
 		return nil, err
@@ -95,8 +91,8 @@ func writeKubeconfig(file, namespace, token string) (*rest.Config, error) {
 	if !is {
 		return nil, fmt.Errorf("KUBECONFIG has no context %q, its current context", raw.CurrentContext)
 	}
-	current.AuthInfo, current.Namespace = deployer, namespace
-	raw.AuthInfos = map[string]*api.AuthInfo{deployer: {Token: token}}
+	current.AuthInfo, current.Namespace = user, namespace
+	raw.AuthInfos = map[string]*api.AuthInfo{user: {Token: token}}
 	if err := clientcmd.WriteToFile(*raw, file); err != nil {
 		return nil, err
 	}

@@ -5,14 +5,39 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
 
-// step is a part of the scenario. An error of run ends the scenario. After a failed check, the scenario continues.
+// step is a part of the scenario. An error of do ends the scenario. After a failed check, the scenario continues.
 type step struct {
 	name string
-	run  func(context.Context, *scenario) error
+	do   action
+}
+
+// runSteps runs the chosen steps. Afterwards its error says how many of them failed.
+func (s *scenario) runSteps(ctx context.Context, steps []step, chosen *regexp.Regexp) error {
+	began := time.Now()
+	for i, step := range steps {
+		if !chosen.MatchString(step.name) {
+			continue
+		}
+		if err := s.runStep(ctx, i+1, step); err != nil {
+			return err
+		}
+	}
+	if len(s.pending) > 0 {
+		finish := step{"what the last steps began is complete", sequence()}
+		if err := s.runStep(ctx, len(steps)+1, finish); err != nil {
+			return err
+		}
+	}
+	s.printf("\nAfter %v: %d failed steps\n", time.Since(began).Round(time.Second), s.failedSteps)
+	if s.failedSteps > 0 {
+		return fmt.Errorf("%d failed steps", s.failedSteps)
+	}
+	return nil
 }
 
 // runStep runs one step. If the step or one of its checks fails, it saves diagnostics.
@@ -22,7 +47,7 @@ func (s *scenario) runStep(ctx context.Context, number int, step step) error {
 	earlier := s.pending
 	s.pending = nil
 	began := time.Now()
-	err := step.run(ctx, s)
+	err := step.do(ctx)
 	settle(earlier)
 	s.printf("   (%v)\n", time.Since(began).Round(100*time.Millisecond))
 	if err == nil && s.failures == 0 {

@@ -13,19 +13,20 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
 
+// throttleSteps limit writes to the Kubernetes API.
+type throttleSteps struct{ *scenario }
+
 // throttleKubernetes makes the API server call the Limiter before writes: of a tenant that exceeds its limit, of a tenant that does not, and
 // during outages of the limiters, of Redis and of the certificate. At the end it restores the samples, so that later steps delete a Limiter
 // that the API server calls.
-func throttleKubernetes(ctx context.Context, s *scenario) (err error) {
+func (s throttleSteps) throttleKubernetes(ctx context.Context) (err error) {
 	if err := s.deleteSamplesOfWrites(ctx); err != nil {
 		return err
 	}
-	w, err := s.startTenants(ctx)
+	w := &tenants{scenario: s.scenario}
 	defer func() { err = errors.Join(err, w.end(ctx)) }()
-	if err != nil {
-		return err
-	}
 	return sequence(
+		w.start,
 		w.resetCounters, // of an earlier run, with -resume
 		w.startThrottling,
 		w.exceedTheLimit,
@@ -40,7 +41,7 @@ func throttleKubernetes(ctx context.Context, s *scenario) (err error) {
 }
 
 // deleteSamplesOfWrites deletes the samples that limit writes. stopThrottling restores them.
-func (s *scenario) deleteSamplesOfWrites(ctx context.Context) error {
+func (s throttleSteps) deleteSamplesOfWrites(ctx context.Context) error {
 	var samples v1alpha1.ClusterRateLimitPolicyList
 	if err := s.List(ctx, &samples); err != nil {
 		return err
@@ -64,7 +65,7 @@ func (w *tenants) startThrottling(ctx context.Context) error {
 		return err
 	}
 	return sequence(
-		waitUntil(w.hasCondition(limiter, condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonNoPolicies, metav1.ConditionFalse, ""})),
+		waitUntil(w.hasCondition(limiter, condition{kind: v1alpha1.ConditionThrottleRegistered, reason: v1alpha1.ReasonNoPolicies, status: metav1.ConditionFalse})),
 		waitUntil(w.rolledOut(system, limiterPods)),
 		waitUntil(w.hasCondition(limiter, ready("Deployed"))),
 		w.isUnregistered,
@@ -72,8 +73,8 @@ func (w *tenants) startThrottling(ctx context.Context) error {
 }
 
 // setThrottle patches spec.kubernetesThrottle of the Limiter.
-func (s *scenario) setThrottle(value string) action {
-	return s.command("kubectl", "-n", system, "patch", "limiter", "default", "--type=merge", "-p", `{"spec":{"kubernetesThrottle":`+value+`}}`)
+func (w *tenants) setThrottle(value string) action {
+	return w.command("kubectl", "-n", system, "patch", "limiter", "default", "--type=merge", "-p", `{"spec":{"kubernetesThrottle":`+value+`}}`)
 }
 
 // stopThrottling deletes the policies, which unregisters the webhook, and restores the samples.
@@ -89,10 +90,17 @@ func (w *tenants) stopThrottling(ctx context.Context) error {
 	return nil
 }
 
+// perTenant returns a limit per minute for each of the tenants.
+func perTenant(name string, limit int64, resources ...v1alpha1.KubernetesResources) *v1alpha1.ClusterRateLimitPolicy {
+	p := limitWrites(name, limit, resources...)
+	p.Spec.Match.Kubernetes.Namespaces = []v1alpha1.NamespaceName{tenantA, tenantB}
+	return p
+}
+
 // probePolicy returns a policy for the same writes in the namespace probeNamespace. It denies even dry runs, which shows that the API server
 // calls the webhook.
 func probePolicy(p *v1alpha1.ClusterRateLimitPolicy) *v1alpha1.ClusterRateLimitPolicy {
-	i := perTenant(p.Name+"-probe", 1, p.Spec.Match.Kubernetes.Resources...)
+	i := limitWrites(p.Name+"-probe", 1, p.Spec.Match.Kubernetes.Resources...)
 	i.Spec.Match.Kubernetes.Namespaces = []v1alpha1.NamespaceName{probeNamespace}
 	i.Spec.Cost = &v1alpha1.Cost{Expression: new(v1alpha1.Expression("2"))}
 	return i
@@ -134,17 +142,17 @@ func throttleConfiguration() *admissionv1.ValidatingWebhookConfiguration {
 	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "weir-throttle"}}
 }
 
-func (s *scenario) isUnregistered(ctx context.Context) error {
-	return s.deleted(throttleConfiguration())(ctx)
+func (w *tenants) isUnregistered(ctx context.Context) error {
+	return w.deleted(throttleConfiguration())(ctx)
 }
 
-func (s *scenario) isRegistered(ctx context.Context) error {
-	registered := condition{v1alpha1.ConditionThrottleRegistered, v1alpha1.ReasonRegistered, metav1.ConditionTrue, ""}
-	if err := s.hasCondition(limiterNamed(system, "default"), registered)(ctx); err != nil {
+func (w *tenants) isRegistered(ctx context.Context) error {
+	registered := condition{kind: v1alpha1.ConditionThrottleRegistered, reason: v1alpha1.ReasonRegistered, status: metav1.ConditionTrue}
+	if err := w.hasCondition(limiterNamed(system, "default"), registered)(ctx); err != nil {
 		return err
 	}
 	configuration := throttleConfiguration()
-	if err := s.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
+	if err := w.Get(ctx, client.ObjectKeyFromObject(configuration), configuration); err != nil {
 		return err
 	}
 	if len(configuration.Webhooks) != 1 {

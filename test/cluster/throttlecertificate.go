@@ -24,7 +24,10 @@ func (w *tenants) renewThrottleCertificate(ctx context.Context) error {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "weir-throttle-certificates"}}
-	for _, d := range []disruption{
+	for _, d := range []struct {
+		what string
+		do   action
+	}{
 		{"its Secret is deleted", func(ctx context.Context) error { return w.deleteThrottleSecret(ctx, secret) }},
 		{"a new CA signs, and limiters present a new certificate", func(ctx context.Context) error { return w.rotateThrottle(ctx, secret) }},
 	} {

@@ -49,18 +49,17 @@ type tenant struct {
 	sets kubernetes.Interface
 }
 
-// startTenants creates the namespaces. The caller must call end on the result, even after an error.
-func (s *scenario) startTenants(ctx context.Context) (w *tenants, err error) {
-	w = &tenants{scenario: s}
+// start creates the namespaces. The caller must call end, even after an error.
+func (w *tenants) start(ctx context.Context) (err error) {
 	if w.dir, err = os.MkdirTemp("", "e2e-tenants-"); err != nil {
-		return w, err
+		return err
 	}
 	for name, t := range map[string]**tenant{tenantA: &w.a, tenantB: &w.b, unlimited: &w.unlimited, probeNamespace: &w.probe} {
-		if *t, err = s.startTenant(ctx, name, filepath.Join(w.dir, name)); err != nil {
-			return w, fmt.Errorf("tenant %s: %w", name, err)
+		if *t, err = w.startTenant(ctx, name, filepath.Join(w.dir, name)); err != nil {
+			return fmt.Errorf("tenant %s: %w", name, err)
 		}
 	}
-	return w, nil
+	return nil
 }
 
 // end deletes the objects of this step, also after an interrupt. It always deletes the tokens.
@@ -74,10 +73,10 @@ func (w *tenants) end(ctx context.Context) error {
 		w.run(ctx, "kubectl", "delete", "namespace", tenantA, tenantB, unlimited, probeNamespace, "--ignore-not-found", "--timeout=120s"))
 }
 
-func (s *scenario) startTenant(ctx context.Context, name, kubeconfig string) (*tenant, error) {
+func (w *tenants) startTenant(ctx context.Context, name, kubeconfig string) (*tenant, error) {
 	at := metav1.ObjectMeta{Namespace: name, Name: deployer}
 	account := &corev1.ServiceAccount{ObjectMeta: at}
-	err := s.create(ctx, namespace(name), account,
+	err := w.create(ctx, namespace(name), account,
 		&rbacv1.Role{ObjectMeta: at, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"", "apps", "batch"}, Resources: []string{"configmaps", "pods", "deployments", "jobs"}, Verbs: []string{"*"},
 		}}},
@@ -88,7 +87,7 @@ func (s *scenario) startTenant(ctx context.Context, name, kubeconfig string) (*t
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.sets.CoreV1().ServiceAccounts(name).CreateToken(ctx, deployer, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := w.sets.CoreV1().ServiceAccounts(name).CreateToken(ctx, deployer, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}

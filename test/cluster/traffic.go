@@ -177,6 +177,19 @@ func (s *scenario) underLoad(ctx context.Context, load loadPod, what string, do 
 	return seen, nil
 }
 
+// sendRequests sends the requests from a pod, and returns its statistics.
+func (s *scenario) sendRequests(ctx context.Context, args ...string) (loadstats.Second, error) {
+	pod, err := s.startPod(ctx, "client", args...)
+	if err != nil {
+		return loadstats.Second{}, err
+	}
+	saw, err := s.finished(ctx, pod)
+	if err != nil {
+		return saw, err
+	}
+	return saw, s.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.name.Namespace, Name: pod.name.Name}})
+}
+
 // finished waits until a pod has sent all requests, and returns its statistics.
 func (s *scenario) finished(ctx context.Context, load loadPod) (loadstats.Second, error) {
 	_, err := await(ctx, 60*time.Second, func(ctx context.Context) error {
@@ -237,6 +250,9 @@ func (s *scenario) edit(ctx context.Context, load loadPod, limit time.Duration) 
 	s.expect(old.Last.Sub(sent) <= took+time.Second, "an answer with the old limit came %v after the policy was Ready", old.Last.Sub(sent)-took)
 	return nil
 }
+
+// beforeEdit returns when answers had the limit before the last edit.
+func (s *scenario) beforeEdit(j loadstats.Series) loadstats.Seen { return seen(j, plenty+s.edits-1) }
 
 // seen returns when answers had this limit of the edited policy.
 func seen(j loadstats.Series, limit int64) loadstats.Seen {

@@ -14,7 +14,7 @@ import (
 )
 
 // uninstall runs the commands of docs/how-to/upgrade-and-uninstall.md. The Limiters are already deleted.
-func uninstall(ctx context.Context, s *scenario) error {
+func (s installSteps) uninstall(ctx context.Context) error {
 	err := sequence(
 		s.command("kubectl", "delete", "limiters", "--all", "--all-namespaces", "--timeout=60s"),
 		s.command("kubectl", "delete", "-k", "config/webhook", "--timeout=60s"),
@@ -31,11 +31,11 @@ func uninstall(ctx context.Context, s *scenario) error {
 }
 
 // deleteOwn deletes the namespaces of the samples and of the test.
-func (s *scenario) deleteOwn(ctx context.Context) error {
+func (s installSteps) deleteOwn(ctx context.Context) error {
 	return s.run(ctx, "kubectl", "delete", "namespace", "shop", traffic, misconfigured, writing, strings.Repeat("n", 63), "--ignore-not-found", "--timeout=120s")
 }
 
-func (s *scenario) checkNothingIsLeft(ctx context.Context) {
+func (s installSteps) checkNothingIsLeft(ctx context.Context) {
 	s.within(ctx, 60*time.Second, "no object of Weir is left", func(ctx context.Context) error {
 		left, err := s.leftovers(ctx)
 		if err == nil && len(left) > 0 {
@@ -47,8 +47,8 @@ func (s *scenario) checkNothingIsLeft(ctx context.Context) {
 
 // leftovers returns all objects of all kinds that have "weir" in their name, their namespace or a label. Events are not included, because
 // they expire within an hour.
-func (s *scenario) leftovers(ctx context.Context) ([]string, error) {
-	lists, err := discovery.ServerPreferredResources(s.discovery)
+func (s installSteps) leftovers(ctx context.Context) ([]string, error) {
+	lists, err := discovery.ServerPreferredResources(s.sets.Discovery())
 	if err != nil {
 		return nil, fmt.Errorf("list the kinds of the cluster: %w", err)
 	}
@@ -73,7 +73,7 @@ func (s *scenario) leftovers(ctx context.Context) ([]string, error) {
 	return left, nil
 }
 
-func (s *scenario) leftoversOf(ctx context.Context, kind schema.GroupVersionKind) ([]string, error) {
+func (s installSteps) leftoversOf(ctx context.Context, kind schema.GroupVersionKind) ([]string, error) {
 	var objects metav1.PartialObjectMetadataList
 	objects.SetGroupVersionKind(kind)
 	err := s.List(ctx, &objects)
