@@ -62,10 +62,7 @@ func (s Steps) UpgradeCRDs(ctx context.Context) error {
 	if err := same("CRDs applied again"); err != nil {
 		return err
 	}
-	if err := s.extendCRDs(ctx); err != nil {
-		return err
-	}
-	if err := s.writeNewField(ctx); err != nil {
+	if err := scenario.Sequence(s.extendCRDs, s.writeNewField)(ctx); err != nil {
 		return err
 	}
 	if err := same("CRDs with an additional field"); err != nil {

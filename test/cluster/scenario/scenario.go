@@ -1,5 +1,5 @@
 // Package scenario has what all steps of the end-to-end test on a cluster need: objects, conditions and checks with time limits, a load whose
-// every request counts, and Weir itself. The steps are in the packages beside it, and test/cluster lists them.
+// every request counts, and Weir itself. The steps are in the other packages below test/cluster, which lists them.
 package scenario
 
 import (
