@@ -26,13 +26,6 @@ const (
 // size is that of a package.
 type size struct{ files, lines int }
 
-// larger has the packages that are still larger. No entry may grow, and an entry goes when its package has become small enough.
-func larger() map[string]size {
-	return map[string]size{
-		"test/cluster": {32, 4586},
-	}
-}
-
 // goPackage is a package of the module, with its size.
 type goPackage struct {
 	path, synopsis string
@@ -79,22 +72,10 @@ func packages(t *testing.T) []goPackage {
 }
 
 func TestPackages_HaveASizeThatAReaderCanKeepInMind(t *testing.T) {
-	exceptions := larger()
 	for _, p := range packages(t) {
-		bound, isException := exceptions[p.path]
-		delete(exceptions, p.path)
-		small := p.files <= mostFiles && p.lines <= mostLines
-		switch {
-		case isException && small:
-			t.Errorf("%s has %d files and %d lines: remove it from larger()", p.path, p.files, p.lines)
-		case isException && (p.files > bound.files || p.lines > bound.lines):
-			t.Errorf("%s has grown to %d files and %d lines, from %d and %d: make packages of its parts", p.path, p.files, p.lines, bound.files, bound.lines)
-		case !isException && !small:
+		if p.files > mostFiles || p.lines > mostLines {
 			t.Errorf("%s has %d files and %d lines, more than %d or %d: make packages of its parts", p.path, p.files, p.lines, mostFiles, mostLines)
 		}
-	}
-	for path := range exceptions {
-		t.Errorf("larger() has %s, which does not exist", path)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command cluster tests Weir end to end on a real cluster: installed by manifest and by chart, under load during rollouts, outages of
 // Redis and certificate rotations, with misconfigurations that are reported and repaired, upgraded, and uninstalled without leftovers.
-// The scenario has several steps, each in its own file. make e2e runs all of them.
+// The scenario has several steps, by subject in the packages below. make e2e runs all of them.
 //
 //	go run ./test/cluster -image weir:e2e -next weir:e2e-next -load weir-load:e2e
 //
@@ -15,134 +15,91 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/weir-dev/weir/hack/command"
+	"github.com/weir-dev/weir/test/cluster/commands"
+	"github.com/weir-dev/weir/test/cluster/disruptions"
+	"github.com/weir-dev/weir/test/cluster/install"
+	"github.com/weir-dev/weir/test/cluster/misconfigured"
+	"github.com/weir-dev/weir/test/cluster/scenario"
+	"github.com/weir-dev/weir/test/cluster/throttle"
 )
 
-// options are the flags.
-type options struct {
-	image, next  string // images of Weir: to install, and to upgrade to
-	load, redis  string // images
-	plugin       string // path of kubectl-weir
-	steps        string // regular expression
-	rate         int    // requests per second
-	keep, resume bool
-	artifacts    string
+// flags are the flags of the command.
+type flags struct {
+	scenario.Options
+
+	steps  string // regular expression
+	resume bool
 }
 
 func main() {
-	var o options
+	var f flags
 	// Not flag.CommandLine, on which controller-runtime defines the flag -kubeconfig.
-	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
-	flags.StringVar(&o.image, "image", "weir:e2e", "image of Weir to install")
-	flags.StringVar(&o.next, "next", "weir:e2e-next", "image of Weir to upgrade to; its content may be the same")
-	flags.StringVar(&o.load, "load", "weir-load:e2e", "image of test/cluster/load")
-	flags.StringVar(&o.redis, "redis", "redis:7", "image of Redis")
-	flags.StringVar(&o.plugin, "plugin", "bin/e2e/kubectl-weir", "path of the program kubectl-weir")
-	flags.StringVar(&o.steps, "steps", "", "regular expression of the steps to run (default: all)")
-	flags.IntVar(&o.rate, "rate", 1000, "requests per second of the load")
-	flags.BoolVar(&o.keep, "keep", os.Getenv("KEEP") != "", "leave everything in the cluster at the end; also KEEP=1")
-	flags.BoolVar(&o.resume, "resume", false, "continue on what -keep has left, for -steps that need earlier steps")
-	flags.StringVar(&o.artifacts, "artifacts", "dist/e2e", "directory for logs, events and objects of a failed step")
-	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
-	command.Main("e2e: FAILED", func(ctx context.Context) error { return run(ctx, o) })
+	set := flag.NewFlagSet("cluster", flag.ExitOnError)
+	set.StringVar(&f.Image, "image", "weir:e2e", "image of Weir to install")
+	set.StringVar(&f.Next, "next", "weir:e2e-next", "image of Weir to upgrade to; its content may be the same")
+	set.StringVar(&f.Load, "load", "weir-load:e2e", "image of test/cluster/load")
+	set.StringVar(&f.Redis, "redis", "redis:7", "image of Redis")
+	set.StringVar(&f.Plugin, "plugin", "bin/e2e/kubectl-weir", "path of the program kubectl-weir")
+	set.StringVar(&f.steps, "steps", "", "regular expression of the steps to run (default: all)")
+	set.IntVar(&f.Rate, "rate", 1000, "requests per second of the load")
+	set.BoolVar(&f.Keep, "keep", os.Getenv("KEEP") != "", "leave everything in the cluster at the end; also KEEP=1")
+	set.BoolVar(&f.resume, "resume", false, "continue on what -keep has left, for -steps that need earlier steps")
+	set.StringVar(&f.Artifacts, "artifacts", "dist/e2e", "directory for logs, events and objects of a failed step")
+	_ = set.Parse(os.Args[1:]) // ExitOnError: it does not return an error
+	command.Main("e2e: FAILED", func(ctx context.Context) error { return run(ctx, f) })
 }
 
-// step is a part of the scenario. An error of run ends the scenario. After a failed check, the scenario continues.
-type step struct {
-	name string
-	run  func(context.Context, *scenario) error
-}
-
-// steps are in the order in which they run. Most of them need the objects of earlier steps.
-func steps() []step {
-	return []step{
-		{"installed by manifest", installByManifest},
-		{"a Limiter and its policies", enforce},
-		{"the commands reach the limiters", ask},
-		{"the commands answer on bad days", answerBadDays},
-		{"rollouts and deleted pods under load", disruptUnderLoad},
-		{"Redis fails under load", failRedis},
-		{"misconfigurations are reported, and repaired", testMisconfigurations},
-		{"certificates are renewed", renewCertificates},
-		{"CRDs are upgraded", upgradeCRDs},
-		{"a Limiter is deleted whose Redis is unreachable", deleteWithoutRedis},
-		{"the Kubernetes API is throttled", throttleKubernetes},
-		{"a Limiter is deleted", deleteLimiter},
-		{"uninstalled", uninstall},
-		{"deleted in every order", deleteInEveryOrder},
-		{"installed by chart", installByChart},
+// steps returns the steps in the order in which they run. Most of them need the objects of earlier steps.
+func steps(s *scenario.Scenario) []scenario.Step {
+	installs, users, disrupts := install.Steps{Scenario: s}, commands.Steps{Scenario: s}, disruptions.Steps{Scenario: s}
+	return []scenario.Step{
+		{Name: "installed by manifest", Do: installs.InstallByManifest},
+		{Name: "a Limiter and its policies", Do: installs.Enforce},
+		{Name: "the commands reach the limiters", Do: users.ReachLimiters},
+		{Name: "the commands answer on bad days", Do: users.AnswerBadDays},
+		{Name: "rollouts and deleted pods under load", Do: disrupts.DisruptUnderLoad},
+		{Name: "Redis fails under load", Do: disrupts.FailRedis},
+		{Name: "misconfigurations are reported, and repaired", Do: misconfigured.Steps{Scenario: s}.ReportAndRepair},
+		{Name: "certificates are renewed", Do: disrupts.RenewCertificates},
+		{Name: "CRDs are upgraded", Do: installs.UpgradeCRDs},
+		{Name: "a Limiter is deleted whose Redis is unreachable", Do: installs.DeleteWithoutRedis},
+		{Name: "the Kubernetes API is throttled", Do: throttle.Steps{Scenario: s}.ThrottleKubernetes},
+		{Name: "a Limiter is deleted", Do: installs.DeleteLimiter},
+		{Name: "uninstalled", Do: installs.Uninstall},
+		{Name: "deleted in every order", Do: installs.DeleteInEveryOrder},
+		{Name: "installed by chart", Do: installs.InstallByChart},
 	}
 }
 
-func run(ctx context.Context, o options) (err error) {
-	chosen, err := regexp.Compile(o.steps)
+func run(ctx context.Context, f flags) (err error) {
+	chosen, err := regexp.Compile(f.steps)
 	if err != nil {
-		return fmt.Errorf("-steps %q: %w", o.steps, err)
+		return fmt.Errorf("-steps %q: %w", f.steps, err)
 	}
-	if !slices.ContainsFunc(steps(), func(s step) bool { return chosen.MatchString(s.name) }) {
-		return fmt.Errorf("-steps %q matches no step, for example %q; write . for a space, because hack/e2e.sh splits E2E at spaces", o.steps, steps()[0].name)
-	}
-	s, err := newScenario(o, os.Stdout)
+	s, err := scenario.New(f.Options, os.Stdout)
 	if err != nil {
 		return err
 	}
-	if !o.resume {
-		if err := s.checkNoWeir(ctx); err != nil {
+	all := steps(s)
+	if !slices.ContainsFunc(all, func(s scenario.Step) bool { return chosen.MatchString(s.Name) }) {
+		return fmt.Errorf("-steps %q matches no step, for example %q; write . for a space, because hack/e2e.sh splits E2E at spaces", f.steps, all[0].Name)
+	}
+	i := install.Steps{Scenario: s}
+	if !f.resume {
+		if err := i.CheckNoWeir(ctx); err != nil {
 			return err
 		}
 	}
 	defer func() {
-		if o.keep {
+		if f.Keep {
 			return
 		}
 		// Also after an interrupt.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scenario.CleanupTime)
 		defer cancel()
-		err = errors.Join(err, s.cleanUp(ctx))
+		err = errors.Join(err, i.CleanUp(ctx))
 	}()
-	began := time.Now()
-	for i, step := range steps() {
-		if !chosen.MatchString(step.name) {
-			continue
-		}
-		if err := s.runStep(ctx, i+1, step); err != nil {
-			return err
-		}
-	}
-	if len(s.pending) > 0 {
-		finish := step{"what the last steps began is complete", func(context.Context, *scenario) error { return nil }}
-		if err := s.runStep(ctx, len(steps())+1, finish); err != nil {
-			return err
-		}
-	}
-	s.printf("\nAfter %v: %d failed steps\n", time.Since(began).Round(time.Second), s.failedSteps)
-	if s.failedSteps > 0 {
-		return fmt.Errorf("%d failed steps", s.failedSteps)
-	}
-	return nil
-}
-
-// runStep runs one step. If the step or one of its checks fails, it saves diagnostics.
-func (s *scenario) runStep(ctx context.Context, number int, step step) error {
-	s.printf("\n%d. %s\n", number, step.name)
-	s.failures = 0
-	earlier := s.pending
-	s.pending = nil
-	began := time.Now()
-	err := step.run(ctx, s)
-	settle(earlier)
-	s.printf("   (%v)\n", time.Since(began).Round(100*time.Millisecond))
-	if err == nil && s.failures == 0 {
-		return nil
-	}
-	s.failedSteps++
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosticsTime)
-	defer cancel()
-	s.diagnose(ctx, fmt.Sprintf("%s/%02d", s.options.artifacts, number))
-	if err != nil {
-		return fmt.Errorf("%d. %s: %w", number, step.name, err)
-	}
-	return nil
+	return s.RunSteps(ctx, all, chosen)
 }

@@ -153,6 +153,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
       default: Override
+    - name: replaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
+          elementRelationship: associative
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
@@ -1026,6 +1032,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: revision
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyName
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Precedence
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicy
@@ -1098,6 +1106,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
       default: Deny
+    - name: replaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
+          elementRelationship: associative
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope

@@ -16,9 +16,9 @@ type ClusterRateLimitPolicySpecApplyConfiguration struct {
 	// policy applies to all domains.
 	Domains []apiv1alpha1.Domain `json:"domains,omitempty"`
 	// precedence decides what happens when a RateLimitPolicy of the request's domain matches the same request. With Override, this
-	// policy applies to every request that it matches, in addition to the other policy. With Default, this policy applies only if no
-	// RateLimitPolicy of the domain with the same axis matches the request; a RateLimitPolicy with enforcement Shadow does not count.
-	// Defaults to Override.
+	// policy applies to every request that it matches, in addition to the other policy. With Default, this policy applies unless
+	// another policy that has the name of this one in spec.replaces matches the request; one with enforcement Shadow does not count. Defaults
+	// to Override.
 	Precedence *apiv1alpha1.Precedence `json:"precedence,omitempty"`
 }
 
@@ -171,6 +171,16 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithLease(value *LeaseApp
 // If called multiple times, the Storage field is set to the value of the last call.
 func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithStorage(value apiv1alpha1.Storage) *ClusterRateLimitPolicySpecApplyConfiguration {
 	b.RateLimitPolicySpecApplyConfiguration.Storage = &value
+	return b
+}
+
+// WithReplaces adds the given value to the Replaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Replaces field.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithReplaces(values ...apiv1alpha1.PolicyName) *ClusterRateLimitPolicySpecApplyConfiguration {
+	for i := range values {
+		b.RateLimitPolicySpecApplyConfiguration.Replaces = append(b.RateLimitPolicySpecApplyConfiguration.Replaces, values[i])
+	}
 	return b
 }
 

@@ -73,6 +73,9 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// of the memory, and identifiers with the same hash share a counter, which is improbable below a billion identifiers. Compact is valid
 	// only with algorithm FixedWindow or SlidingWindowCounter. An edit starts new counters. Defaults to Exact.
 	Storage *apiv1alpha1.Storage `json:"storage,omitempty"`
+	// replaces lists names of ClusterRateLimitPolicies with precedence: Default. They do not limit the requests that this policy matches,
+	// unless its enforcement is Shadow. If omitted, the policy applies in addition to all defaults.
+	Replaces []apiv1alpha1.PolicyName `json:"replaces,omitempty"`
 	// counterName is the name under which the policy counts. A policy that replaces another one under a new name keeps what has been spent if it
 	// has the old name here. It cannot change later. Of two policies with the same counterName in a namespace, only the older one is enforced.
 	// Defaults to metadata.name.
@@ -232,6 +235,16 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithLease(value *LeaseApplyConfi
 // If called multiple times, the Storage field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithStorage(value apiv1alpha1.Storage) *RateLimitPolicySpecApplyConfiguration {
 	b.Storage = &value
+	return b
+}
+
+// WithReplaces adds the given value to the Replaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Replaces field.
+func (b *RateLimitPolicySpecApplyConfiguration) WithReplaces(values ...apiv1alpha1.PolicyName) *RateLimitPolicySpecApplyConfiguration {
+	for i := range values {
+		b.Replaces = append(b.Replaces, values[i])
+	}
 	return b
 }
 
