@@ -50,6 +50,7 @@ type ClusterRateLimitPolicyList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || self.targetRefs.all(t, has(t.__namespace__))",fieldPath=".targetRefs",message="targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.domains)",fieldPath=".domains",message="domains must not be set together with targetRefs, because the routes of the Gateways determine the domains; remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.replaces) || self.precedence != 'Default'",fieldPath=".replaces",message="replaces must not be set with precedence: Default, because a default replaces no other one; remove one of them"
 type ClusterRateLimitPolicySpec struct {
 	RateLimitPolicySpec `json:",inline"`
 
@@ -61,9 +62,9 @@ type ClusterRateLimitPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Domains []Domain `json:"domains,omitempty"`
 	// precedence decides what happens when a RateLimitPolicy of the request's domain matches the same request. With Override, this
-	// policy applies to every request that it matches, in addition to the other policy. With Default, this policy applies only if no
-	// RateLimitPolicy of the domain with the same axis matches the request; a RateLimitPolicy with enforcement Shadow does not count.
-	// Defaults to Override.
+	// policy applies to every request that it matches, in addition to the other policy. With Default, this policy applies unless
+	// another policy that has the name of this one in spec.replaces matches the request; one with enforcement Shadow does not count. Defaults
+	// to Override.
 	// +optional
 	// +kubebuilder:default=Override
 	Precedence Precedence `json:"precedence,omitempty"`
@@ -81,6 +82,6 @@ type Precedence string
 const (
 	// PrecedenceOverride applies the policy to every request that it matches.
 	PrecedenceOverride Precedence = "Override"
-	// PrecedenceDefault applies the policy only if no RateLimitPolicy of the request's domain with the same axis matches the request.
+	// PrecedenceDefault applies the policy unless a policy that replaces it matches the request.
 	PrecedenceDefault Precedence = "Default"
 )

@@ -42,7 +42,7 @@ const (
 	ReasonLocalMode           = "LocalMode"        // Degraded=True: live replicas decide without Redis
 
 	// ReasonNamespacePolicy is the reason of Overridden=True of a ClusterRateLimitPolicy with precedence Default: in at least one
-	// domain, a RateLimitPolicy with the same axis matches every request that the policy matches.
+	// domain, a RateLimitPolicy that replaces it matches every request that the policy matches.
 	ReasonNamespacePolicy = "NamespacePolicy"
 	// ReasonStricterPolicy is the reason of Overridden=True of a policy if a ClusterRateLimitPolicy counts the same requests and is
 	// at least as strict.

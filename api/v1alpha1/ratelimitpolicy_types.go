@@ -177,6 +177,13 @@ type RateLimitPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Exact
 	Storage Storage `json:"storage,omitempty"`
+	// replaces lists names of ClusterRateLimitPolicies with precedence: Default. They do not limit the requests that this policy matches,
+	// unless its enforcement is Shadow. If omitted, the policy applies in addition to all defaults.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Replaces []PolicyName `json:"replaces,omitempty"`
 	// counterName is the name under which the policy counts. A policy that replaces another one under a new name keeps what has been spent if it
 	// has the old name here. It cannot change later. Of two policies with the same counterName in a namespace, only the older one is enforced.
 	// Defaults to metadata.name.
@@ -191,6 +198,11 @@ type RateLimitPolicySpec struct {
 	// +optional
 	Denial *Denial `json:"denial,omitempty"`
 }
+
+// PolicyName is the name of a ClusterRateLimitPolicy.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="replaces must have names of ClusterRateLimitPolicies: lower-case letters, digits, hyphens and dots, with a letter or digit at both ends"
+type PolicyName string
 
 // Axis selects which requests are counted together.
 // +kubebuilder:validation:Enum=IP;Tenant;User;APIKey;Endpoint;Namespace;ServiceAccount;Custom

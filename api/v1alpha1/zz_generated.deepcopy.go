@@ -1337,6 +1337,11 @@ func (in *RateLimitPolicySpec) DeepCopyInto(out *RateLimitPolicySpec) {
 		*out = new(Lease)
 		**out = **in
 	}
+	if in.Replaces != nil {
+		in, out := &in.Replaces, &out.Replaces
+		*out = make([]PolicyName, len(*in))
+		copy(*out, *in)
+	}
 	if in.Denial != nil {
 		in, out := &in.Denial, &out.Denial
 		*out = new(Denial)

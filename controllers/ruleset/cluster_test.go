@@ -67,14 +67,14 @@ func TestReconcile_PublishesClusterPoliciesTogetherWithOthers(t *testing.T) {
 
 func TestReporter_ReportsOverriddenPoliciesAndTheOverridingOne(t *testing.T) {
 	h := newHarness(t)
-	h.createPolicy("daily", nil)
+	h.createPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Replaces = []v1alpha1.PolicyName{"fallback"} })
 	h.createCluster("fallback", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Precedence = v1alpha1.PrecedenceDefault })
 	h.reconcile()
 	c := meta.FindStatusCondition(h.clusterConditions("fallback"), v1alpha1.ConditionOverridden)
 	if c == nil || c.Status != yes || c.Reason != v1alpha1.ReasonNamespacePolicy || !strings.Contains(c.Message, h.namespace+"/daily") {
 		t.Errorf("Overridden: %+v", c)
 	}
-	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisUser })
+	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Axis, s.Replaces = v1alpha1.AxisUser, nil })
 	h.reconcile()
 	if c := meta.FindStatusCondition(h.clusterConditions("fallback"), v1alpha1.ConditionOverridden); c != nil {
 		t.Errorf("Overridden after the edit of the overriding policy: %+v", c)

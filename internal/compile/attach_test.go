@@ -304,9 +304,10 @@ func TestCompile_RejectsTheYoungerOfTwoPoliciesThatCountTheSame(t *testing.T) {
 func TestCompile_APolicyForARouteRefinesTheDefaultOfItsGateway(t *testing.T) {
 	platform := attachedToCluster("platform", "Gateway/infra:public")
 	platform.Spec.Precedence = v1alpha1.PrecedenceDefault
+	checkout := attached("shop/checkout", "HTTPRoute/checkout")
+	checkout.Spec.Replaces = []v1alpha1.PolicyName{"platform"}
 	policies := compile.Policies{
-		Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/checkout", "HTTPRoute/checkout")},
-		Cluster:    []v1alpha1.ClusterRateLimitPolicy{platform}, Gateways: gateways(),
+		Namespaced: []v1alpha1.RateLimitPolicy{checkout}, Cluster: []v1alpha1.ClusterRateLimitPolicy{platform}, Gateways: gateways(),
 	}
 	x, err := matching.NewIndex(policies.Compile(testIdentity()).Set, "sha256:test", "weir:")
 	if err != nil {

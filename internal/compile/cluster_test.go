@@ -24,6 +24,7 @@ func clusterPolicy(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.G
 	return rapid.Custom(func(t *rapid.T) v1alpha1.ClusterRateLimitPolicy {
 		policy := policies.Draw(t, "policy")
 		domains := rapid.SliceOfN(rapid.SampledFrom([]v1alpha1.Domain{"bank", "shop", "shop-eu", "edge_proxy"}), 0, 3).Draw(t, "domains")
+		policy.Spec.Replaces = nil
 		return v1alpha1.ClusterRateLimitPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 			Spec: v1alpha1.ClusterRateLimitPolicySpec{
@@ -197,6 +198,7 @@ func similarPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		policy.Spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User"}).Draw(t, "axis")
 		policy.Spec.Identifier, policy.Spec.Tiers, policy.Spec.Cost, policy.Spec.Burst = nil, nil, nil, nil
 		policy.Spec.Algorithm, policy.Spec.Window, policy.Spec.OnStoreFailure, policy.Spec.Scope = "SlidingWindowCounter", "1m", "", ""
+		policy.Spec.Replaces = rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.PolicyName{"a", "b", "c"}), 0, 3, rapid.ID).Draw(t, "replaces")
 		policy.Spec.Enforcement = rapid.SampledFrom([]v1alpha1.Enforcement{"", "", "", "Shadow"}).Draw(t, "enforcement")
 		switch match := policy.Spec.Match; rapid.IntRange(0, 2).Draw(t, "match") {
 		case 0:

@@ -16,9 +16,11 @@ import (
 // lower converts a valid policy to a rule. Policies with the same meaning have the same rule, to the byte.
 func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.HashKey) rules.Rule {
 	rule := rules.Rule{
-		Policy:         policy.name,
-		Counter:        policy.counterBesidesName(),
-		Domain:         policy.namespace,
+		Policy:  policy.name,
+		Counter: policy.counterBesidesName(),
+		Domain:  policy.namespace,
+		ReplacesDefaults: sorted(mapEach(policy.spec.Replaces, func(name v1alpha1.PolicyName) string { return clusterScope + "/" + string(name) }),
+			strings.Compare),
 		Axis:           string(policy.spec.Axis),
 		Identifier:     identifier,
 		PerEndpoint:    policy.spec.Scope == v1alpha1.ScopeEndpoint,

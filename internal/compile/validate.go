@@ -48,6 +48,7 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	lease := v.validateLease(spec)
 	v.validateStorage(spec)
 	v.validateDenial(spec.Denial)
+	v.validateReplaces(policy)
 	if policy.cluster != nil {
 		v.validateCluster(policy.cluster)
 	}
@@ -280,6 +281,19 @@ func (v *validator) validateNames(policy candidate) {
 	if name := policy.spec.CounterName; name != "" && !isObjectName(name) {
 		v.report("spec.counterName", "%q: counterName must be the name of a policy: lower-case letters, digits, hyphens and dots, with a letter or digit "+
 			"at both ends, and at most %d characters", name, maxLabel)
+	}
+}
+
+// validateReplaces reports names that no default can have.
+func (v *validator) validateReplaces(policy candidate) {
+	for i, name := range policy.spec.Replaces {
+		if !isObjectName(string(name)) {
+			v.report(fmt.Sprintf("spec.replaces[%d]", i), "%q: replaces must have names of ClusterRateLimitPolicies: lower-case letters, digits, hyphens "+
+				"and dots, with a letter or digit at both ends, and at most %d characters", name, maxLabel)
+		}
+	}
+	if len(policy.spec.Replaces) > 0 && policy.cluster != nil && policy.cluster.Precedence == v1alpha1.PrecedenceDefault {
+		v.report("spec.replaces", "replaces must not be set with precedence: Default, because a default replaces no other one; remove one of them")
 	}
 }
 

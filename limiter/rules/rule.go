@@ -54,9 +54,11 @@ type Rule struct {
 	// Domains or AllDomains replaces Domain in a cluster-scoped policy. An identifier has one counter in all of them.
 	Domains    []string `json:"domains,omitempty"`
 	AllDomains bool     `json:"allDomains,omitempty"`
-	// Default rules apply only if no other rule replaces them. A rule with a Domain and the same axis, which is not a shadow rule,
-	// replaces them for every request that it matches. Only rules without a Domain can be defaults.
+	// Default rules apply only if no other rule replaces them. Only rules without a Domain can be defaults.
 	Default bool `json:"default,omitempty"`
+	// ReplacesDefaults lists the policies, "cluster/name", whose rules do not apply to requests that this rule matches, if they are defaults. A
+	// shadow rule replaces none. Defaults must not have it.
+	ReplacesDefaults []string `json:"replacesDefaults,omitempty"`
 	// Axis is the axis of the policy, for example "Tenant". It is part of the counter keys.
 	Axis string `json:"axis"`
 	// Identifier is the source of the identifier in a request.
@@ -302,5 +304,5 @@ func mustMarshal(v any) []byte {
 
 // Replaces reports whether r replaces other: a request that certainly matches both is then not charged to other, which is a default.
 func (r *Rule) Replaces(other *Rule) bool {
-	return other.Default && r.Domain != "" && !r.Shadow && r.Axis == other.Axis
+	return other.Default && !r.Default && !r.Shadow && slices.Contains(r.ReplacesDefaults, other.Policy)
 }

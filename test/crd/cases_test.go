@@ -57,6 +57,23 @@ func specCases() []schemaCase {
 			message: "counterName must not change, because all counters of the policy would start again; to start them again, delete the policy and " +
 				"create it with another counterName",
 		},
+		{at: "spec.replaces", kind: "minItems", accepted: `spec: {replaces: [a]}`, rejected: `spec: {replaces: []}`, message: "should have at least 1 items"},
+		{
+			at: "spec.replaces", kind: "maxItems", accepted: `spec: {replaces: ` + numbered("d", 16) + `}`, rejected: `spec: {replaces: ` + numbered("d", 17) + `}`,
+			message: "Too many: 17: must have at most 16 items",
+		},
+		{
+			at: "spec.replaces", kind: kindSet, field: "spec.replaces[1]", accepted: `spec: {replaces: [a, b]}`, rejected: `spec: {replaces: [a, a]}`,
+			message: `Duplicate value: "a"`,
+		},
+		{
+			at: "spec.replaces[]", kind: "maxLength", accepted: `spec: {replaces: [` + letters(63) + `]}`, rejected: `spec: {replaces: [` + letters(64) + `]}`,
+			message: "may not be more than 63 bytes",
+		},
+		{
+			at: "spec.replaces[]", kind: kindRule, accepted: `spec: {replaces: [a-1.b]}`, rejected: `spec: {replaces: [cluster/a]}`,
+			message: "replaces must have names of ClusterRateLimitPolicies: lower-case letters, digits, hyphens and dots, with a letter or digit at both ends",
+		},
 		{at: "spec.counterName", kind: "minLength", accepted: `spec: {counterName: a}`, rejected: `spec: {counterName: ""}`, message: "should be at least 1 chars long"},
 		{
 			at: "spec.counterName", kind: "maxLength", accepted: `spec: {counterName: ` + letters(63) + `}`, rejected: `spec: {counterName: ` + letters(64) + `}`,

@@ -24,6 +24,11 @@ func clusterCases() []schemaCase {
 		},
 		{at: "spec.domains[]", kind: kindRule, accepted: domains(`[edge_proxy/v1]`), rejected: domains(`["edge proxy"]`), message: domainMessage},
 		{
+			at: "spec", kind: kindRule, field: "spec.replaces",
+			accepted: `spec: {replaces: [fallback], precedence: Override}`, rejected: `spec: {replaces: [fallback], precedence: Default}`,
+			message: "replaces must not be set with precedence: Default, because a default replaces no other one; remove one of them",
+		},
+		{
 			at: "spec.precedence", kind: "enum", accepted: `spec: {precedence: Default}`, rejected: `spec: {precedence: Never}`,
 			message: `Unsupported value: "Never": supported values: "Override", "Default"`,
 		},

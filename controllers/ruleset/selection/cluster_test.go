@@ -96,11 +96,12 @@ func overriding() compile.Policies {
 	floor := clusterPolicy("floor", 1, 10)
 	floor.Spec.Precedence = v1alpha1.PrecedenceDefault
 	floor.Spec.Domains = []v1alpha1.Domain{"shop", "bank"}
-	bank := policy("daily", 1, 10)
+	shop, bank := policy("daily", 1, 10), policy("daily", 1, 10)
+	shop.Spec.Replaces, bank.Spec.Replaces = []v1alpha1.PolicyName{"floor", "ceiling"}, []v1alpha1.PolicyName{"floor"}
 	bank.Namespace, bank.UID = "bank", "bank-daily"
 	ceiling := clusterPolicy("ceiling", 1, 10)
 	ceiling.Spec.Precedence, ceiling.Spec.Domains = v1alpha1.PrecedenceDefault, []v1alpha1.Domain{"shop"}
-	return both([]v1alpha1.RateLimitPolicy{policy("daily", 1, 10), bank}, floor, ceiling)
+	return both([]v1alpha1.RateLimitPolicy{shop, bank}, floor, ceiling)
 }
 
 func TestCompile_SummarizesTheOverridesOfEachPolicy(t *testing.T) {

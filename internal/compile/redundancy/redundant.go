@@ -42,7 +42,8 @@ type comparison struct {
 // maxCompared bounds the rules that one rule is compared with, so that the comparison of many equal ones takes linear time.
 const maxCompared = 1000
 
-// Comparable returns a function that returns the rules that can make a rule redundant, at most 1000 of them, for the warnings of that rule.
+// Comparable returns a function that returns the rules that can make a rule redundant, at most 1000 of them, and those without a domain if it
+// replaces some, for the warnings of that rule.
 func Comparable(list []rules.Rule) func(*rules.Rule) []rules.Rule {
 	comparisonOf := func(r *rules.Rule) comparison {
 		c := comparison{r.Axis, r.Identifier, r.Algorithm, ""}
@@ -52,13 +53,22 @@ func Comparable(list []rules.Rule) func(*rules.Rule) []rules.Rule {
 		return c
 	}
 	groups := map[comparison][]rules.Rule{}
+	var ofCluster []rules.Rule
 	for i := range list {
+		if list[i].Domain == "" {
+			ofCluster = append(ofCluster, list[i])
+		}
 		key := comparisonOf(&list[i])
 		if len(groups[key]) < maxCompared {
 			groups[key] = append(groups[key], list[i])
 		}
 	}
-	return func(r *rules.Rule) []rules.Rule { return groups[comparisonOf(r)] }
+	return func(r *rules.Rule) []rules.Rule {
+		if len(r.ReplacesDefaults) > 0 {
+			return slices.Concat(groups[comparisonOf(r)], ofCluster)
+		}
+		return groups[comparisonOf(r)]
+	}
 }
 
 // coversDomains reports whether wide applies to every domain that narrow applies to.

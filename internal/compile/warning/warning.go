@@ -3,8 +3,10 @@ package warning
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -33,6 +35,7 @@ func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
 	w.warnCost()
 	w.warnLease()
 	w.warnStorage()
+	w.warnReplaced(others)
 	return w.all
 }
 
@@ -157,6 +160,47 @@ func (w *warnings) warnOneCost(field string, rule rules.Rule, cost int64) {
 	if err == nil && cost > limit.Capacity() { // the limit of a compiled rule is valid
 		w.add(field, "denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
 	}
+}
+
+// warnReplaced warns of a rule that replaces a default which others do not have, or which admits less. Without any rule of a ClusterRateLimitPolicy,
+// the others are those of a directory without the policies of the platform.
+func (w *warnings) warnReplaced(others []rules.Rule) {
+	if len(w.rule.ReplacesDefaults) == 0 || !slices.ContainsFunc(others, func(r rules.Rule) bool { return r.Domain == "" }) {
+		return
+	}
+	for i, name := range w.rule.ReplacesDefaults {
+		field := fmt.Sprintf("spec.replaces[%d]", i)
+		at := slices.IndexFunc(others, func(r rules.Rule) bool {
+			return r.Policy == name && r.Default && redundancy.AppliesToDomain(&r, w.rule.Domain)
+		})
+		if at < 0 {
+			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", nameWithin("cluster", name), w.rule.Domain)
+			continue
+		}
+		if replaced := &others[at]; mostAdmitted(w.rule, replaced.WindowSeconds) > mostAdmitted(replaced, replaced.WindowSeconds) {
+			w.add(field, "replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, mostAdmitted(replaced, replaced.WindowSeconds),
+				time.Duration(replaced.WindowSeconds)*time.Second, mostAdmitted(w.rule, replaced.WindowSeconds))
+		}
+	}
+}
+
+// mostAdmitted returns how many units an identifier can spend within that time under the rule or one of its tiers, about; math.MaxInt64 with an
+// unlimited tier.
+func mostAdmitted(rule *rules.Rule, seconds int64) int64 {
+	most := func(units, burst int64) int64 {
+		if rule.Algorithm.Traits().Drains {
+			return burst + units*seconds/rule.WindowSeconds
+		}
+		return units * max(1, seconds/rule.WindowSeconds)
+	}
+	admitted := most(rule.Units, rule.Burst)
+	for i := range rule.Tiers {
+		if rule.Tiers[i].Unlimited {
+			return math.MaxInt64
+		}
+		admitted = max(admitted, most(rule.Tiers[i].Units, rule.Tiers[i].Burst))
+	}
+	return admitted
 }
 
 func tierField(i int, name string) string { return fmt.Sprintf("spec.tiers[%d].%s", i, name) }

@@ -1,6 +1,7 @@
 package warning_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/compile/warning"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -255,5 +258,53 @@ func TestForRule_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
 	other.Namespace = "elsewhere"
 	if got := warningsFor(t, policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
 		t.Errorf("got warnings %q, want none from another namespace", got)
+	}
+}
+
+// A team that replaces a default of the platform learns which one, and if it is stricter.
+func TestForRule_WarnsOfReplacedDefaults(t *testing.T) {
+	fallback := v1alpha1.ClusterRateLimitPolicy{Spec: v1alpha1.ClusterRateLimitPolicySpec{
+		RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 5, Window: "1m"}, Precedence: v1alpha1.PrecedenceDefault,
+	}}
+	fallback.Name = "per-client"
+	upper := v1alpha1.ClusterRateLimitPolicy{Spec: fallback.Spec}
+	upper.Name, upper.Spec.Precedence = "most", v1alpha1.PrecedenceOverride
+	missing := func(i int, name string) string {
+		return fmt.Sprintf("spec.replaces[%d]: no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain shop", i, name)
+	}
+	stricter := func(most string) string {
+		return "spec.replaces[0]: replaces cluster/per-client, which is stricter: it admits 5 units in 1m0s, and this policy up to " + most
+	}
+	for spec, want := range map[string][]string{
+		`{axis: IP, limit: 1000000, window: 30d, replaces: [per-client]}`:                                             {stricter("1000000")},
+		`{axis: User, limit: 1, window: 10s, replaces: [per-client]}`:                                                 {stricter("6")},
+		`{axis: IP, limit: 5, window: 1m, replaces: [per-client]}`:                                                    nil,
+		`{axis: IP, limit: 5, window: 1h, replaces: [per-client]}`:                                                    nil,
+		`{axis: IP, limit: 60, window: 1h, algorithm: TokenBucket, burst: 4, replaces: [per-client]}`:                 nil,
+		`{axis: IP, limit: 60, window: 1h, algorithm: TokenBucket, burst: 5, replaces: [per-client]}`:                 {stricter("6")},
+		`{axis: IP, limit: 5, window: 1m, tiers: [{name: a, when: {groups: [a]}, limit: 6}], replaces: [per-client]}`: {stricter("6")},
+		`{axis: IP, limit: 5, window: 1m, replaces: [most, per-clients]}`:                                             {missing(0, "most"), missing(1, "per-clients")},
+	} {
+		policies := compile.Policies{
+			Namespaced: []v1alpha1.RateLimitPolicy{policytest.Policy(t, "own", spec)}, Cluster: []v1alpha1.ClusterRateLimitPolicy{fallback, upper},
+		}
+		result := policies.Compile(compile.DefaultIdentity())
+		own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == "shop/own" })
+		if own < 0 {
+			t.Fatalf("%s: %v", spec, result.Problems)
+		}
+		var got []string
+		for _, w := range warning.ForRule(&result.Set.Rules[own], redundancy.Comparable(result.Set.Rules)(&result.Set.Rules[own])) {
+			if strings.HasPrefix(w.Field, "spec.replaces") {
+				got = append(got, w.String())
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", spec, diff)
+		}
+	}
+	alone := policytest.Policy(t, "own", `{axis: IP, limit: 5, window: 1m, replaces: [per-client]}`)
+	if got := warningsFor(t, alone); len(got) > 0 {
+		t.Errorf("without policies of the platform: %v", got)
 	}
 }

@@ -208,6 +208,8 @@ func validateDomains(c *Compiled) error {
 	switch {
 	case countTrue(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:
 		return errors.New("a rule must have at most one of domain, domains and allDomains")
+	case len(c.ReplacesDefaults) > 0 && c.Default:
+		return errors.New("a default must not replace others")
 	case c.Default && c.Domain != "":
 		return errors.New("a rule with domain must not be a default")
 	default:

@@ -24,7 +24,15 @@ func withoutDomain(r rules.Rule) rules.Rule {
 	return r
 }
 
-// asDefault returns r as a default, which rules of a single domain replace.
+// replacing returns r as a rule that replaces the defaults of these ClusterRateLimitPolicies.
+func replacing(r rules.Rule, names ...string) rules.Rule {
+	for _, name := range names {
+		r.ReplacesDefaults = append(r.ReplacesDefaults, "cluster/"+name)
+	}
+	return r
+}
+
+// asDefault returns r as a default, which rules of a single domain can replace.
 func asDefault(r rules.Rule) rules.Rule {
 	r.Default = true
 	return r
@@ -67,13 +75,16 @@ func TestMatch_AppliesRulesToSeveralDomains(t *testing.T) {
 		},
 		"a rule for some domains matches in no other":                   {[]rules.Rule{clusterRule("some", "billing", "shop")}, "search", nil},
 		"a default matches where no other rule does":                    {[]rules.Rule{asDefault(clusterRule("all")), rule("shop/own")}, "billing", []string{"cluster/all"}},
-		"the domain's own rule replaces a default for all domains":      {[]rules.Rule{asDefault(clusterRule("all")), rule("shop/own")}, "shop", []string{"shop/own"}},
-		"the domain's own rule replaces a default for some domains":     {[]rules.Rule{asDefault(clusterRule("some", "shop")), rule("shop/own")}, "shop", []string{"shop/own"}},
-		"a rule on another axis does not replace a default":             {[]rules.Rule{asDefault(clusterRule("all")), onAxis("User", rule("shop/own"))}, "shop", []string{"cluster/all", "shop/own"}},
-		"a shadow rule, which never denies, does not replace a default": {[]rules.Rule{asDefault(clusterRule("all")), inShadow(rule("shop/own"))}, "shop", []string{"cluster/all", "shop/own"}},
+		"the domain's own rule replaces a default for all domains":      {[]rules.Rule{asDefault(clusterRule("all")), replacing(rule("shop/own"), "all")}, "shop", []string{"shop/own"}},
+		"the domain's own rule replaces a default for some domains":     {[]rules.Rule{asDefault(clusterRule("some", "shop")), replacing(rule("shop/own"), "some")}, "shop", []string{"shop/own"}},
+		"a rule that does not name a default does not replace it":       {[]rules.Rule{asDefault(clusterRule("all")), replacing(rule("shop/own"), "more")}, "shop", []string{"cluster/all", "shop/own"}},
+		"a rule on another axis replaces a default that it names":       {[]rules.Rule{asDefault(clusterRule("all")), replacing(onAxis("User", rule("shop/own")), "all")}, "shop", []string{"shop/own"}},
+		"a cluster rule that is no default is not replaced":             {[]rules.Rule{clusterRule("all"), replacing(rule("shop/own"), "all")}, "shop", []string{"cluster/all", "shop/own"}},
+		"a shadow rule, which never denies, does not replace a default": {[]rules.Rule{asDefault(clusterRule("all")), replacing(inShadow(rule("shop/own")), "all")}, "shop", []string{"cluster/all", "shop/own"}},
+		"a cluster rule replaces a default that it names":               {[]rules.Rule{replacing(clusterRule("always", "shop"), "all"), asDefault(clusterRule("all"))}, "shop", []string{"cluster/always"}},
 		"a cluster rule does not replace a default":                     {[]rules.Rule{clusterRule("always"), asDefault(clusterRule("all"))}, "shop", []string{"cluster/all", "cluster/always"}},
 		"a default does not replace another default":                    {[]rules.Rule{asDefault(clusterRule("all")), asDefault(clusterRule("more"))}, "shop", []string{"cluster/all", "cluster/more"}},
-		"one rule replaces several defaults":                            {[]rules.Rule{asDefault(clusterRule("all")), asDefault(clusterRule("more")), onAxis("User", asDefault(clusterRule("user"))), rule("shop/own")}, "shop", []string{"cluster/user", "shop/own"}},
+		"one rule replaces several defaults":                            {[]rules.Rule{asDefault(clusterRule("all")), asDefault(clusterRule("more")), asDefault(clusterRule("user")), replacing(rule("shop/own"), "all", "more")}, "shop", []string{"cluster/user", "shop/own"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slices.SortFunc(tc.rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
@@ -85,7 +96,7 @@ func TestMatch_AppliesRulesToSeveralDomains(t *testing.T) {
 }
 
 func TestMatch_DropsADefaultOnlyIfAnotherRuleMatchesTheRequest(t *testing.T) {
-	own := rule("shop/own")
+	own := replacing(rule("shop/own"), "all")
 	own.Match = path(rules.PathPrefix, "/v1")
 	x := index(t, asDefault(clusterRule("all")), own)
 	for path, want := range map[string]string{"/v1/search": "shop/own", "/v2/search": "cluster/all"} {
@@ -112,7 +123,7 @@ func TestMatch_KeepsADefaultIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
 		"a header, not a CEL": {rules.Match{Headers: []rules.HeaderMatch{plan}, Expression: `request.method == "GET"`}, "GET - / x-plan=/abx", "GET - / x-plan=" + long},
 	} {
 		t.Run(name, func(t *testing.T) {
-			own := rule("shop/own")
+			own := replacing(rule("shop/own"), "all")
 			own.Match = tc.match
 			x := index(t, asDefault(clusterRule("all")), own)
 			wantPolicies(t, x, request(tc.certain), "shop/own")
@@ -122,7 +133,7 @@ func TestMatch_KeepsADefaultIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
 }
 
 func TestMatch_KeepsADefaultForWritesIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
-	own := writeRule("shop/own", matchCreates("/pods"))
+	own := replacing(writeRule("shop/own", matchCreates("/pods")), "all")
 	own.Match.Expression = `int(request.name) > 100`
 	x := index(t, asDefault(writeRule("cluster/all", matchCreates("/pods"))), own)
 	for name, want := range map[string][]string{"101": {"shop/own"}, "many": {"cluster/all", "shop/own"}, "99": {"cluster/all"}} {
@@ -145,7 +156,7 @@ func wantPolicies(t *testing.T, x *matching.Index, r *rules.Request, want ...str
 
 // The same rule can match by one path and be uncertain by another.
 func TestMatch_DropsADefaultIfOneOfSeveralPathsMatches(t *testing.T) {
-	own := rule("shop/own")
+	own := replacing(rule("shop/own"), "all")
 	own.Match = path(rules.PathRegex, "/(a?){240}x", "/a+") // a short text takes the first more than all steps
 	matched := index(t, asDefault(clusterRule("all")), own).Match(nil, request("GET - /"+strings.Repeat("a", 30)))
 	if len(matched) != 1 || matched[0].Rule.Policy != "shop/own" || matched[0].Endpoint != "/a+" {
@@ -154,7 +165,7 @@ func TestMatch_DropsADefaultIfOneOfSeveralPathsMatches(t *testing.T) {
 }
 
 func TestMatch_KeepsThePreviousElementsOfTheSlice(t *testing.T) {
-	x := index(t, asDefault(clusterRule("all")), rule("shop/own"))
+	x := index(t, asDefault(clusterRule("all")), replacing(rule("shop/own"), "all"))
 	request := &rules.Request{Domain: "billing", Path: "/"}
 	dst := x.Match(x.Match(nil, request), &rules.Request{Domain: "shop", Path: "/"})
 	var got []string
@@ -169,7 +180,7 @@ func TestMatch_KeepsThePreviousElementsOfTheSlice(t *testing.T) {
 func TestMatch_CountsNoPathsForADroppedDefault(t *testing.T) {
 	all := asDefault(clusterRule("all"))
 	all.PerEndpoint = true
-	x := index(t, all, rule("shop/own"))
+	x := index(t, all, replacing(rule("shop/own"), "all"))
 	for i := range 1100 { // more than the number of paths that a rule counts separately
 		matchedPolicies(x, "shop", "/"+strings.Repeat("x", i))
 	}
@@ -192,7 +203,9 @@ func TestMatch_AgreesWithTheDefinitionOfDomainsAndDefaults(t *testing.T) {
 				r = clusterRule(name, rapid.SliceOfNDistinct(rapid.SampledFrom(domains), 0, 2, rapid.ID).Draw(t, "domains")...)
 				r.Default = rapid.Bool().Draw(t, "default")
 			}
-			r.Axis = rapid.SampledFrom([]string{"Tenant", "User"}).Draw(t, "axis")
+			if !r.Default {
+				r = replacing(r, rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 2, rapid.ID).Draw(t, "replaces")...)
+			}
 			r.Shadow = rapid.Bool().Draw(t, "shadow")
 			if rapid.Bool().Draw(t, "on a path") {
 				r.Match = path(rules.PathPrefix, "/v1")
@@ -210,7 +223,7 @@ func TestMatch_AgreesWithTheDefinitionOfDomainsAndDefaults(t *testing.T) {
 		var want []string
 		for _, r := range list {
 			replaced := r.Default && slices.ContainsFunc(list, func(o rules.Rule) bool {
-				return o.Domain != "" && o.Axis == r.Axis && !o.Shadow && matches(o)
+				return !o.Default && slices.Contains(o.ReplacesDefaults, r.Policy) && !o.Shadow && matches(o)
 			})
 			if matches(r) && !replaced {
 				want = append(want, r.Policy)

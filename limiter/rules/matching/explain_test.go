@@ -114,7 +114,7 @@ func TestExplain_NamesTheConditionsOfWrites(t *testing.T) {
 }
 
 func TestExplain_NamesThePolicyThatReplacesADefault(t *testing.T) {
-	fallback, own, other := rule("cluster/default"), rule("shop/own"), rule("shop/post")
+	fallback, own, other := rule("cluster/default"), replacing(rule("shop/own"), "default"), replacing(rule("shop/post"), "default")
 	fallback.Domain, fallback.AllDomains, fallback.Default = "", true, true
 	other.Match.Methods = []string{"POST"}
 	x := index(t, fallback, own, other)

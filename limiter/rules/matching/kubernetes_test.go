@@ -238,7 +238,7 @@ func TestMatch_SeparatesWritesFromOtherRequests(t *testing.T) {
 
 func TestMatch_DropsADefaultForWritesThatAnotherRuleMatches(t *testing.T) {
 	x := indexSet(t, rules.Set{Rules: []rules.Rule{
-		asDefault(writeRule("cluster/all", matchCreates("*/*"))), writeRule("shop/pods", matchCreates("/pods")),
+		asDefault(writeRule("cluster/all", matchCreates("*/*"))), replacing(writeRule("shop/pods", matchCreates("/pods")), "all"),
 	}})
 	for text, want := range map[string]string{
 		"CREATE /pods shop alice": "shop/pods", "CREATE /secrets shop alice": "cluster/all", "CREATE /pods bank alice": "cluster/all",

@@ -66,7 +66,7 @@ func TestMatch_NoSpellingAvoidsAPolicy(t *testing.T) {
 func TestMatch_NoSpellingReachesAnExemption(t *testing.T) {
 	const spelling = "/v1/query/..%2F..%2Fstatic"
 	own := ruleMatching(path(rules.PathPrefix, "/static"))
-	own.Policy = "shop/own"
+	own.Policy, own.ReplacesDefaults = "shop/own", []string{"cluster/default"}
 	fallback := asDefault(clusterRule("default"))
 	x := index(t, fallback, own)
 	for target, want := range map[string]string{"/static": "shop/own", spelling: "cluster/default shop/own", "/v1/query": "cluster/default"} {
