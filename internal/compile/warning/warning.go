@@ -33,17 +33,17 @@ func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
 	w.warnCost()
 	w.warnLease()
 	w.warnStorage()
-	return w.all
+	return w.list
 }
 
 // warnings collects the warnings for one rule.
 type warnings struct {
 	rule *rules.Rule
-	all  []Warning
+	list []Warning
 }
 
 func (w *warnings) add(field, format string, args ...any) {
-	w.all = append(w.all, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
+	w.list = append(w.list, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 const (
