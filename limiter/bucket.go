@@ -35,7 +35,7 @@ func leakyBucketTraits() Traits {
 // cost is within the capacity. In a TokenBucket the level is the number of missing tokens. In a LeakyBucket it is the number of waiting
 // units: the time until it is 0 is the delay of the next charge, and a charge that cannot wait that long is denied.
 type bucket struct {
-	at          Instant // when the level was last raised
+	raisedAt    Instant // when the level was last raised
 	whole, part int64   // the level then: whole + part/window units, the window in microseconds
 	ends        Instant // when the level has fallen to 0; a limit that is lowered later does not delay it
 }
@@ -43,7 +43,7 @@ type bucket struct {
 func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
 	capacity := limit.Capacity()
 	level := s.sink(now, limit)
-	d := Decision{At: level.at, Limit: limit.units, Remaining: capacity - level.used()}
+	d := Decision{At: level.raisedAt, Limit: limit.units, Remaining: capacity - level.used()}
 	if level.used() > 0 {
 		d.ResetAfter = level.drained(0, limit).Sub(now)
 	}
@@ -71,15 +71,15 @@ func (s *bucket) Decide(now Instant, limit Limit, cost int64) Decision {
 func (s *bucket) Spend(now Instant, limit Limit, cost int64) {
 	*s = s.sink(now, limit)
 	s.whole += cost
-	s.ends = s.at + s.drain(0, limit)
+	s.ends = s.raisedAt + s.drain(0, limit)
 }
 
 // Refund refunds the part of the cost that cannot have drained since: at least that many whole units are left of it.
-func (s *bucket) Refund(now Instant, limit Limit, cost int64, at Instant) {
+func (s *bucket) Refund(now Instant, limit Limit, cost int64, spentAt Instant) {
 	level := s.sink(now, limit)
-	spent := bucket{at: at, whole: cost, ends: level.ends}
-	spent = spent.sink(level.at, limit)
-	if level.used() == 0 || spent.whole == 0 || at > level.at { // spent before the counter started over
+	spent := bucket{raisedAt: spentAt, whole: cost, ends: level.ends}
+	spent = spent.sink(level.raisedAt, limit)
+	if level.used() == 0 || spent.whole == 0 || spentAt > level.raisedAt { // spent before the counter started over
 		return
 	}
 	level.whole -= spent.whole
@@ -97,7 +97,7 @@ func (s *bucket) Assume(now Instant, limit Limit, used int64, _ Instant) {
 		return
 	}
 	s.whole, s.part = used, 0
-	s.ends = s.at + s.drain(0, limit)
+	s.ends = s.raisedAt + s.drain(0, limit)
 }
 
 func (s *bucket) Clone() State { clone := *s; return &clone }
@@ -108,10 +108,10 @@ func (s *bucket) Size() int { return 32 }
 
 func (s *bucket) Expires(Limit) Instant { return s.ends }
 
-func (s *bucket) pack() Packed { return Packed{int64(s.at), s.whole, s.part, int64(s.ends)} }
+func (s *bucket) pack() Packed { return Packed{int64(s.raisedAt), s.whole, s.part, int64(s.ends)} }
 
 func unpackBucket(p Packed) bucket {
-	return bucket{at: Instant(p[0]), whole: p[1], part: p[2], ends: Instant(p[3])}
+	return bucket{raisedAt: Instant(p[0]), whole: p[1], part: p[2], ends: Instant(p[3])}
 }
 
 // used is the level rounded up.
@@ -125,15 +125,15 @@ func (s *bucket) used() int64 {
 // sink is the bucket at now, never above the capacity: after the burst was lowered, the level is at most the lower burst.
 func (s *bucket) sink(now Instant, limit Limit) bucket {
 	window := limit.micros()
-	if isTooFarAhead(s.at, now, window) {
-		return bucket{at: now}
+	if isTooFarAhead(s.raisedAt, now, window) {
+		return bucket{raisedAt: now}
 	}
-	elapsed := max(0, now-s.at)
+	elapsed := max(0, now-s.raisedAt)
 	windows, rest := int64(elapsed/window), int64(elapsed%window)
 	if now >= s.ends || windows > s.whole { // the level falls by at least one unit per window
-		return bucket{at: s.at + elapsed}
+		return bucket{raisedAt: s.raisedAt + elapsed}
 	}
-	level := bucket{at: s.at + elapsed, whole: s.whole, part: s.part, ends: s.ends}
+	level := bucket{raisedAt: s.raisedAt + elapsed, whole: s.whole, part: s.part, ends: s.ends}
 	if capacity := limit.Capacity(); level.whole >= capacity { // as if the lower burst had applied when this was stored
 		level.whole, level.part = capacity, 0
 	}
@@ -150,7 +150,7 @@ func (s *bucket) sink(now Instant, limit Limit) bucket {
 
 // drained is the instant at which the level has fallen to most, which must not be above it.
 func (s *bucket) drained(most int64, limit Limit) Instant {
-	return min(s.at+s.drain(most, limit), s.ends)
+	return min(s.raisedAt+s.drain(most, limit), s.ends)
 }
 
 // drain is the time that the level takes to fall to most at the limit's rate.

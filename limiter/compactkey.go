@@ -36,14 +36,14 @@ func (k KeySpace) compactKey(tag, endpoint string) string {
 
 // CompactKey returns the key of the block of a compact counter, and its field in the block. isCompact is false for the key of another counter.
 func CompactKey(key string) (block string, field [fieldBytes]byte, isCompact bool) {
-	at := len(key) - compactSuffix
-	if at < 0 || key[at] != '#' {
+	suffix := len(key) - compactSuffix
+	if suffix < 0 || key[suffix] != '#' {
 		return "", field, false
 	}
 	var digits [2 * fieldBytes]byte
-	copy(digits[:], key[at+1:])
+	copy(digits[:], key[suffix+1:])
 	if _, err := hex.Decode(field[:], digits[:]); err != nil {
 		return "", field, false
 	}
-	return key[:at], field, true
+	return key[:suffix], field, true
 }

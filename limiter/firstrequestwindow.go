@@ -34,14 +34,14 @@ type firstRequestWindow struct {
 }
 
 func (s *firstRequestWindow) Decide(now Instant, limit Limit, cost int64) Decision {
-	at := s.roll(now, limit.micros())
-	end := at.opened + limit.micros()
-	d := Decision{At: max(now, at.opened), Limit: limit.units, Remaining: max(0, limit.units-at.count)}
-	if at.count > 0 {
+	rolled := s.roll(now, limit.micros())
+	end := rolled.opened + limit.micros()
+	d := Decision{At: max(now, rolled.opened), Limit: limit.units, Remaining: max(0, limit.units-rolled.count)}
+	if rolled.count > 0 {
 		d.ResetAfter = end.Sub(now)
 	}
 	switch {
-	case at.count+cost <= limit.units:
+	case rolled.count+cost <= limit.units:
 		d.Allowed = true
 	case cost > limit.units:
 		d.RetryAfter = Never
@@ -56,9 +56,9 @@ func (s *firstRequestWindow) Spend(now Instant, limit Limit, cost int64) {
 	s.count += cost
 }
 
-func (s *firstRequestWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {
+func (s *firstRequestWindow) Refund(now Instant, limit Limit, cost int64, spentAt Instant) {
 	rolled := s.roll(now, limit.micros())
-	if rolled.count == 0 || at < rolled.opened || at >= rolled.opened+limit.micros() {
+	if rolled.count == 0 || spentAt < rolled.opened || spentAt >= rolled.opened+limit.micros() {
 		return
 	}
 	if rolled.count -= cost; rolled.count <= 0 {

@@ -26,14 +26,14 @@ type fixedWindow struct {
 }
 
 func (s *fixedWindow) Decide(now Instant, limit Limit, cost int64) Decision {
-	at := s.roll(now, limit.micros())
-	end := Instant(at.window+1) * limit.micros()
-	d := Decision{At: max(now, end-limit.micros()), Limit: limit.units, Remaining: max(0, limit.units-at.count)}
-	if at.count > 0 {
+	rolled := s.roll(now, limit.micros())
+	end := Instant(rolled.window+1) * limit.micros()
+	d := Decision{At: max(now, end-limit.micros()), Limit: limit.units, Remaining: max(0, limit.units-rolled.count)}
+	if rolled.count > 0 {
 		d.ResetAfter = end.Sub(now)
 	}
 	switch {
-	case at.count+cost <= limit.units:
+	case rolled.count+cost <= limit.units:
 		d.Allowed = true
 	case cost > limit.units:
 		d.RetryAfter = Never
@@ -48,10 +48,10 @@ func (s *fixedWindow) Spend(now Instant, limit Limit, cost int64) {
 	s.count = min(s.count+cost, MaxUnits)
 }
 
-func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, at Instant) {
+func (s *fixedWindow) Refund(now Instant, limit Limit, cost int64, spentAt Instant) {
 	rolled := s.roll(now, limit.micros())
 	refunded := min(cost, rolled.count)
-	if rolled.window != int64(at/limit.micros()) || refunded == 0 {
+	if rolled.window != int64(spentAt/limit.micros()) || refunded == 0 {
 		return
 	}
 	rolled.count -= refunded

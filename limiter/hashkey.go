@@ -26,8 +26,8 @@ type HashKey struct {
 
 // keyedHash is a reusable HMAC-SHA-256 with its buffers.
 type keyedHash struct {
-	mac     hash.Hash
-	in, sum []byte
+	mac        hash.Hash
+	input, sum []byte
 }
 
 // NewHashKey returns the key with this text: 32 to 4096 bytes, without the white space around them.
@@ -63,7 +63,7 @@ func (k *HashKey) Derive(purpose string) *HashKey {
 // Hash returns the text that replaces a secret: 128 bits of its HMAC-SHA-256 in hex.
 func (k *HashKey) Hash(secret string) string {
 	h := k.hasher()
-	h.in = append(h.in[:0], secret...)
+	h.input = append(h.input[:0], secret...)
 	var text [32]byte
 	hex.Encode(text[:], h.sumIn()[:16])
 	k.hashes.Put(h)
@@ -73,7 +73,7 @@ func (k *HashKey) Hash(secret string) string {
 // hash64 returns 64 bits of the HMAC-SHA-256 of two texts, of which the first has no zero byte.
 func (k *HashKey) hash64(a, b string) (sum [8]byte) {
 	h := k.hasher()
-	h.in = append(append(append(h.in[:0], a...), 0), b...)
+	h.input = append(append(append(h.input[:0], a...), 0), b...)
 	copy(sum[:], h.sumIn())
 	k.hashes.Put(h)
 	return sum
@@ -89,7 +89,7 @@ func (k *HashKey) hasher() *keyedHash {
 // sumIn returns the hash of h.in. It is valid until the next one.
 func (h *keyedHash) sumIn() []byte {
 	h.mac.Reset()
-	h.mac.Write(h.in)
+	h.mac.Write(h.input)
 	h.sum = h.mac.Sum(h.sum[:0])
 	return h.sum
 }

@@ -11,8 +11,8 @@ type KeyRange struct{ Prefix, Infix string }
 
 // Contains reports whether key is in the range.
 func (r KeyRange) Contains(key string) bool {
-	rest, is := strings.CutPrefix(key, r.Prefix)
-	return is && strings.Contains(rest, r.Infix)
+	rest, ok := strings.CutPrefix(key, r.Prefix)
+	return ok && strings.Contains(rest, r.Infix)
 }
 
 // All returns the range of the keys of all identifiers that begin with prefix.

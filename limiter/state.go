@@ -17,7 +17,7 @@ type State interface {
 	Spend(now Instant, limit Limit, cost int64)
 	// Refund refunds cost units that were spent at the earlier instant at, as far as they still count now. If none of them counts, it
 	// changes nothing. If no units are left, the state equals a new one.
-	Refund(now Instant, limit Limit, cost int64, at Instant)
+	Refund(now Instant, limit Limit, cost int64, spentAt Instant)
 	// Assume sets the number of units that count now to used, from 0 to the capacity of limit, as another store returned it. It changes
 	// as little as possible about when units were spent. Additional units were spent at newest, which must not be after now.
 	Assume(now Instant, limit Limit, used int64, newest Instant)
@@ -63,9 +63,9 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 			states[i].Reset()
 		}
 		states[i].Spend(now, c.Limit, c.Units())
-		if before := decisions[i]; before.Allowed {
+		if refused := decisions[i]; refused.Allowed {
 			decisions[i] = decideAt(now, c.Limit, 0, states[i])
-			decisions[i].Allowed, decisions[i].RetryAfter, decisions[i].Delay = true, 0, before.Delay
+			decisions[i].Allowed, decisions[i].RetryAfter, decisions[i].Delay = true, 0, refused.Delay
 		} else {
 			decisions[i] = decideAt(now, c.Limit, c.Needed(), states[i])
 		}

@@ -112,22 +112,22 @@ func RefundLatest(ctx context.Context, store Store, r Refund) error {
 		if r.Cost <= 0 {
 			return nil
 		}
-		before, err := store.Peek(ctx, state)
+		beforeRefund, err := store.Peek(ctx, state)
 		if err != nil {
 			return err
 		}
-		r.At = latestSpend(r.Limit, before[0])
+		r.At = latestSpend(r.Limit, beforeRefund[0])
 		if err := store.Refund(ctx, []Refund{r}); err != nil {
 			return err
 		}
-		if !r.Limit.Traits().Log || before[0].ResetAfter == 0 {
+		if !r.Limit.Traits().Log || beforeRefund[0].ResetAfter == 0 {
 			return nil
 		}
-		after, err := store.Peek(ctx, state)
+		afterRefund, err := store.Peek(ctx, state)
 		if err != nil {
 			return err
 		}
-		refunded := after[0].Remaining - before[0].Remaining
+		refunded := afterRefund[0].Remaining - beforeRefund[0].Remaining
 		if refunded <= 0 {
 			return nil
 		}

@@ -30,18 +30,18 @@ type windowCounter struct {
 }
 
 func (s *windowCounter) Decide(now Instant, limit Limit, cost int64) Decision {
-	at := s.roll(now, limit.micros())
-	d := Decision{At: at.start() + at.elapsed, Limit: limit.units, Remaining: max(0, limit.units-at.used())}
-	if free := at.whenFree(); free > 0 {
+	rolled := s.roll(now, limit.micros())
+	d := Decision{At: rolled.start() + rolled.elapsed, Limit: limit.units, Remaining: max(0, limit.units-rolled.used())}
+	if free := rolled.whenFree(); free > 0 {
 		d.ResetAfter = free.Sub(now)
 	}
 	switch {
-	case at.used()+cost <= limit.units:
+	case rolled.used()+cost <= limit.units:
 		d.Allowed = true
 	case cost > limit.units:
 		d.RetryAfter = Never
 	default:
-		d.RetryAfter = at.whenRoom(limit.units - cost).Sub(now)
+		d.RetryAfter = rolled.whenRoom(limit.units - cost).Sub(now)
 	}
 	return d
 }
@@ -51,10 +51,10 @@ func (s *windowCounter) Spend(now Instant, limit Limit, cost int64) {
 	s.current = min(s.current+cost, MaxUnits)
 }
 
-func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant) {
+func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, spentAt Instant) {
 	rolled := s.roll(now, limit.micros()).windowCounter
 	var counted *int64
-	switch rolled.window - int64(at/limit.micros()) {
+	switch rolled.window - int64(spentAt/limit.micros()) {
 	case 0:
 		counted = &rolled.current
 	case 1:
@@ -74,15 +74,15 @@ func (s *windowCounter) Refund(now Instant, limit Limit, cost int64, at Instant)
 }
 
 func (s *windowCounter) Assume(now Instant, limit Limit, used int64, _ Instant) {
-	at := s.roll(now, limit.micros())
-	*s = at.windowCounter
-	weighted := at.used() - at.current
+	rolled := s.roll(now, limit.micros())
+	*s = rolled.windowCounter
+	weighted := rolled.used() - rolled.current
 	if weighted <= used { // the rest was spent in this window
 		s.current = used - weighted
 		return
 	}
 	s.current = 0
-	s.previous, _ = mulDiv(used, int64(at.length), int64(at.length-at.elapsed))
+	s.previous, _ = mulDiv(used, int64(rolled.length), int64(rolled.length-rolled.elapsed))
 }
 
 func (s *windowCounter) Clone() State { clone := *s; return &clone }

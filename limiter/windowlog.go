@@ -28,15 +28,15 @@ type windowLog struct {
 	// grain merges admissions that are at most this far apart, at the instant of the last. Merged units count longer by up to grain, and
 	// never shorter. 0 keeps every instant.
 	grain Instant
-	// before is the number of units admitted before the first of runs.
-	before int64
-	runs   []run // oldest first
+	// dropped is the number of units admitted before the first of runs.
+	dropped int64
+	runs    []run // oldest first
 }
 
 // run is a number of units that count as admitted at one instant.
 type run struct {
-	first, at Instant // they were admitted in [first, at], and count as admitted at its end
-	sum       int64   // of the units of this run and of all before it
+	first, latest Instant // they were admitted in [first, latest], and count as admitted at its end
+	sum           int64   // of the units of this run and of all before it
 }
 
 func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
@@ -44,7 +44,7 @@ func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
 	live, used := s.live(now, window)
 	d := Decision{At: live.clamp(now), Limit: limit.units, Remaining: max(0, limit.units-used)}
 	if used > 0 {
-		d.ResetAfter = (live.runs[len(live.runs)-1].at + window).Sub(now)
+		d.ResetAfter = (live.runs[len(live.runs)-1].latest + window).Sub(now)
 	}
 	excess := used + cost - limit.units
 	switch {
@@ -53,8 +53,8 @@ func (s *windowLog) Decide(now Instant, limit Limit, cost int64) Decision {
 	case cost > limit.units:
 		d.RetryAfter = Never
 	default: // when the oldest excess units have left the window
-		last := sort.Search(len(live.runs), func(i int) bool { return live.runs[i].sum-live.before >= excess })
-		d.RetryAfter = (live.runs[last].at + window).Sub(now)
+		last := sort.Search(len(live.runs), func(i int) bool { return live.runs[i].sum-live.dropped >= excess })
+		d.RetryAfter = (live.runs[last].latest + window).Sub(now)
 	}
 	return d
 }
@@ -66,16 +66,16 @@ func (s *windowLog) Spend(now Instant, limit Limit, cost int64) {
 	}
 	now = s.clamp(now)
 	if last := len(s.runs) - 1; last >= 0 && now-s.runs[last].first <= s.grain {
-		s.runs[last].at, s.runs[last].sum = now, s.runs[last].sum+cost
+		s.runs[last].latest, s.runs[last].sum = now, s.runs[last].sum+cost
 		return
 	}
-	s.runs = append(s.runs, run{first: now, at: now, sum: s.sum() + cost})
+	s.runs = append(s.runs, run{first: now, latest: now, sum: s.sum() + cost})
 }
 
-func (s *windowLog) Refund(now Instant, limit Limit, cost int64, at Instant) {
+func (s *windowLog) Refund(now Instant, limit Limit, cost int64, spentAt Instant) {
 	live, _ := s.live(now, limit.micros())
-	i := sort.Search(len(live.runs), func(i int) bool { return live.runs[i].at >= at })
-	if i == len(live.runs) || live.runs[i].first > at {
+	i := sort.Search(len(live.runs), func(i int) bool { return live.runs[i].latest >= spentAt })
+	if i == len(live.runs) || live.runs[i].first > spentAt {
 		return
 	}
 	*s = live
@@ -96,15 +96,15 @@ func (s *windowLog) Assume(now Instant, limit Limit, used int64, newest Instant)
 
 // take removes up to cost units from a run, and returns the number removed.
 func (s *windowLog) take(i int, cost int64) int64 {
-	before := s.before
+	previous := s.dropped
 	if i > 0 {
-		before = s.runs[i-1].sum
+		previous = s.runs[i-1].sum
 	}
-	taken := min(cost, s.runs[i].sum-before)
+	taken := min(cost, s.runs[i].sum-previous)
 	for j := i; j < len(s.runs); j++ {
 		s.runs[j].sum -= taken
 	}
-	if s.runs[i].sum == before {
+	if s.runs[i].sum == previous {
 		s.runs = append(s.runs[:i], s.runs[i+1:]...)
 	}
 	return taken
@@ -114,7 +114,7 @@ func (s *windowLog) Expires(limit Limit) Instant {
 	if len(s.runs) == 0 {
 		return 0
 	}
-	return s.runs[len(s.runs)-1].at + limit.micros()
+	return s.runs[len(s.runs)-1].latest + limit.micros()
 }
 
 func (s *windowLog) Clone() State {
@@ -133,18 +133,18 @@ func (s *windowLog) live(now, window Instant) (live windowLog, used int64) {
 		return windowLog{grain: s.grain}, 0
 	}
 	now = s.clamp(now)
-	expired := sort.Search(len(s.runs), func(i int) bool { return s.runs[i].at+window > now })
-	live = windowLog{grain: s.grain, before: s.before, runs: s.runs[expired:]}
+	expired := sort.Search(len(s.runs), func(i int) bool { return s.runs[i].latest+window > now })
+	live = windowLog{grain: s.grain, dropped: s.dropped, runs: s.runs[expired:]}
 	if expired > 0 {
-		live.before = s.runs[expired-1].sum
+		live.dropped = s.runs[expired-1].sum
 	}
-	return live, live.sum() - live.before
+	return live, live.sum() - live.dropped
 }
 
 // sum is the number of units ever admitted.
 func (s *windowLog) sum() int64 {
 	if len(s.runs) == 0 {
-		return s.before
+		return s.dropped
 	}
 	return s.runs[len(s.runs)-1].sum
 }
@@ -153,5 +153,5 @@ func (s *windowLog) clamp(now Instant) Instant {
 	if len(s.runs) == 0 {
 		return now
 	}
-	return max(now, s.runs[len(s.runs)-1].at)
+	return max(now, s.runs[len(s.runs)-1].latest)
 }

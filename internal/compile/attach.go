@@ -37,7 +37,7 @@ type claims map[claim]string
 
 // claimsOf returns a claim for each target.
 func claimsOf(p *validPolicy) []claim {
-	all := make([]claim, 0, len(p.spec.TargetRefs))
+	claims := make([]claim, 0, len(p.spec.TargetRefs))
 	counts := waysToCount(p.spec)
 	for _, ref := range p.spec.TargetRefs {
 		c := claim{cluster: p.cluster != nil, owner: p.namespace, namespace: p.namespace, target: string(ref.Kind) + "/" + ref.Name, counts: counts}
@@ -47,9 +47,9 @@ func claimsOf(p *validPolicy) []claim {
 		if ref.SectionName != nil {
 			c.section = *ref.SectionName
 		}
-		all = append(all, c)
+		claims = append(claims, c)
 	}
-	return all
+	return claims
 }
 
 // reject rejects a target if an older policy of the same kind and namespace, which is enforced, counts the same requests of it in the same way.
@@ -88,16 +88,16 @@ func waysToCount(spec *v1alpha1.RateLimitPolicySpec) string {
 }
 
 // problems returns the problems of a policy that no target accepts, and nil if a target accepts it.
-func (a Attachment) problems() (all []Problem) {
+func (a Attachment) problems() (list []Problem) {
 	for i, t := range a.Targets {
 		if t.Reason == v1alpha1.ReasonAccepted {
 			return nil
 		}
-		all = append(all, Problem{
+		list = append(list, Problem{
 			Policy: a.Policy, Cluster: a.Cluster, Field: fmt.Sprintf("spec.targetRefs[%d]%s", i, t.Field), Reason: t.Reason, Message: t.Message,
 		})
 	}
-	return all
+	return list
 }
 
 // apply restricts the rule to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of a cluster-scoped
@@ -142,12 +142,12 @@ func previousRulesOf(g *gateway.Objects) previousRules {
 	if g == nil || g.Unreadable == nil {
 		return nil
 	}
-	all := previousRules{}
+	previous := previousRules{}
 	for i := range g.Previous.Rules { // also rules without routes: their policy may have targets now
 		rule := &g.Previous.Rules[i]
-		all[previousKey{rule.Policy, rule.Domain == ""}] = rule
+		previous[previousKey{rule.Policy, rule.Domain == ""}] = rule
 	}
-	return all
+	return previous
 }
 
 // find returns the previous rule of the policy, nil if it has no such rule, and whether current, its rule without targets, differs in another way than

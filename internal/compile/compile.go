@@ -90,15 +90,15 @@ func (p Policies) Compile(identity Identity) Result {
 func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result {
 	var result Result
 	policies := result.validate(p)
-	all := p.lowerWithin(policies, identity, budget, &result)
-	for i := range all {
-		result.Set.Rules = append(result.Set.Rules, all[i].rule)
+	lowered := p.lowerWithin(policies, identity, budget, &result)
+	for i := range lowered {
+		result.Set.Rules = append(result.Set.Rules, lowered[i].rule)
 	}
 	slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 	if identity.HashKey != nil && result.Set.HashesIdentifiers() {
 		result.Set.HashKey = identity.HashKey.ID()
 	}
-	result.Set.ByAge = byAge(all)
+	result.Set.ByAge = byAge(lowered)
 	result.Set.RouteTable, result.LeftOut = p.routeTable()
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = redundancy.Overrides(result.Set.Rules)
@@ -107,7 +107,7 @@ func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result 
 
 // lowerWithin returns the rules of the policies that have a target, if they need one, and that fit the budget, sorted by name. The others get a
 // problem. It compiles the policies in order of precedence: a policy without a rule must not conflict with a newer one.
-func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget budget.Budget, result *Result) (all []compiled) {
+func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget budget.Budget, result *Result) (lowered []compiled) {
 	hashKey := identity.HashKey
 	if hashKey == nil {
 		hashKey = new(limiter.HashKey)
@@ -155,11 +155,11 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 			taken.add(valid.name, wanted, targets)
 		}
 		counters[valid.counter()] = valid.name
-		all = append(all, c)
+		lowered = append(lowered, c)
 	}
 	result.Used = fits.Used
-	result.sortByName(all)
-	return all
+	result.sortByName(lowered)
+	return lowered
 }
 
 // sharesCounters is the problem of a policy that would count on the counters of another one: each request would count twice.
@@ -172,9 +172,9 @@ func sharesCounters(p *validPolicy, other string) Problem {
 }
 
 // sortByName sorts rules and attachments.
-func (r *Result) sortByName(all []compiled) {
+func (r *Result) sortByName(lowered []compiled) {
 	byName := func(a, b string, x, y bool) int { return cmp.Or(cmp.Compare(a, b), compareBool(!x, !y)) }
-	slices.SortFunc(all, func(x, y compiled) int { return byName(x.name, y.name, x.cluster != nil, y.cluster != nil) })
+	slices.SortFunc(lowered, func(x, y compiled) int { return byName(x.name, y.name, x.cluster != nil, y.cluster != nil) })
 	slices.SortFunc(r.Attachments, func(x, y Attachment) int { return byName(x.Policy, y.Policy, x.Cluster, y.Cluster) })
 }
 

@@ -32,9 +32,9 @@ func (v *validator) validateDenial(d *v1alpha1.Denial) {
 	}
 	seen := map[string]bool{}
 	for i, h := range d.Headers {
-		at := fmt.Sprintf("%s.headers[%d]", field, i)
-		v.reportError(at+".name", rules.ValidateDenialHeaderName(string(h.Name)))
-		v.reportError(at+".value", rules.ValidateDenialHeaderValue(h.Value))
+		header := fmt.Sprintf("%s.headers[%d]", field, i)
+		v.reportError(header+".name", rules.ValidateDenialHeaderName(string(h.Name)))
+		v.reportError(header+".value", rules.ValidateDenialHeaderValue(h.Value))
 		name := strings.ToLower(string(h.Name))
 		if seen[name] {
 			v.report(field+".headers", "headers must have unique names; remove the repeated one")

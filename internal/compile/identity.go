@@ -31,11 +31,11 @@ func (i Identity) WithHashKey(key *limiter.HashKey) Identity {
 func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
 	table, identity := spec.Identity, DefaultIdentity()
 	for _, header := range []struct {
-		given v1alpha1.HeaderName
-		of    *rules.Identifier
+		given      v1alpha1.HeaderName
+		identifier *rules.Identifier
 	}{{table.Tenant.Header, &identity.Tenant}, {table.User.Header, &identity.User}, {table.APIKey.Header, &identity.APIKey}} {
 		if header.given != "" {
-			header.of.Name = lowercase(header.given)
+			header.identifier.Name = lowercase(header.given)
 		}
 	}
 	identity.IPv6PrefixLength = int(table.IP.IPv6PrefixLength)

@@ -69,27 +69,27 @@ func groupByName(policies Policies) [][]candidate {
 			})
 		}
 	}
-	all := make([][]candidate, 0, len(groups))
+	list := make([][]candidate, 0, len(groups))
 	for _, same := range groups {
-		all = append(all, same)
+		list = append(list, same)
 	}
-	slices.SortFunc(all, func(a, b []candidate) int {
+	slices.SortFunc(list, func(a, b []candidate) int {
 		return cmp.Or(cmp.Compare(a[0].name, b[0].name), cmp.Compare(a[0].namespace, b[0].namespace))
 	})
-	return all
+	return list
 }
 
 // byAge returns Set.ByAge: the names of the policies of each large namespace, the oldest first. It omits
 // namespaces whose policies have this order by name, as they do in files.
-func byAge(all []compiled) map[string][]string {
+func byAge(lowered []compiled) map[string][]string {
 	type policy struct {
 		*compiled
 
 		name string // without the namespace
 	}
 	inNamespace := map[string][]policy{}
-	for i := range all {
-		c := &all[i]
+	for i := range lowered {
+		c := &lowered[i]
 		namespace, name, _ := strings.Cut(c.name, "/")
 		inNamespace[namespace] = append(inNamespace[namespace], policy{c, name})
 	}

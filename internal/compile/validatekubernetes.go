@@ -68,10 +68,10 @@ func (v *validator) validateKubernetesMatch(field string, match *v1alpha1.Kubern
 		v.validateSelector(field+".namespaceSelector", match.NamespaceSelector)
 	}
 	for _, list := range []struct {
-		name string
-		of   []v1alpha1.KubernetesUser
+		name  string
+		users []v1alpha1.KubernetesUser
 	}{{"users", match.Users}, {"groups", match.Groups}, {"exceptUsers", match.ExceptUsers}, {"exceptGroups", match.ExceptGroups}} {
-		for i, user := range list.of {
+		for i, user := range list.users {
 			v.validateNotEmpty(fmt.Sprintf("%s.%s[%d]", field, list.name, i), string(user))
 		}
 	}
@@ -105,9 +105,9 @@ func (v *validator) validateResources(field string, resources v1alpha1.Kubernete
 		}
 	}
 	for i, operation := range resources.Operations {
-		at := fmt.Sprintf("%s.operations[%d]", field, i)
-		v.validateNotEmpty(at, string(operation))
-		validateEnum(v, at, operation, v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete, v1alpha1.OperationConnect)
+		path := fmt.Sprintf("%s.operations[%d]", field, i)
+		v.validateNotEmpty(path, string(operation))
+		validateEnum(v, path, operation, v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete, v1alpha1.OperationConnect)
 	}
 }
 

@@ -191,15 +191,15 @@ func (v *validator) validateRegularExpression(field, expression string, ignoreCa
 // validateCIDRs rejects bits after the prefix instead of clearing them, because the author may have meant the single address.
 func (v *validator) validateCIDRs(field string, cidrs []v1alpha1.CIDR) {
 	for i, cidr := range cidrs {
-		at := fmt.Sprintf("%s[%d]", field, i)
+		item := fmt.Sprintf("%s[%d]", field, i)
 		prefix, ok := parseCIDR(cidr)
 		switch {
 		case !ok:
-			v.report(at, "%q: a CIDR must be an IPv4 or IPv6 network with a prefix length, such as 203.0.113.0/24 or 2001:db8::/32; "+
+			v.report(item, "%q: a CIDR must be an IPv4 or IPv6 network with a prefix length, such as 203.0.113.0/24 or 2001:db8::/32; "+
 				"for a single address use /32 or /128", cidr)
 		case prefix != prefix.Masked():
 			address := prefix.Addr()
-			v.report(at, "%q must not have bits set after its prefix; use %v for the network, or %v for the single address",
+			v.report(item, "%q must not have bits set after its prefix; use %v for the network, or %v for the single address",
 				cidr, prefix.Masked(), netip.PrefixFrom(address, address.BitLen()))
 		}
 	}

@@ -80,26 +80,26 @@ const (
 )
 
 // Add appends a Finding. It shortens long texts.
-func (r *Result) Add(at Place, kind Kind, format string, a ...any) {
+func (r *Result) Add(place Place, kind Kind, format string, a ...any) {
 	if r.count == nil {
 		r.count = map[findings]int{}
 	}
-	of := findings{at.File, kind}
-	if r.count[of]++; r.count[of] > maxFindings {
+	group := findings{place.File, kind}
+	if r.count[group]++; r.count[group] > maxFindings {
 		return
 	}
 	for i := range a {
-		if text, is := a[i].(string); is {
+		if text, ok := a[i].(string); ok {
 			a[i] = terminal.Shorten(text, maxText)
 		}
 	}
-	r.Findings = append(r.Findings, Finding{at, kind, fmt.Sprintf(format, a...)})
+	r.Findings = append(r.Findings, Finding{place, kind, fmt.Sprintf(format, a...)})
 }
 
 // Count returns the number of findings of a kind, with those that are left out.
 func (r *Result) Count(kind Kind) (n int) {
-	for of, count := range r.count {
-		if of.kind == kind {
+	for group, count := range r.count {
+		if group.kind == kind {
 			n += count
 		}
 	}
@@ -112,9 +112,9 @@ func (r *Result) addLeftOut() {
 	for _, f := range r.Findings {
 		last[findings{f.File, f.Kind}] = f.Place
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(last), func(a, b findings) int { return cmp.Compare(a.kind, b.kind) }) {
-		if more := r.count[of] - maxFindings; more > 0 {
-			r.Findings = append(r.Findings, Finding{last[of], of.kind, fmt.Sprintf("and %d more of this kind in the file", more)})
+	for _, group := range slices.SortedFunc(maps.Keys(last), func(a, b findings) int { return cmp.Compare(a.kind, b.kind) }) {
+		if more := r.count[group] - maxFindings; more > 0 {
+			r.Findings = append(r.Findings, Finding{last[group], group.kind, fmt.Sprintf("and %d more of this kind in the file", more)})
 		}
 	}
 }

@@ -37,22 +37,22 @@ func (r *Result) Finish(loader *policyfile.Loader) ([]Output, error) {
 		if p.isCluster() {
 			name = "cluster.yaml"
 		}
-		at, found := places[name]
+		index, found := places[name]
 		if !found {
-			at = len(outputs)
-			places[name] = at
+			index = len(outputs)
+			places[name] = index
 			outputs = append(outputs, Output{Name: name})
 		} else {
-			outputs[at].Content = append(outputs[at].Content, "---\n"...)
+			outputs[index].Content = append(outputs[index].Content, "---\n"...)
 		}
-		outputs[at].Content = append(outputs[at].Content, text...)
+		outputs[index].Content = append(outputs[index].Content, text...)
 	}
 	return outputs, nil
 }
 
 // validate removes and reports the policies that are not valid, and notes policies that exceed the default budget of a Limiter.
 func (r *Result) validate(loader *policyfile.Loader) error {
-	var all bytes.Buffer
+	var documents bytes.Buffer
 	starts := make([]int, len(r.Policies)) // the line before each policy
 	line := 0
 	for i := range r.Policies {
@@ -61,15 +61,15 @@ func (r *Result) validate(loader *policyfile.Loader) error {
 			return err
 		}
 		starts[i] = line
-		all.Write(text)
-		all.WriteString("---\n")
+		documents.Write(text)
+		documents.WriteString("---\n")
 		line += bytes.Count(text, []byte("\n")) + 1
 	}
 	policyAt := func(line int) int {
 		i, _ := slices.BinarySearch(starts, line) // the first policy that begins after the line
 		return max(i-1, 0)
 	}
-	result := loader.Compile([]policyfile.File{{Name: "import", Content: all.Bytes()}})
+	result := loader.Compile([]policyfile.File{{Name: "import", Content: documents.Bytes()}})
 	invalid := map[int]bool{}
 	for _, problem := range result.Problems {
 		i := policyAt(problem.Line)

@@ -61,7 +61,7 @@ func (n Node) Fields(what string) []Field {
 	var merged []Node
 	first := make(map[string]int, len(n.yaml.Content)/2) // the lines of keys
 	for i := 0; i+1 < len(n.yaml.Content); i += 2 {
-		key, value := n.at(n.yaml.Content[i]), n.at(n.yaml.Content[i+1])
+		key, value := n.child(n.yaml.Content[i]), n.child(n.yaml.Content[i+1])
 		if key.yaml.Tag == "!!merge" {
 			merged = append(merged, value)
 			continue
@@ -114,13 +114,13 @@ func (n Node) Items(what string) []Node {
 	}
 	var items []Node
 	for _, item := range n.yaml.Content {
-		items = append(items, n.at(item))
+		items = append(items, n.child(item))
 	}
 	return items
 }
 
-// at returns a part of the document. It follows an alias.
-func (n Node) at(part *yaml.Node) Node {
+// child returns a part of the document. It follows an alias.
+func (n Node) child(part *yaml.Node) Node {
 	if n.nodes++; n.nodes == maxNodes {
 		remedy := "split the file"
 		if n.aliases {
@@ -133,7 +133,7 @@ func (n Node) at(part *yaml.Node) Node {
 	}
 	if part.Kind == yaml.AliasNode {
 		n.aliases = true
-		return n.at(part.Alias)
+		return n.child(part.Alias)
 	}
 	return Node{n.document, part}
 }
@@ -184,8 +184,8 @@ func (n Node) quoted() string {
 }
 
 // Unknown reports a field that the format does not have.
-func (n Node) Unknown(f Field, what string, known ...string) {
-	n.out.Add(f.Place, Invalid, "unknown field %s of %s; the fields are %s", f.Key, what, strings.Join(known, ", "))
+func (n Node) Unknown(f Field, what string, fields ...string) {
+	n.out.Add(f.Place, Invalid, "unknown field %s of %s; the fields are %s", f.Key, what, strings.Join(fields, ", "))
 }
 
 func kindOf(n *yaml.Node) string {

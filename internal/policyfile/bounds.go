@@ -51,7 +51,7 @@ func (b *bounds) takeAliases(root *yaml.Node, size int) error {
 		if n.Kind == yaml.AliasNode {
 			n = n.Alias
 		}
-		if size, known := sizes[n]; known {
+		if size, ok := sizes[n]; ok {
 			if size < 0 {
 				return 0, errors.New("an alias must not be inside of what it refers to")
 			}

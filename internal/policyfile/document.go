@@ -202,18 +202,18 @@ const maxDuplicates = 100
 // duplicates returns a problem for each field that occurs twice in a mapping.
 func (o *object) duplicates() []Problem {
 	var problems []Problem
-	var walk func(node *yaml.Node, at *place)
-	walk = func(node *yaml.Node, at *place) {
+	var walk func(node *yaml.Node, parent *place)
+	walk = func(node *yaml.Node, parent *place) {
 		switch node.Kind {
 		case yaml.SequenceNode:
 			for i, item := range node.Content {
-				walk(item, &place{parent: at, index: i})
+				walk(item, &place{parent: parent, index: i})
 			}
 		case yaml.MappingNode:
 			seen := make(map[string]bool, len(node.Content)/2)
 			for i := 0; i+1 < len(node.Content); i += 2 {
 				key, value := node.Content[i], node.Content[i+1]
-				child := &place{parent: at, name: key.Value, isName: true}
+				child := &place{parent: parent, name: key.Value, isName: true}
 				if seen[key.Value] && len(problems) < maxDuplicates {
 					problems = append(problems, newProblem(o.file, o.lines+key.Line, o.policy(), child.field(), "duplicate field"))
 				}

@@ -57,7 +57,7 @@ const (
 )
 
 func readOne(stdin io.Reader, name string) ([]byte, error) {
-	from := stdin
+	reader := stdin
 	switch {
 	case name != "-":
 		file, err := open(name, stdin != nil)
@@ -65,11 +65,11 @@ func readOne(stdin io.Reader, name string) ([]byte, error) {
 			return nil, err
 		}
 		defer func() { _ = file.Close() }()
-		from = file
+		reader = file
 	case stdin == nil:
 		return nil, fmt.Errorf("%q: standard input is not available", name)
 	}
-	content, err := io.ReadAll(io.LimitReader(from, MaxFile+1))
+	content, err := io.ReadAll(io.LimitReader(reader, MaxFile+1))
 	switch {
 	case err != nil:
 		return nil, err

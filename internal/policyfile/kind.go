@@ -39,17 +39,17 @@ var parsed struct { //nolint:gochecknoglobals // see above
 func parseSchemas() (*schemas, error) {
 	parsed.Lock()
 	defer parsed.Unlock()
-	if all := parsed.schemas.Value(); all != nil {
-		return all, nil
+	if schemas := parsed.schemas.Value(); schemas != nil {
+		return schemas, nil
 	}
 	byKind, err := newSchemas()
 	if err != nil {
 		return nil, err
 	}
-	all := new(schemas)
-	*all = byKind
-	parsed.schemas = weak.Make(all)
-	return all, nil
+	stored := new(schemas)
+	*stored = byKind
+	parsed.schemas = weak.Make(stored)
+	return stored, nil
 }
 
 func newSchemas() (map[string]*policySchema, error) {
@@ -68,9 +68,10 @@ func newSchemas() (map[string]*policySchema, error) {
 
 // unknownKind returns the message for an object of the group weir.dev with an unknown kind or version.
 func unknownKind(o *object) string {
-	known := kinds()
-	slices.Sort(known)
-	return fmt.Sprintf("unknown kind %s in %s; supported kinds: %s in %s", o.text("kind"), o.text("apiVersion"), strings.Join(known, ", "), v1alpha1.GroupVersion)
+	supported := kinds()
+	slices.Sort(supported)
+	return fmt.Sprintf("unknown kind %s in %s; supported kinds: %s in %s", o.text("kind"), o.text("apiVersion"),
+		strings.Join(supported, ", "), v1alpha1.GroupVersion)
 }
 
 // key is the name of an object together with its kind.

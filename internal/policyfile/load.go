@@ -44,11 +44,11 @@ type Result struct {
 
 // NewLoader returns a Loader. Policies without an identifier use the identity table.
 func NewLoader(identity compile.Identity) (*Loader, error) {
-	all, err := parseSchemas()
+	schemas, err := parseSchemas()
 	if err != nil {
 		return nil, err
 	}
-	return &Loader{schemas: all, identity: identity}, nil
+	return &Loader{schemas: schemas, identity: identity}, nil
 }
 
 // Load reads the files with [Read] and compiles them with [Loader.Compile]. It returns an error only if a file cannot be read. An invalid
@@ -86,31 +86,31 @@ func (l *Loader) Compile(files []File) Result {
 }
 
 // Warnings returns the warnings for the valid policies, sorted by file and line.
-func (r *Result) Warnings() (all []Problem) {
+func (r *Result) Warnings() (problems []Problem) {
 	specs, others := r.specs(), redundancy.Comparable(r.Rules.Rules)
 	for i := range r.Rules.Rules {
 		rule := &r.Rules.Rules[i]
 		key := keyOf(rule.Policy, rule.Domain == "")
 		o := r.defined[key]
 		for _, w := range slices.Concat(warning.ForRule(rule, others(rule)), warning.ForSecrets(rule, specs[key])) {
-			all = append(all, o.problem(w.Field, w.Message))
+			problems = append(problems, o.problem(w.Field, w.Message))
 		}
 	}
-	all = append(all, r.BudgetWarnings()...)
-	slices.SortStableFunc(all, byPlace)
-	return all
+	problems = append(problems, r.BudgetWarnings()...)
+	slices.SortStableFunc(problems, byPlace)
+	return problems
 }
 
 // BudgetWarnings returns the warnings for policies that exceed the default budget of a Limiter. Unlike those of a policy among all others, they take
 // linear time.
-func (r *Result) BudgetWarnings() (all []Problem) {
+func (r *Result) BudgetWarnings() (problems []Problem) {
 	for _, p := range r.policies.CompileWithin(r.identity, budget.Default()).Problems {
 		if p.Reason == v1alpha1.ReasonOverBudget { // in a cluster, the Limiter sets the budget
-			all = append(all, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
+			problems = append(problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
 		}
 	}
-	slices.SortStableFunc(all, byPlace)
-	return all
+	slices.SortStableFunc(problems, byPlace)
+	return problems
 }
 
 // Secret returns the valid policies whose identifiers are secret, by name.
@@ -211,12 +211,12 @@ func (r *Result) define(objects []*object) {
 }
 
 // admit validates o as an API server does. If o is a valid policy, it appends the policy to policies, or else it returns the problems.
-func admit(o *object, all schemas, policies *compile.Policies) []Problem {
+func admit(o *object, schemas schemas, policies *compile.Policies) []Problem {
 	if o.policy() == "" && o.metadata("generateName") != "" {
 		return []Problem{o.problem("metadata.generateName", "generateName is not supported in files; set metadata.name")}
 	}
 	problems := o.duplicates()
-	for _, f := range all[o.text("kind")].admit(o.content) {
+	for _, f := range schemas[o.text("kind")].admit(o.content) {
 		problems = append(problems, o.problem(f.field, f.message))
 	}
 	if len(problems) > 0 || !isPolicyKind(o.text("kind")) {

@@ -25,18 +25,18 @@ func (x *fieldIndex) find(node *yaml.Node, key string) int {
 		}
 		return -1
 	}
-	at, known := x.keys[node]
-	if !known {
-		at = make(map[string]int, len(node.Content)/2)
+	indexes, ok := x.keys[node]
+	if !ok {
+		indexes = make(map[string]int, len(node.Content)/2)
 		for i := len(node.Content) - 2; i >= 0; i -= 2 {
-			at[node.Content[i].Value] = i
+			indexes[node.Content[i].Value] = i
 		}
 		if x.keys == nil {
 			x.keys = map[*yaml.Node]map[string]int{}
 		}
-		x.keys[node] = at
+		x.keys[node] = indexes
 	}
-	if i, found := at[key]; found {
+	if i, found := indexes[key]; found {
 		return i
 	}
 	return -1
@@ -45,8 +45,8 @@ func (x *fieldIndex) find(node *yaml.Node, key string) int {
 // nearest returns the node of a field such as "spec.match.http.paths[0].value": the key in a mapping or the item in a list. If the field does
 // not exist, it returns the nearest enclosing node.
 func (x *fieldIndex) nearest(root *yaml.Node, field string) *yaml.Node {
-	at, _ := x.descend(root, field)
-	return at
+	node, _ := x.descend(root, field)
+	return node
 }
 
 // valueAt returns the node of the value of a field, or of the nearest enclosing field.
@@ -55,16 +55,16 @@ func (x *fieldIndex) valueAt(root *yaml.Node, field string) *yaml.Node {
 	return value
 }
 
-func (x *fieldIndex) descend(root *yaml.Node, field string) (at, value *yaml.Node) {
-	at, value = root, root
+func (x *fieldIndex) descend(root *yaml.Node, field string) (position, value *yaml.Node) {
+	position, value = root, root
 	for _, step := range steps(field) {
 		nextAt, nextValue := x.child(value, step)
 		if nextAt == nil {
 			break
 		}
-		at, value = nextAt, nextValue
+		position, value = nextAt, nextValue
 	}
-	return at, value
+	return position, value
 }
 
 // steps splits "spec.paths[0].value" into names and numbers. The text in brackets is one step, including its dots.
@@ -86,7 +86,7 @@ func steps(field string) []string {
 }
 
 // child returns the key and the value of step in node, or nil if there is no such step. It follows aliases and merged mappings.
-func (x *fieldIndex) child(node *yaml.Node, step string) (at, value *yaml.Node) {
+func (x *fieldIndex) child(node *yaml.Node, step string) (position, value *yaml.Node) {
 	switch node.Kind {
 	case yaml.AliasNode:
 		return x.child(node.Alias, step)

@@ -125,11 +125,11 @@ func (s *policySchema) validate(content map[string]any) field.ErrorList {
 }
 
 func (s *policySchema) validateMetadata(ctx context.Context, content map[string]any) field.ErrorList {
-	at := field.NewPath("metadata")
+	path := field.NewPath("metadata")
 	metadata, _, err := objectmeta.GetObjectMeta(content, false)
 	if err != nil {
-		return field.ErrorList{field.Invalid(at, content["metadata"], err.Error())}
+		return field.ErrorList{field.Invalid(path, content["metadata"], err.Error())}
 	}
 	return metavalidation.ValidateObjectMetaDeclaratively(ctx, operation.Create, metadata, nil, s.namespaced,
-		metavalidation.NameIsDNSSubdomain, at, true)
+		metavalidation.NameIsDNSSubdomain, path, true)
 }

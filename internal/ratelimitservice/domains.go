@@ -52,11 +52,11 @@ func (d *Domains) Update(now time.Time, configs []*ratelimitv3.RateLimitConfig, 
 			previous.missing = time.Time{}
 			continue
 		}
-		var from *ratelimitv3.RateLimitConfig
+		var enforced *ratelimitv3.RateLimitConfig
 		if previous != nil {
-			previous.missing, from = time.Time{}, previous.config
+			previous.missing, enforced = time.Time{}, previous.config
 		}
-		valid, invalid := compileValid(config, from, d.options)
+		valid, invalid := compileValid(config, enforced, d.options)
 		problems = append(problems, invalid...)
 		if valid == nil {
 			if previous != nil {
@@ -70,13 +70,13 @@ func (d *Domains) Update(now time.Time, configs []*ratelimitv3.RateLimitConfig, 
 		d.active[name] = &domain{config: valid.config, content: valid.content}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.active)) {
-		of := d.active[name]
+		domain := d.active[name]
 		if !complete { // any domain can be in what could not be read
-			of.missing = time.Time{}
+			domain.missing = time.Time{}
 			continue
 		}
-		if !listed[name] && of.missing.IsZero() {
-			of.missing = now
+		if !listed[name] && domain.missing.IsZero() {
+			domain.missing = now
 			if d.keep > 0 {
 				d.note("domain %s is no longer in the configuration; its limits stay active for %v", name, d.keep)
 			}
@@ -89,7 +89,7 @@ func (d *Domains) Update(now time.Time, configs []*ratelimitv3.RateLimitConfig, 
 // Expire removes the domains that the server has not listed for some time. It reports whether there are any.
 func (d *Domains) Expire(now time.Time) (changed bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.active)) {
-		if of := d.active[name]; !of.missing.IsZero() && now.Sub(of.missing) >= d.keep {
+		if domain := d.active[name]; !domain.missing.IsZero() && now.Sub(domain.missing) >= d.keep {
 			delete(d.active, name)
 			d.note("domain %s has no limits any more, because it is no longer in the configuration", name)
 			changed = true
@@ -99,24 +99,24 @@ func (d *Domains) Expire(now time.Time) (changed bool) {
 }
 
 // NextExpiry returns when Expire will remove a domain; ok is false if it will not.
-func (d *Domains) NextExpiry() (at time.Time, ok bool) {
-	for _, of := range d.active {
-		if of.missing.IsZero() {
+func (d *Domains) NextExpiry() (expiry time.Time, ok bool) {
+	for _, domain := range d.active {
+		if domain.missing.IsZero() {
 			continue
 		}
-		if end := of.missing.Add(d.keep); !ok || end.Before(at) {
-			at, ok = end, true
+		if end := domain.missing.Add(d.keep); !ok || end.Before(expiry) {
+			expiry, ok = end, true
 		}
 	}
-	return at, ok
+	return expiry, ok
 }
 
 // Rules returns the rules of all domains, and their limits by policy.
 func (d *Domains) Rules() (rules.Set, map[string]Limit) {
 	set, limits := rules.Set{Rules: []rules.Rule{}}, map[string]Limit{}
-	for _, of := range d.active {
-		set.Rules = append(set.Rules, of.content.rules...)
-		maps.Copy(limits, of.content.limits)
+	for _, domain := range d.active {
+		set.Rules = append(set.Rules, domain.content.rules...)
+		maps.Copy(limits, domain.content.limits)
 	}
 	slices.SortFunc(set.Rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
 	if set.HashesIdentifiers() {

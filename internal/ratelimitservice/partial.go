@@ -35,12 +35,12 @@ type partial struct {
 // previous, if there is one. The problems describe the invalid parts. The result is nil if the domain has to keep its previous limits as they are.
 func compileValid(config, previous *ratelimitv3.RateLimitConfig, options Options) (result *partial, problems []error) {
 	parts := partsOf(config)
-	all := len(parts)
+	total := len(parts)
 	var kept []string
 	for candidate := config; ; candidate = configOf(config, parts) {
 		content, found := compileDomain(candidate, options)
 		if len(found) == 0 {
-			if len(content.rules) == 0 && len(parts) < all && previous == nil {
+			if len(content.rules) == 0 && len(parts) < total && previous == nil {
 				return nil, problems // a domain is not active before it has limits
 			}
 			for _, note := range kept {
@@ -118,8 +118,8 @@ func find(parts []part, n int) (index, number int) {
 	return -1, 0
 }
 
-func configOf(of *ratelimitv3.RateLimitConfig, parts []part) *ratelimitv3.RateLimitConfig {
-	config := &ratelimitv3.RateLimitConfig{Name: of.GetName(), Domain: of.GetDomain()}
+func configOf(original *ratelimitv3.RateLimitConfig, parts []part) *ratelimitv3.RateLimitConfig {
+	config := &ratelimitv3.RateLimitConfig{Name: original.GetName(), Domain: original.GetDomain()}
 	for i := range parts {
 		config.Descriptors = append(config.Descriptors, parts[i].RateLimitDescriptor)
 	}

@@ -20,18 +20,18 @@ import (
 // and C1, bidirectional and other invisible formats, unusual spaces, and bytes that are no UTF-8. The sequences are those of JSON: JSON text stays the
 // same value. It is safe for concurrent use.
 type Writer struct {
-	to io.Writer
+	out io.Writer
 
 	lock sync.Mutex
 	rest []byte // the beginning of a character, whose other bytes have not been written
 }
 
 // NewWriter returns a Writer to another one.
-func NewWriter(to io.Writer) *Writer {
-	if w, is := to.(*Writer); is {
+func NewWriter(out io.Writer) *Writer {
+	if w, ok := out.(*Writer); ok {
 		return w
 	}
-	return &Writer{to: to}
+	return &Writer{out: out}
 }
 
 // Write implements io.Writer.
@@ -43,8 +43,8 @@ func (w *Writer) Write(text []byte) (int, error) {
 		text = append(w.rest, text...)
 		w.rest = nil
 	}
-	if at := incomplete(text); at < len(text) {
-		w.rest, text = bytes.Clone(text[at:]), text[:at]
+	if end := incomplete(text); end < len(text) {
+		w.rest, text = bytes.Clone(text[end:]), text[:end]
 	}
 	if err := w.write(text); err != nil {
 		return 0, err
@@ -66,17 +66,17 @@ func (w *Writer) write(text []byte) error {
 		return nil
 	}
 	if isHarmless(text) {
-		_, err := w.to.Write(text)
+		_, err := w.out.Write(text)
 		return err
 	}
-	_, err := io.WriteString(w.to, escape(string(text), "\n\t"))
+	_, err := io.WriteString(w.out, escape(string(text), "\n\t"))
 	return err
 }
 
 // Raw returns what w writes to, for a command that controls the terminal itself. Such a command writes only what [Escape] returns.
 func Raw(w io.Writer) io.Writer {
-	if w, is := w.(*Writer); is {
-		return w.to
+	if w, ok := w.(*Writer); ok {
+		return w.out
 	}
 	return w
 }

@@ -71,8 +71,8 @@ func WithToken(file string, next http.Handler) http.Handler {
 
 // verify compares hashes, so that the time does not depend on the token.
 func verify(r *http.Request, token string) error {
-	given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !is {
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
 		return errors.New("the header Authorization must contain a bearer token")
 	}
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token))

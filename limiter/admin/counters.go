@@ -162,9 +162,9 @@ func (c *Counters) newCounter(k *found, charges []limiter.Charge, decisions []li
 		if t.Unlimited {
 			t.Limit = k.rule.Limit
 		}
-		at := min(i, len(used)-1)
+		index := min(i, len(used)-1)
 		portion := c.portion(k.key, t.Limit, isLocal)
-		remaining := max(0, portion.Capacity-used[at])
+		remaining := max(0, portion.Capacity-used[index])
 		tier := CounterTier{Tier: t.Name, Unlimited: t.Unlimited, Limit: portion.Units, Remaining: remaining, Over: remaining == 0 && !t.Unlimited}
 		if i == largest {
 			counter.Limit, counter.Remaining, counter.Over = tier.Limit, tier.Remaining, tier.Over
@@ -173,7 +173,7 @@ func (c *Counters) newCounter(k *found, charges []limiter.Charge, decisions []li
 			tier.Limit, tier.Remaining = 0, 0
 		}
 		counter.Tiers = append(counter.Tiers, tier)
-		counter.ResetAfterMs = max(counter.ResetAfterMs, milliseconds(decisions[at].ResetAfter))
+		counter.ResetAfterMs = max(counter.ResetAfterMs, milliseconds(decisions[index].ResetAfter))
 	}
 	if len(possible) == 1 {
 		counter.Tier, counter.Tiers = possible[0].Name, nil

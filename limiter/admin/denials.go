@@ -25,8 +25,8 @@ type DenialLine struct {
 
 // denials streams denials as lines of JSON, until the caller closes the connection.
 func (h *handler) denials(w http.ResponseWriter, r *http.Request) {
-	in := r.URL.Query()
-	filter := decisionlog.Filter{Policy: in.Get("policy"), Identifier: in.Get("identifier"), Endpoint: in.Get("endpoint")}
+	query := r.URL.Query()
+	filter := decisionlog.Filter{Policy: query.Get("policy"), Identifier: query.Get("identifier"), Endpoint: query.Get("endpoint")}
 	if filter.Identifier != "" && !h.Decisions.HasIdentifiers() {
 		reply.NewProblem(http.StatusBadRequest, "identifier", "denials of this limiter have no identifiers to select: decisionLog.identifiers of the Limiter "+
 			"(--decision-log-identifiers) is Omitted. Remove identifier, or set Counted or Hashed").Write(w)

@@ -22,8 +22,8 @@ type Explainer struct {
 }
 
 // Explain explains the decision about the request in body: the body of POST /v1/check, or an AdmissionReview of admission.k8s.io/v1. With
-// all, it lists the policies of all domains.
-func (e *Explainer) Explain(ctx context.Context, body []byte, all bool) (Explanation, *reply.Problem) {
+// allPolicies, it lists the policies of all domains.
+func (e *Explainer) Explain(ctx context.Context, body []byte, allPolicies bool) (Explanation, *reply.Problem) {
 	check, isExempt, bad := e.read(body)
 	if bad != nil {
 		return Explanation{}, bad
@@ -38,7 +38,7 @@ func (e *Explainer) Explain(ctx context.Context, body []byte, all bool) (Explana
 			p.Used = max(0, e.Portion(limiter.Charge{Key: p.Key, Limit: p.Terms.Limit}).Capacity-d.Remaining)
 		}
 	}
-	out := NewExplanation(&explained, &check.Request, all)
+	out := NewExplanation(&explained, &check.Request, allPolicies)
 	if isExempt {
 		out.Exempt, out.RefusedBy = true, ""
 		out.Answer = reply.NewAnswer(&engine.Answer{Allowed: true, Source: engine.SourceNone, Revision: out.Revision})

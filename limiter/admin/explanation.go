@@ -87,8 +87,8 @@ type Charge struct {
 	Source engine.Source `json:"source,omitempty"`
 }
 
-// NewExplanation converts x, an explanation of r. With all, it lists the policies of all domains.
-func NewExplanation(x *engine.Explanation, r *rules.Request, all bool) Explanation {
+// NewExplanation converts x, an explanation of r. With allPolicies, it lists the policies of all domains.
+func NewExplanation(x *engine.Explanation, r *rules.Request, allPolicies bool) Explanation {
 	out := Explanation{Revision: x.Revision, RefusedBy: x.Refused, Policies: []Policy{}}
 	if x.Refused == "" {
 		out.Answer = reply.NewAnswer(&x.Answer)
@@ -96,7 +96,7 @@ func NewExplanation(x *engine.Explanation, r *rules.Request, all bool) Explanati
 	secrets := secretsOf(x.Policies)
 	for i := range x.Policies {
 		p := &x.Policies[i]
-		if p.Failed == matching.ConditionDomain && !all {
+		if p.Failed == matching.ConditionDomain && !allPolicies {
 			out.OtherPolicies++
 			continue
 		}

@@ -82,11 +82,12 @@ func (h *handler) rules(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) counters(w http.ResponseWriter, r *http.Request) {
-	in := r.URL.Query()
+	query := r.URL.Query()
 	q := CounterQuery{
-		Policy: in.Get("policy"), Identifier: in.Get("identifier"), Prefix: in.Get("prefix"), Over: in.Get("over") == "true", Continue: in.Get("continue"),
+		Policy: query.Get("policy"), Identifier: query.Get("identifier"), Prefix: query.Get("prefix"),
+		Over: query.Get("over") == "true", Continue: query.Get("continue"),
 	}
-	if text := in.Get("limit"); text != "" {
+	if text := query.Get("limit"); text != "" {
 		var err error
 		if q.Limit, err = strconv.Atoi(text); err != nil {
 			q.Limit = -1 // List rejects it
@@ -155,8 +156,8 @@ func (h *handler) setLevel(w http.ResponseWriter, r *http.Request) {
 		reply.NewProblem(http.StatusBadRequest, "level", `the body must be {"level":"debug"}, with debug, info, warn or error`).Write(w)
 		return
 	}
-	before := h.Level.Level()
-	h.Log.Warn("log level changed", "from", before, "to", level.Level, "caller", Caller(r.Context())) // before the change, so that it is logged
+	previous := h.Level.Level()
+	h.Log.Warn("log level changed", "from", previous, "to", level.Level, "caller", Caller(r.Context())) // before the change, so that it is logged
 	h.Level.Set(level.Level)
 	write(w, level)
 }

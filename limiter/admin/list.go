@@ -145,7 +145,7 @@ func (c *Counters) list(ctx context.Context, selected []*matching.Compiled, q Co
 
 // scan returns a page of the counters of one policy.
 func (c *Counters) scan(ctx context.Context, rule *matching.Compiled, q CounterQuery) (CounterList, error) {
-	page, until := CounterList{Continue: q.Continue}, time.Now().Add(pageTime)
+	page, deadline := CounterList{Continue: q.Continue}, time.Now().Add(pageTime)
 	seen := map[string]bool{} // SCAN can return a key twice
 	for {
 		keys, next, err := c.Scanner.Scan(ctx, rule.Keys.All(q.Prefix), page.Continue, scanStep)
@@ -164,7 +164,7 @@ func (c *Counters) scan(ctx context.Context, rule *matching.Compiled, q CounterQ
 			return CounterList{}, err
 		}
 		page.Counters, page.Continue = append(page.Counters, withUnits(counters)...), next
-		if next == "" || len(page.Counters) >= q.Limit || time.Now().After(until) {
+		if next == "" || len(page.Counters) >= q.Limit || time.Now().After(deadline) {
 			return page, nil
 		}
 	}
@@ -203,9 +203,9 @@ func (c *Counters) keysOf(
 
 // endpointKeys returns the keys of the counters of an identifier, as it is counted, under a rule that counts endpoints separately.
 func (c *Counters) endpointKeys(ctx context.Context, rule *matching.Compiled, counted string) (keys []found, err error) {
-	of, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
+	keyRange, cursor, seen := rule.Keys.Of(counted), "", map[string]bool{}
 	for {
-		list, next, err := c.Scanner.Scan(ctx, of, cursor, scanStep)
+		list, next, err := c.Scanner.Scan(ctx, keyRange, cursor, scanStep)
 		if err != nil {
 			return nil, err
 		}
@@ -222,15 +222,15 @@ func (c *Counters) endpointKeys(ctx context.Context, rule *matching.Compiled, co
 }
 
 func (c *Counters) readAll(ctx context.Context, keys []found) ([]Counter, error) {
-	var all []Counter
+	var collected []Counter
 	for part := range slices.Chunk(keys, peekStep) {
 		counters, err := c.read(ctx, part)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, counters...)
+		collected = append(collected, counters...)
 	}
-	return all, nil
+	return collected, nil
 }
 
 // withUnits leaves out local shares on which nothing counts.

@@ -70,11 +70,11 @@ func writeMismatch(failed matching.Condition, m *rules.KubernetesMatch, w *rules
 }
 
 func domainMismatch(rule *matching.Compiled, r *rules.Request) string {
-	of := list(rule.Domains)
+	domains := list(rule.Domains)
 	if rule.Domain != "" {
-		of = rule.Domain
+		domains = rule.Domain
 	}
-	return fmt.Sprintf("the request is in domain %s; the policy applies to %s", quote(r.Domain), of)
+	return fmt.Sprintf("the request is in domain %s; the policy applies to %s", quote(r.Domain), domains)
 }
 
 func kindOfRequest(r *rules.Request) string {
@@ -91,7 +91,7 @@ func kindOfRequest(r *rules.Request) string {
 }
 
 func kindsOfPolicy(rule *rules.Rule) string {
-	var of []string
+	var names []string
 	for _, kind := range []struct {
 		kind rules.RequestKinds
 		name string
@@ -102,24 +102,24 @@ func kindsOfPolicy(rule *rules.Rule) string {
 		{rules.KubernetesWrites, "writes to the Kubernetes API"},
 	} {
 		if rule.Kinds()&kind.kind != 0 {
-			of = append(of, kind.name)
+			names = append(names, kind.name)
 		}
 	}
-	return strings.Join(of, " and ")
+	return strings.Join(names, " and ")
 }
 
 // isSecret reports whether a header or a descriptor entry can contain a secret.
-type isSecret func(from rules.IdentifierSource, name string) bool
+type isSecret func(source rules.IdentifierSource, name string) bool
 
 // secretsOf returns the isSecret for credentials, and for what a policy counts as an API key.
 func secretsOf(policies []engine.ExplainedPolicy) isSecret {
-	return func(from rules.IdentifierSource, name string) bool {
+	return func(source rules.IdentifierSource, name string) bool {
 		if (credentials.Names{}).Name(name) {
 			return true
 		}
 		return slices.ContainsFunc(policies, func(p engine.ExplainedPolicy) bool {
 			id := p.Rule.Identifier
-			return id.Secret && (id.From == from && strings.EqualFold(id.Name, name) || id.From == rules.FromExpression)
+			return id.Secret && (id.From == source && strings.EqualFold(id.Name, name) || id.From == rules.FromExpression)
 		})
 	}
 }
@@ -162,9 +162,9 @@ func address(r *rules.Request) string {
 	return r.ClientIP.String()
 }
 
-func paths(of []rules.PathMatch) []string {
-	texts := make([]string, len(of))
-	for i, p := range of {
+func paths(matches []rules.PathMatch) []string {
+	texts := make([]string, len(matches))
+	for i, p := range matches {
 		texts[i] = string(p.Type) + " " + p.Value
 	}
 	return texts
@@ -250,9 +250,9 @@ func resourceName(group, resource string) string {
 	return resource + "." + group
 }
 
-func resources(of []rules.KubernetesResources) string {
+func resources(entries []rules.KubernetesResources) string {
 	var texts []string
-	for _, r := range of {
+	for _, r := range entries {
 		operations := strings.Join(r.Operations, "|")
 		for _, group := range r.APIGroups {
 			for _, resource := range r.Resources {

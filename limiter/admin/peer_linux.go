@@ -10,8 +10,8 @@ import (
 // PeerContext is the ConnContext of an http.Server on a Unix socket: it names the caller by the user ID that the kernel reports. Requests
 // over other connections have no caller.
 func PeerContext(ctx context.Context, c net.Conn) context.Context {
-	unix, is := c.(*net.UnixConn)
-	if !is {
+	unix, ok := c.(*net.UnixConn)
+	if !ok {
 		return ctx
 	}
 	raw, err := unix.SyscallConn()

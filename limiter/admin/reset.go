@@ -65,11 +65,11 @@ func (c *Counters) Reset(ctx context.Context, r *adminapi.ResetRequest) (ResetRe
 	if err != nil {
 		return ResetResult{}, unavailable(err)
 	}
-	before, err := c.readAll(ctx, keys)
+	counters, err := c.readAll(ctx, keys)
 	if err != nil {
 		return ResetResult{}, unavailable(err)
 	}
-	result := ResetResult{Counters: append([]Counter{}, before...), DryRun: r.DryRun, Skipped: skipped, Unsearched: unsearched}
+	result := ResetResult{Counters: append([]Counter{}, counters...), DryRun: r.DryRun, Skipped: skipped, Unsearched: unsearched}
 	if !r.AllPolicies && len(keys) > 0 {
 		result.Identifier = keys[0].identifier
 	}
@@ -81,13 +81,13 @@ func (c *Counters) Reset(ctx context.Context, r *adminapi.ResetRequest) (ResetRe
 		names[i] = keys[i].key
 	}
 	err = c.Engine.Reset(ctx, names, r.ID)
-	before = withUnits(before)
-	for i := range before {
-		b := &before[i]
+	counters = withUnits(counters)
+	for i := range counters {
+		b := &counters[i]
 		c.Log.Warn("counter reset", "policy", b.Policy, "identifier", b.Identifier, "endpoint", b.Endpoint, "used", b.Used,
 			"caller", Caller(ctx), "reason", r.Reason, "error", err)
 	}
-	if len(before) == 0 {
+	if len(counters) == 0 {
 		c.Log.Warn("counter reset", "policy", r.Policy, "identifier", keys[0].identifier, "used", 0, "caller", Caller(ctx), "reason", r.Reason, "error", err)
 	}
 	if err != nil {

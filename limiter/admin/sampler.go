@@ -24,9 +24,9 @@ type Totals struct {
 
 // sample is the totals at the end of a period, or why they could not be read: an error of the process, for example too many open files.
 type sample struct {
-	at     time.Time
-	totals totals
-	err    error
+	takenAt time.Time
+	totals  totals
+	err     error
 }
 
 // NewTotals returns the totals of an engine with the option CountIdentifiers, whose metrics and those of its endpoints are in metrics.
@@ -73,19 +73,19 @@ func (t *Totals) read() (totals, error) {
 
 // Top returns the Top of the engine, with n identifiers in each list. If policy is not "", it lists only what the policy decided.
 func (t *Totals) Top(n int, policy string) (Top, error) {
-	counted, is := t.engine.Top(n, policy)
-	if !is {
+	counted, ok := t.engine.Top(n, policy)
+	if !ok {
 		return Top{}, errors.New("the limiter does not count identifiers")
 	}
 	sums, err := t.read()
 	if err != nil {
 		return Top{}, err
 	}
-	before, err := t.before(counted.Since)
+	earlier, err := t.latestBefore(counted.Since)
 	if err != nil {
 		return Top{}, err
 	}
-	sums.subtract(before)
+	sums.subtract(earlier)
 	sums.addShadow(t.engine.Index())
 	top := Top{Seconds: time.Since(counted.Since).Seconds(), Allowed: counted.Allowed, Denied: counted.Denied}
 	sums.fill(&top)
@@ -95,12 +95,12 @@ func (t *Totals) Top(n int, policy string) (Top, error) {
 	return top, nil
 }
 
-// before returns the totals at the beginning of a Top. They are empty if it began with the process.
-func (t *Totals) before(since time.Time) (totals, error) {
+// latestBefore returns the totals at the beginning of a Top. They are empty if it began with the process.
+func (t *Totals) latestBefore(since time.Time) (totals, error) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	for _, s := range slices.Backward(t.samples) {
-		if s.at.After(since) {
+		if s.takenAt.After(since) {
 			continue
 		}
 		if s.err != nil {

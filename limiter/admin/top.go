@@ -70,15 +70,15 @@ const (
 )
 
 func (h *handler) top(w http.ResponseWriter, r *http.Request) {
-	in, n := r.URL.Query(), defaultTop
-	if text := in.Get("limit"); text != "" {
+	query, n := r.URL.Query(), defaultTop
+	if text := query.Get("limit"); text != "" {
 		var err error
 		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > maxTop {
 			reply.NewProblem(http.StatusBadRequest, "limit", fmt.Sprintf("limit must be from 1 to %d, not %s", maxTop, quote(text))).Write(w)
 			return
 		}
 	}
-	policy := in.Get("policy")
+	policy := query.Get("policy")
 	if policy != "" {
 		if _, bad := h.Counters.rules(policy); bad != nil {
 			bad.Write(w)

@@ -22,8 +22,8 @@ type totals struct {
 
 // durations are the decisions of an endpoint: all, and those up to each bound in seconds.
 type durations struct {
-	all  int64
-	upTo map[float64]int64
+	count int64
+	upTo  map[float64]int64
 }
 
 func newTotals() totals {
@@ -45,25 +45,25 @@ func (t totals) addMetrics(families []*dto.MetricFamily) {
 				t.addDecisions(labels(m), int64(m.GetCounter().GetValue()))
 			case durationsMetric:
 				h := m.GetHistogram()
-				of := durations{all: int64(h.GetSampleCount()), upTo: map[float64]int64{}}
+				latencies := durations{count: int64(h.GetSampleCount()), upTo: map[float64]int64{}}
 				for _, b := range h.GetBucket() {
 					if math.IsInf(b.GetUpperBound(), 1) { // all, which JSON cannot express
 						continue
 					}
-					of.upTo[b.GetUpperBound()] = int64(b.GetCumulativeCount())
+					latencies.upTo[b.GetUpperBound()] = int64(b.GetCumulativeCount())
 				}
-				t.addDurations(labels(m)["endpoint"], of, 1)
+				t.addDurations(labels(m)["endpoint"], latencies, 1)
 			}
 		}
 	}
 }
 
 func labels(m *dto.Metric) map[string]string {
-	all := map[string]string{}
+	values := map[string]string{}
 	for _, label := range m.GetLabel() {
-		all[label.GetName()] = label.GetValue()
+		values[label.GetName()] = label.GetValue()
 	}
-	return all
+	return values
 }
 
 func (t totals) addDecisions(labels map[string]string, n int64) {
@@ -93,13 +93,13 @@ func (t totals) addPolicy(p PolicyDecisions, sign int64) {
 	t.policies[p.Policy] = sum
 }
 
-func (t totals) addDurations(endpoint string, of durations, sign int64) {
+func (t totals) addDurations(endpoint string, latencies durations, sign int64) {
 	sum := t.endpoints[endpoint]
 	if sum.upTo == nil {
 		sum.upTo = map[float64]int64{}
 	}
-	sum.all += sign * of.all
-	for bound, n := range of.upTo {
+	sum.count += sign * latencies.count
+	for bound, n := range latencies.upTo {
 		sum.upTo[bound] += sign * n
 	}
 	t.endpoints[endpoint] = sum
@@ -114,11 +114,11 @@ func (t totals) addTop(top *Top) {
 		t.sources[s.Source] += s.Decisions
 	}
 	for _, e := range top.Endpoints {
-		of := durations{all: e.Decisions, upTo: map[float64]int64{}}
+		latencies := durations{count: e.Decisions, upTo: map[float64]int64{}}
 		for _, b := range e.Buckets {
-			of.upTo[b.Seconds] = b.Decisions
+			latencies.upTo[b.Seconds] = b.Decisions
 		}
-		t.addDurations(e.Endpoint, of, 1)
+		t.addDurations(e.Endpoint, latencies, 1)
 	}
 }
 
@@ -143,8 +143,8 @@ func (t totals) subtract(earlier totals) {
 	for source, n := range earlier.sources {
 		t.sources[source] -= n
 	}
-	for endpoint, of := range earlier.endpoints {
-		t.addDurations(endpoint, of, -1)
+	for endpoint, latencies := range earlier.endpoints {
+		t.addDurations(endpoint, latencies, -1)
 	}
 }
 
@@ -166,14 +166,14 @@ func (t totals) fill(top *Top) {
 		}
 	}
 	for _, endpoint := range slices.Sorted(maps.Keys(t.endpoints)) {
-		if of := t.endpoints[endpoint]; of.all > 0 {
-			top.Endpoints = append(top.Endpoints, of.decisions(endpoint))
+		if latencies := t.endpoints[endpoint]; latencies.count > 0 {
+			top.Endpoints = append(top.Endpoints, latencies.decisions(endpoint))
 		}
 	}
 }
 
 func (d durations) decisions(endpoint string) EndpointDecisions {
-	e := EndpointDecisions{Endpoint: endpoint, Decisions: d.all}
+	e := EndpointDecisions{Endpoint: endpoint, Decisions: d.count}
 	for _, bound := range slices.Sorted(maps.Keys(d.upTo)) {
 		e.Buckets = append(e.Buckets, DurationBucket{bound, d.upTo[bound]})
 	}
@@ -185,12 +185,12 @@ func (d durations) decisions(endpoint string) EndpointDecisions {
 // above the last bound are the last bound.
 func (e *EndpointDecisions) quantile(q float64) float64 {
 	rank := q * float64(e.Decisions)
-	var lower, before float64
+	var lower, lowerCount float64
 	for _, b := range e.Buckets {
-		if n := float64(b.Decisions); n >= rank && n > before {
-			return 1000 * (lower + (b.Seconds-lower)*(rank-before)/(n-before))
+		if n := float64(b.Decisions); n >= rank && n > lowerCount {
+			return 1000 * (lower + (b.Seconds-lower)*(rank-lowerCount)/(n-lowerCount))
 		}
-		lower, before = b.Seconds, float64(b.Decisions)
+		lower, lowerCount = b.Seconds, float64(b.Decisions)
 	}
 	return 1000 * lower
 }

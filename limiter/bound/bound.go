@@ -80,8 +80,8 @@ func (p *Counters) population(c *limiter.Charge) *population {
 	if c.Rule == nil || c.Placeholder {
 		return nil
 	}
-	found, known := p.rules.Load(c.Rule)
-	if !known {
+	found, ok := p.rules.Load(c.Rule)
+	if !ok {
 		found, _ = p.rules.LoadOrStore(c.Rule, &ruleCounters{})
 	}
 	class := classOf(c)
@@ -103,8 +103,8 @@ func (p *Counters) add(rule *limiter.CountedRule, class int) *population {
 		longest = time.Second << class
 	}
 	key := populationKey{countersOf(rule), class}
-	found, known := p.byKeys[key]
-	if !known {
+	found, ok := p.byKeys[key]
+	if !ok {
 		found = newPopulation(p.bound.Max, p.clock())
 		found.storage = storage{policy: rule.Policy, namespace: rule.Namespace, algorithm: rule.Algorithm, compact: rule.Compact}
 		if p.kept == nil || p.kept[key.counters] { // else the charge is one of a rule that was removed meanwhile
@@ -142,15 +142,15 @@ func (p *Counters) Keep(rules iter.Seq[*limiter.CountedRule]) {
 }
 
 // Describe implements prometheus.Collector.
-func (p *Counters) Describe(to chan<- *prometheus.Desc) { to <- p.live }
+func (p *Counters) Describe(ch chan<- *prometheus.Desc) { ch <- p.live }
 
 // Collect implements prometheus.Collector.
-func (p *Counters) Collect(to chan<- prometheus.Metric) {
+func (p *Counters) Collect(ch chan<- prometheus.Metric) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, one := range p.byKeys {
 		if key.class == ownLimit {
-			to <- prometheus.MustNewConstMetric(p.live, prometheus.GaugeValue, one.estimate(), one.storage.policy)
+			ch <- prometheus.MustNewConstMetric(p.live, prometheus.GaugeValue, one.estimate(), one.storage.policy)
 		}
 	}
 }

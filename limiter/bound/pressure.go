@@ -70,26 +70,26 @@ func (u *usage) add(s storage, bytes float64) {
 	u.total += bytes
 }
 
-// over returns the policies that make no new counters while the part used of room bytes is used: of the namespaces above the level of
+// policiesOver returns the policies that make no new counters while the part used of room bytes is used: of the namespaces above the level of
 // namespaces, the policies above the level of the policies in the namespace.
-func (u *usage) over(used, room float64) map[string]bool {
-	over := map[string]bool{}
+func (u *usage) policiesOver(used, room float64) map[string]bool {
+	exceeding := map[string]bool{}
 	if used < pressureBegins || u.total == 0 {
-		return over
+		return exceeding
 	}
 	largest, policies := map[string]float64{}, map[string]float64{}
-	for of, bytes := range u.byPolicy {
-		largest[of.namespace] = max(largest[of.namespace], bytes)
-		policies[of.namespace]++
+	for owner, bytes := range u.byPolicy {
+		largest[owner.namespace] = max(largest[owner.namespace], bytes)
+		policies[owner.namespace]++
 	}
 	reserved := reserve * room / float64(len(u.byNamespace))
 	most := level(used, slices.Max(slices.Collect(maps.Values(u.byNamespace))), reserved)
-	for of, bytes := range u.byPolicy {
-		if n := of.namespace; u.byNamespace[n] >= most && bytes >= level(used, largest[n], reserved/policies[n]) {
-			over[of.policy] = true
+	for owner, bytes := range u.byPolicy {
+		if n := owner.namespace; u.byNamespace[n] >= most && bytes >= level(used, largest[n], reserved/policies[n]) {
+			exceeding[owner.policy] = true
 		}
 	}
-	return over
+	return exceeding
 }
 
 // ObserveMemory decides which policies make no new counters, because Redis is nearly full and their counters take most of it. Call it about
@@ -116,7 +116,7 @@ func (p *Counters) Crowded() map[string]limiter.Crowding {
 type crowded struct {
 	limiter.Crowding
 
-	until time.Time
+	expiresAt time.Time
 }
 
 func (p *Counters) observe(m limiter.Memory, now time.Time) {
@@ -131,20 +131,20 @@ func (p *Counters) observe(m limiter.Memory, now time.Time) {
 	if !m.Rejects {
 		used = max(used, u.total/room)
 	}
-	over, near := u.over(used, room), u.over(used+warnMemoryBefore, room)
-	maps.DeleteFunc(p.crowded, func(_ string, c crowded) bool { return !now.Before(c.until) })
+	exceeding, near := u.policiesOver(used, room), u.policiesOver(used+warnMemoryBefore, room)
+	maps.DeleteFunc(p.crowded, func(_ string, c crowded) bool { return !now.Before(c.expiresAt) })
 	for _, one := range p.byKeys {
 		policy := one.storage.policy
-		one.overMemory.Store(over[policy])
-		is := one.nearMaximum()
+		one.overMemory.Store(exceeding[policy])
+		crowding := one.nearMaximum()
 		switch {
-		case over[policy]:
-			is = limiter.OverMemory
-		case near[policy] && is != limiter.OverMaximum:
-			is = limiter.NearMemory
+		case exceeding[policy]:
+			crowding = limiter.OverMemory
+		case near[policy] && crowding != limiter.OverMaximum:
+			crowding = limiter.NearMemory
 		}
-		if is != "" && is.Severity() >= p.crowded[policy].Severity() {
-			p.crowded[policy] = crowded{is, now.Add(crowdedFor)}
+		if crowding != "" && crowding.Severity() >= p.crowded[policy].Severity() {
+			p.crowded[policy] = crowded{crowding, now.Add(crowdedFor)}
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestUsage_StopsTheLargestFirst(t *testing.T) {
 		"one namespace, full":            {one, 0.96, "shop/flood"},
 		"no counters":                    {nil, 0.99, ""},
 	} {
-		if got := strings.Join(slices.Sorted(maps.Keys(usageOf(test.of).over(test.used, room))), " "); got != test.want {
+		if got := strings.Join(slices.Sorted(maps.Keys(usageOf(test.of).policiesOver(test.used, room))), " "); got != test.want {
 			t.Errorf("%s: %q make no counters, want %q", name, got, test.want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestUsage_AFloodBelowTheSumOfTheOthersStopsAlone(t *testing.T) {
 	for i := range 750 {
 		of[strings.Repeat("n", i+1)+"/x"] = 1
 	}
-	if got := usageOf(of).over(0.90, room); len(got) != 1 || !got["flood/x"] {
+	if got := usageOf(of).policiesOver(0.90, room); len(got) != 1 || !got["flood/x"] {
 		t.Errorf("%d policies make no counters, want only that of the flood", len(got))
 	}
 }
@@ -66,7 +66,7 @@ func TestUsage_AFloodBelowTheLargestNamespaceStops(t *testing.T) {
 		if used >= pressureFull {
 			t.Fatalf("a flood of %.0f MB makes counters", megabytes)
 		}
-		if usageOf(map[string]float64{"big/x": 800, "flood/x": megabytes}).over(used, room)["flood/x"] {
+		if usageOf(map[string]float64{"big/x": 800, "flood/x": megabytes}).policiesOver(used, room)["flood/x"] {
 			return
 		}
 	}

@@ -60,7 +60,7 @@ func (s *store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.D
 }
 
 // populations appends the populations of the counters of charges, nil for those without, and reports whether one of them is over the bound.
-func (p *Counters) populations(appended []*population, charges []limiter.Charge) (all []*population, isOver bool) {
+func (p *Counters) populations(appended []*population, charges []limiter.Charge) (populations []*population, isOver bool) {
 	for i := range charges {
 		one := p.population(&charges[i])
 		appended = append(appended, one)
@@ -153,24 +153,24 @@ func (m *moved) add(c limiter.Charge) {
 
 // original returns the decisions about the charges of the request.
 func (m *moved) original(decisions []limiter.Decision) []limiter.Decision {
-	all := make([]limiter.Decision, len(m.indexes))
+	original := make([]limiter.Decision, len(m.indexes))
 	for i, index := range m.indexes {
-		all[i] = decisions[index]
-		all[i].Shared = m.isShared[i]
+		original[i] = decisions[index]
+		original[i].Shared = m.isShared[i]
 	}
-	return all
+	return original
 }
 
 // originalError returns an error about the moved charges as one about the charges of the request.
 func (m *moved) originalError(err error) error {
-	if refused, is := errors.AsType[*limiter.RefusedError](err); is {
+	if refused, ok := errors.AsType[*limiter.RefusedError](err); ok {
 		for i, index := range m.indexes {
 			if index == refused.Charge {
 				return &limiter.RefusedError{Charge: i, Cause: refused.Cause}
 			}
 		}
 	}
-	if partial, is := errors.AsType[*limiter.PartialError](err); is {
+	if partial, ok := errors.AsType[*limiter.PartialError](err); ok {
 		return &limiter.PartialError{Decisions: m.original(partial.Decisions), Cause: partial.Cause}
 	}
 	return err

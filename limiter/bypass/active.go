@@ -10,8 +10,8 @@ type Active struct {
 
 // ofPolicy has, for all identifiers and for each one, the bypass that lasts longest.
 type ofPolicy struct {
-	all          *Bypass
-	byIdentifier map[string]*Bypass
+	everyIdentifier *Bypass
+	byIdentifier    map[string]*Bypass
 }
 
 // newActive returns nil if no bypass is active.
@@ -22,16 +22,16 @@ func newActive(list map[string]*Bypass, clock func() time.Time) *Active {
 		if !b.IsActive(now) {
 			continue
 		}
-		of := a.byPolicy[b.Policy]
+		bypasses := a.byPolicy[b.Policy]
 		switch {
 		case b.AllIdentifiers:
-			of.all = longer(of.all, b)
-		case of.byIdentifier == nil:
-			of.byIdentifier = map[string]*Bypass{b.Identifier: b}
+			bypasses.everyIdentifier = longer(bypasses.everyIdentifier, b)
+		case bypasses.byIdentifier == nil:
+			bypasses.byIdentifier = map[string]*Bypass{b.Identifier: b}
 		default:
-			of.byIdentifier[b.Identifier] = longer(of.byIdentifier[b.Identifier], b)
+			bypasses.byIdentifier[b.Identifier] = longer(bypasses.byIdentifier[b.Identifier], b)
 		}
-		a.byPolicy[b.Policy] = of
+		a.byPolicy[b.Policy] = bypasses
 	}
 	if len(a.byPolicy) == 0 {
 		return nil
@@ -51,15 +51,15 @@ func (a *Active) Find(policy, identifier string) *Bypass {
 	if a == nil {
 		return nil
 	}
-	of, has := a.byPolicy[policy]
+	bypasses, has := a.byPolicy[policy]
 	if !has {
 		return nil
 	}
 	now := a.clock()
-	if of.all != nil && now.Before(of.all.ExpiresAt) {
-		return of.all
+	if bypasses.everyIdentifier != nil && now.Before(bypasses.everyIdentifier.ExpiresAt) {
+		return bypasses.everyIdentifier
 	}
-	if b := of.byIdentifier[identifier]; b != nil && now.Before(b.ExpiresAt) {
+	if b := bypasses.byIdentifier[identifier]; b != nil && now.Before(b.ExpiresAt) {
 		return b
 	}
 	return nil
@@ -70,9 +70,9 @@ func (a *Active) Len() (n int) {
 	if a == nil {
 		return 0
 	}
-	for _, of := range a.byPolicy {
-		n += len(of.byIdentifier)
-		if of.all != nil {
+	for _, bypasses := range a.byPolicy {
+		n += len(bypasses.byIdentifier)
+		if bypasses.everyIdentifier != nil {
 			n++
 		}
 	}

@@ -82,10 +82,10 @@ func (l *List) admit(b *Bypass, now time.Time) error {
 	entries, active := 0, 0
 	size := encodedSize(b)
 	total, bytes := size, size // of all, and of those of the namespace
-	known := l.sizes
+	sizes := l.sizes
 	l.sizes = make(map[*Bypass]int, len(l.byName))
 	for _, other := range l.byName {
-		size := known[other]
+		size := sizes[other]
 		if size == 0 {
 			size = encodedSize(other)
 		}
@@ -157,12 +157,12 @@ func (l *List) All() []Bypass {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.update(l.clock())
-	all := make([]Bypass, 0, len(l.byName))
+	bypasses := make([]Bypass, 0, len(l.byName))
 	for _, b := range l.byName {
-		all = append(all, *b)
+		bypasses = append(bypasses, *b)
 	}
-	slices.SortFunc(all, func(a, b Bypass) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Name, b.Name)) })
-	return all
+	slices.SortFunc(bypasses, func(a, b Bypass) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Name, b.Name)) })
+	return bypasses
 }
 
 // merge merges the entries of the Store, and returns those that the Store must replace.

@@ -27,8 +27,8 @@ func Parse(text string) (ip netip.Addr, ok bool) {
 		if port != "" && port[0] != ':' {
 			return netip.Addr{}, false
 		}
-	} else if at := strings.IndexByte(text, ':'); at >= 0 && strings.LastIndexByte(text, ':') == at { // not an IPv6 address
-		host, port = text[:at], text[at:]
+	} else if colon := strings.IndexByte(text, ':'); colon >= 0 && strings.LastIndexByte(text, ':') == colon { // not an IPv6 address
+		host, port = text[:colon], text[colon:]
 	}
 	if port != "" && !isPort(port[1:]) {
 		return netip.Addr{}, false
@@ -44,7 +44,7 @@ func Parse(text string) (ip netip.Addr, ok bool) {
 // ParseNetwork returns the network in a text: an address as Parse reads it, or a network such as 10.0.0.0/24, also in double quotes and with spaces
 // around it. Envoy's masked_remote_address is one. Bits after the prefix have no meaning. A network of addresses that are mapped to IPv6 is IPv4.
 func ParseNetwork(text string) (network netip.Prefix, ok bool) {
-	if ip, is := Parse(text); is {
+	if ip, ok := Parse(text); ok {
 		return netip.PrefixFrom(ip, ip.BitLen()), true
 	}
 	if text, ok = unquote(text); !ok {
@@ -89,7 +89,7 @@ func Plain(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 // embedded.
 func Client(ip netip.Addr) netip.Addr {
 	ip = Plain(ip)
-	if own, _, is := embedded(ip, ip.BitLen()); is {
+	if own, _, ok := embedded(ip, ip.BitLen()); ok {
 		return own
 	}
 	return ip
@@ -101,7 +101,7 @@ func Identifier(network netip.Prefix, ipv6Bits int) string {
 	if !network.IsValid() {
 		return ""
 	}
-	if own, bits, is := embedded(network.Addr(), network.Bits()); is {
+	if own, bits, ok := embedded(network.Addr(), network.Bits()); ok {
 		network = netip.PrefixFrom(own, bits)
 	}
 	if ip := network.Addr(); ip.Is4() && network.Bits() == ip.BitLen() {
@@ -125,7 +125,7 @@ const beforeIPv4 = 96
 //	2001::/32             Teredo, RFC 4380: the address is inverted, at the end
 //
 // The local prefix of NAT64, 64:ff9b:1::/48 (RFC 8215), is not one of them: where the IPv4 address is depends on the configuration of the translator.
-func embedded(ip netip.Addr, bits int) (own netip.Addr, ownBits int, is bool) {
+func embedded(ip netip.Addr, bits int) (own netip.Addr, ownBits int, ok bool) {
 	if !ip.Is6() {
 		return netip.Addr{}, 0, false
 	}

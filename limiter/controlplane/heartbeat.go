@@ -94,11 +94,11 @@ func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
 
 // boundedCrowded returns at most limiter.MaxCrowded policies with a known value, in the order of their names. Replicas and operators of other
 // versions, and stolen replicas, can send other values.
-func boundedCrowded(all map[string]limiter.Crowding) map[string]limiter.Crowding {
+func boundedCrowded(crowded map[string]limiter.Crowding) map[string]limiter.Crowding {
 	kept := map[string]limiter.Crowding{}
-	for _, policy := range slices.Sorted(maps.Keys(all)) {
-		if len(kept) < limiter.MaxCrowded && all[policy].Severity() > 0 {
-			kept[policy] = all[policy]
+	for _, policy := range slices.Sorted(maps.Keys(crowded)) {
+		if len(kept) < limiter.MaxCrowded && crowded[policy].Severity() > 0 {
+			kept[policy] = crowded[policy]
 		}
 	}
 	return kept

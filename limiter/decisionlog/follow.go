@@ -50,16 +50,16 @@ func (l *Log) HasIdentifiers() bool { return l.options.Identifiers != Omitted }
 func (l *Log) Follow(filter Filter) (*Follower, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	var all []*Follower
+	var followers []*Follower
 	if following := l.followers.Load(); following != nil {
-		all = *following
+		followers = *following
 	}
-	if len(all) >= maxFollowers {
+	if len(followers) >= maxFollowers {
 		return nil, ErrTooManyFollowers
 	}
 	f := &Follower{filter: filter, records: make(chan Record, followed), rate: newShares(followedPerSecond)}
-	all = append(slices.Clip(all), f)
-	l.followers.Store(&all)
+	followers = append(slices.Clip(followers), f)
+	l.followers.Store(&followers)
 	return f, nil
 }
 

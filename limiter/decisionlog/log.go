@@ -97,28 +97,28 @@ const (
 )
 
 // Select implements engine.Observer.
-func (l *Log) Select(domain string, denial bool) (to engine.Selection) {
+func (l *Log) Select(domain string, denial bool) (selection engine.Selection) {
 	if l.wants(domain, denial) {
-		to = logged
+		selection = logged
 		if !denial {
-			to |= isSample
+			selection |= isSample
 		}
 	}
 	if denial && l.followers.Load() != nil {
-		to |= isFollowed
+		selection |= isFollowed
 	}
-	return to
+	return selection
 }
 
 // Decided implements engine.Observer.
-func (l *Log) Decided(to engine.Selection, c *engine.Check, a *engine.Answer, charged bool) {
-	if following := l.followers.Load(); to&isFollowed != 0 && following != nil {
+func (l *Log) Decided(selection engine.Selection, c *engine.Check, a *engine.Answer, charged bool) {
+	if following := l.followers.Load(); selection&isFollowed != 0 && following != nil {
 		l.sendTo(*following, c, a)
 	}
-	if to&logged == 0 {
+	if selection&logged == 0 {
 		return
 	}
-	if to&isSample != 0 && len(l.queue) >= queuedSamples {
+	if selection&isSample != 0 && len(l.queue) >= queuedSamples {
 		l.overQueue.Inc()
 		return
 	}
@@ -222,11 +222,11 @@ type shares struct {
 	most int64
 	seed maphash.Seed
 
-	lock   sync.Mutex
-	second int64
-	total  int64            // admitted in the second
-	counts map[uint64]int64 // admitted in the second, by the hash of the domain; 0 has the domains without a share of their own
-	before int              // domains in the second before
+	lock            sync.Mutex
+	second          int64
+	total           int64            // admitted in the second
+	counts          map[uint64]int64 // admitted in the second, by the hash of the domain; 0 has the domains without a share of their own
+	previousDomains int              // domains in the second before
 }
 
 func newShares(most int64) *shares {
@@ -238,9 +238,9 @@ func (s *shares) admit(domain string, now time.Time) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if second := now.Unix(); second != s.second {
-		s.before = 0
+		s.previousDomains = 0
 		if second == s.second+1 {
-			s.before = len(s.counts)
+			s.previousDomains = len(s.counts)
 		}
 		s.second, s.total = second, 0
 		clear(s.counts)
@@ -251,7 +251,7 @@ func (s *shares) admit(domain string, now time.Time) bool {
 		}
 		s.counts[key] += 0 // is active from now on
 	}
-	share := max(1, s.most/int64(max(s.before, len(s.counts))))
+	share := max(1, s.most/int64(max(s.previousDomains, len(s.counts))))
 	if s.counts[key] >= share || s.total/2 >= s.most {
 		return false
 	}

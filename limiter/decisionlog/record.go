@@ -97,7 +97,7 @@ func clip(text string) string {
 }
 
 // log writes the record as a line with the fields of its JSON.
-func (r *Record) log(to slog.Handler) error {
+func (r *Record) log(handler slog.Handler) error {
 	line := slog.NewRecord(r.Time, slog.LevelInfo, message, 0)
 	line.AddAttrs(slog.String("endpoint", r.Endpoint), slog.String("result", r.Result), slog.String("domain", r.Domain))
 	addText(&line, "method", r.Method)
@@ -120,7 +120,7 @@ func (r *Record) log(to slog.Handler) error {
 		line.AddAttrs(slog.Any("bypassed", r.Bypassed))
 	}
 	line.AddAttrs(slog.String("revision", r.Revision))
-	return to.Handle(context.Background(), line)
+	return handler.Handle(context.Background(), line)
 }
 
 func addText(line *slog.Record, key, text string) {

@@ -13,11 +13,11 @@ const Life = 10 * time.Second
 
 // denial is the store's decision on a counter that admits nothing before a known instant.
 type denial struct {
-	rule     *limiter.CountedRule
-	limit    limiter.Limit
-	decision limiter.Decision
-	answered time.Time // when the store's answer had arrived
-	until    time.Time // from this instant on, the store is called
+	rule      *limiter.CountedRule
+	limit     limiter.Limit
+	decision  limiter.Decision
+	answered  time.Time // when the store's answer had arrived
+	expiresAt time.Time // from this instant on, the store is called
 }
 
 // newDenial returns the denial to cache for a charge that the store was called with at began. It returns nil if the decision
@@ -26,11 +26,11 @@ type denial struct {
 // The store decided at an instant between began and answered, so the wait ends between began and answered plus RetryAfter. The
 // denial holds until the earlier of them, and returns waits until the later.
 func newDenial(c *limiter.Charge, d limiter.Decision, began, answered time.Time) *denial {
-	until := began.Add(min(d.RetryAfter, Life))
-	if !frozen(c, d) || !answered.Before(until) {
+	expiresAt := began.Add(min(d.RetryAfter, Life))
+	if !frozen(c, d) || !answered.Before(expiresAt) {
 		return nil
 	}
-	return &denial{rule: c.Rule, limit: c.Limit, decision: d, answered: answered, until: until}
+	return &denial{rule: c.Rule, limit: c.Limit, decision: d, answered: answered, expiresAt: expiresAt}
 }
 
 // frozen reports whether nothing can be admitted on the counter before the decision's RetryAfter has passed: then nothing but a refund, a
@@ -53,7 +53,7 @@ func waitsLikeOneUnit(c *limiter.Charge) bool {
 
 // denies reports whether c is denied now, until the same instant.
 func (d *denial) denies(c *limiter.Charge, now time.Time) bool {
-	return now.Before(d.until) && c.Rule == d.rule && c.Limit == d.limit && waitsLikeOneUnit(c)
+	return now.Before(d.expiresAt) && c.Rule == d.rule && c.Limit == d.limit && waitsLikeOneUnit(c)
 }
 
 // decide returns the decision as of now.

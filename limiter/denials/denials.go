@@ -51,7 +51,7 @@ func New(capacity int) *Denials {
 // Find returns the decision that the store would make on an enforced charge now, if that is known to be a denial. RetryAfter and ResetAfter are
 // never too short, and at most a round trip to the store too long. At is now, by the clock of the store, and at most a round trip too early. The
 // other figures are exact.
-func (d *Denials) Find(c *limiter.Charge, now time.Time) (decision limiter.Decision, known bool) {
+func (d *Denials) Find(c *limiter.Charge, now time.Time) (decision limiter.Decision, ok bool) {
 	held, ok := d.held.GetIfPresent(c.Key)
 	if !ok || !held.denies(c, now) {
 		return limiter.Decision{}, false

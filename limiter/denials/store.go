@@ -59,8 +59,8 @@ type learns struct {
 // Spend implements limiter.Store. A known denial of one enforced charge suffices to deny a request, which is then charged nowhere: the decisions
 // on the other charges are Undecided.
 func (s *answers) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
-	if known := s.cache.Known(charges); known != nil {
-		return known, nil
+	if cached := s.cache.Known(charges); cached != nil {
+		return cached, nil
 	}
 	return s.Store.Spend(ctx, charges)
 }
@@ -112,8 +112,8 @@ func (s *learns) Reset(ctx context.Context, keys []string, id string) error {
 // so only the store can deny it.
 func (d *Denials) find(charges []limiter.Charge, now time.Time) []limiter.Decision {
 	var decisions []limiter.Decision
-	var longest time.Duration // of the known waits
-	var at limiter.Instant    // now, by the clock of the store
+	var longest time.Duration    // of the known waits
+	var storeNow limiter.Instant // now, by the clock of the store
 	for i := range charges {
 		c := &charges[i]
 		if c.CountsAlways() {
@@ -122,20 +122,20 @@ func (d *Denials) find(charges []limiter.Charge, now time.Time) []limiter.Decisi
 		if c.Shadow {
 			continue
 		}
-		denial, known := d.Find(c, now)
-		if !known {
+		denial, ok := d.Find(c, now)
+		if !ok {
 			continue
 		}
 		if decisions == nil {
 			decisions = undecided(len(charges))
 		}
-		decisions[i], longest, at = denial, max(longest, denial.RetryAfter), denial.At
+		decisions[i], longest, storeNow = denial, max(longest, denial.RetryAfter), denial.At
 	}
 	if decisions == nil {
 		return nil
 	}
 	for i := range charges {
-		if !charges[i].Shadow && decisions[i].Origin == limiter.Undecided && longestWait(&charges[i], at) > longest {
+		if !charges[i].Shadow && decisions[i].Origin == limiter.Undecided && longestWait(&charges[i], storeNow) > longest {
 			return nil
 		}
 	}
@@ -152,13 +152,13 @@ func undecided(n int) []limiter.Decision {
 }
 
 // longestWait is the longest RetryAfter of a decision on the charge at an instant.
-func longestWait(c *limiter.Charge, at limiter.Instant) time.Duration {
+func longestWait(c *limiter.Charge, now limiter.Instant) time.Duration {
 	limit := c.Limit
 	switch {
 	case c.Units() > limit.Capacity():
 		return limiter.Never
 	case limit.Traits().EndsWithWindow():
-		return limit.Window() - at.Sub(0)%limit.Window()
+		return limit.Window() - now.Sub(0)%limit.Window()
 	default:
 		return limit.LongestWait()
 	}

@@ -64,20 +64,20 @@ func (s *scratch) mergeCharges(alternative bool) []ruleCharge {
 }
 
 // merge adds the charges of more to all: see mergeCharges.
-func merge(all, more []ruleCharge, alternative bool) []ruleCharge {
+func merge(charges, more []ruleCharge, alternative bool) []ruleCharge {
 	for i := range more {
-		at := indexOfKey(all, more[i].charge.Key)
-		if at < 0 {
-			all = append(all, more[i])
+		index := indexOfKey(charges, more[i].charge.Key)
+		if index < 0 {
+			charges = append(charges, more[i])
 			continue
 		}
-		if c := &all[at].charge; alternative {
+		if c := &charges[index].charge; alternative {
 			c.Cost = max(c.Cost, more[i].charge.Cost)
 		} else {
 			c.Cost += more[i].charge.Cost
 		}
 	}
-	return all
+	return charges
 }
 
 func indexOfKey(charges []ruleCharge, key string) int {
@@ -90,10 +90,10 @@ func indexOfKey(charges []ruleCharge, key string) int {
 }
 
 // answers gives each of the checks the results of its own rules. A check may have no results, see [Answer.Results].
-func (e *Engine) answers(active *active, checks []Check, of call, s *scratch, decided []Result) []Answer {
-	of.charged = !checks[0].CountDebts
+func (e *Engine) answers(active *active, checks []Check, call call, s *scratch, decided []Result) []Answer {
+	call.charged = !checks[0].CountDebts
 	for i := range decided {
-		of.charged = of.charged && (decided[i].Allowed || decided[i].Rule.Shadow)
+		call.charged = call.charged && (decided[i].Allowed || decided[i].Rule.Shadow)
 	}
 	answers := make([]Answer, len(checks))
 	inOrder := s.isInOrder(decided)
@@ -115,7 +115,7 @@ func (e *Engine) answers(active *active, checks []Check, of call, s *scratch, de
 		}
 		answers[i] = active.answer(charges, results)
 		answers[i].Bypassed = s.bypassedOf(i)
-		e.count(active, &checks[i], &answers[i], of)
+		e.count(active, &checks[i], &answers[i], call)
 	}
 	return answers
 }
@@ -138,8 +138,8 @@ func (s *scratch) isInOrder(decided []Result) bool {
 func resultsOf(charges []ruleCharge, decided []Result) (results []Result) {
 	for i := range charges {
 		key := charges[i].charge.Key
-		if at := slices.IndexFunc(decided, func(r Result) bool { return r.Key == key }); at >= 0 {
-			results = append(results, decided[at])
+		if index := slices.IndexFunc(decided, func(r Result) bool { return r.Key == key }); index >= 0 {
+			results = append(results, decided[index])
 		}
 	}
 	return results

@@ -34,11 +34,11 @@ func (a *active) isBypassed(s *scratch, active *bypass.Active, m *matching.Match
 	case limiter.IsPlaceholder(identifier): // a client sent this text: only a bypass for all identifiers applies
 		find = ""
 	}
-	by := active.Find(m.Rule.Policy, find)
-	if by == nil {
+	found := active.Find(m.Rule.Policy, find)
+	if found == nil {
 		return false
 	}
-	s.bypassed = append(s.bypassed, bypassedBy{Bypassed{m.Rule, identifier, by}, len(s.ends)})
+	s.bypassed = append(s.bypassed, bypassedBy{Bypassed{m.Rule, identifier, found}, len(s.ends)})
 	if !c.Peek {
 		a.counters.bypassed(m.Rule)
 	}
@@ -53,13 +53,13 @@ type bypassedBy struct {
 }
 
 // bypassedOf returns the bypassed rules of request i.
-func (s *scratch) bypassedOf(i int) (of []Bypassed) {
+func (s *scratch) bypassedOf(i int) (bypassed []Bypassed) {
 	for _, b := range s.bypassed {
 		if b.request == i {
-			of = append(of, b.Bypassed)
+			bypassed = append(bypassed, b.Bypassed)
 		}
 	}
-	return of
+	return bypassed
 }
 
 // unlimited returns the answer to request i of the call, which no rule counts. Such a request has a decision only if a rule is bypassed.

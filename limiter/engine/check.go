@@ -63,15 +63,15 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 	if span := tracing.From(ctx); span != nil {
 		defer a.traceMatch(span, s, c)()
 	}
-	all := a.index.Match(s.matches[:0], &c.Request)
-	s.matches = all
-	if len(all) > matching.MaxPoliciesPerRequest {
-		all = a.bounded(all, c.Peek)
+	matches := a.index.Match(s.matches[:0], &c.Request)
+	s.matches = matches
+	if len(matches) > matching.MaxPoliciesPerRequest {
+		matches = a.bounded(matches, c.Peek)
 	}
-	all = a.index.NameEndpoints(all, c.Peek && !c.CountDebts)
+	matches = a.index.NameEndpoints(matches, c.Peek && !c.CountDebts)
 	bypasses := a.bypasses.Active()
-	for i := range all {
-		m := &all[i]
+	for i := range matches {
+		m := &matches[i]
 		if m.Uncertain() && !c.Peek {
 			a.counters.uncertain(m.Rule)
 		}
@@ -108,8 +108,8 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 }
 
 // bounded returns the rules that a request is charged to if many match it, and counts those that are left out.
-func (a *active) bounded(all []matching.Matched, peek bool) []matching.Matched {
-	kept, leftOut := matching.Bounded(all)
+func (a *active) bounded(matches []matching.Matched, peek bool) []matching.Matched {
+	kept, leftOut := matching.Bounded(matches)
 	for i := range leftOut {
 		if !peek {
 			a.counters.leftOut(leftOut[i].Rule)
@@ -167,9 +167,9 @@ func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 	return true
 }
 
-func (r *ruleCharge) result(d *limiter.Decision, from Source) Result {
+func (r *ruleCharge) result(d *limiter.Decision, source Source) Result {
 	result := Result{
-		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: from, Decision: *d, Key: r.charge.Key,
+		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: source, Decision: *d, Key: r.charge.Key,
 	}
 	if most, bounded := r.charge.Limit.MaxDelay(); bounded && d.ResetAfter > most { // only a request that can wait can spend what remains
 		result.Remaining = 0

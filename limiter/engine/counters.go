@@ -92,7 +92,7 @@ func outcomeOf(r *Result, charged bool) outcome {
 	}
 }
 
-func (c *counters) of(rule *matching.Compiled) *ruleCounters {
+func (c *counters) forRule(rule *matching.Compiled) *ruleCounters {
 	if found, ok := c.byRule.Load(rule); ok {
 		return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 	}
@@ -104,8 +104,8 @@ func (c *counters) of(rule *matching.Compiled) *ruleCounters {
 	return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 }
 
-func (c *tierCounters) decision(from Source, o outcome) *counter {
-	switch from {
+func (c *tierCounters) decision(source Source, o outcome) *counter {
+	switch source {
 	case SourceCache:
 		return &c.knownDenied
 	case SourceLease:
@@ -119,7 +119,7 @@ func (c *tierCounters) decision(from Source, o outcome) *counter {
 
 // refused counts a request that a rule refuses because the store is unavailable.
 func (c *counters) refused(r *ruleCharge) {
-	c.of(r.rule).tier(r.rule, r.tier).decision(SourceLocal, denied).inc(func() prometheus.Counter {
+	c.forRule(r.rule).tier(r.rule, r.tier).decision(SourceLocal, denied).inc(func() prometheus.Counter {
 		return c.metrics.decision(r.rule, r.tier, denied.String(), SourceLocal)
 	})
 }
@@ -137,7 +137,7 @@ func (r reason) String() string { return [reasons]string{"missing", "unreadable"
 
 // withoutIdentifier counts a request without the rule's identifier.
 func (c *counters) withoutIdentifier(rule *matching.Compiled, why reason) {
-	c.of(rule).noIdentifier[why].inc(func() prometheus.Counter {
+	c.forRule(rule).noIdentifier[why].inc(func() prometheus.Counter {
 		return c.metrics.missingIDs.WithLabelValues(rule.Policy, rule.Axis, why.String())
 	})
 }
@@ -147,35 +147,35 @@ func (c *counters) unlimited(rule *matching.Compiled, tier string, peek bool) {
 	if peek {
 		return
 	}
-	c.of(rule).tier(rule, tier).unlimited.inc(func() prometheus.Counter {
+	c.forRule(rule).tier(rule, tier).unlimited.inc(func() prometheus.Counter {
 		return c.metrics.decision(rule, tier, unlimitedResult, SourceNone)
 	})
 }
 
 // leftOut counts a request that the rule matched and was not charged to, because too many rules matched it.
 func (c *counters) leftOut(rule *matching.Compiled) {
-	c.of(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
+	c.forRule(rule).leftOut.inc(func() prometheus.Counter { return c.metrics.leftOut.WithLabelValues(rule.Policy) })
 }
 
 // uncertain counts a request that the rule matched because a condition could not be evaluated.
 func (c *counters) uncertain(rule *matching.Compiled) {
-	c.of(rule).uncertain.inc(func() prometheus.Counter { return c.metrics.uncertain.WithLabelValues(rule.Policy) })
+	c.forRule(rule).uncertain.inc(func() prometheus.Counter { return c.metrics.uncertain.WithLabelValues(rule.Policy) })
 }
 
 // bypassed counts a request that the rule matched and did not count, because of a bypass.
 func (c *counters) bypassed(rule *matching.Compiled) {
-	c.of(rule).bypass.inc(func() prometheus.Counter { return c.metrics.bypassed.WithLabelValues(rule.Policy) })
+	c.forRule(rule).bypass.inc(func() prometheus.Counter { return c.metrics.bypassed.WithLabelValues(rule.Policy) })
 }
 
 // decided counts the results of an answer. The argument charged reports whether the request was charged.
 func (c *counters) decided(a *Answer, charged bool) {
 	for i := range a.Results {
 		r := &a.Results[i]
-		rule, of, outcome := r.Rule, c.of(r.Rule), outcomeOf(r, charged)
+		rule, ruleSeries, outcome := r.Rule, c.forRule(r.Rule), outcomeOf(r, charged)
 		if r.Shared {
-			of.overflow.inc(func() prometheus.Counter { return c.metrics.overflow.WithLabelValues(rule.Policy) })
+			ruleSeries.overflow.inc(func() prometheus.Counter { return c.metrics.overflow.WithLabelValues(rule.Policy) })
 		}
-		tier := of.tier(rule, r.Tier)
+		tier := ruleSeries.tier(rule, r.Tier)
 		tier.decision(r.Source, outcome).inc(func() prometheus.Counter {
 			return c.metrics.decision(rule, r.Tier, outcome.String(), r.Source)
 		})
@@ -183,7 +183,7 @@ func (c *counters) decided(a *Answer, charged bool) {
 			tier.nearLimit.inc(func() prometheus.Counter { return c.metrics.near(rule, r.Tier) })
 		}
 		if rule.Shadow && outcome == denied {
-			of.shadowDenied.inc(func() prometheus.Counter {
+			ruleSeries.shadowDenied.inc(func() prometheus.Counter {
 				return c.metrics.shadowDenials.WithLabelValues(rule.Policy)
 			})
 		}

@@ -170,20 +170,20 @@ func (e *Engine) sourceOf(d *limiter.Decision) Source {
 
 // decisionError is the error of Check for an error of the store. A refused request counts as denied by the rule that refused it.
 func (e *Engine) decisionError(err error, active *active, matched []ruleCharge, peek bool) error {
-	refused, is := errors.AsType[*limiter.RefusedError](err)
-	if !is {
+	refused, ok := errors.AsType[*limiter.RefusedError](err)
+	if !ok {
 		op := "spend"
 		if peek {
 			op = "peek"
 		}
 		return fmt.Errorf("%s on %d counters: %w", op, len(matched), err)
 	}
-	by := &matched[refused.Charge]
+	charge := &matched[refused.Charge]
 	if !peek {
-		active.counters.refused(by)
-		e.top.refused(by, e.clock)
+		active.counters.refused(charge)
+		e.top.refused(charge, e.clock)
 	}
-	return &RefusedError{Policy: by.rule.Policy, cause: refused.Cause}
+	return &RefusedError{Policy: charge.rule.Policy, cause: refused.Cause}
 }
 
 // RefusedError is the error of Check for a request that a rule refuses because the store is unavailable.
@@ -210,11 +210,11 @@ type call struct {
 }
 
 // count counts an answer in the metrics.
-func (e *Engine) count(active *active, c *Check, a *Answer, of call) {
-	if !of.peek {
-		active.counters.decided(a, of.charged)
-		e.top.decided(a, of.charged, of.began)
-		e.observe(c, a, of.charged)
+func (e *Engine) count(active *active, c *Check, a *Answer, call call) {
+	if !call.peek {
+		active.counters.decided(a, call.charged)
+		e.top.decided(a, call.charged, call.began)
+		e.observe(c, a, call.charged)
 	}
 	if e.Index() != active.index {
 		e.decidedUnderReplacedRules(a)

@@ -61,14 +61,14 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 		return x, nil
 	}
 	results, err := e.decide(ctx, active, memory, charges, true)
-	if refused, is := errors.AsType[*RefusedError](err); is {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		x.Answer, x.Refused = Answer{}, refused.Policy
 	} else if err != nil {
 		return Explanation{}, err
 	}
 	x.add(charges, results)
-	if known := e.known(memory, charges, results); len(known) > 0 {
-		results, x.Refused = known, "" // as Check does, which does not ask the counters then
+	if cached := e.cachedDenials(memory, charges, results); len(cached) > 0 {
+		results, x.Refused = cached, "" // as Check does, which does not ask the counters then
 	}
 	if len(results) > 0 {
 		x.Answer = active.answerBefore(charges, results)
@@ -77,9 +77,9 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 	return x, nil
 }
 
-// known returns the results of a request that Check denies without asking the counters, nil if it asks. The results of a peek show which charges
+// cachedDenials returns the results of a request that Check denies without asking the counters, nil if it asks. The results of a peek show which charges
 // are on shared counters.
-func (e *Engine) known(s *scratch, charges []ruleCharge, peeked []Result) []Result {
+func (e *Engine) cachedDenials(s *scratch, charges []ruleCharge, peeked []Result) []Result {
 	s.charges = s.charges[:0]
 	for i := range charges {
 		c := charges[i].charge
@@ -113,8 +113,8 @@ func (a *active) answerBefore(charges []ruleCharge, results []Result) Answer {
 	}
 	answer := a.answer(charges, counted)
 	for i := range counted {
-		before := slices.IndexFunc(results, func(r Result) bool { return r.Rule == counted[i].Rule })
-		counted[i].Decision = results[before].Decision
+		index := slices.IndexFunc(results, func(r Result) bool { return r.Rule == counted[i].Rule })
+		counted[i].Decision = results[index].Decision
 	}
 	return answer
 }

@@ -147,9 +147,9 @@ func (m *Metrics) dropReplaced(rule, next *matching.Compiled) {
 // long, and an edit of an old policy can replace the labels of all younger ones.
 func (m *Metrics) dropTier(rule *matching.Compiled, label string) {
 	m.nearLimit.DeleteLabelValues(rule.Policy, label)
-	for _, from := range []Source{SourceRedis, SourceMemory, SourceCache, SourceLease, SourceLocal} {
+	for _, source := range []Source{SourceRedis, SourceMemory, SourceCache, SourceLease, SourceLocal} {
 		for result := range outcomes {
-			m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, result.String(), string(from))
+			m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, result.String(), string(source))
 		}
 	}
 	m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, unlimitedResult, string(SourceNone))
@@ -170,8 +170,8 @@ func tierLabel(rule *matching.Compiled, name string) string {
 const unlimitedResult = "unlimited"
 
 // decision returns the counter of the decisions of a rule with this result.
-func (m *Metrics) decision(rule *matching.Compiled, tier, result string, from Source) prometheus.Counter {
-	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tierLabel(rule, tier), result, string(from))
+func (m *Metrics) decision(rule *matching.Compiled, tier, result string, source Source) prometheus.Counter {
+	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tierLabel(rule, tier), result, string(source))
 }
 
 // near returns the counter of the requests that a tier of a rule, or its own limit, allowed near the limit.

@@ -7,7 +7,7 @@ type Observer interface {
 	Select(domain string, denial bool) Selection
 	// Decided receives a decision with what Select returned. The argument charged reports whether the request was charged. The Observer must
 	// neither change its arguments nor keep them: they can refer to memory that is reused.
-	Decided(to Selection, c *Check, a *Answer, charged bool)
+	Decided(selection Selection, c *Check, a *Answer, charged bool)
 }
 
 // Selection is for what an [Observer] receives a decision. Its bits belong to the Observer.
@@ -27,8 +27,8 @@ func (e *Engine) observe(c *Check, a *Answer, charged bool) {
 	for i := range a.Results {
 		denial = denial || !a.Results[i].Allowed
 	}
-	if to := e.observer.Select(c.Request.Domain, denial); to != 0 {
+	if selection := e.observer.Select(c.Request.Domain, denial); selection != 0 {
 		check, answer := *c, *a
-		e.observer.Decided(to, &check, &answer, charged)
+		e.observer.Decided(selection, &check, &answer, charged)
 	}
 }

@@ -45,9 +45,9 @@ func (e *Engine) release(s *scratch) {
 
 // request returns the charges of request i.
 func (s *scratch) request(i int) []ruleCharge {
-	from := 0
+	start := 0
 	if i > 0 {
-		from = s.ends[i-1]
+		start = s.ends[i-1]
 	}
-	return s.charged[from:s.ends[i]]
+	return s.charged[start:s.ends[i]]
 }

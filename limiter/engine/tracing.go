@@ -11,10 +11,10 @@ import (
 
 // traceMatch returns a function that adds the step that matches c, which begins now, to the span.
 func (a *active) traceMatch(span *tracing.Span, s *scratch, c *Check) func() {
-	began, before := time.Now(), len(s.charged)
+	began, previously := time.Now(), len(s.charged)
 	return func() {
 		domain := strings.ToValidUTF8(c.Request.Domain, "?") // other bytes would make a whole batch of spans invalid
-		span.Record("match", began, time.Now(), attribute.String("weir.domain", domain), attribute.Int("weir.policies", len(s.charged)-before),
+		span.Record("match", began, time.Now(), attribute.String("weir.domain", domain), attribute.Int("weir.policies", len(s.charged)-previously),
 			attribute.String("weir.revision", a.index.Revision()))
 	}
 }

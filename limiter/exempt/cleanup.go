@@ -14,29 +14,29 @@ func isCleanup(w *rules.KubernetesRequest) bool {
 	if w.Operation != "UPDATE" || !mentions(w.OldObject, "deletionTimestamp") && !mentions(w.OldObject, "finalizers") {
 		return false
 	}
-	var before, after map[string]any
-	if json.Unmarshal(w.OldObject, &before) != nil {
+	var oldObject, newObject map[string]any
+	if json.Unmarshal(w.OldObject, &oldObject) != nil {
 		return false
 	}
-	was, _ := before["metadata"].(map[string]any)
-	if was["deletionTimestamp"] != nil {
+	oldMetadata, _ := oldObject["metadata"].(map[string]any)
+	if oldMetadata["deletionTimestamp"] != nil {
 		return true
 	}
-	had, _ := textsOf(was["finalizers"])
-	if len(had) == 0 || json.Unmarshal(w.Object, &after) != nil {
+	had, _ := textsOf(oldMetadata["finalizers"])
+	if len(had) == 0 || json.Unmarshal(w.Object, &newObject) != nil {
 		return false
 	}
-	is, _ := after["metadata"].(map[string]any)
-	has, valid := textsOf(is["finalizers"])
+	newMetadata, _ := newObject["metadata"].(map[string]any)
+	has, valid := textsOf(newMetadata["finalizers"])
 	if !valid || len(has) >= len(had) || !isSubsequence(has, had) {
 		return false
 	}
-	for _, metadata := range []map[string]any{was, is} {
+	for _, metadata := range []map[string]any{oldMetadata, newMetadata} {
 		for _, field := range []string{"finalizers", "managedFields", "resourceVersion", "generation"} { // the API server changes the others too
 			delete(metadata, field)
 		}
 	}
-	return reflect.DeepEqual(before, after)
+	return reflect.DeepEqual(oldObject, newObject)
 }
 
 // mentions reports whether the object may have the field. It avoids decoding objects that do not.
@@ -57,8 +57,8 @@ func textsOf(list any) ([]string, bool) {
 }
 
 // isSubsequence reports whether list is all, in this order, without some of its values.
-func isSubsequence(list, all []string) bool {
-	for _, value := range all {
+func isSubsequence(list, sequence []string) bool {
+	for _, value := range sequence {
 		if len(list) > 0 && list[0] == value {
 			list = list[1:]
 		}

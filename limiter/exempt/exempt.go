@@ -38,9 +38,9 @@ func With(own string, additional Lists) Lists {
 
 // sorted omits "": it is the namespace of cluster-scoped objects.
 func sorted(lists ...[]string) []string {
-	all := slices.DeleteFunc(slices.Concat(lists...), func(name string) bool { return name == "" })
-	slices.Sort(all)
-	return slices.Compact(all)
+	names := slices.DeleteFunc(slices.Concat(lists...), func(name string) bool { return name == "" })
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Groups returns the exempt API groups, sorted: the policies themselves, permissions, admission configuration, leader election, the

@@ -16,7 +16,7 @@ func haveDebts(charges []limiter.Charge) bool {
 // decideDebts spends charges of which some are debts, while the remote store is not available for all of them. It spends the debts first,
 // one by one, because they are counted wherever the other charges are decided. If a debt is denied, it peeks the other charges.
 func (s *Store) decideDebts(ctx context.Context, charges []limiter.Charge, began time.Time) ([]limiter.Decision, error) {
-	all, passed := undecided(len(charges)), true
+	merged, passed := undecided(len(charges)), true
 	var others subset
 	for i, c := range charges {
 		if !c.CountsAlways() {
@@ -24,33 +24,33 @@ func (s *Store) decideDebts(ctx context.Context, charges []limiter.Charge, began
 			continue
 		}
 		own, err := s.decideDebt(ctx, charges[i:i+1], began)
-		if refused, is := errors.AsType[*limiter.RefusedError](err); is {
+		if refused, ok := errors.AsType[*limiter.RefusedError](err); ok {
 			refused.Charge = i
 		}
 		if err != nil {
-			return nil, afterDebts(all, err)
+			return nil, afterDebts(merged, err)
 		}
-		all[i] = own[0]
+		merged[i] = own[0]
 		passed = passed && (c.Shadow || own[0].Allowed)
 	}
 	if len(others.charges) == 0 {
-		return all, nil
+		return merged, nil
 	}
 	decisions, err := s.decide(ctx, others.charges, !passed)
 	if err != nil {
-		return nil, afterDebts(all, others.reindexed(err))
+		return nil, afterDebts(merged, others.reindexed(err))
 	}
-	others.copyTo(all, decisions)
-	return all, nil
+	others.copyTo(merged, decisions)
+	return merged, nil
 }
 
 // afterDebts is err as the error of a request of which those debts were counted that have a decision: it is not [limiter.ErrOverloaded].
-func afterDebts(all []limiter.Decision, err error) error {
-	counted := slices.ContainsFunc(all, func(d limiter.Decision) bool { return d.Origin != limiter.Undecided })
+func afterDebts(decisions []limiter.Decision, err error) error {
+	counted := slices.ContainsFunc(decisions, func(d limiter.Decision) bool { return d.Origin != limiter.Undecided })
 	if _, refused := errors.AsType[*limiter.RefusedError](err); refused || !counted || !errors.Is(err, limiter.ErrOverloaded) {
 		return err
 	}
-	return &limiter.PartialError{Decisions: all, Cause: err}
+	return &limiter.PartialError{Decisions: decisions, Cause: err}
 }
 
 // decideRest decides locally those charges whose debts the remote store did not count before it failed. If this process is overloaded, it
@@ -59,14 +59,14 @@ func (s *Store) decideRest(charges []limiter.Charge, partial *limiter.PartialErr
 	if errors.Is(partial.Cause, limiter.ErrOverloaded) {
 		return nil, partial
 	}
-	all, passed := partial.Decisions, true
+	merged, passed := partial.Decisions, true
 	var rest subset
 	for i, c := range charges {
-		if all[i].Origin == limiter.Undecided {
+		if merged[i].Origin == limiter.Undecided {
 			rest.add(i, c)
 			continue
 		}
-		passed = passed && (c.Shadow || all[i].Allowed)
+		passed = passed && (c.Shadow || merged[i].Allowed)
 	}
 	counts := countsAll
 	if !passed {
@@ -76,8 +76,8 @@ func (s *Store) decideRest(charges []limiter.Charge, partial *limiter.PartialErr
 	if err != nil {
 		return nil, rest.reindexed(err)
 	}
-	rest.copyTo(all, decisions)
-	return all, nil
+	rest.copyTo(merged, decisions)
+	return merged, nil
 }
 
 // decideDebt spends one debt where its counter is now. Unlike decideWhileRecovering it does not spend it on both sides: it could not

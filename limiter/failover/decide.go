@@ -62,9 +62,9 @@ func (s *subset) add(index int, charge limiter.Charge) {
 }
 
 // copyTo copies the decisions about the subset to their places among all decisions of the request.
-func (s *subset) copyTo(all, decisions []limiter.Decision) {
+func (s *subset) copyTo(merged, decisions []limiter.Decision) {
 	for i, index := range s.indices {
-		all[index] = decisions[i]
+		merged[index] = decisions[i]
 	}
 }
 
@@ -94,20 +94,20 @@ func (s *Store) split(charges []limiter.Charge) (remote, unavailable subset) {
 func (s *Store) decideSplit(
 	ctx context.Context, charges []limiter.Charge, remote, unavailable subset, peek bool, began time.Time,
 ) ([]limiter.Decision, error) {
-	all := undecided(len(charges))
+	merged := undecided(len(charges))
 	decisions, err := s.decideLocally(unavailable.charges, spends(peek), nil)
 	if err != nil {
 		return nil, unavailable.reindexed(err)
 	}
-	unavailable.copyTo(all, decisions)
+	unavailable.copyTo(merged, decisions)
 	if !pass(unavailable.charges, decisions) {
-		s.peekOthers(ctx, all, remote, began)
-		return all, nil
+		s.peekOthers(ctx, merged, remote, began)
+		return merged, nil
 	}
 	answered, err := s.call(ctx, remote.charges, peek, began)
 	if err == nil && pass(remote.charges, answered) {
-		remote.copyTo(all, answered)
-		return all, nil
+		remote.copyTo(merged, answered)
+		return merged, nil
 	}
 	if !peek {
 		s.refund(unavailable.charges, decisions)
@@ -118,25 +118,25 @@ func (s *Store) decideSplit(
 	if decisions, err = s.decideLocally(unavailable.charges, countsNothing, nil); err != nil {
 		return nil, unavailable.reindexed(err)
 	}
-	unavailable.copyTo(all, decisions)
-	remote.copyTo(all, answered)
-	return all, nil
+	unavailable.copyTo(merged, decisions)
+	remote.copyTo(merged, answered)
+	return merged, nil
 }
 
 // peekOthers adds the decisions of the remote store to those of a request that is denied locally: one of them may have the longest wait. Without
 // an answer they stay undecided.
-func (s *Store) peekOthers(ctx context.Context, all []limiter.Decision, others subset, began time.Time) {
+func (s *Store) peekOthers(ctx context.Context, merged []limiter.Decision, others subset, began time.Time) {
 	if len(others.charges) == 0 {
 		return
 	}
 	if decisions, err := s.call(ctx, others.charges, true, began); err == nil {
-		others.copyTo(all, decisions)
+		others.copyTo(merged, decisions)
 	}
 }
 
 // reindexed is an error about the subset's charges as one about the request's.
 func (s *subset) reindexed(err error) error {
-	if refused, is := errors.AsType[*limiter.RefusedError](err); is {
+	if refused, ok := errors.AsType[*limiter.RefusedError](err); ok {
 		refused.Charge = s.indices[refused.Charge]
 	}
 	return err
@@ -145,11 +145,11 @@ func (s *subset) reindexed(err error) error {
 // refund takes back what decideLocally has counted.
 func (s *Store) refund(charges []limiter.Charge, decisions []limiter.Decision) {
 	counted := countedLocally(charges)
-	of := make([]limiter.Decision, len(counted.charges))
+	selected := make([]limiter.Decision, len(counted.charges))
 	for i, index := range counted.indices {
-		of[i] = decisions[index]
+		selected[i] = decisions[index]
 	}
-	s.local.Refund(counted.charges, of)
+	s.local.Refund(counted.charges, selected)
 }
 
 // decideWhileRecovering decides on the remote store and charges this replica's share as well: other replicas may still be
@@ -162,14 +162,14 @@ func (s *Store) decideWhileRecovering(ctx context.Context, charges []limiter.Cha
 	}
 	reserved := madeLocally(reserve(counted.charges))
 	if !pass(counted.charges, reserved) {
-		all := undecided(len(charges))
-		s.peekOthers(ctx, all, subset{charges, indices(len(charges))}, began)
+		merged := undecided(len(charges))
+		s.peekOthers(ctx, merged, subset{charges, indices(len(charges))}, began)
 		for i, index := range counted.indices {
-			if all[index].Origin == limiter.Undecided || limiter.CompareStrictness(reserved[i], all[index]) < 0 {
-				all[index] = reserved[i]
+			if merged[index].Origin == limiter.Undecided || limiter.CompareStrictness(reserved[i], merged[index]) < 0 {
+				merged[index] = reserved[i]
 			}
 		}
-		return all, nil
+		return merged, nil
 	}
 	decisions, err := s.call(ctx, charges, peek, began)
 	if (err != nil || !pass(charges, decisions)) && !peek {
@@ -185,7 +185,7 @@ func (s *Store) decideWhileRecovering(ctx context.Context, charges []limiter.Cha
 // replica now decides without it, and the next answer of the remote store includes what it has counted. A call that this
 // process did not make is no such error.
 func (s *Store) decideWithout(charges []limiter.Charge, peek bool, err error) ([]limiter.Decision, error) {
-	if partial, is := errors.AsType[*limiter.PartialError](err); is {
+	if partial, ok := errors.AsType[*limiter.PartialError](err); ok {
 		return s.decideRest(charges, partial)
 	}
 	if !errors.Is(err, limiter.ErrOverloaded) {
@@ -310,11 +310,11 @@ func countedLocally(charges []limiter.Charge) subset {
 
 // indices returns those of n charges.
 func indices(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
 	}
-	return all
+	return numbers
 }
 
 // undecided returns n decisions that are yet to be made.

@@ -56,21 +56,21 @@ func (m *metrics) reported(units int64, uncounted bool, err error) {
 }
 
 // Describe implements prometheus.Collector.
-func (s *Store) Describe(to chan<- *prometheus.Desc) {
+func (s *Store) Describe(ch chan<- *prometheus.Desc) {
 	m := s.metrics
 	for _, d := range []*prometheus.Desc{m.mode, m.activations, m.seconds, m.replicas, m.counters, m.bytes, m.unreported, m.evicted, m.floored, m.lost} {
-		to <- d
+		ch <- d
 	}
-	m.reportedUnits.Describe(to)
+	m.reportedUnits.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
-func (s *Store) Collect(to chan<- prometheus.Metric) {
+func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
 	}
 	counter := func(d *prometheus.Desc, value float64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value)
 	}
 	m, stats := s.metrics, s.local.Stats()
 	began, lasted := s.outages.totals()
@@ -88,5 +88,5 @@ func (s *Store) Collect(to chan<- prometheus.Metric) {
 	counter(m.evicted, float64(stats.Evicted))
 	counter(m.floored, float64(stats.Estimated))
 	counter(m.lost, float64(stats.Lost))
-	m.reportedUnits.Collect(to)
+	m.reportedUnits.Collect(ch)
 }

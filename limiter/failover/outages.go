@@ -50,7 +50,7 @@ func (s *Store) LocalMode() (since time.Time, active bool) { return s.outages.cu
 func (o *outages) begin(address string, cause error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, known := o.parts[address]; known {
+	if _, ok := o.parts[address]; ok {
 		return
 	}
 	if len(o.parts) == 0 {
@@ -77,7 +77,7 @@ func describeCause(cause error) string {
 func (o *outages) end(address string, unreported int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, known := o.parts[address]; !known {
+	if _, ok := o.parts[address]; !ok {
 		return
 	}
 	delete(o.parts, address)

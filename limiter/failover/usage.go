@@ -85,14 +85,14 @@ func (s *Store) reportLater() {
 // see reportUsage.
 func (s *Store) reportRest(ctx context.Context) {
 	overloaded := false
-	for before := 0; s.local.HasUnreported(); {
+	for previous := 0; s.local.HasUnreported(); {
 		unreported := s.local.Stats().Unreported
-		if unreported == before && !overloaded { // the rest is unavailable
+		if unreported == previous && !overloaded { // the rest is unavailable
 			s.reportLater()
 			return
 		}
 		overloaded, _ = s.reportRound(ctx) // without progress, the next round is the last
-		before = unreported
+		previous = unreported
 		if overloaded && !wait.Sleep(ctx, reportPause) {
 			return
 		}

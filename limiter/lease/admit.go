@@ -31,29 +31,29 @@ func (l *Leases) admit(charges []limiter.Charge) []limiter.Decision {
 			return nil
 		}
 	}
-	now := l.at(l.clock())
+	now := l.toInstant(l.clock())
 	var usual [8]taken
-	all := usual[:0]
+	admitted := usual[:0]
 	for i := range charges {
 		t, ok := l.take(&charges[i], now)
 		if !ok {
-			for j := range all {
-				l.giveBack(&all[j])
+			for j := range admitted {
+				l.giveBack(&admitted[j])
 			}
 			return nil
 		}
-		all = append(all, t)
+		admitted = append(admitted, t)
 	}
-	decisions := make([]limiter.Decision, len(all))
-	for i := range all {
-		decisions[i] = all[i].decision()
+	decisions := make([]limiter.Decision, len(admitted))
+	for i := range admitted {
+		decisions[i] = admitted[i].decision()
 	}
 	return decisions
 }
 
 // Refund implements limiter.Store. The latest units go back to a lease, as far as it can hold them.
 func (s *admits) Refund(ctx context.Context, refunds []limiter.Refund) error {
-	now := s.leases.at(s.leases.clock())
+	now := s.leases.toInstant(s.leases.clock())
 	rest := make([]limiter.Refund, 0, len(refunds))
 	for _, r := range refunds {
 		if r.Latest {

@@ -26,7 +26,7 @@ func (s *borrows) Spend(ctx context.Context, charges []limiter.Charge) ([]limite
 		return s.Store.Spend(ctx, charges)
 	}
 	l := s.leases
-	p := l.plan(charges, l.at(l.clock()))
+	p := l.plan(charges, l.toInstant(l.clock()))
 	if p.enlarged == nil {
 		decisions, err := s.Store.Spend(ctx, charges)
 		p.observe(decisions)
@@ -113,7 +113,7 @@ func (s *borrows) settleAll(ctx context.Context, p *plan, decisions []limiter.De
 		return decisions, nil
 	}
 	l := s.leases
-	answered := l.at(l.clock())
+	answered := l.toInstant(l.clock())
 	for i := range decisions {
 		e, size := p.entries[i], p.sizes[i]
 		switch {
@@ -150,8 +150,8 @@ func (l *Leases) newHeld(p *plan, i int, d limiter.Decision, answered instant) *
 		age = min(age, rest)
 	}
 	h := &held{
-		key: c.Key, limit: c.Limit, size: p.sizes[i], at: d.At, remaining: d.Remaining, returnable: d.Origin == limiter.OriginStore,
-		began: p.began, until: p.began.add(age), resetAt: answered.add(min(d.ResetAfter, limiter.MaxDrain)),
+		key: c.Key, limit: c.Limit, size: p.sizes[i], countedAt: d.At, remaining: d.Remaining, returnable: d.Origin == limiter.OriginStore,
+		began: p.began, expiresAt: p.began.add(age), resetAt: answered.add(min(d.ResetAfter, limiter.MaxDrain)),
 	}
 	h.units.Store(h.size)
 	l.metrics.leased.Add(h.size)

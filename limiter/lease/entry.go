@@ -54,13 +54,13 @@ func (e *entry) plan(l *Leases, c *limiter.Charge, now instant) int64 {
 	}
 	n := need{
 		terms: *c.Lease, limit: c.Limit, replicas: l.replicas.Load(),
-		used: e.used, over: time.Duration(now - e.since), remaining: e.left, cost: c.Units(),
+		used: e.used, period: time.Duration(now - e.since), remaining: e.left, cost: c.Units(),
 	}
 	if h := e.lease.Load(); h != nil {
 		left := h.unused()
 		n.used += h.size - left
 		n.previous = h.size
-		if now < h.until {
+		if now < h.expiresAt {
 			if h.limit != c.Limit || left*growth >= h.size {
 				return 0 // the lease is for other requests, or is still used
 			}
@@ -69,7 +69,7 @@ func (e *entry) plan(l *Leases, c *limiter.Charge, now instant) int64 {
 	}
 	size := n.size()
 	e.spending = size > 0
-	if size == 0 && n.over > 2*c.Lease.MaxAge { // forget old demand
+	if size == 0 && n.period > 2*c.Lease.MaxAge { // forget old demand
 		e.used, e.since = e.used/2, now-(now-e.since)/2
 	}
 	return size

@@ -68,7 +68,7 @@ func TestPlan_LeasesTheDemandSinceTheLastLease(t *testing.T) {
 
 func leased(limit limiter.Limit, size, left int64, until instant) *held {
 	h := heldOf(size, left)
-	h.limit, h.began, h.until = limit, until-at(time.Second), until
+	h.limit, h.began, h.expiresAt = limit, until-at(time.Second), until
 	return h
 }
 

@@ -16,13 +16,13 @@ type held struct {
 	units atomic.Int64 // that are left, see unused; negative after the end
 	_     [56]byte     // the fields below are read by every request, and units is written by them: keep them in separate cache lines
 
-	key          string
-	limit        limiter.Limit
-	size         int64
-	began, until instant         // it admits requests before until
-	at           limiter.Instant // at which the store counted the units
-	remaining    int64           // units that the store had left
-	resetAt      instant
+	key              string
+	limit            limiter.Limit
+	size             int64
+	began, expiresAt instant         // it admits requests before expiresAt
+	countedAt        limiter.Instant // at which the store counted the units
+	remaining        int64           // units that the store had left
+	resetAt          instant
 	// returnable is false if the store was unavailable and this replica counted the units.
 	returnable bool
 }
@@ -87,17 +87,17 @@ func (h *held) end() (rest int64, first bool) {
 // decision is the decision about a charge that was admitted at now and left the given units.
 func (h *held) decision(now instant, left int64) limiter.Decision {
 	return limiter.Decision{
-		At: h.at, Allowed: true, Origin: limiter.OriginLease, Limit: h.limit.Units(), Remaining: h.remaining + left,
+		At: h.countedAt, Allowed: true, Origin: limiter.OriginLease, Limit: h.limit.Units(), Remaining: h.remaining + left,
 		ResetAfter: time.Duration(max(0, h.resetAt-now)).Truncate(time.Microsecond),
 	}
 }
 
-// untilWindowEnds is the time from at to the end of the window to which units belong that were spent then, for the algorithms with windows
+// untilWindowEnds is the time from countedAt to the end of the window to which units belong that were spent then, for the algorithms with windows
 // that are aligned to the epoch. A lease must not outlive it. For the other algorithms, aligned is false.
-func untilWindowEnds(limit limiter.Limit, at limiter.Instant) (rest time.Duration, aligned bool) {
+func untilWindowEnds(limit limiter.Limit, countedAt limiter.Instant) (rest time.Duration, aligned bool) {
 	if !limit.Traits().Aligned {
 		return 0, false
 	}
 	window := limit.Window().Microseconds()
-	return time.Duration(window-int64(at)%window) * time.Microsecond, true
+	return time.Duration(window-int64(countedAt)%window) * time.Microsecond, true
 }

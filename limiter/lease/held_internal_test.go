@@ -101,7 +101,7 @@ func TestLeases_KeepALeaseWhoseLastUnitIsGivenBack(t *testing.T) {
 
 func TestTaken_DecisionDescribesTheCounterWhenItWasLeased(t *testing.T) {
 	h := heldOf(10, 10)
-	h.limit, h.at, h.remaining, h.resetAt = logLimit(t, 1000), 77, 400, at(30*time.Second)
+	h.limit, h.countedAt, h.remaining, h.resetAt = logLimit(t, 1000), 77, 400, at(30*time.Second)
 	for now, reset := range map[time.Duration]time.Duration{
 		10 * time.Second: 20 * time.Second, 29*time.Second + 1: 999_999 * time.Microsecond, time.Minute: 0,
 	} {

@@ -49,7 +49,7 @@ func New(remote Remote, clock func() time.Time) *Leases {
 // Share sets the number of replicas that share each limit, at least 1.
 func (l *Leases) Share(replicas int64) { l.replicas.Store(max(1, replicas)) }
 
-func (l *Leases) at(now time.Time) instant { return instant(now.Sub(l.base)) }
+func (l *Leases) toInstant(now time.Time) instant { return instant(now.Sub(l.base)) }
 
 // taken is units of a lease that a request has taken.
 type taken struct {
@@ -69,7 +69,7 @@ func (l *Leases) take(c *limiter.Charge, now instant) (t taken, ok bool) {
 		return taken{}, false
 	}
 	lease := found.(*entry).lease.Load() //nolint:forcetypeassert // all its values have this type
-	if lease == nil || now >= lease.until || lease.limit != c.Limit {
+	if lease == nil || now >= lease.expiresAt || lease.limit != c.Limit {
 		return taken{}, false
 	}
 	units := c.Units()
@@ -96,7 +96,7 @@ func (l *Leases) refund(r *limiter.Refund, now instant) int64 {
 		return 0
 	}
 	lease := found.(*entry).lease.Load() //nolint:forcetypeassert // all its values have this type
-	if lease == nil || now >= lease.until || lease.limit != r.Limit {
+	if lease == nil || now >= lease.expiresAt || lease.limit != r.Limit {
 		return 0
 	}
 	return lease.refund(r.Units())

@@ -25,18 +25,18 @@ func newMetrics(l *Leases) *metrics {
 }
 
 // Describe implements prometheus.Collector.
-func (l *Leases) Describe(to chan<- *prometheus.Desc) {
-	to <- l.metrics.units
-	to <- l.metrics.counters
+func (l *Leases) Describe(ch chan<- *prometheus.Desc) {
+	ch <- l.metrics.units
+	ch <- l.metrics.counters
 }
 
 // Collect implements prometheus.Collector.
-func (l *Leases) Collect(to chan<- prometheus.Metric) {
+func (l *Leases) Collect(ch chan<- prometheus.Metric) {
 	m := l.metrics
 	for event, units := range map[string]*atomic.Int64{
 		"leased": &m.leased, "admitted": &m.admitted, "returned": &m.returned, "expired": &m.expired,
 	} {
-		to <- prometheus.MustNewConstMetric(m.units, prometheus.CounterValue, float64(units.Load()), event)
+		ch <- prometheus.MustNewConstMetric(m.units, prometheus.CounterValue, float64(units.Load()), event)
 	}
-	to <- prometheus.MustNewConstMetric(m.counters, prometheus.GaugeValue, float64(l.count.Load()))
+	ch <- prometheus.MustNewConstMetric(m.counters, prometheus.GaugeValue, float64(l.count.Load()))
 }

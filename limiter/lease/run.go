@@ -41,7 +41,7 @@ func (l *Leases) Run(ctx context.Context) {
 
 // Tick does what is due now. Run calls it; tests call it with a clock of their own.
 func (l *Leases) Tick(ctx context.Context) {
-	now := l.at(l.clock())
+	now := l.toInstant(l.clock())
 	for _, e := range l.schedule.dueBy(now) {
 		if next, keep := l.expire(e, now); keep {
 			l.schedule.add(next, e)
@@ -56,8 +56,8 @@ func (l *Leases) expire(e *entry, now instant) (next instant, keep bool) {
 	defer e.mu.Unlock()
 	next = now.add(e.maxAge)
 	if h := e.lease.Load(); h != nil {
-		if now < h.until {
-			return h.until, true
+		if now < h.expiresAt {
+			return h.expiresAt, true
 		}
 		l.end(h)
 	}
@@ -88,7 +88,7 @@ func (l *Leases) rest(h *held, units int64) {
 		return
 	}
 	l.giveUp(giveUp{
-		Refund:    limiter.Refund{Key: h.key, Limit: h.limit, Cost: units, At: h.at},
+		Refund:    limiter.Refund{Key: h.key, Limit: h.limit, Cost: units, At: h.countedAt},
 		uselessAt: h.began.add(h.limit.Window()),
 	})
 }
@@ -130,7 +130,7 @@ func (l *Leases) sendReturns(ctx context.Context, now instant) {
 
 // failedKeys returns the keys of the refunds that err, the error of a call of the store, concerns.
 func failedKeys(refunds []limiter.Refund, err error) (keys []string) {
-	if some, is := errors.AsType[*limiter.RefundError](err); is {
+	if some, ok := errors.AsType[*limiter.RefundError](err); ok {
 		return some.Keys
 	}
 	for i := range refunds {
@@ -152,5 +152,5 @@ func (l *Leases) endAll(ctx context.Context) {
 		}
 		e.mu.Unlock()
 	}
-	l.sendReturns(ctx, l.at(l.clock()))
+	l.sendReturns(ctx, l.toInstant(l.clock()))
 }

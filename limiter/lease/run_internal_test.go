@@ -164,14 +164,14 @@ func TestRun_EndsLeasesOnTime(t *testing.T) {
 		go func() { l.Run(ctx); close(done) }()
 		for round := range 2 { // the second one after Run has had nothing to do
 			time.Sleep(time.Hour)
-			began := l.at(time.Now())
+			began := l.toInstant(time.Now())
 			e := &entry{key: "key", touched: began, maxAge: time.Second}
 			h := leased(logLimit(t, 1000), 10, 4, began+at(time.Second))
 			h.began = began
 			e.lease.Store(h)
 			l.entries.Store("key", e)
 			l.count.Add(1)
-			l.schedule.add(h.until, e)
+			l.schedule.add(h.expiresAt, e)
 			time.Sleep(999 * time.Millisecond)
 			if synctest.Wait(); len(o.refunds()) != round {
 				t.Fatalf("lease %d: returned before its end", round)
@@ -185,7 +185,7 @@ func TestRun_EndsLeasesOnTime(t *testing.T) {
 				t.Errorf("lease %d: %d entries are left", round, l.count.Load())
 			}
 		}
-		h := leased(logLimit(t, 1000), 10, 4, l.at(time.Now()))
+		h := leased(logLimit(t, 1000), 10, 4, l.toInstant(time.Now()))
 		l.rest(h, 4) // was given back late: no entry is left
 		time.Sleep(51 * time.Millisecond)
 		if synctest.Wait(); len(o.refunds()) != 3 {

@@ -24,9 +24,9 @@ type giveUp struct {
 }
 
 // add makes Run look at an entry at the given time.
-func (s *schedule) add(at instant, e *entry) {
+func (s *schedule) add(dueAt instant, e *entry) {
 	s.mu.Lock()
-	heap.Push(&s.due, due{at, e})
+	heap.Push(&s.due, due{dueAt, e})
 	s.mu.Unlock()
 	s.notify()
 }
@@ -61,7 +61,7 @@ func (s *schedule) dueBy(now instant) []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var entries []*entry
-	for len(s.due) > 0 && s.due[0].at <= now {
+	for len(s.due) > 0 && s.due[0].dueAt <= now {
 		entries = append(entries, heap.Pop(&s.due).(due).entry) //nolint:forcetypeassert // all its elements have this type
 	}
 	return entries
@@ -86,7 +86,7 @@ func (s *schedule) returnsBy(now instant) []giveUp {
 
 // due is an entry and when Run looks at it.
 type due struct {
-	at    instant
+	dueAt instant
 	entry *entry
 }
 
@@ -94,7 +94,7 @@ type due struct {
 type dueHeap []due
 
 func (h *dueHeap) Len() int           { return len(*h) }
-func (h *dueHeap) Less(i, j int) bool { return (*h)[i].at < (*h)[j].at }
+func (h *dueHeap) Less(i, j int) bool { return (*h)[i].dueAt < (*h)[j].dueAt }
 func (h *dueHeap) Swap(i, j int)      { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
 func (h *dueHeap) Push(x any)         { *h = append(*h, x.(due)) } //nolint:forcetypeassert // heap.Interface
 func (h *dueHeap) Pop() any {

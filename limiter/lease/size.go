@@ -22,7 +22,7 @@ type need struct {
 	limit     limiter.Limit
 	replicas  int64
 	used      int64         // units that this replica has charged
-	over      time.Duration // the time in which it has
+	period    time.Duration // the time in which it has
 	previous  int64         // size of the lease before this one
 	left      int64         // units of it that are left
 	remaining int64         // units that the store has left, as it last reported
@@ -32,8 +32,8 @@ type need struct {
 // size returns the number of units to lease, 0 if a lease would not save calls. It follows the demand of this replica, within its part of
 // the share, and within half of its part of what is left of the limit.
 func (n need) size() int64 {
-	over := max(n.over, time.Millisecond)
-	rate := float64(n.used) / over.Seconds() // used can be far above the limit
+	period := max(n.period, time.Millisecond)
+	rate := float64(n.used) / period.Seconds() // used can be far above the limit
 	wanted := int64(min(rate*n.terms.MaxAge.Seconds()*(1+1.0/spare), limiter.MaxUnits))
 	wanted = min(wanted, growth*max(n.previous, smallest), share(n.terms, n.limit, n.replicas)-n.left, (n.remaining-n.cost)/(2*n.replicas))
 	if wanted < smallest || wanted < 2*n.cost {

@@ -30,9 +30,9 @@ func TestNeed_SizeFollowsTheDemandWithinItsBounds(t *testing.T) {
 		want   int64
 	}{
 		"the demand of 40 units a second, and an eighth": {func(*need) {}, 45},
-		"half of the demand":                             {func(n *need) { n.over = 2 * time.Second }, 22},
+		"half of the demand":                             {func(n *need) { n.period = 2 * time.Second }, 22},
 		"a longer age":                                   {func(n *need) { n.terms.MaxAge = 2 * time.Second }, 90},
-		"a demand of no measurable time":                 {func(n *need) { n.over, n.used, n.previous = 0, 1, 10_000 }, 1125},
+		"a demand of no measurable time":                 {func(n *need) { n.period, n.used, n.previous = 0, 1, 10_000 }, 1125},
 		"a demand above every limit":                     {func(n *need) { n.used, n.previous = 1<<62, 1<<30 }, 10_000},
 		"four times the smallest lease without another":  {func(n *need) { n.previous = 0 }, 16},
 		"four times a small lease":                       {func(n *need) { n.previous = 3 }, 16},
@@ -51,7 +51,7 @@ func TestNeed_SizeFollowsTheDemandWithinItsBounds(t *testing.T) {
 	} {
 		n := need{
 			terms: limiter.LeaseTerms{MaxPercent: 10, MaxAge: time.Second}, limit: logLimit(t, 100_000), replicas: 1,
-			used: 40, over: time.Second, previous: 10_000, remaining: 100_000, cost: 1,
+			used: 40, period: time.Second, previous: 10_000, remaining: 100_000, cost: 1,
 		}
 		test.change(&n)
 		if got := n.size(); got != test.want {

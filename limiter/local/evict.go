@@ -74,8 +74,8 @@ func (c *Counters) fromLearned(key string, limit limiter.Limit) (*counter, bool)
 	if !limit.Packs() {
 		return nil, false
 	}
-	state, known := c.learned.state(c.hash(key), limit)
-	if !known {
+	state, ok := c.learned.state(c.hash(key), limit)
+	if !ok {
 		return nil, false
 	}
 	return &counter{limit: limit, state: state, decided: c.nextDecision()}, true

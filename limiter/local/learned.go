@@ -43,7 +43,7 @@ type shard struct {
 
 type slot struct {
 	state     limiter.Packed
-	until     uint32 // seconds since the epoch by our clock, after which no unit counts; 0: free
+	expiresAt uint32 // seconds since the epoch by our clock, after which no unit counts; 0: free
 	part      uint16 // of the limit that is spent, as in a cell
 	algorithm uint8  // its number in limiter.Traits
 }
@@ -80,16 +80,16 @@ func (l *learned) learn(hash uint64, own limiter.Instant, limit limiter.Limit, d
 		entry = slot{algorithm: algorithm}
 	}
 	state, expires := entry.state.Assume(d.At, limit, used)
-	entry.state, entry.part, entry.until = state, partOf(used, limit.Capacity()), 0
+	entry.state, entry.part, entry.expiresAt = state, partOf(used, limit.Capacity()), 0
 	if expires > d.At {
-		entry.until = countsUntil(own, d.At.Add(-d.Ahead), expires, limit)
+		entry.expiresAt = countsUntil(own, d.At.Add(-d.Ahead), expires, limit)
 	}
 	s.set(i, hash, entry)
 	return true
 }
 
 // put records the state of a counter at an instant of the store's clock and one of ours.
-func (l *learned) put(hash uint64, own, at limiter.Instant, limit limiter.Limit, state limiter.State) {
+func (l *learned) put(hash uint64, own, storeNow limiter.Instant, limit limiter.Limit, state limiter.State) {
 	s := l.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,19 +97,19 @@ func (l *learned) put(hash uint64, own, at limiter.Instant, limit limiter.Limit,
 	if i < 0 {
 		i = l.place(s, hash, own)
 	}
-	used := limit.Capacity() - state.Decide(at, limit, 0).Remaining
+	used := limit.Capacity() - state.Decide(storeNow, limit, 0).Remaining
 	s.set(i, hash, slot{
 		state: limiter.Pack(state), algorithm: limit.Traits().Number, part: partOf(used, limit.Capacity()),
-		until: countsUntil(own, at, state.Expires(limit), limit),
+		expiresAt: countsUntil(own, storeNow, state.Expires(limit), limit),
 	})
 }
 
 // set replaces slot i.
 func (s *shard) set(i int, hash uint64, entry slot) {
-	if s.slots[i].until > 0 {
+	if s.slots[i].expiresAt > 0 {
 		s.held--
 	}
-	if entry.until > 0 {
+	if entry.expiresAt > 0 {
 		s.held++
 	}
 	s.hashes[i], s.slots[i] = hash, entry
@@ -122,9 +122,9 @@ func (s *shard) find(hash uint64) int {
 		return -1
 	}
 	for i := range uint64(probes) {
-		switch at := (hash + i) & mask; s.hashes[at] {
+		switch index := (hash + i) & mask; s.hashes[index] {
 		case hash:
-			return int(at)
+			return int(index)
 		case 0:
 			return -1
 		}
@@ -145,11 +145,11 @@ func (l *learned) place(s *shard, hash uint64, own limiter.Instant) int {
 	}
 	mask, victim := uint64(len(s.hashes)-1), hash&uint64(len(s.hashes)-1)
 	for i := range uint64(probes) {
-		if at := (hash + i) & mask; s.slots[at].part < s.slots[victim].part {
-			victim = at
+		if index := (hash + i) & mask; s.slots[index].part < s.slots[victim].part {
+			victim = index
 		}
 	}
-	l.evicted.raise(s.hashes[victim], s.slots[victim].part, s.slots[victim].until, own)
+	l.evicted.raise(s.hashes[victim], s.slots[victim].part, s.slots[victim].expiresAt, own)
 	return int(victim)
 }
 
@@ -160,9 +160,9 @@ func (s *shard) free(hash uint64, now uint32) int {
 	}
 	mask := uint64(len(s.hashes) - 1)
 	for i := range uint64(probes) {
-		at := (hash + i) & mask
-		if s.slots[at].until <= now {
-			return int(at)
+		index := (hash + i) & mask
+		if s.slots[index].expiresAt <= now {
+			return int(index)
 		}
 	}
 	return -1
@@ -175,7 +175,7 @@ func (l *learned) grow(s *shard, own limiter.Instant) {
 	s.hashes, s.slots, s.held = make([]uint64, n), make([]slot, n), 0
 	l.bytes.Add(int64(n-len(hashes)) * slotBytes)
 	for i, hash := range hashes {
-		if slots[i].until <= seconds(own) {
+		if slots[i].expiresAt <= seconds(own) {
 			continue
 		}
 		s.set(l.place(s, hash, own), hash, slots[i])
@@ -188,7 +188,7 @@ func (l *learned) state(hash uint64, limit limiter.Limit) (limiter.State, bool) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.find(hash)
-	if i < 0 || s.slots[i].until == 0 || s.slots[i].algorithm != limit.Traits().Number {
+	if i < 0 || s.slots[i].expiresAt == 0 || s.slots[i].algorithm != limit.Traits().Number {
 		return nil, false
 	}
 	return s.slots[i].state.Unpack(limit), true

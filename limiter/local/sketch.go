@@ -21,8 +21,8 @@ type sketch struct {
 
 // cell holds the spent part of a limit, until the second after which it no longer counts.
 type cell struct {
-	until uint32 // seconds since the epoch
-	part  uint16
+	expiresAt uint32 // seconds since the epoch
+	part      uint16
 }
 
 // cellBytes is the size of a cell.
@@ -44,7 +44,7 @@ func newSketch(bytes int) *sketch {
 }
 
 // raise raises the estimate for a hash to at least part, until the given second.
-func (s *sketch) raise(hash uint64, part uint16, until uint32, now limiter.Instant) {
+func (s *sketch) raise(hash uint64, part uint16, expiresAt uint32, now limiter.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.raised++
@@ -52,11 +52,11 @@ func (s *sketch) raise(hash uint64, part uint16, until uint32, now limiter.Insta
 		if s.rows[row] == nil {
 			s.rows[row] = make([]cell, s.cells)
 		}
-		at := s.cell(row, hash)
-		if at.expired(now) {
-			*at = cell{}
+		c := s.cell(row, hash)
+		if c.expired(now) {
+			*c = cell{}
 		}
-		at.part, at.until = max(at.part, part), max(at.until, until)
+		c.part, c.expiresAt = max(c.part, part), max(c.expiresAt, expiresAt)
 	}
 }
 
@@ -69,11 +69,11 @@ func (s *sketch) estimate(hash uint64, now limiter.Instant) uint16 {
 		if s.rows[row] == nil {
 			return 0
 		}
-		at := s.cell(row, hash)
-		if at.expired(now) {
+		c := s.cell(row, hash)
+		if c.expired(now) {
 			return 0
 		}
-		least = min(least, at.part)
+		least = min(least, c.part)
 	}
 	return least
 }
@@ -90,9 +90,9 @@ func (s *sketch) cell(row int, hash uint64) *cell {
 	return &s.rows[row][uint64(uint32(hash>>(32*row)))*uint64(s.cells)>>32]
 }
 
-func (c *cell) expired(now limiter.Instant) bool { return c.until <= seconds(now) }
+func (c *cell) expired(now limiter.Instant) bool { return c.expiresAt <= seconds(now) }
 
-func seconds(at limiter.Instant) uint32 { return uint32(at / 1_000_000) }
+func seconds(instant limiter.Instant) uint32 { return uint32(instant / 1_000_000) }
 
 // secondAfter is the second by which an instant has passed.
-func secondAfter(at limiter.Instant) uint32 { return seconds(at + 999_999) }
+func secondAfter(instant limiter.Instant) uint32 { return seconds(instant + 999_999) }

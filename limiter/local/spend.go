@@ -91,11 +91,11 @@ func (c *Counters) Refund(charges []limiter.Charge, decisions []limiter.Decision
 func (c *Counters) RefundLatest(charge limiter.Charge) {
 	c.lock()
 	defer c.unlock()
-	k, known := c.held[charge.Key]
-	if !known {
-		k, known = c.fromLearned(charge.Key, charge.Limit)
+	k, ok := c.held[charge.Key]
+	if !ok {
+		k, ok = c.fromLearned(charge.Key, charge.Limit)
 	}
-	if !known || charge.Units() == 0 {
+	if !ok || charge.Units() == 0 {
 		return
 	}
 	now := c.now()
@@ -113,9 +113,9 @@ func (c *Counters) RefundLatest(charge limiter.Charge) {
 func refundNewest(now limiter.Instant, log limiter.State, limit limiter.Limit, cost int64) {
 	limit = widened(limit, limiter.MaxLogUnits-limit.Units()) // units of the store and of this replica can together exceed the limit
 	for cost > 0 {
-		before := log.Decide(now, limit, 0)
-		log.Refund(now, limit, cost, now.Add(before.ResetAfter-limit.Window()))
-		refunded := log.Decide(now, limit, 0).Remaining - before.Remaining
+		previous := log.Decide(now, limit, 0)
+		log.Refund(now, limit, cost, now.Add(previous.ResetAfter-limit.Window()))
+		refunded := log.Decide(now, limit, 0).Remaining - previous.Remaining
 		if refunded <= 0 {
 			break
 		}

@@ -62,11 +62,11 @@ func (c *Counters) TakeUnreported(key string) (Report, bool) {
 func (c *Counters) ReturnUnreported(r Report) {
 	c.lock()
 	defer c.unlock()
-	k, known := c.held[r.Key]
-	if !known {
-		k, known = c.fromLearned(r.Key, r.Limit)
+	k, ok := c.held[r.Key]
+	if !ok {
+		k, ok = c.fromLearned(r.Key, r.Limit)
 	}
-	if !known {
+	if !ok {
 		c.stats.Lost += r.Cost
 		return
 	}

@@ -115,7 +115,7 @@ func (s *Store) Stats() Stats {
 }
 
 // Expires returns the time at which the counter at key expires; ok is false if it does not exist or has expired.
-func (s *Store) Expires(key string) (at limiter.Instant, ok bool) {
+func (s *Store) Expires(key string) (expiresAt limiter.Instant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.counters.get(key)

@@ -16,11 +16,11 @@ func (s *Store) Scan(_ context.Context, keys limiter.KeyRange, cursor string, n 
 	defer s.mu.Unlock()
 	end := len(s.counters.dense)
 	if cursor != "" {
-		at, err := strconv.Atoi(cursor)
-		if err != nil || at < 0 {
+		position, err := strconv.Atoi(cursor)
+		if err != nil || position < 0 {
 			return nil, "", fmt.Errorf("invalid cursor %q", cursor)
 		}
-		end = min(at, end)
+		end = min(position, end)
 	}
 	begin := max(0, end-n) // downwards: a removal moves the last counter, which has been checked, to a lower index
 	for i := end - 1; i >= begin; i-- {

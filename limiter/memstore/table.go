@@ -123,18 +123,18 @@ func (s *Store) evict(now limiter.Instant, current []limiter.Charge) {
 func (t *table) leastSpent(now limiter.Instant, current []limiter.Charge) int {
 	victim, least := -1, 0.0
 	for i := range min(evictSample, len(t.dense)) {
-		at := i
+		candidate := i
 		if len(t.dense) > evictSample {
-			at = rand.IntN(len(t.dense))
+			candidate = rand.IntN(len(t.dense))
 		}
-		c := &t.dense[at]
+		c := &t.dense[candidate]
 		if slices.ContainsFunc(current, func(charge limiter.Charge) bool { return charge.Key == c.key }) {
 			continue
 		}
 		capacity := c.limit.Capacity()
 		spent := float64(capacity-c.state.Decide(now, c.limit, 0).Remaining) / float64(capacity)
 		if victim < 0 || spent < least {
-			victim, least = at, spent
+			victim, least = candidate, spent
 		}
 	}
 	return victim

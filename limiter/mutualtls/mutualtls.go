@@ -28,8 +28,8 @@ func LimiterKey(hashKey *limiter.HashKey) ed25519.PrivateKey {
 	return derive(hashKey, "mutual TLS of limiters")
 }
 
-func derive(from *limiter.HashKey, purpose string) ed25519.PrivateKey {
-	seed, err := hex.DecodeString(string(from.Derive(purpose).Text()))
+func derive(key *limiter.HashKey, purpose string) ed25519.PrivateKey {
+	seed, err := hex.DecodeString(string(key.Derive(purpose).Text()))
 	if err != nil { // impossible: derived keys are the hex form of 32 bytes
 		panic(err)
 	}

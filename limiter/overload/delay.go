@@ -15,7 +15,7 @@ const schedulingMetric = "/sched/latencies:seconds"
 // runtime measures it for one of eight goroutines.
 func SchedulingDelay() func() time.Duration {
 	sample := []metrics.Sample{{Name: schedulingMetric}}
-	var before []uint64
+	var previous []uint64
 	return func() time.Duration {
 		metrics.Read(sample)
 		if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
@@ -23,10 +23,10 @@ func SchedulingDelay() func() time.Duration {
 		}
 		histogram := sample[0].Value.Float64Histogram()
 		since := slices.Clone(histogram.Counts)
-		for i := range before {
-			since[i] -= before[i]
+		for i := range previous {
+			since[i] -= previous[i]
 		}
-		before = append(before[:0], histogram.Counts...)
+		previous = append(previous[:0], histogram.Counts...)
 		return median(since, histogram.Buckets)
 	}
 }

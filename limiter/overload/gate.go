@@ -145,8 +145,8 @@ func (g *Gate) Withdraw(a Announcement) {
 
 // admits reports whether there is room for a request with a weight: in the limit, or else in the part of its connection.
 func (g *Gate) admits(share *Share, weight int64) bool {
-	limit, after := g.limit.Load(), g.inProgress()+weight
-	if after <= limit || share != nil && share.fits(weight, after, limit, g.most) {
+	limit, total := g.limit.Load(), g.inProgress()+weight
+	if total <= limit || share != nil && share.fits(weight, total, limit, g.most) {
 		return true
 	}
 	g.rejected.Add(1)
@@ -182,13 +182,13 @@ func (g *Gate) Run(ctx context.Context, delay func() time.Duration) {
 func (g *Gate) adapt(control *controller, delay time.Duration) time.Duration {
 	inProgress := g.inProgress()
 	g.announced.Store(&announced{current: new(atomic.Int64), previous: g.announced.Load().current})
-	before := control.limit
+	previous := control.limit
 	limit := control.step(delay, inProgress, g.rejected.Swap(0))
 	g.limit.Store(limit)
 	switch {
-	case before == g.most && limit != g.most:
+	case previous == g.most && limit != g.most:
 		g.log.Warn("overloaded: rejecting some requests; add replicas or processors", "delay", delay, "limit", limit)
-	case before != g.most && limit == g.most:
+	case previous != g.most && limit == g.most:
 		g.log.Info("no longer overloaded")
 	}
 	if limit == g.most && inProgress == 0 {

@@ -10,20 +10,20 @@ type Shares struct{ active atomic.Int64 } // the connections that use something
 
 // Share is what one connection uses.
 type Share struct {
-	of   *Shares
-	used atomic.Int64
+	shares *Shares
+	used   atomic.Int64
 }
 
 // Share returns the Share of a new connection.
-func (s *Shares) Share() *Share { return &Share{of: s} }
+func (s *Shares) Share() *Share { return &Share{shares: s} }
 
 // Add changes what the connection uses.
 func (s *Share) Add(n int64) {
-	switch after := s.used.Add(n); {
-	case after == n && n > 0:
-		s.of.active.Add(1)
-	case after == 0 && n < 0:
-		s.of.active.Add(-1)
+	switch used := s.used.Add(n); {
+	case used == n && n > 0:
+		s.shares.active.Add(1)
+	case used == 0 && n < 0:
+		s.shares.active.Add(-1)
 	}
 }
 
@@ -53,18 +53,18 @@ func InProgress(ctx context.Context) int64 {
 // reserve is the part of a bound that a connection can use whatever the others have: those that came first have taken larger parts.
 const reserve = 256
 
-// fits reports whether the connection can use n more of a bound that is reached, so that all connections together use after. All connections that use
+// fits reports whether the connection can use n more of a bound that is reached, so that all connections together use total. All connections that use
 // something have an equal part of limit, as long as they use at most twice the bound. Beyond, they have the reserve, up to four times the bound.
-func (s *Share) fits(n, after, limit, bound int64) bool {
-	used, active := s.used.Load(), s.of.active.Load()
+func (s *Share) fits(n, total, limit, bound int64) bool {
+	used, active := s.used.Load(), s.shares.active.Load()
 	if used == 0 {
 		active++
 	}
 	equal := max(1, limit/max(1, active))
-	if after > 2*bound {
+	if total > 2*bound {
 		equal = min(equal, max(1, bound/reserve))
 	}
-	return used+n <= equal && after <= 4*bound
+	return used+n <= equal && total <= 4*bound
 }
 
 // Pool is a bound of the process, for example of bytes.
@@ -82,7 +82,7 @@ func (p *Pool) Share() *Share { return p.shares.Share() }
 
 // Take takes n for a connection. It reports whether there is room: in the bound, or else in the part of the connection.
 func (p *Pool) Take(s *Share, n int) bool {
-	if after := p.used.Load() + int64(n); after > p.bound && !s.fits(int64(n), after, p.bound, p.bound) {
+	if total := p.used.Load() + int64(n); total > p.bound && !s.fits(int64(n), total, p.bound, p.bound) {
 		return false
 	}
 	p.used.Add(int64(n))

@@ -91,13 +91,13 @@ func WithKind(err error) error {
 }
 
 func kindOf(err error) string {
-	var known *kindError
+	var kindErr *kindError
 	var reply redis.Error
 	switch {
 	case err == nil:
 		return ""
-	case errors.As(err, &known):
-		return known.kind
+	case errors.As(err, &kindErr):
+		return kindErr.kind
 	case errors.As(err, &reply):
 		return kindOfReply(reply.Error())
 	default:

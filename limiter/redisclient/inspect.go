@@ -57,14 +57,14 @@ func (s ClockSkew) String() string {
 }
 
 // clockSkew compares a clock with that of this process before and after the call that read it. A zero time is unknown.
-func clockSkew(primary string, at, before, after time.Time) ClockSkew {
+func clockSkew(primary string, serverTime, sent, received time.Time) ClockSkew {
 	s := ClockSkew{Primary: primary}
 	switch {
-	case at.IsZero():
-	case at.After(after):
-		s.Ahead = at.Sub(after)
-	case at.Before(before):
-		s.Ahead = at.Sub(before)
+	case serverTime.IsZero():
+	case serverTime.After(received):
+		s.Ahead = serverTime.Sub(received)
+	case serverTime.Before(sent):
+		s.Ahead = serverTime.Sub(sent)
 	}
 	return s
 }
@@ -73,18 +73,18 @@ func clockSkew(primary string, at, before, after time.Time) ClockSkew {
 // hides the settings, it assumes that they are right.
 func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 	var mu sync.Mutex
-	var all Inspection
+	var merged Inspection
 	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
-		before := time.Now().Round(0) // without the monotonic time, as the time of Redis
+		sent := time.Now().Round(0) // without the monotonic time, as the time of Redis
 		info, err := primary.Info(ctx).Result()
-		after := time.Now().Round(0)
+		received := time.Now().Round(0)
 		var one Inspection
-		var at time.Time
+		var serverTime time.Time
 		switch kind := kindOf(err); {
 		case kind == KindDenied, kind == KindMisconfigured, kind == KindOther: // INFO is forbidden or unknown
 			err = primary.Ping(ctx).Err()
 		case err == nil:
-			if one, at, err = parseInfo(info); err != nil {
+			if one, serverTime, err = parseInfo(info); err != nil {
 				err = fmt.Errorf("%s: %w", primary.Options().Addr, err)
 			}
 		}
@@ -93,35 +93,35 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		all.Primaries++
-		if all.Version == "" || older(one.Version, all.Version) {
-			all.Version = one.Version
+		merged.Primaries++
+		if merged.Version == "" || older(one.Version, merged.Version) {
+			merged.Version = one.Version
 		}
 		for _, warning := range one.Warnings {
-			all.Warnings = append(all.Warnings, primary.Options().Addr+": "+warning)
+			merged.Warnings = append(merged.Warnings, primary.Options().Addr+": "+warning)
 		}
-		all.Evicted += one.Evicted
-		skew := clockSkew(primary.Options().Addr, at, before, after)
-		if skew.Ahead.Abs() > all.Clock.Ahead.Abs() {
-			all.Clock = skew
+		merged.Evicted += one.Evicted
+		skew := clockSkew(primary.Options().Addr, serverTime, sent, received)
+		if skew.Ahead.Abs() > merged.Clock.Ahead.Abs() {
+			merged.Clock = skew
 		}
 		if skew.Ahead.Abs() > MaxClockSkew {
-			all.WrongClocks = append(all.WrongClocks, skew)
+			merged.WrongClocks = append(merged.WrongClocks, skew)
 		}
 		return nil
 	})
 	if err != nil {
 		return Inspection{}, fmt.Errorf("inspect Redis: %w", WithKind(err))
 	}
-	slices.Sort(all.Warnings)
-	slices.SortFunc(all.WrongClocks, func(a, b ClockSkew) int { return strings.Compare(a.Primary, b.Primary) })
-	return all, nil
+	slices.Sort(merged.Warnings)
+	slices.SortFunc(merged.WrongClocks, func(a, b ClockSkew) int { return strings.Compare(a.Primary, b.Primary) })
+	return merged, nil
 }
 
 // Memory reads the memory of every primary. Where an ACL hides it, the limit is unknown.
 func (c *Client) Memory(ctx context.Context) (limiter.Memory, error) {
 	var mu sync.Mutex
-	all := limiter.Memory{Rejects: true}
+	total := limiter.Memory{Rejects: true}
 	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
 		info, err := primary.Info(ctx, "memory").Result()
 		switch kindOf(err) {
@@ -133,17 +133,17 @@ func (c *Client) Memory(ctx context.Context) (limiter.Memory, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		addMemory(&all, infoFields(info))
+		addMemory(&total, infoFields(info))
 		return nil
 	})
 	if err != nil {
 		return limiter.Memory{}, fmt.Errorf("read the memory of Redis: %w", WithKind(err))
 	}
-	return all, nil
+	return total, nil
 }
 
 // addMemory adds the memory of one primary, from the reply of INFO. Redis does not count the buffers of replicas against maxmemory.
-func addMemory(all *limiter.Memory, fields map[string]string) {
+func addMemory(total *limiter.Memory, fields map[string]string) {
 	number := func(name string) int64 {
 		n, _ := strconv.ParseInt(fields[name], 10, 64)
 		return n
@@ -151,14 +151,14 @@ func addMemory(all *limiter.Memory, fields map[string]string) {
 	most := number("maxmemory")
 	switch {
 	case most <= 0:
-		all.Max += limiter.DefaultMemory
-		all.Rejects = false
+		total.Max += limiter.DefaultMemory
+		total.Rejects = false
 	case fields["maxmemory_policy"] != "noeviction":
-		all.Max += most
-		all.Rejects = false
+		total.Max += most
+		total.Rejects = false
 	default:
-		all.Max += most
-		all.Used = max(all.Used, float64(number("used_memory")-number("mem_not_counted_for_evict"))/float64(most))
+		total.Max += most
+		total.Used = max(total.Used, float64(number("used_memory")-number("mem_not_counted_for_evict"))/float64(most))
 	}
 }
 
@@ -185,11 +185,11 @@ func parseInfo(info string) (Inspection, time.Time, error) {
 		found.Warnings = []string{"maxmemory-policy " + policy + " allows Redis to evict counters when its memory is full, " +
 			"and so to admit more than the limits; set it to noeviction"}
 	}
-	var at time.Time
+	var serverTime time.Time
 	if micros, err := strconv.ParseInt(fields["server_time_usec"], 10, 64); err == nil {
-		at = time.UnixMicro(micros)
+		serverTime = time.UnixMicro(micros)
 	}
-	return found, at, nil
+	return found, serverTime, nil
 }
 
 // tooOld returns false for a version that it cannot parse.

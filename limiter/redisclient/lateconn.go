@@ -84,8 +84,8 @@ func (c *lateConn) SetDeadline(t time.Time) error {
 
 // SyscallConn implements syscall.Conn. With it, go-redis detects a connection that the server has closed before it uses it.
 func (c *lateConn) SyscallConn() (syscall.RawConn, error) {
-	conn, is := c.Conn.(syscall.Conn)
-	if !is {
+	conn, ok := c.Conn.(syscall.Conn)
+	if !ok {
 		return nil, fmt.Errorf("connection %T has no descriptor", c.Conn)
 	}
 	return conn.SyscallConn() //nolint:wrapcheck // as Write

@@ -134,20 +134,20 @@ type togetherness struct {
 // apart is the pause of a node.
 type apart struct {
 	length time.Duration
-	until  time.Time
+	endsAt time.Time
 }
 
 func (t *togetherness) isPaused(node string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return now.Before(t.byNode[node].until)
+	return now.Before(t.byNode[node].endsAt)
 }
 
 func (t *togetherness) pause(node string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.byNode[node]
-	if now.Before(last.until) {
+	if now.Before(last.endsAt) {
 		return // a run that began before the pause
 	}
 	if t.byNode == nil {

@@ -35,8 +35,8 @@ func (b *batchers) forKey(deadline time.Time, key string) *batcher {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	node, known := b.byNode[address]
-	if !known {
+	node, ok := b.byNode[address]
+	if !ok {
 		node = &batcher{send: b.send, node: b.describe(address), meter: b.meter}
 		if b.breaker != nil {
 			node.breaker = b.breaker.newBreaker(node.node)

@@ -256,9 +256,9 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 }
 
 // changed reports a new state.
-func (b *breaker) changed(to BreakerState) {
+func (b *breaker) changed(state BreakerState) {
 	if b.meter != nil {
-		b.meter.BreakerChanged(to)
+		b.meter.BreakerChanged(state)
 	}
 }
 

@@ -37,19 +37,19 @@ func (s *Store) inOneRun(charges []limiter.Charge) bool {
 	return !cluster || inOneSlot(charges)
 }
 
-// groupBy returns a group for each name that of returns for a charge.
-func groupBy(charges []limiter.Charge, of func(*limiter.Charge) string) []chargeGroup {
+// groupBy returns a group for each name that nameOf returns for a charge.
+func groupBy(charges []limiter.Charge, nameOf func(*limiter.Charge) string) []chargeGroup {
 	var groups []chargeGroup
 	var names []string
 	for i := range charges {
-		name := of(&charges[i])
-		at := slices.Index(names, name)
-		if at < 0 {
-			at = len(groups)
+		name := nameOf(&charges[i])
+		index := slices.Index(names, name)
+		if index < 0 {
+			index = len(groups)
 			groups, names = append(groups, chargeGroup{}), append(names, name)
 		}
-		groups[at].charges = append(groups[at].charges, charges[i])
-		groups[at].indexes = append(groups[at].indexes, i)
+		groups[index].charges = append(groups[index].charges, charges[i])
+		groups[index].indexes = append(groups[index].indexes, i)
 	}
 	return groups
 }
@@ -80,20 +80,20 @@ func (s *Store) onOneNode(deadline time.Time, charges []limiter.Charge) bool {
 
 // across decides charges in several slots. At first, each node of the cluster decides all of its charges together. If a node does not have
 // the keys of all of them, which it reports before anything is counted there, each slot is decided on its own.
-func (s *Store) across(of origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) across(origin origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	inGroups := s.spendGroups
 	if mode == modePeek {
 		inGroups = s.peekGroups
 	}
 	var decisions []limiter.Decision
 	var err error
-	if s.onOneNode(of.deadline, charges) {
-		decisions, err = s.run(of, mode, charges)
+	if s.onOneNode(origin.deadline, charges) {
+		decisions, err = s.run(origin, mode, charges)
 	} else {
-		decisions, err = inGroups(of, s.groupByNode(of.deadline, charges), len(charges))
+		decisions, err = inGroups(origin, s.groupByNode(origin.deadline, charges), len(charges))
 	}
 	if errors.Is(err, errSeveralSlots) {
-		return inGroups(of.later(), groupBySlot(charges), len(charges))
+		return inGroups(origin.later(), groupBySlot(charges), len(charges))
 	}
 	return decisions, err
 }
@@ -117,12 +117,12 @@ func (g chargeGroup) isDenied(own []limiter.Decision) bool {
 
 // spendGroups spends all groups at the same time. If one is denied, it refunds the others and peeks at them, in one more round trip. Until
 // then, other requests see these units as spent: a limit can seem fuller than it is, never emptier.
-func (s *Store) spendGroups(of origin, groups []chargeGroup, n int) ([]limiter.Decision, error) {
+func (s *Store) spendGroups(origin origin, groups []chargeGroup, n int) ([]limiter.Decision, error) {
 	decisions := make([]limiter.Decision, n)
 	var counted []chargeGroup
 	var failed error
 	denied := false
-	for i, own := range s.runGroups(of, modeSpend, groups) {
+	for i, own := range s.runGroups(origin, modeSpend, groups) {
 		switch g := groups[i]; {
 		case own.err != nil:
 			if failed == nil || errors.Is(failed, errSeveralSlots) {
@@ -138,20 +138,20 @@ func (s *Store) spendGroups(of origin, groups []chargeGroup, n int) ([]limiter.D
 	}
 	switch {
 	case errors.Is(failed, errSeveralSlots): // the call is repeated
-		_, err := s.uncount(of, counted, decisions)
+		_, err := s.uncount(origin, counted, decisions)
 		return nil, errors.Join(failed, err)
 	case failed != nil:
 		go s.refundGroups(counted, decisions) // the caller does not wait: the call may be at its deadline
 		return nil, failed
 	case denied && len(counted) > 0:
-		return s.uncount(of, counted, decisions)
+		return s.uncount(origin, counted, decisions)
 	default:
 		return decisions, nil
 	}
 }
 
 // runGroups decides all groups at the same time.
-func (s *Store) runGroups(of origin, mode string, groups []chargeGroup) []result {
+func (s *Store) runGroups(origin origin, mode string, groups []chargeGroup) []result {
 	results := make([]result, len(groups))
 	if mode == modeSpend && slices.ContainsFunc(groups, func(g chargeGroup) bool { return s.Unavailable(g.charges[0].Key) }) {
 		for i := range results { // nothing is counted in vain on the other nodes
@@ -162,20 +162,20 @@ func (s *Store) runGroups(of origin, mode string, groups []chargeGroup) []result
 	done := make(chan struct{}, len(groups))
 	for i := 1; i < len(groups); i++ {
 		go func() {
-			results[i].decisions, results[i].err = s.run(of, mode, groups[i].charges)
+			results[i].decisions, results[i].err = s.run(origin, mode, groups[i].charges)
 			done <- struct{}{}
 		}()
 	}
-	results[0].decisions, results[0].err = s.run(of, mode, groups[0].charges)
+	results[0].decisions, results[0].err = s.run(origin, mode, groups[0].charges)
 	for range len(groups) - 1 {
 		<-done
 	}
 	return results
 }
 
-func (s *Store) peekGroups(of origin, groups []chargeGroup, n int) ([]limiter.Decision, error) {
+func (s *Store) peekGroups(origin origin, groups []chargeGroup, n int) ([]limiter.Decision, error) {
 	decisions := make([]limiter.Decision, n)
-	for i, own := range s.runGroups(of, modePeek, groups) {
+	for i, own := range s.runGroups(origin, modePeek, groups) {
 		if own.err != nil {
 			return nil, own.err
 		}
@@ -186,14 +186,14 @@ func (s *Store) peekGroups(of origin, groups []chargeGroup, n int) ([]limiter.De
 
 // uncount refunds groups that were counted, and replaces their decisions by those of a peek. It returns at the deadline; the refunds
 // continue after it.
-func (s *Store) uncount(of origin, counted []chargeGroup, decisions []limiter.Decision) ([]limiter.Decision, error) {
+func (s *Store) uncount(origin origin, counted []chargeGroup, decisions []limiter.Decision) ([]limiter.Decision, error) {
 	outcome := make(chan result, 1)
 	go func() {
-		after := slices.Clone(decisions)
-		err := s.refundAndPeek(counted, after)
-		outcome <- result{after, err}
+		refunded := slices.Clone(decisions)
+		err := s.refundAndPeek(counted, refunded)
+		outcome <- result{refunded, err}
 	}()
-	timer := time.NewTimer(time.Until(of.deadline))
+	timer := time.NewTimer(time.Until(origin.deadline))
 	defer timer.Stop()
 	select {
 	case r := <-outcome:
@@ -216,8 +216,8 @@ func (s *Store) refundAndPeek(counted []chargeGroup, decisions []limiter.Decisio
 			return redisclient.ErrUnavailable
 		}
 		for _, slot := range groupBySlot(g.charges) {
-			for i, at := range slot.indexes {
-				slot.indexes[i] = g.indexes[at]
+			for i, index := range slot.indexes {
+				slot.indexes[i] = g.indexes[index]
 			}
 			slots = append(slots, slot)
 		}

@@ -12,7 +12,7 @@ func haveDebts(charges []limiter.Charge) bool {
 
 // spendDebts spends charges in several slots of which some are debts. It spends the debts first, one by one, because they are counted and
 // never refunded, whatever the decisions about the other charges are. If a debt is denied, it peeks the other charges.
-func (s *Store) spendDebts(of origin, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) spendDebts(origin origin, charges []limiter.Charge) ([]limiter.Decision, error) {
 	decisions, denied, counted := make([]limiter.Decision, len(charges)), false, false
 	var others chargeGroup
 	for i, c := range charges {
@@ -31,11 +31,11 @@ func (s *Store) spendDebts(of origin, charges []limiter.Charge) ([]limiter.Decis
 		if !c.CountsAlways() {
 			continue
 		}
-		own, err := s.run(of, modeSpend, charges[i:i+1])
+		own, err := s.run(origin, modeSpend, charges[i:i+1])
 		if err != nil {
 			return fail(err)
 		}
-		decisions[i], counted, of = own[0], true, of.later()
+		decisions[i], counted, origin = own[0], true, origin.later()
 		denied = denied || !c.Shadow && !own[0].Allowed
 	}
 	if len(others.charges) == 0 {
@@ -45,7 +45,7 @@ func (s *Store) spendDebts(of origin, charges []limiter.Charge) ([]limiter.Decis
 	if denied {
 		decide = s.peekUntil
 	}
-	own, err := decide(of, others.charges)
+	own, err := decide(origin, others.charges)
 	if err != nil {
 		return fail(err)
 	}

@@ -55,7 +55,7 @@ func notify(message, own string, invalidate, reset func(key string)) {
 		invalidate(message)
 		return
 	}
-	if sender, key, is := strings.Cut(rest, " "); is && sender != own {
+	if sender, key, ok := strings.Cut(rest, " "); ok && sender != own {
 		reset(key)
 	}
 }

@@ -7,7 +7,7 @@ type Meter interface {
 	// Sent receives a batch after its reply, or its failure. The Meter must not keep it.
 	Sent(b Batch)
 	// BreakerChanged receives the new state of the circuit breaker of one Redis node.
-	BreakerChanged(to BreakerState)
+	BreakerChanged(state BreakerState)
 }
 
 // WithMeter makes the Store report measurements to m.

@@ -38,9 +38,9 @@ type quarantine struct {
 	ctx    context.Context //nolint:containedctx // it ends the probes
 	probes chan struct{}   // holds a value for each probe
 
-	size  atomic.Int64 // len(suspects), to be read without the lock
-	mu    sync.Mutex
-	known map[string]*suspect
+	size     atomic.Int64 // len(suspects), to be read without the lock
+	mu       sync.Mutex
+	suspects map[string]*suspect
 }
 
 // suspect is a counter whose calls failed.
@@ -56,7 +56,7 @@ type suspect struct {
 }
 
 func newQuarantine(ctx context.Context, probe func(context.Context, limiter.Charge) error) *quarantine {
-	return &quarantine{ctx: ctx, probe: probe, probes: make(chan struct{}, keyProbes), known: map[string]*suspect{}}
+	return &quarantine{ctx: ctx, probe: probe, probes: make(chan struct{}, keyProbes), suspects: map[string]*suspect{}}
 }
 
 // rejects reports whether calls on the counter at key are not made now. It starts the next probe of the counter when it is due.
@@ -66,8 +66,8 @@ func (q *quarantine) rejects(key string) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s, known := q.known[key]
-	if !known || !s.open {
+	s, ok := q.suspects[key]
+	if !ok || !s.open {
 		return false
 	}
 	s.wanted = time.Now()
@@ -84,9 +84,9 @@ func (q *quarantine) isUnavailable(key string) bool {
 		return false
 	}
 	q.mu.Lock()
-	s, known := q.known[key]
+	s, ok := q.suspects[key]
 	var probing chan struct{}
-	if known && s.failures <= freeFailures {
+	if ok && s.failures <= freeFailures {
 		probing = s.probing
 	}
 	q.mu.Unlock()
@@ -122,7 +122,7 @@ func (q *quarantine) isolates(charges []limiter.Charge) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range charges {
-		if s := q.known[charges[i].Key]; s != nil && s.failures >= freeFailures && time.Since(s.failed) < suspectMemory {
+		if s := q.suspects[charges[i].Key]; s != nil && s.failures >= freeFailures && time.Since(s.failed) < suspectMemory {
 			return true
 		}
 	}
@@ -142,7 +142,7 @@ func (q *quarantine) answered(batch []*call) {
 			continue
 		}
 		for i := range c.charges {
-			if s := q.known[c.charges[i].Key]; s != nil {
+			if s := q.suspects[c.charges[i].Key]; s != nil {
 				s.answered = now
 			}
 		}
@@ -180,18 +180,18 @@ func (q *quarantine) fail(charges []limiter.Charge, began time.Time, isAlone boo
 
 // suspect returns the suspect of a charge, a new one if it is not known, nil if there are too many. The lock is held.
 func (q *quarantine) suspect(c limiter.Charge, now time.Time) *suspect {
-	if s, known := q.known[c.Key]; known {
+	if s, ok := q.suspects[c.Key]; ok {
 		return s
 	}
-	if len(q.known) >= maxSuspects {
+	if len(q.suspects) >= maxSuspects {
 		return nil
 	}
 	s := &suspect{charge: limiter.Charge{Key: c.Key, Limit: c.Limit, Cost: 1}, failed: now}
-	if len(q.known) == 0 {
+	if len(q.suspects) == 0 {
 		time.AfterFunc(suspectMemory, q.forget)
 	}
-	q.known[c.Key] = s
-	q.size.Store(int64(len(q.known)))
+	q.suspects[c.Key] = s
+	q.size.Store(int64(len(q.suspects)))
 	return s
 }
 
@@ -199,13 +199,13 @@ func (q *quarantine) suspect(c limiter.Charge, now time.Time) *suspect {
 func (q *quarantine) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for key, s := range q.known {
+	for key, s := range q.suspects {
 		if s.probing == nil && time.Since(s.failed) >= suspectMemory && time.Since(s.wanted) >= suspectMemory {
-			delete(q.known, key)
+			delete(q.suspects, key)
 		}
 	}
-	q.size.Store(int64(len(q.known)))
-	if len(q.known) > 0 && q.ctx.Err() == nil {
+	q.size.Store(int64(len(q.suspects)))
+	if len(q.suspects) > 0 && q.ctx.Err() == nil {
 		time.AfterFunc(suspectMemory, q.forget)
 	}
 }
@@ -253,7 +253,7 @@ func (q *quarantine) reset() {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(q.known)
+	clear(q.suspects)
 	q.size.Store(0)
 }
 
@@ -264,7 +264,7 @@ func (q *quarantine) held() (n int) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, s := range q.known {
+	for _, s := range q.suspects {
 		if s.open {
 			n++
 		}

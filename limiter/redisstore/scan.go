@@ -19,7 +19,7 @@ import (
 // keys of Redis, whatever they are, in one round trip (SCAN), so it can return fewer keys, also no keys. It returns a counter that exists
 // during the whole scan at least once.
 func (s *Store) Scan(ctx context.Context, keys limiter.KeyRange, cursor string, n int) (found []string, next string, err error) {
-	node, at, err := parseCursor(cursor)
+	node, position, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -32,13 +32,13 @@ func (s *Store) Scan(ctx context.Context, keys limiter.KeyRange, cursor string, 
 	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	found, at, err = servers[node].Scan(ctx, at, glob(keys.Prefix)+"*"+glob(keys.Infix)+"*", int64(n)).Result()
+	found, position, err = servers[node].Scan(ctx, position, glob(keys.Prefix)+"*"+glob(keys.Infix)+"*", int64(n)).Result()
 	if err != nil {
 		return nil, "", fmt.Errorf("scan counters: %w", redisclient.WithKind(err))
 	}
 	switch {
-	case at != 0:
-		next = fmt.Sprintf("%d.%d", node, at)
+	case position != 0:
+		next = fmt.Sprintf("%d.%d", node, position)
 	case node+1 < len(servers):
 		next = fmt.Sprintf("%d.0", node+1)
 	}
@@ -47,8 +47,8 @@ func (s *Store) Scan(ctx context.Context, keys limiter.KeyRange, cursor string, 
 
 // servers returns the server, or all masters of a cluster, sorted by address.
 func (s *Store) servers(ctx context.Context) ([]redis.Cmdable, error) {
-	cluster, is := s.client.Cluster()
-	if !is {
+	cluster, ok := s.client.Cluster()
+	if !ok {
 		return []redis.Cmdable{s.client.Redis()}, nil
 	}
 	var lock sync.Mutex
@@ -63,11 +63,11 @@ func (s *Store) servers(ctx context.Context) ([]redis.Cmdable, error) {
 		return nil, fmt.Errorf("find the masters of the cluster: %w", redisclient.WithKind(err))
 	}
 	slices.SortFunc(masters, func(a, b *redis.Client) int { return cmp.Compare(a.Options().Addr, b.Options().Addr) })
-	all := make([]redis.Cmdable, len(masters))
+	servers := make([]redis.Cmdable, len(masters))
 	for i, master := range masters {
-		all[i] = master
+		servers[i] = master
 	}
-	return all, nil
+	return servers, nil
 }
 
 // parseCursor parses "node.cursor".

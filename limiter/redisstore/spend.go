@@ -46,9 +46,9 @@ func (s *Store) runScript(ctx context.Context, calls []*call) *redis.IntSliceCmd
 }
 
 // sendEach runs one script per call in one round trip. A call with several slots fails.
-func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, all []*call) {
-	calls := make([]*call, 0, len(all))
-	for _, c := range all {
+func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, batch []*call) {
+	calls := make([]*call, 0, len(batch))
+	for _, c := range batch {
 		if inOneSlot(c.charges) {
 			calls = append(calls, c)
 		} else {
@@ -110,11 +110,11 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 	if err == nil {
 		rest := decisions
 		for _, c := range calls {
-			of := len(c.charges)
+			count := len(c.charges)
 			for i := range c.charges {
 				rest[i] = r.Decision(&c.charges[i])
 			}
-			c.reply.decisions, rest = rest[:of:of], rest[of:]
+			c.reply.decisions, rest = rest[:count:count], rest[count:]
 		}
 		if r.IsShort {
 			err = fmt.Errorf("got %d numbers for %d charges", len(numbers), n)

@@ -109,14 +109,14 @@ func (o origin) later() origin {
 	return o
 }
 
-func (s *Store) spendUntil(of origin, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) spendUntil(origin origin, charges []limiter.Charge) ([]limiter.Decision, error) {
 	switch {
 	case s.inOneRun(charges):
-		return s.run(of, modeSpend, charges)
+		return s.run(origin, modeSpend, charges)
 	case haveDebts(charges):
-		return s.spendDebts(of, charges)
+		return s.spendDebts(origin, charges)
 	default:
-		return s.across(of, modeSpend, charges)
+		return s.across(origin, modeSpend, charges)
 	}
 }
 
@@ -128,18 +128,18 @@ func (s *Store) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.D
 	return s.peekUntil(s.origin(ctx), charges)
 }
 
-func (s *Store) peekUntil(of origin, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) peekUntil(origin origin, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if !s.inOneRun(charges) {
-		return s.across(of, modePeek, charges)
+		return s.across(origin, modePeek, charges)
 	}
-	return s.run(of, modePeek, charges)
+	return s.run(origin, modePeek, charges)
 }
 
 // run decides charges whose keys are in one slot, or on one node of a Redis Cluster.
-func (s *Store) run(of origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
+func (s *Store) run(origin origin, mode string, charges []limiter.Charge) ([]limiter.Decision, error) {
 	c := s.calls.Get().(*call) //nolint:forcetypeassert // all its values have this type
-	*c = call{mode: mode, charges: charges, began: of.began, deadline: of.deadline, span: of.span, load: of.load, result: c.result}
-	decisions, err := s.batchers.forKey(of.deadline, charges[0].Key).do(c)
+	*c = call{mode: mode, charges: charges, began: origin.began, deadline: origin.deadline, span: origin.span, load: origin.load, result: c.result}
+	decisions, err := s.batchers.forKey(origin.deadline, charges[0].Key).do(c)
 	*c = call{result: c.result} // do returns when nothing else uses the call
 	s.calls.Put(c)
 	return decisions, err

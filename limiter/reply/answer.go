@@ -62,8 +62,8 @@ func NewAnswer(a *engine.Answer) Answer {
 	}
 	for i := range a.Results {
 		out.Results[i] = newResult(&a.Results[i])
-		if from := a.Results[i].Source; from != a.Source {
-			out.Results[i].Source = from
+		if source := a.Results[i].Source; source != a.Source {
+			out.Results[i].Source = source
 		}
 	}
 	if a.Strictest() != nil {
@@ -131,8 +131,8 @@ func retryAfterMs(d time.Duration) *int64 {
 func ReadAnswer(text []byte) (engine.Answer, error) {
 	var a Answer
 	if err := json.Unmarshal(text, &a); err != nil {
-		unknown, is := errors.AsType[*json.UnmarshalTypeError](err) // Unmarshal has read all other fields
-		if !is || unknown.Field == "" || unknown.Field == "allowed" {
+		unknown, ok := errors.AsType[*json.UnmarshalTypeError](err) // Unmarshal has read all other fields
+		if !ok || unknown.Field == "" || unknown.Field == "allowed" {
 			return engine.Answer{}, err
 		}
 	}

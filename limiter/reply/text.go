@@ -29,18 +29,18 @@ func (t *text) number(n int64) {
 // quoted writes a string, which must be printable ASCII.
 func (t *text) quoted(s string) error {
 	t.built.WriteByte('"')
-	from := 0 // of what is not written yet
+	unwritten := 0 // of what is not written yet
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c < ' ' || c > '~':
 			return fmt.Errorf("%q contains a character that is not printable ASCII", s)
 		case c == '"' || c == '\\':
-			t.raw(s[from:i])
+			t.raw(s[unwritten:i])
 			t.built.WriteByte('\\')
-			from = i
+			unwritten = i
 		}
 	}
-	t.raw(s[from:])
+	t.raw(s[unwritten:])
 	t.built.WriteByte('"')
 	return nil
 }
@@ -77,9 +77,9 @@ func (t *text) fail(name string, err error) error {
 
 // end sets the values of the fields from index first on, and returns all fields.
 func (t *text) end(first int) []Field {
-	all := t.built.String()
+	built := t.built.String()
 	for i, place := range t.places[:t.n] {
-		t.fields[first+i].Value = all[place.begin:place.end]
+		t.fields[first+i].Value = built[place.begin:place.end]
 	}
 	return t.fields
 }

@@ -13,7 +13,7 @@ func FindClaim(claims map[string]any, name string) any {
 		return claim
 	}
 	for dot := strings.LastIndexByte(name, '.'); dot > 0; dot = strings.LastIndexByte(name[:dot], '.') {
-		if inner, is := claims[name[:dot]].(map[string]any); is {
+		if inner, ok := claims[name[:dot]].(map[string]any); ok {
 			if claim := FindClaim(inner, name[dot+1:]); claim != nil {
 				return claim
 			}
@@ -113,7 +113,7 @@ func ClaimedGroups(claims map[string]any) map[string]bool {
 		}
 	case []any:
 		for _, group := range claim {
-			if name, is := group.(string); is {
+			if name, ok := group.(string); ok {
 				groups[name] = true
 			}
 		}

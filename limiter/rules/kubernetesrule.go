@@ -22,11 +22,11 @@ func (m *KubernetesMatch) Validate() error {
 	if len(m.Resources) == 0 {
 		return errors.New("match.kubernetes must have resources")
 	}
-	for _, of := range m.Resources {
-		if len(of.APIGroups) == 0 || len(of.Resources) == 0 || len(of.Operations) == 0 {
+	for _, resources := range m.Resources {
+		if len(resources.APIGroups) == 0 || len(resources.Resources) == 0 || len(resources.Operations) == 0 {
 			return errors.New("match.kubernetes.resources must have groups, resources and operations")
 		}
-		for _, name := range of.Resources {
+		for _, name := range resources.Resources {
 			if resource, subresource, cut := strings.Cut(name, "/"); resource == "" || cut && subresource == "" {
 				return fmt.Errorf("invalid resource %q; must be resource or resource/subresource", name)
 			}
@@ -66,9 +66,9 @@ const serviceAccountPrefix = "system:serviceaccount:"
 
 // serviceAccount returns the user as "namespace:name", or "" if the user is not a service account.
 func (r *KubernetesRequest) serviceAccount() string {
-	account, is := strings.CutPrefix(r.User, serviceAccountPrefix)
+	account, hasPrefix := strings.CutPrefix(r.User, serviceAccountPrefix)
 	namespace, name, both := strings.Cut(account, ":")
-	if !is || !both || namespace == "" || name == "" || strings.ContainsAny(account, "/") || strings.Contains(name, ":") {
+	if !hasPrefix || !both || namespace == "" || name == "" || strings.ContainsAny(account, "/") || strings.Contains(name, ":") {
 		return ""
 	}
 	return account

@@ -31,7 +31,7 @@ type lowerNames struct{ built strings.Builder }
 
 // lower is strings.ToLower.
 func (b *lowerNames) lower(name string) string {
-	from := b.built.Len()
+	start := b.built.Len()
 	for i := range len(name) {
 		c := name[i]
 		if c >= utf8.RuneSelf {
@@ -42,7 +42,7 @@ func (b *lowerNames) lower(name string) string {
 		}
 		b.built.WriteByte(c)
 	}
-	return b.built.String()[from:]
+	return b.built.String()[start:]
 }
 
 // Shorten shortens a text for an error message.

@@ -11,7 +11,7 @@ type OtherMethods struct {
 	found bool
 	count int
 	names [16]string
-	all   bool // there are more
+	more  bool // there are more
 }
 
 // overrides are the headers that frameworks read the method of a POST from. They read it from the parameter _method too.
@@ -27,7 +27,7 @@ func (o *OtherMethods) AnyOf(methods []string, r *Request) bool {
 	if !o.found {
 		o.find(r)
 	}
-	return o.all || slices.ContainsFunc(o.names[:o.count], func(name string) bool { return slices.Contains(methods, name) })
+	return o.more || slices.ContainsFunc(o.names[:o.count], func(name string) bool { return slices.Contains(methods, name) })
 }
 
 func (o *OtherMethods) find(r *Request) {
@@ -50,7 +50,7 @@ func (o *OtherMethods) find(r *Request) {
 				o.add(method)
 			}
 		}
-		o.all = o.all || r.PartialQuery
+		o.more = o.more || r.PartialQuery
 	}
 }
 
@@ -62,7 +62,7 @@ func (o *OtherMethods) add(name string) {
 	switch {
 	case name == "" || len(name) > maxMethod:
 	case o.count == len(o.names):
-		o.all = true
+		o.more = true
 	default:
 		o.names[o.count] = strings.ToUpper(name)
 		o.count++

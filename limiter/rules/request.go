@@ -78,17 +78,17 @@ var errAmbiguousCookie = errors.New("the cookie has several values")
 // and one malformed cookie would hide the others. Frameworks trim a value and decode its escapes, so that each spelling of it is the same value.
 func (r *Request) Cookie(name string) (value string, err error) {
 	line, found := r.Headers["cookie"], false
-	for from := 0; ; from += len(name) {
-		at := strings.Index(line[from:], name)
-		if at < 0 || name == "" {
+	for start := 0; ; start += len(name) {
+		index := strings.Index(line[start:], name)
+		if index < 0 || name == "" {
 			return value, nil
 		}
-		from += at
-		before, after := strings.TrimRight(line[:from], " \t"), line[from+len(name):]
-		if before != "" && !strings.HasSuffix(before, ";") || !strings.HasPrefix(strings.TrimLeft(after, " \t"), "=") {
+		start += index
+		preceding, following := strings.TrimRight(line[:start], " \t"), line[start+len(name):]
+		if preceding != "" && !strings.HasSuffix(preceding, ";") || !strings.HasPrefix(strings.TrimLeft(following, " \t"), "=") {
 			continue
 		}
-		_, text, _ := strings.Cut(line[from:], "=")
+		_, text, _ := strings.Cut(line[start:], "=")
 		text, _, _ = strings.Cut(text, ";")
 		cookies, err := http.ParseCookie(name + "=" + strings.TrimSpace(text))
 		if err != nil {

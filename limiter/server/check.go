@@ -66,25 +66,25 @@ func (d *checkEndpoint) serve(w http.ResponseWriter, r *http.Request) (status in
 	if !admitted {
 		return rejectOverloaded(w)
 	}
-	in, bad := d.read(w, r)
+	request, bad := d.read(w, r)
 	if bad != nil {
 		d.gate.Withdraw(announced)
 		d.failures.Invalid()
 		return reject(w, bad)
 	}
-	for _, defect := range in.defects {
+	for _, defect := range request.defects {
 		d.failures.Defect(defect)
 	}
-	if in.denied != nil {
+	if request.denied != nil {
 		d.gate.Withdraw(announced)
-		return d.write(w, in.denied)
+		return d.write(w, request.denied)
 	}
-	in.check.Endpoint = "check"
+	request.check.Endpoint = "check"
 	if !d.gate.Begin(announced) {
 		return rejectOverloaded(w)
 	}
 	ctx, span := d.tracer.HTTP(r, "/v1/check", "check", began)
-	decision, err := decide(ctx, d.engine, &in.check, d.gate)
+	decision, err := decide(ctx, d.engine, &request.check, d.gate)
 	if err != nil {
 		d.gate.Failed(err)
 		d.failures.Unavailable(err)
@@ -97,7 +97,7 @@ func (d *checkEndpoint) serve(w http.ResponseWriter, r *http.Request) (status in
 		d.log.Warn("a response has no rate-limit headers, because they cannot be formatted", "error", err)
 	}
 	answer := reply.NewAnswer(&decision)
-	answer.Defects = in.defects
+	answer.Defects = request.defects
 	status = d.write(w, &answer)
 	span.Observe(d.seconds, time.Since(began).Seconds())
 	span.EndHTTP(status)

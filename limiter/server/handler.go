@@ -86,7 +86,7 @@ func NewHandler(o Options) http.Handler {
 			check.ServeHTTP(w, r)
 			return
 		}
-		if domain, is := strings.CutPrefix(r.URL.Path, "/v1/auth/"); is && domain != "" && !strings.Contains(domain, "/") {
+		if domain, ok := strings.CutPrefix(r.URL.Path, "/v1/auth/"); ok && domain != "" && !strings.Contains(domain, "/") {
 			auth.serveDomain(w, r, domain)
 			return
 		}

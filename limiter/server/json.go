@@ -13,16 +13,16 @@ import (
 // compares names exactly, detects repeated names, and reports which value has the wrong type. The strings that it returns
 // share the memory of the text.
 type jsonText struct {
-	text string
-	at   int
+	text   string
+	offset int
 }
 
 // peek returns the first byte of the next token.
 func (t *jsonText) peek() byte {
 	for {
-		switch c := t.text[t.at]; c {
+		switch c := t.text[t.offset]; c {
 		case ' ', '\t', '\r', '\n':
-			t.at++
+			t.offset++
 		default:
 			return c
 		}
@@ -32,7 +32,7 @@ func (t *jsonText) peek() byte {
 // next skips a token of one byte.
 func (t *jsonText) next() {
 	t.peek()
-	t.at++
+	t.offset++
 }
 
 // members yields the names in an object. The body of the loop must read the value of the member or leave the loop.
@@ -67,45 +67,45 @@ func (t *jsonText) elements() iter.Seq[int] {
 
 func (t *jsonText) comma() {
 	if t.peek() == ',' {
-		t.at++
+		t.offset++
 	}
 }
 
 // str reads a string.
 func (t *jsonText) str() string {
 	t.next() // "
-	from := t.at
-	for ; t.text[t.at] != '"'; t.at++ {
-		if t.text[t.at] == '\\' {
-			return t.escaped(from)
+	start := t.offset
+	for ; t.text[t.offset] != '"'; t.offset++ {
+		if t.text[t.offset] == '\\' {
+			return t.escaped(start)
 		}
 	}
-	t.at++
-	return t.text[from : t.at-1]
+	t.offset++
+	return t.text[start : t.offset-1]
 }
 
 // escaped reads the rest of a string that began at from and contains an escape.
-func (t *jsonText) escaped(from int) string {
-	for ; t.text[t.at] != '"'; t.at++ {
-		if t.text[t.at] == '\\' {
-			t.at++
+func (t *jsonText) escaped(start int) string {
+	for ; t.text[t.offset] != '"'; t.offset++ {
+		if t.text[t.offset] == '\\' {
+			t.offset++
 		}
 	}
-	t.at++
-	return unescape(t.text[from : t.at-1])
+	t.offset++
+	return unescape(t.text[start : t.offset-1])
 }
 
 // unescape returns the text of a string of a valid JSON text. Unlike encoding/json, it keeps bytes that are not valid UTF-8.
 func unescape(s string) string {
 	b := make([]byte, 0, len(s))
 	for {
-		at := strings.IndexByte(s, '\\')
-		if at < 0 {
+		backslash := strings.IndexByte(s, '\\')
+		if backslash < 0 {
 			return string(append(b, s...))
 		}
-		b = append(b, s[:at]...)
-		c := s[at+1]
-		s = s[at+2:]
+		b = append(b, s[:backslash]...)
+		c := s[backslash+1]
+		s = s[backslash+2:]
 		switch c {
 		case 'b':
 			c = '\b'
@@ -145,15 +145,15 @@ func hexRune(s string) rune {
 
 // literal reads a number, true, false or null, and returns its text. The caller has called kind, which skips white space.
 func (t *jsonText) literal() string {
-	from := t.at
-	for t.at < len(t.text) {
-		switch t.text[t.at] {
+	start := t.offset
+	for t.offset < len(t.text) {
+		switch t.text[t.offset] {
 		case ',', '}', ']', ' ', '\t', '\r', '\n':
-			return t.text[from:t.at]
+			return t.text[start:t.offset]
 		}
-		t.at++
+		t.offset++
 	}
-	return t.text[from:]
+	return t.text[start:]
 }
 
 // value reads a value of any type, as encoding/json does into an any. Numbers become a json.Number.

@@ -53,8 +53,8 @@ func (r *Readiness) origin() string {
 	if r.rules == nil {
 		return ""
 	}
-	if from := r.rules.Origin(); from != "" {
-		return " from " + from
+	if origin := r.rules.Origin(); origin != "" {
+		return " from " + origin
 	}
 	return ""
 }

@@ -201,11 +201,11 @@ func (d *decoder) pathQuery() {
 	}
 }
 
-func (d *decoder) str(field string, into *string) *reply.Problem {
+func (d *decoder) str(field string, target *string) *reply.Problem {
 	if kind := d.json.kind(); kind != kindString {
 		return wrongKind(field, kindString, kind)
 	}
-	*into = d.json.str()
+	*target = d.json.str()
 	return nil
 }
 
@@ -239,7 +239,7 @@ func (d *decoder) headers() *reply.Problem {
 		if lower == "" || len(lines) == 0 {
 			continue
 		}
-		before, given := headers[lower]
+		previous, given := headers[lower]
 		if !given && len(lines) == 1 {
 			headers[lower] = lines[0]
 			continue
@@ -248,7 +248,7 @@ func (d *decoder) headers() *reply.Problem {
 			repeated = map[string][]string{}
 		}
 		if given && repeated[lower] == nil {
-			repeated[lower] = []string{before}
+			repeated[lower] = []string{previous}
 		}
 		repeated[lower] = append(repeated[lower], lines...)
 		headers[lower] = ""
@@ -291,8 +291,8 @@ func (d *decoder) clientIP() *reply.Problem {
 	if bad := d.str("clientIP", &text); bad != nil {
 		return bad
 	}
-	ip, known := clientip.Parse(text)
-	d.check.Request.ClientIP, d.check.Request.InvalidClientIP = ip, !known && text != ""
+	ip, valid := clientip.Parse(text)
+	d.check.Request.ClientIP, d.check.Request.InvalidClientIP = ip, !valid && text != ""
 	return nil
 }
 

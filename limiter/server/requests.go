@@ -45,7 +45,7 @@ func (m *Metrics) HTTPRequests(endpoint string) *HTTPRequests {
 
 // Count counts a request.
 func (r *HTTPRequests) Count(status int) {
-	if counter, known := r.byStatus[status]; known {
+	if counter, ok := r.byStatus[status]; ok {
 		counter.Inc()
 		return
 	}

@@ -119,7 +119,7 @@ type countedConn struct {
 }
 
 func countedOf(c net.Conn) *countedConn {
-	if t, is := c.(interface{ NetConn() net.Conn }); is { // of TLS
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // of TLS
 		c = t.NetConn()
 	}
 	return c.(*countedConn) //nolint:forcetypeassert // all connections of a countingListener are
@@ -185,7 +185,7 @@ func (c *countedConn) Close() error {
 
 // CloseWrite is for net/http, which ends a connection with it after an error: the client must be able to read the response.
 func (c *countedConn) CloseWrite() error {
-	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite() //nolint:wrapcheck // it is that connection
 	}
 	return nil

@@ -156,8 +156,8 @@ func (f *Files) hold(loaded *Loaded) (left time.Duration) {
 	lost := make(map[string]time.Time)
 	policies := missing(f.active, loaded.Set)
 	for _, policy := range policies {
-		since, known := f.lost[policy]
-		if !known {
+		since, ok := f.lost[policy]
+		if !ok {
 			since, isNew = now, true
 		}
 		lost[policy] = since
@@ -172,13 +172,13 @@ func (f *Files) hold(loaded *Loaded) (left time.Duration) {
 }
 
 // missing returns the policies of before without a rule in set.
-func missing(before, set rules.Set) (policies []string) {
+func missing(previous, set rules.Set) (policies []string) {
 	present := make(map[string]bool, len(set.Rules))
 	for i := range set.Rules {
 		present[set.Rules[i].Policy] = true
 	}
-	for i := range before.Rules {
-		if policy := before.Rules[i].Policy; !present[policy] {
+	for i := range previous.Rules {
+		if policy := previous.Rules[i].Policy; !present[policy] {
 			present[policy] = true
 			policies = append(policies, policy)
 		}

@@ -29,9 +29,9 @@ const firstRequestWindow limiter.Algorithm = "FirstRequestWindow"
 
 // counted is units that were counted at one instant of the counter's time. In a bucket, units can be negative: a refund.
 type counted struct {
-	at    limiter.Instant
-	units int64
-	limit limiter.Limit // at that time
+	countedAt limiter.Instant
+	units     int64
+	limit     limiter.Limit // at that time
 }
 
 func newDefinition(limit limiter.Limit) *definition {
@@ -49,7 +49,7 @@ func (d *definition) time(now limiter.Instant) limiter.Instant {
 	}
 	switch {
 	case d.algorithm == limiter.SlidingWindowLog:
-		return max(now, d.counted[len(d.counted)-1].at)
+		return max(now, d.counted[len(d.counted)-1].countedAt)
 	case d.isBucket():
 		return max(now, d.latest)
 	case d.algorithm == firstRequestWindow:
@@ -85,12 +85,12 @@ func (d *definition) blocksTooLong(now limiter.Instant, c limiter.Charge) bool {
 	if d.admits(now, c.Limit, required(c)) {
 		return d.algorithm == limiter.LeakyBucket && c.Units() > 0 && d.used(now+longest, c.Limit).Sign() > 0
 	}
-	after := d
+	indebted := d
 	if c.Debt && c.Cost > 0 {
-		after = d.clone()
-		after.countDebt(now, c.Limit, c.Units())
+		indebted = d.clone()
+		indebted.countDebt(now, c.Limit, c.Units())
 	}
-	return !after.admits(now+longest, c.Limit, required(c))
+	return !indebted.admits(now+longest, c.Limit, required(c))
 }
 
 // longestWait returns the time that everything that the limit holds needs to leave the counter.
@@ -113,24 +113,24 @@ func (d *definition) clone() *definition {
 }
 
 // index returns the number of the aligned window of an instant.
-func (d *definition) index(at limiter.Instant) int64 { return int64(at) / d.window }
+func (d *definition) index(instant limiter.Instant) int64 { return int64(instant) / d.window }
 
 // used returns the units that count at a time of the clock, under a limit that may have been edited since they were counted.
 func (d *definition) used(now limiter.Instant, limit limiter.Limit) *big.Rat {
-	at := d.time(now)
+	instant := d.time(now)
 	switch {
 	case d.isBucket():
-		return d.level(at, limit)
+		return d.level(instant, limit)
 	case d.algorithm == limiter.SlidingWindowLog:
-		return d.sum(func(c counted) bool { return c.at > at-limiter.Instant(d.window) && c.at <= at })
+		return d.sum(func(c counted) bool { return c.countedAt > instant-limiter.Instant(d.window) && c.countedAt <= instant })
 	case d.algorithm == limiter.FixedWindow:
-		return d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
+		return d.sum(func(c counted) bool { return d.index(c.countedAt) == d.index(instant) })
 	case d.algorithm == firstRequestWindow:
-		return d.sum(func(counted) bool { return at < d.closes() })
+		return d.sum(func(counted) bool { return instant < d.closes() })
 	default:
-		current := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
-		previous := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at)-1 })
-		elapsed := int64(at) % d.window
+		current := d.sum(func(c counted) bool { return d.index(c.countedAt) == d.index(instant) })
+		previous := d.sum(func(c counted) bool { return d.index(c.countedAt) == d.index(instant)-1 })
+		elapsed := int64(instant) % d.window
 		return current.Add(current, previous.Mul(previous, big.NewRat(d.window-elapsed, d.window)))
 	}
 }
@@ -150,7 +150,7 @@ func (d *definition) sum(counts func(counted) bool) *big.Rat {
 
 // level returns the units in a bucket at an instant of its time. After the last change it drains at the rate of the limit,
 // from no more than what the limit holds, and is empty at the latest at the time that the limit of that change set.
-func (d *definition) level(at limiter.Instant, limit limiter.Limit) *big.Rat {
+func (d *definition) level(instant limiter.Instant, limit limiter.Limit) *big.Rat {
 	level, changed, empty := new(big.Rat), limiter.Instant(0), new(big.Rat)
 	drained := func(now limiter.Instant, limit limiter.Limit) *big.Rat {
 		if new(big.Rat).SetInt64(int64(now)).Cmp(empty) >= 0 {
@@ -168,16 +168,16 @@ func (d *definition) level(at limiter.Instant, limit limiter.Limit) *big.Rat {
 		return left
 	}
 	for _, c := range d.counted {
-		level = drained(c.at, c.limit)
+		level = drained(c.countedAt, c.limit)
 		level.Add(level, new(big.Rat).SetInt64(c.units))
-		changed = c.at
+		changed = c.countedAt
 		end := new(big.Rat).Mul(level, big.NewRat(d.window, c.limit.Units()))
 		end.Add(end, new(big.Rat).SetInt64(int64(changed)))
 		if c.units > 0 || end.Cmp(empty) < 0 { // a refund does not extend it
 			empty = end
 		}
 	}
-	return drained(at, limit)
+	return drained(instant, limit)
 }
 
 // admits reports whether a cost is within the limit at a time of the clock.
@@ -191,12 +191,12 @@ func (d *definition) admits(now limiter.Instant, limit limiter.Limit, cost int64
 
 // spend counts units.
 func (d *definition) spend(now limiter.Instant, limit limiter.Limit, units int64) {
-	at := d.time(now)
-	if d.algorithm == firstRequestWindow && (len(d.counted) == 0 || at >= d.closes()) {
-		d.counted, d.opened = nil, at
+	instant := d.time(now)
+	if d.algorithm == firstRequestWindow && (len(d.counted) == 0 || instant >= d.closes()) {
+		d.counted, d.opened = nil, instant
 	}
-	d.counted = append(d.counted, counted{at, units, limit})
-	d.latest = max(d.latest, at)
+	d.counted = append(d.counted, counted{instant, units, limit})
+	d.latest = max(d.latest, instant)
 }
 
 // refund refunds units that were counted at an instant, and returns how many: at most those that still count. Of a bucket,
@@ -205,13 +205,13 @@ func (d *definition) refund(now limiter.Instant, limit limiter.Limit, units int6
 	if d.seen(now) != d {
 		return 0
 	}
-	at := d.time(now)
+	instant := d.time(now)
 	if d.isBucket() {
-		refunded = d.refundBucket(at, limit, units, spentAt)
+		refunded = d.refundBucket(instant, limit, units, spentAt)
 	} else {
 		for i := range d.counted {
 			c := &d.counted[i]
-			if d.canRefund(c.at, spentAt, at) {
+			if d.canRefund(c.countedAt, spentAt, instant) {
 				taken := min(units-refunded, c.units)
 				c.units -= taken
 				refunded += taken
@@ -221,12 +221,12 @@ func (d *definition) refund(now limiter.Instant, limit limiter.Limit, units int6
 	}
 	if refunded > 0 && d.algorithm == limiter.SlidingWindowLog {
 		// What has expired now does not count again, even if no unit is left that is as new as now.
-		d.counted = slices.DeleteFunc(d.counted, func(c counted) bool { return c.at <= at-limiter.Instant(d.window) })
+		d.counted = slices.DeleteFunc(d.counted, func(c counted) bool { return c.countedAt <= instant-limiter.Instant(d.window) })
 	}
 	if refunded > 0 {
-		d.latest = max(d.latest, at)
+		d.latest = max(d.latest, instant)
 	}
-	if refunded > 0 && d.used(at, limit).Sign() == 0 {
+	if refunded > 0 && d.used(instant, limit).Sign() == 0 {
 		d.counted, d.latest = nil, 0
 	}
 	return refunded
@@ -247,13 +247,13 @@ func (d *definition) canRefund(counted, spent, now limiter.Instant) bool {
 	}
 }
 
-func (d *definition) refundBucket(at limiter.Instant, limit limiter.Limit, units int64, spentAt limiter.Instant) int64 {
-	level := d.level(at, limit)
-	if level.Sign() == 0 || spentAt > at { // spent before the counter started over
+func (d *definition) refundBucket(instant limiter.Instant, limit limiter.Limit, units int64, spentAt limiter.Instant) int64 {
+	level := d.level(instant, limit)
+	if level.Sign() == 0 || spentAt > instant { // spent before the counter started over
 		return 0
 	}
 	drained := big.NewRat(limit.Units(), d.window)
-	drained.Mul(drained, new(big.Rat).SetInt64(int64(max(0, at-spentAt))))
+	drained.Mul(drained, new(big.Rat).SetInt64(int64(max(0, instant-spentAt))))
 	left := new(big.Rat).SetInt64(min(units, limit.Capacity()))
 	if left.Sub(left, drained); left.Sign() <= 0 {
 		return 0
@@ -266,7 +266,7 @@ func (d *definition) refundBucket(at limiter.Instant, limit limiter.Limit, units
 		d.counted, d.latest = nil, 0
 		return refunded
 	}
-	d.counted = append(d.counted, counted{at, -refunded, limit})
+	d.counted = append(d.counted, counted{instant, -refunded, limit})
 	return refunded
 }
 
@@ -438,8 +438,8 @@ func (d *definition) checkDebt(now limiter.Instant, c limiter.Charge, units int6
 
 // countDebt counts the units of a debt, up to MaxUnits in a window.
 func (d *definition) countDebt(now limiter.Instant, limit limiter.Limit, units int64) {
-	at := d.time(now)
-	inWindow := d.sum(func(c counted) bool { return d.index(c.at) == d.index(at) })
+	instant := d.time(now)
+	inWindow := d.sum(func(c counted) bool { return d.index(c.countedAt) == d.index(instant) })
 	if units = min(units, limiter.MaxUnits-inWindow.Num().Int64()); units > 0 {
 		d.spend(now, limit, units)
 	}

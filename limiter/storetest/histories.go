@@ -86,8 +86,8 @@ type history struct {
 // spent is a charge that was counted and can be refunded.
 type spent struct {
 	*twin
-	cost int64
-	at   limiter.Instant
+	cost    int64
+	instant limiter.Instant
 }
 
 // twin is a counter of the Store, by definition and by package limiter.

@@ -26,7 +26,7 @@ func (h *history) spend(rt *rapid.T) {
 	counts := !slices.ContainsFunc(drawn, func(c charge) bool { return !c.Shadow && !got[slices.Index(charges, c.Charge)].Allowed })
 	for i, c := range drawn {
 		if got[i].Allowed || c.CountsAlways() {
-			h.spent = append(h.spent, spent{twin: c.twin, cost: c.Cost, at: got[i].At})
+			h.spent = append(h.spent, spent{twin: c.twin, cost: c.Cost, instant: got[i].At})
 		}
 		if c.CountsAlways() || counts && got[i].Allowed && c.Units() > 0 {
 			h.checkExpiry(rt, c.twin, c.Limit)
@@ -119,8 +119,8 @@ func (h *history) shortestWindow() int64 {
 // recordExpired updates expired.
 func (h *history) recordExpired() {
 	for _, c := range h.counters {
-		if at := c.state.Expires(c.limit); at <= h.now {
-			h.expired = max(h.expired, at)
+		if expiry := c.state.Expires(c.limit); expiry <= h.now {
+			h.expired = max(h.expired, expiry)
 		}
 	}
 }
@@ -132,14 +132,14 @@ func (h *history) refund(rt *rapid.T) {
 	}
 	s := rapid.SampledFrom(h.spent).Draw(rt, "spent")
 	cost := rapid.Int64Range(0, s.cost).Draw(rt, "refunded")
-	h.step("refund %s*%d at %v", s.name, cost, s.at.Sub(h.start))
-	if err := h.Store.Refund(rt.Context(), []limiter.Refund{{Key: s.key, Limit: s.limit, Cost: cost, At: s.at}}); err != nil {
+	h.step("refund %s*%d at %v", s.name, cost, s.instant.Sub(h.start))
+	if err := h.Store.Refund(rt.Context(), []limiter.Refund{{Key: s.key, Limit: s.limit, Cost: cost, At: s.instant}}); err != nil {
 		h.fail(rt, "refund: %v", err)
 	}
 	if cost > 0 {
-		s.state.Refund(h.now, s.limit, cost, s.at)
+		s.state.Refund(h.now, s.limit, cost, s.instant)
 	}
-	if s.definition.refund(h.now, s.limit, cost, s.at) > 0 {
+	if s.definition.refund(h.now, s.limit, cost, s.instant) > 0 {
 		h.checkExpiry(rt, s.twin, s.limit)
 	}
 	h.recordExpired()

@@ -13,7 +13,7 @@ import (
 type Counters interface {
 	limiter.Store
 	// Expires returns the time at which the counter at key expires; ok is false if it does not exist.
-	Expires(key string) (at limiter.Instant, ok bool)
+	Expires(key string) (expiresAt limiter.Instant, ok bool)
 }
 
 // Over returns the factory of layers above counters. The charges have a rule, which changes with their limit. Decisions that a layer
@@ -22,13 +22,13 @@ type Counters interface {
 func Over[C Counters](newCounters func(clock func() time.Time) C, layer func(next limiter.Store, clock *Clock) limiter.Store) Factory {
 	return func(_ testing.TB, clock *Clock) Subject {
 		counters := newCounters(clock.Now)
-		over := &layered{Store: layer(counters, clock), rules: map[string]*versioned{}, decided: map[limiter.Origin]int{}}
-		begin := func() { over.Store = layer(counters, clock) } // what a layer remembers of later times would hold it back
+		store := &layered{Store: layer(counters, clock), rules: map[string]*versioned{}, decided: map[limiter.Origin]int{}}
+		begin := func() { store.Store = layer(counters, clock) } // what a layer remembers of later times would hold it back
 		expires := func(key string) (earliest, latest limiter.Instant, ok bool) {
-			at, ok := counters.Expires(key)
-			return at, at, ok
+			expiresAt, ok := counters.Expires(key)
+			return expiresAt, expiresAt, ok
 		}
-		return Subject{Store: over, Forward: true, Begin: begin, Decided: func() map[limiter.Origin]int { return over.decided }, Expires: expires}
+		return Subject{Store: store, Forward: true, Begin: begin, Decided: func() map[limiter.Origin]int { return store.decided }, Expires: expires}
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *layered) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter
 func (s *layered) ruled(charges []limiter.Charge) []limiter.Charge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]limiter.Charge, len(charges))
+	renamed := make([]limiter.Charge, len(charges))
 	for i, c := range charges {
 		v := s.rules[c.Key]
 		if v == nil || v.limit != c.Limit {
@@ -94,7 +94,7 @@ func (s *layered) ruled(charges []limiter.Charge) []limiter.Charge {
 			s.rules[c.Key] = v
 		}
 		c.Rule = v.rule
-		all[i] = c
+		renamed[i] = c
 	}
-	return all
+	return renamed
 }

@@ -90,8 +90,8 @@ func runScenario(t testing.TB, factory Factory, file, text string) {
 }
 
 func (s *scenario) step(words []string, line string) error {
-	if before, ok := strings.CutSuffix(words[0], ":"); ok {
-		return s.expect(before, line)
+	if name, ok := strings.CutSuffix(words[0], ":"); ok {
+		return s.expect(name, line)
 	}
 	if err := s.allChecked(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *scenario) step(words []string, line string) error {
 	case "limit":
 		return s.limit(words[1:])
 	case "at":
-		return s.at(words[1:])
+		return s.setClock(words[1:])
 	case "spend":
 		return s.decide(s.subject.Store.Spend, words[1:])
 	case "peek":
@@ -161,7 +161,7 @@ func (s *scenario) offset(word string) (limiter.Instant, error) {
 	return s.epoch.Add(d), err
 }
 
-func (s *scenario) at(words []string) error {
+func (s *scenario) setClock(words []string) error {
 	now, err := s.offset(words[0])
 	s.clock.Set(now)
 	return err
@@ -311,7 +311,7 @@ func (s *scenario) refund(words []string) error {
 	if len(words) != 3 || words[1] != "at" {
 		return errors.New("want refund NAME*COST at OFFSET")
 	}
-	at, err := s.offset(words[2])
+	spentAt, err := s.offset(words[2])
 	if err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func (s *scenario) refund(words []string) error {
 	if err != nil {
 		return err
 	}
-	return s.subject.Store.Refund(s.t.Context(), []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Cost, At: at}})
+	return s.subject.Store.Refund(s.t.Context(), []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Cost, At: spentAt}})
 }
 
 func (s *scenario) reset(words []string) error {

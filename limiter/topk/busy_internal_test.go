@@ -22,15 +22,15 @@ func TestAdd_CountsWhatFindsASummaryBusyAsAnError(t *testing.T) {
 	s := New(now)
 	s.Add("shop/tenant", "acme", now)
 	neighbor := s.neighbor("acme")
-	for i := range s.all {
-		s.all[i].busy.Lock()
+	for i := range s.summaries {
+		s.summaries[i].busy.Lock()
 	}
 	for range 3 {
 		s.Add("shop/tenant", "acme", now)
 		s.Add("shop/tenant", neighbor, now)
 	}
-	for i := range s.all {
-		s.all[i].busy.Unlock()
+	for i := range s.summaries {
+		s.summaries[i].busy.Unlock()
 	}
 	s.Add("shop/tenant", "acme", now)
 	got := s.Top(10, "", now)
@@ -47,7 +47,7 @@ func TestTop_AddsTheErrorsOfBothPeriods(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := New(now)
 	neighbor := s.neighbor("acme")
-	of := &s.all[s.Summary("shop/tenant", "acme")]
+	of := &s.summaries[s.Summary("shop/tenant", "acme")]
 	miss := func() {
 		of.busy.Lock()
 		s.Add("shop/tenant", neighbor, now)

@@ -41,13 +41,13 @@ func (s *Sketch) PeriodEnd(now time.Time) time.Time {
 // Top returns the n identifiers with the most requests under a policy, or under all policies if policy is "".
 func (s *Sketch) Top(n int, policy string, now time.Time) List {
 	var list List
-	for i := range s.all {
-		both, current := s.all[i].read(s.periodOf(now))
-		recent, before := &both[current], &both[1-current]
-		list.Unlisted = max(list.Unlisted, recent.bound+before.bound)
+	for i := range s.summaries {
+		both, current := s.summaries[i].read(s.periodOf(now))
+		recent, previous := &both[current], &both[1-current]
+		list.Unlisted = max(list.Unlisted, recent.bound+previous.bound)
 		for j := range recent.hashes {
-			list.add(recent, before, j, true, policy)
-			list.add(before, recent, j, false, policy)
+			list.add(recent, previous, j, true, policy)
+			list.add(previous, recent, j, false, policy)
 		}
 	}
 	list.cut(n)
@@ -71,10 +71,10 @@ func (l *List) add(g, other *copied, i int, first bool, policy string) {
 		return
 	}
 	e := Entry{Policy: g.names[i].policy, Requests: g.counts[i] + g.missed, Error: g.errors[i] + g.missed}
-	if at := slices.Index(other.hashes[:], g.hashes[i]); at < 0 {
+	if index := slices.Index(other.hashes[:], g.hashes[i]); index < 0 {
 		e.Requests, e.Error = e.Requests+other.bound, e.Error+other.bound
 	} else if first {
-		e.Requests, e.Error = e.Requests+other.counts[at]+other.missed, e.Error+other.errors[at]+other.missed
+		e.Requests, e.Error = e.Requests+other.counts[index]+other.missed, e.Error+other.errors[index]+other.missed
 	} else {
 		return
 	}

@@ -20,9 +20,9 @@ const (
 
 // Sketch counts the requests of identifiers, approximately. It is safe for concurrent use.
 type Sketch struct {
-	seed  maphash.Seed // secret: clients choose identifiers, and must not be able to choose the summary
-	began time.Time
-	all   [summaries]summary
+	seed      maphash.Seed // secret: clients choose identifiers, and must not be able to choose the summary
+	began     time.Time
+	summaries [summaries]summary
 }
 
 // summary counts the identifiers with the same part of the hash.
@@ -40,18 +40,18 @@ func New(now time.Time) *Sketch { return &Sketch{seed: maphash.MakeSeed(), began
 // request is only added to the error.
 func (s *Sketch) Add(policy, identifier string, now time.Time) {
 	hash, period := s.hash(policy, identifier), s.periodOf(now)
-	of := &s.all[summaryOf(hash)]
-	if of.period.Load() == period && of.periods[period&1].increment(hash) {
+	summary := &s.summaries[summaryOf(hash)]
+	if summary.period.Load() == period && summary.periods[period&1].increment(hash) {
 		return
 	}
 	for range attempts {
-		if of.busy.TryLock() {
-			of.current(period).add(hash, policy, identifier)
-			of.busy.Unlock()
+		if summary.busy.TryLock() {
+			summary.current(period).add(hash, policy, identifier)
+			summary.busy.Unlock()
 			return
 		}
 	}
-	of.missed.Add(1)
+	summary.missed.Add(1)
 }
 
 func summaryOf(hash uint64) uint64 { return hash >> (64 - bits.Len(summaries-1)) }

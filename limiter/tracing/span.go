@@ -29,7 +29,7 @@ func wrap(ctx context.Context, s *Span) (context.Context, *Span) { return &spanC
 // From returns the Span to which ctx belongs, nil without one. It does not find the Span in a context that was derived from it: for
 // requests that are not sampled, it takes a nanosecond.
 func From(ctx context.Context) *Span {
-	if c, is := ctx.(*spanContext); is {
+	if c, ok := ctx.(*spanContext); ok {
 		return c.span
 	}
 	return nil
@@ -109,8 +109,8 @@ type Observer interface{ Observe(seconds float64) }
 // Observe records a duration, with the trace as exemplar if there is one.
 func (s *Span) Observe(o Observer, seconds float64) {
 	if s != nil {
-		if with, can := o.(prometheus.ExemplarObserver); can {
-			with.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": s.TraceID()})
+		if exemplars, can := o.(prometheus.ExemplarObserver); can {
+			exemplars.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": s.TraceID()})
 			return
 		}
 	}

@@ -112,14 +112,14 @@ func (r Rotation) apply(due step, s State, now time.Time) (State, error) {
 		}
 		s.CAs = append(s.CAs, CA{Pair: ca})
 	case signServing:
-		by := &s.CAs[due.ca]
-		serving, err := newServing(r.Names, r.CertificateLifetime, by.Pair, now)
+		issuer := &s.CAs[due.ca]
+		serving, err := newServing(r.Names, r.CertificateLifetime, issuer.Pair, now)
 		if err != nil {
 			return State{}, err
 		}
 		s.Serving = serving
-		if serving.Certificate.NotAfter.After(by.NeededUntil) {
-			by.NeededUntil = serving.Certificate.NotAfter
+		if serving.Certificate.NotAfter.After(issuer.NeededUntil) {
+			issuer.NeededUntil = serving.Certificate.NotAfter
 		}
 	}
 	return s, nil
@@ -134,9 +134,9 @@ func (r Rotation) Recover(held Pair, published Bundles, now time.Time) State {
 	var s State
 	for _, bundle := range published {
 		for _, c := range decodeCertificates(bundle) {
-			known := slices.ContainsFunc(s.CAs, func(a CA) bool { return a.Certificate.Equal(c) })
+			listed := slices.ContainsFunc(s.CAs, func(a CA) bool { return a.Certificate.Equal(c) })
 			pair := Pair{Certificate: c}
-			if !known && c.IsCA && pair.isValid(now) && len(s.CAs) < maxRecoveredCAs {
+			if !listed && c.IsCA && pair.isValid(now) && len(s.CAs) < maxRecoveredCAs {
 				s.CAs = append(s.CAs, CA{Pair: pair, NeededUntil: now.Add(r.CertificateLifetime).UTC()})
 			}
 		}

@@ -81,15 +81,15 @@ func newServing(names []string, lifetime time.Duration, ca Pair, now time.Time) 
 }
 
 // issue generates a key and a certificate, signed by the given pair. With the zero Pair the certificate is self-signed.
-func issue(template *x509.Certificate, by Pair) (Pair, error) {
+func issue(template *x509.Certificate, issuer Pair) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, err
 	}
-	if !by.exists() {
-		by = Pair{template, key}
+	if !issuer.exists() {
+		issuer = Pair{template, key}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by.Certificate, &key.PublicKey, by.Key)
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer.Certificate, &key.PublicKey, issuer.Key)
 	if err != nil {
 		return Pair{}, err
 	}

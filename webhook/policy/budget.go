@@ -26,11 +26,11 @@ func (c Config) checkBudgets(ctx context.Context, one compile.Policies) (refusal
 	if len(limiters.Items) == 0 {
 		return nil, false, nil
 	}
-	all, err := c.all(ctx)
+	stored, err := c.storedPolicies(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	one.Namespaces = all.Namespaces
+	one.Namespaces = stored.Namespaces
 	selecting := 0
 	for i := range limiters.Items {
 		l := &limiters.Items[i]
@@ -38,7 +38,7 @@ func (c Config) checkBudgets(ctx context.Context, one compile.Policies) (refusal
 		if err != nil || len(mine.Namespaced)+len(mine.Cluster) == 0 {
 			continue // an invalid selector keeps the previous selection
 		}
-		others, err := all.SelectedBy(&l.Spec)
+		others, err := stored.SelectedBy(&l.Spec)
 		if err != nil {
 			continue
 		}
@@ -50,8 +50,8 @@ func (c Config) checkBudgets(ctx context.Context, one compile.Policies) (refusal
 	return refusals, selecting > 0 && len(refusals) == selecting, nil
 }
 
-// all lists all stored policies, and the namespaces, by whose labels Limiters select.
-func (c Config) all(ctx context.Context) (compile.Policies, error) {
+// storedPolicies lists all stored policies, and the namespaces, by whose labels Limiters select.
+func (c Config) storedPolicies(ctx context.Context) (compile.Policies, error) {
 	var namespaced v1alpha1.RateLimitPolicyList
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	var namespaces metav1.PartialObjectMetadataList
@@ -61,11 +61,11 @@ func (c Config) all(ctx context.Context) (compile.Policies, error) {
 			return compile.Policies{}, fmt.Errorf("list policies and namespaces: %w", err)
 		}
 	}
-	all := compile.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}
+	policies := compile.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}
 	for i := range namespaces.Items {
-		all.Namespaces = append(all.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
+		policies.Namespaces = append(policies.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
 	}
-	return all, nil
+	return policies, nil
 }
 
 // refusal returns why the Limiter, with the others as stored, would leave out the policy, or one that it enforces; empty if the policy fits.
@@ -74,39 +74,39 @@ func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) strin
 	identity, limits := compile.IdentityOf(&l.Spec), budget.ForLimiter(&l.Spec)
 	own := chargeOf(one, one.Usage(identity))
 	stored := c.charges(others, identity)
-	at := slices.IndexFunc(stored, func(s budget.Charge) bool { return s.Policy == own.Policy && s.Cluster == own.Cluster })
-	after, before := slices.Clone(stored), budget.Usage{}
-	if at >= 0 {
-		before, after[at] = stored[at].Usage, own
+	index := slices.IndexFunc(stored, func(s budget.Charge) bool { return s.Policy == own.Policy && s.Cluster == own.Cluster })
+	charges, previous := slices.Clone(stored), budget.Usage{}
+	if index >= 0 {
+		previous, charges[index] = stored[index].Usage, own
 	} else {
-		at, after = len(after), append(after, own)
+		index, charges = len(charges), append(charges, own)
 	}
-	_, over := limits.Fit(after)
-	excess, found := find(over, at)
+	_, excesses := limits.Fit(charges)
+	excess, found := find(excesses, index)
 	if !found {
 		_, overBefore := limits.Fit(stored)
-		excess, found = displaced(over, overBefore, after, own.Cluster)
+		excess, found = displaced(excesses, overBefore, charges, own.Cluster)
 	}
 	if !found {
 		return ""
 	}
-	of := "all policies need"
+	needs := "all policies need"
 	if excess.Part == "perNamespace" {
-		of = "namespace " + after[excess.Index].Namespace + " needs"
+		needs = "namespace " + charges[excess.Index].Namespace + " needs"
 	}
-	return exceeded(own.Usage, before, excess.Sum, excess.Limits, of, client.ObjectKeyFromObject(l).String(), excess.Part)
+	return exceeded(own.Usage, previous, excess.Sum, excess.Limits, needs, client.ObjectKeyFromObject(l).String(), excess.Part)
 }
 
 // charges returns what the policies use.
-func (c Config) charges(all compile.Policies, identity compile.Identity) []budget.Charge {
-	charges := make([]budget.Charge, 0, len(all.Namespaced)+len(all.Cluster)+1)
-	for i := range all.Namespaced {
-		one := compile.Policies{Namespaced: all.Namespaced[i : i+1]}
-		charges = append(charges, chargeOf(one, c.usages.of(&all.Namespaced[i], one, identity)))
+func (c Config) charges(policies compile.Policies, identity compile.Identity) []budget.Charge {
+	charges := make([]budget.Charge, 0, len(policies.Namespaced)+len(policies.Cluster)+1)
+	for i := range policies.Namespaced {
+		one := compile.Policies{Namespaced: policies.Namespaced[i : i+1]}
+		charges = append(charges, chargeOf(one, c.usages.usage(&policies.Namespaced[i], one, identity)))
 	}
-	for i := range all.Cluster {
-		one := compile.Policies{Cluster: all.Cluster[i : i+1]}
-		charges = append(charges, chargeOf(one, c.usages.of(&all.Cluster[i], one, identity)))
+	for i := range policies.Cluster {
+		one := compile.Policies{Cluster: policies.Cluster[i : i+1]}
+		charges = append(charges, chargeOf(one, c.usages.usage(&policies.Cluster[i], one, identity)))
 	}
 	return charges
 }
@@ -120,35 +120,35 @@ func chargeOf(one compile.Policies, usage budget.Usage) budget.Charge {
 }
 
 // find returns the excess of the policy with that index.
-func find(over []budget.Excess, index int) (budget.Excess, bool) {
-	at := slices.IndexFunc(over, func(e budget.Excess) bool { return e.Index == index })
-	if at < 0 {
+func find(excesses []budget.Excess, index int) (budget.Excess, bool) {
+	found := slices.IndexFunc(excesses, func(e budget.Excess) bool { return e.Index == index })
+	if found < 0 {
 		return budget.Excess{}, false
 	}
-	return over[at], true
+	return excesses[found], true
 }
 
 // displaced returns the first excess of a policy of that scope that did not exceed the budget before.
-func displaced(over, before []budget.Excess, all []budget.Charge, cluster bool) (budget.Excess, bool) {
-	already := make(map[int]bool, len(before))
-	for _, e := range before {
+func displaced(excesses, previous []budget.Excess, charges []budget.Charge, cluster bool) (budget.Excess, bool) {
+	already := make(map[int]bool, len(previous))
+	for _, e := range previous {
 		already[e.Index] = true
 	}
-	at := slices.IndexFunc(over, func(e budget.Excess) bool { return all[e.Index].Cluster == cluster && !already[e.Index] })
-	if at < 0 {
+	found := slices.IndexFunc(excesses, func(e budget.Excess) bool { return charges[e.Index].Cluster == cluster && !already[e.Index] })
+	if found < 0 {
 		return budget.Excess{}, false
 	}
-	return over[at], true
+	return excesses[found], true
 }
 
-func exceeded(own, before, sum, limits budget.Usage, of, limiter, part string) string {
+func exceeded(own, previous, sum, limits budget.Usage, needs, limiter, part string) string {
 	for i, limit := range limits.Amounts() {
-		if limit.Used == 0 || sum.Amounts()[i].Used <= limit.Used || own.Amounts()[i].Used <= before.Amounts()[i].Used {
+		if limit.Used == 0 || sum.Amounts()[i].Used <= limit.Used || own.Amounts()[i].Used <= previous.Amounts()[i].Used {
 			continue
 		}
 		return fmt.Sprintf("with this policy, %s %d %s, and the policy budget of Limiter %s is %d (this policy: %d): "+
 			"shorten or delete policies, or raise spec.policyBudget.%s.%s of the Limiter",
-			of, sum.Amounts()[i].Used, limit.Name, limiter, limit.Used, own.Amounts()[i].Used, part, limit.Name)
+			needs, sum.Amounts()[i].Used, limit.Name, limiter, limit.Used, own.Amounts()[i].Used, part, limit.Name)
 	}
 	return ""
 }
@@ -157,7 +157,7 @@ func exceeded(own, before, sum, limits budget.Usage, of, limiter, part string) s
 // remembers nothing.
 type usages struct {
 	mu    sync.Mutex
-	known map[usageKey]budget.Usage
+	byKey map[usageKey]budget.Usage
 }
 
 type usageKey struct {
@@ -169,20 +169,20 @@ type usageKey struct {
 // maxUsages bounds the memory: beyond it, all are forgotten.
 const maxUsages = 100_000
 
-func (u *usages) of(p client.Object, one compile.Policies, identity compile.Identity) budget.Usage {
+func (u *usages) usage(p client.Object, one compile.Policies, identity compile.Identity) budget.Usage {
 	if u == nil || p.GetUID() == "" {
 		return one.Usage(identity)
 	}
 	key := usageKey{p.GetUID(), p.GetGeneration(), identity}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	usage, ok := u.known[key]
+	usage, ok := u.byKey[key]
 	if !ok {
-		if u.known == nil || len(u.known) >= maxUsages {
-			u.known = map[usageKey]budget.Usage{}
+		if u.byKey == nil || len(u.byKey) >= maxUsages {
+			u.byKey = map[usageKey]budget.Usage{}
 		}
 		usage = one.Usage(identity)
-		u.known[key] = usage
+		u.byKey[key] = usage
 	}
 	return usage
 }

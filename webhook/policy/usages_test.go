@@ -20,7 +20,7 @@ func TestUsages_RemembersAPolicyInOneGenerationAndIdentity(t *testing.T) {
 	other.IPv6PrefixLength = 56
 	u := &usages{}
 	rulesOf := func(uid types.UID, generation int64, all compile.Policies, identity compile.Identity) int64 {
-		return u.of(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}, all, identity).Rules
+		return u.usage(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}, all, identity).Rules
 	}
 	rulesOf("a", 1, one, compile.DefaultIdentity())
 	for name, test := range map[string]struct{ got, want int64 }{
@@ -37,20 +37,20 @@ func TestUsages_RemembersAPolicyInOneGenerationAndIdentity(t *testing.T) {
 	if rulesOf("", 1, one, compile.DefaultIdentity()) != 1 {
 		t.Error("remembers a policy without UID")
 	}
-	if got := (*usages)(nil).of(&p, two, compile.DefaultIdentity()); got.Rules != 2 {
+	if got := (*usages)(nil).usage(&p, two, compile.DefaultIdentity()); got.Rules != 2 {
 		t.Errorf("%d rules without a memory, want 2", got.Rules)
 	}
 }
 
 func TestUsages_AreBounded(t *testing.T) {
-	u := &usages{known: map[usageKey]budget.Usage{}}
+	u := &usages{byKey: map[usageKey]budget.Usage{}}
 	for i := range 99_999 {
-		u.known[usageKey{generation: int64(i)}] = budget.Usage{}
+		u.byKey[usageKey{generation: int64(i)}] = budget.Usage{}
 	}
 	for i, want := range []int{100_000, 1, 2} {
-		u.of(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i))}}, compile.Policies{}, compile.DefaultIdentity())
-		if len(u.known) != want {
-			t.Errorf("%d policies are remembered, want %d", len(u.known), want)
+		u.usage(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i))}}, compile.Policies{}, compile.DefaultIdentity())
+		if len(u.byKey) != want {
+			t.Errorf("%d policies are remembered, want %d", len(u.byKey), want)
 		}
 	}
 }

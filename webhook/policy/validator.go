@@ -38,9 +38,9 @@ func (v validator[P]) ValidateCreate(ctx context.Context, policy P) (admission.W
 // ValidateUpdate validates a policy only if its spec changes. Clients must be able to change the labels and finalizers of an invalid policy
 // that was stored while the webhook was unavailable. The compiler ignores policies that are being deleted. Labels decide which Limiters
 // select the policy, so a change of them requires room in their budgets.
-func (v validator[P]) ValidateUpdate(ctx context.Context, before, policy P) (admission.Warnings, error) {
-	if equality.Semantic.DeepEqual(v.spec(before), v.spec(policy)) {
-		if maps.Equal(before.GetLabels(), policy.GetLabels()) {
+func (v validator[P]) ValidateUpdate(ctx context.Context, previous, policy P) (admission.Warnings, error) {
+	if equality.Semantic.DeepEqual(v.spec(previous), v.spec(policy)) {
+		if maps.Equal(previous.GetLabels(), policy.GetLabels()) {
 			return nil, nil
 		}
 		found := v.checkBudget(ctx, policy)

@@ -11,15 +11,15 @@ import (
 //
 // Controllers are the components of the cluster, with user names that begin with "system:", and service accounts that write outside
 // of their own namespace. A person, and a service account that writes to its own namespace, delay only themselves.
-func isController(in *admissionv1.AdmissionRequest) bool {
-	name, system := strings.CutPrefix(in.UserInfo.Username, "system:")
+func isController(request *admissionv1.AdmissionRequest) bool {
+	name, system := strings.CutPrefix(request.UserInfo.Username, "system:")
 	if !system {
 		return false
 	}
-	account, is := strings.CutPrefix(name, "serviceaccount:")
-	if !is {
+	account, ok := strings.CutPrefix(name, "serviceaccount:")
+	if !ok {
 		return true
 	}
 	home, _, _ := strings.Cut(account, ":")
-	return home != in.Namespace
+	return home != request.Namespace
 }

@@ -121,13 +121,13 @@ func (h *handler) review(ctx context.Context, w http.ResponseWriter, r *http.Req
 		}
 		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a slow sender would delay others; an httptest.ResponseRecorder has no deadline
 	}
-	in, bad := h.read(r)
+	request, bad := h.read(r)
 	if bad != nil {
 		return 0, bad
 	}
-	response := h.decide(ctx, in)
+	response := h.decide(ctx, request)
 	if span := tracing.From(ctx); span != nil {
-		span.Set(attribute.String("weir.admission.uid", string(in.UID)))
+		span.Set(attribute.String("weir.admission.uid", string(request.UID)))
 		response.AuditAnnotations[auditTrace] = span.TraceID()
 	}
 	write(w, response)
@@ -157,16 +157,16 @@ func (h *handler) read(r *http.Request) (*admissionv1.AdmissionRequest, *reply.P
 }
 
 // decide responds to a review. If there is no decision, the write is allowed: a limiter that fails must not stop a cluster.
-func (h *handler) decide(ctx context.Context, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	request := toRequest(in)
-	if h.settings.isExempt(in, request.Kubernetes) {
-		return allow(in, "exempt")
+func (h *handler) decide(ctx context.Context, review *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	request := toRequest(review)
+	if h.settings.isExempt(review, request.Kubernetes) {
+		return allow(review, "exempt")
 	}
-	answer, err := h.engine.Check(ctx, &engine.Check{Request: request, Endpoint: "throttle", Cost: 1, Peek: isDryRun(in), NoDelay: true})
+	answer, err := h.engine.Check(ctx, &engine.Check{Request: request, Endpoint: "throttle", Cost: 1, Peek: isDryRun(review), NoDelay: true})
 	if err != nil {
-		return h.settings.failureResponse(in, err)
+		return h.settings.failureResponse(review, err)
 	}
-	return h.settings.response(in, &answer)
+	return h.settings.response(review, &answer)
 }
 
 // write sends a review. If the API server has disconnected, the units stay spent.

@@ -31,8 +31,8 @@ const (
 const undecided = "undecided"
 
 // response converts an answer to an AdmissionResponse.
-func (s *Settings) response(in *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
-	out := &admissionv1.AdmissionResponse{UID: in.UID, Allowed: a.Allowed, AuditAnnotations: audit(a)}
+func (s *Settings) response(request *admissionv1.AdmissionRequest, a *engine.Answer) *admissionv1.AdmissionResponse {
+	out := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: a.Allowed, AuditAnnotations: audit(a)}
 	strictest := a.Strictest()
 	switch {
 	case strictest == nil:
@@ -41,29 +41,29 @@ func (s *Settings) response(in *admissionv1.AdmissionRequest, a *engine.Answer) 
 	default:
 		out.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-			Message: denial(a), Details: s.details(in, strictest.RetryAfter),
+			Message: denial(a), Details: s.details(request, strictest.RetryAfter),
 		}
 	}
 	return out
 }
 
 // allow returns a response that allows the write and records the reason in the audit log.
-func allow(in *admissionv1.AdmissionRequest, result string) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{UID: in.UID, Allowed: true, AuditAnnotations: map[string]string{auditResult: result}}
+func allow(request *admissionv1.AdmissionRequest, result string) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true, AuditAnnotations: map[string]string{auditResult: result}}
 }
 
 // failureResponse is for a write without a decision. It allows the write unless a policy refuses writes when its counters are unavailable.
-func (s *Settings) failureResponse(in *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
+func (s *Settings) failureResponse(request *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
 	const retryAfter = time.Second // as the other endpoints
 	cause := reply.Unavailable(err).Detail
-	out := allow(in, undecided)
+	out := allow(request, undecided)
 	out.AuditAnnotations[auditCause] = cause
-	if refused, is := errors.AsType[*engine.RefusedError](err); is {
+	if refused, ok := errors.AsType[*engine.RefusedError](err); ok {
 		out.Allowed = false
 		out.AuditAnnotations[auditResult], out.AuditAnnotations[auditPolicy] = "refused", refused.Policy
 		out.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-			Message: cause, Details: s.details(in, retryAfter),
+			Message: cause, Details: s.details(request, retryAfter),
 		}
 	}
 	return out
@@ -82,9 +82,9 @@ func statusOf(out *admissionv1.AdmissionResponse) int {
 }
 
 // details describe the written object. They contain the wait if the client should wait for it.
-func (s *Settings) details(in *admissionv1.AdmissionRequest, wait time.Duration) *metav1.StatusDetails {
-	details := &metav1.StatusDetails{Name: in.Name, Group: in.Resource.Group, Kind: in.Kind.Kind}
-	if wait <= s.retryAfter && s.retryAfter > 0 && !isController(in) {
+func (s *Settings) details(request *admissionv1.AdmissionRequest, wait time.Duration) *metav1.StatusDetails {
+	details := &metav1.StatusDetails{Name: request.Name, Group: request.Resource.Group, Kind: request.Kind.Kind}
+	if wait <= s.retryAfter && s.retryAfter > 0 && !isController(request) {
 		details.RetryAfterSeconds = int32(max(1, seconds(wait)))
 	}
 	return details

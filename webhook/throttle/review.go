@@ -79,18 +79,18 @@ func badBody(problem string) *reply.Problem {
 }
 
 // toRequest converts the reviewed write to the request that rules match.
-func toRequest(in *admissionv1.AdmissionRequest) rules.Request {
+func toRequest(request *admissionv1.AdmissionRequest) rules.Request {
 	write := &rules.KubernetesRequest{
-		Operation: string(in.Operation),
-		Group:     in.Resource.Group, Version: in.Resource.Version, Resource: in.Resource.Resource, Subresource: in.SubResource,
-		Kind: in.Kind.Kind, Namespace: namespaceOf(in), Name: in.Name,
-		User: in.UserInfo.Username, Groups: in.UserInfo.Groups,
-		DryRun: isDryRun(in),
-		Object: in.Object.Raw, OldObject: in.OldObject.Raw, Options: in.Options.Raw,
+		Operation: string(request.Operation),
+		Group:     request.Resource.Group, Version: request.Resource.Version, Resource: request.Resource.Resource, Subresource: request.SubResource,
+		Kind: request.Kind.Kind, Namespace: namespaceOf(request), Name: request.Name,
+		User: request.UserInfo.Username, Groups: request.UserInfo.Groups,
+		DryRun: isDryRun(request),
+		Object: request.Object.Raw, OldObject: request.OldObject.Raw, Options: request.Options.Raw,
 	}
-	if len(in.UserInfo.Extra) > 0 {
-		write.Extra = make(map[string][]string, len(in.UserInfo.Extra))
-		for key, values := range in.UserInfo.Extra {
+	if len(request.UserInfo.Extra) > 0 {
+		write.Extra = make(map[string][]string, len(request.UserInfo.Extra))
+		for key, values := range request.UserInfo.Extra {
 			write.Extra[key] = values
 		}
 	}
@@ -98,14 +98,16 @@ func toRequest(in *admissionv1.AdmissionRequest) rules.Request {
 }
 
 // namespaceOf returns the namespace of the object. A Namespace object is cluster-scoped, although API servers send its own name here.
-func namespaceOf(in *admissionv1.AdmissionRequest) string {
-	if in.Resource.Group == "" && in.Resource.Resource == "namespaces" {
+func namespaceOf(request *admissionv1.AdmissionRequest) string {
+	if request.Resource.Group == "" && request.Resource.Resource == "namespaces" {
 		return ""
 	}
-	return in.Namespace
+	return request.Namespace
 }
 
-func isDryRun(in *admissionv1.AdmissionRequest) bool { return in.DryRun != nil && *in.DryRun }
+func isDryRun(request *admissionv1.AdmissionRequest) bool {
+	return request.DryRun != nil && *request.DryRun
+}
 
 // decisionTimeout returns how long a decision may take: a part of the timeout that the API server sends as "?timeout=2s".
 func decisionTimeout(r *http.Request) time.Duration {

@@ -49,20 +49,20 @@ func NewSettings(o Options) (*Settings, error) {
 }
 
 // isExempt reports whether the write is never limited. An API server sends the name of a Namespace object as its namespace.
-func (s *Settings) isExempt(in *admissionv1.AdmissionRequest, write *rules.KubernetesRequest) bool {
-	return s.namespaces[in.Namespace] || s.users[write.User] ||
+func (s *Settings) isExempt(request *admissionv1.AdmissionRequest, write *rules.KubernetesRequest) bool {
+	return s.namespaces[request.Namespace] || s.users[write.User] ||
 		slices.ContainsFunc(write.Groups, func(group string) bool { return s.groups[group] }) ||
 		exempt.Write(write)
 }
 
 // Read reads the AdmissionReview of a write. It returns the write as rules match it, and whether it is never limited.
 func (s *Settings) Read(review []byte) (write rules.Request, isExempt bool, bad *reply.Problem) {
-	in, bad := decodeReview(review)
+	request, bad := decodeReview(review)
 	if bad != nil {
 		return rules.Request{}, false, bad
 	}
-	write = toRequest(in)
-	return write, s.isExempt(in, write.Kubernetes), nil
+	write = toRequest(request)
+	return write, s.isExempt(request, write.Kubernetes), nil
 }
 
 func set(names []string) map[string]bool {

@@ -22,8 +22,8 @@ func (s *Settings) warnings(a *engine.Answer) []string {
 		if r.Rule.Shadow || len(list) == maxWarnings { // policies in shadow mode limit no writes, and come last
 			break
 		}
-		if used, of, known := usage(r); known && s.warnPercent > 0 && used*100 >= s.warnPercent*of {
-			list = append(list, warning(r, used, of))
+		if used, limit, ok := usage(r); ok && s.warnPercent > 0 && used*100 >= s.warnPercent*limit {
+			list = append(list, warning(r, used, limit))
 		}
 	}
 	return list
@@ -31,15 +31,15 @@ func (s *Settings) warnings(a *engine.Answer) []string {
 
 // usage returns how many units of the limit are spent. It is unknown for a queue, which admits one unit at a time, and while the store
 // is unavailable, because a replica then knows only its own share.
-func usage(r *engine.Result) (used, of int64, known bool) {
+func usage(r *engine.Result) (used, limit int64, ok bool) {
 	if r.Rule.Algorithm.Traits().Queues || r.Source == engine.SourceLocal {
 		return 0, 0, false
 	}
-	of = r.Decision.Limit
+	limit = r.Decision.Limit
 	if burst := burstOf(r); burst > 0 {
-		of = burst
+		limit = burst
 	}
-	return of - r.Remaining, of, true
+	return limit - r.Remaining, limit, true
 }
 
 // burstOf returns the burst that applied to r, or 0 for the default of the algorithm.
@@ -56,10 +56,10 @@ func burstOf(r *engine.Result) int64 {
 }
 
 // warning returns the text of one warning. It omits the identifier if there is no room for it.
-func warning(r *engine.Result, used, of int64) string {
-	limit := strconv.FormatInt(of, 10) + " per " + reply.ShortDuration(r.Window)
+func warning(r *engine.Result, used, units int64) string {
+	limit := strconv.FormatInt(units, 10) + " per " + reply.ShortDuration(r.Window)
 	if burstOf(r) > 0 {
-		limit = "a burst of " + strconv.FormatInt(of, 10)
+		limit = "a burst of " + strconv.FormatInt(units, 10)
 	}
 	const least = len("Tenant acme-shop") // a shorter cut would not identify anything
 	text := "rate limit of policy " + clip(r.Rule.Policy, maxWarning/2) + ": " + strconv.FormatInt(used, 10) + " of " + limit + " used"

@@ -38,17 +38,17 @@ func ForLimiter(spec *v1alpha1.LimiterSpec) Budget {
 	budget := Default()
 	for _, part := range []struct {
 		limits v1alpha1.BudgetLimits
-		of     *Usage
+		usage  *Usage
 	}{{spec.PolicyBudget.PerNamespace, &budget.PerNamespace}, {spec.PolicyBudget.Total, &budget.Total}} {
 		set := func(limit *int64, target *int64) {
 			if limit != nil {
 				*target = *limit
 			}
 		}
-		set(part.limits.Bytes, &part.of.Bytes)
-		set(part.limits.Rules, &part.of.Rules)
-		set(part.limits.Expressions, &part.of.Expressions)
-		set(part.limits.RegularExpressions, &part.of.RegularExpressions)
+		set(part.limits.Bytes, &part.usage.Bytes)
+		set(part.limits.Rules, &part.usage.Rules)
+		set(part.limits.Expressions, &part.usage.Expressions)
+		set(part.limits.RegularExpressions, &part.usage.RegularExpressions)
 	}
 	return budget
 }
@@ -153,23 +153,23 @@ type Excess struct {
 
 // Fit returns what the policies that fit the budget use, and an Excess for each other policy, in order of precedence. Cluster-scoped policies
 // come first, then the oldest ones: a new policy never displaces one that is enforced.
-func (b Budget) Fit(all []Charge) (used Usage, over []Excess) {
-	order := make([]int, len(all))
+func (b Budget) Fit(charges []Charge) (used Usage, excesses []Excess) {
+	order := make([]int, len(charges))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int {
-		x, y := &all[i], &all[j]
+		x, y := &charges[i], &charges[j]
 		return cmp.Or(-cmp.Compare(x.clusterRank(), y.clusterRank()), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
 	})
 	f := b.NewFitting()
 	for _, i := range order {
-		if e, fits := f.Fit(&all[i]); !fits {
+		if e, fits := f.Fit(&charges[i]); !fits {
 			e.Index = i
-			over = append(over, e)
+			excesses = append(excesses, e)
 		}
 	}
-	return f.Used, over
+	return f.Used, excesses
 }
 
 // Fitting fits policies to a budget, in order of precedence.
@@ -186,7 +186,7 @@ func (b Budget) NewFitting() *Fitting { return &Fitting{budget: b, inNamespace: 
 func (f *Fitting) IsUnlimited() bool { return f.budget == Budget{} }
 
 // Fit adds the usage of a policy if it fits.
-func (f *Fitting) Fit(c *Charge) (over Excess, fits bool) {
+func (f *Fitting) Fit(c *Charge) (excess Excess, fits bool) {
 	total, namespace := f.Used.Add(c.Usage), Usage{}
 	if !c.Cluster {
 		namespace = f.inNamespace[c.Namespace].Add(c.Usage)

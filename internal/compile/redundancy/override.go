@@ -29,19 +29,19 @@ func Overrides(list []rules.Rule) []Override {
 			namespaced = append(namespaced, rule)
 		}
 	}
-	var all []Override
+	var overrides []Override
 	for _, rule := range cluster {
-		all = append(all, replacedDomains(rule, namespaced)...)
+		overrides = append(overrides, replacedDomains(rule, namespaced)...)
 	}
 	for _, rule := range namespaced {
 		if stricter, found := firstOf(cluster, func(c *rules.Rule) bool { return IsRedundant(rule, c) }); found {
-			all = append(all, Override{rule.Policy, rule.Domain, stricter.Policy, v1alpha1.ReasonStricterPolicy})
+			overrides = append(overrides, Override{rule.Policy, rule.Domain, stricter.Policy, v1alpha1.ReasonStricterPolicy})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Override) int {
+	slices.SortStableFunc(overrides, func(a, b Override) int {
 		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
 	})
-	return all
+	return overrides
 }
 
 // replacedDomains returns the domains in which other rules replace rule for every request, if rule is a default.
@@ -49,15 +49,15 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 	if !rule.Default {
 		return nil
 	}
-	var all []Override
+	var overrides []Override
 	found := map[string]bool{}
 	for _, other := range namespaced {
 		if !found[other.Domain] && other.Replaces(rule) && AppliesToDomain(rule, other.Domain) && coversMatch(other, rule) {
 			found[other.Domain] = true
-			all = append(all, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
+			overrides = append(overrides, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
 		}
 	}
-	return all
+	return overrides
 }
 
 func firstOf(list []*rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Rule, found bool) {

@@ -36,9 +36,9 @@ const (
 
 // tableFit has what fits into the table.
 type tableFit struct {
-	routes []*gateway.Route // the oldest first
-	place  []tablePlace
-	over   []budget.Excess // of the routes without their matches
+	routes   []*gateway.Route // the oldest first
+	place    []tablePlace
+	excesses []budget.Excess // of the routes without their matches
 }
 
 func (b *tableBuilder) fit() tableFit {
@@ -53,16 +53,16 @@ func (b *tableBuilder) fit() tableFit {
 	for i, r := range f.routes {
 		charges[i] = budget.Charge{Policy: r.Key().String(), Namespace: r.Namespace, Created: r.Created, Usage: usageOfRoute(r, r.Matches, hosts[r])}
 	}
-	_, f.over = tableBudget().Fit(charges)
-	left := make([]budget.Charge, len(f.over))
-	for i, e := range f.over {
+	_, f.excesses = tableBudget().Fit(charges)
+	left := make([]budget.Charge, len(f.excesses))
+	for i, e := range f.excesses {
 		r := f.routes[e.Index]
 		f.place[e.Index], left[i] = placeRest, charges[e.Index]
 		left[i].Usage = usageOfRoute(r, nil, hosts[r])
 	}
 	_, withoutPlace := restBudget().Fit(left)
 	for _, e := range withoutPlace {
-		f.place[f.over[e.Index].Index] = placeNone
+		f.place[f.excesses[e.Index].Index] = placeNone
 	}
 	return f
 }
@@ -156,19 +156,19 @@ func (b *tableBuilder) leftOut(fit tableFit, invalid []error) string {
 		return fmt.Sprintf("%d listeners of ListenerSets are left out of the table of routes, such as one of %s, because requests for a listener of the "+
 			"Gateway, or for an older one of another namespace with the same host, can arrive at its port %d, or the reverse: gateways can add "+
 			"10000 to ports below 1024; requests for their hosts belong to other routes: choose another port", b.shifted.count, b.shifted.first, b.shifted.port)
-	case len(fit.over) == 0 && len(invalid) == 0:
+	case len(fit.excesses) == 0 && len(invalid) == 0:
 		return ""
-	case len(fit.over) == 0:
+	case len(fit.excesses) == 0:
 		return fmt.Sprintf("%d matches of routes are left out of the table of routes, because limiters cannot compare them; requests for them belong to "+
 			"other routes of the host, or to the route without its rules: let the gateway name the routes, or change the match; the first one: %v",
 			len(invalid), invalid[0])
 	}
-	e := fit.over[0]
+	e := fit.excesses[0]
 	limits := tableBudget().Total
 	if e.Part == "perNamespace" {
 		limits = tableBudget().PerNamespace
 	}
 	return fmt.Sprintf("%d routes of spec.routeMatching are left out of the table of routes, such as %s, because the older routes use its %d bytes, %d "+
 		"matches or %d regular expressions (%s); requests for their hosts belong to other routes of the host, or to the route without its rules: let the "+
-		"gateway name the routes, or delete routes", len(fit.over), fit.routes[e.Index].Key(), limits.Bytes, limits.Rules, limits.RegularExpressions, e.Part)
+		"gateway name the routes, or delete routes", len(fit.excesses), fit.routes[e.Index].Key(), limits.Bytes, limits.Rules, limits.RegularExpressions, e.Part)
 }

@@ -54,16 +54,16 @@ func (b *tableBuilder) group(key, owner gateway.Key, port int32) *listenerGroup 
 }
 
 // ruleGroups returns the groups of the table.
-func (b *tableBuilder) ruleGroups() (all []rules.RouteGroup) {
+func (b *tableBuilder) ruleGroups() (list []rules.RouteGroup) {
 	gateways := map[gateway.Key]int{}
 	for i := range b.groups {
 		g := &b.groups[i]
 		if _, isListed := gateways[g.gateway]; !isListed {
 			gateways[g.gateway] = len(gateways)
 		}
-		all = append(all, rules.RouteGroup{Gateway: gateways[g.gateway], Port: g.port, Shared: g.shared})
+		list = append(list, rules.RouteGroup{Gateway: gateways[g.gateway], Port: g.port, Shared: g.shared})
 	}
-	return all
+	return list
 }
 
 // sharedListener is a listener of a ListenerSet.
@@ -75,7 +75,7 @@ type sharedListener struct {
 }
 
 // sharedListeners returns the listeners of the ListenerSets of a Gateway.
-func (b *tableBuilder) sharedListeners(key gateway.Key) (all []sharedListener) {
+func (b *tableBuilder) sharedListeners(key gateway.Key) (shared []sharedListener) {
 	for i := range b.ListenerSets {
 		set := &b.ListenerSets[i]
 		if set.GatewayNamespace != key.Namespace || set.Gateway != key.Name {
@@ -85,10 +85,10 @@ func (b *tableBuilder) sharedListeners(key gateway.Key) (all []sharedListener) {
 			if !set.Listeners[j].HTTP {
 				continue
 			}
-			all = append(all, sharedListener{&set.Listeners[j], key, gateway.ListenerSetKey(set.Namespace, set.Name), set})
+			shared = append(shared, sharedListener{&set.Listeners[j], key, gateway.ListenerSetKey(set.Namespace, set.Name), set})
 		}
 	}
-	return all
+	return shared
 }
 
 // leftListeners are listeners of ListenerSets that the table does not have.
@@ -123,9 +123,9 @@ func (b *tableBuilder) fitListeners(listeners []sharedListener) (fitting []share
 			Usage: budget.Usage{Rules: 1, Bytes: sizeOf(rules.RouteListener{Host: l.Hostname, Groups: []int{maxGroups}, Hosts: []rules.RouteHost{}})},
 		}
 	}
-	_, over := listenerBudget().Fit(charges)
+	_, excesses := listenerBudget().Fit(charges)
 	left := map[int]bool{}
-	for _, e := range over {
+	for _, e := range excesses {
 		left[e.Index] = true
 	}
 	for i := range listeners {

@@ -38,15 +38,15 @@ func (w *warnings) warnKubernetes() {
 // warnExempt warns of the first entry that names writes that are never limited.
 func (w *warnings) warnExempt(field string, match *rules.KubernetesMatch) {
 	for i, resources := range match.Resources {
-		at := fmt.Sprintf("%s[%d]", field, i)
+		path := fmt.Sprintf("%s[%d]", field, i)
 		if slices.ContainsFunc(resources.Operations, exempt.Operation) {
-			w.add(at+".operations", "DELETE has no effect: deletions are never limited")
+			w.add(path+".operations", "DELETE has no effect: deletions are never limited")
 			return
 		}
 		for _, group := range resources.APIGroups {
 			for _, name := range resources.Resources {
 				if plural, sub, _ := strings.Cut(name, "/"); exempt.Resource(group, plural, sub) {
-					w.add(at, "has no effect on %q of group %q: writes to it are never limited", name, group)
+					w.add(path, "has no effect on %q of group %q: writes to it are never limited", name, group)
 					return
 				}
 			}

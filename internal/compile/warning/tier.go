@@ -34,7 +34,7 @@ func ForSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning 
 			w.add(field, "a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
 		}
 	}
-	return w.all
+	return w.list
 }
 
 // warnPlainMatch warns of credentials that a match compares with. The rules in Redis contain them, because limiters do not hash what they compare.

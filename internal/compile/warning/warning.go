@@ -36,17 +36,17 @@ func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
 	w.warnLease()
 	w.warnStorage()
 	w.warnReplaced(others)
-	return w.all
+	return w.list
 }
 
 // warnings collects the warnings for one rule.
 type warnings struct {
 	rule *rules.Rule
-	all  []Warning
+	list []Warning
 }
 
 func (w *warnings) add(field, format string, args ...any) {
-	w.all = append(w.all, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
+	w.list = append(w.list, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 const (
@@ -170,14 +170,14 @@ func (w *warnings) warnReplaced(others []rules.Rule) {
 	}
 	for i, name := range w.rule.ReplacesDefaults {
 		field := fmt.Sprintf("spec.replaces[%d]", i)
-		at := slices.IndexFunc(others, func(r rules.Rule) bool {
+		found := slices.IndexFunc(others, func(r rules.Rule) bool {
 			return r.Policy == name && r.Default && redundancy.AppliesToDomain(&r, w.rule.Domain)
 		})
-		if at < 0 {
+		if found < 0 {
 			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", nameWithin("cluster", name), w.rule.Domain)
 			continue
 		}
-		if replaced := &others[at]; mostAdmitted(w.rule, replaced.WindowSeconds) > mostAdmitted(replaced, replaced.WindowSeconds) {
+		if replaced := &others[found]; mostAdmitted(w.rule, replaced.WindowSeconds) > mostAdmitted(replaced, replaced.WindowSeconds) {
 			w.add(field, "replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, mostAdmitted(replaced, replaced.WindowSeconds),
 				time.Duration(replaced.WindowSeconds)*time.Second, mostAdmitted(w.rule, replaced.WindowSeconds))
 		}

@@ -25,12 +25,12 @@ func Algorithms() []string {
 }
 
 // setAlgorithm sets the algorithm of a descriptor from its metadata.
-func (r *reader) setAlgorithm(d *descriptor, at importer.Place, value string) {
-	switch all := Algorithms(); {
-	case !slices.Contains(all, value):
-		r.out.Add(at, importer.Invalid, "metadata %s is %q, but must be one of %s", AlgorithmKey, value, strings.Join(all, ", "))
+func (r *reader) setAlgorithm(d *descriptor, place importer.Place, value string) {
+	switch algorithms := Algorithms(); {
+	case !slices.Contains(algorithms, value):
+		r.out.Add(place, importer.Invalid, "metadata %s is %q, but must be one of %s", AlgorithmKey, value, strings.Join(algorithms, ", "))
 	case d.limit == nil || d.limit.unlimited:
-		r.out.Add(at, importer.Note, "metadata %s has no effect: %s has no limit, and the descriptors below it have metadata of their own", AlgorithmKey, d.name())
+		r.out.Add(place, importer.Note, "metadata %s has no effect: %s has no limit, and the descriptors below it have metadata of their own", AlgorithmKey, d.name())
 	default:
 		d.algorithm = v1alpha1.Algorithm(value)
 	}

@@ -55,7 +55,7 @@ func (c *converter) level(path []step, list []*descriptor) {
 			c.out.Add(d.Place, importer.Difference, "in the service, %s also matches the key %s, because it compares the key and the value joined with _; "+
 				"policies compare them separately", d.name(), strings.Join(keys, ", "))
 		}
-		at := slices.Concat(path, []step{s})
+		child := slices.Concat(path, []step{s})
 		switch {
 		case d.limit == nil && len(d.children) == 0:
 			c.out.Add(d.Place, importer.Note, "%s has no limit, so it does not need a policy: the policies for other values leave it out", d.name())
@@ -63,9 +63,9 @@ func (c *converter) level(path []step, list []*descriptor) {
 		case d.limit.unlimited:
 			c.out.Add(d.limit.Place, importer.Note, "%s is unlimited, so it does not need a policy: the policies for other values leave it out", d.name())
 		default:
-			c.limit(at, d)
+			c.limit(child, d)
 		}
-		c.level(at, d.children)
+		c.level(child, d.children)
 	}
 }
 

@@ -19,10 +19,10 @@ const maxDepth = 64
 // know is noted. A limit above the maximum of Weir is replaced by the maximum: some users write the largest number for no limit.
 func ImportMessage(config *ratelimitv3.RateLimitConfig, options Options) *importer.Result {
 	out := &importer.Result{}
-	r := messageReader{reader: reader{out: out}, at: importer.Place{File: config.GetDomain()}}
+	r := messageReader{reader: reader{out: out}, place: importer.Place{File: config.GetDomain()}}
 	r.unknown(config)
 	if config.GetDomain() == "" {
-		out.Add(r.at, importer.Invalid, "domain is missing or empty; set it to the domain of the rate limit filter of Envoy")
+		out.Add(r.place, importer.Invalid, "domain is missing or empty; set it to the domain of the rate limit filter of Envoy")
 	}
 	d := &domain{name: config.GetDomain(), descriptors: r.descriptors(config.GetDescriptors(), 1)}
 	if out.Count(importer.Invalid) > 0 {
@@ -37,19 +37,19 @@ func ImportMessage(config *ratelimitv3.RateLimitConfig, options Options) *import
 type messageReader struct {
 	reader
 
-	at importer.Place // the current descriptor
+	place importer.Place // the current descriptor
 }
 
 // unknown notes fields of a later version.
 func (r *messageReader) unknown(message interface{ ProtoReflect() protoreflect.Message }) {
 	if m := message.ProtoReflect(); m.IsValid() && len(m.GetUnknown()) > 0 {
-		r.out.Add(r.at, importer.Note, "%s has fields that this version does not know, and ignores", m.Descriptor().Name())
+		r.out.Add(r.place, importer.Note, "%s has fields that this version does not know, and ignores", m.Descriptor().Name())
 	}
 }
 
 func (r *messageReader) descriptors(messages []*ratelimitv3.RateLimitDescriptor, depth int) []*descriptor {
 	if depth > maxDepth {
-		r.out.Add(r.at, importer.Invalid, "more than %d levels of descriptors; a request has at most %d entries", maxDepth, maxDepth)
+		r.out.Add(r.place, importer.Invalid, "more than %d levels of descriptors; a request has at most %d entries", maxDepth, maxDepth)
 		return nil
 	}
 	var list []*descriptor
@@ -61,18 +61,18 @@ func (r *messageReader) descriptors(messages []*ratelimitv3.RateLimitDescriptor,
 }
 
 func (r *messageReader) descriptor(m *ratelimitv3.RateLimitDescriptor, depth int) *descriptor {
-	r.at.Line++
+	r.place.Line++
 	r.unknown(m)
 	d := &descriptor{
-		Place: r.at, key: m.GetKey(), value: m.GetValue(), limit: r.limit(m.GetRateLimit()), shadow: m.GetShadowMode(), quota: m.GetQuotaMode(),
+		Place: r.place, key: m.GetKey(), value: m.GetValue(), limit: r.limit(m.GetRateLimit()), shadow: m.GetShadowMode(), quota: m.GetQuotaMode(),
 	}
 	// Envoy Gateway names routes and rules with equal keys and values. A route for all hosts ends with "*", which is no wildcard.
 	d.exact = d.key == d.value
 	if d.key == "" {
-		r.out.Add(r.at, importer.Invalid, "key is missing or empty; a descriptor must have a key")
+		r.out.Add(r.place, importer.Invalid, "key is missing or empty; a descriptor must have a key")
 	}
 	if algorithm, found := m.GetMetadata().GetFields()[AlgorithmKey]; found {
-		r.setAlgorithm(d, r.at, textOf(algorithm))
+		r.setAlgorithm(d, r.place, textOf(algorithm))
 	}
 	d.children = r.descriptors(m.GetDescriptors(), depth+1)
 	return d
@@ -80,7 +80,7 @@ func (r *messageReader) descriptor(m *ratelimitv3.RateLimitDescriptor, depth int
 
 // textOf returns a text as it is, and any other value as JSON.
 func textOf(v *structpb.Value) string {
-	if text, is := v.GetKind().(*structpb.Value_StringValue); is {
+	if text, ok := v.GetKind().(*structpb.Value_StringValue); ok {
 		return text.StringValue
 	}
 	data, err := v.MarshalJSON()
@@ -95,7 +95,7 @@ func (r *messageReader) limit(m *ratelimitv3.RateLimitPolicy) *limit {
 		return nil
 	}
 	r.unknown(m)
-	l := &limit{Place: r.at, name: m.GetName(), unlimited: m.GetUnlimited(), requests: m.GetRequestsPerUnit()}
+	l := &limit{Place: r.place, name: m.GetName(), unlimited: m.GetUnlimited(), requests: m.GetRequestsPerUnit()}
 	for _, replaced := range m.GetReplaces() {
 		l.replaces = append(l.replaces, replaced.GetName())
 	}
@@ -103,7 +103,7 @@ func (r *messageReader) limit(m *ratelimitv3.RateLimitPolicy) *limit {
 		return l
 	}
 	if int64(l.requests) > limiter.MaxUnits {
-		r.out.Add(r.at, importer.Difference, "a limit of %d is above the maximum of Weir; %d applies", l.requests, limiter.MaxUnits)
+		r.out.Add(r.place, importer.Difference, "a limit of %d is above the maximum of Weir; %d applies", l.requests, limiter.MaxUnits)
 		l.requests = limiter.MaxUnits
 	}
 	var names []string
@@ -114,6 +114,6 @@ func (r *messageReader) limit(m *ratelimitv3.RateLimitPolicy) *limit {
 		}
 		names = append(names, u.name)
 	}
-	r.out.Add(r.at, importer.Invalid, "unit %s is unknown; the units are %s", m.GetUnit(), strings.Join(names, ", "))
+	r.out.Add(r.place, importer.Invalid, "unit %s is unknown; the units are %s", m.GetUnit(), strings.Join(names, ", "))
 	return l
 }

@@ -21,15 +21,15 @@ func newStep(d *descriptor, list []*descriptor) step {
 	if d.value != "" && !d.isWildcard() {
 		return s // a value comes first
 	}
-	before := true // other is before d in the list
+	isEarlier := true // other is before d in the list
 	for _, other := range list {
 		switch {
 		case other == d:
-			before = false
+			isEarlier = false
 		case other.key != d.key || other.value == "":
 		case d.value == "", // all values come before no value
 			!other.isWildcard() && pattern.GlobMatches(d.value, other.value), // a value comes before a wildcard
-			other.isWildcard() && before:                                     // wildcards come in the order of the list
+			other.isWildcard() && isEarlier:                                  // wildcards come in the order of the list
 			s.except = append(s.except, other.value)
 		}
 	}

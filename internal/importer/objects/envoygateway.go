@@ -105,7 +105,7 @@ func (p *trafficPolicy) convert() {
 // rule converts one rule to a policy for each target, or to one policy for all of them if it is shared.
 func (p *trafficPolicy) rule(i int, n importer.Node) {
 	r := gatewayRule{out: p.out, spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow}}
-	before := p.out.Count(importer.NotImported)
+	previously := p.out.Count(importer.NotImported)
 	shared := false
 	for _, f := range n.Fields("a rule") {
 		switch f.Key {
@@ -129,7 +129,7 @@ func (p *trafficPolicy) rule(i int, n importer.Node) {
 			unsupported(p.out, f, "unknown field of a rule")
 		}
 	}
-	if p.out.Count(importer.NotImported) == before {
+	if p.out.Count(importer.NotImported) == previously {
 		p.write(i, n, &r, shared)
 	}
 }

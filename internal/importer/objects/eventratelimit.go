@@ -65,7 +65,7 @@ func eventLimit(out *importer.Result, n importer.Node) {
 	}
 	switch kind {
 	case "Server":
-		spec.Axis, spec.Identifier = v1alpha1.AxisCustom, all()
+		spec.Axis, spec.Identifier = v1alpha1.AxisCustom, oneForAll()
 	case "Namespace":
 		spec.Axis = v1alpha1.AxisNamespace
 	case "User":

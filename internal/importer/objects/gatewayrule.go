@@ -38,7 +38,7 @@ func (r *gatewayRule) forTargets(names []string) v1alpha1.RateLimitPolicySpec {
 	conditions := slices.Concat([]string{targeted(names)}, r.conditions)
 	match.Expression = new(v1alpha1.Expression(strings.Join(conditions, " && ")))
 	spec.Match = &v1alpha1.Match{HTTP: &match}
-	spec.Identifier = all()
+	spec.Identifier = oneForAll()
 	if len(r.identifiers) > 0 {
 		spec.Identifier = expressionOf(joined(r.identifiers))
 	}
@@ -142,19 +142,19 @@ func (r *gatewayRule) query(n importer.Node) {
 }
 
 func (r *gatewayRule) methods(f importer.Field) {
-	known := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
+	supported := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 	var plain, inverted []string
 	for _, n := range f.Value.Items("methods") {
 		switch c := r.condition(n); {
-		case !slices.Contains(known, c.value):
-			n.Report(importer.Invalid, "unknown method %q; the methods are %s", c.value, strings.Join(known, ", "))
+		case !slices.Contains(supported, c.value):
+			n.Report(importer.Invalid, "unknown method %q; the methods are %s", c.value, strings.Join(supported, ", "))
 		case c.invert:
 			inverted = append(inverted, c.value)
 		default:
 			plain = append(plain, c.value)
 		}
 	}
-	for _, method := range known {
+	for _, method := range supported {
 		// Methods are alternatives. Two inverted methods together select every method.
 		if slices.Contains(plain, method) || len(inverted) > 0 && (len(inverted) > 1 || inverted[0] != method) {
 			r.match.Methods = append(r.match.Methods, v1alpha1.Method(method))

@@ -35,8 +35,8 @@ func Kong(files []policyfile.File) *importer.Result {
 		k := kongPlugin{Object: o, out: out, limitBy: "consumer", isLocal: true, spec: v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureAllow, // fault_tolerant is the default
 		}}
-		before := out.Count(importer.NotImported)
-		if k.body(); out.Count(importer.NotImported) == before {
+		previously := out.Count(importer.NotImported)
+		if k.body(); out.Count(importer.NotImported) == previously {
 			k.convert()
 		}
 	}
@@ -50,7 +50,7 @@ type kongPlugin struct {
 	out                   *importer.Result
 	spec                  v1alpha1.RateLimitPolicySpec
 	limitBy, header, path string
-	by                    importer.Field // limit_by
+	limitByField          importer.Field // limit_by
 	isLocal               bool           // policy, which is local by default
 	limits                []importer.Field
 }
@@ -90,7 +90,7 @@ func (k *kongPlugin) config(config importer.Field) {
 				k.limits = append(k.limits, f)
 			}
 		case "limit_by":
-			k.by, k.limitBy = f, f.Value.Text(f.Key)
+			k.limitByField, k.limitBy = f, f.Value.Text(f.Key)
 		case "header_name":
 			k.header = f.Value.Text(f.Key)
 		case "path":
@@ -121,7 +121,7 @@ func (k *kongPlugin) convert() {
 		}
 		k.spec.Identifier = expressionOf(fmt.Sprintf("request.headers[?%q].orValue(request.clientIP)", strings.ToLower(k.header)))
 	case "service":
-		k.spec.Identifier = all()
+		k.spec.Identifier = oneForAll()
 	case "path":
 		if k.path == "" {
 			k.Report(importer.Invalid, "path is missing; limit_by: path requires the path")
@@ -129,11 +129,11 @@ func (k *kongPlugin) convert() {
 		}
 		k.spec.Identifier = expressionOf(fmt.Sprintf("request.path == %q ? request.path : request.clientIP", reading.NormalPath(k.path)))
 	default:
-		at := k.Place()
-		if k.by.Key != "" {
-			at = k.by.Place
+		place := k.Place()
+		if k.limitByField.Key != "" {
+			place = k.limitByField.Place
 		}
-		k.out.Add(at, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use limit_by: header with "+
+		k.out.Add(place, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use limit_by: header with "+
 			"the header in which your proxy sends the identity", k.limitBy)
 		return
 	}

@@ -66,7 +66,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 	conditions := []string{targeted([]string{k.target.name})}
 	var counters []string
 	var rates []importer.Node
-	before := k.out.Count(importer.NotImported)
+	previously := k.out.Count(importer.NotImported)
 	for _, f := range limit.Value.Fields("a limit") {
 		switch f.Key {
 		case "rates":
@@ -83,12 +83,12 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 			unsupported(k.out, f, "unknown field of a limit")
 		}
 	}
-	if k.out.Count(importer.NotImported) > before {
+	if k.out.Count(importer.NotImported) > previously {
 		return
 	}
 	for i, n := range rates {
-		before := k.out.Count(importer.NotImported)
-		spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, Identifier: all()}
+		previously := k.out.Count(importer.NotImported)
+		spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, Identifier: oneForAll()}
 		spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Expression: new(v1alpha1.Expression(strings.Join(conditions, " && ")))}}
 		if len(counters) > 0 {
 			spec.Identifier = expressionOf(joined(counters))
@@ -105,7 +105,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 				unsupported(k.out, f, "unknown field of a rate")
 			}
 		}
-		if k.out.Count(importer.NotImported) > before {
+		if k.out.Count(importer.NotImported) > previously {
 			continue
 		}
 		path := []string{k.Name, limit.Key}
@@ -131,7 +131,7 @@ func (k *kuadrantPolicy) expression(n importer.Node, field string) string {
 		text = f.Value.Text(f.Key)
 	}
 	attribute := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*`)
-	known := map[string]string{
+	attributes := map[string]string{
 		"request.method": "request.method", "request.host": "request.host", "request.url_path": "request.path", "request.headers": "request.headers",
 		"source.address": "request.clientIP", "source.remote_address": "request.clientIP",
 	}
@@ -140,9 +140,9 @@ func (k *kuadrantPolicy) expression(n importer.Node, field string) string {
 		if word[0] == '"' || word[0] == '\'' || !dotted && root != "request" && root != "auth" && root != "source" {
 			return word
 		}
-		for from, to := range known {
-			if suffix, is := strings.CutPrefix(word, from); is && (suffix == "" || suffix[0] == '.') {
-				return to + suffix
+		for original, replacement := range attributes {
+			if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
+				return replacement + suffix
 			}
 		}
 		n.Report(importer.NotImported, "%s: %s.%s is not an attribute of requests to Weir; write the policy by hand, with the header or claim that has "+

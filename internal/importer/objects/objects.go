@@ -18,8 +18,8 @@ func expressionOf(text string) *v1alpha1.Identifier {
 	return &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(text))}
 }
 
-// all is an identifier that all requests have: they share one counter.
-func all() *v1alpha1.Identifier { return expressionOf(`"all"`) }
+// oneForAll is an identifier that all requests have: they share one counter.
+func oneForAll() *v1alpha1.Identifier { return expressionOf(`"all"`) }
 
 // clientAddress is the address of the client. The axis IP would count the IPv6 addresses of a network together.
 func clientAddress() *v1alpha1.Identifier { return expressionOf("request.clientIP") }

@@ -20,22 +20,22 @@ func reportTooMany(out *importer.Result) {
 		p := &out.Policies[i]
 		match := p.Spec.Match.HTTP
 		for _, name := range p.Targets {
-			of := target{p.Domain, name}
-			if earlier[of] == nil {
-				earlier[of] = &matches{byNames: map[string]*sameNames{}}
+			key := target{p.Domain, name}
+			if earlier[key] == nil {
+				earlier[key] = &matches{byNames: map[string]*sameNames{}}
 			}
-			if earlier[of].haveCommonRequests(match, matching.MaxPoliciesPerRequest) {
+			if earlier[key].haveCommonRequests(match, matching.MaxPoliciesPerRequest) {
 				out.Add(p.Place, importer.Difference, "%d or more earlier policies for %s can match the same request, and a request is charged to the oldest %d "+
 					"of its namespace only; combine rules, or let their conditions exclude each other", matching.MaxPoliciesPerRequest, name, matching.MaxPoliciesPerRequest)
 			}
-			earlier[of].add(match)
+			earlier[key].add(match)
 		}
 	}
 }
 
 // matches are the matches of policies, by the names of what they compare with one value.
 type matches struct {
-	all     []*sameNames
+	groups  []*sameNames
 	byNames map[string]*sameNames
 }
 
@@ -84,7 +84,7 @@ func (m *member) valuesOf(names []string) string {
 // show it.
 func (e *matches) haveCommonRequests(match *v1alpha1.HTTPMatch, n int) bool {
 	m := newMember(match)
-	for _, group := range e.all {
+	for _, group := range e.groups {
 		shared := slices.DeleteFunc(slices.Clone(group.names), func(name string) bool {
 			_, compares := m.values[name]
 			return !compares
@@ -133,7 +133,7 @@ func (e *matches) add(match *v1alpha1.HTTPMatch) {
 	if group == nil {
 		group = &sameNames{names: names, tables: map[string]map[string]map[string]int{}}
 		e.byNames[key] = group
-		e.all = append(e.all, group)
+		e.groups = append(e.groups, group)
 	}
 	group.members = append(group.members, m)
 	for key, table := range group.tables {

@@ -33,7 +33,7 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 	spec := v1alpha1.RateLimitPolicySpec{
 		Axis: v1alpha1.AxisCustom, Identifier: clientAddress(), Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1)),
 	}
-	before, distributed := out.Count(importer.NotImported), false
+	previously, distributed := out.Count(importer.NotImported), false
 	for _, f := range limit.Value.Fields("rateLimit") {
 		switch f.Key {
 		case "average":
@@ -51,7 +51,7 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 			unsupported(out, f, "unknown field of rateLimit")
 		}
 	}
-	if out.Count(importer.NotImported) > before {
+	if out.Count(importer.NotImported) > previously {
 		return
 	}
 	if spec.Limit == 0 {

@@ -45,8 +45,8 @@ func Of(tag string) uint16 {
 
 // Tag returns the part of a key that decides its slot: the text between the first "{" and the next "}".
 func Tag(key string) string {
-	if _, after, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
 			return tag
 		}
 	}

@@ -59,8 +59,8 @@ func (c *counters) add(key string, limit limiter.Limit) (storage string) {
 func OddBlock(block string) string { return block[:len(block)-1] + "1" }
 
 func isCompact(key string) bool {
-	_, _, is := limiter.CompactKey(key)
-	return is
+	_, _, ok := limiter.CompactKey(key)
+	return ok
 }
 
 // scriptAlgorithm is the name of an algorithm in scripts.
@@ -116,7 +116,7 @@ func (s *Scripts) forCalls(now string, isRepeated bool, n int, call func(i int) 
 			hasCompact = hasCompact || isCompact(c.Charges[j].Key)
 		}
 	}
-	all := counters{keys: make([]string, 0, charges)}
+	sent := counters{keys: make([]string, 0, charges)}
 	shapes := make([]byte, n)
 	distinct := make([]Call, 0, 4) // rarely more
 	args = append(make([]any, 0, runHead+shapeHead+chargeWidth*len(call(0).Charges)), now, shapes, "", "")
@@ -135,7 +135,7 @@ func (s *Scripts) forCalls(now string, isRepeated bool, n int, call func(i int) 
 		shapes[i] = firstShape + byte(shape)
 		for j := range c.Charges {
 			charge := &c.Charges[j]
-			storage := all.add(charge.Key, charge.Limit)
+			storage := sent.add(charge.Key, charge.Limit)
 			if !isNew {
 				continue
 			}
@@ -147,8 +147,8 @@ func (s *Scripts) forCalls(now string, isRepeated bool, n int, call func(i int) 
 		}
 	}
 	if hasCompact {
-		args[2] = all.fields
-		return s.compact, all.keys, args
+		args[2] = sent.fields
+		return s.compact, sent.keys, args
 	}
 	if isRepeated {
 		args[2] = "repeated"
@@ -156,7 +156,7 @@ func (s *Scripts) forCalls(now string, isRepeated bool, n int, call func(i int) 
 	if hasLog {
 		args[3] = "logs"
 	}
-	return s.spend, all.keys, args
+	return s.spend, sent.keys, args
 }
 
 // hasShapeOf reports whether the calls are equal except for their keys.
@@ -217,15 +217,15 @@ func maxDelay(limit limiter.Limit) int64 {
 
 // ForRefunds returns the script that makes refunds and publishes their keys on a channel, with its keys and arguments, see refund.lua.
 func (s *Scripts) ForRefunds(now, channel string, refunds []limiter.Refund) (script redisclient.Script, keys []string, args []any) {
-	all := counters{keys: make([]string, 0, len(refunds))}
+	sent := counters{keys: make([]string, 0, len(refunds))}
 	args = append(make([]any, 0, refundHead+refundWidth*len(refunds)), now, channel, "")
 	for _, r := range refunds {
-		storage := all.add(r.Key, r.Limit)
+		storage := sent.add(r.Key, r.Limit)
 		args = append(args, scriptAlgorithm(r.Limit.Traits(), storage != "exact"), r.Limit.Units(), r.Limit.Window().Microseconds(), capacity(r.Limit),
 			r.Units(), storage, int64(r.At))
 	}
-	if len(all.fields) > 0 {
-		args[2] = all.fields
+	if len(sent.fields) > 0 {
+		args[2] = sent.fields
 	}
-	return s.refund, all.keys, args
+	return s.refund, sent.keys, args
 }

@@ -54,15 +54,15 @@ var Assembled = sync.OnceValue(func() *Scripts { //nolint:gochecknoglobals // ne
 
 // All returns every script. testdata has a copy of each, so that a change to a file shows in the whole.
 func (s *Scripts) All() []redisclient.Script {
-	all := []redisclient.Script{s.spend.inOneSlot, s.compact.inOneSlot, s.refund, s.spend.inAnySlots, s.compact.inAnySlots}
+	scripts := []redisclient.Script{s.spend.inOneSlot, s.compact.inOneSlot, s.refund, s.spend.inAnySlots, s.compact.inAnySlots}
 	var compact []redisclient.Script
 	for _, one := range s.one[1:] {
-		all = append(all, one.exact)
+		scripts = append(scripts, one.exact)
 		if one.compact.Name != "" {
 			compact = append(compact, one.compact)
 		}
 	}
-	return append(all, compact...)
+	return append(scripts, compact...)
 }
 
 // Spend is the script that decides calls with several charges, the longest one.
@@ -122,7 +122,7 @@ func loaders(function string, withCompact bool) string {
 }
 
 func scriptsForOne() []forOne {
-	all := make([]forOne, 1+len(limiter.Algorithms()))
+	scripts := make([]forOne, 1+len(limiter.Algorithms()))
 	capital := regexp.MustCompile(`\B[A-Z]`) // but the first: spend_one_fixed_window is the script of FixedWindow
 	for _, name := range limiter.Algorithms() {
 		traits := name.Traits()
@@ -135,12 +135,12 @@ func scriptsForOne() []forOne {
 			mulDiv = file("mul_div")
 		}
 		step += "local step = " + traits.Script + "_step\n\n"
-		all[traits.Number].exact = redisclient.NewScript("spend_one_"+suffix,
+		scripts[traits.Number].exact = redisclient.NewScript("spend_one_"+suffix,
 			file("numbers", "read_value")+counts+mulDiv+step+file("now", "spend_one", "reply", "reply_to_one"))
 		if traits.Compact != "" {
-			all[traits.Number].compact = redisclient.NewScript("spend_one_compact_"+suffix,
+			scripts[traits.Number].compact = redisclient.NewScript("spend_one_compact_"+suffix,
 				file("numbers")+counts+mulDiv+file("compact", "in_fields")+step+file("now", "spend_one_compact", "reply", "reply_to_one"))
 		}
 	}
-	return all
+	return scripts
 }

@@ -16,13 +16,13 @@ const (
 // takes to read the reply. The shortest does not.
 type Times struct {
 	current, previous time.Duration // shortest of this window and of the one before; 0 without a round trip
-	until             time.Time     // end of this window
+	endsAt            time.Time     // end of this window
 }
 
 // Add adds a round trip that ended now.
 func (r *Times) Add(now time.Time, took time.Duration) {
-	if !now.Before(r.until) {
-		r.previous, r.current, r.until = r.current, 0, now.Add(tripWindow)
+	if !now.Before(r.endsAt) {
+		r.previous, r.current, r.endsAt = r.current, 0, now.Add(tripWindow)
 	}
 	if r.current == 0 || took < r.current {
 		r.current = took

@@ -48,7 +48,7 @@ func (r *credentialReader) read(e ast.Expr) {
 	if r.found {
 		return
 	}
-	if steps, is := stepsFrom(e); is {
+	if steps, ok := stepsFrom(e); ok {
 		r.readRequest(steps)
 		return
 	}
@@ -68,8 +68,8 @@ func (r *credentialReader) read(e ast.Expr) {
 			r.read(entry.AsMapEntry().Value())
 		}
 	case ast.ComprehensionKind:
-		of := e.AsComprehension()
-		for _, part := range []ast.Expr{of.IterRange(), of.AccuInit(), of.LoopCondition(), of.LoopStep(), of.Result()} {
+		loop := e.AsComprehension()
+		for _, part := range []ast.Expr{loop.IterRange(), loop.AccuInit(), loop.LoopCondition(), loop.LoopStep(), loop.Result()} {
 			r.read(part)
 		}
 	case ast.IdentKind, ast.LiteralKind:
@@ -82,14 +82,14 @@ func (r *credentialReader) readCall(call ast.CallExpr) {
 	switch call.FunctionName() {
 	case operators.In, operators.OldIn:
 		// Only the names in the map are read.
-		if steps, is := stepsFrom(call.Args()[1]); is && len(steps) == 1 && isMap(steps[0].name) {
+		if steps, ok := stepsFrom(call.Args()[1]); ok && len(steps) == 1 && isMap(steps[0].name) {
 			r.read(call.Args()[0])
 			return
 		}
 	case "format", "encode":
 		r.prints = true
 	}
-	if name, _, is := stepOf(call); is && r.Name(name.name) {
+	if name, _, ok := stepOf(call); ok && r.Name(name.name) {
 		r.found = true
 	}
 	if call.IsMemberFunction() {
@@ -103,7 +103,7 @@ func (r *credentialReader) readCall(call ast.CallExpr) {
 // step is one field, key or index behind the variable request.
 type step struct {
 	name    string   // of a field, or a key
-	at      int64    // the index in a list
+	index   int64    // the index in a list
 	isName  bool     // name is set
 	isIndex bool     // at is set
 	other   ast.Expr // the key or index is not a literal
@@ -111,7 +111,7 @@ type step struct {
 }
 
 // stepsFrom returns the steps behind the variable request that an expression reads, if it begins with it.
-func stepsFrom(e ast.Expr) (steps []step, is bool) {
+func stepsFrom(e ast.Expr) (steps []step, ok bool) {
 	for {
 		switch e.Kind() {
 		case ast.IdentKind:
@@ -122,8 +122,8 @@ func stepsFrom(e ast.Expr) (steps []step, is bool) {
 			steps = append(steps, step{name: s.FieldName(), isName: true, exists: s.IsTestOnly()})
 			e = s.Operand()
 		case ast.CallKind:
-			s, operand, is := stepOf(e.AsCall())
-			if !is {
+			s, operand, ok := stepOf(e.AsCall())
+			if !ok {
 				return nil, false
 			}
 			steps = append(steps, s)
@@ -135,7 +135,7 @@ func stepsFrom(e ast.Expr) (steps []step, is bool) {
 }
 
 // stepOf returns the step of a call that reads a field, a key or an index, and what it reads from.
-func stepOf(call ast.CallExpr) (s step, operand ast.Expr, is bool) {
+func stepOf(call ast.CallExpr) (s step, operand ast.Expr, ok bool) {
 	switch call.FunctionName() {
 	case operators.Index, operators.OptIndex, operators.OptSelect:
 	default:
@@ -148,7 +148,7 @@ func stepOf(call ast.CallExpr) (s step, operand ast.Expr, is bool) {
 		case types.String:
 			s = step{name: string(literal), isName: true}
 		case types.Int:
-			s = step{at: int64(literal), isIndex: true}
+			s = step{index: int64(literal), isIndex: true}
 		}
 	}
 	return s, args[0], true
@@ -190,11 +190,11 @@ func (r *credentialReader) inHTTP(steps []step) bool {
 
 // inDescriptors knows the keys of the first descriptor if the rule matches descriptors, because this one comes first in expressions then.
 func (r *credentialReader) inDescriptors(steps []step) bool {
-	if len(steps) < 3 || !steps[1].isIndex || steps[1].at != 0 || !steps[2].isIndex {
+	if len(steps) < 3 || !steps[1].isIndex || steps[1].index != 0 || !steps[2].isIndex {
 		return true
 	}
-	entries, at := r.match.Descriptors, steps[2].at
-	return at < 0 || at >= int64(len(entries)) || r.entry(entries[at].Key)
+	entries, index := r.match.Descriptors, steps[2].index
+	return index < 0 || index >= int64(len(entries)) || r.entry(entries[index].Key)
 }
 
 func (r *credentialReader) inWrite(steps []step) bool {

@@ -56,9 +56,9 @@ func New(window time.Duration, most int) *Set {
 // Name returns the endpoint under which path is counted.
 func (e *Set) Name(path string, clock func() time.Time) string {
 	key := endpointKey(path)
-	if known, found := (*e.snapshot.Load())[key]; found {
-		if generation := e.generation.Load(); known.generation.Load() != generation { // an unconditional store would contend for the cache line
-			known.generation.Store(generation)
+	if existing, found := (*e.snapshot.Load())[key]; found {
+		if generation := e.generation.Load(); existing.generation.Load() != generation { // an unconditional store would contend for the cache line
+			existing.generation.Store(generation)
 		}
 		return path
 	}

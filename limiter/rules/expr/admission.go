@@ -41,16 +41,16 @@ func (w *admissionRequest) set(r *rules.KubernetesRequest) {
 }
 
 func admissionFields() []field[admissionRequest] {
-	of := func(name string) *types.Type { return types.NewObjectType(name) }
+	objectType := func(name string) *types.Type { return types.NewObjectType(name) }
 	always := func(*admissionRequest) bool { return true }
 	return []field[admissionRequest]{
 		{"operation", types.StringType, func(w *admissionRequest) any { return w.Operation }, func(w *admissionRequest) bool { return w.Operation != "" }},
-		{"resource", of(resourceName), func(w *admissionRequest) any { return (*admissionResource)(w) }, always},
+		{"resource", objectType(resourceName), func(w *admissionRequest) any { return (*admissionResource)(w) }, always},
 		{"subResource", types.StringType, func(w *admissionRequest) any { return w.Subresource }, func(w *admissionRequest) bool { return w.Subresource != "" }},
-		{"kind", of(kindName), func(w *admissionRequest) any { return (*admissionKind)(w) }, always},
+		{"kind", objectType(kindName), func(w *admissionRequest) any { return (*admissionKind)(w) }, always},
 		{"namespace", types.StringType, func(w *admissionRequest) any { return w.Namespace }, func(w *admissionRequest) bool { return w.Namespace != "" }},
 		{"name", types.StringType, func(w *admissionRequest) any { return w.Name }, func(w *admissionRequest) bool { return w.Name != "" }},
-		{"userInfo", of(userInfoName), func(w *admissionRequest) any { return (*admissionUser)(w) }, always},
+		{"userInfo", objectType(userInfoName), func(w *admissionRequest) any { return (*admissionUser)(w) }, always},
 		{"object", types.DynType, func(w *admissionRequest) any { return &w.object }, func(w *admissionRequest) bool { return !w.object.isNull() }},
 		{"oldObject", types.DynType, func(w *admissionRequest) any { return &w.oldObject }, func(w *admissionRequest) bool { return !w.oldObject.isNull() }},
 		{"options", types.DynType, func(w *admissionRequest) any { return &w.options }, func(w *admissionRequest) bool { return !w.options.isNull() }},

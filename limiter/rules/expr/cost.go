@@ -87,7 +87,7 @@ func admissionSizes() requestSizes {
 // instead of sizes. The estimator of CEL is not used, because it has no sizes for values inside of lists and for the results of functions.
 type estimate struct {
 	sizes requestSizes
-	of    *ast.AST
+	tree  *ast.AST
 	loops map[int64]uint64 // by the node of useRange
 	// variables are those of the loops around the node.
 	variables map[string]extent
@@ -117,22 +117,22 @@ func (e *estimate) extent(node ast.Expr, repeated uint64) extent {
 			repeated = 0
 		}
 		for _, element := range node.AsList().Elements() {
-			list = list.with(e.extent(element, repeated))
+			list = list.withItem(e.extent(element, repeated))
 		}
 		e.add(list.weight, repeated)
 		return list
 	case ast.MapKind:
-		all := extent{weight: 1}
+		entries := extent{weight: 1}
 		if isConstant(node) {
 			repeated = 0
 		}
 		for _, entry := range node.AsMap().Entries() {
 			key := e.extent(entry.AsMapEntry().Key(), repeated)
-			all.key = unionOf(all.key, &key)
-			all = all.with(e.extent(entry.AsMapEntry().Value(), repeated))
+			entries.key = unionOf(entries.key, &key)
+			entries = entries.withItem(e.extent(entry.AsMapEntry().Value(), repeated))
 		}
-		e.add(all.weight, repeated)
-		return all
+		e.add(entries.weight, repeated)
+		return entries
 	case ast.ComprehensionKind:
 		return e.loop(node.AsComprehension(), repeated)
 	default:
@@ -140,8 +140,8 @@ func (e *estimate) extent(node ast.Expr, repeated uint64) extent {
 	}
 }
 
-// with returns the bounds of a literal with another element.
-func (e extent) with(item extent) extent {
+// withItem returns the bounds of a literal with another element.
+func (e extent) withItem(item extent) extent {
 	e.count++
 	e.weight = plus(e.weight, plus(elementCost, item.weight))
 	e.item = unionOf(e.item, &item)
@@ -157,8 +157,8 @@ func (e *estimate) selected(node ast.Expr, repeated uint64) extent {
 	case operand.item != nil:
 		return *operand.item
 	}
-	if fields, is := e.sizes.fields[e.of.GetType(s.Operand().ID()).TypeName()]; is {
-		if field, is := fields[s.FieldName()]; is {
+	if fields, ok := e.sizes.fields[e.tree.GetType(s.Operand().ID()).TypeName()]; ok {
+		if field, ok := fields[s.FieldName()]; ok {
 			return field
 		}
 		return scalar
@@ -209,29 +209,29 @@ func (e *estimate) steps(expression ast.Expr, size uint64) uint64 {
 
 // loop returns the bounds of the result of a macro. The cost of the nodes of a loop is that of useRange.
 func (e *estimate) loop(loop ast.ComprehensionExpr, repeated uint64) extent {
-	over := e.extent(loop.IterRange(), repeated)
+	collection := e.extent(loop.IterRange(), repeated)
 	accumulated := e.extent(loop.AccuInit(), repeated)
 	restore := e.set(loop.AccuVar(), accumulated)
 	element := scalar
 	switch {
-	case over.key != nil && over.item == over.key, over.key == nil && over.item != nil:
-		element = *over.item
-	case over.key != nil && e.of.GetType(loop.IterRange().ID()).Kind() == types.ListKind:
-		element = *over.item
-	case over.key != nil && e.of.GetType(loop.IterRange().ID()).Kind() == types.MapKind:
-		element = *over.key
-	case over.key != nil: // a list or a map
-		element = over.key.union(*over.item)
+	case collection.key != nil && collection.item == collection.key, collection.key == nil && collection.item != nil:
+		element = *collection.item
+	case collection.key != nil && e.tree.GetType(loop.IterRange().ID()).Kind() == types.ListKind:
+		element = *collection.item
+	case collection.key != nil && e.tree.GetType(loop.IterRange().ID()).Kind() == types.MapKind:
+		element = *collection.key
+	case collection.key != nil: // a list or a map
+		element = collection.key.union(*collection.item)
 	}
 	restoreElement := e.set(loop.IterVar(), element)
-	inside := times(repeated, over.count)
+	inside := times(repeated, collection.count)
 	e.extent(loop.LoopCondition(), inside)
 	step := e.step(loop, inside)
 	restoreElement()
 	if loop.AccuInit().Kind() == ast.ListKind { // map and filter: each step appends at most one element
-		accumulated = extent{count: over.count, item: step.item}
+		accumulated = extent{count: collection.count, item: step.item}
 		if step.item != nil {
-			accumulated.weight = times(over.count, plus(elementCost, step.item.weight))
+			accumulated.weight = times(collection.count, plus(elementCost, step.item.weight))
 		}
 		e.variables[loop.AccuVar()] = accumulated
 	}
@@ -256,12 +256,12 @@ func (e *estimate) step(loop ast.ComprehensionExpr, repeated uint64) extent {
 }
 
 // set sets a variable and returns a function that restores the previous one.
-func (e *estimate) set(name string, to extent) (restore func()) {
-	before, had := e.variables[name]
-	e.variables[name] = to
+func (e *estimate) set(name string, value extent) (restore func()) {
+	previous, had := e.variables[name]
+	e.variables[name] = value
 	return func() {
 		if had {
-			e.variables[name] = before
+			e.variables[name] = previous
 		} else {
 			delete(e.variables, name)
 		}

@@ -30,13 +30,13 @@ func (l *Language) readable(message string) string {
 	message = strings.TrimSuffix(message, " (in container '')")
 	message = strings.ReplaceAll(message, "mismatched input '<EOF>'", "the expression ends too early")
 	message = strings.ReplaceAll(message, "'<EOF>'", "the end")
-	if syntax, is := strings.CutPrefix(message, "Syntax error: "); is {
+	if syntax, ok := strings.CutPrefix(message, "Syntax error: "); ok {
 		syntax, _, _ = strings.Cut(syntax, " expecting {")
 		return "syntax error: " + syntax
 	}
-	if name, is := strings.CutPrefix(message, "undeclared reference to '"); is {
+	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
 		name = strings.TrimSuffix(name, "'")
-		if _, is := l.objects[RequestName].byName[name]; is {
+		if _, ok := l.objects[RequestName].byName[name]; ok {
 			return message + "; use request." + name
 		}
 	}

@@ -101,9 +101,9 @@ var validated validations //nolint:gochecknoglobals // a cache
 
 func (v *validations) validate(key Key) error {
 	v.mu.Lock()
-	err, known := v.results[key]
+	err, cached := v.results[key]
 	v.mu.Unlock()
-	if known {
+	if cached {
 		return err
 	}
 	_, err = Compile(key.Language, key.Text, key.Result)
@@ -127,16 +127,16 @@ type Expression struct {
 }
 
 // Compile compiles an expression that meets the conditions of Validate.
-func Compile(of *Language, text string, result ResultType) (*Expression, error) {
-	checked, prepared, err := of.compile(text, result)
+func Compile(language *Language, text string, result ResultType) (*Expression, error) {
+	checked, prepared, err := language.compile(text, result)
 	if err != nil {
 		return nil, err
 	}
-	env, err := of.Environment()
+	env, err := language.Environment()
 	if err != nil {
 		return nil, err
 	}
-	bindings, err := of.bindings()
+	bindings, err := language.bindings()
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func Compile(of *Language, text string, result ResultType) (*Expression, error) 
 		return nil, fmt.Errorf("1:1: %w", err)
 	}
 	e := &Expression{program: program, base: prepared.base()}
-	if of == HTTP {
+	if language == HTTP {
 		e.Reads = Reads{Path: readsField(checked.NativeRep(), "path"), Query: readsField(checked.NativeRep(), "query")}
 	}
 	return e, nil
@@ -191,7 +191,7 @@ func (l *Language) compile(text string, result ResultType) (*cel.Ast, *prepared,
 
 // maxCost returns the maximum cost of an evaluation for requests of the sizes of the language.
 func (l *Language) maxCost(checked *cel.Ast, p *prepared) uint64 {
-	e := estimate{sizes: l.sizes, of: checked.NativeRep(), loops: p.loops, variables: map[string]extent{}, cost: p.base()}
+	e := estimate{sizes: l.sizes, tree: checked.NativeRep(), loops: p.loops, variables: map[string]extent{}, cost: p.base()}
 	e.extent(checked.NativeRep().Expr(), 1)
 	return e.cost
 }
@@ -222,8 +222,8 @@ func readsField(checked *ast.AST, name string) bool {
 		case e.Kind() == ast.IdentKind && e.AsIdent() == RequestName:
 			uses++
 		case e.Kind() == ast.SelectKind:
-			of := e.AsSelect()
-			if of.FieldName() != name && of.Operand().Kind() == ast.IdentKind && of.Operand().AsIdent() == RequestName {
+			selection := e.AsSelect()
+			if selection.FieldName() != name && selection.Operand().Kind() == ast.IdentKind && selection.Operand().AsIdent() == RequestName {
 				others++
 			}
 		}
@@ -251,8 +251,8 @@ type shared struct {
 }
 
 // Left returns the units that the expressions of a rule share.
-func (a *Activation) Left(of *rules.Rule) *uint64 {
-	if of.Domain == "" {
+func (a *Activation) Left(rule *rules.Rule) *uint64 {
+	if rule.Domain == "" {
 		return &a.shared.cluster
 	}
 	return &a.shared.namespaced
@@ -271,22 +271,22 @@ func NewActivation(r *rules.Request) *Activation {
 // rules of a request share them.
 func (a *Activation) Repeated() (requests []rules.Request, complete bool) {
 	if a.repeats == nil {
-		paths, all := []string{a.Request.Path}, true
+		paths, complete := []string{a.Request.Path}, true
 		if a.Request.RawPath != "" {
 			readings := reading.Of(a.Request.RawPath)
 			paths = readings.Paths[:min(len(readings.Paths), maxRepeated)]
-			all = !readings.Unknown && len(paths) == len(readings.Paths)
+			complete = !readings.Unknown && len(paths) == len(readings.Paths)
 		}
-		a.repeats, a.complete = RequestsOf(a.Request, paths), all
+		a.repeats, a.complete = RequestsOf(a.Request, paths), complete
 	}
 	return a.repeats, a.complete
 }
 
 // Reading returns the Activation of another reading of the request, for example of its path. They share the units.
 func (a *Activation) Reading(r *rules.Request) *Activation {
-	of := NewActivation(r)
-	of.shared = a.shared
-	return of
+	activation := NewActivation(r)
+	activation.shared = a.shared
+	return activation
 }
 
 // Groups returns the groups in the claims. They are read once for a request: a token can have thousands, and every tier compares them.
@@ -326,11 +326,11 @@ type EvaluationError struct {
 func (f EvaluationError) Error() string { return f.Err.Error() }
 
 // evaluate returns the native value of an expression of a rule. Every error is an EvaluationError. The library returns panics as errors.
-func (e *Expression) evaluate(on *Activation, of *rules.Rule) (any, error) {
+func (e *Expression) evaluate(on *Activation, rule *rules.Rule) (any, error) {
 	if e.Reads.Query && on.Request.PartialQuery {
 		return nil, EvaluationError{Err: errOverBudget}
 	}
-	left := on.Left(of)
+	left := on.Left(rule)
 	allowed := max(*left, minExpressionCost)
 	if e.base > allowed {
 		return nil, EvaluationError{Err: errOverBudget}
@@ -353,29 +353,29 @@ func absent(err error) bool {
 }
 
 // Selects reports whether a rule with condition e matches the request, see Validate. If the result is unknown, the rule matches.
-func (e *Expression) Selects(on *Activation, of *rules.Rule) (is, known bool) {
-	is, err := e.bool(on, of)
+func (e *Expression) Selects(on *Activation, rule *rules.Rule) (selected, certain bool) {
+	selected, err := e.bool(on, rule)
 	if f, failed := errors.AsType[EvaluationError](err); failed {
 		return false, f.Absent
 	}
-	return is, true
+	return selected, true
 }
 
-func (e *Expression) bool(on *Activation, of *rules.Rule) (bool, error) {
-	value, err := e.evaluate(on, of)
+func (e *Expression) bool(on *Activation, rule *rules.Rule) (bool, error) {
+	value, err := e.evaluate(on, rule)
 	if err != nil {
 		return false, err
 	}
-	is, ok := value.(bool)
+	result, ok := value.(bool)
 	if !ok {
 		return false, EvaluationError{Err: fmt.Errorf("the expression evaluated to %T, but must evaluate to a bool", value)}
 	}
-	return is, nil
+	return result, nil
 }
 
 // Text returns the result as an identifier.
-func (e *Expression) Text(on *Activation, of *rules.Rule) (string, error) {
-	value, err := e.evaluate(on, of)
+func (e *Expression) Text(on *Activation, rule *rules.Rule) (string, error) {
+	value, err := e.evaluate(on, rule)
 	if err != nil {
 		return "", err
 	}
@@ -387,8 +387,8 @@ func (e *Expression) Text(on *Activation, of *rules.Rule) (string, error) {
 }
 
 // Int returns the result as a number of units.
-func (e *Expression) Int(on *Activation, of *rules.Rule) (int64, error) {
-	value, err := e.evaluate(on, of)
+func (e *Expression) Int(on *Activation, rule *rules.Rule) (int64, error) {
+	value, err := e.evaluate(on, rule)
 	if err != nil {
 		return 0, err
 	}

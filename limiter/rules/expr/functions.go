@@ -129,15 +129,15 @@ func equality(args []extent) uint64 {
 
 // membership compares with each element of a list, or looks up a key of a map.
 func membership(args []extent) uint64 {
-	if in := args[1]; in.key == nil || in.key == in.item {
-		return plus(in.weight, args[0].weight/4)
+	if collection := args[1]; collection.key == nil || collection.key == collection.item {
+		return plus(collection.weight, args[0].weight/4)
 	}
 	return args[0].weight
 }
 
 func sameSize(args []extent) extent { return args[0] }
-func textOfSize(of func([]extent) uint64) func([]extent) extent {
-	return func(args []extent) extent { return text(of(args)) }
+func textOfSize(size func([]extent) uint64) func([]extent) extent {
+	return func(args []extent) extent { return text(size(args)) }
 }
 
 // pieces is the maximum number of times that a text contains a separator, plus one. Without a separator it is that of characters.

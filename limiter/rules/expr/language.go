@@ -90,8 +90,8 @@ func newLanguage(sizes requestSizes, objects ...objectType) *Language {
 
 // identity declares a function that returns its argument.
 func identity(name string) cel.EnvOption {
-	of := cel.TypeParamType("T")
-	return cel.Function(name, cel.Overload(name, []*cel.Type{of}, of, cel.UnaryBinding(func(value ref.Val) ref.Val { return value })))
+	typeParam := cel.TypeParamType("T")
+	return cel.Function(name, cel.Overload(name, []*cel.Type{typeParam}, typeParam, cel.UnaryBinding(func(value ref.Val) ref.Val { return value })))
 }
 
 // withObjects is a cel.EnvOption that adds the types of the language to those of env.

@@ -52,17 +52,17 @@ type metering struct {
 
 // bindingsOf returns the implementations of the functions of env, by overload and by function.
 func bindingsOf(env *cel.Env) (map[string]*functions.Overload, error) {
-	all := map[string]*functions.Overload{}
+	byOperator := map[string]*functions.Overload{}
 	for _, declared := range env.Functions() {
 		bindings, err := declared.Bindings()
 		if err != nil {
 			return nil, err
 		}
 		for _, b := range bindings {
-			all[b.Operator] = b
+			byOperator[b.Operator] = b
 		}
 	}
-	return all, nil
+	return byOperator, nil
 }
 
 func (m *metering) decorate(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -158,7 +158,7 @@ func (c *metered) invoke(values []ref.Val) ref.Val {
 			return b.Function(values...)
 		}
 	}
-	if receiver, is := values[0].(traits.Receiver); is {
+	if receiver, ok := values[0].(traits.Receiver); ok {
 		return receiver.Receive(c.Function(), c.OverloadID(), values[1:])
 	}
 	return types.NewErr("no such overload: %s", c.Function())
@@ -223,15 +223,15 @@ func (c *matching) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	if types.IsUnknownOrError(value) {
 		return value
 	}
-	text, is := value.(types.String)
-	if !is {
+	text, ok := value.(types.String)
+	if !ok {
 		return types.NewErrWithNodeID(c.ID(), "no such overload: %s", c.Function())
 	}
 	m := meterOf(frame)
 	allowed := int(min(m.left, maxMatchSteps))
 	steps := allowed
-	matches, known := c.pattern.MatchesWithin(string(text), &steps, 0)
-	if !known {
+	matches, certain := c.pattern.MatchesWithin(string(text), &steps, 0)
+	if !certain {
 		m.charge(math.MaxUint64)
 	}
 	m.charge(uint64(allowed - steps))
@@ -367,7 +367,7 @@ func weighPart(value any) uint64 {
 	case rules.Entry:
 		return 2*elementCost + text(uint64(len(v.Key)+len(v.Value))).weight
 	case *celObject:
-		if entry, is := v.native.(*rules.Entry); is {
+		if entry, ok := v.native.(*rules.Entry); ok {
 			return 2*elementCost + text(uint64(len(entry.Key)+len(entry.Value))).weight
 		}
 	}
@@ -382,8 +382,8 @@ func each[T any](list []T, add func(any) bool) {
 	}
 }
 
-func eachEntry[K comparable, V any](all map[K]V, add func(any) bool) {
-	for key, value := range all {
+func eachEntry[K comparable, V any](entries map[K]V, add func(any) bool) {
+	for key, value := range entries {
 		if !add(key) || !add(value) {
 			return
 		}

@@ -66,15 +66,15 @@ func (p *prepared) base() uint64 {
 	return evaluationCost + nodeCost*p.nodes
 }
 
-func (p *prepared) reject(at ast.Expr, format string, args ...any) {
+func (p *prepared) reject(node ast.Expr, format string, args ...any) {
 	if p.err == nil {
-		p.err = positioned(p.tree, at, fmt.Sprintf(format, args...))
+		p.err = positioned(p.tree, node, fmt.Sprintf(format, args...))
 	}
 }
 
 // positioned returns an error with the position of a node.
-func positioned(tree *ast.AST, at ast.Expr, message string) error {
-	location := tree.SourceInfo().GetStartLocation(at.ID())
+func positioned(tree *ast.AST, node ast.Expr, message string) error {
+	location := tree.SourceInfo().GetStartLocation(node.ID())
 	return fmt.Errorf("%d:%d: %s", max(location.Line(), 1), max(location.Column(), 0)+1, message)
 }
 
@@ -139,20 +139,20 @@ func (p *prepared) loop(e ast.Expr) (nodes uint64) {
 	if loop.IterRange().Kind() == ast.ListKind && loop.IterRange().AsList().Size() == 0 {
 		return nodes // of optMap and optFlatMap: it has no rounds
 	}
-	over := p.use(useRange, loop.IterRange())
-	p.loops[over.ID()] = roundCost + nodeCost*round
-	e.SetKindCase(p.factory.NewComprehension(e.ID(), over, loop.IterVar(), loop.AccuVar(), loop.AccuInit(), loop.LoopCondition(), loop.LoopStep(),
+	collection := p.use(useRange, loop.IterRange())
+	p.loops[collection.ID()] = roundCost + nodeCost*round
+	e.SetKindCase(p.factory.NewComprehension(e.ID(), collection, loop.IterVar(), loop.AccuVar(), loop.AccuInit(), loop.LoopCondition(), loop.LoopStep(),
 		loop.Result()))
 	return nodes
 }
 
 // use returns a call of an added function with one argument.
-func (p *prepared) use(function string, of ast.Expr) ast.Expr {
+func (p *prepared) use(function string, operand ast.Expr) ast.Expr {
 	p.nextID++
-	if position, known := p.tree.SourceInfo().GetOffsetRange(of.ID()); known {
+	if position, ok := p.tree.SourceInfo().GetOffsetRange(operand.ID()); ok {
 		p.tree.SourceInfo().SetOffsetRange(p.nextID, position)
 	}
-	return p.factory.NewCall(p.nextID, function, of)
+	return p.factory.NewCall(p.nextID, function, operand)
 }
 
 // isConstant reports whether a node is a literal, or a list or a map of literals, which is created once.
@@ -164,8 +164,8 @@ func isConstant(e ast.Expr) bool {
 		return len(e.AsList().OptionalIndices()) == 0 && !slices.ContainsFunc(e.AsList().Elements(), isVariable)
 	case ast.MapKind:
 		return !slices.ContainsFunc(e.AsMap().Entries(), func(entry ast.EntryExpr) bool {
-			of := entry.AsMapEntry()
-			return of.IsOptional() || of.Key().Kind() != ast.LiteralKind || isVariable(of.Value())
+			mapEntry := entry.AsMapEntry()
+			return mapEntry.IsOptional() || mapEntry.Key().Kind() != ast.LiteralKind || isVariable(mapEntry.Value())
 		})
 	default:
 		return false
@@ -231,7 +231,7 @@ func validateMatches(expression ast.Expr, reject func(ast.Expr, string)) {
 		reject(expression, "the regular expression of matches must be a string literal")
 		return
 	}
-	if text, is := expression.AsLiteral().(types.String); is {
+	if text, ok := expression.AsLiteral().(types.String); ok {
 		if bad := pattern.ValidateRegexp(string(text), false); bad != nil {
 			reject(expression, bad.Error())
 		}

@@ -74,25 +74,25 @@ type fields struct {
 }
 
 func fieldsOf[T any](list []field[T]) fields {
-	all := fields{byName: make(map[string]*types.FieldType, len(list))}
+	indexed := fields{byName: make(map[string]*types.FieldType, len(list))}
 	for _, f := range list {
-		all.names = append(all.names, f.name)
-		all.byName[f.name] = &types.FieldType{
+		indexed.names = append(indexed.names, f.name)
+		indexed.byName[f.name] = &types.FieldType{
 			Type: f.kind,
 			GetFrom: func(object any) (any, error) {
-				o, is := object.(*T)
-				if !is {
+				o, ok := object.(*T)
+				if !ok {
 					return nil, fmt.Errorf("no such field %q", f.name)
 				}
 				return f.get(o), nil
 			},
 			IsSet: func(object any) bool {
-				o, is := object.(*T)
-				return is && f.set(o)
+				o, ok := object.(*T)
+				return ok && f.set(o)
 			},
 		}
 	}
-	return all
+	return indexed
 }
 
 // typeProvider provides the types of CEL and of a language.
@@ -204,17 +204,17 @@ func (o *celObject) IsSet(index ref.Val) ref.Val {
 func (o *celObject) ConvertToNative(reflect.Type) (any, error) { return nil, errNotConvertible }
 
 // ConvertToType implements ref.Val.
-func (o *celObject) ConvertToType(to ref.Type) ref.Val {
-	if to == types.TypeType {
+func (o *celObject) ConvertToType(target ref.Type) ref.Val {
+	if target == types.TypeType {
 		return types.NewObjectType(o.name)
 	}
-	return types.NewErr("type conversion error from '%s' to '%s'", o.name, to.TypeName())
+	return types.NewErr("type conversion error from '%s' to '%s'", o.name, target.TypeName())
 }
 
 // Equal implements ref.Val. Entries are equal if their keys and values are equal. A request is equal only to itself.
 func (o *celObject) Equal(other ref.Val) ref.Val {
-	another, is := other.(*celObject)
-	if !is {
+	another, ok := other.(*celObject)
+	if !ok {
 		return types.False
 	}
 	a, ok := o.native.(*rules.Entry)

@@ -74,17 +74,17 @@ func WithExpressionsOf(previous *Index) Option {
 
 // validateHashKey returns an error if the rules need another hash key. The error names a rule.
 func (k *compiler) validateHashKey(set rules.Set) error {
-	at := set.HashingRule()
+	index := set.HashingRule()
 	switch {
-	case at < 0:
+	case index < 0:
 		return nil
 	case k.hashKey == nil:
 		return fmt.Errorf("rule %s hashes identifiers, and there is no hash key: set --hash-key (in Go: matching.WithHashKey), the same for all "+
 			"processes that share counters",
-			set.Rules[at].Policy)
+			set.Rules[index].Policy)
 	case set.HashKey != k.hashKey.ID():
 		return fmt.Errorf("rule %s was compiled with hash key %q, and this limiter has hash key %q: both must be the same",
-			set.Rules[at].Policy, set.HashKey, k.hashKey.ID())
+			set.Rules[index].Policy, set.HashKey, k.hashKey.ID())
 	default:
 		return nil
 	}
@@ -174,14 +174,14 @@ func (k *compiler) identify(c *Compiled) (err error) {
 }
 
 func (k *compiler) tiers(c *Compiled) error {
-	for i, of := range c.Tiers {
-		another := func(other rules.Tier) bool { return other.Name == of.Name }
-		if of.Name == "" || slices.ContainsFunc(c.Tiers[:i], another) {
-			return fmt.Errorf("the name of a tier must be unique and not empty, got %q", of.Name)
+	for i, declared := range c.Tiers {
+		another := func(other rules.Tier) bool { return other.Name == declared.Name }
+		if declared.Name == "" || slices.ContainsFunc(c.Tiers[:i], another) {
+			return fmt.Errorf("the name of a tier must be unique and not empty, got %q", declared.Name)
 		}
-		t, err := k.tier(&c.Rule, of)
+		t, err := k.tier(&c.Rule, declared)
 		if err != nil {
-			return fmt.Errorf("tier %s: %w", of.Name, err)
+			return fmt.Errorf("tier %s: %w", declared.Name, err)
 		}
 		c.tiers = append(c.tiers, t)
 	}
@@ -270,8 +270,8 @@ func compileLease(c *Compiled) error {
 }
 
 // expression compiles text, or returns the cached expression.
-func (k *compiler) expression(of *expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
-	key := expr.Key{Language: of, Text: text, Result: result}
+func (k *compiler) expression(language *expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
+	key := expr.Key{Language: language, Text: text, Result: result}
 	if e, found := k.expressions[key]; found {
 		return e, nil
 	}
@@ -279,7 +279,7 @@ func (k *compiler) expression(of *expr.Language, text string, result expr.Result
 		k.expressions[key] = e
 		return e, nil
 	}
-	e, err := expr.Compile(of, text, result)
+	e, err := expr.Compile(language, text, result)
 	if err != nil {
 		return nil, fmt.Errorf("expression %q: %w", rules.Shorten(text), err)
 	}

@@ -29,6 +29,6 @@ const (
 
 // failedCondition is the condition that a rule failed. For ConditionHeaders, at is the index of the header in the match.
 type failedCondition struct {
-	condition Condition
-	at        int
+	condition   Condition
+	headerIndex int
 }

@@ -41,7 +41,7 @@ func (c *Compiled) CountedAs(text string) (string, error) {
 	if !c.Identifier.Secret {
 		return text, nil
 	}
-	if hash, is := strings.CutPrefix(text, rules.HashPrefix); is {
+	if hash, ok := strings.CutPrefix(text, rules.HashPrefix); ok {
 		return hash, nil
 	}
 	return c.hashKey.Hash(text), nil
@@ -53,7 +53,7 @@ func (c *Compiled) clientOf(text string) (string, error) {
 	if client == "" {
 		return "", fmt.Errorf("is no address, and policy %s counts by address", c.Policy)
 	}
-	if _, is := clientip.Parse(text); is {
+	if _, ok := clientip.Parse(text); ok {
 		return client, nil
 	}
 	given, _ := clientip.ParseNetwork(text)

@@ -30,7 +30,7 @@ func (e *Explained) Charged() bool { return e.Matched != nil && e.ReplacedBy == 
 // Explain reports for each rule, sorted by policy, whether it matches r, and if not, on which condition it fails. It compares r in the
 // same way as [Index.Match], and takes longer.
 func (x *Index) Explain(r *rules.Request) []Explained {
-	all := x.search(r)
+	matches := x.search(r)
 	isCharged := map[*Compiled]Matched{}
 	kept, _ := Bounded(x.Match(nil, r))
 	for _, m := range x.NameEndpoints(kept, true) {
@@ -40,16 +40,16 @@ func (x *Index) Explain(r *rules.Request) []Explained {
 	for i := range x.rules {
 		e := &explained[i]
 		e.Rule = &x.rules[i]
-		at := slices.IndexFunc(all, func(m Matched) bool { return m.Rule == e.Rule })
-		if at < 0 {
+		index := slices.IndexFunc(matches, func(m Matched) bool { return m.Rule == e.Rule })
+		if index < 0 {
 			failed := x.failedCondition(i, r)
-			e.Failed, e.Header = failed.condition, failed.at
+			e.Failed, e.Header = failed.condition, failed.headerIndex
 			continue
 		}
 		m, charged := isCharged[e.Rule]
 		if !charged {
-			m = all[at]
-			e.ReplacedBy = replacing(e.Rule, all)
+			m = matches[index]
+			e.ReplacedBy = replacing(e.Rule, matches)
 			e.LeftOut = e.ReplacedBy == ""
 		}
 		e.Matched, e.Uncertain = &m, m.Uncertain()
@@ -80,7 +80,7 @@ func (x *Index) failedCondition(i int, r *rules.Request) failedCondition {
 	c := &x.rules[i]
 	reach := func(m *rules.Match) (failedCondition, bool) {
 		alone := &Index{rules: x.rules, domains: map[string]*hostIndex{}, kubernetes: newKubernetesIndex(nil), clock: x.clock}
-		alone.kubernetes.known = x.kubernetes.known
+		alone.kubernetes.clusterNamespaces = x.kubernetes.clusterNamespaces
 		if err := alone.addAt(i, m); err != nil {
 			return failedCondition{}, false // not after NewIndex
 		}

@@ -11,9 +11,9 @@ import (
 // kubernetesIndex maps writes to the Kubernetes API to rules, by the namespace of the object and then by resource and operation. Each
 // step is a map lookup.
 type kubernetesIndex struct {
-	namespaces map[string]*resourceIndex
-	everywhere *resourceIndex // the rules for all namespaces and for cluster-scoped objects; nil if there are no such rules
-	known      map[string]*rules.Namespace
+	namespaces        map[string]*resourceIndex
+	everywhere        *resourceIndex // the rules for all namespaces and for cluster-scoped objects; nil if there are no such rules
+	clusterNamespaces map[string]*rules.Namespace
 }
 
 // resourceIndex maps resources and operations to rules. A write is looked up once for each pattern of wildcards that some rule has.
@@ -33,10 +33,10 @@ type openParts struct{ group, resource, subresource bool }
 // resource itself.
 const wildcard = "*"
 
-func newKubernetesIndex(known []rules.Namespace) kubernetesIndex {
-	x := kubernetesIndex{namespaces: map[string]*resourceIndex{}, known: make(map[string]*rules.Namespace, len(known))}
-	for i := range known {
-		x.known[known[i].Name] = &known[i]
+func newKubernetesIndex(namespaces []rules.Namespace) kubernetesIndex {
+	x := kubernetesIndex{namespaces: map[string]*resourceIndex{}, clusterNamespaces: make(map[string]*rules.Namespace, len(namespaces))}
+	for i := range namespaces {
+		x.clusterNamespaces[namespaces[i].Name] = &namespaces[i]
 	}
 	return x
 }
@@ -85,12 +85,12 @@ func (x *resourceIndex) add(i int, match *rules.KubernetesMatch) {
 // resourceKeys yields the keys of the match in a resourceIndex.
 func resourceKeys(m *rules.KubernetesMatch) iter.Seq[resourceKey] {
 	return func(yield func(resourceKey) bool) {
-		for _, of := range m.Resources {
-			for _, group := range of.APIGroups {
-				for _, name := range of.Resources {
+		for _, resources := range m.Resources {
+			for _, group := range resources.APIGroups {
+				for _, name := range resources.Resources {
 					resource, subresource, _ := strings.Cut(name, "/")
 					group, resource := canonicalResource(group, resource)
-					for _, operation := range of.Operations {
+					for _, operation := range resources.Operations {
 						if !yield(resourceKey{group, resource, subresource, operation}) {
 							return
 						}
@@ -140,7 +140,7 @@ func (w openParts) keyOf(r *rules.KubernetesRequest) resourceKey {
 // findKubernetes finds the rules for a write to the Kubernetes API.
 func (s *search) findKubernetes(x *kubernetesIndex) {
 	write := s.request.Kubernetes
-	s.namespace = x.known[write.Namespace]
+	s.namespace = x.clusterNamespaces[write.Namespace]
 	if within := x.namespaces[write.Namespace]; within != nil && write.Namespace != "" {
 		s.findByResource(within)
 	}
@@ -170,12 +170,12 @@ func (s *search) appendWriteIfMatched(i int) {
 	}
 	uncertain := false
 	if c.condition != nil {
-		is, known := c.condition.Selects(s.activation(), &c.Rule)
-		if known && !is {
+		selected, certain := c.condition.Selects(s.activation(), &c.Rule)
+		if certain && !selected {
 			s.failed = failedCondition{condition: ConditionExpression}
 			return
 		}
-		uncertain = !known
+		uncertain = !certain
 	}
 	s.defaults = s.defaults || c.Default
 	m := Matched{Rule: c, order: orderOf(i, certaintyOf(uncertain)), descriptor: noDescriptor, namespace: s.namespace}

@@ -55,20 +55,20 @@ func (m Matched) Uncertain() bool { return m.order&3 != int32(matchCertain) }
 // longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint separately appears
 // once for each endpoint that a reading of the path leads to. Call [Index.NameEndpoints] for the matches that the request is charged to.
 func (x *Index) Match(dst []Matched, r *rules.Request) []Matched {
-	from := len(dst)
+	start := len(dst)
 	s := search{index: x, request: r, kind: r.Kind(), found: dst, steps: pattern.MaxSteps}
 	s.find()
-	matched := s.sorted(from)
+	matched := s.sorted(start)
 	if s.defaults {
-		matched = dropReplacedDefaults(matched, from)
+		matched = dropReplacedDefaults(matched, start)
 	}
 	return matched
 }
 
 // dropReplacedDefaults removes from dst[from:] the defaults that another rule replaces.
-func dropReplacedDefaults(dst []Matched, from int) []Matched {
-	found := dst[from:]
-	kept := dst[:from]
+func dropReplacedDefaults(dst []Matched, start int) []Matched {
+	found := dst[start:]
+	kept := dst[:start]
 	for i := range found {
 		if !isReplaced(found[i].Rule, found) {
 			kept = append(kept, found[i]) // in place: a default replaces no other rule, so an overwritten default is not needed any more
@@ -205,14 +205,14 @@ func (s *search) findByReading(p *pathIndex, path string) {
 		s.findLiteral(p.folded, s.fold(path))
 	}
 	for _, e := range p.regex {
-		if is, known := s.pattern(e.pattern, path); is || !known {
-			s.appendIfMatched(e.rule, e.name, !known)
+		if matches, certain := s.pattern(e.pattern, path); matches || !certain {
+			s.appendIfMatched(e.rule, e.name, !certain)
 		}
 	}
 }
 
 // pattern compares a reading of the path.
-func (s *search) pattern(p *pattern.Regexp, path string) (is, known bool) {
+func (s *search) pattern(p *pattern.Regexp, path string) (matches, certain bool) {
 	if s.readings != nil && s.readings.current != 0 {
 		return p.MatchesWithin(path, &s.readings.steps, 0)
 	}
@@ -299,31 +299,31 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		uncertain = true
 	}
 	for j := range c.headers {
-		is, known := c.headers[j].Meets(r, &s.steps)
-		if known && !is {
-			s.failed = failedCondition{condition: ConditionHeaders, at: j}
+		meets, certain := c.headers[j].Meets(r, &s.steps)
+		if certain && !meets {
+			s.failed = failedCondition{condition: ConditionHeaders, headerIndex: j}
 			return
 		}
-		uncertain = uncertain || !known
+		uncertain = uncertain || !certain
 	}
-	from, known := c.comesFrom(r)
-	if from != NoCondition {
-		s.failed = failedCondition{condition: from}
+	failed, certain := c.comesFrom(r)
+	if failed != NoCondition {
+		s.failed = failedCondition{condition: failed}
 		return
 	}
-	uncertain = uncertain || !known
+	uncertain = uncertain || !certain
 	descriptor := s.descriptor(c)
 	if len(c.descriptor) > 0 && descriptor == noDescriptor {
 		s.failed = failedCondition{condition: ConditionDescriptors}
 		return
 	}
 	if c.condition != nil {
-		is, known := s.selects(c)
-		if known && !is {
+		selected, certain := s.selects(c)
+		if certain && !selected {
 			s.failed = failedCondition{condition: ConditionExpression}
 			return
 		}
-		uncertain = uncertain || !known
+		uncertain = uncertain || !certain
 	}
 	s.defaults = s.defaults || c.Default
 	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, certaintyOf(uncertain)), descriptor: descriptor}
@@ -332,13 +332,13 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 	}
 	s.found = append(s.found, m)
 	if s.readings != nil {
-		s.readings.of = append(s.readings.of, s.readings.current)
+		s.readings.byMatch = append(s.readings.byMatch, s.readings.current)
 	}
 }
 
 // comesFrom returns the condition on the address of the client that the request does not meet, or NoCondition. It is unknown whether an address
 // that cannot be read meets one: a client must not avoid a policy by it.
-func (c *Compiled) comesFrom(r *rules.Request) (failed Condition, known bool) {
+func (c *Compiled) comesFrom(r *rules.Request) (failed Condition, certain bool) {
 	switch {
 	case c.clients != nil && !pattern.Within(c.clients, r.ClientIP):
 		if !r.InvalidClientIP {
@@ -366,7 +366,7 @@ func (s *search) descriptor(c *Compiled) int32 {
 	}
 }
 
-func (s *search) selects(c *Compiled) (is, known bool) {
+func (s *search) selects(c *Compiled) (selected, certain bool) {
 	switch {
 	case s.readings != nil && c.condition.Reads.Path:
 		return s.readings.selects(s.activation(), c)
@@ -376,15 +376,15 @@ func (s *search) selects(c *Compiled) (is, known bool) {
 	if s.queries == nil {
 		s.queries = expr.RequestsOf(s.request, []string{s.request.Path})
 	}
-	met, all := false, true
+	anyMet, allMet := false, true
 	for i := range s.queries {
-		one, known := c.condition.Selects(s.activation().Reading(&s.queries[i]), &c.Rule)
-		if !known {
+		one, certain := c.condition.Selects(s.activation().Reading(&s.queries[i]), &c.Rule)
+		if !certain {
 			return false, false
 		}
-		met, all = met || one, all && one
+		anyMet, allMet = anyMet || one, allMet && one
 	}
-	return met, met == all
+	return anyMet, anyMet == allMet
 }
 
 func (s *search) activation() *expr.Activation {
@@ -401,9 +401,9 @@ func (m Matched) activation(r *rules.Request) *expr.Activation {
 	if m.descriptor > 0 {
 		first := *r
 		first.Descriptors = slices.Clone(r.Descriptors)
-		at := first.Descriptors[m.descriptor]
+		descriptor := first.Descriptors[m.descriptor]
 		copy(first.Descriptors[1:m.descriptor+1], r.Descriptors[:m.descriptor])
-		first.Descriptors[0] = at
+		first.Descriptors[0] = descriptor
 		r = &first
 	}
 	switch {
@@ -417,19 +417,19 @@ func (m Matched) activation(r *rules.Request) *expr.Activation {
 }
 
 // sorted sorts what was found from from, and keeps each rule once, see Match.
-func (s *search) sorted(from int) []Matched {
+func (s *search) sorted(start int) []Matched {
 	if s.readings != nil {
-		return s.readings.sorted(s.found, from)
+		return s.readings.sorted(s.found, start)
 	}
-	return sortUnique(s.found, from)
+	return sortUnique(s.found, start)
 }
 
 // sortUnique sorts dst[from:] by rule and keeps the first entry of each rule, which is certain if any is.
-func sortUnique(dst []Matched, from int) []Matched {
-	found := dst[from:]
+func sortUnique(dst []Matched, start int) []Matched {
+	found := dst[start:]
 	slices.SortStableFunc(found, func(a, b Matched) int { return cmp.Compare(a.order, b.order) })
 	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.index() == b.index() })
-	return dst[:from+len(found)]
+	return dst[:start+len(found)]
 }
 
 // fold returns a path of the request, folded, and keeps the result: many indexes look up the same path.

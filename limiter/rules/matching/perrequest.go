@@ -88,12 +88,12 @@ func (x *Index) boundTierSeries() {
 }
 
 // boundTierSeriesOf does this for the rules of one namespace.
-func boundTierSeriesOf(all []Compiled) {
+func boundTierSeriesOf(compiled []Compiled) {
 	var tiered []*Compiled
 	tiers := 0
-	for i := range all {
-		if n := len(all[i].Tiers); n > 0 {
-			tiered = append(tiered, &all[i])
+	for i := range compiled {
+		if n := len(compiled[i].Tiers); n > 0 {
+			tiered = append(tiered, &compiled[i])
 			tiers += n
 		}
 	}

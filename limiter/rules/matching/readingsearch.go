@@ -24,8 +24,8 @@ type readingSearch struct {
 	*reading.Set
 
 	current int // index of paths, or allReadings
-	// of has the reading of each match that the search has found, in their order.
-	of []int
+	// byMatch has the reading of each match that the search has found, in their order.
+	byMatch []int
 	// steps of regular expressions for all readings except the first.
 	steps int
 	// evaluations of expressions that are left.
@@ -86,28 +86,28 @@ func (s *search) endpointOf(c *Compiled, path string) string {
 
 // selects is expr.Expression.Selects for a condition that reads the path: it is met if it is met for any reading of the search, which is the current
 // one or all. The result is unknown if it differs between them.
-func (r *readingSearch) selects(on *expr.Activation, c *Compiled) (is, known bool) {
+func (r *readingSearch) selects(on *expr.Activation, c *Compiled) (selected, certain bool) {
 	first, last := r.current, r.current
 	if r.current == allReadings {
 		first, last = 0, len(r.Paths)-1
 	}
-	met, all := false, true
+	anyMet, allMet := false, true
 	for i := first; i <= last; i++ {
 		if r.evaluations--; r.evaluations < 0 {
 			return false, false
 		}
 		for j := range r.requestsOf(i) {
-			one, known := c.condition.Selects(on.Reading(j), &c.Rule)
-			if !known {
+			one, certain := c.condition.Selects(on.Reading(j), &c.Rule)
+			if !certain {
 				return false, false
 			}
-			met, all = met || one, all && one
+			anyMet, allMet = anyMet || one, allMet && one
 		}
 	}
 	if r.current == allReadings && r.Unknown { // another reading can differ
 		return false, false
 	}
-	return met, met == all
+	return anyMet, anyMet == allMet
 }
 
 // requestsOf returns the requests with a reading as their path, one for each reading of the query.
@@ -125,19 +125,19 @@ func (r *readingSearch) requestsOf(path int) iter.Seq[*rules.Request] {
 }
 
 // sorted is search.sorted. A rule that counts endpoints separately appears once for each endpoint.
-func (r *readingSearch) sorted(all []Matched, from int) []Matched {
+func (r *readingSearch) sorted(matches []Matched, start int) []Matched {
 	type ofReading struct {
 		Matched
 		reading int
 	}
-	found := make([]ofReading, len(all)-from)
+	found := make([]ofReading, len(matches)-start)
 	for i := range found {
-		found[i] = ofReading{all[from+i], r.of[i]}
+		found[i] = ofReading{matches[start+i], r.byMatch[i]}
 	}
 	slices.SortStableFunc(found, func(a, b ofReading) int {
 		return cmp.Or(cmp.Compare(a.index(), b.index()), cmp.Compare(a.reading, b.reading), cmp.Compare(a.order, b.order))
 	})
-	kept := all[:from]
+	kept := matches[:start]
 	for len(found) > 0 {
 		next := slices.IndexFunc(found, func(m ofReading) bool { return m.index() != found[0].index() })
 		if next < 0 {

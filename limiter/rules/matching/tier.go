@@ -23,15 +23,15 @@ type tier struct {
 	condition *expr.Expression
 }
 
-func (k *compiler) tier(rule *rules.Rule, of rules.Tier) (tier, error) {
-	t := tier{Tier: of}
-	if of.Unlimited {
-		if of.Units != 0 || of.Burst != 0 {
+func (k *compiler) tier(rule *rules.Rule, declared rules.Tier) (tier, error) {
+	t := tier{Tier: declared}
+	if declared.Unlimited {
+		if declared.Units != 0 || declared.Burst != 0 {
 			return tier{}, errors.New("an unlimited tier must not have a limit")
 		}
 	} else {
 		tierRule := *rule
-		tierRule.Units, tierRule.Burst = of.Units, of.Burst
+		tierRule.Units, tierRule.Burst = declared.Units, declared.Burst
 		var err error
 		if t.limit, err = tierRule.Limit(); err != nil {
 			return tier{}, err
@@ -62,7 +62,7 @@ func (k *compiler) when(rule *rules.Rule, t *tier) (err error) {
 
 // matches reports whether request r with this identifier belongs to the tier. The result is unknown if what the client sent makes the
 // expression fail, or takes too many steps.
-func (t *tier) matches(m Matched, r *rules.Request, identifier string, steps *int) (is, known bool) {
+func (t *tier) matches(m Matched, r *rules.Request, identifier string, steps *int) (matches, certain bool) {
 	switch {
 	case t.header != nil:
 		return m.matchesHeader(t.header, r, steps)
@@ -84,18 +84,18 @@ func (t *tier) matches(m Matched, r *rules.Request, identifier string, steps *in
 
 // matchesHeader is pattern.Header.Meets for a tier. The steps of a regular expression are also those of the policies of the namespace together: without this
 // bound, the time would grow with the number of policies that match a request.
-func (m Matched) matchesHeader(h *pattern.Header, r *rules.Request, steps *int) (is, known bool) {
+func (m Matched) matchesHeader(h *pattern.Header, r *rules.Request, steps *int) (matches, certain bool) {
 	if m.on == nil || h.Regexp == nil {
 		return h.Meets(r, steps)
 	}
 	left := m.on.Left(&m.Rule.Rule)
 	allowed := int(min(*left, uint64(max(*steps, 0))))
 	rest := allowed
-	is, known = h.Meets(r, &rest)
+	matches, certain = h.Meets(r, &rest)
 	spent := allowed - rest
 	*steps -= spent
 	*left -= min(*left, uint64(spent))
-	return is, known
+	return matches, certain
 }
 
 // isStricter reports whether a request that belongs to the tier gets less than one with the terms.

@@ -74,12 +74,12 @@ func (m Matched) terms(r *rules.Request, identifier string) Terms {
 	var unknown []*tier
 	for i := range m.Rule.tiers {
 		t := &m.Rule.tiers[i]
-		is, known := t.matches(m, r, identifier, &steps)
-		if !known {
+		matches, certain := t.matches(m, r, identifier, &steps)
+		if !certain {
 			unknown = append(unknown, t)
 			continue
 		}
-		if is {
+		if matches {
 			terms.apply(t)
 			break
 		}
@@ -95,10 +95,10 @@ func (m Matched) terms(r *rules.Request, identifier string) Terms {
 	return terms
 }
 
-func (t *Terms) apply(of *tier) {
-	t.Tier, t.Unlimited = of.Name, of.Unlimited
-	if !of.Unlimited {
-		t.Limit = of.limit
+func (t *Terms) apply(selected *tier) {
+	t.Tier, t.Unlimited = selected.Name, selected.Unlimited
+	if !selected.Unlimited {
+		t.Limit = selected.limit
 	}
 }
 

@@ -37,6 +37,6 @@ func Within(table *bart.Lite, ip netip.Addr) bool {
 	if !ip.IsValid() {
 		return false
 	}
-	plain, known := clientip.Plain(ip), clientip.Client(ip)
-	return table.Lookup(plain) || known != plain && table.Lookup(known)
+	plain, client := clientip.Plain(ip), clientip.Client(ip)
+	return table.Lookup(plain) || client != plain && table.Lookup(client)
 }

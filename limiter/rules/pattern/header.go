@@ -42,10 +42,10 @@ const (
 
 // Meets is matches for a condition of a rule. A header with several values, of which a service can read one, meets it if one of them does. That is
 // uncertain, so the result is unknown.
-func (h *Header) Meets(r *rules.Request, steps *int) (is, known bool) {
-	is, known = h.matches(r, steps)
-	if is || !known || h.Invert || h.Type == rules.HeaderPresent {
-		return is, known
+func (h *Header) Meets(r *rules.Request, steps *int) (meets, certain bool) {
+	meets, certain = h.matches(r, steps)
+	if meets || !certain || h.Invert || h.Type == rules.HeaderPresent {
+		return meets, certain
 	}
 	value := r.Headers[h.Name]
 	if len(value) > maxValuesLength {
@@ -69,7 +69,7 @@ func (h *Header) Meets(r *rules.Request, steps *int) (is, known bool) {
 			}
 			continue
 		}
-		if is, known := h.Regexp.MatchesWithin(one, &left, 0); is || !known {
+		if matches, certain := h.Regexp.MatchesWithin(one, &left, 0); matches || !certain {
 			return false, false
 		}
 	}
@@ -78,7 +78,7 @@ func (h *Header) Meets(r *rules.Request, steps *int) (is, known bool) {
 
 // matches reports whether the header selects r. steps is for regular expressions, see [Regexp.Matches]. If it does not suffice, the
 // result is unknown: a condition of a rule is then met, so that a client cannot avoid a limit by a long header.
-func (h *Header) matches(r *rules.Request, steps *int) (is, known bool) {
+func (h *Header) matches(r *rules.Request, steps *int) (matches, certain bool) {
 	value, ok := r.Headers[h.Name]
 	switch h.Type {
 	case rules.HeaderExact:
@@ -87,7 +87,7 @@ func (h *Header) matches(r *rules.Request, steps *int) (is, known bool) {
 		if !ok {
 			break
 		}
-		if ok, known = h.Regexp.Matches(value, steps); !known {
+		if ok, certain = h.Regexp.Matches(value, steps); !certain {
 			return false, false
 		}
 	}

@@ -70,12 +70,12 @@ func newPattern(size regexpSize, expression, whole string) (p *Regexp, err error
 
 // Matches reports whether the pattern matches text, and reduces steps by its cost. If the comparison takes more than the remaining steps,
 // and more than MinSteps, the result is unknown.
-func (p *Regexp) Matches(text string, steps *int) (is, known bool) {
+func (p *Regexp) Matches(text string, steps *int) (matches, certain bool) {
 	return p.MatchesWithin(text, steps, MinSteps)
 }
 
 // MatchesWithin is Matches for a comparison that may take minimum steps, however few remain.
-func (p *Regexp) MatchesWithin(text string, steps *int, minimum int) (is, known bool) {
+func (p *Regexp) MatchesWithin(text string, steps *int, minimum int) (matches, certain bool) {
 	if worst := len(p.Program.Inst) * (len(text) + 1); p.fast != nil && worst <= *steps {
 		*steps -= worst
 		return p.fast.MatchString(text), true
@@ -86,10 +86,10 @@ func (p *Regexp) MatchesWithin(text string, steps *int, minimum int) (is, known 
 	}
 	v.left = max(*steps, minimum)
 	allowed := v.left
-	is, known = v.run(p.Program, text)
+	matches, certain = v.run(p.Program, text)
 	*steps -= allowed - v.left // below 0 if only the minimum was left
 	p.visits.Put(v)
-	return is, known
+	return matches, certain
 }
 
 // visit simulates a program on a text and counts its steps.
@@ -103,15 +103,15 @@ func newVisit(instructions int) *visit {
 }
 
 // run reports whether the program matches the whole text, which its instructions require. The result is unknown if no steps are left.
-func (v *visit) run(program *syntax.Prog, text string) (is, known bool) {
-	before, after := rune(-1), runeAt(text, 0)
+func (v *visit) run(program *syntax.Prog, text string) (matches, certain bool) {
+	previous, next := rune(-1), runeAt(text, 0)
 	v.now.clear()
-	v.add(program, &v.now, uint32(program.Start), syntax.EmptyOpContext(before, after))
-	for at := 0; at < len(text); {
-		here, width := utf8.DecodeRuneInString(text[at:])
-		at += width
-		after = runeAt(text, at)
-		around := syntax.EmptyOpContext(here, after)
+	v.add(program, &v.now, uint32(program.Start), syntax.EmptyOpContext(previous, next))
+	for offset := 0; offset < len(text); {
+		here, width := utf8.DecodeRuneInString(text[offset:])
+		offset += width
+		next = runeAt(text, offset)
+		around := syntax.EmptyOpContext(here, next)
 		v.next.clear()
 		for _, pc := range v.now.members {
 			if inst := &program.Inst[pc]; inst.Op != syntax.InstMatch && inst.MatchRune(here) {
@@ -127,38 +127,38 @@ func (v *visit) run(program *syntax.Prog, text string) (is, known bool) {
 		v.now, v.next = v.next, v.now
 	}
 	for _, pc := range v.now.members {
-		is = is || program.Inst[pc].Op == syntax.InstMatch
+		matches = matches || program.Inst[pc].Op == syntax.InstMatch
 	}
-	return is, v.left >= 0 // text is empty, or a check in the loop has passed
+	return matches, v.left >= 0 // text is empty, or a check in the loop has passed
 }
 
 // add adds the instructions that pc leads to without consuming a rune.
-func (v *visit) add(program *syntax.Prog, to *set, pc uint32, around syntax.EmptyOp) {
+func (v *visit) add(program *syntax.Prog, states *set, pc uint32, around syntax.EmptyOp) {
 	v.left--
-	if v.left < 0 || !to.visit(pc) {
+	if v.left < 0 || !states.visit(pc) {
 		return
 	}
 	switch inst := &program.Inst[pc]; inst.Op {
 	case syntax.InstFail:
 	case syntax.InstAlt, syntax.InstAltMatch:
-		v.add(program, to, inst.Out, around)
-		v.add(program, to, inst.Arg, around)
+		v.add(program, states, inst.Out, around)
+		v.add(program, states, inst.Arg, around)
 	case syntax.InstEmptyWidth:
 		if syntax.EmptyOp(inst.Arg)&^around == 0 {
-			v.add(program, to, inst.Out, around)
+			v.add(program, states, inst.Out, around)
 		}
 	case syntax.InstCapture, syntax.InstNop:
-		v.add(program, to, inst.Out, around)
+		v.add(program, states, inst.Out, around)
 	default: // consumes a rune, or matches
-		to.members = append(to.members, pc)
+		states.members = append(states.members, pc)
 	}
 }
 
-func runeAt(text string, at int) rune {
-	if at >= len(text) {
+func runeAt(text string, offset int) rune {
+	if offset >= len(text) {
 		return -1
 	}
-	r, _ := utf8.DecodeRuneInString(text[at:])
+	r, _ := utf8.DecodeRuneInString(text[offset:])
 	return r
 }
 

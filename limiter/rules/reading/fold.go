@@ -17,18 +17,18 @@ func FoldPath(text string) string {
 	return text
 }
 
-func foldFrom(text string, at int) string {
+func foldFrom(text string, offset int) string {
 	var b strings.Builder
 	b.Grow(len(text))
-	b.WriteString(text[:at])
-	for at < len(text) {
-		r, size := utf8.DecodeRuneInString(text[at:])
+	b.WriteString(text[:offset])
+	for offset < len(text) {
+		r, size := utf8.DecodeRuneInString(text[offset:])
 		if r == utf8.RuneError && size == 1 {
-			b.WriteByte(text[at]) // not UTF-8
+			b.WriteByte(text[offset]) // not UTF-8
 		} else {
 			b.WriteRune(foldRune(r))
 		}
-		at += size
+		offset += size
 	}
 	return b.String()
 }

@@ -34,20 +34,20 @@ func isPlain(target string) bool {
 	if target == "" || target[0] != '/' {
 		return false
 	}
-	before := byte(0)
+	previous := byte(0)
 	for i := range len(target) {
 		switch c := target[i]; {
 		case c == '?':
-			return before != '.'
+			return previous != '.'
 		case c == '%' || c == '\\' || c == ';' || c == '#' || c <= ' ' || c == 0x7f:
 			return false
-		case (c == '.' || c == '/') && (before == '.' || before == '/'):
+		case (c == '.' || c == '/') && (previous == '.' || previous == '/'):
 			return false
 		default:
-			before = c
+			previous = c
 		}
 	}
-	return before != '.'
+	return previous != '.'
 }
 
 // trimTarget returns the path of a plain target.
@@ -112,7 +112,7 @@ func (n notation) read(dst []byte, starts []int, raw string) []byte {
 		i = 1
 	}
 	for more := true; more; {
-		from, plain, cut := len(dst), true, false
+		start, plain, cut := len(dst), true, false
 		dst = append(dst, '/')
 		for more = false; i < len(raw); {
 			c, width := raw[i], 1
@@ -132,11 +132,11 @@ func (n notation) read(dst []byte, starts []int, raw string) []byte {
 		}
 		if n.trim {
 			var ended bool
-			if dst, ended = trimSegment(dst, from+1); ended {
+			if dst, ended = trimSegment(dst, start+1); ended {
 				more = false
 			}
 		}
-		dst, starts = n.end(dst, starts, from, plain)
+		dst, starts = n.end(dst, starts, start, plain)
 	}
 	if !n.slash { // names can have slashes
 		dst = mergeSlashes(dst)
@@ -148,20 +148,20 @@ func (n notation) read(dst []byte, starts []int, raw string) []byte {
 }
 
 // end ends the segment that dst has from the slash at from.
-func (n notation) end(dst []byte, starts []int, from int, plain bool) ([]byte, []int) {
+func (n notation) end(dst []byte, starts []int, start int, plain bool) ([]byte, []int) {
 	resolved := n.dots == allDots || n.dots == plainDots && plain
-	switch name := dst[from+1:]; {
+	switch name := dst[start+1:]; {
 	case len(name) == 0 && n.empty:
-		return dst[:from], append(starts, from)
+		return dst[:start], append(starts, start)
 	case len(name) == 0, resolved && string(name) == ".":
-		return dst[:from], starts
+		return dst[:start], starts
 	case resolved && string(name) == "..":
 		if last := len(starts) - 1; last >= 0 {
 			return dst[:starts[last]], starts[:last]
 		}
-		return dst[:from], starts
+		return dst[:start], starts
 	default:
-		return dst, append(starts, from)
+		return dst, append(starts, start)
 	}
 }
 
@@ -180,15 +180,15 @@ func (n notation) separates(c byte, width int) bool {
 }
 
 // trimSegment trims the segment from from. It reports whether the segment ends the path.
-func trimSegment(dst []byte, from int) (trimmed []byte, ended bool) {
-	if nul := bytes.IndexByte(dst[from:], 0); nul >= 0 {
-		dst, ended = dst[:from+nul], true
+func trimSegment(dst []byte, start int) (trimmed []byte, ended bool) {
+	if nul := bytes.IndexByte(dst[start:], 0); nul >= 0 {
+		dst, ended = dst[:start+nul], true
 	}
 	end := len(dst)
-	for end > from && isTrimmed(dst[end-1]) {
+	for end > start && isTrimmed(dst[end-1]) {
 		end--
 	}
-	if end > from || ended {
+	if end > start || ended {
 		return dst[:end], ended
 	}
 	return dst, false // only dots or spaces
@@ -221,12 +221,12 @@ func (s *survey) isAmbiguous() bool { return s.backslash || s.semicolon || s.dot
 func surveyOf(raw string) (s survey) {
 	s.hash = strings.IndexByte(raw, '#') >= 0
 	_, s.authority = cutAuthority(raw)
-	length, onlyDots, escaped, before := 0, true, false, byte('/') // of the segment, without parameters
-	ended := false                                                 // by a semicolon
+	length, onlyDots, escaped, previous := 0, true, false, byte('/') // of the segment, without parameters
+	ended := false                                                   // by a semicolon
 	end := func() {
 		s.dots = s.dots || onlyDots && (length == 1 || length == 2)
 		s.escapedDots = s.escapedDots || s.dots && escaped
-		s.trims = s.trims || isTrimmed(before) && (!onlyDots || length > 2)
+		s.trims = s.trims || isTrimmed(previous) && (!onlyDots || length > 2)
 	}
 	for i := 0; i < len(raw); {
 		c, width := unescape(raw, i)
@@ -252,7 +252,7 @@ func surveyOf(raw string) (s survey) {
 				length++
 			}
 		}
-		before = c
+		previous = c
 		i += width
 	}
 	end()
@@ -264,17 +264,17 @@ func surveyOf(raw string) (s survey) {
 func cutAuthority(raw string) (path string, found bool) {
 	rest := strings.TrimLeft(raw, `/\`)
 	if len(raw)-len(rest) < 2 {
-		scheme, after, has := strings.Cut(raw, "://")
+		scheme, remainder, has := strings.Cut(raw, "://")
 		if !has || strings.ContainsAny(scheme, "/\\") {
 			return raw, false
 		}
-		rest = after
+		rest = remainder
 	}
-	at := strings.IndexAny(rest, `/\`)
-	if at < 0 {
+	slash := strings.IndexAny(rest, `/\`)
+	if slash < 0 {
 		return "/", true
 	}
-	return rest[at:], true
+	return rest[slash:], true
 }
 
 // Set has the readings of a path.
@@ -316,7 +316,7 @@ func (r *Set) add(raw string) {
 
 func (r *Set) addTarget(raw string) {
 	r.addNotations(raw)
-	if inner, is := cutAuthority(raw); is {
+	if inner, ok := cutAuthority(raw); ok {
 		r.addNotations(inner)
 	}
 }
@@ -336,31 +336,31 @@ func decodeOnce(raw string) string {
 // addNotations adds the readings of raw in all notations that can differ for it.
 func (r *Set) addNotations(raw string) {
 	s := surveyOf(raw)
-	all := s.notations()
-	r.combinations += len(all)
-	r.work += len(all) * len(raw)
-	several := len(r.Paths) > 0 || len(all) > 1
+	notations := s.notations()
+	r.combinations += len(notations)
+	r.work += len(notations) * len(raw)
+	several := len(r.Paths) > 0 || len(notations) > 1
 	if r.Unknown = r.Unknown || several && (r.combinations > maxReadings || r.work > MaxBytes); r.Unknown {
-		all = all[:1] // the usual reading, if it is the first one
+		notations = notations[:1] // the usual reading, if it is the first one
 		if len(r.Paths) > 0 {
 			return
 		}
 	}
-	for _, n := range all {
+	for _, n := range notations {
 		r.addNotation(raw, n)
 	}
 }
 
 // notations returns the notations whose readings can differ, the usual one first.
 func (s *survey) notations() []notation {
-	all := []notation{usual()}
-	vary := func(is bool, change func(*notation)) {
-		for _, n := range all {
-			if !is || len(all) > maxReadings { // more are not read
+	notations := []notation{usual()}
+	vary := func(applies bool, change func(*notation)) {
+		for _, n := range notations {
+			if !applies || len(notations) > maxReadings { // more are not read
 				return
 			}
-			if change(&n); !slices.Contains(all, n) {
-				all = append(all, n)
+			if change(&n); !slices.Contains(notations, n) {
+				notations = append(notations, n)
 			}
 		}
 	}
@@ -372,14 +372,14 @@ func (s *survey) notations() []notation {
 	vary(s.escapedSemicolon, func(n *notation) { n.params = escapedParams })
 	vary(s.trims, func(n *notation) { n.trim = true })
 	vary(s.dots && s.empty, func(n *notation) { n.empty = n.dots != noDots })
-	return all
+	return notations
 }
 
 func (r *Set) addNotation(raw string, n notation) {
 	var buffer [512]byte
 	var starts [64]int
 	text := n.read(buffer[:0], starts[:0], raw)
-	if !slices.ContainsFunc(r.Paths, func(known string) bool { return known == string(text) }) {
+	if !slices.ContainsFunc(r.Paths, func(existing string) bool { return existing == string(text) }) {
 		r.Paths = append(r.Paths, string(text))
 	}
 }

@@ -129,17 +129,17 @@ type routeCompiler struct {
 	*Table
 
 	namespaceOf []int // of each route
-	// known, named and used have the indexes of what the table has.
-	known   map[routeCondition]int
-	named   map[routeName]int
-	used    map[routeUse]int
-	namesOf map[[2]int]bool // namespaces and names
+	// conditionIndexes, named and used have the indexes of what the table has.
+	conditionIndexes map[routeCondition]int
+	named            map[routeName]int
+	used             map[routeUse]int
+	namesOf          map[[2]int]bool // namespaces and names
 }
 
 func newRouteCompiler(routes []rules.Route) *routeCompiler {
 	namespaces := map[string]int{}
 	c := &routeCompiler{
-		Table: &Table{routes: routes}, known: map[routeCondition]int{}, named: map[routeName]int{}, used: map[routeUse]int{},
+		Table: &Table{routes: routes}, conditionIndexes: map[routeCondition]int{}, named: map[routeName]int{}, used: map[routeUse]int{},
 		namesOf: map[[2]int]bool{},
 	}
 	for _, r := range routes {
@@ -170,12 +170,12 @@ func (c *routeCompiler) compileMatch(match rules.RouteMatch) (m routeMatch, err 
 	default:
 		return m, fmt.Errorf("unknown path match type %q", match.Path.Type)
 	}
-	for _, of := range []struct {
-		query bool
-		all   []rules.HeaderMatch
+	for _, part := range []struct {
+		query   bool
+		matches []rules.HeaderMatch
 	}{{false, match.Headers}, {true, match.Query}} {
-		for _, h := range of.all {
-			condition, err := c.addCondition(routeCondition{of.query, h})
+		for _, h := range part.matches {
+			condition, err := c.addCondition(routeCondition{part.query, h})
 			if err != nil {
 				return m, err
 			}
@@ -196,15 +196,15 @@ func (c *routeCompiler) addUse(use routeUse) (index int) {
 }
 
 func (c *routeCompiler) addName(namespace, name int) {
-	of := [2]int{namespace, name}
-	if !c.namesOf[of] {
-		c.namesOf[of] = true
+	pair := [2]int{namespace, name}
+	if !c.namesOf[pair] {
+		c.namesOf[pair] = true
 		c.namespaces[namespace] = append(c.namespaces[namespace], name)
 	}
 }
 
 func (c *routeCompiler) addCondition(condition routeCondition) (index int, err error) {
-	index, found := c.known[condition]
+	index, found := c.conditionIndexes[condition]
 	if found {
 		return index, nil
 	}
@@ -214,15 +214,15 @@ func (c *routeCompiler) addCondition(condition routeCondition) (index int, err e
 	if compared.Header, err = pattern.CompileHeader(match); err != nil {
 		return 0, err
 	}
-	of := routeName{condition.query, condition.Name}
-	name, found := c.named[of]
+	field := routeName{condition.query, condition.Name}
+	name, found := c.named[field]
 	if !found {
 		name = len(c.names)
-		c.named[of], c.names = name, append(c.names, of)
+		c.named[field], c.names = name, append(c.names, field)
 	}
 	compared.name = name
 	index = len(c.conditions)
-	c.known[condition], c.conditions = index, append(c.conditions, compared)
+	c.conditionIndexes[condition], c.conditions = index, append(c.conditions, compared)
 	return index, nil
 }
 

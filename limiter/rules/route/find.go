@@ -39,10 +39,10 @@ func TooMany(routes []rules.Route) bool {
 	}
 	distinct := 0
 	for i, r := range routes {
-		known := slices.ContainsFunc(routes[:i], func(o rules.Route) bool {
+		repeated := slices.ContainsFunc(routes[:i], func(o rules.Route) bool {
 			return o.Namespace == r.Namespace && rules.RouteOf(o.Target) == rules.RouteOf(r.Target)
 		})
-		if !known {
+		if !repeated {
 			distinct++
 		}
 	}
@@ -77,22 +77,22 @@ func (s *routeSearch) find(r *Request) (routes []rules.Route) {
 
 // routeSearch is the state of one call of RoutesOf. It is reused.
 type routeSearch struct {
-	table       *Table
-	request     *Request
-	path, query string
-	parsed      bool // whether parameters has the query
-	parameters  map[string]string
-	unparsed    bool          // whether the query has more parameters than maxParts
-	results     []routeResult // of Table.uses
-	known       []routeResult // of Table.conditions, yes or no
-	headers     []routeHeader // of Table.names
-	compared    []int         // indexes of results that are set
-	looked      []int         // indexes of headers that are set
-	searched    []*routePaths
-	budgets     []routeBudget // by namespace
-	begun       []int         // indexes of budgets that are set
-	shared      int           // steps that are left for all namespaces
-	reserve     int           // steps of each namespace that do not depend on the others
+	table            *Table
+	request          *Request
+	path, query      string
+	parsed           bool // whether parameters has the query
+	parameters       map[string]string
+	unparsed         bool          // whether the query has more parameters than maxParts
+	results          []routeResult // of Table.uses
+	conditionResults []routeResult // of Table.conditions, yes or no
+	headers          []routeHeader // of Table.names
+	compared         []int         // indexes of results that are set
+	looked           []int         // indexes of headers that are set
+	searched         []*routePaths
+	budgets          []routeBudget // by namespace
+	begun            []int         // indexes of budgets that are set
+	shared           int           // steps that are left for all namespaces
+	reserve          int           // steps of each namespace that do not depend on the others
 
 	paths     *routePaths
 	namespace int   // of the match that is compared
@@ -102,7 +102,7 @@ type routeSearch struct {
 
 func newRouteSearch(t *Table) *routeSearch {
 	return &routeSearch{
-		table: t, results: make([]routeResult, len(t.uses)), known: make([]routeResult, len(t.conditions)),
+		table: t, results: make([]routeResult, len(t.uses)), conditionResults: make([]routeResult, len(t.conditions)),
 		headers: make([]routeHeader, len(t.names)), budgets: make([]routeBudget, len(t.namespaces)),
 	}
 }
@@ -117,11 +117,11 @@ const (
 	resultUnknown                    // can match
 )
 
-func resultOf(is, known bool) routeResult {
+func resultOf(matches, certain bool) routeResult {
 	switch {
-	case !known:
+	case !certain:
 		return resultUnknown
-	case is:
+	case matches:
 		return resultYes
 	default:
 		return resultNo
@@ -142,7 +142,7 @@ func (s *routeSearch) begin(r *Request) {
 func (s *routeSearch) end() {
 	s.request, s.path, s.query, s.paths = nil, "", "", nil
 	for _, i := range s.compared {
-		s.results[i], s.known[s.table.uses[i].condition] = resultNone, resultNone
+		s.results[i], s.conditionResults[s.table.uses[i].condition] = resultNone, resultNone
 	}
 	for _, i := range s.looked {
 		s.headers[i] = routeHeader{}
@@ -155,9 +155,9 @@ func (s *routeSearch) end() {
 
 // addPaths adds the paths of the listeners that can take a request for the host.
 func (s *routeSearch) addPaths(host string) {
-	if groups, known := s.table.byPort[s.request.Port]; known {
-		for _, of := range groups {
-			s.addPathsOf(of, host)
+	if groups, ok := s.table.byPort[s.request.Port]; ok {
+		for _, group := range groups {
+			s.addPathsOf(group, host)
 		}
 		return
 	}
@@ -168,14 +168,14 @@ func (s *routeSearch) addPaths(host string) {
 
 // addPathsOf adds the paths of the listeners with the most specific host name of the groups.
 func (s *routeSearch) addPathsOf(groups portGroups, host string) {
-	most, before := 0, len(s.searched)
+	most, start := 0, len(s.searched)
 	for _, i := range groups {
 		listener, specificity := s.table.groups[i].find(host)
 		if specificity < most {
 			continue
 		}
 		if specificity > most {
-			most, s.searched = specificity, s.searched[:before]
+			most, s.searched = specificity, s.searched[:start]
 		}
 		if paths, found := listener.find(host); found >= 0 && !slices.Contains(s.searched, paths) { // groups share listeners
 			s.searched = append(s.searched, paths)
@@ -262,13 +262,13 @@ func (s *routeSearch) matches(m *routeMatch) routeResult {
 		return resultNo
 	}
 	s.namespace = m.namespace
-	all := resultYes
+	result := resultYes
 	for _, i := range m.uses {
 		switch s.condition(i) {
 		case resultNo:
 			return resultNo
 		case resultUnknown:
-			all = resultUnknown
+			result = resultUnknown
 		}
 	}
 	if m.path != nil {
@@ -276,10 +276,10 @@ func (s *routeSearch) matches(m *routeMatch) routeResult {
 		case resultNo:
 			return resultNo
 		case resultUnknown:
-			all = resultUnknown
+			result = resultUnknown
 		}
 	}
-	return all
+	return result
 }
 
 // condition compares a condition once for each request. If one namespace has too few steps for it, another one with the same condition can have enough.
@@ -288,14 +288,14 @@ func (s *routeSearch) condition(use int) routeResult {
 		return s.results[use]
 	}
 	i := s.table.uses[use].condition
-	if s.known[i] == resultNone {
+	if s.conditionResults[i] == resultNone {
 		c := &s.table.conditions[i]
 		s.results[use] = s.header(&c.Header, s.headerOf(c.name))
 		if s.results[use] != resultUnknown {
-			s.known[i] = s.results[use]
+			s.conditionResults[i] = s.results[use]
 		}
 	} else {
-		s.results[use] = s.known[i]
+		s.results[use] = s.conditionResults[i]
 	}
 	s.compared = append(s.compared, use)
 	return s.results[use]

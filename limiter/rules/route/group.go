@@ -50,7 +50,7 @@ func byPort(groups []rules.RouteGroup) map[int32][]portGroups {
 	return ports
 }
 
-func groupsAt(groups []rules.RouteGroup, port int32) (all []portGroups) {
+func groupsAt(groups []rules.RouteGroup, port int32) (found []portGroups) {
 	matched, owned := map[int]bool{}, map[int]bool{} // by Gateway
 	isAt := func(g *rules.RouteGroup) bool {
 		return g.Port == 0 && !g.Shared || slices.Contains(podPorts(g.Port), port)
@@ -64,17 +64,17 @@ func groupsAt(groups []rules.RouteGroup, port int32) (all []portGroups) {
 	shared := map[int]int{} // index in all of the shared groups at this port, by Gateway
 	for i := range groups {
 		g := &groups[i]
-		at, known := shared[g.Gateway]
+		index, ok := shared[g.Gateway]
 		switch {
 		case !isAt(g) && (g.Port == 0 || matched[g.Gateway] && (owned[g.Gateway] || g.Shared)):
 		case !isAt(g) || !g.Shared:
-			all = append(all, portGroups{i})
-		case known:
-			all[at] = append(all[at], i)
+			found = append(found, portGroups{i})
+		case ok:
+			found[index] = append(found[index], i)
 		default:
-			shared[g.Gateway] = len(all)
-			all = append(all, portGroups{i})
+			shared[g.Gateway] = len(found)
+			found = append(found, portGroups{i})
 		}
 	}
-	return all
+	return found
 }

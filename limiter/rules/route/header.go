@@ -64,10 +64,10 @@ func (s *routeSearch) headerOf(name int) *routeHeader {
 }
 
 // look sets a header or parameter to that of the request.
-func (s *routeSearch) look(h *routeHeader, of *routeName) {
-	key := of.name
+func (s *routeSearch) look(h *routeHeader, field *routeName) {
+	key := field.name
 	switch {
-	case of.query:
+	case field.query:
 		value, found := s.parameter(key)
 		if h.unknown = !found && s.unparsed; found {
 			h.lines, h.replaced = []string{value}, strings.Contains(value, "!")
@@ -112,36 +112,36 @@ func (s *routeSearch) parse() {
 
 // header compares a header as Envoy does: since release 1.39, a header matches if one of its lines matches, and before if the lines match that
 // are joined with commas. If the result differs, or the lines are unknown and can be such that it differs, it is unknown.
-func (s *routeSearch) header(h *pattern.Header, of *routeHeader) (result routeResult) {
+func (s *routeSearch) header(h *pattern.Header, received *routeHeader) (result routeResult) {
 	switch {
-	case of.unknown:
+	case received.unknown:
 		return resultUnknown
-	case !of.found:
+	case !received.found:
 		return resultNo
-	case of.replaced && h.Type == rules.HeaderRegex:
+	case received.replaced && h.Type == rules.HeaderRegex:
 		return resultUnknown // it can match what the gateway has replaced and not !, or the reverse
-	case of.lines != nil:
-		result = s.lines(h, of)
-	case of.commas == 0:
-		result = s.value(h, of.value)
+	case received.lines != nil:
+		result = s.lines(h, received)
+	case received.commas == 0:
+		result = s.value(h, received.value)
 	case h.Type == rules.HeaderExact:
-		result = s.hasRun(of, h.Value)
+		result = s.hasRun(received, h.Value)
 	default:
-		result = s.runs(h, of)
+		result = s.runs(h, received)
 	}
-	if result == resultYes && of.replaced {
+	if result == resultYes && received.replaced {
 		return resultUnknown
 	}
 	return result
 }
 
 // lines compares a header whose lines are known.
-func (s *routeSearch) lines(h *pattern.Header, of *routeHeader) routeResult {
-	if len(of.lines) == 1 {
-		return s.value(h, of.lines[0])
+func (s *routeSearch) lines(h *pattern.Header, received *routeHeader) routeResult {
+	if len(received.lines) == 1 {
+		return s.value(h, received.lines[0])
 	}
 	each := resultNo
-	for _, line := range of.lines {
+	for _, line := range received.lines {
 		if s.spend(1) {
 			return resultUnknown
 		}
@@ -149,23 +149,23 @@ func (s *routeSearch) lines(h *pattern.Header, of *routeHeader) routeResult {
 			return each
 		}
 	}
-	if s.value(h, of.value) != each {
+	if s.value(h, received.value) != each {
 		return resultUnknown
 	}
 	return each
 }
 
 // hasRun compares an exact text with a value with commas. The text can be one of its lines if it occurs between commas.
-func (s *routeSearch) hasRun(of *routeHeader, text string) routeResult {
+func (s *routeSearch) hasRun(received *routeHeader, text string) routeResult {
 	switch {
-	case !of.split():
+	case !received.split():
 		return resultUnknown
 	case !strings.Contains(text, ","):
-		return resultOf(false, !of.parts[text])
-	case s.spend(1 + len(of.value)/bytesPerStep):
+		return resultOf(false, !received.parts[text])
+	case s.spend(1 + len(received.value)/bytesPerStep):
 		return resultUnknown
 	default:
-		return resultOf(false, !strings.Contains(of.between, ","+text+","))
+		return resultOf(false, !strings.Contains(received.between, ","+text+","))
 	}
 }
 
@@ -187,11 +187,11 @@ func (h *routeHeader) split() bool {
 
 // runs compares a value with commas, each of which can separate two lines. It matches if it does as a whole, and if one line does for each way in
 // which the commas can separate lines.
-func (s *routeSearch) runs(h *pattern.Header, of *routeHeader) routeResult {
-	if of.commas >= maxRuns {
+func (s *routeSearch) runs(h *pattern.Header, received *routeHeader) routeResult {
+	if received.commas >= maxRuns {
 		return resultUnknown
 	}
-	value := of.value
+	value := received.value
 	parts := strings.Split(value, ",")
 	begins := make([]int, len(parts)+1)
 	for i, part := range parts {

@@ -27,7 +27,7 @@ func isPort(text string) bool {
 }
 
 // cutPort returns the host before the last colon and the port after it. The colons of an IPv6 address are in brackets.
-func cutPort(host string) (before, port string) {
+func cutPort(host string) (name, port string) {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 		return host[:i], host[i+1:]
 	}

@@ -82,10 +82,10 @@ func (s *routeSearch) pattern(p *pattern.Regexp, text string) routeResult {
 	}
 	allowed := min(s.left(b), max(pattern.MinSteps, maxRouteSteps-lateSteps-b.spent))
 	steps := allowed
-	is, known := p.MatchesWithin(text, &steps, 0)
-	b.short = b.short || !known
+	matches, certain := p.MatchesWithin(text, &steps, 0)
+	b.short = b.short || !certain
 	s.spend(allowed - steps)
-	return resultOf(is, known)
+	return resultOf(matches, certain)
 }
 
 // measure finds the namespaces that are overspent: their comparisons have had too few steps, and the client is not the cause. Their owner is, because

@@ -27,9 +27,9 @@ func (f Field) fromRight(h http.Header) iter.Seq[string] {
 // xForwardedFor yields the entries of a line. It skips empty entries, as in all lists of HTTP.
 func xForwardedFor(line string, yield func(string) bool) bool {
 	for rest := line; rest != ""; {
-		at := strings.LastIndexByte(rest, ',')
-		entry := strings.Trim(rest[at+1:], " \t")
-		rest = rest[:max(at, 0)]
+		comma := strings.LastIndexByte(rest, ',')
+		entry := strings.Trim(rest[comma+1:], " \t")
+		rest = rest[:max(comma, 0)]
 		if entry != "" && !yield(entry) {
 			return false
 		}
@@ -41,9 +41,9 @@ func xForwardedFor(line string, yield func(string) bool) bool {
 // read from the left, an unclosed quote of the client would hide the entries of the proxies.
 func forwarded(line string, yield func(string) bool) bool {
 	for rest := line; rest != ""; {
-		at := lastComma(rest)
-		element := strings.Trim(rest[at+1:], " \t")
-		rest = rest[:max(at, 0)]
+		comma := lastComma(rest)
+		element := strings.Trim(rest[comma+1:], " \t")
+		rest = rest[:max(comma, 0)]
 		if element != "" && !yield(forOf(element)) {
 			return false
 		}
@@ -54,12 +54,12 @@ func forwarded(line string, yield func(string) bool) bool {
 // lastComma returns the index of the last comma outside quotes, -1 if there is no comma. If a quote to the right of it was never opened,
 // it returns -1, too: forOf rejects such an element.
 func lastComma(text string) int {
-	for at := len(text) - 1; at >= 0; at-- {
-		switch text[at] {
+	for index := len(text) - 1; index >= 0; index-- {
+		switch text[index] {
 		case ',':
-			return at
+			return index
 		case '"':
-			at = openingQuote(text[:at])
+			index = openingQuote(text[:index])
 		}
 	}
 	return -1
@@ -68,11 +68,11 @@ func lastComma(text string) int {
 // openingQuote returns the index of the last quote without a backslash before it, -1 if there is no such quote. An opening quote follows an
 // equals sign, so a backslash before a quote always belongs to a quoted value, or the element is malformed.
 func openingQuote(text string) int {
-	at := strings.LastIndexByte(text, '"')
-	for at > 0 && text[at-1] == '\\' {
-		at = strings.LastIndexByte(text[:at], '"')
+	quote := strings.LastIndexByte(text, '"')
+	for quote > 0 && text[quote-1] == '\\' {
+		quote = strings.LastIndexByte(text[:quote], '"')
 	}
-	return at
+	return quote
 }
 
 // forOf returns the for= of an element such as for="[2001:db8::1]:4711";proto=https. It returns "" if the element has no for=, has two,
@@ -80,12 +80,12 @@ func openingQuote(text string) int {
 func forOf(element string) string {
 	var node string
 	for rest := element; rest != ""; {
-		name, after, found := strings.Cut(rest, "=")
+		name, remainder, found := strings.Cut(rest, "=")
 		if !found || strings.Contains(name, `"`) {
 			return ""
 		}
 		var value string
-		if value, rest, found = pairValue(after); !found {
+		if value, rest, found = pairValue(remainder); !found {
 			return ""
 		}
 		if !strings.EqualFold(strings.Trim(name, " \t"), "for") {

@@ -18,8 +18,8 @@ func ProxyProtocol(listener net.Listener, balancers *Networks, timeout time.Dura
 		Listener:          listener,
 		ReadHeaderTimeout: timeout,
 		ConnPolicy: func(c proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			peer, known := clientip.Parse(c.Upstream.String())
-			if !known { // rejects the connection without closing the listener
+			peer, ok := clientip.Parse(c.Upstream.String())
+			if !ok { // rejects the connection without closing the listener
 				return proxyproto.REJECT, fmt.Errorf("%w: %v", proxyproto.ErrInvalidUpstream, c.Upstream)
 			}
 			if balancers.Contains(peer) {

@@ -34,17 +34,17 @@ const (
 func (c *conn) startTimers() {
 	o := &c.server.options
 	age := time.Duration(float64(o.MaxAge) * (0.9 + 0.2*rand.Float64()))
-	c.after(aging, age, func() {
+	c.startTimer(aging, age, func() {
 		c.drain()
-		c.after(aging, o.MaxAgeGrace, c.abort)
+		c.startTimer(aging, o.MaxAgeGrace, c.abort)
 	})
 }
 
 // The timers of a connection.
 const aging, ending = 0, 1
 
-// after calls f after d, unless the connection is closed before.
-func (c *conn) after(timer int, d time.Duration, f func()) {
+// startTimer calls f after d, unless the connection is closed before.
+func (c *conn) startTimer(timer int, d time.Duration, f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -103,8 +103,8 @@ func (c *conn) linger() {
 
 // halfClose closes the connection for writing. The caller has the mutex.
 func (c *conn) halfClose() {
-	half, is := c.raw.(interface{ CloseWrite() error }) // that of TLS is hidden by grpc-go
-	if !is || half.CloseWrite() != nil {
+	half, ok := c.raw.(interface{ CloseWrite() error }) // that of TLS is hidden by grpc-go
+	if !ok || half.CloseWrite() != nil {
 		c.shut()
 		return
 	}

@@ -22,7 +22,7 @@ type conn struct {
 	server *Server
 	raw    net.Conn // below TLS
 	nc     net.Conn
-	in     *input
+	input  *input
 	framer *http2.Framer
 	header *headerBlock
 	peer   *peer.Peer
@@ -71,7 +71,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.changed = sync.NewCond(&c.mu)
 	c.buffers = s.buffers.Share()
 	c.windows = windows{connection: defaultWindow, initial: defaultWindow, frame: maxFrame}
-	c.in = &input{conn: c}
+	c.input = &input{conn: c}
 	return c
 }
 
@@ -82,8 +82,8 @@ func (c *conn) run() {
 		return
 	}
 	c.startTimers()
-	c.in.lastRead = time.Now()
-	c.in.schedule(c.in.lastRead, false)
+	c.input.lastRead = time.Now()
+	c.input.schedule(c.input.lastRead, false)
 	for frames := 1; c.waitForRoom(); frames++ {
 		if err := c.next(); err != nil && !c.survives(err) {
 			return
@@ -131,7 +131,7 @@ func (c *conn) start() error {
 
 // newFramer returns a parser. It keeps a buffer for the largest frame that it has read.
 func (c *conn) newFramer() *http2.Framer {
-	f := http2.NewFramer(nil, c.in)
+	f := http2.NewFramer(nil, c.input)
 	f.SetReuseFrames()
 	f.SetMaxReadFrameSize(maxFrame)
 	return f
@@ -150,7 +150,7 @@ func (c *conn) preface() error {
 	c.started = true
 	c.mu.Unlock()
 	got := make([]byte, len(http2.ClientPreface))
-	if _, err := io.ReadFull(c.in, got); err != nil {
+	if _, err := io.ReadFull(c.input, got); err != nil {
 		return fmt.Errorf("read the preface: %w", err)
 	}
 	if string(got) != http2.ClientPreface {
@@ -160,7 +160,7 @@ func (c *conn) preface() error {
 	if err != nil {
 		return fmt.Errorf("read the settings: %w", err)
 	}
-	if settings, is := frame.(*http2.SettingsFrame); is && !settings.IsAck() {
+	if settings, ok := frame.(*http2.SettingsFrame); ok && !settings.IsAck() {
 		return c.onSettings(settings)
 	}
 	c.goAway(http2.ErrCodeProtocol, "the first frame is not SETTINGS")
@@ -203,12 +203,12 @@ func (c *conn) wait() {
 
 // survives handles an error of a frame, and reports whether the connection continues.
 func (c *conn) survives(err error) bool {
-	if stream, is := errors.AsType[http2.StreamError](err); is {
+	if stream, ok := errors.AsType[http2.StreamError](err); ok {
 		c.abortStream(stream.StreamID, stream.Code)
 		err := c.spend()
 		return err == nil || c.survives(err)
 	}
-	if code, is := errors.AsType[http2.ConnectionError](err); is {
+	if code, ok := errors.AsType[http2.ConnectionError](err); ok {
 		c.goAway(http2.ErrCode(code), "")
 	} else if errors.Is(err, http2.ErrFrameTooLarge) {
 		c.goAway(http2.ErrCodeFrameSize, "")

@@ -27,9 +27,9 @@ type headerBlock struct {
 	regular   bool  // whether a field was no pseudo-header field
 	malformed bool
 	tooLarge  bool
-	// known is the encoded block, if it consists of references to the tables only: until another block changes these, the same bytes are the
+	// previous is the encoded block, if it consists of references to the tables only: until another block changes these, the same bytes are the
 	// same fields. Most blocks of a proxy are like that.
-	known []byte
+	previous []byte
 }
 
 // pseudoFields are the pseudo-header fields of a request.
@@ -50,7 +50,7 @@ const tableSize = 4096
 // begin starts the next block.
 func (b *headerBlock) begin() {
 	clear(b.fields) // the strings
-	*b = headerBlock{decoder: b.decoder, kept: b.kept, fields: b.fields[:0], maxSize: b.maxSize, length: -1, known: b.known[:0]}
+	*b = headerBlock{decoder: b.decoder, kept: b.kept, fields: b.fields[:0], maxSize: b.maxSize, length: -1, previous: b.previous[:0]}
 	b.decoder.SetEmitEnabled(true)
 }
 
@@ -78,14 +78,14 @@ func (b *headerBlock) read(fragment []byte, last bool) error {
 		return http2.ConnectionError(http2.ErrCodeCompression)
 	}
 	if b.fragments == 1 && isReferences(fragment) {
-		b.known = append(b.known, fragment...)
+		b.previous = append(b.previous, fragment...)
 	}
 	return nil
 }
 
 // isKnown reports whether a whole block has the fields of the one before it. Then it need not be decoded.
 func (b *headerBlock) isKnown(block []byte) bool {
-	return len(b.known) > 0 && bytes.Equal(block, b.known)
+	return len(b.previous) > 0 && bytes.Equal(block, b.previous)
 }
 
 // isReferences reports whether each byte of a block is the index of a field. RFC 7541, section 6.1, has the representation.

@@ -129,7 +129,7 @@ func TestServer_ResponsesThatWaitEndAtTheirDeadline(t *testing.T) {
 func (c *conn) kept() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cap(c.in.buf) + cap(c.out) + cap(c.spare) + 8*cap(c.blocked) + 40*cap(c.header.fields)
+	return cap(c.input.buf) + cap(c.out) + cap(c.spare) + 8*cap(c.blocked) + 40*cap(c.header.fields)
 }
 
 func TestServer_AnIdleConnectionKeepsNothingOfABurst(t *testing.T) {

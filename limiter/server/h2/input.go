@@ -57,7 +57,7 @@ func (i *input) fill() error {
 			i.grow(n)
 			return nil // the next Read returns the error again
 		}
-		if timeout, is := errors.AsType[net.Error](err); !is || !timeout.Timeout() || i.next.IsZero() || time.Now().Before(i.next) {
+		if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() || i.next.IsZero() || time.Now().Before(i.next) {
 			return err //nolint:wrapcheck // it is that of the connection
 		}
 		if err := i.check(); err != nil {

@@ -8,7 +8,7 @@ import (
 
 // next reads a frame and handles it. An error is a http2.StreamError, a http2.ConnectionError, or one of the connection below.
 func (c *conn) next() error {
-	c.in.whole = !c.header.open
+	c.input.whole = !c.header.open
 	head, err := c.framer.ReadFrameHeader()
 	if errors.Is(err, errIdle) {
 		c.framer = c.newFramer()
@@ -20,7 +20,7 @@ func (c *conn) next() error {
 	}
 	frame, err := c.framer.ReadFrameForHeader(head)
 	if err != nil {
-		if _, is := err.(http2.StreamError); is && head.Type == http2.FrameHeaders { //nolint:errorlint // the type of x/net
+		if _, ok := err.(http2.StreamError); ok && head.Type == http2.FrameHeaders { //nolint:errorlint // the type of x/net
 			return http2.ConnectionError(http2.ErrCodeProtocol) // without the header block, later ones cannot be decoded
 		}
 		return err //nolint:wrapcheck // it is this connection

@@ -57,7 +57,7 @@ func (c *conn) onRequest() error {
 func (c *conn) enter(id uint32) (ignored bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last, c.in.busy = id, true
+	c.last, c.input.busy = id, true
 	if !c.refusing {
 		c.served, c.opening = id, true
 	}

@@ -143,7 +143,7 @@ func (s *Server) accept(listener net.Listener) (net.Conn, error) {
 		if s.isStopping() {
 			return nil, ErrStopped
 		}
-		if temporary, is := errors.AsType[net.Error](err); !is || !temporary.Temporary() { //nolint:staticcheck // nothing else reports this
+		if temporary, ok := errors.AsType[net.Error](err); !ok || !temporary.Temporary() { //nolint:staticcheck // nothing else reports this
 			return nil, fmt.Errorf("accept a connection: %w", err)
 		}
 		time.Sleep(pause)

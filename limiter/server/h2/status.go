@@ -43,7 +43,7 @@ func hpackLength(b []byte, n int) []byte {
 
 // statusOf returns the status of an error of a call, as grpc-go does.
 func statusOf(err error) *status.Status {
-	if s, is := status.FromError(err); is {
+	if s, ok := status.FromError(err); ok {
 		return s
 	}
 	return status.FromContextError(err)

@@ -12,8 +12,8 @@ const tcpUserTimeout = 18
 // setUserTimeout bounds the time in which TCP must deliver what was written, as grpc-go does. Small responses to a client that disappeared
 // fit into the buffer of the socket, so that writing them does not fail.
 func setUserTimeout(conn net.Conn, timeout time.Duration) {
-	socket, is := conn.(syscall.Conn)
-	if !is {
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
 		return
 	}
 	raw, err := socket.SyscallConn()

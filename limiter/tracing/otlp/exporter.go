@@ -85,16 +85,16 @@ func New(ctx context.Context, o Options) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTLP exporter: %w", err)
 	}
-	from, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
+	process, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "weir-limiter"), attribute.String("service.version", o.Version),
 	), resource.WithFromEnv()) // the environment replaces the name
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	queue := newQueue(&exporter{to: client, metrics: metrics, log: o.Log, sometimes: &rate.Sometimes{First: 1, Interval: logInterval}})
+	queue := newQueue(&exporter{client: client, metrics: metrics, log: o.Log, sometimes: &rate.Sometimes{First: 1, Interval: logInterval}})
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
-	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(limits), sdk.WithResource(from), sdk.WithSpanProcessor(queue))
+	provider := sdk.NewTracerProvider(sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(limits), sdk.WithResource(process), sdk.WithSpanProcessor(queue))
 	tracer := tracing.New(provider, tracing.Options{SampleOneIn: o.SampleOneIn, MaxPerSecond: maxTraces, Skipped: metrics.rate.Inc})
 	return &Exporter{Tracer: tracer, provider: provider, queue: queue}, nil
 }

@@ -25,9 +25,9 @@ func readPartialSuccess(
 		return err
 	}
 	response, isTrace := reply.(*collectorv1.ExportTraceServiceResponse)
-	into, wanted := ctx.Value(partialKey{}).(*partialSuccess)
+	success, wanted := ctx.Value(partialKey{}).(*partialSuccess)
 	if isTrace && wanted {
-		into.rejected, into.message = response.GetPartialSuccess().GetRejectedSpans(), response.GetPartialSuccess().GetErrorMessage()
+		success.rejected, success.message = response.GetPartialSuccess().GetRejectedSpans(), response.GetPartialSuccess().GetErrorMessage()
 		response.PartialSuccess = nil
 	}
 	return nil

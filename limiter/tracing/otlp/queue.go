@@ -18,8 +18,8 @@ type queue struct {
 	exporter *exporter
 }
 
-func newQueue(to *exporter) *queue {
-	return &queue{sdk.NewBatchSpanProcessor(to, sdk.WithMaxQueueSize(maxSpans)), to}
+func newQueue(exporter *exporter) *queue {
+	return &queue{sdk.NewBatchSpanProcessor(exporter, sdk.WithMaxQueueSize(maxSpans)), exporter}
 }
 
 // OnEnd implements sdk.SpanProcessor.
@@ -34,7 +34,7 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 
 // exporter counts spans, and logs failures.
 type exporter struct {
-	to        sdk.SpanExporter
+	client    sdk.SpanExporter
 	metrics   *Metrics
 	log       *slog.Logger
 	sometimes *rate.Sometimes
@@ -47,7 +47,7 @@ type exporter struct {
 // ExportSpans implements sdk.SpanExporter. It reports no error: the SDK would write it to the standard error.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	var partial partialSuccess
-	err := e.to.ExportSpans(context.WithValue(ctx, partialKey{}, &partial), spans)
+	err := e.client.ExportSpans(context.WithValue(ctx, partialKey{}, &partial), spans)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.ended {
@@ -85,4 +85,4 @@ func (e *exporter) abandon() {
 }
 
 // Shutdown implements sdk.SpanExporter.
-func (e *exporter) Shutdown(ctx context.Context) error { return e.to.Shutdown(ctx) }
+func (e *exporter) Shutdown(ctx context.Context) error { return e.client.Shutdown(ctx) }

@@ -22,7 +22,7 @@ func (accepting) Shutdown(context.Context) error                        { return
 // An export that is on its way at the end of the process can still succeed. Its spans are counted as lost already.
 func TestAbandon_CountsEachSpanOnce(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	e := &exporter{to: accepting{}, metrics: NewMetrics(registry), log: slog.New(slog.DiscardHandler), sometimes: &rate.Sometimes{First: 1}}
+	e := &exporter{client: accepting{}, metrics: NewMetrics(registry), log: slog.New(slog.DiscardHandler), sometimes: &rate.Sometimes{First: 1}}
 	e.waiting.Store(5)
 	export := func(n int) {
 		t.Helper()
