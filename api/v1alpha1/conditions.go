@@ -8,8 +8,8 @@ const (
 	// ConditionProgrammed of a policy is true if every live replica of every Limiter that selects the policy enforces this generation.
 	// Programmed of a Limiter is true if all managed resources are applied.
 	ConditionProgrammed = "Programmed"
-	// ConditionReady of a policy is true if at least one Limiter enforces this generation, and no other Limiter is about to: it summarizes
-	// Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
+	// ConditionReady of a policy is true if at least one Limiter enforces this generation, no other Limiter is about to, and requests can match
+	// the policy as far as the operator knows: it summarizes Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while the operator rolls out this generation to the replicas.
 	ConditionReconciling = "Reconciling"
@@ -40,6 +40,11 @@ const (
 	ReasonNotRegistered       = "NotRegistered"    // Programmed=False: match.kubernetes, and API servers do not call the Limiter for it
 	ReasonStoreUnreachable    = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot connect to Redis
 	ReasonLocalMode           = "LocalMode"        // Degraded=True: live replicas decide without Redis
+
+	// ReasonNoRoutes and the reasons below are reasons of Ready=False: the replicas enforce this generation, and no request can match it.
+	ReasonNoRoutes     = "NoRoutes"     // gateways route no request to the targets of the policy; also of an entry in status.ancestors
+	ReasonNoNamespaces = "NoNamespaces" // match.kubernetes selects no namespace that exists
+	ReasonNoMatch      = "NoMatch"      // the fields of the policy contradict each other
 
 	// ReasonNamespacePolicy is the reason of Overridden=True of a ClusterRateLimitPolicy with precedence Default: in at least one
 	// domain, a RateLimitPolicy with the same axis matches every request that the policy matches.

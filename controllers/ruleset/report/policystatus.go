@@ -113,7 +113,11 @@ func policyConditions(
 		programmed(outcomes, generation).condition(v1alpha1.ConditionProgrammed),
 		ready.condition(v1alpha1.ConditionReady),
 	}
-	if ready.status != metav1.ConditionTrue {
+	switch {
+	case ready.status == metav1.ConditionTrue:
+	case ready.reason == v1alpha1.ReasonNoMatch:
+		all = append(all, condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, ready.reason, ready.message))
+	default:
 		all = append(all, condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, ready.reason, ready.message))
 	}
 	addFirst := func(kind string, of func(outcome) (reason, message string)) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 // Two Limiters select the policy: default and staging.
@@ -32,6 +33,16 @@ func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
 	}{
 		"both enforce it": {
 			enforced, enforced,
+			"True Programmed all replicas of 2 Limiters enforce generation 4", "True Programmed all replicas of 2 Limiters enforce generation 4", false,
+		},
+		"no request can match it, and staging has no room": {
+			outcome{enforced: true, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "no routes"}},
+			outcome{overBudget: "spec: over"},
+			"False OverBudget weir/staging: spec: over", "False NoRoutes no routes", false,
+		},
+		"requests can match it at staging": { // production keeps an earlier rule set
+			outcome{enforced: true, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "no routes"}},
+			enforced,
 			"True Programmed all replicas of 2 Limiters enforce generation 4", "True Programmed all replicas of 2 Limiters enforce generation 4", false,
 		},
 		"staging has no replicas": {

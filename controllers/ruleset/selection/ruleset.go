@@ -40,6 +40,8 @@ type RuleSet struct {
 	Overridden map[string]Overridden
 	// Targets of the policies with targets, except invalid ones.
 	Targets map[Key][]gateway.Target
+	// Unmatched policies: their rules are in Rules and limit no request.
+	Unmatched map[Key]compile.Unmatched
 	// LeftOut describes the routes that the table of routes does not have; empty if it has all.
 	LeftOut string
 	// Unreadable describes why the policies of Kept keep their previous rules; empty while the objects are being listed.
@@ -112,7 +114,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 		k := Key{p.Policy, p.Cluster}
 		after.Problems[k] = append(after.Problems[k], p)
 	}
-	after.Overridden = overriddenByPolicy(result.Overrides)
+	after.Overridden, after.Unmatched = overriddenByPolicy(result.Overrides), unmatchedByPolicy(result.Unmatched)
 	return after
 }
 
@@ -138,6 +140,14 @@ func targetsByPolicy(all []compile.Attachment) map[Key][]gateway.Target {
 	by := make(map[Key][]gateway.Target, len(all))
 	for _, a := range all {
 		by[Key{a.Policy, a.Cluster}] = a.Targets
+	}
+	return by
+}
+
+func unmatchedByPolicy(all []compile.Unmatched) map[Key]compile.Unmatched {
+	by := make(map[Key]compile.Unmatched, len(all))
+	for _, u := range all {
+		by[Key{u.Policy, u.Cluster}] = u
 	}
 	return by
 }

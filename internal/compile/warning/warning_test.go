@@ -157,6 +157,14 @@ func TestForRule(t *testing.T) {
 			"spec.match.kubernetes.exceptUsers: no write matches: exceptUsers contains all of users",
 			"spec.match.kubernetes.exceptGroups: no write matches: exceptGroups contains all of groups",
 		}},
+		{"an expression that is false", `{axis: Tenant, limit: 1, window: 1m, match: {http: {expression: "false"}}}`, []string{
+			"spec.match: no request matches: the expression is false",
+		}},
+		{"an unlimited tier for every address", `{axis: IP, limit: 1, window: 1m, tiers: [{name: free, when: {cidrs: [10.0.0.0/8]}, unlimited: true}, {name: all, when: {cidrs: ["0.0.0.0/0", "::/0"]}, unlimited: true}]}`, []string{
+			`spec.tiers[1]: no request is limited: each one belongs to an unlimited tier, at the latest to "all"`,
+		}},
+		{"an unlimited tier for the rest", `{axis: Tenant, limit: 1, window: 1m, tiers: [{name: free, when: {groups: [free]}, limit: 7}, {name: all, when: {expression: "true"}, unlimited: true}]}`, nil},
+		{"an unlimited tier for some addresses", `{axis: IP, limit: 1, window: 1m, tiers: [{name: all, when: {cidrs: ["0.0.0.0/0"]}, unlimited: true}]}`, nil},
 		{"users and groups that are excepted in part", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a, b], exceptUsers: [a], groups: [g, h], exceptGroups: [g]}}}`, nil},
 		{"a queue for writes", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, burst: 5, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}},
