@@ -71,7 +71,7 @@ func (r *LimiterReporter) Report(
 func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
 	owned := v1alpha1.LimiterStatus{
-		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
+		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, LocalMode: status.LocalMode, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
 	}
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); c != nil {
 		owned.Conditions = []metav1.Condition{*c}
@@ -88,6 +88,12 @@ func limiterStatus(
 		EnforcingReplicas: d.Enforcing(set),
 		Policies:          &v1alpha1.PolicyCount{Accepted: int32(len(set.Rules)), Rejected: int32(len(set.Problems))},
 		Redis:             &v1alpha1.RedisState{Reachable: !d.Unavailable(), Primaries: int32(d.Redis.Primaries), Version: d.Redis.Version},
+	}
+	if d.Local.Replicas > 0 {
+		status.LocalMode = &v1alpha1.LocalModeState{Replicas: d.Local.Replicas}
+		if !d.Local.Since.IsZero() {
+			status.LocalMode.Since = new(metav1.NewTime(d.Local.Since.Truncate(time.Second)))
+		}
 	}
 	for _, script := range d.Scripts {
 		status.Scripts = append(status.Scripts, v1alpha1.LoadedScript{
@@ -120,6 +126,11 @@ func applyLimiterStatus(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1
 		WithPolicies(v1alpha1ac.PolicyCount().WithAccepted(s.Policies.Accepted).WithRejected(s.Policies.Rejected))
 	if s.EnforcingReplicas != 0 {
 		status.WithEnforcingReplicas(s.EnforcingReplicas)
+	}
+	if l := s.LocalMode; l != nil {
+		local := v1alpha1ac.LocalModeState().WithReplicas(l.Replicas)
+		local.Since = l.Since
+		status.WithLocalMode(local)
 	}
 	redis := v1alpha1ac.RedisState().WithReachable(s.Redis.Reachable)
 	if s.Redis.Primaries != 0 {

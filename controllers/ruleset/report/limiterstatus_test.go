@@ -58,6 +58,19 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	report("after a change of another client", d, nil, 1)
 
 	receive()
+	d.Local = publish.LocalMode{Replicas: 2, Since: r.now.Add(-time.Minute + 3*time.Millisecond)}
+	report("local mode", d, nil, 1)
+	if l := r.limiter.LocalMode; l == nil || l.Replicas != 2 || !l.Since.Time.Equal(r.now.Add(-time.Minute)) {
+		t.Errorf("in local mode: %+v", l)
+	}
+	receive()
+	report("still local mode", d, nil, 0)
+	d.Local = publish.LocalMode{Replicas: 2}
+	report("local mode since an unknown time", d, nil, 1)
+	if l := r.limiter.LocalMode; l == nil || l.Since != nil {
+		t.Errorf("in local mode: %+v", l)
+	}
+	receive()
 	outage := publish.Delivery{Redis: d.Redis, Scripts: d.Scripts, Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now}}
 	report("an outage", outage, nil, 1)
 	if r.limiter.EnforcingReplicas != 1 || r.limiter.Redis.Reachable || degraded().Reason != "StoreDenied" || !strings.Contains(degraded().Message, "NOPERM") {

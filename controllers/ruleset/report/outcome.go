@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -143,7 +144,7 @@ type summary struct {
 	unavailable, rejected  string
 	overBudget             string
 	degradation            degradation
-	overridden             selection.Overridden
+	overridden             string // everything of it
 	webhook, notAdmitted   string
 	unmatched              compile.Unmatched
 	targets                string // reasons and messages
@@ -156,8 +157,11 @@ func (o outcome) summary() summary {
 	}
 	s := summary{
 		targets: targetsText(o.targets),
-		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation, overridden: o.overridden,
+		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation,
 		webhook: o.webhook, matchedBy: o.rule.Effective.MatchedBy, unmatched: o.unmatched,
+	}
+	if o.overridden.Reason != "" {
+		s.overridden = fmt.Sprint(o.overridden)
 	}
 	if !o.enforced {
 		s.acknowledged, s.replicas, s.connecting = o.acknowledged, o.replicas, o.connecting

@@ -97,17 +97,18 @@ func unmatchedBy(outcomes []outcome) (first compile.Unmatched) {
 
 // ready summarizes all Limiters. A Limiter that cannot enforce the policy (no replica is ready, or its Redis is unavailable), or
 // has not done so by the deadline, does not keep the policy from being ready if another Limiter enforces it. The message names
-// it. Nor does a Limiter that the status does not list: the deadline depends on its entry. A policy that no request can match is not
+// it. If the status lists maxLimiters that are late, Ready waits for these: the deadline depends on their entries. A policy that no request can match is not
 // ready. The result changes when a deadline
 // passes; due is zero if no deadline is pending.
 func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generation int64, now time.Time) (result verdict, due time.Time) {
 	all := programmed(outcomes, generation)
-	var enforcing, entries int
+	listed, _ := listedLimiters(outcomes)
+	isListed := func(o outcome) bool {
+		return slices.ContainsFunc(listed, func(l outcome) bool { return l.limiter == o.limiter })
+	}
+	var enforcing int
 	var missing, waiting string // the first Limiter that does not enforce the policy, and the first that Ready waits for
 	for _, o := range outcomes {
-		if o.hasEntry() {
-			entries++
-		}
 		v := o.programmed(generation)
 		if v.status == metav1.ConditionTrue {
 			enforcing++
@@ -116,7 +117,7 @@ func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generati
 		if missing == "" {
 			missing = o.prefix(outcomes) + v.message
 		}
-		if v.reason != v1alpha1.ReasonPending || entries > maxLimiters {
+		if v.reason != v1alpha1.ReasonPending || !isListed(o) {
 			continue
 		}
 		deadline := now.Add(PendingDeadline)

@@ -116,5 +116,5 @@ func attachedPolicy(name string, minute int) v1alpha1.RateLimitPolicy {
 
 func overriddenBy(o redundancy.Override) selection.Overridden {
 	reason, message := redundancy.OverriddenCondition([]redundancy.Override{o})
-	return selection.Overridden{Reason: reason, Message: message}
+	return selection.Overridden{Reason: reason, Message: message, By: redundancy.OverriddenBy([]redundancy.Override{o}), Domains: 1}
 }

@@ -68,6 +68,9 @@ func VersionOf(limiter *v1alpha1.Limiter) LimiterVersion {
 // Overridden is the reason why a policy does not decide in some domain. The zero value means that it decides.
 type Overridden struct {
 	Reason, Message string
+	// By has the policies that decide, in the first of the Domains.
+	By      []v1alpha1.PolicyOverride
+	Domains int32
 }
 
 // Rule is the compiled form of one policy.
@@ -161,7 +164,7 @@ func overriddenByPolicy(all []redundancy.Override) map[string]Overridden {
 			to++
 		}
 		reason, message := redundancy.OverriddenCondition(all[from:to])
-		by[all[from].Policy] = Overridden{reason, message}
+		by[all[from].Policy] = Overridden{reason, message, redundancy.OverriddenBy(all[from:to]), int32(to - from)}
 		from = to
 	}
 	return by

@@ -808,6 +808,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enforcingReplicas
       type:
         scalar: numeric
+    - name: localMode
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LocalModeState
     - name: observedGeneration
       type:
         scalar: numeric
@@ -849,6 +852,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sha
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LocalModeState
+  map:
+    fields:
+    - name: replicas
+      type:
+        scalar: numeric
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.weir-dev.weir.api.v1alpha1.LogLevel
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LoggedIdentifiers
@@ -997,6 +1009,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: rejected
       type:
         scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyKind
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PolicyLimiterStatus
   map:
     fields:
@@ -1021,6 +1035,18 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: revision
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyOverride
+  map:
+    fields:
+    - name: domain
+      type:
+        scalar: string
+    - name: kind
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyKind
+    - name: name
       type:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Precedence
@@ -1145,6 +1171,20 @@ var schemaYAML = typed.YAMLObject(`types:
           - namespace
           - name
     - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: omittedLimiters
+      type:
+        scalar: numeric
+    - name: overriddenBy
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyOverride
+          elementRelationship: associative
+          keys:
+          - domain
+    - name: overriddenDomains
       type:
         scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.Redis
