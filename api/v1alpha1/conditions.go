@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Condition types. Reconciling, Stalled, Degraded and Overridden are present only while they are true.
+// Condition types. Reconciling, Stalled, Degraded, Overridden and CountsSeparately are present only while they are true.
 const (
 	// ConditionAccepted of a policy is true if the policy compiles. Accepted of a Limiter is true if the API server accepted all
 	// managed resources of the Limiter.
@@ -21,6 +21,9 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionOverridden is true if the policy decides no request in at least one domain, because another policy decides instead.
 	ConditionOverridden = "Overridden"
+	// ConditionCountsSeparately of a Limiter is true if another Limiter selects the same policies and uses the same Redis, and they have no common
+	// counterGroup: each of them admits the whole limit.
+	ConditionCountsSeparately = "CountsSeparately"
 	// ConditionThrottleRegistered of a Limiter with kubernetesThrottle is true if a webhook configuration sends writes to its pods.
 	ConditionThrottleRegistered = "ThrottleRegistered"
 )
@@ -86,6 +89,8 @@ const (
 	// ReasonRouteTableIncomplete means that pods do not find some routes of spec.routeMatching.
 	ReasonRouteTableIncomplete = "RouteTableIncomplete"
 	ReasonInvalidSelector      = "InvalidSelector" // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
+
+	ReasonNoCounterGroup = "NoCounterGroup" // CountsSeparately=True: the Limiters have no common spec.counterGroup
 
 	// ReasonRegistered and the reasons below belong to ThrottleRegistered.
 	ReasonRegistered           = "Registered"           // True: the webhook is registered

@@ -150,8 +150,8 @@ type LimiterStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled and
-	// Degraded are present only while they are true.
+	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled,
+	// Degraded and CountsSeparately are present only while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

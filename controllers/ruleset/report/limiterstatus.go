@@ -42,6 +42,8 @@ type Problems struct {
 	InvalidSelector error
 	// Snapshot describes why the snapshot is not written; empty if it is.
 	Snapshot string
+	// Separate describes a Limiter that does not share counters with this one; empty if there is none.
+	Separate string
 }
 
 // Report writes the status of the Limiter if it has changed.
@@ -73,8 +75,10 @@ func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	owned := v1alpha1.LimiterStatus{
 		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, LocalMode: status.LocalMode, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
 	}
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); c != nil {
-		owned.Conditions = []metav1.Condition{*c}
+	for _, kind := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionCountsSeparately} {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
+			owned.Conditions = append(owned.Conditions, *c)
+		}
 	}
 	return owned
 }
@@ -101,9 +105,15 @@ func limiterStatus(
 		})
 	}
 	degraded := limiterDegradation(d, selectorProblem(set, problems.InvalidSelector), set.LeftOut, problems.Snapshot)
+	var wanted []metav1.Condition
 	if degraded.reason != "" {
-		c := condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, degraded.reason, degraded.message)
-		status.Conditions = conditions.Merge(before, []metav1.Condition{c}, generation, now)
+		wanted = append(wanted, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, degraded.reason, degraded.message))
+	}
+	if problems.Separate != "" {
+		wanted = append(wanted, condition(v1alpha1.ConditionCountsSeparately, metav1.ConditionTrue, v1alpha1.ReasonNoCounterGroup, problems.Separate))
+	}
+	if len(wanted) > 0 {
+		status.Conditions = conditions.Merge(before, wanted, generation, now)
 	}
 	return status
 }

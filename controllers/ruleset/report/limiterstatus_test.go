@@ -97,6 +97,21 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	}
 }
 
+func TestLimiterStatus_ReportsLimitersThatCountSeparately(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	d := publish.Delivery{Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: at}}
+	status := limiterStatus(1, stateOf(d).RuleSet, d, Problems{Separate: "m"}, nil, at)
+	limiter := &v1alpha1.Limiter{Status: status}
+	if owned := ownedStatus(limiter); len(owned.Conditions) != 2 || owned.Conditions[0].Type != "Degraded" || owned.Conditions[1].Type != "CountsSeparately" ||
+		owned.Conditions[1].Reason != "NoCounterGroup" || owned.Conditions[1].Message != "m" {
+		t.Errorf("conditions %+v", owned.Conditions)
+	}
+	status = limiterStatus(1, stateOf(publish.Delivery{}).RuleSet, publish.Delivery{}, Problems{}, status.Conditions, at)
+	if len(status.Conditions) != 0 {
+		t.Errorf("without a problem: %+v", status.Conditions)
+	}
+}
+
 func TestLimiterReporter_ReturnsTheErrorsOfTheAPIServer(t *testing.T) {
 	r := newReporting(t)
 	reporter := &LimiterReporter{Client: r.cached, Clock: func() time.Time { return r.now }}

@@ -28,10 +28,6 @@ func (w *warnings) warnKubernetes() {
 func (w *warnings) warnExempt(field string, match *rules.KubernetesMatch) {
 	for i, resources := range match.Resources {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		if slices.ContainsFunc(resources.Operations, exempt.Operation) {
-			w.add(at+".operations", "DELETE has no effect: deletions are never limited")
-			return
-		}
 		for _, group := range resources.APIGroups {
 			for _, name := range resources.Resources {
 				if plural, sub, _ := strings.Cut(name, "/"); exempt.Resource(group, plural, sub) {

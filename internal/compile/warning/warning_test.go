@@ -133,9 +133,8 @@ func TestForRule(t *testing.T) {
 			"spec.match.kubernetes.resources: API servers call Weir for every CREATE; list the resources to limit",
 		}},
 		{"the scale subresource of all resources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
-		{"every update and deletion, including subresources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
-			"spec.match.kubernetes.resources: API servers call Weir for every DELETE, UPDATE; list the resources to limit",
-			"spec.match.kubernetes.resources[1].operations: DELETE has no effect: deletions are never limited",
+		{"every update and connection, including subresources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, CONNECT]}]}}}`, []string{
+			"spec.match.kubernetes.resources: API servers call Weir for every CONNECT, UPDATE; list the resources to limit",
 		}},
 		{"updates of workloads without scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods, replicationcontrollers/scale]}, {apiGroups: [apps], resources: [daemonsets, deployments], operations: [CREATE, UPDATE]}]}}}`, []string{
 			`spec.match.kubernetes.resources[1]: "deployments" does not cover the subresource scale, so kubectl scale is not limited; add "deployments/scale"`,

@@ -13,8 +13,8 @@ import (
 type LimiterStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that this status describes. It is -1 until the operator has processed the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled and
-	// Degraded are present only while they are true.
+	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled,
+	// Degraded and CountsSeparately are present only while they are true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// replicas is the current number of pods.
 	Replicas *int32 `json:"replicas,omitempty"`
