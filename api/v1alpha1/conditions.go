@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Condition types. Reconciling, Stalled, Degraded and Overridden are present only while they are true.
+// Condition types. Reconciling, Stalled, Degraded, Overridden and CountsSeparately are present only while they are true.
 const (
 	// ConditionAccepted of a policy is true if the policy compiles. Accepted of a Limiter is true if the API server accepted all
 	// managed resources of the Limiter.
@@ -8,8 +8,8 @@ const (
 	// ConditionProgrammed of a policy is true if every live replica of every Limiter that selects the policy enforces this generation.
 	// Programmed of a Limiter is true if all managed resources are applied.
 	ConditionProgrammed = "Programmed"
-	// ConditionReady of a policy is true if at least one Limiter enforces this generation, and no other Limiter is about to: it summarizes
-	// Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
+	// ConditionReady of a policy is true if at least one Limiter enforces this generation, no other Limiter is about to, and requests can match
+	// the policy as far as the operator knows: it summarizes Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while the operator rolls out this generation to the replicas.
 	ConditionReconciling = "Reconciling"
@@ -21,6 +21,9 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionOverridden is true if the policy decides no request in at least one domain, because another policy decides instead.
 	ConditionOverridden = "Overridden"
+	// ConditionCountsSeparately of a Limiter is true if another Limiter selects the same policies and uses the same Redis, and they have no common
+	// counterGroup: each of them admits the whole limit.
+	ConditionCountsSeparately = "CountsSeparately"
 	// ConditionThrottleRegistered of a Limiter with kubernetesThrottle is true if a webhook configuration sends writes to its pods.
 	ConditionThrottleRegistered = "ThrottleRegistered"
 )
@@ -40,6 +43,11 @@ const (
 	ReasonNotRegistered       = "NotRegistered"    // Programmed=False: match.kubernetes, and API servers do not call the Limiter for it
 	ReasonStoreUnreachable    = "StoreUnreachable" // Programmed=False, Degraded=True: the operator cannot connect to Redis
 	ReasonLocalMode           = "LocalMode"        // Degraded=True: live replicas decide without Redis
+
+	// ReasonNoRoutes and the reasons below are reasons of Ready=False: the replicas enforce this generation, and no request can match it.
+	ReasonNoRoutes     = "NoRoutes"     // gateways route no request to the targets of the policy; also of an entry in status.ancestors
+	ReasonNoNamespaces = "NoNamespaces" // match.kubernetes selects no namespace that exists
+	ReasonNoMatch      = "NoMatch"      // the fields of the policy contradict each other
 
 	// ReasonNamespacePolicy is the reason of Overridden=True of a ClusterRateLimitPolicy with precedence Default: in at least one
 	// domain, a RateLimitPolicy that replaces it matches every request that the policy matches.
@@ -81,6 +89,8 @@ const (
 	// ReasonRouteTableIncomplete means that pods do not find some routes of spec.routeMatching.
 	ReasonRouteTableIncomplete = "RouteTableIncomplete"
 	ReasonInvalidSelector      = "InvalidSelector" // policySelector or policyNamespaceSelector is invalid: the previous selection is kept
+
+	ReasonNoCounterGroup = "NoCounterGroup" // CountsSeparately=True: the Limiters have no common spec.counterGroup
 
 	// ReasonRegistered and the reasons below belong to ThrottleRegistered.
 	ReasonRegistered           = "Registered"           // True: the webhook is registered

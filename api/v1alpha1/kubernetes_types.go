@@ -70,13 +70,13 @@ type KubernetesResources struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Resources []ResourceName `json:"resources"`
-	// operations lists the operations to limit: CREATE, UPDATE, DELETE or CONNECT. UPDATE includes patches and server-side apply. DELETE
-	// has no effect, because deletions are never limited. Defaults to CREATE.
+	// operations lists the operations to limit: CREATE, UPDATE or CONNECT. UPDATE includes patches and server-side apply. Deletions are never
+	// limited. Defaults to CREATE.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={CREATE}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=3
 	Operations []Operation `json:"operations,omitempty"`
 }
 
@@ -91,7 +91,8 @@ type APIGroup string
 type ResourceName string
 
 // Operation is an operation on an object of the Kubernetes API.
-// +kubebuilder:validation:Enum=CREATE;UPDATE;DELETE;CONNECT
+// +kubebuilder:validation:MaxLength=16
+// +kubebuilder:validation:XValidation:rule="self in ['CREATE', 'UPDATE', 'CONNECT']",message="operation must be CREATE, UPDATE or CONNECT; deletions are never limited, because a deletion frees what a limit protects"
 type Operation string
 
 const (
@@ -99,8 +100,6 @@ const (
 	OperationCreate Operation = "CREATE"
 	// OperationUpdate is an update, a patch or a server-side apply of an object.
 	OperationUpdate Operation = "UPDATE"
-	// OperationDelete is the deletion of an object.
-	OperationDelete Operation = "DELETE"
 	// OperationConnect is a connection to an object, for example pods/exec.
 	OperationConnect Operation = "CONNECT"
 )

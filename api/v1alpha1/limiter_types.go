@@ -150,8 +150,8 @@ type LimiterStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled and
-	// Degraded are present only while they are true.
+	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled,
+	// Degraded and CountsSeparately are present only while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -186,6 +186,9 @@ type LimiterStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	EnforcingReplicas int32 `json:"enforcingReplicas,omitempty"`
+	// localMode describes the replicas that decide without Redis. It is present only while there are some.
+	// +optional
+	LocalMode *LocalModeState `json:"localMode,omitempty"`
 	// policies counts the selected policies.
 	// +optional
 	Policies *PolicyCount `json:"policies,omitempty"`
@@ -198,6 +201,18 @@ type LimiterStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Scripts []LoadedScript `json:"scripts,omitempty"`
+}
+
+// LocalModeState describes the replicas that decide without Redis.
+type LocalModeState struct {
+	// replicas is the number of these replicas.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	Replicas int32 `json:"replicas"`
+	// since is when the first of them began to decide without Redis. It is absent if no replica reports it.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // PolicyCount counts the policies that a Limiter selects.

@@ -320,13 +320,31 @@ type RateLimitPolicyStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// limiters lists the Limiters that select the policy, and the state of the policy in each of them.
+	// limiters lists the Limiters that select the policy, and the state of the policy in each of them. If there are more than 16, those that do
+	// not enforce this generation are listed first.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Limiters []PolicyLimiterStatus `json:"limiters,omitempty"`
+	// omittedLimiters is the number of Limiters that select the policy and are not in limiters, because there are more than 16.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	OmittedLimiters int32 `json:"omittedLimiters,omitempty"`
+	// overriddenBy lists the policies that decide in place of this one, by domain, while Overridden is true. If there are more than 16 domains,
+	// it lists the first of them.
+	// +optional
+	// +listType=map
+	// +listMapKey=domain
+	// +kubebuilder:validation:MaxItems=16
+	OverriddenBy []PolicyOverride `json:"overriddenBy,omitempty"`
+	// overriddenDomains is the number of domains in which another policy decides in place of this one, while Overridden is true.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	OverriddenDomains int32 `json:"overriddenDomains,omitempty"`
 	// effective is the compiled policy in canonical form.
 	// +optional
 	Effective *EffectivePolicy `json:"effective,omitempty"`
@@ -336,6 +354,34 @@ type RateLimitPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Ancestors []PolicyAncestorStatus `json:"ancestors,omitempty"`
 }
+
+// PolicyOverride is another policy that decides in one domain.
+type PolicyOverride struct {
+	// domain in which the other policy decides.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Domain string `json:"domain"`
+	// kind of the other policy. The namespace of a RateLimitPolicy is the domain.
+	// +required
+	Kind PolicyKind `json:"kind"`
+	// name of the other policy.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// PolicyKind is a kind of policy.
+// +kubebuilder:validation:Enum=RateLimitPolicy;ClusterRateLimitPolicy
+type PolicyKind string
+
+const (
+	// PolicyKindNamespaced is a RateLimitPolicy.
+	PolicyKindNamespaced PolicyKind = "RateLimitPolicy"
+	// PolicyKindCluster is a ClusterRateLimitPolicy.
+	PolicyKindCluster PolicyKind = "ClusterRateLimitPolicy"
+)
 
 // PolicyLimiterStatus is the state of the policy in one Limiter.
 type PolicyLimiterStatus struct {

@@ -76,7 +76,7 @@ type PolicyAncestorStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ControllerName string `json:"controllerName"`
-	// conditions has Accepted: whether the policy limits the requests of this target.
+	// conditions has Accepted: whether the policy applies to this target. Its reason is NoRoutes if gateways route no request to the target.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -105,6 +105,9 @@ func TestConvert_ReadsAcceptedParentsOfTheGatewayAPIOnly(t *testing.T) {
 		if got := len(g.Routes[0].Parents) == 1; got != test.route {
 			t.Errorf("%s: the route has the parents %+v", name, g.Routes[0].Parents)
 		}
+		if got, want := g.Routes[0].Elsewhere, !test.route && test.accepted == "True"; got != want {
+			t.Errorf("%s: the route is elsewhere: %t", name, got)
+		}
 		if got := len(g.ListenerSets) == 1; got != test.set {
 			t.Errorf("%s: the ListenerSets are %+v", name, g.ListenerSets)
 		} else if got && g.ListenerSets[0].GatewayNamespace != "shop" {

@@ -70,6 +70,7 @@ func convert(object client.Object, g *gateway.Objects) {
 	switch o := object.(type) {
 	case *gatewayv1.HTTPRoute:
 		route := gateway.Route{Kind: v1alpha1.TargetHTTPRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
+		route.Elsewhere = acceptedElsewhere(o.Status.Parents)
 		route.Created, route.Hostnames = o.CreationTimestamp.Time, texts(o.Spec.Hostnames)
 		for i := range o.Spec.Rules {
 			rule := &o.Spec.Rules[i]
@@ -79,6 +80,7 @@ func convert(object client.Object, g *gateway.Objects) {
 		g.Routes = append(g.Routes, route)
 	case *gatewayv1.GRPCRoute:
 		route := gateway.Route{Kind: v1alpha1.TargetGRPCRoute, Namespace: o.Namespace, Name: o.Name, Parents: parents(o.Namespace, o.Status.Parents)}
+		route.Elsewhere = acceptedElsewhere(o.Status.Parents)
 		route.Created, route.Hostnames = o.CreationTimestamp.Time, texts(o.Spec.Hostnames)
 		for i := range o.Spec.Rules {
 			rule := &o.Spec.Rules[i]
@@ -120,17 +122,14 @@ func appendName(names []string, name *gatewayv1.SectionName) []string {
 func parents(namespace string, statuses []gatewayv1.RouteParentStatus) (all []gateway.Parent) {
 	for _, s := range statuses {
 		ref := s.ParentRef
-		if ref.Group != nil && *ref.Group != v1alpha1.GatewayGroup || !meta.IsStatusConditionTrue(s.Conditions, string(gatewayv1.RouteConditionAccepted)) {
+		if isElsewhere(ref) || !meta.IsStatusConditionTrue(s.Conditions, string(gatewayv1.RouteConditionAccepted)) {
 			continue
 		}
 		parent := gateway.Parent{Namespace: namespace, Controller: string(s.ControllerName)}
-		switch {
-		case ref.Kind == nil || *ref.Kind == gatewayv1.Kind(v1alpha1.TargetGateway):
+		if ref.Kind == nil || *ref.Kind == gatewayv1.Kind(v1alpha1.TargetGateway) {
 			parent.Gateway = string(ref.Name)
-		case *ref.Kind == listenerSetKind:
+		} else {
 			parent.ListenerSet = string(ref.Name)
-		default:
-			continue
 		}
 		if ref.Namespace != nil {
 			parent.Namespace = string(*ref.Namespace)
@@ -146,6 +145,18 @@ func parents(namespace string, statuses []gatewayv1.RouteParentStatus) (all []ga
 		}
 	}
 	return all
+}
+
+// acceptedElsewhere reports whether a parent that is neither a Gateway nor a ListenerSet has accepted a route, such as a Service of a mesh.
+func acceptedElsewhere(statuses []gatewayv1.RouteParentStatus) bool {
+	return slices.ContainsFunc(statuses, func(s gatewayv1.RouteParentStatus) bool {
+		return isElsewhere(s.ParentRef) && meta.IsStatusConditionTrue(s.Conditions, string(gatewayv1.RouteConditionAccepted))
+	})
+}
+
+func isElsewhere(ref gatewayv1.ParentReference) bool {
+	return ref.Group != nil && *ref.Group != v1alpha1.GatewayGroup ||
+		ref.Kind != nil && *ref.Kind != gatewayv1.Kind(v1alpha1.TargetGateway) && *ref.Kind != listenerSetKind
 }
 
 // grants returns what a ReferenceGrant permits policies of Weir.

@@ -87,7 +87,7 @@ func TestConvert_ReadsWhatPoliciesDependOn(t *testing.T) {
 	own := gateway.Parent{Namespace: "shop", Gateway: "own", Controller: controller}
 	want := gateway.Objects{
 		Routes: []gateway.Route{
-			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay", "refund"}, Parents: []gateway.Parent{
+			{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout", Rules: []string{"pay", "refund"}, Elsewhere: true, Parents: []gateway.Parent{
 				own,
 				{Namespace: "infra", Gateway: "public", Listener: "https", Controller: controller},
 				{Namespace: "shop", ListenerSet: "set", Port: 8443, Controller: controller},

@@ -46,7 +46,7 @@ func TestLockout_AMissingLimiterBlocksNoExemptWrite(t *testing.T) {
 	p := h.policy("everything", nil, "*")
 	p.Spec.Match.Kubernetes.Resources = []v1alpha1.KubernetesResources{{
 		APIGroups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*"},
-		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
+		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate},
 	}}
 	h.must(h.kube.Update(t.Context(), p))
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.FailurePolicy = v1alpha1.WebhookFailureFail })

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +75,12 @@ func TestReporter_ReportsOverriddenPoliciesAndTheOverridingOne(t *testing.T) {
 	if c == nil || c.Status != yes || c.Reason != v1alpha1.ReasonNamespacePolicy || !strings.Contains(c.Message, h.namespace+"/daily") {
 		t.Errorf("Overridden: %+v", c)
 	}
+	var fallback v1alpha1.ClusterRateLimitPolicy
+	h.must(h.kube.Get(t.Context(), client.ObjectKey{Name: "fallback"}, &fallback))
+	want := []v1alpha1.PolicyOverride{{Domain: h.namespace, Kind: "RateLimitPolicy", Name: "daily"}}
+	if diff := cmp.Diff(want, fallback.Status.OverriddenBy); diff != "" || fallback.Status.OverriddenDomains != 1 {
+		t.Errorf("in %d domains, by (-want +got):\n%s", fallback.Status.OverriddenDomains, diff)
+	}
 	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Axis, s.Replaces = v1alpha1.AxisUser, nil })
 	h.reconcile()
 	if c := meta.FindStatusCondition(h.clusterConditions("fallback"), v1alpha1.ConditionOverridden); c != nil {
@@ -82,4 +89,7 @@ func TestReporter_ReportsOverriddenPoliciesAndTheOverridingOne(t *testing.T) {
 	h.createCluster("strict", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Axis, s.Limit = v1alpha1.AxisUser, 1 })
 	h.reconcile()
 	h.hasCondition("daily", v1alpha1.ConditionOverridden, yes, v1alpha1.ReasonStricterPolicy)
+	if by := h.policy("daily").Status.OverriddenBy; len(by) != 1 || by[0].Kind != "ClusterRateLimitPolicy" || by[0].Domain != h.namespace {
+		t.Errorf("daily is overridden by %+v", by)
+	}
 }

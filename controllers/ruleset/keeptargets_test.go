@@ -16,6 +16,7 @@ import (
 // readGateways implements Gateways with the route checkout, or with an error.
 type readGateways struct {
 	namespace string
+	parents   []gateway.Parent
 	err       error
 }
 
@@ -23,7 +24,7 @@ func (g *readGateways) Read(context.Context) (*gateway.Objects, uint64, error) {
 	if g.err != nil {
 		return nil, 0, g.err
 	}
-	return &gateway.Objects{Routes: []gateway.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: g.namespace, Name: "checkout"}}}, 7, nil
+	return &gateway.Objects{Routes: []gateway.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: g.namespace, Name: "checkout", Parents: g.parents}}}, 7, nil
 }
 
 func (g *readGateways) Changed() <-chan struct{} { return nil }
@@ -31,7 +32,7 @@ func (g *readGateways) Changed() <-chan struct{} { return nil }
 // The permissions of an operator can be older than its CRDs. Only policies with targets need the objects of the Gateway API.
 func TestAddPrevious_KeepsTheRulesOfTargetsThatCannotBeRead(t *testing.T) {
 	h := newHarness(t)
-	gateways := &readGateways{namespace: h.namespace}
+	gateways := &readGateways{namespace: h.namespace, parents: []gateway.Parent{{Namespace: h.namespace, Gateway: "own"}}}
 	use := func() { h.reconciler.Gateways, h.reconciler.Reporter.Gateways = gateways, gateways }
 	use()
 	attach := func(s *v1alpha1.RateLimitPolicySpec) {
@@ -98,4 +99,30 @@ func TestAddPrevious_KeepsTheRulesOfTargetsThatCannotBeRead(t *testing.T) {
 	enforces("the route can be read again", map[string]int64{"daily": 7, "checkout": 8, "new": 100})
 	accepted("the route can be read again")
 	h.hasNoCondition("checkout", v1alpha1.ConditionDegraded)
+}
+
+// Whether the route has requests is unknown until the objects can be read again. It must not change meanwhile.
+func TestReporter_KeepsThatAPolicyHasNoRoutes(t *testing.T) {
+	h := newHarness(t)
+	gateways := &readGateways{namespace: h.namespace}
+	h.createPolicy("checkout", func(s *v1alpha1.RateLimitPolicySpec) {
+		s.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetHTTPRoute, Name: "checkout"}}
+	})
+	settle := func() {
+		t.Helper()
+		h.reconciler.Gateways, h.reconciler.Reporter.Gateways = gateways, gateways
+		h.reconcile()
+		h.heartbeat(h.activeRevision(), "a")
+		h.reconcile()
+		h.hasCondition("checkout", v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonProgrammed)
+		h.hasCondition("checkout", v1alpha1.ConditionReady, no, v1alpha1.ReasonNoRoutes)
+	}
+	settle()
+	steady := h.versions()
+	gateways.err = gateway.ErrGatewaysPending
+	h.restartOperator()
+	settle()
+	if diff := cmp.Diff(steady, h.versions()); diff != "" {
+		t.Errorf("statuses were written, although nothing is known to have changed (-before +after):\n%s", diff)
+	}
 }

@@ -87,7 +87,9 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 		return ctrl.Result{RequeueAfter: l.publishing.wait}, nil
 	}
 	l.metrics.observeDelivery(l.edits, l.ruleSet, delivery, l.Clock())
-	problems := report.Problems{InvalidSelector: l.selected.invalidSelector, Snapshot: l.snapshot.Problem()}
+	problems := report.Problems{
+		InvalidSelector: l.selected.invalidSelector, Snapshot: l.snapshot.Problem(), Separate: l.states.CountsSeparately(l.name),
+	}
 	if err := l.status.Report(ctx, limiter, l.ruleSet, delivery, problems); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -101,7 +103,7 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 func (l *limiterReconciler) setState(limiter *v1alpha1.Limiter) {
 	l.states.Set(report.LimiterState{
 		Limiter: l.name, Considered: l.selected.considered, RuleSet: l.ruleSet, Delivery: l.publishing.latest,
-		NotAdmitted: l.selected.notAdmitted, NoReadyPods: report.NoReadyPods(limiter),
+		Counters: report.CountersOf(limiter), NotAdmitted: l.selected.notAdmitted, NoReadyPods: report.NoReadyPods(limiter),
 	})
 }
 

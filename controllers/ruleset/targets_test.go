@@ -3,6 +3,7 @@ package ruleset
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func TestSetupWithManager_APolicyFollowsItsRoute(t *testing.T) {
 				return false
 			}
 			accepted := meta.FindStatusCondition(p.Status.Ancestors[0].Conditions, v1alpha1.ConditionAccepted)
-			return (accepted.Status == yes) == (reason == v1alpha1.ReasonProgrammed) && p.Status.Ancestors[0].AncestorRef.Name == "checkout"
+			return (accepted.Status == yes) == slices.Contains([]string{"Programmed", "NoRoutes"}, reason) && p.Status.Ancestors[0].AncestorRef.Name == "checkout"
 		}
 	}
 	fixture.Await(h, "the policy reports the missing CRDs", status("Ready", "TargetNotFound", "the CRDs of the Gateway API are not installed"))
@@ -59,7 +60,19 @@ func TestSetupWithManager_APolicyFollowsItsRoute(t *testing.T) {
 	h.hasCondition("checkout", v1alpha1.ConditionReconciling, yes, "TargetNotFound")
 	h.hasNoCondition("checkout", v1alpha1.ConditionStalled)
 
-	h.must(h.kube.Create(t.Context(), route(h.namespace, "checkout")))
+	created := route(h.namespace, "checkout")
+	h.must(h.kube.Create(t.Context(), created))
+	fixture.Await(h, "the policy reports that no Gateway has accepted the route", status("Ready", "NoRoutes", "no Gateway has accepted HTTPRoute "+h.namespace+"/checkout"))
+	h.hasCondition("checkout", v1alpha1.ConditionAccepted, yes, "Accepted")
+	h.hasCondition("checkout", v1alpha1.ConditionReconciling, yes, "NoRoutes")
+	if limits := h.activeLimits(); len(limits) != 2 {
+		t.Errorf("the rule set has %v: a gateway whose controller does not write the status would not be limited", limits)
+	}
+	created.Status.Parents = []gatewayv1.RouteParentStatus{{
+		ParentRef: gatewayv1.ParentReference{Name: "own"}, ControllerName: "example.com/gateway",
+		Conditions: []metav1.Condition{{Type: "Accepted", Status: yes, Reason: "Accepted", LastTransitionTime: metav1.Now()}},
+	}}
+	h.must(h.kube.Status().Update(t.Context(), created))
 	fixture.Await(h, "the policy is Ready", status("Ready", "Programmed", ""))
 	if got := h.policy("checkout").Status.Effective.MatchedBy; got != "RouteName" {
 		t.Errorf("matched by %q", got)

@@ -92,7 +92,7 @@ func TestCompile_ResolvesTheTargetsOfAPolicy(t *testing.T) {
 		"a route":                 {attached("shop/a", "HTTPRoute/checkout"), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: limits the requests for which the gateway names route HTTPRoute/checkout of namespace shop"}},
 		"a rule":                  {attached("shop/a", "HTTPRoute/checkout#pay"), []string{"shop:HTTPRoute/checkout/pay"}, []string{"Accepted: route HTTPRoute/checkout/pay"}},
 		"a route of gRPC":         {attached("shop/a", "GRPCRoute/stock"), []string{"shop:GRPCRoute/stock"}, []string{"Accepted: GRPCRoute/stock"}},
-		"a route of no Gateway":   {attached("shop/a", "HTTPRoute/draft"), []string{"shop:HTTPRoute/draft"}, []string{"Accepted: HTTPRoute/draft"}},
+		"a route of no Gateway":   {attached("shop/a", "HTTPRoute/draft"), []string{"shop:HTTPRoute/draft"}, []string{"Accepted: no Gateway has accepted HTTPRoute shop/draft"}},
 		"no such route":           {attached("shop/a", "HTTPRoute/gone"), nil, []string{"TargetNotFound: HTTPRoute shop/gone does not exist"}},
 		"a route of another kind": {attached("shop/a", "HTTPRoute/stock"), nil, []string{"TargetNotFound: HTTPRoute shop/stock does not exist"}},
 		"a route elsewhere":       {attached("shop/a", "HTTPRoute/posts"), nil, []string{"TargetNotFound: HTTPRoute shop/posts does not exist"}},
@@ -119,7 +119,7 @@ func TestCompile_ResolvesTheTargetsOfAPolicy(t *testing.T) {
 		"all Gateways are granted":               {attached("blog/a", "Gateway/infra:internal"), []string{"blog:HTTPRoute/posts"}, []string{"Accepted: such as HTTPRoute blog/posts"}},
 		"no such Gateway":                        {attached("blog/a", "Gateway/infra:gone"), nil, []string{"TargetNotFound: Gateway infra/gone does not exist"}},
 		"no such listener":                       {attached("shop/a", "Gateway/infra:public#tls"), nil, []string{"TargetNotFound: no listener with the name tls"}},
-		"an own Gateway without routes":          {attached("shop/a", "Gateway/own"), []string{}, []string{"Accepted: one of the 0 routes"}},
+		"an own Gateway without routes":          {attached("shop/a", "Gateway/own"), []string{}, []string{"Accepted: Gateway shop/own has accepted no route of namespace shop, and a RateLimitPolicy limits only routes of its own namespace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{test.policy}, Gateways: gateways()}.Compile(testIdentity())
@@ -158,6 +158,40 @@ func check(t *testing.T, result compile.Result, routes, states []string) {
 	}
 }
 
+// The usual layout has the Gateway in one namespace, and its routes in others.
+func TestCompile_ReportsPoliciesWithoutRoutes(t *testing.T) {
+	policies := compile.Policies{
+		Namespaced: []v1alpha1.RateLimitPolicy{
+			attached("infra/elsewhere", "Gateway/public"), attached("shop/draft", "HTTPRoute/draft"), attached("shop/mesh", "HTTPRoute/mesh"),
+			attached("shop/mixed", "Gateway/own", "HTTPRoute/checkout"), attached("shop/one-missing", "HTTPRoute/gone", "Gateway/own#http"),
+		},
+		Cluster:  []v1alpha1.ClusterRateLimitPolicy{attachedToCluster("all", "Gateway/infra:public"), attachedToCluster("own", "Gateway/shop:own")},
+		Gateways: gateways(),
+	}
+	policies.Gateways.Gateways[2].Listeners = []gateway.Listener{{Name: "http"}}
+	policies.Gateways.Routes = append(policies.Gateways.Routes, gateway.Route{Kind: "HTTPRoute", Namespace: "shop", Name: "mesh", Elsewhere: true})
+	var got []string
+	for _, u := range policies.Compile(testIdentity()).Unmatched {
+		got = append(got, fmt.Sprintf("%s %s %t: %s", u.Reason, u.Policy, u.Cluster, u.Message))
+	}
+	want := []string{
+		"NoRoutes cluster/own true: spec.targetRefs[0]: Gateway shop/own has accepted no route, so there are no requests to limit; attach a route, or target another Gateway",
+		"NoRoutes infra/elsewhere false: spec.targetRefs[0]: Gateway infra/public has accepted no route of namespace infra, and a RateLimitPolicy limits only routes of its own " +
+			"namespace; attach a route of this namespace, move the policy to the namespace of the routes, or use a ClusterRateLimitPolicy",
+		"NoRoutes shop/draft false: spec.targetRefs[0]: no Gateway has accepted HTTPRoute shop/draft, so it gets no requests to limit; correct its spec.parentRefs, " +
+			"or see its status.parents",
+		"NoRoutes shop/one-missing false: spec.targetRefs[1]: listener http of Gateway shop/own has accepted no route of namespace shop, and a RateLimitPolicy limits only " +
+			"routes of its own namespace; attach a route of this namespace, move the policy to the namespace of the routes, or use a ClusterRateLimitPolicy",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	policies.Gateways = nil // a file, or the webhook
+	if got := policies.Compile(testIdentity()).Unmatched; got != nil {
+		t.Errorf("with unknown targets: %+v", got)
+	}
+}
+
 func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 	for name, test := range map[string]struct {
 		targets, routes, states, domains []string
@@ -171,7 +205,7 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 		"a listener": {
 			[]string{"Gateway/infra:public#http"}, []string{"shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"}, []string{"Accepted: 2 routes"}, []string{"shop"},
 		},
-		"no routes": {[]string{"Gateway/shop:own"}, []string{}, []string{"Accepted: 0 routes"}, nil},
+		"no routes": {[]string{"Gateway/shop:own"}, []string{}, []string{"Accepted: Gateway shop/own has accepted no route, so there are no requests to limit"}, nil},
 		"unknown":   {[]string{"Gateway/infra:gone"}, nil, []string{"TargetNotFound: does not exist"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

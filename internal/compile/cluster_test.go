@@ -257,6 +257,10 @@ func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 	for domain := range strings.SplitSeq("a b c d e f g h i j", " ") {
 		many = append(many, redundancy.Override{Policy: "cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
 	}
+	by := redundancy.OverriddenBy(slices.Repeat(many, 2))
+	if len(by) != 16 || by[9] != (v1alpha1.PolicyOverride{Domain: "j", Kind: "RateLimitPolicy", Name: "own"}) {
+		t.Errorf("%d policies are listed: %+v", len(by), by)
+	}
 	for name, tc := range map[string]struct {
 		overrides       []redundancy.Override
 		reason, message string

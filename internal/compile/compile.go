@@ -53,6 +53,8 @@ type Result struct {
 	Overrides []redundancy.Override
 	// Attachments has the targets of each valid policy with spec.targetRefs, sorted by policy.
 	Attachments []Attachment
+	// Unmatched has the policies whose rules limit no request, as far as the policies and the objects in [Policies] show.
+	Unmatched []Unmatched
 	// LeftOut describes the routes that the table of routes does not have, because they exceed its bounds; empty if it has all.
 	LeftOut string
 	// Kept has the policies that keep their previous rules: see [Gateways.Unreadable].
@@ -102,6 +104,7 @@ func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result 
 	result.Set.RouteTable, result.LeftOut = p.routeTable()
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = redundancy.Overrides(result.Set.Rules)
+	result.Unmatched = unmatched(result.Set.Rules, result.Attachments, p.Namespaces)
 	return result
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -152,6 +154,51 @@ func TestIdentityOf_ReturnsTheTableOfALimiter(t *testing.T) {
 	want.Tenant.Name, want.NamespaceLabel, want.NamespaceAnnotation = "x-tenant-id", "", "tenant"
 	if got := compile.IdentityOf(&spec); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestCompile_ReportsPoliciesForWritesThatMatchNoNamespace(t *testing.T) {
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	of := func(name string, change func(*v1alpha1.KubernetesMatch), domains ...v1alpha1.Domain) v1alpha1.ClusterRateLimitPolicy {
+		p := podCreationPolicy(name, v1alpha1.AxisUser, func(s *v1alpha1.RateLimitPolicySpec) { change(s.Match.Kubernetes) })
+		p.Spec.Domains = domains
+		return p
+	}
+	policies := compile.Policies{
+		Namespaces: []compile.Namespace{{Name: "bank"}, {Name: "shop", Labels: map[string]string{"team": "a"}}},
+		Cluster: []v1alpha1.ClusterRateLimitPolicy{
+			of("a-all", func(*v1alpha1.KubernetesMatch) {}),
+			of("b-empty-selector", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = &metav1.LabelSelector{} }),
+			of("c-selected", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = team }),
+			of("d-other-domain", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = team }, "bank"),
+			of("e-named", func(m *v1alpha1.KubernetesMatch) { m.Namespaces = []v1alpha1.NamespaceName{"gone", "bank"} }),
+			of("f-unknown", func(m *v1alpha1.KubernetesMatch) { m.Namespaces = []v1alpha1.NamespaceName{"gone"} }),
+			of("g-both", func(m *v1alpha1.KubernetesMatch) {
+				m.NamespaceSelector, m.Namespaces = team, []v1alpha1.NamespaceName{"bank"}
+			}),
+			of("h-contradiction", func(m *v1alpha1.KubernetesMatch) {
+				m.Users, m.ExceptUsers = []v1alpha1.KubernetesUser{"eve"}, []v1alpha1.KubernetesUser{"eve"}
+			}),
+		},
+	}
+	for _, namespace := range []string{"bank", "shop"} {
+		p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
+		p.Spec = of("", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = team }).Spec.RateLimitPolicySpec
+		policies.Namespaced = append(policies.Namespaced, p)
+	}
+	unmatched := func() (got []string) {
+		for _, u := range policies.Compile(testIdentity()).Unmatched {
+			got = append(got, u.Reason+" "+u.Policy)
+		}
+		return got
+	}
+	want := []string{"NoNamespaces bank/own", "NoNamespaces cluster/d-other-domain", "NoNamespaces cluster/f-unknown", "NoNamespaces cluster/g-both", "NoMatch cluster/h-contradiction"}
+	if diff := cmp.Diff(want, unmatched()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	policies.Namespaces = nil // a file: the namespaces are unknown
+	if diff := cmp.Diff([]string{"NoMatch cluster/h-contradiction"}, unmatched()); diff != "" {
+		t.Errorf("without namespaces, -want +got:\n%s", diff)
 	}
 }
 

@@ -106,8 +106,11 @@ func (v *validator) validateResources(field string, resources v1alpha1.Kubernete
 	}
 	for i, operation := range resources.Operations {
 		path := fmt.Sprintf("%s.operations[%d]", field, i)
-		v.validateNotEmpty(path, string(operation))
-		validateEnum(v, path, operation, v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete, v1alpha1.OperationConnect)
+		switch operation {
+		case v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationConnect:
+		default:
+			v.report(path, "operation must be CREATE, UPDATE or CONNECT; deletions are never limited, because a deletion frees what a limit protects")
+		}
 	}
 }
 

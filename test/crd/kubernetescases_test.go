@@ -55,16 +55,20 @@ func resourcesCases() []schemaCase {
 		{at: at + ".resources[]", kind: kindRule, accepted: names(`[pods, deployments/scale, "*", "pods/*", "*/scale", "*/*"]`), rejected: names(`[Pod]`), message: resourceMessage},
 		{at: at + ".operations", kind: "minItems", accepted: operations(`[CREATE]`), rejected: operations(`[]`), message: "should have at least 1 items"},
 		{
-			at: at + ".operations", kind: "maxItems", accepted: operations(`[CREATE, UPDATE, DELETE, CONNECT]`),
-			rejected: operations(`[CREATE, UPDATE, DELETE, CONNECT, CREATE]`), message: "Too many: 5: must have at most 4 items",
+			at: at + ".operations", kind: "maxItems", accepted: operations(`[CREATE, UPDATE, CONNECT]`),
+			rejected: operations(`[CREATE, UPDATE, CONNECT, CREATE]`), message: "Too many: 4: must have at most 3 items",
 		},
 		{
 			at: at + ".operations", kind: kindSet, field: "spec.match.kubernetes.resources[0].operations[1]",
 			accepted: operations(`[CREATE, UPDATE]`), rejected: operations(`[CREATE, CREATE]`), message: `Duplicate value: "CREATE"`,
 		},
 		{
-			at: at + ".operations[]", kind: "enum", accepted: operations(`[CONNECT]`), rejected: operations(`[PATCH]`),
-			message: `Unsupported value: "PATCH": supported values: "CREATE", "UPDATE", "DELETE", "CONNECT"`,
+			at: at + ".operations[]", kind: "maxLength", accepted: operations(`[CONNECT]`), rejected: operations(`[AAAAAAAAAAAAAAAAA]`),
+			message: "may not be more than 16 bytes",
+		},
+		{
+			at: at + ".operations[]", kind: kindRule, accepted: operations(`[CONNECT]`), rejected: operations(`[DELETE]`),
+			message: "operation must be CREATE, UPDATE or CONNECT; deletions are never limited, because a deletion frees what a limit protects",
 		},
 	}
 	all = append(all, listCases(at+".apiGroups", 1, 16, 253, groups)...)

@@ -36,7 +36,7 @@ func matchEverything() *v1alpha1.ClusterRateLimitPolicy {
 		s.OnStoreFailure = v1alpha1.StoreFailureDeny
 		s.Match.Kubernetes.Resources = []v1alpha1.KubernetesResources{{
 			APIGroups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
-			Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
+			Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate},
 		}}
 	})
 }

@@ -73,7 +73,7 @@ func policy(name string, axis v1alpha1.Axis, limit int64, window string, change 
 	p.Spec.Algorithm = v1alpha1.SlidingWindowLog
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
 		APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},
-		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete},
+		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate},
 	}}}}
 	if change != nil {
 		change(&p.Spec)

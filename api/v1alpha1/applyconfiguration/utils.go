@@ -88,6 +88,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LimiterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LoadedScript"):
 		return &apiv1alpha1.LoadedScriptApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("LocalModeState"):
+		return &apiv1alpha1.LocalModeStateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Match"):
 		return &apiv1alpha1.MatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NetworkSources"):
@@ -104,6 +106,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PolicyCountApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyLimiterStatus"):
 		return &apiv1alpha1.PolicyLimiterStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PolicyOverride"):
+		return &apiv1alpha1.PolicyOverrideApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicy"):
 		return &apiv1alpha1.RateLimitPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicySpec"):

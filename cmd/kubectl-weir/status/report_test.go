@@ -200,6 +200,7 @@ func TestNew_ReportsEachProblem(t *testing.T) {
 		"RefNotPermitted": "WeirPoliciesRejected", "Conflicted": "WeirPoliciesRejected", "NotSelected": "policy-not-enforced",
 		"NotAdmitted": "policy-not-enforced", "NotRegistered": "policy-not-enforced", "NoReplicas": "WeirLimiterWithoutRules",
 		"PartiallyProgrammed": "policy-not-enforced", "Pending": "WeirRulesDiffer", "StoreUnreachable": "redis-down", "OfAnotherVersion": "policy-not-enforced",
+		"NoRoutes": "policy-not-enforced", "NoNamespaces": "policy-not-enforced", "NoMatch": "policy-not-enforced",
 	} {
 		status := "False"
 		if reason == "PartiallyProgrammed" {

@@ -34,6 +34,9 @@ func ancestors(
 			accepted.Reason, accepted.Message = targets[i].Reason, targets[i].Message
 			if accepted.Reason == v1alpha1.ReasonAccepted {
 				accepted.Status = metav1.ConditionTrue
+				if targets[i].Idle {
+					accepted.Reason = v1alpha1.ReasonNoRoutes
+				}
 			}
 		}
 		if len(targets) == 0 && policy.Status == metav1.ConditionTrue { // its previous rule is kept, and its targets cannot be read
@@ -70,7 +73,7 @@ func conditionsAt(before []v1alpha1.PolicyAncestorStatus, ref v1alpha1.TargetRef
 func targetsText(targets []gateway.Target) string {
 	texts := make([]string, len(targets))
 	for i, t := range targets {
-		texts[i] = t.Reason + ": " + t.Message
+		texts[i] = fmt.Sprintf("%s %t: %s", t.Reason, t.Idle, t.Message)
 	}
 	return strings.Join(texts, "\n")
 }

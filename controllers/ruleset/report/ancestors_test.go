@@ -18,6 +18,12 @@ func target(name, reason string) gateway.Target {
 	return gateway.Target{Ref: routeRef(name), Reason: reason, Message: "message of " + name}
 }
 
+func idleTarget(name string) gateway.Target {
+	t := target(name, v1alpha1.ReasonAccepted)
+	t.Idle = true
+	return t
+}
+
 func routeRef(name string) v1alpha1.TargetReference {
 	return v1alpha1.TargetReference{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetHTTPRoute, Name: name}
 }
@@ -39,6 +45,10 @@ func TestAncestors_ReportEachTarget(t *testing.T) {
 		"one is missing": {
 			[]outcome{{rule: rule, targets: []gateway.Target{target("a", "TargetNotFound"), target("b", "Accepted")}}},
 			[]string{"False TargetNotFound message of a", "True Accepted message of b"},
+		},
+		"one has no routes": {
+			[]outcome{{rule: rule, targets: []gateway.Target{idleTarget("a"), target("b", "Accepted")}}},
+			[]string{"True NoRoutes message of a", "True Accepted message of b"},
 		},
 		"none accepts": {
 			[]outcome{{problems: problem("TargetNotFound"), targets: []gateway.Target{target("a", "TargetNotFound"), target("b", "Conflicted")}}},

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type LimiterState struct {
 	RuleSet *selection.RuleSet
 	// Delivery of the rule set.
 	Delivery publish.Delivery
+	// Counters is where the Limiter counts.
+	Counters CounterSpace
 	// NotAdmitted are the policies with match.kubernetes that the Limiter does not admit, and why. The reason completes "Limiter a/b ".
 	NotAdmitted map[types.UID]string
 	// NoReadyPods is true if no pod of the Limiter is ready: see [NoReadyPods].
@@ -31,6 +34,45 @@ type LimiterState struct {
 	// SelectionUnknown is true if the selectors of the Limiter are invalid and its active rule set cannot be read. The RuleSet is
 	// then empty. Which policies the Limiter selected is in their statuses.
 	SelectionUnknown bool
+}
+
+// CounterSpace is where a Limiter counts: its Redis, and its counter group. Limiters without a group have counters of their own.
+type CounterSpace struct{ redis, group string }
+
+// CountersOf returns where the Limiter counts.
+func CountersOf(limiter *v1alpha1.Limiter) CounterSpace {
+	spec := &limiter.Spec.Redis
+	addresses := slices.Sorted(slices.Values(spec.Addresses))
+	return CounterSpace{fmt.Sprint(addresses, spec.Mode, spec.MasterName, spec.Database), limiter.Spec.CounterGroup}
+}
+
+// CountsSeparately names another Limiter that selects policies of this one and has the same Redis, without a common counter group; empty if there is
+// none.
+func (l *LimiterStates) CountsSeparately(limiter types.NamespacedName) string {
+	var own LimiterState
+	all := l.all()
+	for _, s := range all {
+		if s.Limiter == limiter {
+			own = s
+		}
+	}
+	for _, other := range all {
+		if other.Limiter == limiter || own.RuleSet == nil || other.Counters.redis != own.Counters.redis ||
+			own.Counters.group != "" && other.Counters.group == own.Counters.group {
+			continue
+		}
+		common := 0
+		for policy := range own.RuleSet.Rules {
+			if _, selects := other.RuleSet.Rules[policy]; selects {
+				common++
+			}
+		}
+		if common > 0 {
+			return fmt.Sprintf("Limiter %s selects %d of the same policies and uses the same Redis, and each of the two Limiters admits the whole limit; "+
+				"to admit it together, set the same spec.counterGroup in both; to separate the policies, use policySelector and policyNamespaceSelector", other.Limiter, common)
+		}
+	}
+	return ""
 }
 
 // UnknownSelection returns the state of a Limiter whose selectors are invalid, and whose active rule set cannot be read.

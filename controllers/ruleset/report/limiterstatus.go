@@ -42,6 +42,8 @@ type Problems struct {
 	InvalidSelector error
 	// Snapshot describes why the snapshot is not written; empty if it is.
 	Snapshot string
+	// Separate describes a Limiter that does not share counters with this one; empty if there is none.
+	Separate string
 }
 
 // Report writes the status of the Limiter if it has changed.
@@ -71,10 +73,12 @@ func (r *LimiterReporter) Report(
 func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
 	owned := v1alpha1.LimiterStatus{
-		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
+		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, LocalMode: status.LocalMode, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
 	}
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); c != nil {
-		owned.Conditions = []metav1.Condition{*c}
+	for _, kind := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionCountsSeparately} {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
+			owned.Conditions = append(owned.Conditions, *c)
+		}
 	}
 	return owned
 }
@@ -89,15 +93,27 @@ func limiterStatus(
 		Policies:          &v1alpha1.PolicyCount{Accepted: int32(len(set.Rules)), Rejected: int32(len(set.Problems))},
 		Redis:             &v1alpha1.RedisState{Reachable: !d.Unavailable(), Primaries: int32(d.Redis.Primaries), Version: d.Redis.Version},
 	}
+	if d.Local.Replicas > 0 {
+		status.LocalMode = &v1alpha1.LocalModeState{Replicas: d.Local.Replicas}
+		if !d.Local.Since.IsZero() {
+			status.LocalMode.Since = new(metav1.NewTime(d.Local.Since.Truncate(time.Second)))
+		}
+	}
 	for _, script := range d.Scripts {
 		status.Scripts = append(status.Scripts, v1alpha1.LoadedScript{
 			ScriptReference: v1alpha1.ScriptReference{Name: script.Name, SHA: script.SHA}, LoadedOn: int32(script.LoadedOn),
 		})
 	}
 	degraded := limiterDegradation(d, selectorProblem(set, problems.InvalidSelector), set.LeftOut, problems.Snapshot)
+	var wanted []metav1.Condition
 	if degraded.reason != "" {
-		c := condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, degraded.reason, degraded.message)
-		status.Conditions = conditions.Merge(before, []metav1.Condition{c}, generation, now)
+		wanted = append(wanted, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, degraded.reason, degraded.message))
+	}
+	if problems.Separate != "" {
+		wanted = append(wanted, condition(v1alpha1.ConditionCountsSeparately, metav1.ConditionTrue, v1alpha1.ReasonNoCounterGroup, problems.Separate))
+	}
+	if len(wanted) > 0 {
+		status.Conditions = conditions.Merge(before, wanted, generation, now)
 	}
 	return status
 }
@@ -120,6 +136,11 @@ func applyLimiterStatus(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1
 		WithPolicies(v1alpha1ac.PolicyCount().WithAccepted(s.Policies.Accepted).WithRejected(s.Policies.Rejected))
 	if s.EnforcingReplicas != 0 {
 		status.WithEnforcingReplicas(s.EnforcingReplicas)
+	}
+	if l := s.LocalMode; l != nil {
+		local := v1alpha1ac.LocalModeState().WithReplicas(l.Replicas)
+		local.Since = l.Since
+		status.WithLocalMode(local)
 	}
 	redis := v1alpha1ac.RedisState().WithReachable(s.Redis.Reachable)
 	if s.Redis.Primaries != 0 {

@@ -58,6 +58,19 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	report("after a change of another client", d, nil, 1)
 
 	receive()
+	d.Local = publish.LocalMode{Replicas: 2, Since: r.now.Add(-time.Minute + 3*time.Millisecond)}
+	report("local mode", d, nil, 1)
+	if l := r.limiter.LocalMode; l == nil || l.Replicas != 2 || !l.Since.Time.Equal(r.now.Add(-time.Minute)) {
+		t.Errorf("in local mode: %+v", l)
+	}
+	receive()
+	report("still local mode", d, nil, 0)
+	d.Local = publish.LocalMode{Replicas: 2}
+	report("local mode since an unknown time", d, nil, 1)
+	if l := r.limiter.LocalMode; l == nil || l.Since != nil {
+		t.Errorf("in local mode: %+v", l)
+	}
+	receive()
 	outage := publish.Delivery{Redis: d.Redis, Scripts: d.Scripts, Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now}}
 	report("an outage", outage, nil, 1)
 	if r.limiter.EnforcingReplicas != 1 || r.limiter.Redis.Reachable || degraded().Reason != "StoreDenied" || !strings.Contains(degraded().Message, "NOPERM") {
@@ -81,6 +94,21 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	report("the end of the outage", publish.Delivery{}, nil, 1)
 	if len(r.limiter.Conditions) != 0 || r.limiter.Redis.Version != "" || len(r.limiter.Scripts) != 0 {
 		t.Errorf("after the outage: %+v", r.limiter)
+	}
+}
+
+func TestLimiterStatus_ReportsLimitersThatCountSeparately(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	d := publish.Delivery{Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: at}}
+	status := limiterStatus(1, stateOf(d).RuleSet, d, Problems{Separate: "m"}, nil, at)
+	limiter := &v1alpha1.Limiter{Status: status}
+	if owned := ownedStatus(limiter); len(owned.Conditions) != 2 || owned.Conditions[0].Type != "Degraded" || owned.Conditions[1].Type != "CountsSeparately" ||
+		owned.Conditions[1].Reason != "NoCounterGroup" || owned.Conditions[1].Message != "m" {
+		t.Errorf("conditions %+v", owned.Conditions)
+	}
+	status = limiterStatus(1, stateOf(publish.Delivery{}).RuleSet, publish.Delivery{}, Problems{}, status.Conditions, at)
+	if len(status.Conditions) != 0 {
+		t.Errorf("without a problem: %+v", status.Conditions)
 	}
 }
 

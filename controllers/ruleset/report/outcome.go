@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,8 +31,9 @@ type outcome struct {
 	unavailable            string // why Redis is unavailable; empty if it is available
 	degradation            degradation
 	overridden             selection.Overridden
-	webhook                string // why API servers do not call the Limiter for the policy; empty if they do, or need not
-	notAdmitted            string // why no Limiter admits the policy; empty if one selects it, or if the selectors do not match it
+	webhook                string            // why API servers do not call the Limiter for the policy; empty if they do, or need not
+	unmatched              compile.Unmatched // why no request can match the rule; the zero value if some may
+	notAdmitted            string            // why no Limiter admits the policy; empty if one selects it, or if the selectors do not match it
 }
 
 // outcomeAt returns the state of the policy at the Limiter, and whether the Limiter selects the policy.
@@ -40,7 +42,11 @@ func outcomeAt(s *LimiterState, p selection.Policy, reported v1alpha1.RateLimitP
 		return outcomeOfUnknown(s, p, reported)
 	}
 	if _, selected := s.RuleSet.Policies[p.GetUID()]; selected {
-		return outcomeOf(s, p, reported.Limiters), true
+		o := outcomeOf(s, p, reported.Limiters)
+		if s.RuleSet.Kept[p.Key()] {
+			o.unmatched = reportedUnmatched(reported)
+		}
+		return o, true
 	}
 	return outcome{}, false
 }
@@ -60,7 +66,18 @@ func outcomeOfUnknown(s *LimiterState, p selection.Policy, reported v1alpha1.Rat
 			programmed.ObservedGeneration == p.GetGeneration(),
 		unavailable: s.Delivery.Outage.Message,
 		degradation: policyDegradation(s.Delivery),
+		unmatched:   reportedUnmatched(reported),
 	}, true
+}
+
+// reportedUnmatched returns what the status reports about a policy that limits no request. It is still true while the operator cannot read what it
+// depends on.
+func reportedUnmatched(reported v1alpha1.RateLimitPolicyStatus) compile.Unmatched {
+	ready := meta.FindStatusCondition(reported.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || !slices.Contains([]string{v1alpha1.ReasonNoRoutes, v1alpha1.ReasonNoNamespaces, v1alpha1.ReasonNoMatch}, ready.Reason) {
+		return compile.Unmatched{}
+	}
+	return compile.Unmatched{Reason: ready.Reason, Message: ready.Message}
 }
 
 // outcomeOf returns the state of a policy that the Limiter selects. The reported statuses are those of the policy before.
@@ -90,7 +107,7 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 			o.enforced = true // replicas do not lose rules when the operator loses Redis; new ones start from the snapshot
 		}
 	}
-	o.degradation, o.overridden = policyDegradation(s.Delivery), s.RuleSet.Overridden[p.Name]
+	o.degradation, o.overridden, o.unmatched = policyDegradation(s.Delivery), s.RuleSet.Overridden[p.Name], s.RuleSet.Unmatched[p.Key()]
 	if o.degradation.reason == "" && s.RuleSet.Unreadable != "" && s.RuleSet.Kept[p.Key()] {
 		o.degradation = targetsUnreadable(s.RuleSet.Unreadable)
 	}
@@ -127,8 +144,9 @@ type summary struct {
 	unavailable, rejected  string
 	overBudget             string
 	degradation            degradation
-	overridden             selection.Overridden
+	overridden             string // everything of it
 	webhook, notAdmitted   string
+	unmatched              compile.Unmatched
 	targets                string // reasons and messages
 	matchedBy              v1alpha1.MatchedBy
 }
@@ -139,8 +157,11 @@ func (o outcome) summary() summary {
 	}
 	s := summary{
 		targets: targetsText(o.targets),
-		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation, overridden: o.overridden,
-		webhook: o.webhook, matchedBy: o.rule.Effective.MatchedBy,
+		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation,
+		webhook: o.webhook, matchedBy: o.rule.Effective.MatchedBy, unmatched: o.unmatched,
+	}
+	if o.overridden.Reason != "" {
+		s.overridden = fmt.Sprint(o.overridden)
 	}
 	if !o.enforced {
 		s.acknowledged, s.replicas, s.connecting = o.acknowledged, o.replicas, o.connecting

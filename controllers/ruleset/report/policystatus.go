@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,20 +34,49 @@ func policyStatus(
 		ObservedGeneration: generation,
 		Conditions:         mergeConditions(before.Conditions, wanted, generation, now),
 	}
-	for _, o := range outcomes {
-		if !o.hasEntry() || len(status.Limiters) == maxLimiters {
-			continue
-		}
+	listed, omitted := listedLimiters(outcomes)
+	for _, o := range listed {
 		if status.Effective == nil && o.rule != nil {
 			effective := o.rule.Effective
 			status.Effective = &effective
 		}
 		status.Limiters = append(status.Limiters, o.entry(entryOf(before.Limiters, o.limiter).Conditions, generation, now))
 	}
+	status.OmittedLimiters = omitted
+	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionOverridden) {
+		i := slices.IndexFunc(outcomes, func(o outcome) bool { return o.overridden.Reason != "" })
+		status.OverriddenBy, status.OverriddenDomains = outcomes[i].overridden.By, outcomes[i].overridden.Domains
+	}
 	return status, due
 }
 
-// hasEntry reports whether the status lists the Limiter, unless it lists maxLimiters before it.
+// listedLimiters returns the outcomes that the status lists, sorted by Limiter, and the number of the others. Limiters that are late come first,
+// because since when they are late is in their entries, then those that cannot enforce the policy.
+func listedLimiters(outcomes []outcome) (listed []outcome, omitted int32) {
+	rank := func(o outcome) int {
+		switch v := o.programmed(0); {
+		case v.reason == v1alpha1.ReasonPending:
+			return 0
+		case v.status != metav1.ConditionTrue:
+			return 1
+		default:
+			return 2
+		}
+	}
+	byName := func(x, y outcome) int {
+		return cmp.Or(cmp.Compare(x.limiter.Namespace, y.limiter.Namespace), cmp.Compare(x.limiter.Name, y.limiter.Name))
+	}
+	listed = slices.DeleteFunc(slices.Clone(outcomes), func(o outcome) bool { return !o.hasEntry() })
+	if omitted = int32(len(listed)) - maxLimiters; omitted <= 0 {
+		return listed, 0
+	}
+	slices.SortFunc(listed, func(x, y outcome) int { return cmp.Or(cmp.Compare(rank(x), rank(y)), byName(x, y)) })
+	listed = listed[:maxLimiters]
+	slices.SortFunc(listed, byName)
+	return listed, omitted
+}
+
+// hasEntry reports whether the status lists the Limiter, unless it lists maxLimiters others.
 func (o outcome) hasEntry() bool { return o.rule != nil || o.overBudget != "" }
 
 // entry returns the state of the policy at one Limiter.
@@ -113,7 +143,11 @@ func policyConditions(
 		programmed(outcomes, generation).condition(v1alpha1.ConditionProgrammed),
 		ready.condition(v1alpha1.ConditionReady),
 	}
-	if ready.status != metav1.ConditionTrue {
+	switch {
+	case ready.status == metav1.ConditionTrue:
+	case ready.reason == v1alpha1.ReasonNoMatch:
+		all = append(all, condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, ready.reason, ready.message))
+	default:
 		all = append(all, condition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, ready.reason, ready.message))
 	}
 	addFirst := func(kind string, of func(outcome) (reason, message string)) {
@@ -168,6 +202,15 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 	apply.WithConditions(conditions.Apply(status.Conditions)...)
 	for _, l := range status.Limiters {
 		apply.WithLimiters(applyEntry(l))
+	}
+	if status.OmittedLimiters > 0 {
+		apply.WithOmittedLimiters(status.OmittedLimiters)
+	}
+	for _, o := range status.OverriddenBy {
+		apply.WithOverriddenBy(v1alpha1ac.PolicyOverride().WithDomain(o.Domain).WithKind(o.Kind).WithName(o.Name))
+	}
+	if status.OverriddenDomains > 0 {
+		apply.WithOverriddenDomains(status.OverriddenDomains)
 	}
 	if e := status.Effective; e != nil {
 		apply.WithEffective(v1alpha1ac.EffectivePolicy().

@@ -49,6 +49,18 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 			outcome{rule: rule, enforced: true, webhook: "no pod is ready"},
 			"Accepted=True/Accepted Programmed=False/NotRegistered Ready=False/NotRegistered Reconciling=True/NotRegistered", "InProgress",
 		},
+		"all replicas enforce it, and it has no routes": {
+			outcome{rule: rule, enforced: true, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "m"}},
+			"Accepted=True/Accepted Programmed=True/Programmed Ready=False/NoRoutes Reconciling=True/NoRoutes", "InProgress",
+		},
+		"all replicas enforce it, and its fields contradict each other": {
+			outcome{rule: rule, enforced: true, unmatched: compile.Unmatched{Reason: "NoMatch", Message: "m"}},
+			"Accepted=True/Accepted Programmed=True/Programmed Ready=False/NoMatch Stalled=True/NoMatch", "Failed",
+		},
+		"some replicas enforce it, and it has no routes": {
+			outcome{rule: rule, acknowledged: 1, replicas: 2, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "m"}},
+			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
+		},
 		"no Limiter admits it": {
 			outcome{notAdmitted: "Limiter a/b admits none"},
 			"Accepted=True/Accepted Programmed=False/NotAdmitted Ready=False/NotAdmitted Reconciling=True/NotAdmitted", "InProgress",

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 // PendingDeadline is how long Ready waits for the replicas of one Limiter while another Limiter enforces the policy.
@@ -80,18 +81,34 @@ func sinceEdit(before []metav1.Condition, generation int64) []metav1.Condition {
 	})
 }
 
+// unmatchedBy returns why no request can match the policy, at any Limiter that has its rule; the zero value if some may.
+func unmatchedBy(outcomes []outcome) (first compile.Unmatched) {
+	for _, o := range outcomes {
+		switch {
+		case o.rule == nil:
+		case o.unmatched.Reason == "":
+			return compile.Unmatched{}
+		case first.Reason == "":
+			first = o.unmatched
+		}
+	}
+	return first
+}
+
 // ready summarizes all Limiters. A Limiter that cannot enforce the policy (no replica is ready, or its Redis is unavailable), or
 // has not done so by the deadline, does not keep the policy from being ready if another Limiter enforces it. The message names
-// it. Nor does a Limiter that the status does not list: the deadline depends on its entry. The result changes when a deadline
+// it. If the status lists maxLimiters that are late, Ready waits for these: the deadline depends on their entries. A policy that no request can match is not
+// ready. The result changes when a deadline
 // passes; due is zero if no deadline is pending.
 func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generation int64, now time.Time) (result verdict, due time.Time) {
 	all := programmed(outcomes, generation)
-	var enforcing, entries int
+	listed, _ := listedLimiters(outcomes)
+	isListed := func(o outcome) bool {
+		return slices.ContainsFunc(listed, func(l outcome) bool { return l.limiter == o.limiter })
+	}
+	var enforcing int
 	var missing, waiting string // the first Limiter that does not enforce the policy, and the first that Ready waits for
 	for _, o := range outcomes {
-		if o.hasEntry() {
-			entries++
-		}
 		v := o.programmed(generation)
 		if v.status == metav1.ConditionTrue {
 			enforcing++
@@ -100,7 +117,7 @@ func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generati
 		if missing == "" {
 			missing = o.prefix(outcomes) + v.message
 		}
-		if v.reason != v1alpha1.ReasonPending || entries > maxLimiters {
+		if v.reason != v1alpha1.ReasonPending || !isListed(o) {
 			continue
 		}
 		deadline := now.Add(PendingDeadline)
@@ -118,8 +135,12 @@ func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generati
 			due = deadline
 		}
 	}
-	switch {
-	case enforcing == 0 || missing == "":
+	switch unmatched := unmatchedBy(outcomes); {
+	case enforcing == 0:
+		return all, time.Time{}
+	case unmatched.Reason != "":
+		return verdict{metav1.ConditionFalse, unmatched.Reason, unmatched.Message}, time.Time{}
+	case missing == "":
 		return all, time.Time{}
 	case waiting != "":
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPending, waiting}, due

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 // Two Limiters select the policy: default and staging.
@@ -32,6 +33,16 @@ func TestPolicyStatus_ReadyDependsOnTheLimitersThatCanEnforce(t *testing.T) {
 	}{
 		"both enforce it": {
 			enforced, enforced,
+			"True Programmed all replicas of 2 Limiters enforce generation 4", "True Programmed all replicas of 2 Limiters enforce generation 4", false,
+		},
+		"no request can match it, and staging has no room": {
+			outcome{enforced: true, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "no routes"}},
+			outcome{overBudget: "spec: over"},
+			"False OverBudget weir/staging: spec: over", "False NoRoutes no routes", false,
+		},
+		"requests can match it at staging": { // production keeps an earlier rule set
+			outcome{enforced: true, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "no routes"}},
+			enforced,
 			"True Programmed all replicas of 2 Limiters enforce generation 4", "True Programmed all replicas of 2 Limiters enforce generation 4", false,
 		},
 		"staging has no replicas": {
@@ -193,27 +204,45 @@ func TestPolicyStatus_KeepsSinceWhenALimiterEnforcesThePolicy(t *testing.T) {
 	}
 }
 
-// The status does not have the time since which a Limiter that it does not list is late.
-func TestPolicyStatus_ReadyDoesNotWaitForLimitersThatItDoesNotList(t *testing.T) {
+// A status lists 16 Limiters. Ready counts all of them: those that are late are listed, with the time since which they are.
+func TestPolicyStatus_ReadyWaitsForEveryLimiter(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	var outcomes []outcome
-	for i := range maxLimiters + 1 {
+	for i := range maxLimiters + 3 {
 		outcomes = append(outcomes, outcome{
 			limiter: types.NamespacedName{Namespace: "weir", Name: fmt.Sprintf("l%02d", i)}, rule: &selection.Rule{Revision: "sha256:a"}, enforced: true,
 		})
 	}
-	ready := func(late int) string {
-		changed := slices.Clone(outcomes)
-		changed[late].enforced, changed[late].replicas = false, 1
-		status, _ := policyStatus(1, changed, v1alpha1.RateLimitPolicyStatus{}, now)
-		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-		return string(c.Status) + " " + c.Reason
+	outcomes[3] = outcome{limiter: outcomes[3].limiter, overBudget: "spec: over"}
+	var status v1alpha1.RateLimitPolicyStatus
+	report := func(when, ready, last string) {
+		t.Helper()
+		status, _ = policyStatus(1, outcomes, status, now)
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); string(c.Status)+" "+c.Reason != ready {
+			t.Errorf("%s: Ready is %s %s, want %s", when, c.Status, c.Reason, ready)
+		}
+		names := make([]string, len(status.Limiters))
+		for i, l := range status.Limiters {
+			names[i] = l.Name
+		}
+		if len(names) != maxLimiters || status.OmittedLimiters != 3 || !slices.IsSorted(names) || names[maxLimiters-1] != last || !slices.Contains(names, "l03") {
+			t.Errorf("%s: the status lists %s and omits %d", when, names, status.OmittedLimiters)
+		}
 	}
-	if got := ready(maxLimiters - 1); got != "False Pending" {
-		t.Errorf("while the last listed Limiter is late: %s, want False Pending", got)
+	report("at first", "True PartiallyProgrammed", "l15")
+	outcomes[18].enforced, outcomes[18].replicas = false, 1
+	report("while the last one is late", "False Pending", "l18")
+	now = now.Add(PendingDeadline - time.Second)
+	report("before the deadline", "False Pending", "l18")
+	now = now.Add(time.Second)
+	report("after the deadline", "True PartiallyProgrammed", "l18")
+	for i := range maxLimiters + 1 { // more are late than the status lists
+		outcomes[i].enforced, outcomes[i].replicas, outcomes[i].overBudget, outcomes[i].rule = false, 1, "", outcomes[18].rule
 	}
-	if got := ready(maxLimiters); got != "True PartiallyProgrammed" {
-		t.Errorf("while a Limiter that is not listed is late: %s, want True PartiallyProgrammed", got)
+	status, _ = policyStatus(1, outcomes, status, now)
+	now = now.Add(PendingDeadline)
+	if status, _ = policyStatus(1, outcomes, status, now); !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Error("Ready waits after the deadline for Limiters that the status cannot list")
 	}
 }
 

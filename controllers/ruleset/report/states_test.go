@@ -37,6 +37,19 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 	missing := policies.Compile(compile.DefaultIdentity()).Problems[:1]
 	policies.Gateways.Routes = []gateway.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}}
 	conflicted := policies.Compile(compile.DefaultIdentity()).Problems
+	idle := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attachedPolicy("old", 1)}, Gateways: policies.Gateways}.Compile(compile.DefaultIdentity()).Unmatched[0]
+	contradiction := attachedPolicy("new", 1)
+	contradiction.Spec.TargetRefs = nil
+	contradiction.Spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{CIDRs: []v1alpha1.CIDR{"10.1.0.0/16"}, ExceptCIDRs: []v1alpha1.CIDR{"10.0.0.0/8"}}}
+	noMatch := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{contradiction}}.Compile(compile.DefaultIdentity()).Unmatched[0]
+	selecting := attachedPolicy("new", 1)
+	selecting.Spec.TargetRefs = nil
+	selecting.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
+		Resources:         []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+	}}
+	noNamespaces := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{selecting}, Namespaces: []compile.Namespace{{Name: "shop"}}}.
+		Compile(compile.DefaultIdentity()).Unmatched[0]
 	elsewhere := attachedPolicy("new", 1)
 	elsewhere.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetGateway, Namespace: new("infra"), Name: "public"}}
 	forbidden := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{elsewhere}, Gateways: policies.Gateways}.Compile(compile.DefaultIdentity()).Problems
@@ -51,6 +64,9 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-not-registered":           {1, outcome{rule: rule, enforced: true, webhook: "no pod of the Limiter is ready"}},
 		"policy-ready":                    {1, outcome{rule: rule, enforced: true}},
 		"policy-edited-ready":             {2, outcome{rule: rule, enforced: true}},
+		"policy-no-routes":                {1, outcome{rule: rule, enforced: true, unmatched: idle}},
+		"policy-no-namespaces":            {1, outcome{rule: rule, enforced: true, unmatched: noNamespaces}},
+		"policy-no-match":                 {1, outcome{rule: rule, enforced: true, unmatched: noMatch}},
 		"policy-invalid":                  {1, outcome{problems: bad}},
 		"policy-target-not-found":         {1, outcome{problems: missing}},
 		"policy-ref-not-permitted":        {1, outcome{problems: forbidden}},
@@ -100,5 +116,5 @@ func attachedPolicy(name string, minute int) v1alpha1.RateLimitPolicy {
 
 func overriddenBy(o redundancy.Override) selection.Overridden {
 	reason, message := redundancy.OverriddenCondition([]redundancy.Override{o})
-	return selection.Overridden{Reason: reason, Message: message}
+	return selection.Overridden{Reason: reason, Message: message, By: redundancy.OverriddenBy([]redundancy.Override{o}), Domains: 1}
 }

@@ -113,7 +113,7 @@ func TestCompile_SummarizesTheOverridesOfEachPolicy(t *testing.T) {
 	for policy, n := range map[string]int{"cluster/floor": 2, "cluster/ceiling": 1} {
 		of := slices.DeleteFunc(slices.Clone(result.Overrides), func(o redundancy.Override) bool { return o.Policy != policy })
 		reason, message := redundancy.OverriddenCondition(of)
-		if got := set.Overridden[policy]; len(of) != n || got != (Overridden{reason, message}) || reason != v1alpha1.ReasonNamespacePolicy {
+		if got := set.Overridden[policy]; len(of) != n || got.Reason != reason || got.Message != message || len(got.By) != n || int(got.Domains) != n || reason != v1alpha1.ReasonNamespacePolicy {
 			t.Errorf("%s: %+v, want %s: %s", policy, got, reason, message)
 		}
 	}

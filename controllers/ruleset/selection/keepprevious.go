@@ -97,7 +97,7 @@ func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Id
 		}
 	}
 	result := found.Compile(identity)
-	s.Overridden, s.Targets = overriddenByPolicy(result.Overrides), targetsByPolicy(result.Attachments)
+	s.Overridden, s.Targets, s.Unmatched = overriddenByPolicy(result.Overrides), targetsByPolicy(result.Attachments), unmatchedByPolicy(result.Unmatched)
 	unchanged := map[string]bool{}
 	for i := range result.Set.Rules {
 		rule := &result.Set.Rules[i]

@@ -40,6 +40,8 @@ type RuleSet struct {
 	Overridden map[string]Overridden
 	// Targets of the policies with targets, except invalid ones.
 	Targets map[Key][]gateway.Target
+	// Unmatched policies: their rules are in Rules and limit no request.
+	Unmatched map[Key]compile.Unmatched
 	// LeftOut describes the routes that the table of routes does not have; empty if it has all.
 	LeftOut string
 	// Unreadable describes why the policies of Kept keep their previous rules; empty while the objects are being listed.
@@ -66,6 +68,9 @@ func VersionOf(limiter *v1alpha1.Limiter) LimiterVersion {
 // Overridden is the reason why a policy does not decide in some domain. The zero value means that it decides.
 type Overridden struct {
 	Reason, Message string
+	// By has the policies that decide, in the first of the Domains.
+	By      []v1alpha1.PolicyOverride
+	Domains int32
 }
 
 // Rule is the compiled form of one policy.
@@ -112,7 +117,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 		k := Key{p.Policy, p.Cluster}
 		after.Problems[k] = append(after.Problems[k], p)
 	}
-	after.Overridden = overriddenByPolicy(result.Overrides)
+	after.Overridden, after.Unmatched = overriddenByPolicy(result.Overrides), unmatchedByPolicy(result.Unmatched)
 	return after
 }
 
@@ -142,6 +147,14 @@ func targetsByPolicy(all []compile.Attachment) map[Key][]gateway.Target {
 	return by
 }
 
+func unmatchedByPolicy(all []compile.Unmatched) map[Key]compile.Unmatched {
+	by := make(map[Key]compile.Unmatched, len(all))
+	for _, u := range all {
+		by[Key{u.Policy, u.Cluster}] = u
+	}
+	return by
+}
+
 // overriddenByPolicy summarizes the overrides of each policy. Overrides of the same policy must be adjacent.
 func overriddenByPolicy(all []redundancy.Override) map[string]Overridden {
 	by := map[string]Overridden{}
@@ -151,7 +164,7 @@ func overriddenByPolicy(all []redundancy.Override) map[string]Overridden {
 			to++
 		}
 		reason, message := redundancy.OverriddenCondition(all[from:to])
-		by[all[from].Policy] = Overridden{reason, message}
+		by[all[from].Policy] = Overridden{reason, message, redundancy.OverriddenBy(all[from:to]), int32(to - from)}
 		from = to
 	}
 	return by

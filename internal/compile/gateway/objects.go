@@ -36,7 +36,9 @@ type Route struct {
 	Rules []string
 	// Parents are the Gateways that have accepted the route.
 	Parents []Parent
-	Created time.Time
+	// Elsewhere is true if a parent of another kind has accepted the route, such as a Service of a mesh.
+	Elsewhere bool
+	Created   time.Time
 	// Hostnames of the route; empty for those of the listener.
 	Hostnames []string
 	// Matches of all rules, in their order.

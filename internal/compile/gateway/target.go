@@ -16,6 +16,7 @@ type Target struct {
 	Message string                   `json:"message"`
 
 	Field  string        `json:"-"` // of the problem, within the entry
+	Idle   bool          `json:"-"` // the target accepts the policy, and gateways route no request to it: the message has the reason
 	Routes []rules.Route `json:"-"` // sorted; shared with other targets
 }
 
@@ -47,7 +48,7 @@ func (x *Index) Resolve(namespace string, isCluster bool, ref v1alpha1.TargetRef
 
 // Fail sets the reason why the target does not accept the policy, the field of the entry that is the reason, and the message.
 func (t *Target) Fail(reason, field, format string, args ...any) {
-	t.Reason, t.Field, t.Message = reason, field, fmt.Sprintf(format, args...)
+	t.Reason, t.Field, t.Message, t.Idle = reason, field, fmt.Sprintf(format, args...), false
 }
 
 func (x *Index) resolveRoute(t *Target, key Key, rule string) {
@@ -61,9 +62,14 @@ func (x *Index) resolveRoute(t *Target, key Key, rule string) {
 			t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
 			return
 		}
+		t.Idle = len(route.Parents) == 0 && !route.Elsewhere
 	}
 	target := rules.RouteTarget(string(key.kind), key.Name, rule)
 	t.Routes = []rules.Route{{Namespace: key.Namespace, Target: target}}
+	if t.Idle {
+		t.Message = fmt.Sprintf("no Gateway has accepted %s, so it gets no requests to limit; correct its spec.parentRefs, or see its status.parents", key)
+		return
+	}
 	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.Namespace)
 }
 
@@ -91,7 +97,7 @@ func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key 
 		found = x.resolveListener(place)
 		x.resolved[place] = found
 	}
-	t.Routes, t.Message = found.routes, found.message
+	t.Routes, t.Message, t.Idle = found.routes, found.message, len(found.routes) == 0
 }
 
 // listenerKey is a Gateway, one of its listeners or all of them if listener is empty, and the namespace of the routes, or all namespaces if
@@ -118,6 +124,10 @@ func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
 			elsewhere = append(elsewhere, route.Key().String())
 		}
 	}
+	if len(found.routes) == 0 {
+		found.message = noRoutes(place)
+		return found
+	}
 	found.routes = SortRoutes(found.routes)
 	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
 	if place.namespace != "" {
@@ -128,6 +138,20 @@ func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
 		found.message += fmt.Sprintf("; %d of them have other Gateways or listeners, whose requests count too, such as %s", len(elsewhere), elsewhere[0])
 	}
 	return found
+}
+
+// noRoutes describes a Gateway or a listener without routes that a policy can limit.
+func noRoutes(place listenerKey) string {
+	message := place.gateway.String()
+	if place.listener != "" {
+		message = fmt.Sprintf("listener %s of %s", place.listener, place.gateway)
+	}
+	message += " has accepted no route"
+	if place.namespace == "" {
+		return message + ", so there are no requests to limit; attach a route, or target another Gateway"
+	}
+	return message + " of namespace " + place.namespace + ", and a RateLimitPolicy limits only routes of its own namespace; attach a route of this " +
+		"namespace, move the policy to the namespace of the routes, or use a ClusterRateLimitPolicy"
 }
 
 // SortRoutes sorts routes and removes duplicates.

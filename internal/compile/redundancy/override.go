@@ -68,6 +68,22 @@ func firstOf(list []*rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Ru
 	return list[index], true
 }
 
+// MaxOverriddenBy is the maximum number of domains in status.overriddenBy.
+const MaxOverriddenBy = 16
+
+// OverriddenBy returns the policies that decide in the first domains of the overrides of one policy.
+func OverriddenBy(overrides []Override) (all []v1alpha1.PolicyOverride) {
+	for _, o := range overrides[:min(len(overrides), MaxOverriddenBy)] {
+		by := v1alpha1.PolicyOverride{Domain: o.Domain, Kind: v1alpha1.PolicyKindNamespaced}
+		if o.Reason == v1alpha1.ReasonStricterPolicy {
+			by.Kind = v1alpha1.PolicyKindCluster
+		}
+		_, by.Name, _ = strings.Cut(o.By, "/")
+		all = append(all, by)
+	}
+	return all
+}
+
 // maxListedDomains is the maximum number of domains in one message.
 const maxListedDomains = 8
 

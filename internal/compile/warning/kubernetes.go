@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -17,16 +16,6 @@ func (w *warnings) warnKubernetes() {
 		return
 	}
 	const field = "spec.match.kubernetes"
-	inDomain := func(namespace string) bool { return redundancy.AppliesToDomain(w.rule, namespace) }
-	if len(match.Namespaces) > 0 && !slices.ContainsFunc(match.Namespaces, inDomain) {
-		w.add(field+".namespaces", "no write matches: the policy does not apply to these namespaces")
-	}
-	if len(match.Users) > 0 && redundancy.IsSubset(match.Users, match.ExceptUsers) {
-		w.add(field+".exceptUsers", "no write matches: exceptUsers contains all of users")
-	}
-	if len(match.Groups) > 0 && redundancy.IsSubset(match.Groups, match.ExceptGroups) {
-		w.add(field+".exceptGroups", "no write matches: exceptGroups contains all of groups")
-	}
 	if i := slices.IndexFunc(match.Resources, isEverything); i >= 0 {
 		w.add(field+".resources", "API servers call Weir for every %s; list the resources to limit", strings.Join(match.Resources[i].Operations, ", "))
 	}
@@ -39,10 +28,6 @@ func (w *warnings) warnKubernetes() {
 func (w *warnings) warnExempt(field string, match *rules.KubernetesMatch) {
 	for i, resources := range match.Resources {
 		path := fmt.Sprintf("%s[%d]", field, i)
-		if slices.ContainsFunc(resources.Operations, exempt.Operation) {
-			w.add(path+".operations", "DELETE has no effect: deletions are never limited")
-			return
-		}
 		for _, group := range resources.APIGroups {
 			for _, name := range resources.Resources {
 				if plural, sub, _ := strings.Cut(name, "/"); exempt.Resource(group, plural, sub) {

@@ -119,23 +119,13 @@ func (w *warnings) warnIdentifier() {
 	}
 }
 
-// warnMatch warns of a match that no request can meet.
+// warnMatch warns of a match that no request can meet, or that has parts without an effect.
 func (w *warnings) warnMatch() {
+	redundancy.NoMatch(w.rule, func(field, why string) { w.add(field, "%s", why) })
 	m := &w.rule.Match
-	if len(m.CIDRs) > 0 && redundancy.AllWithin(m.CIDRs, m.ExceptCIDRs) {
-		w.add("spec.match.http.exceptCIDRs", "no request matches: exceptCIDRs covers all of cidrs")
-	}
 	if m.IgnoreCase && len(m.Paths) == 0 && !w.rule.PerEndpoint && w.rule.Identifier.From != rules.FromEndpoint {
 		w.add("spec.match.http.ignoreCase", "has no effect, because the policy has no paths and does not count endpoints; "+
 			"expressions compare paths with case: use request.path.lowerAscii()")
-	}
-	for i, header := range m.Headers {
-		opposite := header
-		opposite.Invert = !header.Invert
-		if slices.Contains(m.Headers[:i], opposite) {
-			w.add("spec.match.http.headers", "no request matches: the conditions on header %s contradict each other", header.Name)
-			return
-		}
 	}
 }
 

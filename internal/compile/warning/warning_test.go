@@ -136,9 +136,8 @@ func TestForRule(t *testing.T) {
 			"spec.match.kubernetes.resources: API servers call Weir for every CREATE; list the resources to limit",
 		}},
 		{"the scale subresource of all resources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: ["*"], resources: ["*/scale"], operations: [UPDATE]}]}}}`, nil},
-		{"every update and deletion, including subresources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, DELETE]}]}}}`, []string{
-			"spec.match.kubernetes.resources: API servers call Weir for every DELETE, UPDATE; list the resources to limit",
-			"spec.match.kubernetes.resources[1].operations: DELETE has no effect: deletions are never limited",
+		{"every update and connection, including subresources", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}, {apiGroups: ["*"], resources: ["*/*"], operations: [UPDATE, CONNECT]}]}}}`, []string{
+			"spec.match.kubernetes.resources: API servers call Weir for every CONNECT, UPDATE; list the resources to limit",
 		}},
 		{"updates of workloads without scale", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods, replicationcontrollers/scale]}, {apiGroups: [apps], resources: [daemonsets, deployments], operations: [CREATE, UPDATE]}]}}}`, []string{
 			`spec.match.kubernetes.resources[1]: "deployments" does not cover the subresource scale, so kubectl scale is not limited; add "deployments/scale"`,
@@ -160,6 +159,14 @@ func TestForRule(t *testing.T) {
 			"spec.match.kubernetes.exceptUsers: no write matches: exceptUsers contains all of users",
 			"spec.match.kubernetes.exceptGroups: no write matches: exceptGroups contains all of groups",
 		}},
+		{"an expression that is false", `{axis: Tenant, limit: 1, window: 1m, match: {http: {expression: "false"}}}`, []string{
+			"spec.match: no request matches: the expression is false",
+		}},
+		{"an unlimited tier for every address", `{axis: IP, limit: 1, window: 1m, tiers: [{name: free, when: {cidrs: [10.0.0.0/8]}, unlimited: true}, {name: all, when: {cidrs: ["0.0.0.0/0", "::/0"]}, unlimited: true}]}`, []string{
+			`spec.tiers[1]: no request is limited: each one belongs to an unlimited tier, at the latest to "all"`,
+		}},
+		{"an unlimited tier for the rest", `{axis: Tenant, limit: 1, window: 1m, tiers: [{name: free, when: {groups: [free]}, limit: 7}, {name: all, when: {expression: "true"}, unlimited: true}]}`, nil},
+		{"an unlimited tier for some addresses", `{axis: IP, limit: 1, window: 1m, tiers: [{name: all, when: {cidrs: ["0.0.0.0/0"]}, unlimited: true}]}`, nil},
 		{"users and groups that are excepted in part", `{axis: Tenant, limit: 1, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}],
 			users: [a, b], exceptUsers: [a], groups: [g, h], exceptGroups: [g]}}}`, nil},
 		{"a queue for writes", `{axis: Tenant, limit: 1, window: 1m, algorithm: LeakyBucket, burst: 5, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}]}},

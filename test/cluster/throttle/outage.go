@@ -119,7 +119,7 @@ func (w *tenants) whileWriting(ctx context.Context, do scenario.Action) (*writeR
 func everything() *v1alpha1.ClusterRateLimitPolicy {
 	p := perTenant("e2e-everything", 1, v1alpha1.KubernetesResources{
 		APIGroups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
-		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationDelete, v1alpha1.OperationConnect},
+		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationConnect},
 	})
 	p.Spec.Window, p.Spec.Axis = "1h", v1alpha1.AxisCustom
 	p.Spec.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression("'all'"))}

@@ -113,9 +113,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
-    - name: counterName
-      type:
-        scalar: string
     - name: denial
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
@@ -153,12 +150,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
       default: Override
-    - name: replaces
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
-          elementRelationship: associative
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
@@ -817,6 +808,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enforcingReplicas
       type:
         scalar: numeric
+    - name: localMode
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.LocalModeState
     - name: observedGeneration
       type:
         scalar: numeric
@@ -858,6 +852,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sha
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.LocalModeState
+  map:
+    fields:
+    - name: replicas
+      type:
+        scalar: numeric
+    - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.weir-dev.weir.api.v1alpha1.LogLevel
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LoggedIdentifiers
@@ -1006,6 +1009,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: rejected
       type:
         scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyKind
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PolicyLimiterStatus
   map:
     fields:
@@ -1032,8 +1037,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: revision
       type:
         scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.PolicyName
-  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyOverride
+  map:
+    fields:
+    - name: domain
+      type:
+        scalar: string
+    - name: kind
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyKind
+    - name: name
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Precedence
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicy
@@ -1076,9 +1091,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
-    - name: counterName
-      type:
-        scalar: string
     - name: denial
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
@@ -1106,12 +1118,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
       default: Deny
-    - name: replaces
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
-          elementRelationship: associative
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
@@ -1165,6 +1171,20 @@ var schemaYAML = typed.YAMLObject(`types:
           - namespace
           - name
     - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: omittedLimiters
+      type:
+        scalar: numeric
+    - name: overriddenBy
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyOverride
+          elementRelationship: associative
+          keys:
+          - domain
+    - name: overriddenDomains
       type:
         scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.Redis

@@ -17,8 +17,8 @@ type KubernetesResourcesApplyConfiguration struct {
 	// resource without its subresources, "pods/*" is pods and all of its subresources, "*/scale" is the scale subresource of every
 	// resource, and "*/*" is every resource and every subresource.
 	Resources []apiv1alpha1.ResourceName `json:"resources,omitempty"`
-	// operations lists the operations to limit: CREATE, UPDATE, DELETE or CONNECT. UPDATE includes patches and server-side apply. DELETE
-	// has no effect, because deletions are never limited. Defaults to CREATE.
+	// operations lists the operations to limit: CREATE, UPDATE or CONNECT. UPDATE includes patches and server-side apply. Deletions are never
+	// limited. Defaults to CREATE.
 	Operations []apiv1alpha1.Operation `json:"operations,omitempty"`
 }
 

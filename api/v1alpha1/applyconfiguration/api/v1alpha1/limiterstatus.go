@@ -13,8 +13,8 @@ import (
 type LimiterStatusApplyConfiguration struct {
 	// observedGeneration is the generation of the spec that this status describes. It is -1 until the operator has processed the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled and
-	// Degraded are present only while they are true.
+	// conditions are Accepted, Programmed and Ready. With kubernetesThrottle, ThrottleRegistered is added. Reconciling, Stalled,
+	// Degraded and CountsSeparately are present only while they are true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// replicas is the current number of pods.
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -28,6 +28,8 @@ type LimiterStatusApplyConfiguration struct {
 	Revision *string `json:"revision,omitempty"`
 	// enforcingReplicas is the number of live replicas that enforce every rule of this revision.
 	EnforcingReplicas *int32 `json:"enforcingReplicas,omitempty"`
+	// localMode describes the replicas that decide without Redis. It is present only while there are some.
+	LocalMode *LocalModeStateApplyConfiguration `json:"localMode,omitempty"`
 	// policies counts the selected policies.
 	Policies *PolicyCountApplyConfiguration `json:"policies,omitempty"`
 	// redis is the state of Redis as the operator observes it.
@@ -113,6 +115,14 @@ func (b *LimiterStatusApplyConfiguration) WithRevision(value string) *LimiterSta
 // If called multiple times, the EnforcingReplicas field is set to the value of the last call.
 func (b *LimiterStatusApplyConfiguration) WithEnforcingReplicas(value int32) *LimiterStatusApplyConfiguration {
 	b.EnforcingReplicas = &value
+	return b
+}
+
+// WithLocalMode sets the LocalMode field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LocalMode field is set to the value of the last call.
+func (b *LimiterStatusApplyConfiguration) WithLocalMode(value *LocalModeStateApplyConfiguration) *LimiterStatusApplyConfiguration {
+	b.LocalMode = value
 	return b
 }
 

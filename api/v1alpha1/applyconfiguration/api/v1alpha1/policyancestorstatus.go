@@ -15,7 +15,7 @@ type PolicyAncestorStatusApplyConfiguration struct {
 	AncestorRef *TargetReferenceApplyConfiguration `json:"ancestorRef,omitempty"`
 	// controllerName is the controller that wrote the entry: weir.dev/operator.
 	ControllerName *string `json:"controllerName,omitempty"`
-	// conditions has Accepted: whether the policy limits the requests of this target.
+	// conditions has Accepted: whether the policy applies to this target. Its reason is NoRoutes if gateways route no request to the target.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -16,8 +16,16 @@ type RateLimitPolicyStatusApplyConfiguration struct {
 	// conditions are Accepted, Programmed and Ready. Reconciling, Stalled, Degraded and Overridden are present only while they are
 	// true.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// limiters lists the Limiters that select the policy, and the state of the policy in each of them.
+	// limiters lists the Limiters that select the policy, and the state of the policy in each of them. If there are more than 16, those that do
+	// not enforce this generation are listed first.
 	Limiters []PolicyLimiterStatusApplyConfiguration `json:"limiters,omitempty"`
+	// omittedLimiters is the number of Limiters that select the policy and are not in limiters, because there are more than 16.
+	OmittedLimiters *int32 `json:"omittedLimiters,omitempty"`
+	// overriddenBy lists the policies that decide in place of this one, by domain, while Overridden is true. If there are more than 16 domains,
+	// it lists the first of them.
+	OverriddenBy []PolicyOverrideApplyConfiguration `json:"overriddenBy,omitempty"`
+	// overriddenDomains is the number of domains in which another policy decides in place of this one, while Overridden is true.
+	OverriddenDomains *int32 `json:"overriddenDomains,omitempty"`
 	// effective is the compiled policy in canonical form.
 	Effective *EffectivePolicyApplyConfiguration `json:"effective,omitempty"`
 	// ancestors has an entry for each entry of spec.targetRefs, in the same order.
@@ -61,6 +69,35 @@ func (b *RateLimitPolicyStatusApplyConfiguration) WithLimiters(values ...*Policy
 		}
 		b.Limiters = append(b.Limiters, *values[i])
 	}
+	return b
+}
+
+// WithOmittedLimiters sets the OmittedLimiters field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OmittedLimiters field is set to the value of the last call.
+func (b *RateLimitPolicyStatusApplyConfiguration) WithOmittedLimiters(value int32) *RateLimitPolicyStatusApplyConfiguration {
+	b.OmittedLimiters = &value
+	return b
+}
+
+// WithOverriddenBy adds the given value to the OverriddenBy field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the OverriddenBy field.
+func (b *RateLimitPolicyStatusApplyConfiguration) WithOverriddenBy(values ...*PolicyOverrideApplyConfiguration) *RateLimitPolicyStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithOverriddenBy")
+		}
+		b.OverriddenBy = append(b.OverriddenBy, *values[i])
+	}
+	return b
+}
+
+// WithOverriddenDomains sets the OverriddenDomains field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OverriddenDomains field is set to the value of the last call.
+func (b *RateLimitPolicyStatusApplyConfiguration) WithOverriddenDomains(value int32) *RateLimitPolicyStatusApplyConfiguration {
+	b.OverriddenDomains = &value
 	return b
 }
 
