@@ -25,6 +25,8 @@ func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 		return Undecided, "not decided: another policy denies the request first, or the counter is unavailable"
 	case d.Allowed:
 		return Allows, sentence(p, decides, fmt.Sprintf("%d of %d units used", p.Used, p.Terms.Limit.Capacity()))
+	case p.Terms.Limit.Blocks():
+		return Denies, sentence(p, decides, "the limit is 0, so every request is denied")
 	case d.RetryAfter == limiter.Never:
 		return Denies, sentence(p, decides, fmt.Sprintf("the cost of %d units is above the limit", p.Terms.Cost))
 	default:

@@ -90,7 +90,11 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
 			Rule: m.Rule.Counted(), Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
 		}
-		r.charge.Override = c.Override != nil && r.override(*m, *c.Override)
+		if terms.Limit.Blocks() {
+			r.block(m)
+		} else {
+			r.charge.Override = c.Override != nil && r.override(*m, *c.Override)
+		}
 		if r.charge.Override && c.Override.WithoutCost {
 			r.charge.Cost = multiplied(1, c.Cost)
 		}
@@ -160,11 +164,18 @@ func multiplied(cost, times int64) int64 {
 // override replaces the limit by o, on a counter of its own. An invalid limit changes nothing: override then returns false.
 func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 	limit, err := limiter.NewLimit(r.charge.Limit.Algorithm(), o.Units, o.Window)
-	if err != nil {
+	if err != nil || limit.Blocks() {
 		return false
 	}
 	r.charge.Limit, r.charge.Key = limit, m.KeyFor(r.identifier, limit)
 	return true
+}
+
+// block makes the charge one that is denied without a counter. Its key, which no counter has, keeps it apart from those of requests of the
+// identifier that another tier counts.
+func (r *ruleCharge) block(m *matching.Matched) {
+	c := &r.charge
+	c.Deny, c.Debt, c.Whole, c.Lease, c.Key = true, false, false, nil, m.KeyFor(r.identifier, c.Limit)
 }
 
 func (r *ruleCharge) result(d *limiter.Decision, from Source) Result {

@@ -31,7 +31,7 @@ type ExplainedPolicy struct {
 	Identifier string
 	// Terms are the limit, the tier and the cost.
 	Terms matching.Terms
-	// Key of the counter; "" if an unlimited tier applies.
+	// Key of the counter; "" if an unlimited tier or a limit of 0 applies.
 	Key string
 	// Shared is true if the counter is the one that identifiers over the bound share.
 	Shared bool
@@ -80,6 +80,12 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 // known returns the results of a request that Check denies without asking the counters, nil if it asks. The results of a peek show which charges
 // are on shared counters.
 func (e *Engine) known(s *scratch, charges []ruleCharge, peeked []Result) []Result {
+	if _, isDenied := blocked(charges); isDenied {
+		return slices.DeleteFunc(slices.Clone(peeked), func(r Result) bool {
+			c := &charges[indexOfKey(charges, r.Key)].charge
+			return !c.Deny && !c.CountsAlways()
+		})
+	}
 	s.charges = s.charges[:0]
 	for i := range charges {
 		c := charges[i].charge
@@ -150,7 +156,7 @@ func (x *Explanation) add(charges []ruleCharge, results []Result) {
 	for i := range x.Policies {
 		p := &x.Policies[i]
 		for j := range charges {
-			if c := &charges[j]; c.rule == p.Rule {
+			if c := &charges[j]; c.rule == p.Rule && !c.charge.Deny {
 				p.Key = c.charge.Key
 			}
 		}
@@ -159,7 +165,9 @@ func (x *Explanation) add(charges []ruleCharge, results []Result) {
 				if p.Shared = r.Shared; r.Shared {
 					r.Key = charges[indexOfKey(charges, r.Key)].charge.SharedKey()
 				}
-				p.Key, p.Result, p.Used = r.Key, &r, used(p.Terms.Limit, r.Decision)
+				if p.Result, p.Used = &r, used(p.Terms.Limit, r.Decision); r.Source != SourceNone {
+					p.Key = r.Key
+				}
 			}
 		}
 	}
