@@ -117,6 +117,9 @@ func (l Limit) Traits() *Traits {
 // Store.
 func (l Limit) Blocks() bool { return l.traits != nil && l.units == 0 }
 
+// WithoutUnits returns the limit with 0 units.
+func (l Limit) WithoutUnits() Limit { return Limit{traits: l.traits, window: l.window} }
+
 // Units is the number of units per window.
 func (l Limit) Units() int64 { return l.units }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/tracing"
@@ -48,6 +49,8 @@ type ruleCharge struct {
 	identifier string // as answers show it
 	tier       string
 	charge     limiter.Charge
+	by         *bypass.Bypass // a block; nil if the limit decides
+	wait       time.Duration  // until the end of the block
 }
 
 // matchAll appends the charges of all requests to those of s, and where those of each end.
@@ -76,7 +79,7 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.counters.uncertain(m.Rule)
 		}
 		identifier := m.Identify(&c.Request)
-		if bypasses != nil && a.isBypassed(s, bypasses, m, identifier, c) {
+		if bypasses != nil && a.isOverridden(s, bypasses, m, identifier, c) {
 			continue
 		}
 		terms := m.Terms(&c.Request, identifier)
@@ -176,6 +179,14 @@ func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 func (r *ruleCharge) block(m *matching.Matched) {
 	c := &r.charge
 	c.Deny, c.Debt, c.Whole, c.Lease, c.Key = true, false, false, nil, m.KeyFor(r.identifier, c.Limit)
+}
+
+// denial is the decision about a charge that is denied without a counter.
+func (r *ruleCharge) denial() *limiter.Decision {
+	if r.by != nil {
+		return &limiter.Decision{RetryAfter: r.wait, ResetAfter: r.wait}
+	}
+	return &limiter.Decision{RetryAfter: limiter.Never}
 }
 
 func (r *ruleCharge) result(d *limiter.Decision, from Source) Result {

@@ -128,7 +128,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	return answer, nil
 }
 
-// decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0 denies a request, the store is called only for
+// decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0 or a block denies a request, the store is called only for
 // debts, and a peek for all other charges: its errors change nothing.
 func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched []ruleCharge, peek bool) ([]Result, error) {
 	isBlocked, isDenied := blocked(matched)
@@ -140,7 +140,7 @@ func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched
 	for i := range matched {
 		switch c := &matched[i]; {
 		case c.charge.Deny:
-			denials = append(denials, c.result(&limiter.Decision{RetryAfter: limiter.Never}, SourceNone))
+			denials = append(denials, c.result(c.denial(), SourceNone))
 		case peek || !isDenied || c.charge.CountsAlways():
 			asked = append(asked, *c)
 		}

@@ -37,7 +37,7 @@ type ExplainedPolicy struct {
 	Shared bool
 	// Used is the number of units that are spent on the counter.
 	Used int64
-	// Bypass lets the identifier pass the policy; nil without a bypass. There is no counter then.
+	// Bypass lets the identifier pass the policy, or blocks it; nil without one. There is no counter then.
 	Bypass *bypass.Bypass
 	// Result is the decision under the policy; nil if an unlimited tier applies, or if the request was decided before.
 	Result *Result
@@ -145,6 +145,9 @@ func (a *active) explain(c *Check, s *scratch) []ExplainedPolicy {
 		for j := range s.charged {
 			if charge := &s.charged[j]; charge.rule == p.Rule {
 				p.Identifier, p.Terms.Limit, p.Terms.Cost = charge.identifier, charge.charge.Limit, charge.charge.Cost
+				if charge.by != nil {
+					p.Bypass = charge.by
+				}
 			}
 		}
 	}
