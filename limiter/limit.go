@@ -18,7 +18,8 @@ const (
 	MaxDrain = 10 * 365 * 24 * time.Hour
 )
 
-// Limit allows Units units per Window. Build it with [NewLimit]; the zero Limit is not valid.
+// Limit allows Units units per Window. Build it with [NewLimit]; the zero Limit is not valid. A limit of 0 units denies everything, see
+// [Limit.Blocks].
 type Limit struct {
 	traits   *Traits // nil in the zero Limit
 	units    int64
@@ -29,15 +30,15 @@ type Limit struct {
 }
 
 // NewLimit returns the limit of units per window under algorithm. It returns an error for an unknown algorithm, units outside
-// 1 … [MaxUnits] ([MaxLogUnits] for a log), and windows that are not whole seconds within [MinWindow] … [MaxWindow]
+// 0 … [MaxUnits] ([MaxLogUnits] for a log), and windows that are not whole seconds within [MinWindow] … [MaxWindow]
 // ([MaxFixedWindow] for FixedWindow).
 func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, error) {
 	traits := algorithm.Traits()
 	if traits == &unknown {
 		return Limit{}, fmt.Errorf("unknown algorithm %q", algorithm)
 	}
-	if units < 1 || units > traits.MaxUnits {
-		return Limit{}, fmt.Errorf("limit %d is outside 1 … %d for %s", units, traits.MaxUnits, algorithm)
+	if units < 0 || units > traits.MaxUnits {
+		return Limit{}, fmt.Errorf("limit %d is outside 0 … %d for %s", units, traits.MaxUnits, algorithm)
 	}
 	if window < MinWindow || window > traits.MaxWindow || window%time.Second != 0 {
 		return Limit{}, fmt.Errorf("window %v is not a whole number of seconds within %v … %v", window, MinWindow, traits.MaxWindow)
@@ -51,7 +52,7 @@ func NewLimit(algorithm Algorithm, units int64, window time.Duration) (Limit, er
 
 // WithBurst returns the limit with another burst. The burst of a TokenBucket is its capacity, 1 … [MaxUnits], by default the limit's units.
 // The burst of a LeakyBucket is the length of its queue, 0 … [MaxUnits], by default 0. It returns an error for the other algorithms, and
-// for bursts that take longer than [MaxDrain] to drain.
+// for bursts that take longer than [MaxDrain] to drain. A limit of 0 units ignores its burst.
 func (l Limit) WithBurst(burst int64) (Limit, error) {
 	traits, least := l.Traits(), int64(1)
 	if traits.Queues {
@@ -62,6 +63,9 @@ func (l Limit) WithBurst(burst int64) (Limit, error) {
 	}
 	if burst < least || burst > MaxUnits {
 		return Limit{}, fmt.Errorf("burst %d is outside %d … %d for %s", burst, least, MaxUnits, traits.Name)
+	}
+	if l.Blocks() {
+		return l, nil
 	}
 	if burst*int64(l.window/time.Second) > l.units*int64(MaxDrain/time.Second) {
 		return Limit{}, fmt.Errorf("burst %d takes longer than ten years to drain at %d per %v", burst, l.units, l.window)
@@ -89,7 +93,7 @@ func (l Limit) WithMaxDelay(d time.Duration) Limit {
 }
 
 func (l Limit) withMaxDelay(d time.Duration) Limit {
-	if l.Traits().Queues {
+	if l.Traits().Queues && !l.Blocks() {
 		l.bounded, l.maxDelay = true, d
 	}
 	return l
@@ -109,6 +113,13 @@ func (l Limit) Traits() *Traits {
 	return l.traits
 }
 
+// Blocks reports whether the limit has 0 units. It denies every charge, also one of 0 units, and has no counter: the caller denies, and calls no
+// Store.
+func (l Limit) Blocks() bool { return l.traits != nil && l.units == 0 }
+
+// WithoutUnits returns the limit with 0 units.
+func (l Limit) WithoutUnits() Limit { return Limit{traits: l.traits, window: l.window} }
+
 // Units is the number of units per window.
 func (l Limit) Units() int64 { return l.units }
 
@@ -121,6 +132,8 @@ func (l Limit) Burst() int64 { return l.burst }
 // Capacity is the largest number of units that can count at the same time. For a LeakyBucket it is the queue and the unit that leaves it.
 func (l Limit) Capacity() int64 {
 	switch traits := l.Traits(); {
+	case l.Blocks():
+		return 0
 	case traits.Queues:
 		return l.burst + 1
 	case traits.Drains:
@@ -133,7 +146,7 @@ func (l Limit) Capacity() int64 {
 // LongestWait is the longest RetryAfter of a denial that can end, and the longest Delay, whatever was spent on the counter.
 func (l Limit) LongestWait() time.Duration {
 	traits := l.Traits()
-	if !traits.Drains {
+	if !traits.Drains || l.Blocks() {
 		return time.Duration(traits.Windows) * l.window
 	}
 	return l.drainTime(l.Capacity())

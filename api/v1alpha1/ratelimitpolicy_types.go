@@ -53,12 +53,12 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="self.algorithm == 'FixedWindow' || size(self.window) < 2 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= 2592000",fieldPath=".window",message="window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="burst must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use limit as the capacity"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="burst takes longer than ten years to drain at this limit and window; use a lower burst"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.limit == 0 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="burst takes longer than ten years to drain at this limit and window; use a lower burst"
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || !has(self.tiers) || self.tiers.all(t, !has(t.limit) || t.limit <= 1000000)",fieldPath=".tiers",message="the limit of a tier must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
 // +kubebuilder:validation:XValidation:rule="self.algorithm in ['TokenBucket', 'LeakyBucket'] || !has(self.tiers) || self.tiers.all(t, !has(t.burst))",fieldPath=".tiers",message="the burst of a tier is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
 // +kubebuilder:validation:XValidation:rule="self.algorithm != 'TokenBucket' || !has(self.tiers) || self.tiers.all(t, !has(t.burst) || t.burst > 0)",fieldPath=".tiers",message="the burst of a tier must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use the limit of the tier as the capacity"
-// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="the burst of a tier takes longer than ten years to drain at the limit of the tier and this window; use a lower burst"
-// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.overrun == 'Debt' || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit (for TokenBucket and LeakyBucket: a higher burst)"
+// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.limit == 0 || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="the burst of a tier takes longer than ten years to drain at the limit of the tier and this window; use a lower burst"
+// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.overrun == 'Debt' || self.limit == 0 || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? t.limit > 0 && self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit (for TokenBucket and LeakyBucket: a higher burst)"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, or use the axis of the identifier with scope: Endpoint"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Custom' || has(self.identifier)",fieldPath=".identifier",message="identifier is required with axis Custom; set identifier, or use an axis that has a default identifier"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope"
@@ -85,9 +85,10 @@ type RateLimitPolicySpec struct {
 	// +required
 	Axis Axis `json:"axis"`
 	// limit is the number of units that each identifier can spend per window. A request costs 1 unit unless spec.cost sets another cost.
-	// With algorithm SlidingWindowLog, the maximum is 1000000.
+	// With algorithm SlidingWindowLog, the maximum is 1000000. 0 denies every request that no tier allows, also while Redis is unavailable.
+	// Nothing is counted then, and the fields that describe counters have no effect.
 	// +required
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit int64 `json:"limit"`
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
@@ -417,9 +418,9 @@ type PolicyLimiterStatus struct {
 
 // EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicy struct {
-	// limit is the number of units that each identifier can spend per window.
+	// limit is the number of units that each identifier can spend per window. 0 denies every request.
 	// +required
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit int64 `json:"limit"`
 	// window is the length of the window as a Go duration. For example: 24h0m0s.

@@ -14,9 +14,10 @@ type Tier struct {
 	// when selects the requests of the tier.
 	// +required
 	When When `json:"when"`
-	// limit is the number of units that an identifier in this tier can spend per window. Either limit or unlimited: true is required.
+	// limit is the number of units that an identifier in this tier can spend per window. 0 denies the requests of the tier without counting
+	// them. Either limit or unlimited: true is required.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit *int64 `json:"limit,omitempty"`
 	// burst has the meaning of spec.burst, in units, for this tier. The tier does not inherit spec.burst. Defaults to the limit of the

@@ -71,7 +71,7 @@ func bypassesOf(ctx context.Context, client *http.Client, base string, of *v1alp
 	for _, b := range bypasses {
 		if b.IsActive(time.Now()) {
 			list = append(list, status.Bypass{
-				Limiter: answer.Limiter, Name: b.Name, Policy: b.Policy, Identifier: b.Identifier, AllIdentifiers: b.AllIdentifiers, Reason: b.Reason,
+				Limiter: answer.Limiter, Name: b.Name, Policy: b.Policy, Blocks: b.Blocks, Identifier: b.Identifier, AllIdentifiers: b.AllIdentifiers, Reason: b.Reason,
 				CreatedBy: b.CreatedBy, ExpiresAt: b.ExpiresAt,
 			})
 		}

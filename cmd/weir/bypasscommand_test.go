@@ -107,3 +107,46 @@ func TestBypass_RejectsInvalidArguments(t *testing.T) {
 		}
 	}
 }
+
+// Also while Redis is unavailable.
+func TestBlock_DeniesAnIdentifierInEachProcess(t *testing.T) {
+	redis, err := fixture.StartRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Stop() })
+	bases, admins, logs := sharing(t, redis)
+	if v := check(t, bases[1], acme); v.status != http.StatusOK {
+		t.Fatalf("before the block: %+v", v)
+	}
+	status, name, stderr := runWithInput(t, "", "block", "shop/tenant", "--identifier", "acme", "--for", "1h", "--reason", "INC-1", "--admin", admins[0], "-o", "name")
+	name = strings.TrimSpace(name)
+	if status != 0 || !strings.HasPrefix(name, "block-") {
+		t.Fatalf("status %d: %s%s", status, name, stderr)
+	}
+	find(t, logs[0], `(block created" bypass=`+name+` policy=shop/tenant identifier=acme )`)
+	for i, base := range bases {
+		fixture.Await(t, "the process denies", func() bool { v := check(t, base, acme); return v.status == http.StatusTooManyRequests && v.Source == "none" })
+		if _, stdout, _ := runWithInput(t, "", "block", "list", "--admin", admins[i]); !strings.Contains(stdout, name+"  shop/tenant  acme        ") {
+			t.Errorf("blocks: %s", stdout)
+		}
+		if _, _, stderr := runWithInput(t, "", "bypass", "list", "--admin", admins[i]); !strings.Contains(stderr, "no bypasses") {
+			t.Errorf("bypasses: %s", stderr)
+		}
+	}
+	_, stdout, _ := runWithInput(t, "", "explain", "--domain", "shop", "--header", "x-tenant-id: acme", "--admin", admins[1])
+	if !strings.Contains(stdout, "Denies") || !strings.Contains(stdout, "block "+name+" of") {
+		t.Errorf("explain: %s", stdout)
+	}
+	if err := redis.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range bases {
+		if v := check(t, base, acme); v.status != http.StatusTooManyRequests || v.Source != "none" {
+			t.Errorf("during the outage: %+v", v)
+		}
+	}
+	if status, stdout, stderr := runWithInput(t, "", "block", "end", name, "--admin", admins[0]); status != 0 || !strings.Contains(stdout, "ended by") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+}

@@ -17,7 +17,10 @@ func newBypasses(registry prometheus.Registerer) *bypass.List {
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_bypasses",
 		Help: "Policies and identifiers with an active bypass.",
-	}, func() float64 { return float64(list.Active().Len()) }), prometheus.NewCounterFunc(prometheus.CounterOpts{
+	}, func() float64 { return float64(list.Active().Len()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_blocks",
+		Help: "Policies and identifiers with an active block, which denies their requests.",
+	}, func() float64 { return float64(list.Active().Blocks()) }), prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "weir_bypass_exchange_failures_total",
 		Help: "Exchanges of bypasses with the processes that share the counters that failed, at most two a second: Redis is unavailable, or the hash of " +
 			"bypasses was too large. The log has the error.",

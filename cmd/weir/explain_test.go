@@ -25,7 +25,7 @@ spec: {axis: APIKey, limit: 10, window: 1m}
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: broken, namespace: shop}
-spec: {axis: IP, limit: 0, window: 1m}
+spec: {axis: IP, limit: -1, window: 1m}
 ---
 apiVersion: weir.dev/v1alpha1
 kind: ClusterRateLimitPolicy

@@ -29,9 +29,9 @@ func parseBypass(body []byte, now time.Time) (record changeRecord, forward []byt
 		return nil, nil, newProblem(http.StatusBadRequest, "the body is invalid: the operator sets name and createdAt")
 	}
 	now = now.UTC().Truncate(time.Second)
-	request.Name, request.CreatedAt = "bypass-"+strings.ToLower(rand.Text()[:10]), &now
+	request.Name, request.CreatedAt = kindOf(request.Blocks)+"-"+strings.ToLower(rand.Text()[:10]), &now
 	forward, bad = encode(request)
-	return &bypassRecord{policy: request.Policy, name: request.Name, created: &request, rejected: true}, forward, bad
+	return &bypassRecord{blocks: request.Blocks, policy: request.Policy, name: request.Name, created: &request, rejected: true}, forward, bad
 }
 
 func parseEndBypass(body []byte) (record changeRecord, forward []byte, bad *problem) {
@@ -43,10 +43,19 @@ func parseEndBypass(body []byte) (record changeRecord, forward []byte, bad *prob
 	return &bypassRecord{policy: request.Policy, name: request.Name, rejected: true}, forward, bad
 }
 
+// kindOf names a bypass or a block.
+func kindOf(blocks bool) string {
+	if blocks {
+		return "block"
+	}
+	return "bypass"
+}
+
 // bypassRecord is what is recorded of the creation or the end of a bypass.
 type bypassRecord struct {
 	policy, name string                  // of the end, the policy can be one that replicas report
 	created      *adminapi.BypassRequest // nil if it is the end
+	blocks       bool                    // of the end, as replicas report it
 	identifier   string                  // as replicas count it; "" if no replica reports it
 	// replicas is the number of replicas, done the number of those that confirm the change.
 	replicas, done int
@@ -64,9 +73,11 @@ func (b *bypassRecord) add(replica *proxyapi.Replica) {
 		Name       string `json:"name"`
 		Policy     string `json:"policy"`
 		Identifier string `json:"identifier"`
+		Blocks     bool   `json:"blocks"`
 	}
 	if replica.Status == http.StatusOK && json.Unmarshal(replica.Body, &result) == nil && result.Name != "" {
 		b.done++
+		b.blocks = b.blocks || result.Blocks
 		b.identifier, b.policy = cmp.Or(b.identifier, result.Identifier), cmp.Or(b.policy, result.Policy)
 	}
 }
@@ -76,21 +87,25 @@ func (b *bypassRecord) write(ctx context.Context, h *handler, of *v1alpha1.Limit
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
 	limiterName := of.Namespace + "/" + of.Name
+	reason, kind := reasonBypassed, kindOf(b.blocks)
+	if b.blocks {
+		reason = reasonBlocked
+	}
 	var err error
 	switch {
 	case b.rejected:
 	case b.policy == "":
-		err = h.createEventOn(ctx, of, limiterReference(of), of.Namespace, reasonBypassed, b.note(user, limiterName))
+		err = h.createEventOn(ctx, of, limiterReference(of), of.Namespace, reason, b.note(user, limiterName))
 	default:
-		err = h.createEvent(ctx, of, b.policy, reasonBypassed, b.note(user, limiterName))
+		err = h.createEvent(ctx, of, b.policy, reason, b.note(user, limiterName))
 	}
 	log := h.Log.With("bypass", b.name, "policy", b.policy, "identifier", b.identifier, "limiter", limiterName, "replicas", b.done, "of", b.replicas,
 		"rejected", b.rejected, "caller", user, "error", err)
 	if b.created == nil {
-		log.Warn("bypass ended")
+		log.Warn(kind + " ended")
 		return
 	}
-	log.Warn("bypass created", "allIdentifiers", b.created.AllIdentifiers, "seconds", b.created.Seconds, "reason", b.created.Reason)
+	log.Warn(kind+" created", "allIdentifiers", b.created.AllIdentifiers, "seconds", b.created.Seconds, "reason", b.created.Reason)
 }
 
 // note returns the note of an event.
@@ -114,5 +129,12 @@ func (b *bypassRecord) note(user, limiterName string) string {
 		who = "an identifier"
 	}
 	lasts := time.Duration(b.created.Seconds) * time.Second
+	if b.blocks {
+		did = "blocks"
+		if b.done == 0 {
+			did = "tried to block"
+		}
+		return fmt.Sprintf("User %q %s %s for %v with %s, %s: %s", user, did, who, lasts, b.name, confirmed, b.created.Reason)
+	}
 	return fmt.Sprintf("User %q %s %s pass for %v with %s, %s: %s", user, did, who, lasts, b.name, confirmed, b.created.Reason)
 }

@@ -151,3 +151,21 @@ func TestRecordBypass_ALongIdentifierLeavesTheReasonInTheEvent(t *testing.T) {
 		t.Errorf("%s", e)
 	}
 }
+
+func TestRecordBypass_RecordsBlocks(t *testing.T) {
+	h := newBypassHarness(t)
+	got := h.replica(200, `{"name":"b","policy":"shop/daily","identifier":"5f3a","blocks":true}`)
+	h.call("jane", "POST", "edge/main/bypasses", strings.Replace(aBypass, `{`, `{"blocks":true,`, 1))
+	var forwarded adminapi.BypassRequest
+	if err := json.Unmarshal([]byte((*got)[0]), &forwarded); err != nil || !forwarded.Blocks || !strings.HasPrefix(forwarded.Name, "block-") {
+		t.Fatalf("forwarded %q (%v)", *got, err)
+	}
+	want := fmt.Sprintf(`RateLimitPolicy shop/daily: User "jane" blocks identifier "5f3a" for 30m0s with %s, confirmed by 1 of 1 replicas of Limiter edge/main: INC-1`, forwarded.Name)
+	if e := h.events(); !slices.Equal(e, []string{want}) || !strings.Contains(h.log.String(), "block created") {
+		t.Errorf("events %q, want %q; log %s", e, want, h.log.String())
+	}
+	h.call("jane", "POST", "edge/main/bypasses/end", `{"name":"b"}`)
+	if !strings.Contains(h.log.String(), "block ended") {
+		t.Errorf("log %s", h.log.String())
+	}
+}

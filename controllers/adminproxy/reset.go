@@ -20,6 +20,7 @@ import (
 const (
 	reasonReset    = "Reset"
 	reasonBypassed = "Bypassed"
+	reasonBlocked  = "Blocked"
 )
 
 const (

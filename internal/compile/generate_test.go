@@ -233,7 +233,7 @@ func badPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	faults := []func(*v1alpha1.RateLimitPolicySpec){
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "Planet" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "" },
-		func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = 0 },
+		func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = -1 },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = 1_000_000_001 },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "1y" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Algorithm = "LeapingWindow" },

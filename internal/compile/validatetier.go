@@ -135,7 +135,7 @@ func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, limit limit
 		switch value := *cost.Value; {
 		case value < 1 || value > limiter.MaxUnits:
 			v.report(field+".value", "must be from 1 to %[2]d, got %[1]d", value, limiter.MaxUnits)
-		case !isEverAdmitted(value, append(slices.Clone(tiers), limit)):
+		case !limit.Blocks() && !isEverAdmitted(value, append(slices.Clone(tiers), limit)):
 			v.report(field+".value", "every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or "+
 				"a higher limit (for TokenBucket and LeakyBucket: a higher burst)")
 		}

@@ -32,7 +32,7 @@ func policyAt(line int, domain string, units int64) Policy {
 // Each invalid policy is left out, and reported at the place that it comes from.
 func TestFinish_ReportsInvalidPoliciesAtTheirPlaces(t *testing.T) {
 	r := Result{Policies: []Policy{
-		policyAt(1, "shop", 5), policyAt(2, "shop", 0), policyAt(3, "Not_A_Label", 5), policyAt(4, "blog", 0), policyAt(5, "shop", 7),
+		policyAt(1, "shop", 5), policyAt(2, "shop", -1), policyAt(3, "Not_A_Label", 5), policyAt(4, "blog", -1), policyAt(5, "shop", 7),
 	}}
 	outputs, err := r.Finish(loader(t))
 	if err != nil {

@@ -159,7 +159,7 @@ func TestLoad_KeepsTheFirstOfTwoPoliciesWithOneName(t *testing.T) {
 			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; this policy is ignored",
 		}},
 		"an invalid policy also reserves its name": {"-1", "2", nil, []string{
-			"a.yaml:4: shop/a: spec.limit: Invalid value: -1: spec.limit in body should be greater than or equal to 1",
+			"a.yaml:4: shop/a: spec.limit: Invalid value: -1: spec.limit in body should be greater than or equal to 0",
 			"b.yaml:3: shop/a: metadata.name: already defined at a.yaml:3; this policy is ignored",
 		}},
 	} {

@@ -148,10 +148,11 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 // add adds the rule for a policy.
 func (c *compiled) add(rule rules.Rule, policy *importer.Policy) {
 	rule.Policy = policyName(policy.Domain, rule.Match.Descriptors, c.hashKey)
-	limit := Limit{Name: policy.LimitName, Units: rule.Units, Domain: statName(policy.Domain)}
-	if rule.Cost != nil { // of a limit of 0, as an expression, because the API rejects a constant above the limit
-		rule.Cost, limit.Zero = &rules.Cost{Value: 2}, true
+	limit := Limit{Name: policy.LimitName, Domain: statName(policy.Domain)}
+	if rule.Units == 0 { // a limit in the request replaces it, and the service counts what it denies: a rule with 0 units does neither
+		rule.Units, rule.Cost, limit.Zero = 1, &rules.Cost{Value: 2}, true
 	}
+	limit.Units = rule.Units
 	rule.Debt = policy.Spec.Algorithm == envoyratelimit.ServiceAlgorithm // as asked for, also if it applies in place of another one
 	rule.WholeDebt = rule.Debt
 	for i, entry := range rule.Match.Descriptors {

@@ -39,7 +39,7 @@ func validateBypass(r *adminapi.BypassRequest) *reply.Problem {
 	case (r.Identifier == "") != r.AllIdentifiers:
 		return bad("identifier", "is required, unless allIdentifiers is true")
 	case r.Seconds < 1 || r.Seconds > most:
-		return bad("seconds", fmt.Sprintf("must be from 1 to %d (%v): change the policy if it must let clients pass for longer", most, bypass.MaxDuration))
+		return bad("seconds", fmt.Sprintf("must be from 1 to %d (%v): change the policy if it must last longer", most, bypass.MaxDuration))
 	case strings.TrimSpace(r.Reason) == "":
 		return bad("reason", "is required: it is logged with the name of the caller")
 	case len(r.Reason) > bypass.MaxReason:
@@ -53,8 +53,10 @@ func validateBypass(r *adminapi.BypassRequest) *reply.Problem {
 	}
 }
 
-// NewBypassName returns a name for a bypass.
-func NewBypassName() string { return "bypass-" + strings.ToLower(rand.Text()[:10]) }
+// newBypassName returns a name for a bypass or a block, such as bypass-k3m5vq2xpa.
+func newBypassName(of *bypass.Bypass) string {
+	return of.Kind() + "-" + strings.ToLower(rand.Text()[:10])
+}
 
 // Create creates a bypass, and logs who did it and why.
 func (b *Bypasses) Create(ctx context.Context, r *adminapi.BypassRequest) (bypass.Bypass, *reply.Problem) {
@@ -65,25 +67,30 @@ func (b *Bypasses) Create(ctx context.Context, r *adminapi.BypassRequest) (bypas
 	if bad != nil {
 		return bypass.Bypass{}, bad
 	}
+	if r.Blocks && selected[0].Shadow {
+		return bypass.Bypass{}, reply.NewProblem(http.StatusConflict, "policy", "policy "+quote(r.Policy)+" has enforcement: Shadow, and denies nothing: "+
+			"block the identifier in an enforced policy")
+	}
 	created := b.Clock()
 	if r.CreatedAt != nil {
 		created = *r.CreatedAt
 	}
 	created = created.UTC().Truncate(time.Second)
 	entry := bypass.Bypass{
-		Name: r.Name, Policy: r.Policy, AllIdentifiers: r.AllIdentifiers, Reason: r.Reason, CreatedBy: Caller(ctx), CreatedAt: created,
+		Name: r.Name, Policy: r.Policy, Blocks: r.Blocks, AllIdentifiers: r.AllIdentifiers, Reason: r.Reason, CreatedBy: Caller(ctx), CreatedAt: created,
 		ExpiresAt: created.Add(time.Duration(r.Seconds) * time.Second),
 	}
 	if r.Name == "" {
-		entry.Name = NewBypassName()
+		entry.Name = newBypassName(&entry)
 	}
 	if !r.AllIdentifiers {
 		if entry.Identifier, bad = countedAs(selected[0], r.Identifier); bad != nil {
 			return bypass.Bypass{}, bad
 		}
 	}
+	kind := entry.Kind()
 	entry, err := b.List.Add(entry)
-	b.Log.Warn("bypass created", "bypass", entry.Name, "policy", r.Policy, "identifier", entry.Identifier, "allIdentifiers", r.AllIdentifiers,
+	b.Log.Warn(kind+" created", "bypass", entry.Name, "policy", r.Policy, "identifier", entry.Identifier, "allIdentifiers", r.AllIdentifiers,
 		"expires", entry.ExpiresAt, "caller", Caller(ctx), "reason", r.Reason, "error", err)
 	if err != nil {
 		return bypass.Bypass{}, reply.NewProblem(http.StatusConflict, "", err.Error())
@@ -105,7 +112,7 @@ func (b *Bypasses) End(ctx context.Context, r *adminapi.EndBypassRequest) (bypas
 		if !found {
 			return bypass.Bypass{}, missing
 		}
-		b.Log.Warn("bypass ended", "bypass", r.Name, "policy", ended.Policy, "identifier", ended.Identifier, "caller", Caller(ctx), "endedBy", ended.EndedBy)
+		b.Log.Warn(ended.Kind()+" ended", "bypass", r.Name, "policy", ended.Policy, "identifier", ended.Identifier, "caller", Caller(ctx), "endedBy", ended.EndedBy)
 		return ended, nil
 	}
 	return bypass.Bypass{}, missing

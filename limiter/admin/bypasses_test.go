@@ -92,3 +92,18 @@ func TestHandler_RejectsBypassesWithoutBound(t *testing.T) {
 		t.Errorf("%q", all)
 	}
 }
+
+func TestHandler_CreatesBlocks(t *testing.T) {
+	e := newEndpoint(t)
+	w := call(t, e, http.MethodPost, "/admin/v1/bypasses", `{"policy":"shop/a","identifier":"acme","blocks":true,"seconds":60,"reason":"INC-1"}`)
+	var b bypass.Bypass
+	if err := json.Unmarshal(w.Body.Bytes(), &b); err != nil || w.Code != http.StatusOK || !b.Blocks || !strings.HasPrefix(b.Name, "block-") {
+		t.Fatalf("%d %s (%v)", w.Code, w.Body, err)
+	}
+	if !strings.Contains(e.log.String(), `msg="block created" bypass=`+b.Name) {
+		t.Errorf("log: %s", &e.log)
+	}
+	if w := call(t, e, http.MethodPost, "/admin/v1/bypasses/end", `{"name":"`+b.Name+`"}`); w.Code != http.StatusOK || !strings.Contains(e.log.String(), `msg="block ended"`) {
+		t.Errorf("%d %s, log: %s", w.Code, w.Body, &e.log)
+	}
+}

@@ -98,6 +98,7 @@ type found struct {
 // read reads the counters at keys. It leaves out those on which nothing counts any more, except local shares: the shares of other replicas
 // can have used units.
 func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
+	keys = slices.DeleteFunc(keys, func(k found) bool { return k.rule.LargestLimit().Blocks() }) // nothing counts on them
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -133,6 +134,9 @@ func readUnder(rule *matching.Compiled, possible []matching.PossibleTier) (limit
 		if t.Unlimited {
 			t.Limit = rule.Limit
 		}
+		if t.Limit.Blocks() {
+			t.Limit = rule.LargestLimit()
+		}
 		limits = append(limits, t.Limit)
 	}
 	return limits
@@ -163,7 +167,10 @@ func (c *Counters) newCounter(k *found, charges []limiter.Charge, decisions []li
 			t.Limit = k.rule.Limit
 		}
 		index := min(i, len(used)-1)
-		portion := c.portion(k.key, t.Limit, isLocal)
+		var portion Portion // none of a limit of 0
+		if !t.Limit.Blocks() {
+			portion = c.portion(k.key, t.Limit, isLocal)
+		}
 		remaining := max(0, portion.Capacity-used[index])
 		tier := CounterTier{Tier: t.Name, Unlimited: t.Unlimited, Limit: portion.Units, Remaining: remaining, Over: remaining == 0 && !t.Unlimited}
 		if i == largest {

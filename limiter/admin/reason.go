@@ -17,6 +17,8 @@ import (
 func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 	d := p.Result
 	switch {
+	case p.Bypass != nil && p.Bypass.Blocks:
+		return Denies, sentence(p, decides, bypassReason(p.Bypass))
 	case p.Bypass != nil:
 		return Bypassed, bypassReason(p.Bypass)
 	case p.Terms.Unlimited:
@@ -25,6 +27,8 @@ func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 		return Undecided, "not decided: another policy denies the request first, or the counter is unavailable"
 	case d.Allowed:
 		return Allows, sentence(p, decides, fmt.Sprintf("%d of %d units used", p.Used, p.Terms.Limit.Capacity()))
+	case p.Terms.Limit.Blocks():
+		return Denies, sentence(p, decides, "the limit is 0, so every request is denied")
 	case d.RetryAfter == limiter.Never:
 		return Denies, sentence(p, decides, fmt.Sprintf("the cost of %d units is above the limit", p.Terms.Cost))
 	default:
@@ -33,7 +37,7 @@ func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 }
 
 func bypassReason(b *bypass.Bypass) string {
-	return fmt.Sprintf("bypass %s of %s until %s: %s", b.Name, quote(b.CreatedBy), b.ExpiresAt.UTC().Format(time.RFC3339), quote(b.Reason))
+	return fmt.Sprintf(b.Kind()+" %s of %s until %s: %s", b.Name, quote(b.CreatedBy), b.ExpiresAt.UTC().Format(time.RFC3339), quote(b.Reason))
 }
 
 func sentence(p *engine.ExplainedPolicy, decides, text string) string {

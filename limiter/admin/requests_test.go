@@ -319,6 +319,39 @@ func TestCounters_StateEachTierThatIsPossible(t *testing.T) {
 	}
 }
 
+// A limit of 0 has no counter. What was spent before an edit remains for the tiers that count.
+func TestCounters_OfALimitOf0(t *testing.T) {
+	for _, algorithm := range limiter.Algorithms() {
+		r := longRule("shop/a", algorithm)
+		l := newCounters(t, memstore.New(time.Now), r)
+		l.spend(t, 1, "acme", "/")
+		swap := func(r rules.Rule) []admin.Counter {
+			x, err := matching.NewIndex(rules.Set{Rules: []rules.Rule{r}}, "sha256:2", "weir:")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Engine.Swap(x)
+			list, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/a", Identifier: "acme"})
+			if bad != nil {
+				t.Fatal(bad)
+			}
+			return list.Counters
+		}
+		r.Units, r.Burst = 0, 0
+		if list := swap(r); len(list) != 0 {
+			t.Errorf("%s: %+v", algorithm, list)
+		}
+		r.Tiers = []rules.Tier{{Name: "plan", When: rules.When{Groups: []string{"plan"}}, Units: 9}}
+		list := swap(r)
+		if len(list) != 1 || list[0].Used != 1 || list[0].Over != algorithm.Traits().Queues || len(list[0].Tiers) != 2 {
+			t.Fatalf("%s: %+v", algorithm, list)
+		}
+		if own := list[0].Tiers[1]; own != (admin.CounterTier{Over: true}) || list[0].Tiers[0].Limit != 9 {
+			t.Errorf("%s: tiers %+v", algorithm, list[0].Tiers)
+		}
+	}
+}
+
 // A bucket drains at the rate of its limit: under a larger one, it would be empty too early.
 func TestCounters_OfABucketAreThoseOfItsOwnTier(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket} {

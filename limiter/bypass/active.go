@@ -2,10 +2,10 @@ package bypass
 
 import "time"
 
-// Active are the bypasses that let requests pass. It is immutable. A nil Active is empty.
+// Active are the bypasses and blocks that decide requests. It is immutable. A nil Active is empty.
 type Active struct {
-	clock    func() time.Time
-	byPolicy map[string]ofPolicy
+	clock            func() time.Time
+	bypasses, blocks map[string]ofPolicy // by policy
 }
 
 // ofPolicy has, for all identifiers and for each one, the bypass that lasts longest.
@@ -16,13 +16,17 @@ type ofPolicy struct {
 
 // newActive returns nil if no bypass is active.
 func newActive(list map[string]*Bypass, clock func() time.Time) *Active {
-	a := &Active{clock: clock, byPolicy: map[string]ofPolicy{}}
+	a := &Active{clock: clock, bypasses: map[string]ofPolicy{}, blocks: map[string]ofPolicy{}}
 	now := clock()
 	for _, b := range list {
 		if !b.IsActive(now) {
 			continue
 		}
-		bypasses := a.byPolicy[b.Policy]
+		byPolicy := a.bypasses
+		if b.Blocks {
+			byPolicy = a.blocks
+		}
+		bypasses := byPolicy[b.Policy]
 		switch {
 		case b.AllIdentifiers:
 			bypasses.everyIdentifier = longer(bypasses.everyIdentifier, b)
@@ -31,9 +35,9 @@ func newActive(list map[string]*Bypass, clock func() time.Time) *Active {
 		default:
 			bypasses.byIdentifier[b.Identifier] = longer(bypasses.byIdentifier[b.Identifier], b)
 		}
-		a.byPolicy[b.Policy] = bypasses
+		byPolicy[b.Policy] = bypasses
 	}
-	if len(a.byPolicy) == 0 {
+	if len(a.bypasses)+len(a.blocks) == 0 {
 		return nil
 	}
 	return a
@@ -46,12 +50,19 @@ func longer(a, b *Bypass) *Bypass {
 	return b
 }
 
-// Find returns a bypass that lets the identifier pass the policy now, or nil.
+// Find returns the block that denies the requests of the identifier under the policy now, or else the bypass that lets them pass, or nil.
 func (a *Active) Find(policy, identifier string) *Bypass {
 	if a == nil {
 		return nil
 	}
-	bypasses, has := a.byPolicy[policy]
+	if b := a.find(a.blocks, policy, identifier); b != nil {
+		return b
+	}
+	return a.find(a.bypasses, policy, identifier)
+}
+
+func (a *Active) find(byPolicy map[string]ofPolicy, policy, identifier string) *Bypass {
+	bypasses, has := byPolicy[policy]
 	if !has {
 		return nil
 	}
@@ -65,12 +76,29 @@ func (a *Active) Find(policy, identifier string) *Bypass {
 	return nil
 }
 
+// Left returns the time until b expires, in whole microseconds and at least one.
+func (a *Active) Left(b *Bypass) time.Duration {
+	return max(b.ExpiresAt.Sub(a.clock()), time.Microsecond).Truncate(time.Microsecond)
+}
+
 // Len returns the number of policies and identifiers that have a bypass.
-func (a *Active) Len() (n int) {
+func (a *Active) Len() int {
 	if a == nil {
 		return 0
 	}
-	for _, bypasses := range a.byPolicy {
+	return count(a.bypasses)
+}
+
+// Blocks returns the number of policies and identifiers that have a block.
+func (a *Active) Blocks() int {
+	if a == nil {
+		return 0
+	}
+	return count(a.blocks)
+}
+
+func count(byPolicy map[string]ofPolicy) (n int) {
+	for _, bypasses := range byPolicy {
 		n += len(bypasses.byIdentifier)
 		if bypasses.everyIdentifier != nil {
 			n++

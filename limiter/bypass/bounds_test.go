@@ -278,3 +278,29 @@ func TestRun_BoundsWhatHasPassed(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func TestFind_PrefersBlocks(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	l := bypass.NewList(func() time.Time { return now })
+	block := of("block", now, time.Minute)
+	block.Blocks, block.Identifier, block.AllIdentifiers = true, "", true
+	add(t, l, block)
+	if got := l.Active(); got.Len() != 0 || got.Blocks() != 1 || (*bypass.List)(nil).Active().Blocks() != 0 {
+		t.Errorf("%d bypasses and %d blocks", got.Len(), got.Blocks())
+	}
+	add(t, l, of("bypass", now, time.Hour))
+	got := l.Active().Find("shop/daily", "acme")
+	if got == nil || got.Name != "block" || l.Active().Left(got) != time.Minute {
+		t.Errorf("%+v, want the block", got)
+	}
+	if l.HasPassed("shop/daily", "globex") {
+		t.Error("a block counts as passed: its identifiers would get no refunds")
+	}
+	now = now.Add(time.Minute)
+	if got := l.Active().Find("shop/daily", "acme"); got == nil || got.Name != "bypass" {
+		t.Errorf("after the block: %+v, want the bypass", got)
+	}
+	if l.Active().Find("shop/daily", "globex") != nil {
+		t.Error("an expired block applies")
+	}
+}

@@ -23,11 +23,13 @@ const (
 	clockSkew = 5 * time.Minute
 )
 
-// Bypass lets an identifier pass a policy from its creation until it expires or ends.
+// Bypass lets an identifier pass a policy, or blocks it, from its creation until it expires or ends.
 type Bypass struct {
 	// Name is unique among the bypasses of the processes that share counters.
 	Name   string `json:"name"`
 	Policy string `json:"policy"`
+	// Blocks is true if the policy denies the requests of the identifier. Otherwise, they pass the policy uncounted.
+	Blocks bool `json:"blocks,omitempty"`
 	// Identifier as it is counted: secrets are hashed. If AllIdentifiers is true it is empty.
 	Identifier     string    `json:"identifier,omitempty"`
 	AllIdentifiers bool      `json:"allIdentifiers,omitempty"`
@@ -39,7 +41,15 @@ type Bypass struct {
 	EndedBy string `json:"endedBy,omitempty"`
 }
 
-// IsActive reports whether b lets requests pass at that time.
+// Kind is block or bypass.
+func (b *Bypass) Kind() string {
+	if b.Blocks {
+		return "block"
+	}
+	return "bypass"
+}
+
+// IsActive reports whether b decides requests at that time.
 func (b *Bypass) IsActive(now time.Time) bool { return b.EndedBy == "" && now.Before(b.ExpiresAt) }
 
 // Namespace is the part of the name of the policy before the first slash.

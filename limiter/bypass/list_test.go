@@ -66,7 +66,7 @@ func TestAdd_BoundsTheBypassesOfANamespace(t *testing.T) {
 		add(t, l, of(fmt.Sprint("b", i), now, time.Minute))
 	}
 	add(t, l, of("b99", now, time.Minute)) // exists already
-	if _, err := l.Add(of("more", now, time.Minute)); err == nil || !strings.Contains(err.Error(), "namespace shop have 100 bypasses, of at most 100") {
+	if _, err := l.Add(of("more", now, time.Minute)); err == nil || !strings.Contains(err.Error(), "namespace shop have 100 bypasses and blocks, of at most 100") {
 		t.Errorf("%v", err)
 	}
 	other := of("other", now, time.Minute)
@@ -132,7 +132,7 @@ func TestAdd_EndedBypassesOfANamespaceLeaveRoomForOthers(t *testing.T) {
 	}
 	now = now.Add(23 * time.Hour)
 	urgent := of("urgent", now, time.Hour)
-	if _, err := l.Add(urgent); err == nil || !strings.Contains(err.Error(), "namespace shop have 500 bypasses, of at most 500, with those that have ended") {
+	if _, err := l.Add(urgent); err == nil || !strings.Contains(err.Error(), "namespace shop have 500 bypasses and blocks, of at most 500, with those that have ended") {
 		t.Errorf("%v", err)
 	}
 	urgent.Policy = "bank/daily"

@@ -20,6 +20,7 @@ func compareContent(a, b *Bypass) int {
 		a.CreatedAt.Compare(b.CreatedAt),
 		a.ExpiresAt.Compare(b.ExpiresAt),
 		strings.Compare(a.Policy, b.Policy),
+		compareBool(b.Blocks, a.Blocks),
 		compareBool(a.AllIdentifiers, b.AllIdentifiers),
 		strings.Compare(a.Identifier, b.Identifier),
 		strings.Compare(a.CreatedBy, b.CreatedBy),

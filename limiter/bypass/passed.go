@@ -49,6 +49,9 @@ func (l *List) recordPassed(now time.Time) {
 
 // pass records that b was active at that time. The lock is held.
 func (l *List) pass(b *Bypass, passedAt time.Time) {
+	if b.Blocks {
+		return
+	}
 	p := passing{b.Policy, b.Identifier}
 	if last, has := l.passed[p]; has && passedAt.After(last) || !has && len(l.passed) < maxPassed {
 		l.passed[p] = passedAt

@@ -20,7 +20,7 @@ const (
 	SourceCache  Source = "cache"  // a known denial: the store was not called
 	SourceLease  Source = "lease"  // units that this replica had spent in the store before: the store was not called
 	SourceLocal  Source = "local"  // the store was unavailable: the rule's OnStoreFailure
-	SourceNone   Source = "none"   // no rule limits the request: it matches no rule, or only unlimited tiers
+	SourceNone   Source = "none"   // no counter: the request matches no rule, or only unlimited tiers, or a limit of 0 denies it
 )
 
 // Answer is the decision about a request.

@@ -8,7 +8,8 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
-// WithBypasses makes the Engine let requests pass the policies that list has a bypass for: such a policy does not count the request.
+// WithBypasses makes the Engine let requests pass the policies that list has a bypass for: such a policy does not count the request. It denies
+// those that list has a block for.
 func WithBypasses(list *bypass.List) Option {
 	return func(e *Engine) { e.bypasses = list }
 }
@@ -21,8 +22,8 @@ type Bypassed struct {
 	By         *bypass.Bypass
 }
 
-// isBypassed reports whether a bypass lets the request pass the rule, and records it in s.
-func (a *active) isBypassed(s *scratch, active *bypass.Active, m *matching.Matched, identifier string, c *Check) bool {
+// isOverridden reports whether a bypass lets the request pass the rule, and records it in s, or a block denies it, and appends the charge to s.
+func (a *active) isOverridden(s *scratch, active *bypass.Active, m *matching.Matched, identifier string, c *Check) bool {
 	find := identifier
 	switch {
 	case identifier == "":
@@ -37,6 +38,16 @@ func (a *active) isBypassed(s *scratch, active *bypass.Active, m *matching.Match
 	found := active.Find(m.Rule.Policy, find)
 	if found == nil {
 		return false
+	}
+	if found.Blocks {
+		r := ruleCharge{rule: m.Rule, identifier: identifier, by: found, wait: active.Left(found)}
+		r.charge = limiter.Charge{
+			Limit: m.Rule.Limit.WithoutUnits(), Cost: c.Cost, Shadow: m.Rule.Shadow, Rule: m.Rule.Counted(), Endpoint: m.CountedEndpoint(),
+			Alternative: c.Alternative, Placeholder: limiter.IsPlaceholder(identifier),
+		}
+		r.block(m)
+		s.charged = append(s.charged, r)
+		return true
 	}
 	s.bypassed = append(s.bypassed, bypassedBy{Bypassed{m.Rule, identifier, found}, len(s.ends)})
 	if !c.Peek {

@@ -208,3 +208,59 @@ func TestExplain_NamesTheBypass(t *testing.T) {
 		t.Errorf("an explanation is counted: %d (%v)", n, err)
 	}
 }
+
+func blockUntil(t *testing.T, list *bypass.List, name, policy, identifier string, until time.Duration) {
+	t.Helper()
+	_, err := list.Add(bypass.Bypass{
+		Name: name, Policy: policy, Blocks: true, Identifier: identifier, AllIdentifiers: identifier == "", Reason: "INC-1", CreatedBy: "jane", CreatedAt: epoch(),
+		ExpiresAt: epoch().Add(until),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A block denies also where nothing else would: with a bypass, and in an unlimited tier.
+func TestCheck_ABlockDeniesAndCountsNothing(t *testing.T) {
+	free := rule("shop/a", 5)
+	free.Tiers = []rules.Tier{{Name: "free", When: rules.When{Identifiers: []string{"us"}}, Unlimited: true}}
+	e, bypasses, registry := withBypasses(t, free, rule("shop/b", 5))
+	let(t, bypasses, "passes", "shop/a", "acme")
+	blockUntil(t, bypasses, "long", "shop/a", "acme", 2*time.Hour)
+	blockUntil(t, bypasses, "us", "shop/a", "us", time.Hour)
+	for tenant, wait := range map[string]time.Duration{"acme": 2 * time.Hour, "us": time.Hour} {
+		c := request(1, map[string]string{"tenant": tenant})
+		a := decide(t, e, c)
+		if !slices.Equal(lines(a), []string{"shop/a " + tenant + " false 0"}) || a.Allowed || a.Source != engine.SourceNone || len(a.Bypassed) > 0 ||
+			a.Strictest().RetryAfter != wait || a.Strictest().Decision.Limit != 0 {
+			t.Errorf("%s: %+v", tenant, a)
+		}
+		p := explain(t, e, c).Policies[0]
+		if p.Bypass == nil || !p.Bypass.Blocks || p.Key != "" || p.Result == nil || p.Result.RetryAfter != wait {
+			t.Errorf("%s: explained %+v", tenant, p)
+		}
+	}
+	if a := decide(t, e, request(1, map[string]string{"tenant": "globex"})); !a.Allowed {
+		t.Errorf("another identifier: %v", lines(a))
+	}
+	if err := e.Refund(t.Context(), []engine.Check{*request(1, map[string]string{"tenant": "us"})}); err != nil {
+		t.Error(err)
+	}
+	decisions(t, registry, "shop/a allowed |\nshop/a denied ||\nshop/b allowed |\n")
+	bypasses.End("long", "joe")
+	if a := decide(t, e, request(1, map[string]string{"tenant": "acme"})); !a.Allowed || len(a.Bypassed) != 1 {
+		t.Errorf("after the end of the block, the bypass applies: %+v", a)
+	}
+	blockUntil(t, bypasses, "all", "shop/b", "", time.Hour)
+	if a := decide(t, e, request(1, nil)); a.Allowed || a.Strictest().Identifier != "-" {
+		t.Errorf("a request without identifier, with a block of all: %v", lines(a))
+	}
+}
+
+func TestCheck_ABlockInShadowModeDeniesNothing(t *testing.T) {
+	e, bypasses, _ := withBypasses(t, shadow(rule("shop/a", 5)))
+	blockUntil(t, bypasses, "one", "shop/a", "acme", time.Hour)
+	if a := decide(t, e, request(1, map[string]string{"tenant": "acme"})); !a.Allowed || !slices.Equal(lines(a), []string{"shop/a acme false 0"}) {
+		t.Errorf("%+v", a)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/tracing"
@@ -48,6 +49,8 @@ type ruleCharge struct {
 	identifier string // as answers show it
 	tier       string
 	charge     limiter.Charge
+	by         *bypass.Bypass // a block; nil if the limit decides
+	wait       time.Duration  // until the end of the block
 }
 
 // matchAll appends the charges of all requests to those of s, and where those of each end.
@@ -76,7 +79,7 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.counters.uncertain(m.Rule)
 		}
 		identifier := m.Identify(&c.Request)
-		if bypasses != nil && a.isBypassed(s, bypasses, m, identifier, c) {
+		if bypasses != nil && a.isOverridden(s, bypasses, m, identifier, c) {
 			continue
 		}
 		terms := m.Terms(&c.Request, identifier)
@@ -90,7 +93,11 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
 			Rule: m.Rule.Counted(), Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
 		}
-		r.charge.Override = c.Override != nil && r.override(*m, *c.Override)
+		if terms.Limit.Blocks() {
+			r.block(m)
+		} else {
+			r.charge.Override = c.Override != nil && r.override(*m, *c.Override)
+		}
 		if r.charge.Override && c.Override.WithoutCost {
 			r.charge.Cost = multiplied(1, c.Cost)
 		}
@@ -160,11 +167,26 @@ func multiplied(cost, times int64) int64 {
 // override replaces the limit by o, on a counter of its own. An invalid limit changes nothing: override then returns false.
 func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 	limit, err := limiter.NewLimit(r.charge.Limit.Algorithm(), o.Units, o.Window)
-	if err != nil {
+	if err != nil || limit.Blocks() {
 		return false
 	}
 	r.charge.Limit, r.charge.Key = limit, m.KeyFor(r.identifier, limit)
 	return true
+}
+
+// block makes the charge one that is denied without a counter. Its key, which no counter has, keeps it apart from those of requests of the
+// identifier that another tier counts.
+func (r *ruleCharge) block(m *matching.Matched) {
+	c := &r.charge
+	c.Deny, c.Debt, c.Whole, c.Lease, c.Key = true, false, false, nil, m.KeyFor(r.identifier, c.Limit)
+}
+
+// denial is the decision about a charge that is denied without a counter.
+func (r *ruleCharge) denial() *limiter.Decision {
+	if r.by != nil {
+		return &limiter.Decision{RetryAfter: r.wait, ResetAfter: r.wait}
+	}
+	return &limiter.Decision{RetryAfter: limiter.Never}
 }
 
 func (r *ruleCharge) result(d *limiter.Decision, source Source) Result {

@@ -35,6 +35,7 @@ type tierCounters struct {
 	knownDenied counter
 	leased      counter
 	unlimited   counter
+	blocked     counter // by a limit of 0
 	nearLimit   counter
 }
 
@@ -112,6 +113,8 @@ func (c *tierCounters) decision(source Source, o outcome) *counter {
 		return &c.leased
 	case SourceLocal:
 		return &c.locally[o]
+	case SourceNone:
+		return &c.blocked
 	default:
 		return &c.decided[o]
 	}

@@ -128,8 +128,42 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	return answer, nil
 }
 
-// decide lets the store decide charges, or peeks. Charges that it leaves undecided have no result.
+// decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0 or a block denies a request, the store is called only for
+// debts, and a peek for all other charges: its errors change nothing.
 func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched []ruleCharge, peek bool) ([]Result, error) {
+	isBlocked, isDenied := blocked(matched)
+	if !isBlocked {
+		return e.ask(ctx, active, s, matched, peek)
+	}
+	var denials []Result
+	var asked []ruleCharge
+	for i := range matched {
+		switch c := &matched[i]; {
+		case c.charge.Deny:
+			denials = append(denials, c.result(c.denial(), SourceNone))
+		case peek || !isDenied || c.charge.CountsAlways():
+			asked = append(asked, *c)
+		}
+	}
+	results, err := e.ask(ctx, active, s, asked, peek)
+	if err != nil && !isDenied {
+		return nil, err
+	}
+	return append(results, denials...), nil
+}
+
+// blocked reports whether a limit of 0 denies one of the charges, and whether it denies their request: a shadow rule does not.
+func blocked(charges []ruleCharge) (isBlocked, isDenied bool) {
+	for i := range charges {
+		if c := &charges[i].charge; c.Deny {
+			isBlocked, isDenied = true, isDenied || !c.Shadow
+		}
+	}
+	return isBlocked, isDenied
+}
+
+// ask lets the store decide charges, or peeks.
+func (e *Engine) ask(ctx context.Context, active *active, s *scratch, matched []ruleCharge, peek bool) ([]Result, error) {
 	if len(matched) == 0 {
 		return nil, nil
 	}
@@ -246,6 +280,9 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 			continue // the request was perhaps not charged
 		}
 		c := &charges[i].charge
+		if c.Deny {
+			continue // it counted nothing
+		}
 		if err := e.store.Refund(ctx, []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Units(), Latest: true}}); err != nil {
 			errs = append(errs, fmt.Errorf("refund %s: %w", charges[i].rule.Policy, err))
 		}

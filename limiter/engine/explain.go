@@ -31,13 +31,13 @@ type ExplainedPolicy struct {
 	Identifier string
 	// Terms are the limit, the tier and the cost.
 	Terms matching.Terms
-	// Key of the counter; "" if an unlimited tier applies.
+	// Key of the counter; "" if an unlimited tier or a limit of 0 applies.
 	Key string
 	// Shared is true if the counter is the one that identifiers over the bound share.
 	Shared bool
 	// Used is the number of units that are spent on the counter.
 	Used int64
-	// Bypass lets the identifier pass the policy; nil without a bypass. There is no counter then.
+	// Bypass lets the identifier pass the policy, or blocks it; nil without one. There is no counter then.
 	Bypass *bypass.Bypass
 	// Result is the decision under the policy; nil if an unlimited tier applies, or if the request was decided before.
 	Result *Result
@@ -80,6 +80,12 @@ func (e *Engine) Explain(ctx context.Context, c Check) (Explanation, error) {
 // cachedDenials returns the results of a request that Check denies without asking the counters, nil if it asks. The results of a peek show which charges
 // are on shared counters.
 func (e *Engine) cachedDenials(s *scratch, charges []ruleCharge, peeked []Result) []Result {
+	if _, isDenied := blocked(charges); isDenied {
+		return slices.DeleteFunc(slices.Clone(peeked), func(r Result) bool {
+			c := &charges[indexOfKey(charges, r.Key)].charge
+			return !c.Deny && !c.CountsAlways()
+		})
+	}
 	s.charges = s.charges[:0]
 	for i := range charges {
 		c := charges[i].charge
@@ -139,6 +145,9 @@ func (a *active) explain(c *Check, s *scratch) []ExplainedPolicy {
 		for j := range s.charged {
 			if charge := &s.charged[j]; charge.rule == p.Rule {
 				p.Identifier, p.Terms.Limit, p.Terms.Cost = charge.identifier, charge.charge.Limit, charge.charge.Cost
+				if charge.by != nil {
+					p.Bypass = charge.by
+				}
 			}
 		}
 	}
@@ -150,7 +159,7 @@ func (x *Explanation) add(charges []ruleCharge, results []Result) {
 	for i := range x.Policies {
 		p := &x.Policies[i]
 		for j := range charges {
-			if c := &charges[j]; c.rule == p.Rule {
+			if c := &charges[j]; c.rule == p.Rule && !c.charge.Deny {
 				p.Key = c.charge.Key
 			}
 		}
@@ -159,7 +168,9 @@ func (x *Explanation) add(charges []ruleCharge, results []Result) {
 				if p.Shared = r.Shared; r.Shared {
 					r.Key = charges[indexOfKey(charges, r.Key)].charge.SharedKey()
 				}
-				p.Key, p.Result, p.Used = r.Key, &r, used(p.Terms.Limit, r.Decision)
+				if p.Result, p.Used = &r, used(p.Terms.Limit, r.Decision); r.Source != SourceNone {
+					p.Key = r.Key
+				}
 			}
 		}
 	}

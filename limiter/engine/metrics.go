@@ -152,7 +152,9 @@ func (m *Metrics) dropTier(rule *matching.Compiled, label string) {
 			m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, result.String(), string(source))
 		}
 	}
-	m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, unlimitedResult, string(SourceNone))
+	for _, result := range []string{unlimitedResult, denied.String()} {
+		m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, result, string(SourceNone))
+	}
 }
 
 // otherTiers is the label of tiers without series of their own. No tier has this name.

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,5 +130,29 @@ func TestBypasses_TheHashHasRoomForWhatAListAdmits(t *testing.T) {
 	}
 	if got, err := store.Load(t.Context()); err != nil || len(got) != len(all) || len(all) < 100 {
 		t.Errorf("the list has %d bypasses, Load returns %d, %v", len(all), len(got), err)
+	}
+}
+
+// What a limiter that does not know blocks reads, must not be a valid bypass: it would let an identifier pass that is blocked.
+func TestBypasses_ABlockIsNoBypassForAnOlderLimiter(t *testing.T) {
+	t.Parallel()
+	server := fixture.Redis(t)
+	client := connect(t, redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{server.Addr()}})
+	store, key := bypasses.New(client, "weir:x:"), "weir:x:throttle:bypasses"
+	block := bypassOf("one", time.Now().Truncate(time.Second))
+	block.Blocks = true
+	if err := store.Save(t.Context(), []bypass.Bypass{block}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := store.Load(t.Context()); err != nil || !slices.Equal(all, []bypass.Bypass{block}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	text, err := server.Do(t.Context(), "HGET", key, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old bypass.Bypass // has the fields of an older limiter, and others that it ignores
+	if err := json.Unmarshal(fmt.Append(nil, text), &old); err != nil || old.Name != "one" || old.Validate(time.Now()) == nil {
+		t.Errorf("%s is valid for an older limiter: %+v, %v", text, old, err)
 	}
 }

@@ -112,18 +112,22 @@ func (t *text) rateLimit(a *engine.Answer) error {
 	n := listed(a)
 	for i := range n {
 		r := &a.Results[i]
-		err := t.item(r.Rule.Policy, ";r=", r.Remaining, ";t=", seconds(effectiveWindow(r.Decision)))
-		if err != nil {
+		if err := t.item(r.Rule.Policy, ";r=", r.Remaining); err != nil {
 			return t.fail("RateLimit", err)
+		}
+		if !isEndless(r.Decision) {
+			t.raw(";t=")
+			t.number(seconds(effectiveWindow(r.Decision)))
 		}
 	}
 	t.field("RateLimit", "ratelimit")
 	for i := range n {
 		r := &a.Results[i]
-		err := t.item(r.Rule.Policy, ";q=", r.Decision.Limit, ";w=", seconds(r.Window))
-		if err != nil {
+		if err := t.item(r.Rule.Policy, ";q=", r.Decision.Limit); err != nil {
 			return t.fail("RateLimit-Policy", err)
 		}
+		t.raw(";w=")
+		t.number(seconds(r.Window))
 	}
 	t.field("RateLimit-Policy", "ratelimit-policy")
 	return nil
@@ -149,8 +153,10 @@ func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Du
 	t.field("X-RateLimit-Limit", "x-ratelimit-limit")
 	t.number(strictest.Remaining)
 	t.field("X-RateLimit-Remaining", "x-ratelimit-remaining")
-	t.number(seconds(reset))
-	t.field("X-RateLimit-Reset", "x-ratelimit-reset")
+	if !isEndless(strictest.Decision) {
+		t.number(seconds(reset))
+		t.field("X-RateLimit-Reset", "x-ratelimit-reset")
+	}
 	return nil
 }
 
@@ -186,6 +192,9 @@ func listed(a *engine.Answer) int {
 	}
 	return n
 }
+
+// isEndless reports whether d is the denial of a limit of 0, whose end is unknown: a time until the reset would let the client come back then.
+func isEndless(d limiter.Decision) bool { return d.RetryAfter == limiter.Never && d.Limit == 0 }
 
 // effectiveWindow is the time for which the client can spend no more than what remains. For a denial it ends when a retry would
 // be allowed, so that it never ends after Retry-After; otherwise it ends when the full limit is available.

@@ -73,6 +73,13 @@ func TestSetHeaders_RateLimit(t *testing.T) {
 				"Retry-After":      {"21"},
 			},
 		},
+		"the end of a limit of 0 is unknown": {
+			engine.Answer{Results: []engine.Result{decided(t, tenantRule("b", 0), at(limiter.Decision{}, limiter.Never))}},
+			http.Header{
+				"RateLimit-Policy": {`"shop/b";q=0;w=60`},
+				"RateLimit":        {`"shop/b";r=0`},
+			},
+		},
 		"shadow policies alone, no headers": {
 			engine.Answer{Allowed: true, Results: []engine.Result{decided(t, shadowRule("c"), denied)}}, http.Header{},
 		},
@@ -128,6 +135,9 @@ func TestSetHeaders_ByStyle(t *testing.T) {
 	one := func() engine.Answer {
 		return engine.Answer{Allowed: true, Results: []engine.Result{decided(t, tenantRule("a", 9), allowed)}}
 	}
+	blocked := func() engine.Answer {
+		return engine.Answer{Results: []engine.Result{decided(t, tenantRule("b", 0), limiter.Decision{RetryAfter: limiter.Never})}}
+	}
 	tests := map[string]struct {
 		style  Style
 		answer engine.Answer
@@ -139,6 +149,10 @@ func TestSetHeaders_ByStyle(t *testing.T) {
 			"X-RateLimit-Reset":     {"21"},
 			"Retry-After":           {"21"},
 		}},
+		"XRateLimit for a limit of 0": {XRateLimitHeaders, blocked(), http.Header{
+			"X-RateLimit-Limit": {`0, 0;w=60;name="shop/b"`}, "X-RateLimit-Remaining": {"0"},
+		}},
+		"GitHub for a limit of 0": {GitHubHeaders, blocked(), http.Header{"X-RateLimit-Limit": {"0"}, "X-RateLimit-Remaining": {"0"}}},
 		"XRateLimit for an allowed request": {XRateLimitHeaders, one(), http.Header{
 			"X-RateLimit-Limit":     {`9, 9;w=60;name="shop/a"`},
 			"X-RateLimit-Remaining": {"7"},

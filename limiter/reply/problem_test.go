@@ -21,6 +21,7 @@ func TestProblem_WritesStatusHeadersAndBody(t *testing.T) {
 		decided(t, tenantRule("a", 9), limiter.Decision{Allowed: true}), decided(t, shadowRule("d"), denied),
 	}}
 	never := engine.Answer{Results: []engine.Result{decided(t, tenantRule("b", 5), limiter.Decision{RetryAfter: limiter.Never})}}
+	blocked := engine.Answer{Results: []engine.Result{decided(t, tenantRule("b", 0), limiter.Decision{RetryAfter: limiter.Never})}}
 	const reduced = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 		`"title":"Temporary Reduced Capacity","status":503,`
 	tests := map[string]struct {
@@ -36,6 +37,11 @@ func TestProblem_WritesStatusHeadersAndBody(t *testing.T) {
 			Denied(&never),
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
 				`"detail":"over the limit of shop/b; the request costs more than the limit, so a retry cannot succeed","violated-policies":["shop/b"]}`,
+		},
+		"a denial by a limit of 0": {
+			Denied(&blocked),
+			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
+				`"detail":"over the limit of shop/b; the limit is 0, so every request is denied","violated-policies":["shop/b"]}`,
 		},
 		"a policy that denies without its counters": {
 			Unavailable(&engine.RefusedError{Policy: "shop/a"}),

@@ -46,7 +46,7 @@ func (t *text) quoted(s string) error {
 }
 
 // item writes a member of a list: a string with two parameters.
-func (t *text) item(name, first string, a int64, second string, b int64) error {
+func (t *text) item(name, first string, a int64) error {
 	if t.built.Len() > t.begin {
 		t.raw(", ")
 	}
@@ -55,8 +55,6 @@ func (t *text) item(name, first string, a int64, second string, b int64) error {
 	}
 	t.raw(first)
 	t.number(a)
-	t.raw(second)
-	t.number(b)
 	return nil
 }
 

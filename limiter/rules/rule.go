@@ -67,7 +67,7 @@ type Rule struct {
 	PerEndpoint bool `json:"perEndpoint,omitempty"`
 	// Match selects the requests of the domain that the rule limits.
 	Match Match `json:"match"`
-	// Algorithm, Units and WindowSeconds are the arguments of limiter.NewLimit.
+	// Algorithm, Units and WindowSeconds are the arguments of limiter.NewLimit. 0 units deny every request, and count nothing.
 	Algorithm     limiter.Algorithm `json:"algorithm"`
 	Units         int64             `json:"units"`
 	WindowSeconds int64             `json:"windowSeconds"`
@@ -113,7 +113,7 @@ const (
 type Tier struct {
 	Name string `json:"name"`
 	When When   `json:"when"`
-	// Units and Burst have the meaning of those in Rule. If Unlimited is true, there is no limit.
+	// Units and Burst have the meaning of those in Rule. If Unlimited is true, there is no limit; otherwise, 0 units deny every request.
 	Units     int64 `json:"units,omitempty"`
 	Burst     int64 `json:"burst,omitempty"`
 	Unlimited bool  `json:"unlimited,omitempty"`

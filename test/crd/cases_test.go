@@ -91,8 +91,8 @@ func specCases() []schemaCase {
 		},
 		{at: "spec.limit", kind: "required", accepted: `{}`, rejected: `spec: {limit: null}`, message: "Required value"},
 		{
-			at: "spec.limit", kind: "minimum", accepted: `spec: {limit: 1}`, rejected: `spec: {limit: 0}`,
-			message: "Invalid value: 0: spec.limit in body should be greater than or equal to 1",
+			at: "spec.limit", kind: "minimum", accepted: `spec: {limit: 0}`, rejected: `spec: {limit: -1}`,
+			message: "Invalid value: -1: spec.limit in body should be greater than or equal to 0",
 		},
 		{
 			at: "spec.limit", kind: "maximum", accepted: `spec: {limit: 1000000000}`, rejected: `spec: {limit: 1000000001}`,

@@ -115,6 +115,7 @@ func TestSamples_CoverCommonProfiles(t *testing.T) {
 		"office-exempt":      {Axis: v1alpha1.AxisIP, Limit: 20, Window: "1m"},
 		"query-cost":         {Axis: v1alpha1.AxisTenant, Limit: 1000, Window: "1m"},
 		"tenant-plans":       {Axis: v1alpha1.AxisTenant, Limit: 100, Window: "24h"},
+		"retired-version":    {Axis: v1alpha1.AxisTenant, Limit: 0, Window: "1m"},
 		"shadow":             {Axis: v1alpha1.AxisTenant, Limit: 60, Window: "1m", Enforcement: v1alpha1.EnforcementShadow},
 	}
 	got := map[string]profile{}
@@ -217,6 +218,16 @@ func TestSamples_ApplyTiersCostsAndIdentifiers(t *testing.T) {
 			"the first matching tier applies, and internal tenants are unlimited",
 			rules.Request{Path: "/v2", Claims: claims("shop-web", "paid")},
 			appliedLimit{Policy: "tenant-plans", Identifier: "shop-web", Tier: "internal", Unlimited: true},
+		},
+		{
+			"a version that is switched off is denied",
+			rules.Request{Path: "/v0/items", Headers: map[string]string{"x-tenant-id": "acme"}},
+			appliedLimit{Policy: "retired-version", Identifier: "acme", Units: 0, Cost: 1},
+		},
+		{
+			"a version that is switched off has a limit for internal tenants",
+			rules.Request{Path: "/v0/items", Headers: map[string]string{"x-tenant-id": "shop-web"}},
+			appliedLimit{Policy: "retired-version", Identifier: "shop-web", Tier: "internal", Units: 600, Cost: 1},
 		},
 		{
 			"a query has the cost in the header of the gateway",

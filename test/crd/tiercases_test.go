@@ -60,8 +60,8 @@ func tierLimitCases() []schemaCase {
 	const of = `when: {identifiers: [a]}, `
 	return []schemaCase{
 		{
-			at: "spec.tiers[].limit", kind: "minimum", accepted: tier(of + `limit: 1`), rejected: tier(of + `limit: 0`),
-			message: "should be greater than or equal to 1",
+			at: "spec.tiers[].limit", kind: "minimum", accepted: tier(of + `limit: 0`), rejected: tier(of + `limit: -1`),
+			message: "should be greater than or equal to 0",
 		},
 		{
 			at: "spec.tiers[].limit", kind: "maximum", accepted: tier(of + `limit: 1000000000`), rejected: tier(of + `limit: 1000000001`),

@@ -185,7 +185,7 @@ func TestPolicy_AnInvalidPolicyIsReportedAndAffectsNoOther(t *testing.T) {
 	w.mustApply("good", "axis: Tenant, limit: 5, window: 1h")
 	w.waitFor("Ready", "good")
 
-	if out, err := w.apply("refused", "axis: Tenant, limit: 0, window: 90x"); err == nil ||
+	if out, err := w.apply("refused", "axis: Tenant, limit: -1, window: 90x"); err == nil ||
 		!strings.Contains(err.Error(), "spec.limit") || !strings.Contains(err.Error(), "spec.window") {
 		t.Errorf("apply of a policy with an invalid limit and window: got error %v, output %s", err, out)
 	}

@@ -122,6 +122,12 @@ func TestHandler_Responses(t *testing.T) {
 			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
 			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory", "shadow-denied": "cluster/c"},
 		},
+		"a limit of 0": {
+			[]rules.Rule{limit("a", 0, time.Minute), limit("b", 2, hour)},
+			[][]byte{create},
+			denied("over the limit of policy cluster/a: 0 per 1m for Namespace acme; the limit is 0, so every such write is denied", 0), nil,
+			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "0", "remaining": "0", "source": "none"},
+		},
 		"a write that costs more than the limit": {
 			[]rules.Rule{limit("a", 3, time.Second, dear)},
 			[][]byte{create},

@@ -126,9 +126,12 @@ func result(a *engine.Answer) string {
 func denial(a *engine.Answer) string {
 	r := a.Strictest()
 	text := "over the limit of policy " + r.Rule.Policy + ": " + describeLimit(r) + " for " + countedFor(r, maxName)
-	if r.RetryAfter == limiter.Never {
+	switch {
+	case r.RetryAfter == limiter.Never && r.Decision.Limit == 0:
+		text += "; the limit is 0, so every such write is denied"
+	case r.RetryAfter == limiter.Never:
 		text += "; the write costs more than the limit ever allows"
-	} else {
+	default:
 		text += "; retry in " + reply.ShortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
 		if r.RetryAfter > r.Window && r.Rule.Algorithm.Traits().Windows > 1 {
 			text += ", because " + string(r.Rule.Algorithm) + " also counts the previous window"

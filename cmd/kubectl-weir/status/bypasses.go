@@ -11,11 +11,12 @@ import (
 	"github.com/weir-dev/weir/internal/terminal"
 )
 
-// Bypass lets an identifier, or all, pass a policy.
+// Bypass lets an identifier, or all, pass a policy, or blocks it.
 type Bypass struct {
 	Limiter        string    `json:"limiter"` // NAMESPACE/NAME
 	Name           string    `json:"name"`
 	Policy         string    `json:"policy"`
+	Blocks         bool      `json:"blocks,omitempty"`
 	Identifier     string    `json:"identifier,omitempty"`
 	AllIdentifiers bool      `json:"allIdentifiers,omitempty"`
 	Reason         string    `json:"reason"`
@@ -37,17 +38,24 @@ func (r *Report) SetBypasses(list []Bypass, unknown []UnknownBypass) {
 }
 
 func printBypasses(w io.Writer, r *Report, now time.Time) {
-	if len(r.Bypasses) > 0 {
-		terminal.Printf(w, "\nBYPASS\tLIMITER\tPOLICY\tIDENTIFIER\tLEFT\tBY\tREASON\n")
-	}
-	for i := range r.Bypasses {
-		b := &r.Bypasses[i]
-		identifier := explain.Printable(b.Identifier)
-		if b.AllIdentifiers {
-			identifier = "(all)"
+	for _, blocks := range []bool{false, true} {
+		list := slices.DeleteFunc(slices.Clone(r.Bypasses), func(b Bypass) bool { return b.Blocks != blocks })
+		header := "BYPASS"
+		if blocks {
+			header = "BLOCK"
 		}
-		terminal.Printf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\n", explain.Printable(b.Name), b.Limiter, explain.Printable(b.Policy), identifier,
-			b.ExpiresAt.Sub(now).Round(time.Second), explain.Printable(b.CreatedBy), explain.Printable(b.Reason))
+		if len(list) > 0 {
+			terminal.Printf(w, "\n%s\tLIMITER\tPOLICY\tIDENTIFIER\tLEFT\tBY\tREASON\n", header)
+		}
+		for i := range list {
+			b := &list[i]
+			identifier := explain.Printable(b.Identifier)
+			if b.AllIdentifiers {
+				identifier = "(all)"
+			}
+			terminal.Printf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\n", explain.Printable(b.Name), b.Limiter, explain.Printable(b.Policy), identifier,
+				b.ExpiresAt.Sub(now).Round(time.Second), explain.Printable(b.CreatedBy), explain.Printable(b.Reason))
+		}
 	}
 	if len(r.BypassesUnknown) > 0 {
 		u := &r.BypassesUnknown[0]

@@ -53,11 +53,15 @@ func TestPrint_ListsBypasses(t *testing.T) {
 	r.SetBypasses([]Bypass{
 		{Limiter: "weir-system/default", Name: "b", Policy: "shop/b", AllIdentifiers: true, Reason: "\x1b[2J", CreatedBy: "jane", ExpiresAt: expires},
 		{Limiter: "weir-system/default", Name: "a", Policy: "shop/a", Identifier: "acme", Reason: "INC-1", CreatedBy: "jane", ExpiresAt: expires},
+		{Limiter: "weir-system/default", Name: "c", Policy: "shop/a", Blocks: true, Identifier: "bot", Reason: "INC-2", CreatedBy: "joe", ExpiresAt: expires},
 	}, []UnknownBypass{{"z/z", "no operator is ready"}, {"y/y", "the operator does not answer"}})
 	want := `
 BYPASS  LIMITER              POLICY  IDENTIFIER  LEFT   BY    REASON
 a       weir-system/default  shop/a  acme        30m0s  jane  INC-1
 b       weir-system/default  shop/b  (all)       30m0s  jane  "\x1b[2J"
+
+BLOCK  LIMITER              POLICY  IDENTIFIER  LEFT   BY   REASON
+c      weir-system/default  shop/a  bot         30m0s  joe  INC-2
 
 Bypasses: unknown of Limiter y/y (and 1 more): the operator does not answer
 `

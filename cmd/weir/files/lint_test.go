@@ -30,7 +30,7 @@ kind: RateLimitPolicy
 metadata: {name: no-limit, namespace: shop}
 spec:
   axis: IP
-  limit: 0
+  limit: -1
   window: 1m
 ---
 apiVersion: weir.dev/v1alpha1
@@ -73,7 +73,7 @@ spec:
 // The paths in these cases are relative to a directory with good.yaml and bad.yaml.
 func TestLint_ReportsProblems(t *testing.T) {
 	firstBad, _, _ := strings.Cut(badPolicies, "---")
-	badLines := "bad.yaml:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n" +
+	badLines := "bad.yaml:6: shop/no-limit: spec.limit: Invalid value: -1: spec.limit in body should be greater than or equal to 0\n" +
 		"bad.yaml:20: shop/expression: spec.match.http.paths[0].value: \"(/v1\" is not a valid RE2 expression: missing closing ): `(/v1`\n"
 	for name, tc := range map[string]struct {
 		args           []string
@@ -103,7 +103,7 @@ func TestLint_ReportsProblems(t *testing.T) {
 		},
 		"a dash is standard input": {
 			args: []string{"-"}, stdin: firstBad, status: 1,
-			stdout: "-:6: shop/no-limit: spec.limit: Invalid value: 0: spec.limit in body should be greater than or equal to 1\n",
+			stdout: "-:6: shop/no-limit: spec.limit: Invalid value: -1: spec.limit in body should be greater than or equal to 0\n",
 			stderr: "1 policy, 1 problem\n",
 		},
 		"no argument is a usage error": {
@@ -143,8 +143,8 @@ func TestLint_PrintsABoundedNumberOfBytes(t *testing.T) {
 		fmt.Fprintf(&skipped, "apiVersion: v1\nkind: K%04d\n---\n", i)
 	}
 	named := func(name string) string {
-		return strings.Replace(goodPolicies, "limit: 5", "limit: 0\n  other: 1\n  another: 2", 1) + "\n---\n" +
-			"apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: " + name + "}\nspec: {a: 1, b: 1, a: 2, axis: IP, limit: 0, window: 1m}\n"
+		return strings.Replace(goodPolicies, "limit: 5", "limit: -1\n  other: 1\n  another: 2", 1) + "\n---\n" +
+			"apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: " + name + "}\nspec: {a: 1, b: 1, a: 2, axis: IP, limit: -1, window: 1m}\n"
 	}
 	for name, test := range map[string]struct {
 		stdin          string

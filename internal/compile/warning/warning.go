@@ -4,6 +4,7 @@ package warning
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ func (w Warning) String() string { return w.Field + ": " + w.Message }
 // rules. The list of other rules may contain the rule itself. The warnings follow from the rules alone, not from observed requests.
 func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
 	w := &warnings{rule: rule}
+	w.warnBlock()
 	w.warnMemory()
 	w.warnBoundary()
 	w.warnRedundancy(others)
@@ -55,6 +57,46 @@ const (
 
 	smallestLease = 4 // units from which on a replica leases
 )
+
+// warnBlock warns of a limit of 0 for all requests of a domain, and of the parts that have no effect if the policy counts nothing.
+func (w *warnings) warnBlock() {
+	r := w.rule
+	if r.Units > 0 {
+		return
+	}
+	counts := func(t rules.Tier) bool { return t.Units > 0 }
+	allows := func(t rules.Tier) bool { return counts(t) || t.Unlimited }
+	if reflect.DeepEqual(r.Match, rules.Match{}) && !r.Shadow && !slices.ContainsFunc(r.Tiers, allows) {
+		w.add("spec.limit", "0 denies every HTTP and gRPC request of %s, because the policy has no match; set match, or enforcement: Shadow to see "+
+			"what it would deny", domainsOf(r))
+	}
+	if slices.ContainsFunc(r.Tiers, counts) {
+		return
+	}
+	for _, part := range []struct {
+		name  string
+		isSet bool
+	}{
+		{"cost", r.Cost != nil}, {"overrun", r.Debt}, {"onStoreFailure", r.OnStoreFailure != rules.LocalOnFailure}, {"consistency", r.Lease != nil},
+		{"storage", r.Compact},
+	} {
+		if part.isSet {
+			w.add("spec."+part.name, "has no effect: a limit of 0 denies every request, and counts nothing")
+		}
+	}
+}
+
+// domainsOf describes the domains of a rule.
+func domainsOf(r *rules.Rule) string {
+	switch {
+	case r.AllDomains:
+		return "all domains"
+	case r.Domain != "":
+		return "domain " + r.Domain
+	default:
+		return "domains " + strings.Join(r.Domains, ", ")
+	}
+}
 
 // warnMemory warns of a log that takes much more memory than the counters of other algorithms.
 func (w *warnings) warnMemory() {
@@ -89,7 +131,7 @@ func formatBytes(bytes int64) string {
 
 // warnBoundary warns of the burst of a fixed window at the end of a window.
 func (w *warnings) warnBoundary() {
-	if w.rule.Algorithm.Traits().EndsWithWindow() {
+	if w.rule.Algorithm.Traits().EndsWithWindow() && w.rule.Units > 0 {
 		w.add("spec.algorithm", "%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
 	}
 }
@@ -147,7 +189,7 @@ func (w *warnings) warnCost() {
 
 func (w *warnings) warnOneCost(field string, rule rules.Rule, cost int64) {
 	limit, err := rule.Limit()
-	if err == nil && cost > limit.Capacity() { // the limit of a compiled rule is valid
+	if err == nil && !limit.Blocks() && cost > limit.Capacity() { // the limit of a compiled rule is valid
 		w.add(field, "denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
 	}
 }
@@ -201,6 +243,9 @@ func (w *warnings) warnLease() {
 		return
 	}
 	_, units := w.highestLimit()
+	if units == 0 {
+		return // warnBlock warns
+	}
 	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
 		w.add("spec.consistency", "Leased has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
 			"use a higher limit or a higher maxShare", units, smallestLease)

@@ -44,6 +44,29 @@ func TestForRule(t *testing.T) {
 		{"a large log", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`, []string{
 			"spec.limit: a log of 100000 units takes 800 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},
+		{"a limit of 0 for everything", `{axis: Tenant, limit: 0, window: 1m, algorithm: FixedWindow}`, []string{
+			"spec.limit: 0 denies every HTTP and gRPC request of domain shop, because the policy has no match; set match, or enforcement: Shadow to see " +
+				"what it would deny",
+		}},
+		{"a limit of 0 in Shadow mode", `{axis: Tenant, limit: 0, window: 1m, enforcement: Shadow}`, nil},
+		{"a limit of 0 for a path", `{axis: Tenant, limit: 0, window: 1m, match: {http: {paths: [{value: /v0}]}}}`, nil},
+		{"an allow list", `{axis: Tenant, limit: 0, window: 1m, tiers: [{name: own, when: {groups: [own]}, unlimited: true}]}`, nil},
+		{"a limit of 0 with a tier that counts", `{axis: Tenant, limit: 0, window: 1m, cost: {value: 2}, onStoreFailure: Deny, consistency: Leased,
+			tiers: [{name: own, when: {groups: [own]}, limit: 100}]}`, nil},
+		{"a limit of 0 with a tier that it denies too", `{axis: Tenant, limit: 0, window: 1m, tiers: [{name: own, when: {groups: [own]}, limit: 0}]}`, []string{
+			"spec.limit: 0 denies every HTTP and gRPC request of domain shop, because the policy has no match; set match, or enforcement: Shadow to see " +
+				"what it would deny",
+		}},
+		{"a limit of 0 with what describes counters", `{axis: Tenant, limit: 0, window: 1m, match: {http: {methods: [PUT]}}, cost: {value: 2}, overrun: Debt,
+			onStoreFailure: Allow, storage: Compact}`, []string{
+			"spec.cost: has no effect: a limit of 0 denies every request, and counts nothing",
+			"spec.overrun: has no effect: a limit of 0 denies every request, and counts nothing",
+			"spec.onStoreFailure: has no effect: a limit of 0 denies every request, and counts nothing",
+			"spec.storage: has no effect: a limit of 0 denies every request, and counts nothing",
+		}},
+		{"leases of a limit of 0", `{axis: Tenant, limit: 0, window: 1m, match: {http: {methods: [PUT]}}, consistency: Leased}`, []string{
+			"spec.consistency: has no effect: a limit of 0 denies every request, and counts nothing",
+		}},
 		{"a small log", `{axis: Tenant, limit: 9999, window: 24h, algorithm: SlidingWindowLog}`, nil},
 		{"the smallest large log", `{axis: Tenant, limit: 10000, window: 24h, algorithm: SlidingWindowLog, tiers: [{name: paid, when: {groups: [paid]}, limit: 10000}]}`, []string{
 			"spec.limit: a log of 10000 units takes 80 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",

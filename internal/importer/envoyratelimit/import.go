@@ -95,9 +95,6 @@ func (c *converter) limit(path []step, d *descriptor) {
 		Algorithm:  cmp.Or(d.algorithm, c.options.Algorithm),
 		Match:      &v1alpha1.Match{},
 	}
-	if l.requests == 0 {
-		spec.Limit, spec.Cost = 1, &v1alpha1.Cost{Expression: new(v1alpha1.Expression(deny))}
-	}
 	if d.shadow {
 		spec.Enforcement = v1alpha1.EnforcementShadow
 	}
@@ -111,6 +108,3 @@ func (c *converter) limit(path []step, d *descriptor) {
 		Place: d.Place, Domain: c.domain, Cluster: c.options.Cluster, Path: names, Comment: comment, LimitName: l.name, Spec: spec,
 	})
 }
-
-// deny is the cost of a request under a limit of 0: more than the smallest limit that a policy can have.
-const deny = "2"

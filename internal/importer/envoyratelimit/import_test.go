@@ -166,12 +166,10 @@ metadata:
 spec:
   algorithm: FixedWindow
   axis: Custom
-  cost:
-    expression: "2"
   enforcement: Shadow
   identifier:
     descriptor: path
-  limit: 1
+  limit: 0
   match:
     descriptors:
     - except:

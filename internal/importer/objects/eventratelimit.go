@@ -76,6 +76,10 @@ func eventLimit(out *importer.Result, n importer.Node) {
 		n.Report(importer.Invalid, "type must be Server, Namespace, User or SourceAndObject, but is %q", kind)
 		return
 	}
+	if spec.Limit == 0 || burst == 0 {
+		n.Report(importer.Invalid, "qps and burst must be more than 0, as the API server requires; to deny every Event, write a policy with limit: 0")
+		return
+	}
 	spec.Burst = &burst
 	spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
 		APIGroups: []v1alpha1.APIGroup{"", "events.k8s.io"}, Resources: []v1alpha1.ResourceName{"events"},

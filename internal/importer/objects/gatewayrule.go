@@ -18,7 +18,6 @@ type gatewayRule struct {
 	conditions  []string // CEL
 	identifiers []string // CEL, of the values that separate counters
 	selected    map[string]bool
-	denied      bool // the limit is 0
 }
 
 // targeted returns a condition for the requests whose descriptor entry "target" names one of the targets, such as HTTPRoute/shop.
@@ -32,8 +31,8 @@ func targeted(names []string) string {
 
 func (r *gatewayRule) forTargets(names []string) v1alpha1.RateLimitPolicySpec {
 	spec, match := r.spec, r.match
-	if r.denied {
-		deny(&spec)
+	if spec.Limit == 0 {
+		spec.Cost = nil
 	}
 	conditions := slices.Concat([]string{targeted(names)}, r.conditions)
 	match.Expression = new(v1alpha1.Expression(strings.Join(conditions, " && ")))
@@ -184,11 +183,11 @@ func (r *gatewayRule) source(f importer.Field) {
 }
 
 func (r *gatewayRule) limit(n importer.Node) {
+	hasRequests := false
 	for _, f := range n.Fields("limit") {
 		switch f.Key {
 		case "requests":
-			r.spec.Limit = f.Value.Int(f.Key)
-			r.denied = r.spec.Limit == 0
+			r.spec.Limit, hasRequests = f.Value.Int(f.Key), true
 		case "unit":
 			if r.spec.Window = windowOf(f.Value.Text(f.Key)); r.spec.Window == "" {
 				f.Value.Report(importer.Invalid, "unknown unit; the units are Second, Minute, Hour, Day, Week, Month and Year")
@@ -196,6 +195,9 @@ func (r *gatewayRule) limit(n importer.Node) {
 		default:
 			unsupported(r.out, f, "a policy has a fixed limit; use tiers for limits that depend on the request")
 		}
+	}
+	if !hasRequests {
+		n.Report(importer.Invalid, "requests is missing")
 	}
 }
 

@@ -35,8 +35,9 @@ func Kong(files []policyfile.File) *importer.Result {
 		k := kongPlugin{Object: o, out: out, limitBy: "consumer", isLocal: true, spec: v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureAllow, // fault_tolerant is the default
 		}}
-		previously := out.Count(importer.NotImported)
-		if k.body(); out.Count(importer.NotImported) == previously {
+		rejected := func() int { return out.Count(importer.NotImported) + out.Count(importer.Invalid) }
+		previously := rejected()
+		if k.body(); rejected() == previously {
 			k.convert()
 		}
 	}
@@ -86,7 +87,11 @@ func (k *kongPlugin) config(config importer.Field) {
 	for _, f := range config.Value.Fields("config") {
 		switch f.Key {
 		case "second", "minute", "hour", "day", "month", "year":
-			if !f.Value.IsNull() {
+			switch {
+			case f.Value.IsNull():
+			case f.Value.Int(f.Key) == 0:
+				f.Value.Report(importer.Invalid, "%s must be more than 0, as Kong requires; to deny every request, write a policy with limit: 0", f.Key)
+			default:
 				k.limits = append(k.limits, f)
 			}
 		case "limit_by":

@@ -93,17 +93,19 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		if len(counters) > 0 {
 			spec.Identifier = expressionOf(joined(counters))
 		}
+		hasLimit := false
 		for _, f := range n.Fields("a rate") {
 			switch f.Key {
 			case "limit":
-				if spec.Limit = f.Value.Int(f.Key); spec.Limit == 0 {
-					deny(&spec)
-				}
+				spec.Limit, hasLimit = f.Value.Int(f.Key), true
 			case "window":
 				spec.Window = v1alpha1.Window(f.Value.Text(f.Key))
 			default:
 				unsupported(k.out, f, "unknown field of a rate")
 			}
+		}
+		if !hasLimit {
+			n.Report(importer.Invalid, "limit is missing")
 		}
 		if k.out.Count(importer.NotImported) > previously {
 			continue

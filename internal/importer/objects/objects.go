@@ -24,11 +24,6 @@ func oneForAll() *v1alpha1.Identifier { return expressionOf(`"all"`) }
 // clientAddress is the address of the client. The axis IP would count the IPv6 addresses of a network together.
 func clientAddress() *v1alpha1.Identifier { return expressionOf("request.clientIP") }
 
-// deny sets a cost that is above the limit: every request is denied.
-func deny(spec *v1alpha1.RateLimitPolicySpec) {
-	spec.Limit, spec.Cost = 1, &v1alpha1.Cost{Expression: new(v1alpha1.Expression("2"))}
-}
-
 // joined returns an expression for several texts. Their lengths follow, so that different texts have different results.
 func joined(parts []string) string {
 	var lengths []string

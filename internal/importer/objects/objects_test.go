@@ -92,11 +92,47 @@ func kongPlugin(fields string) string {
 func TestKong_RejectsWhatKongRejects(t *testing.T) {
 	for fields, want := range map[string]string{
 		"config: {minute: 1, limit_by: header}": "a.yaml:1: error: header_name is missing; limit_by: header requires the name of the header",
+		"config: {minute: 0, limit_by: ip}":     "a.yaml:5: error: minute must be more than 0, as Kong requires; to deny every request, write a policy with limit: 0",
 		"config: {minute: 1, limit_by: path}":   "a.yaml:1: error: path is missing; limit_by: path requires the path",
 	} {
 		if diff := cmp.Diff([]string{want}, findings(objects.Kong, kongPlugin(fields))); diff != "" {
 			t.Errorf("%s: %s", fields, diff)
 		}
+	}
+}
+
+// A limit that is missing must not become a limit of 0, which denies every request.
+func TestImport_RejectsMissingLimits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		convert       func([]policyfile.File) *importer.Result
+		content, want string
+	}{
+		"Envoy Gateway": {
+			objects.EnvoyGateway, "apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: BackendTrafficPolicy\nspec:\n  targetRef: {kind: HTTPRoute, name: a}\n" +
+				"  rateLimit: {global: {rules: [{limit: {unit: Hour}}]}}\n",
+			"a.yaml:5: error: requests is missing",
+		},
+		"Kuadrant": {
+			objects.Kuadrant, "apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nspec:\n  targetRef: {kind: HTTPRoute, name: a}\n" +
+				"  limits: {all: {rates: [{window: 1h}]}}\n",
+			"a.yaml:5: error: limit is missing",
+		},
+		"EventRateLimit": {
+			objects.EventRateLimit, "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits:\n- {type: Server, burst: 1}\n",
+			"a.yaml:4: error: qps and burst must be more than 0, as the API server requires; to deny every Event, write a policy with limit: 0",
+		},
+	} {
+		if got := findings(tc.convert, tc.content); !slices.Contains(got, tc.want) {
+			t.Errorf("%s: findings %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestKuadrant_ALimitOf0IsImported(t *testing.T) {
+	result := objects.Kuadrant([]policyfile.File{{Name: "a.yaml", Content: []byte("apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nspec:\n" +
+		"  targetRef: {kind: HTTPRoute, name: a}\n  limits: {all: {rates: [{limit: 0, window: 1h}]}}\n")}})
+	if len(result.Policies) != 1 || result.Policies[0].Spec.Limit != 0 || result.Policies[0].Spec.Cost != nil || result.Count(importer.Invalid) != 0 {
+		t.Errorf("policies %v, findings %v", result.Policies, result.Findings)
 	}
 }
 

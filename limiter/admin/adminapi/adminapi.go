@@ -3,12 +3,14 @@ package adminapi
 
 import "time"
 
-// BypassRequest lets an identifier, or all, pass a policy for some time.
+// BypassRequest lets an identifier, or all, pass a policy for some time, or blocks it.
 type BypassRequest struct {
 	Policy string `json:"policy"`
 	// Identifier as in [ResetRequest]. If AllIdentifiers is true it is empty.
 	Identifier     string `json:"identifier,omitempty"`
 	AllIdentifiers bool   `json:"allIdentifiers,omitempty"`
+	// Blocks is true if the policy denies the requests, false if it lets them pass uncounted.
+	Blocks bool `json:"blocks,omitempty"`
 	// Seconds until the bypass expires, at most 24 hours.
 	Seconds int64 `json:"seconds"`
 	// Reason is logged with the name of the caller, and listed.

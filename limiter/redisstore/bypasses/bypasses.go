@@ -45,6 +45,31 @@ func New(client *redisclient.Client, prefix string) *Store {
 	return &Store{client, prefix + "throttle:bypasses"}
 }
 
+// stored is an entry in Redis. A limiter that does not know blocks must not let an identifier pass that is blocked: the entry of a block has no
+// policy, so that such a limiter removes it as invalid. The others write it again.
+type stored struct {
+	bypass.Bypass
+
+	Blocked string `json:"blockedPolicy,omitempty"`
+}
+
+func encode(entry bypass.Bypass) ([]byte, error) {
+	s := stored{Bypass: entry}
+	if entry.Blocks {
+		s.Blocked, s.Policy = s.Policy, ""
+	}
+	return json.Marshal(&s)
+}
+
+func decode(text string) (bypass.Bypass, error) {
+	var s stored
+	err := json.Unmarshal([]byte(text), &s)
+	if s.Blocks {
+		s.Policy = s.Blocked
+	}
+	return s.Bypass, err
+}
+
 // Load implements bypass.Store. It removes entries that have expired, and everything that is not an entry: each process would read it until
 // the hash expires, and each Save prolongs that. It deletes a hash that is too large, and returns an error: each process then writes its entries
 // again.
@@ -62,8 +87,8 @@ func (b *Store) Load(ctx context.Context) ([]bypass.Bypass, error) {
 	var removed []string
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, text := fields[i], fields[i+1]
-		var entry bypass.Bypass
-		if len(text) > maxText || json.Unmarshal([]byte(text), &entry) != nil || entry.Name != name ||
+		entry, err := decode(text[:min(len(text), maxText)])
+		if len(text) > maxText || err != nil || entry.Name != name ||
 			entry.Validate(time.Now().Add(maxAhead)) != nil || time.Since(entry.ExpiresAt) > removedAfter {
 			removed = append(removed, name)
 			continue
@@ -82,7 +107,7 @@ func (b *Store) Load(ctx context.Context) ([]bypass.Bypass, error) {
 func (b *Store) Save(ctx context.Context, entries []bypass.Bypass) error {
 	fields := make([]any, 0, 2*len(entries))
 	for i := range entries {
-		text, err := json.Marshal(&entries[i])
+		text, err := encode(entries[i])
 		if err != nil {
 			return fmt.Errorf("encode bypass %s: %w", entries[i].Name, err)
 		}

@@ -163,7 +163,7 @@ func TestMatch_ReturnsARuleOnceWithItsMostSpecificPath(t *testing.T) {
 
 func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 	withoutLimit := rule("shop/it")
-	withoutLimit.Units = 0
+	withoutLimit.Units = -1
 	with := func(change func(*rules.Rule)) rules.Rule {
 		r := rule("shop/it")
 		change(&r)
@@ -200,7 +200,7 @@ func TestNewIndex_RejectsInvalidRules(t *testing.T) {
 		"a negative prefix length":                           identifier(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: -1}),
 		"a tier without a name":                              tier(rules.Tier{When: staff, Units: 1}),
 		"two tiers with the same name":                       tier(rules.Tier{Name: "a", When: staff, Units: 1}, rules.Tier{Name: "a", When: staff, Units: 2}),
-		"a tier without a limit":                             tier(rules.Tier{Name: "a", When: staff}),
+		"a tier without a limit":                             tier(rules.Tier{Name: "a", When: staff, Units: -1}),
 		"an unlimited tier with a limit":                     tier(rules.Tier{Name: "a", When: staff, Units: 1, Unlimited: true}),
 		"a burst for an algorithm without burst":             tier(rules.Tier{Name: "a", When: staff, Units: 1, Burst: 1}),
 		"a tier without a condition":                         tier(rules.Tier{Name: "a", Units: 1}),
@@ -370,7 +370,7 @@ func TestKeySpace_NamesAnInvalidRule(t *testing.T) {
 	if keys, err := r.KeySpace("weir:"); err != nil || keys != index(t, r).Match(nil, request("GET - /"))[0].Rule.Keys {
 		t.Errorf("keys %v, %v, want those of the index", keys, err)
 	}
-	r.Units = 0
+	r.Units = -1
 	if _, err := r.KeySpace("weir:"); err == nil || !strings.Contains(err.Error(), "rule shop/it: ") {
 		t.Errorf("error %v, want one that names the rule", err)
 	}

@@ -25,7 +25,7 @@ import (
 // BypassesPath is the path of the bypasses.
 const BypassesPath = "/admin/v1/bypasses"
 
-// bypassFlags are the flags of weir bypass.
+// bypassFlags are the flags of weir bypass and weir block.
 type bypassFlags struct {
 	limiters Limiters
 	request  adminapi.BypassRequest
@@ -68,8 +68,56 @@ does not confirm the bypass, the command exits with 1.`,
 	flags.BoolVar(&f.request.AllIdentifiers, "all", false, "let all identifiers pass")
 	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the bypass expires, 1s to 24h")
 	flags.StringVar(&f.request.Reason, "reason", "", "reason, which the limiter logs; required")
-	cmd.AddCommand(bypassListCommand(newLimiters()), bypassEndCommand(newLimiters()))
+	cmd.AddCommand(bypassListCommand(newLimiters(), false), bypassEndCommand(newLimiters(), false))
 	return cmd
+}
+
+func blockCommand(newLimiters func() Limiters) *cobra.Command {
+	f := bypassFlags{limiters: newLimiters(), request: adminapi.BypassRequest{Blocks: true}}
+	cmd := &cobra.Command{
+		Use:   "block POLICY (--identifier IDENTIFIER | --all) --reason REASON",
+		Short: "Deny the requests of an identifier for some time",
+		Long: `Deny the requests of an identifier, or of all identifiers, that one policy matches, for at most 24 hours. It is the opposite of a
+bypass: the policy is not changed, and counts nothing of these requests. It denies them also if the identifier belongs to an
+unlimited tier or has a bypass. The policy must have enforcement: Enforce.
+
+Everything else is as with weir bypass: all replicas of the Limiter deny as soon as the command returns, also while Redis is
+unavailable, each process logs the block with the name of the caller and the reason, and in a cluster an event on the policy
+records both. Denied clients get a Retry-After at the end of the block. If a replica does not confirm the block, the command
+exits with 1.`,
+		Example: "  kubectl weir block shop/tenant-free --identifier acme --for 1h --reason 'INC-1234: scrapes all pages'\n" +
+			"  kubectl weir block list\n" +
+			"  kubectl weir block end block-k3m5vq2xpa",
+		Args:                       onePolicy,
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			f.request.Policy = args[0]
+			return createBypass(cmd.Context(), &f, cli.StreamsOf(cmd))
+		},
+	}
+	flags := cmd.Flags()
+	f.limiters.AddFlags(cmd)
+	addListOutput(cmd, &f.output)
+	flags.StringVar(&f.request.Identifier, "identifier", "", "identifier: a tenant, an address, an API key, or hash: and the hash of an API key")
+	flags.BoolVar(&f.request.AllIdentifiers, "all", false, "block all identifiers")
+	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the block expires, 1s to 24h")
+	flags.StringVar(&f.request.Reason, "reason", "", "reason, which the limiter logs; required")
+	cmd.AddCommand(bypassListCommand(newLimiters(), true), bypassEndCommand(newLimiters(), true))
+	return cmd
+}
+
+// kindOf names what a command creates.
+func kindOf(blocks bool) string { return (&bypass.Bypass{Blocks: blocks}).Kind() }
+
+// kindsOf names several of them.
+func kindsOf(blocks bool) string {
+	if blocks {
+		return "blocks"
+	}
+	return "bypasses"
 }
 
 // onePolicy accepts the name of one policy, or no argument.
@@ -86,14 +134,15 @@ func onePolicy(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func bypassListCommand(limiters Limiters) *cobra.Command {
+func bypassListCommand(limiters Limiters, blocks bool) *cobra.Command {
 	var output string
+	kind, kinds := kindOf(blocks), kindsOf(blocks)
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Print the bypasses that have not expired",
-		Long: "Print the bypasses that have not expired, also those that were ended, and how many replicas have them. kubectl weir status lists\n" +
-			"the active bypasses of all Limiters.",
-		Example: "  kubectl weir bypass list\n  weir bypass list --admin unix:/run/weir/admin.sock",
+		Short: "Print the " + kinds + " that have not expired",
+		Long: "Print the " + kinds + " that have not expired, also those that were ended, and how many replicas have them. kubectl weir status lists\n" +
+			"the active " + kinds + " of all Limiters.",
+		Example: "  kubectl weir " + kind + " list\n  weir " + kind + " list --admin unix:/run/weir/admin.sock",
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := validateListOutput(output); err != nil {
@@ -104,7 +153,8 @@ func bypassListCommand(limiters Limiters) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printBypasses(s, output, mergeBypasses(answers), len(answers))
+			list := slices.DeleteFunc(mergeBypasses(answers), func(b ListedBypass) bool { return b.Blocks != blocks })
+			return printBypasses(s, output, list, len(answers), kinds)
 		},
 	}
 	limiters.AddFlags(cmd)
@@ -112,16 +162,17 @@ func bypassListCommand(limiters Limiters) *cobra.Command {
 	return cmd
 }
 
-func bypassEndCommand(limiters Limiters) *cobra.Command {
+func bypassEndCommand(limiters Limiters, blocks bool) *cobra.Command {
 	var output string
+	kind := kindOf(blocks)
 	cmd := &cobra.Command{
 		Use:     "end NAME",
-		Short:   "End a bypass before it expires",
-		Long:    "End a bypass before it expires. The policy counts the requests of its identifier again.",
-		Example: "  kubectl weir bypass end bypass-k3m5vq2xpa\n  weir bypass end bypass-k3m5vq2xpa --admin unix:/run/weir/admin.sock",
+		Short:   "End a " + kind + " before it expires",
+		Long:    "End a " + kind + " before it expires. The policy counts the requests of its identifier again.",
+		Example: "  kubectl weir " + kind + " end " + kind + "-k3m5vq2xpa\n  weir " + kind + " end " + kind + "-k3m5vq2xpa --admin unix:/run/weir/admin.sock",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.UsageError(errors.New("name one bypass, as in bypass list"))
+				return cli.UsageError(fmt.Errorf("name one %[1]s, as in %[1]s list", kind))
 			}
 			return nil
 		},
@@ -150,7 +201,7 @@ func createBypass(ctx context.Context, f *bypassFlags, s cli.Streams) error {
 	case (f.request.Identifier == "") != f.request.AllIdentifiers:
 		return cli.UsageError(errors.New("set --identifier, or --all for all identifiers"))
 	case f.request.Seconds < 1 || f.lasts > bypass.MaxDuration:
-		return cli.UsageError(fmt.Errorf("--for %v is invalid: must be from 1s to 24h. Change the policy if it must let clients pass for longer", f.lasts))
+		return cli.UsageError(fmt.Errorf("--for %v is invalid: must be from 1s to 24h. Change the policy if it must last longer", f.lasts))
 	case strings.TrimSpace(f.request.Reason) == "":
 		return cli.UsageError(errors.New("--reason is required: it is recorded with your name"))
 	}
@@ -171,7 +222,7 @@ func changeBypass(ctx context.Context, limiters Limiters, path string, request a
 	for i := range answers {
 		lists[i] = replicaAnswer[admin.BypassList]{answers[i].replica, admin.BypassList{Bypasses: []bypass.Bypass{answers[i].value}}}
 	}
-	if err := printBypasses(s, output, mergeBypasses(lists), len(answers)+len(missing)); err != nil {
+	if err := printBypasses(s, output, mergeBypasses(lists), len(answers)+len(missing), ""); err != nil {
 		return err
 	}
 	if len(missing) > 0 {
@@ -214,7 +265,7 @@ func mergeBypasses(answers []replicaAnswer[admin.BypassList]) []ListedBypass {
 }
 
 // printBypasses prints the bypasses that replicas report.
-func printBypasses(s cli.Streams, output string, list []ListedBypass, replicas int) error {
+func printBypasses(s cli.Streams, output string, list []ListedBypass, replicas int, kinds string) error {
 	if output == explain.Name {
 		var names []string
 		for i := range list {
@@ -229,7 +280,7 @@ func printBypasses(s cli.Streams, output string, list []ListedBypass, replicas i
 		return err
 	}
 	if len(list) == 0 {
-		terminal.Println(s.Err, "no bypasses")
+		terminal.Println(s.Err, "no "+kinds)
 		return nil
 	}
 	table := explain.NewTable(s.Out, "NAME", "POLICY", "IDENTIFIER", "STATE", "REPLICAS", "BY", "REASON")

@@ -16,7 +16,7 @@ func TestPrintBypasses_EscapesNamesAndPolicies(t *testing.T) {
 	b := bypass.Bypass{
 		Name: "bypass-a\x1b[2J", Policy: "shop/a\nbypass-b  forged", Identifier: "acme", Reason: "r", CreatedBy: "jane", ExpiresAt: time.Now().Add(time.Hour),
 	}
-	if err := printBypasses(cli.Streams{Out: &out, Err: &out}, "table", []ListedBypass{{b, 1}}, 1); err != nil {
+	if err := printBypasses(cli.Streams{Out: &out, Err: &out}, "table", []ListedBypass{{b, 1}}, 1, "bypasses"); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsRune(out.String(), 0x1b) || strings.Contains(out.String(), "\nbypass-b") {

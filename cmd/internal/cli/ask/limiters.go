@@ -1,4 +1,4 @@
-// Package ask has the commands that ask running limiters: explain, rules, counters, bypass, top and logs. The program weir asks one process by its
+// Package ask has the commands that ask running limiters: explain, rules, counters, bypass, block, top and logs. The program weir asks one process by its
 // admin endpoint, and kubectl weir all replicas of a Limiter through the operator.
 package ask
 
@@ -47,7 +47,7 @@ type Limiters interface {
 // Commands returns the commands that ask limiters. limiters is called once for each command.
 func Commands(limiters func() Limiters) []*cobra.Command {
 	return []*cobra.Command{
-		explainCommand(limiters()), rulesCommand(limiters), countersCommand(limiters), bypassCommand(limiters), topCommand(limiters()), logsCommand(limiters()),
+		explainCommand(limiters()), rulesCommand(limiters), countersCommand(limiters), bypassCommand(limiters), blockCommand(limiters), topCommand(limiters()), logsCommand(limiters()),
 	}
 }
 

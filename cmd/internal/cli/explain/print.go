@@ -91,6 +91,8 @@ func Verdict(x *admin.Explanation) string {
 		return fmt.Sprintf("Allowed after a delay of %v. %s has the fewest units left in relation to its limit.", ms(a.DelayMs), a.Policy)
 	case a.Allowed:
 		return "Allowed. " + a.Policy + " has the fewest units left in relation to its limit."
+	case a.RetryAfterMs == nil && a.Limit == 0:
+		return "Denied by " + a.Policy + ". No retry can succeed: the limit is 0."
 	case a.RetryAfterMs == nil:
 		return "Denied by " + a.Policy + ". No retry can succeed: the cost is above the limit."
 	case a.Source == "cache":

@@ -11,7 +11,7 @@ import (
 //
 // EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicyApplyConfiguration struct {
-	// limit is the number of units that each identifier can spend per window.
+	// limit is the number of units that each identifier can spend per window. 0 denies every request.
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window as a Go duration. For example: 24h0m0s.
 	Window *string `json:"window,omitempty"`

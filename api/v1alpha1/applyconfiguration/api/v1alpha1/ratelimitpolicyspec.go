@@ -16,7 +16,8 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// ServiceAccount, Namespace or Custom.
 	Axis *apiv1alpha1.Axis `json:"axis,omitempty"`
 	// limit is the number of units that each identifier can spend per window. A request costs 1 unit unless spec.cost sets another cost.
-	// With algorithm SlidingWindowLog, the maximum is 1000000.
+	// With algorithm SlidingWindowLog, the maximum is 1000000. 0 denies every request that no tier allows, also while Redis is unavailable.
+	// Nothing is counted then, and the fields that describe counters have no effect.
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
 	// 1s to 720h (30d), and with algorithm FixedWindow to 8760h (365d).

@@ -11,7 +11,8 @@ type TierApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// when selects the requests of the tier.
 	When *WhenApplyConfiguration `json:"when,omitempty"`
-	// limit is the number of units that an identifier in this tier can spend per window. Either limit or unlimited: true is required.
+	// limit is the number of units that an identifier in this tier can spend per window. 0 denies the requests of the tier without counting
+	// them. Either limit or unlimited: true is required.
 	Limit *int64 `json:"limit,omitempty"`
 	// burst has the meaning of spec.burst, in units, for this tier. The tier does not inherit spec.burst. Defaults to the limit of the
 	// tier for TokenBucket and to 0 for LeakyBucket. It is invalid with other algorithms.
