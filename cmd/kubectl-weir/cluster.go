@@ -125,10 +125,10 @@ func (f *clusterFlags) operatorClient(ctx context.Context) (base string, client 
 	if err != nil {
 		return "", nil, nil, err
 	}
-	to := rest.CopyConfig(config)
+	copied := rest.CopyConfig(config)
 	// No proxy: neither the forwarded port nor a host of the cluster is behind it.
-	to.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // nil is no proxy
-	to.CAData, to.CAFile, to.ServerName, to.NextProtos = nil, f.operatorCA, "", nil
+	copied.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // nil is no proxy
+	copied.CAData, copied.CAFile, copied.ServerName, copied.NextProtos = nil, f.operatorCA, "", nil
 	base, stop = strings.TrimSuffix(f.operator, "/"), func() {}
 	if f.operator == "" {
 		var address string
@@ -137,17 +137,17 @@ func (f *clusterFlags) operatorClient(ctx context.Context) (base string, client 
 		}
 		base = "https://weir-operator"
 		// The API server has authenticated the pod: the port leads to its loopback interface.
-		to.Insecure, to.CAFile = true, ""
-		to.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		copied.Insecure, copied.CAFile = true, ""
+		copied.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}
 	} else if u, err := url.Parse(f.operator); err != nil || u.Scheme != "https" || u.Host == "" {
 		return "", nil, nil, cli.UsageError(fmt.Errorf("--operator %q is invalid: must be an https URL, because it gets your credentials", f.operator))
 	} else {
-		to.Insecure = false
+		copied.Insecure = false
 	}
-	to.Host = base
-	client, err = rest.HTTPClientFor(to)
+	copied.Host = base
+	client, err = rest.HTTPClientFor(copied)
 	if err != nil {
 		stop()
 		return "", nil, nil, cli.UsageError(fmt.Errorf("read the credentials of the kubeconfig: %w", err))
@@ -157,7 +157,7 @@ func (f *clusterFlags) operatorClient(ctx context.Context) (base string, client 
 }
 
 // Request implements [ask.Limiters]: it sends in to the operator, which calls all replicas of the Limiter.
-func (f *clusterFlags) Request(ctx context.Context, method, path string, in []byte) (response *http.Response, closeConnection func(), err error) {
+func (f *clusterFlags) Request(ctx context.Context, method, path string, body []byte) (response *http.Response, closeConnection func(), err error) {
 	namespace, name, err := f.limiterName()
 	if err != nil {
 		return nil, nil, err
@@ -167,7 +167,7 @@ func (f *clusterFlags) Request(ctx context.Context, method, path string, in []by
 		return nil, nil, err
 	}
 	target := limiterURL(base, namespace, name, path)
-	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(in))
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		end()
 		return nil, nil, fmt.Errorf("create the request: %w", err)

@@ -127,7 +127,7 @@ namespace of the Limiter.`,
 
 func gatewayListCommand() *cobra.Command {
 	var f gatewayFlags
-	var all bool
+	var allNamespaces bool
 	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -140,17 +140,17 @@ Exit status: 0 if requests of all Gateways reach their Limiters, 1 if not, 2 if 
 		Example: "  kubectl weir gateway list --all-namespaces",
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listGateways(cmd.Context(), &f, all, output, cmd.OutOrStdout())
+			return listGateways(cmd.Context(), &f, allNamespaces, output, cmd.OutOrStdout())
 		},
 	}
 	f.add(cmd.Flags())
 	f.cluster.limiter = "default" // no flag
-	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "the Gateways of all namespaces")
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "the Gateways of all namespaces")
 	ask.AddOutput(cmd, &output)
 	return cmd
 }
 
-func listGateways(ctx context.Context, f *gatewayFlags, all bool, output string, out io.Writer) error {
+func listGateways(ctx context.Context, f *gatewayFlags, allNamespaces bool, output string, out io.Writer) error {
 	if err := ask.ValidateOutput(output); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func listGateways(ctx context.Context, f *gatewayFlags, all bool, output string,
 		return err
 	}
 	namespace := a.Gateway.Namespace
-	if all {
+	if allNamespaces {
 		namespace = ""
 	}
 	list, err := gateway.List(ctx, c, namespace)

@@ -31,17 +31,17 @@ func (f *statusFlags) bypasses(ctx context.Context, limiters []v1alpha1.Limiter)
 	var lock sync.Mutex
 	var wg sync.WaitGroup
 	for i := range limiters {
-		of := &limiters[i]
+		limiter := &limiters[i]
 		wg.Go(func() {
 			own, err := []status.Bypass(nil), err
 			if err == nil {
-				own, err = bypassesOf(ctx, client, base, of)
+				own, err = bypassesOf(ctx, client, base, limiter)
 			}
 			lock.Lock()
 			defer lock.Unlock()
 			list = append(list, own...)
 			if err != nil {
-				unknown = append(unknown, status.UnknownBypass{Limiter: of.Namespace + "/" + of.Name, Message: err.Error()})
+				unknown = append(unknown, status.UnknownBypass{Limiter: limiter.Namespace + "/" + limiter.Name, Message: err.Error()})
 			}
 		})
 	}
@@ -49,8 +49,8 @@ func (f *statusFlags) bypasses(ctx context.Context, limiters []v1alpha1.Limiter)
 	return list, unknown
 }
 
-func bypassesOf(ctx context.Context, client *http.Client, base string, of *v1alpha1.Limiter) ([]status.Bypass, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, limiterURL(base, of.Namespace, of.Name, ask.BypassesPath), http.NoBody)
+func bypassesOf(ctx context.Context, client *http.Client, base string, limiter *v1alpha1.Limiter) ([]status.Bypass, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, limiterURL(base, limiter.Namespace, limiter.Name, ask.BypassesPath), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("create the request: %w", err)
 	}

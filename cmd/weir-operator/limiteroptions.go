@@ -52,12 +52,12 @@ func (f *operatorFlags) limiterOptions(ctx context.Context, kube *rest.Config) (
 }
 
 // ownImage returns the image of the operator's own container, or builtImage if pod is empty.
-func ownImage(ctx context.Context, from client.Reader, namespace, pod string) (string, error) {
+func ownImage(ctx context.Context, reader client.Reader, namespace, pod string) (string, error) {
 	if pod == "" {
 		return builtImage, nil
 	}
 	var own corev1.Pod
-	if err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: pod}, &own); err != nil {
+	if err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: pod}, &own); err != nil {
 		err = fmt.Errorf("read the image of limiters from the operator's own pod: %w", err)
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			err = fmt.Errorf("%w; set --limiter-image to name the image", err)

@@ -213,7 +213,7 @@ func withReason(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, known := errors.AsType[publish.StoreError](err); known {
+	if _, ok := errors.AsType[publish.StoreError](err); ok {
 		return err
 	}
 	return publish.NewStoreError(reasonOf(err), err)

@@ -300,7 +300,7 @@ func operatorManager(
 		options.LeaderElectionResourceLockInterface = lock
 	}
 	mgr, err := ctrl.NewManager(kube, options)
-	if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
+	if unknown, ok := errors.AsType[*meta.NoKindMatchError](err); ok {
 		return nil, missingCRD(unknown)
 	}
 	if err != nil {
@@ -324,7 +324,7 @@ func newMapper(kube *rest.Config, client *http.Client) (meta.RESTMapper, error) 
 
 // trim removes metadata from cached objects that no controller reads and that is as large as the rest of the object.
 func trim(object any) (any, error) {
-	if o, is := object.(metav1.Object); is {
+	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 		if a := o.GetAnnotations(); a[corev1.LastAppliedConfigAnnotation] != "" {
 			delete(a, corev1.LastAppliedConfigAnnotation)
@@ -345,7 +345,7 @@ func addProbes(ctx context.Context, mgr manager.Manager) error {
 	namespaces := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}} // the policy webhook reads them
 	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &v1alpha1.Limiter{}, namespaces} {
 		policies, err := mgr.GetCache().GetInformer(ctx, kind)
-		if unknown, is := errors.AsType[*meta.NoKindMatchError](err); is {
+		if unknown, ok := errors.AsType[*meta.NoKindMatchError](err); ok {
 			return missingCRD(unknown)
 		}
 		if err != nil {

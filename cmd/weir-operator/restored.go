@@ -31,21 +31,21 @@ var errRestored = errors.New("the history of the cluster has changed: etcd was r
 // lead later.
 type restoreWatch struct {
 	uncached client.Reader
-	// kind, version and in select the objects that are compared.
+	// kind, version and options select the objects that are compared.
 	kind, version string
-	in            []client.ListOption
+	options       []client.ListOption
 	interval      time.Duration
 }
 
 // watchRestores compares a namespace, which changes rarely: this notices that the resource version went back. With an election, it also compares
 // the Lease. That changes every two seconds, so that a version of the lost history has other contents in the restored one.
 func watchRestores(uncached client.Reader, election bool, namespace string) []manager.Runnable {
-	all := []manager.Runnable{restoreWatch{uncached, "NamespaceList", "v1", []client.ListOption{client.Limit(1)}, restoreCheck}}
+	watches := []manager.Runnable{restoreWatch{uncached, "NamespaceList", "v1", []client.ListOption{client.Limit(1)}, restoreCheck}}
 	if election {
 		lease := []client.ListOption{client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: leaderLease}}
-		all = append(all, restoreWatch{uncached, "LeaseList", "coordination.k8s.io/v1", lease, restoreCheck})
+		watches = append(watches, restoreWatch{uncached, "LeaseList", "coordination.k8s.io/v1", lease, restoreCheck})
 	}
-	return all
+	return watches
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -108,7 +108,7 @@ func (w restoreWatch) check(ctx context.Context, latest moment) (now moment, res
 // return an older one.
 func (w restoreWatch) read(ctx context.Context, options ...client.ListOption) (moment, error) {
 	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: w.version, Kind: w.kind}}
-	if err := w.uncached.List(ctx, &list, append(options, w.in...)...); err != nil {
+	if err := w.uncached.List(ctx, &list, append(options, w.options...)...); err != nil {
 		return moment{}, err
 	}
 	m := moment{list.ResourceVersion, map[string]string{}}
@@ -119,7 +119,7 @@ func (w restoreWatch) read(ctx context.Context, options ...client.ListOption) (m
 }
 
 // wentBack reports whether the resource version is lower than an earlier one. Versions that are no numbers cannot be compared.
-func wentBack(before, now string) bool {
-	order, err := resourceversion.CompareResourceVersion(now, before)
+func wentBack(previous, now string) bool {
+	order, err := resourceversion.CompareResourceVersion(now, previous)
 	return err == nil && order < 0
 }

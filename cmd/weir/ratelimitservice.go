@@ -91,19 +91,19 @@ func (s *rateLimitService) Origin() string { return "xDS server " + s.settings.X
 
 // client returns the client that receives the configuration.
 func (s *rateLimitService) client() *xds.Client {
-	from := &s.settings.XDS
-	node := &corev3.Node{Id: from.NodeID, UserAgentName: "weir"}
-	if len(from.Metadata) > 0 {
+	source := &s.settings.XDS
+	node := &corev3.Node{Id: source.NodeID, UserAgentName: "weir"}
+	if len(source.Metadata) > 0 {
 		node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
-		for key, value := range from.Metadata {
+		for key, value := range source.Metadata {
 			node.Metadata.Fields[key] = structpb.NewStringValue(value)
 		}
 	}
 	o := xds.Options{
-		Server: from.Server, Node: node, TypeURL: "type.googleapis.com/" + string((&ratelimitv3.RateLimitConfig{}).ProtoReflect().Descriptor().FullName()),
-		Apply: s.apply, MinWait: from.MinWait, MaxWait: from.MaxWait, Metrics: xds.NewMetrics(s.process.registry), Log: s.process.log,
+		Server: source.Server, Node: node, TypeURL: "type.googleapis.com/" + string((&ratelimitv3.RateLimitConfig{}).ProtoReflect().Descriptor().FullName()),
+		Apply: s.apply, MinWait: source.MinWait, MaxWait: source.MaxWait, Metrics: xds.NewMetrics(s.process.registry), Log: s.process.log,
 	}
-	if from.TLS {
+	if source.TLS {
 		o.Credentials = s.xdsCredentials
 	}
 	return xds.New(o)
@@ -111,17 +111,17 @@ func (s *rateLimitService) client() *xds.Client {
 
 // xdsCredentials reads the files for each connection.
 func (s *rateLimitService) xdsCredentials() (*tls.Config, error) {
-	from := &s.settings.XDS
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: from.ServerName}
-	if from.Certificate != "" {
-		pair, err := tls.LoadX509KeyPair(from.Certificate, from.Key)
+	source := &s.settings.XDS
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: source.ServerName}
+	if source.Certificate != "" {
+		pair, err := tls.LoadX509KeyPair(source.Certificate, source.Key)
 		if err != nil {
 			return nil, fmt.Errorf("CONFIG_GRPC_XDS_CLIENT_TLS_CERT, CONFIG_GRPC_XDS_CLIENT_TLS_KEY: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	if from.CA != "" {
-		pool, err := flags.ReadCAs(from.CA)
+	if source.CA != "" {
+		pool, err := flags.ReadCAs(source.CA)
 		if err != nil {
 			return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_TLS_CACERT: %w", err)
 		}
@@ -215,8 +215,8 @@ func (s *rateLimitService) expire(ctx context.Context) {
 			}
 		}
 		wait := time.Hour
-		if at, ok := s.domains.NextExpiry(); ok {
-			wait = at.Sub(now)
+		if expiry, ok := s.domains.NextExpiry(); ok {
+			wait = expiry.Sub(now)
 		}
 		s.mu.Unlock()
 		timer.Reset(max(wait, time.Millisecond))

@@ -20,14 +20,14 @@ import (
 
 // serviceStats are the statistics of the rate limit service, with the names that Envoy Gateway gives them in Prometheus.
 type serviceStats struct {
-	near                                 float64 // part of a limit
-	total, over, nearLimit, within, dark *prometheus.CounterVec
-	requests                             prometheus.Counter
-	seconds                              prometheus.Observer
-	redisErrors, serviceErrors           prometheus.Counter
-	loads, failedLoads                   prometheus.Counter
-	gatherer                             prometheus.Gatherer
-	labels                               map[[3]string]bool // that have series
+	near                                      float64 // part of a limit
+	total, overLimit, nearLimit, within, dark *prometheus.CounterVec
+	requests                                  prometheus.Counter
+	seconds                                   prometheus.Observer
+	redisErrors, serviceErrors                prometheus.Counter
+	loads, failedLoads                        prometheus.Counter
+	gatherer                                  prometheus.Gatherer
+	labels                                    map[[3]string]bool // that have series
 }
 
 // statRegistry is a prometheus.Registry.
@@ -57,7 +57,7 @@ func newServiceStats(registry statRegistry, near float64) *serviceStats {
 	return &serviceStats{
 		near: near, gatherer: registry,
 		total:       ofLimit("total_hits", "Hits under a limit"),
-		over:        ofLimit("over_limit", "Hits that were over their limit"),
+		overLimit:   ofLimit("over_limit", "Hits that were over their limit"),
 		nearLimit:   ofLimit("near_limit", "Hits within a limit, above NEAR_LIMIT_RATIO of it"),
 		within:      ofLimit("within_limit", "Hits that were within their limit"),
 		dark:        ofLimit("shadow_mode", "Hits that were over a limit in shadow mode"),
@@ -80,7 +80,7 @@ func (s *serviceStats) loaded(err error) {
 // reference returns a limit with its counters.
 func (s *serviceStats) reference(l ratelimitservice.Limit) *envoy.ReferenceLimit {
 	labels := []string{l.Domain, l.Key1, l.Key2}
-	total, over, near := s.total.WithLabelValues(labels...), s.over.WithLabelValues(labels...), s.nearLimit.WithLabelValues(labels...)
+	total, overLimit, near := s.total.WithLabelValues(labels...), s.overLimit.WithLabelValues(labels...), s.nearLimit.WithLabelValues(labels...)
 	within, dark := s.within.WithLabelValues(labels...), s.dark.WithLabelValues(labels...)
 	return &envoy.ReferenceLimit{Name: l.Name, Zero: l.Zero, Count: func(hits int64, r *engine.Result) {
 		total.Add(float64(hits))
@@ -89,7 +89,7 @@ func (s *serviceStats) reference(l ratelimitservice.Limit) *envoy.ReferenceLimit
 			dark.Add(float64(hits))
 			fallthrough
 		case !r.Allowed:
-			over.Add(float64(hits))
+			overLimit.Add(float64(hits))
 		default:
 			within.Add(float64(hits))
 			used := r.Decision.Limit - r.Remaining
@@ -110,7 +110,7 @@ func (s *serviceStats) keep(limits map[string]ratelimitservice.Limit) {
 		if kept[labels] {
 			continue
 		}
-		for _, vec := range []*prometheus.CounterVec{s.total, s.over, s.nearLimit, s.within, s.dark} {
+		for _, vec := range []*prometheus.CounterVec{s.total, s.overLimit, s.nearLimit, s.within, s.dark} {
 			vec.DeleteLabelValues(labels[:]...)
 		}
 	}
@@ -203,14 +203,14 @@ func (s *serviceStats) write(w io.Writer) error {
 		return fmt.Errorf("gather the statistics: %w", err)
 	}
 	for _, family := range families {
-		name, is := strings.CutPrefix(family.GetName(), statPrefix)
-		if !is || family.GetType() != dto.MetricType_COUNTER {
+		name, ok := strings.CutPrefix(family.GetName(), statPrefix)
+		if !ok || family.GetType() != dto.MetricType_COUNTER {
 			continue
 		}
 		for _, metric := range family.GetMetric() {
 			path, stat := []string{"ratelimit", "service"}, name
-			if of, is := strings.CutPrefix(name, "rate_limit_"); is {
-				path, stat = append(path, "rate_limit"), of
+			if suffix, ok := strings.CutPrefix(name, "rate_limit_"); ok {
+				path, stat = append(path, "rate_limit"), suffix
 			}
 			for _, label := range metric.GetLabel() {
 				if label.GetValue() != "" {

@@ -44,7 +44,7 @@ func (h leveled) WithGroup(name string) slog.Handler {
 
 // LevelOf returns the level of a log, which can be changed. If log is not from NewLogger, a change has no effect.
 func LevelOf(log *slog.Logger) *slog.LevelVar {
-	if h, is := log.Handler().(leveled); is {
+	if h, ok := log.Handler().(leveled); ok {
 		return h.level
 	}
 	return new(slog.LevelVar)

@@ -123,14 +123,14 @@ func IsConflict(err error) bool { return errors.Is(err, errOtherPolicy) }
 
 // listPolicies lists the SecurityPolicies of the cluster that the options select.
 func listPolicies(ctx context.Context, c client.Reader, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	var all unstructured.UnstructuredList
-	all.SetGroupVersionKind(policyKind())
-	err := c.List(ctx, &all, options...)
+	var policies unstructured.UnstructuredList
+	policies.SetGroupVersionKind(policyKind())
+	err := c.List(ctx, &policies, options...)
 	if meta.IsNoMatchError(err) {
 		return nil, missingKind(policyKind().Kind)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list SecurityPolicies: %w", err)
 	}
-	return all.Items, nil
+	return policies.Items, nil
 }

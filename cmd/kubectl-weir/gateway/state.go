@@ -48,7 +48,7 @@ func List(ctx context.Context, c client.Reader, namespace string) ([]Status, err
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Status, 0, len(policies))
+	list := make([]Status, 0, len(policies))
 	for i := range policies {
 		s := statusOf(&policies[i])
 		limiter, _ := limiterOf(&policies[i])
@@ -56,10 +56,10 @@ func List(ctx context.Context, c client.Reader, namespace string) ([]Status, err
 		if apierrors.IsNotFound(c.Get(ctx, limiter, &v1alpha1.Limiter{})) {
 			s.State, s.Message = LimiterNotFound, "detach the Gateway, or create the Limiter"
 		}
-		all = append(all, s)
+		list = append(list, s)
 	}
-	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.Gateway, b.Gateway) })
-	return all, nil
+	slices.SortFunc(list, func(a, b Status) int { return cmp.Compare(a.Gateway, b.Gateway) })
+	return list, nil
 }
 
 // Wait waits until Envoy Gateway has accepted the attachment of a Gateway, or until the timeout, and returns the last state.
@@ -95,8 +95,8 @@ func statusOf(policy *unstructured.Unstructured) Status {
 		var ancestor struct {
 			Conditions []metav1.Condition `json:"conditions"`
 		}
-		fields, is := item.(map[string]any)
-		if !is || runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &ancestor) != nil {
+		fields, ok := item.(map[string]any)
+		if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &ancestor) != nil {
 			continue
 		}
 		for _, condition := range ancestor.Conditions {
@@ -110,13 +110,13 @@ func statusOf(policy *unstructured.Unstructured) Status {
 
 // add adds a condition of the current generation.
 func (s *Status) add(condition *metav1.Condition) {
-	is := condition.Status == metav1.ConditionTrue
+	isTrue := condition.Status == metav1.ConditionTrue
 	switch {
-	case condition.Type == "Accepted" && !is:
+	case condition.Type == "Accepted" && !isTrue:
 		s.State, s.Message = condition.Reason, condition.Message
 	case condition.Type == "Accepted" && s.State == Pending:
 		s.State, s.Message = Accepted, ""
-	case condition.Type == "Overridden" && is && (s.State == Pending || s.State == Accepted):
+	case condition.Type == "Overridden" && isTrue && (s.State == Pending || s.State == Accepted):
 		s.State, s.Message = Overridden, condition.Message
 	}
 }

@@ -9,22 +9,22 @@ import (
 
 // targets returns targetRef and targetRefs of a SecurityPolicy.
 func targets(policy *unstructured.Unstructured) []map[string]any {
-	var all []map[string]any
+	var list []map[string]any
 	if one, found, err := unstructured.NestedMap(policy.Object, "spec", "targetRef"); found && err == nil {
-		all = append(all, one)
+		list = append(list, one)
 	}
-	return append(all, fieldsOf(policy, "targetRefs")...)
+	return append(list, fieldsOf(policy, "targetRefs")...)
 }
 
 // fieldsOf returns the objects in a list of the spec.
-func fieldsOf(policy *unstructured.Unstructured, list string) (all []map[string]any) {
+func fieldsOf(policy *unstructured.Unstructured, list string) (fields []map[string]any) {
 	items, _, _ := unstructured.NestedSlice(policy.Object, "spec", list) // the schema has checked it
 	for _, item := range items {
-		if one, is := item.(map[string]any); is {
-			all = append(all, one)
+		if one, ok := item.(map[string]any); ok {
+			fields = append(fields, one)
 		}
 	}
-	return all
+	return fields
 }
 
 // selects reports whether targetSelectors of a SecurityPolicy select the Gateway by its labels.
@@ -40,8 +40,8 @@ func selects(policy, gateway *unstructured.Unstructured) bool {
 			selector.Group != "" && selector.Group != gatewayKind().Group {
 			continue
 		}
-		by, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
-		if err == nil && by.Matches(labels.Set(gateway.GetLabels())) {
+		labelSelector, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
+		if err == nil && labelSelector.Matches(labels.Set(gateway.GetLabels())) {
 			return true
 		}
 	}

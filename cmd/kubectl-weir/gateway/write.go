@@ -71,8 +71,8 @@ func Apply(ctx context.Context, c client.Client, a *Attachment, found *Found) ([
 	}
 	// The Gateway was attached to a Limiter of another namespace.
 	if previous := found.existing[len(objects)-1]; previous != nil {
-		if before, _ := limiterOf(previous); before.Namespace != a.Limiter.Namespace && before.Namespace != a.Gateway.Namespace {
-			if _, err := deleteOwn(ctx, c, emptyObject(grantKind(), grantKey(a.Gateway, before.Namespace))); err != nil {
+		if oldLimiter, _ := limiterOf(previous); oldLimiter.Namespace != a.Limiter.Namespace && oldLimiter.Namespace != a.Gateway.Namespace {
+			if _, err := deleteOwn(ctx, c, emptyObject(grantKind(), grantKey(a.Gateway, oldLimiter.Namespace))); err != nil {
 				return objects, err
 			}
 		}
@@ -91,15 +91,15 @@ func update(ctx context.Context, c client.Client, existing, wanted *unstructured
 	return object, patch(ctx, c, object, existing)
 }
 
-// merge copies the fields of from into a JSON object. It replaces lists.
-func merge(into, from map[string]any) {
-	for name, value := range from {
-		inner, is := into[name].(map[string]any)
-		if fields, both := value.(map[string]any); is && both {
+// merge copies the fields of source into a JSON object. It replaces lists.
+func merge(target, source map[string]any) {
+	for name, value := range source {
+		inner, ok := target[name].(map[string]any)
+		if fields, both := value.(map[string]any); ok && both {
 			merge(inner, fields)
 			continue
 		}
-		into[name] = value
+		target[name] = value
 	}
 }
 

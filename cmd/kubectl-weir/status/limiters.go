@@ -112,8 +112,8 @@ func imageOf(d *appsv1.Deployment) (image, version string) {
 	}
 	image = d.Spec.Template.Spec.Containers[0].Image
 	name, digest, _ := strings.Cut(image, "@")
-	if at := strings.LastIndex(name, ":"); at > strings.LastIndex(name, "/") {
-		return image, name[at+1:]
+	if index := strings.LastIndex(name, ":"); index > strings.LastIndex(name, "/") {
+		return image, name[index+1:]
 	}
 	return image, digest
 }

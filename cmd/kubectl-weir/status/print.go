@@ -172,7 +172,7 @@ func orDash(text string) string {
 }
 
 func shortDigest(version string) string {
-	if digest, is := strings.CutPrefix(version, "sha256:"); is {
+	if digest, ok := strings.CutPrefix(version, "sha256:"); ok {
 		return digest[:min(len(digest), revisionLength)]
 	}
 	return version

@@ -81,21 +81,21 @@ func (d *Directory) Apply(set rules.Set, revision string) error {
 
 // retain returns set plus each rule of before that is missing from set because of a problem: an invalid edit must not lift a limit. kept lists the
 // policies of these rules. A problem without the name of a policy concerns a file that is not valid YAML; the file may have contained any rule.
-func retain(set, before rules.Set, problems []policyfile.Problem) (_ rules.Set, kept []string) {
+func retain(set, previous rules.Set, problems []policyfile.Problem) (_ rules.Set, kept []string) {
 	if len(problems) == 0 {
 		return set, nil
 	}
-	all := slices.Clone(set.Rules)
-	for _, rule := range before.Rules {
+	list := slices.Clone(set.Rules)
+	for _, rule := range previous.Rules {
 		_, replaced := slices.BinarySearchFunc(set.Rules, rule, byPolicy)
 		blamed := func(p policyfile.Problem) bool { return p.Policy == "" || p.Policy == rule.Policy }
 		if !replaced && slices.ContainsFunc(problems, blamed) {
-			all, kept = append(all, rule), append(kept, rule.Policy)
+			list, kept = append(list, rule), append(kept, rule.Policy)
 		}
 	}
-	slices.SortFunc(all, byPolicy)
-	set.Rules = all
-	set.HashKey = cmp.Or(set.HashKey, before.HashKey) // of the same process
+	slices.SortFunc(list, byPolicy)
+	set.Rules = list
+	set.HashKey = cmp.Or(set.HashKey, previous.HashKey) // of the same process
 	return set, kept
 }
 

@@ -50,8 +50,8 @@ word before the token: "Bearer abc".`,
 }
 
 // printHashes prints the hash of each line that is not empty.
-func printHashes(in io.Reader, out io.Writer, key *limiter.HashKey) error {
-	lines := bufio.NewScanner(in)
+func printHashes(input io.Reader, out io.Writer, key *limiter.HashKey) error {
+	lines := bufio.NewScanner(input)
 	lines.Buffer(nil, maxSecret)
 	number := 0
 	for lines.Scan() {

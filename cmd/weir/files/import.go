@@ -56,7 +56,7 @@ imported, 2 if the command line is invalid or a file cannot be read.`,
 
 // importSources returns the sources without flags of their own: Kubernetes objects in files.
 func importSources() []importSource {
-	from := func(convert func([]policyfile.File) *importer.Result) func([]policyfile.File) (*importer.Result, error) {
+	converter := func(convert func([]policyfile.File) *importer.Result) func([]policyfile.File) (*importer.Result, error) {
 		return func(files []policyfile.File) (*importer.Result, error) { return convert(files), nil }
 	}
 	return []importSource{
@@ -66,7 +66,7 @@ func importSources() []importSource {
 
 Each rule becomes a policy in the namespace of the BackendTrafficPolicy, for each target. It matches the requests that have
 the descriptor entry "target" with the name of the target, such as HTTPRoute/shop. docs/how-to/migrate-from-envoy-gateway.md shows the SecurityPolicy.`,
-			example: "  kubectl get backendtrafficpolicies -A -o yaml | weir import envoy-gateway -", convert: from(objects.EnvoyGateway),
+			example: "  kubectl get backendtrafficpolicies -A -o yaml | weir import envoy-gateway -", convert: converter(objects.EnvoyGateway),
 		},
 		{
 			name: "kuadrant", short: "Convert RateLimitPolicies of Kuadrant",
@@ -74,28 +74,28 @@ the descriptor entry "target" with the name of the target, such as HTTPRoute/sho
 
 Each rate becomes a policy, which matches the requests that have the descriptor entry "target" with the name of the target, such as
 HTTPRoute/shop.`,
-			example: "  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -", convert: from(objects.Kuadrant),
+			example: "  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -", convert: converter(objects.Kuadrant),
 		},
 		{
 			name: "event-rate-limit", short: "Convert the configuration of the admission plugin EventRateLimit",
 			long: `Convert the configuration of the admission plugin EventRateLimit of the Kubernetes API server to ClusterRateLimitPolicies.
 
 The policies limit the writes of Events. They need a Limiter with kubernetesThrottle.`,
-			example: "  weir import event-rate-limit eventconfig.yaml", convert: from(objects.EventRateLimit),
+			example: "  weir import event-rate-limit eventconfig.yaml", convert: converter(objects.EventRateLimit),
 		},
 		{
 			name: "kong", short: "Convert the plugin rate-limiting of Kong",
 			long: `Convert KongPlugins and KongClusterPlugins with the plugin rate-limiting to policies.
 
 Kong cannot ask a limiter: the policies are for a proxy that can, in front of Kong or in its place.`,
-			example: "  kubectl get kongplugins -A -o yaml | weir import kong -", convert: from(objects.Kong),
+			example: "  kubectl get kongplugins -A -o yaml | weir import kong -", convert: converter(objects.Kong),
 		},
 		{
 			name: "traefik", short: "Convert the middlewares RateLimit of Traefik",
 			long: `Convert the middlewares RateLimit of Traefik to policies with TokenBucket.
 
 The policies apply to all requests of the domain, which the address of the ForwardAuth middleware names.`,
-			example: "  kubectl get middlewares.traefik.io -A -o yaml | weir import traefik -", convert: from(objects.Traefik),
+			example: "  kubectl get middlewares.traefik.io -A -o yaml | weir import traefik -", convert: converter(objects.Traefik),
 		},
 	}
 }
@@ -185,11 +185,11 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 
 func (t importTarget) writeFiles(outputs []importer.Output, stdout io.Writer) error {
 	if t.directory == "" {
-		var all [][]byte
+		var contents [][]byte
 		for _, o := range outputs {
-			all = append(all, o.Content)
+			contents = append(contents, o.Content)
 		}
-		_, err := stdout.Write(bytes.Join(all, []byte("---\n")))
+		_, err := stdout.Write(bytes.Join(contents, []byte("---\n")))
 		return err
 	}
 	if err := os.MkdirAll(t.directory, 0o755); err != nil {

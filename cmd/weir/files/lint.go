@@ -69,11 +69,11 @@ func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
 // maxPrinted is the number of problems, and of warnings, that are printed. Their number is in the summary.
 const maxPrinted = 1000
 
-func printProblems(w io.Writer, prefix string, all []policyfile.Problem) {
-	for _, problem := range all[:min(len(all), maxPrinted)] {
+func printProblems(w io.Writer, prefix string, problems []policyfile.Problem) {
+	for _, problem := range problems[:min(len(problems), maxPrinted)] {
 		terminal.Println(w, prefix+problem.String())
 	}
-	if more := len(all) - maxPrinted; more > 0 {
+	if more := len(problems) - maxPrinted; more > 0 {
 		terminal.Println(w, fmt.Sprintf("%sand %d more", prefix, more))
 	}
 }

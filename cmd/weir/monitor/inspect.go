@@ -166,12 +166,12 @@ func (w *MemoryWatch) logLimit() {
 // logCrowded logs each policy when its new identifiers get no counter of their own, or soon will not.
 func (w *MemoryWatch) logCrowded(now map[string]limiter.Crowding) {
 	for _, policy := range slices.Sorted(maps.Keys(now)) {
-		switch is := now[policy]; {
-		case is == w.crowded[policy]:
-		case is.Over():
-			w.log.Warn("new identifiers of a policy get no counter of their own", "policy", policy, "reason", is)
+		switch crowding := now[policy]; {
+		case crowding == w.crowded[policy]:
+		case crowding.Over():
+			w.log.Warn("new identifiers of a policy get no counter of their own", "policy", policy, "reason", crowding)
 		default:
-			w.log.Warn("new identifiers of a policy get no counter of their own if there are more", "policy", policy, "reason", is)
+			w.log.Warn("new identifiers of a policy get no counter of their own if there are more", "policy", policy, "reason", crowding)
 		}
 	}
 	w.crowded = now

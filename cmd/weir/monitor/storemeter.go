@@ -50,8 +50,8 @@ func (m *StoreMeter) Sent(b redisstore.Batch) {
 }
 
 // BreakerChanged implements redisstore.Meter.
-func (m *StoreMeter) BreakerChanged(to redisstore.BreakerState) {
-	m.changes.WithLabelValues(string(to)).Inc()
+func (m *StoreMeter) BreakerChanged(state redisstore.BreakerState) {
+	m.changes.WithLabelValues(string(state)).Inc()
 }
 
 // Collectors returns the metrics.

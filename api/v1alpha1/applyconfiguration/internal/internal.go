@@ -113,6 +113,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
+    - name: counterName
+      type:
+        scalar: string
     - name: denial
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
@@ -150,6 +153,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
       default: Override
+    - name: replaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
+          elementRelationship: associative
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
@@ -1037,6 +1046,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: revision
       type:
         scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.PolicyName
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PolicyOverride
   map:
     fields:
@@ -1091,6 +1102,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
+    - name: counterName
+      type:
+        scalar: string
     - name: denial
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
@@ -1118,6 +1132,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
       default: Deny
+    - name: replaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
+          elementRelationship: associative
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope

@@ -250,14 +250,14 @@ func mergeBypasses(answers []replicaAnswer[admin.BypassList]) []ListedBypass {
 	merged := []ListedBypass{}
 	for _, answer := range answers {
 		for _, b := range answer.value.Bypasses {
-			at := slices.IndexFunc(merged, func(other ListedBypass) bool { return other.Name == b.Name })
-			if at < 0 {
+			index := slices.IndexFunc(merged, func(other ListedBypass) bool { return other.Name == b.Name })
+			if index < 0 {
 				merged = append(merged, ListedBypass{b, 1})
 				continue
 			}
-			merged[at].Replicas++
+			merged[index].Replicas++
 			if b.EndedBy != "" {
-				merged[at].Bypass = b
+				merged[index].Bypass = b
 			}
 		}
 	}

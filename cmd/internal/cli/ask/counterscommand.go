@@ -229,7 +229,7 @@ func resetCounters(
 // withAddress returns the process at another address, with the same token.
 func withAddress(limiters Limiters, address string) Limiters {
 	process := &Process{Address: address}
-	if like, is := limiters.(*Process); is {
+	if like, ok := limiters.(*Process); ok {
 		process.TokenFile = like.TokenFile
 	}
 	return process

@@ -30,15 +30,15 @@ const exitDenied = 3
 
 // explainFlags are the flags of weir explain.
 type explainFlags struct {
-	policies string
-	file     limiterFile
-	hashKey  string
-	prefix   string
-	output   string
-	all      bool
-	limiters Limiters
-	request  requestFlags
-	write    writeRequestFlags
+	policies    string
+	file        limiterFile
+	hashKey     string
+	prefix      string
+	output      string
+	allPolicies bool
+	limiters    Limiters
+	request     requestFlags
+	write       writeRequestFlags
 }
 
 func explainCommand(limiters Limiters) *cobra.Command {
@@ -85,7 +85,7 @@ request would be denied.`,
 		"file with the key with which limiters hash API keys, for the counter keys that are shown; empty uses a random key")
 	flags.StringVar(&f.prefix, "prefix", "weir:", "prefix of the counter keys that are shown; that of a Limiter is weir:NAMESPACE/NAME:")
 	AddOutput(cmd, &f.output)
-	flags.BoolVar(&f.all, "all", false, "also list the policies for other domains")
+	flags.BoolVar(&f.allPolicies, "all", false, "also list the policies for other domains")
 	f.request.add(flags)
 	f.write.add(flags)
 	cli.CompleteFlags(cmd, map[string]cli.Values{"domain": domains(limiters)})
@@ -129,7 +129,7 @@ func (f *explainFlags) explain(ctx context.Context, body []byte, s cli.Streams) 
 	if err != nil {
 		return x, err
 	}
-	x, bad := explainer.Explain(ctx, body, f.all)
+	x, bad := explainer.Explain(ctx, body, f.allPolicies)
 	if bad != nil {
 		return x, cli.UsageError(errors.New(bad.Detail))
 	}
@@ -138,17 +138,17 @@ func (f *explainFlags) explain(ctx context.Context, body []byte, s cli.Streams) 
 
 // online asks running limiters. It returns the explanation of the first replica, and reports others that would answer differently.
 func (f *explainFlags) online(ctx context.Context, body []byte, s cli.Streams) (admin.Explanation, error) {
-	all, err := call[admin.Explanation](ctx, f.limiters, http.MethodPost, fmt.Sprintf("/admin/v1/explain?all=%t", f.all), body, s.Err)
+	explanations, err := call[admin.Explanation](ctx, f.limiters, http.MethodPost, fmt.Sprintf("/admin/v1/explain?all=%t", f.allPolicies), body, s.Err)
 	if err != nil {
 		return admin.Explanation{}, err
 	}
-	for _, other := range all[1:] {
-		if is, want := &other.value, &all[0].value; is.Answer.Allowed != want.Answer.Allowed || is.Revision != want.Revision {
+	for _, other := range explanations[1:] {
+		if given, first := &other.value, &explanations[0].value; given.Answer.Allowed != first.Answer.Allowed || given.Revision != first.Revision {
 			terminal.Printf(s.Err, "replica %s would answer differently: allowed %t, policy %s, revision %s\n",
-				other.replica, is.Answer.Allowed, is.Answer.Policy, is.Revision)
+				other.replica, given.Answer.Allowed, given.Answer.Policy, given.Revision)
 		}
 	}
-	return all[0].value, nil
+	return explanations[0].value, nil
 }
 
 // body returns the request as the body of POST /v1/check, or as an AdmissionReview.

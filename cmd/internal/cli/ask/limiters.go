@@ -33,7 +33,7 @@ type Limiters interface {
 	Selected() error
 	// Request sends in, unless it is nil, to a path of the admin endpoint, and returns the response: that of one process, or a proxyapi.Answer
 	// if the limiters are replicated. The caller calls closeConnection when it has read the body.
-	Request(ctx context.Context, method, path string, in []byte) (response *http.Response, closeConnection func(), err error)
+	Request(ctx context.Context, method, path string, body []byte) (response *http.Response, closeConnection func(), err error)
 	// Replicated reports whether the limiters are the replicas of a Limiter.
 	Replicated() bool
 	// Keep keeps the connection for later calls, until end.
@@ -58,14 +58,14 @@ type replicaAnswer[T any] struct {
 }
 
 // call sends in, unless it is nil, to the limiters, and returns at least one answer. It reports replicas without an answer to notes.
-func call[T any](ctx context.Context, limiters Limiters, method, path string, in []byte, notes io.Writer) ([]replicaAnswer[T], error) {
-	answers, _, err := callAll[T](ctx, limiters, method, path, in, notes)
+func call[T any](ctx context.Context, limiters Limiters, method, path string, body []byte, notes io.Writer) ([]replicaAnswer[T], error) {
+	answers, _, err := callAll[T](ctx, limiters, method, path, body, notes)
 	return answers, err
 }
 
 // callAll is call, and also returns the names of the replicas without an answer, or whose answer is an error.
 func callAll[T any](
-	ctx context.Context, limiters Limiters, method, path string, in []byte, notes io.Writer,
+	ctx context.Context, limiters Limiters, method, path string, body []byte, notes io.Writer,
 ) (answers []replicaAnswer[T], missing []string, err error) {
 	if err := limiters.Selected(); err != nil {
 		return nil, nil, err
@@ -73,7 +73,7 @@ func callAll[T any](
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	defer cli.Waiting(notes, limiters.String())()
-	response, closeConnection, err := limiters.Request(ctx, method, path, in) //nolint:bodyclose // closeConnection closes it
+	response, closeConnection, err := limiters.Request(ctx, method, path, body) //nolint:bodyclose // closeConnection closes it
 	if err != nil {
 		return nil, nil, err
 	}

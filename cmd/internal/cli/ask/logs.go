@@ -94,9 +94,9 @@ func followDenials(ctx context.Context, limiters Limiters, filter decisionlog.Fi
 
 // show prints the denial to standard output, and everything else to standard error. It returns an error if the stream ends.
 func (l *denialLine) show(output string, s cli.Streams) error {
-	of := ""
+	replica := ""
 	if l.Replica != "" {
-		of = " of replica " + l.Replica
+		replica = " of replica " + l.Replica
 	}
 	switch {
 	case l.Error != "" && l.Replica == "":
@@ -107,7 +107,7 @@ func (l *denialLine) show(output string, s cli.Streams) error {
 		terminal.Printf(s.Err, "following replica %s\n", l.Replica)
 	}
 	if l.Dropped > 0 {
-		terminal.Printf(s.Err, "%s%s not shown, because there are too many\n", cli.Count(int(l.Dropped), "denial", "denials"), of)
+		terminal.Printf(s.Err, "%s%s not shown, because there are too many\n", cli.Count(int(l.Dropped), "denial", "denials"), replica)
 	}
 	if l.Denial == nil {
 		return nil

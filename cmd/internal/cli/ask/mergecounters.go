@@ -8,29 +8,29 @@ import (
 
 // mergeCounters merges the counters that replicas report. Those in Redis are the same for all replicas. While Redis is unavailable, each
 // replica has a share of its own: the limits and the units are added. Counters without used units are left out, unless no units remain.
-func mergeCounters[T any](answers []replicaAnswer[T], of func(T) []admin.Counter) []admin.Counter {
+func mergeCounters[T any](answers []replicaAnswer[T], countersOf func(T) []admin.Counter) []admin.Counter {
 	merged := []admin.Counter{}
-	at := map[string]int{} // index in merged by key
+	indexes := map[string]int{} // index in merged by key
 	for _, answer := range answers {
-		for _, c := range of(answer.value) {
-			i, found := at[c.Key]
+		for _, c := range countersOf(answer.value) {
+			i, found := indexes[c.Key]
 			if !found {
-				at[c.Key] = len(merged)
+				indexes[c.Key] = len(merged)
 				merged = append(merged, c)
 				continue
 			}
-			switch is := &merged[i]; {
+			switch existing := &merged[i]; {
 			case !c.Local: // that of Redis counts all replicas
-				*is = c
-			case is.Local:
-				is.Limit, is.Used, is.Remaining = is.Limit+c.Limit, is.Used+c.Used, is.Remaining+c.Remaining
-				is.Over = is.Over && c.Over
-				is.Tiers = slices.Clone(is.Tiers) // of the answer
-				for j := range min(len(is.Tiers), len(c.Tiers)) {
-					tier, more := &is.Tiers[j], &c.Tiers[j]
+				*existing = c
+			case existing.Local:
+				existing.Limit, existing.Used, existing.Remaining = existing.Limit+c.Limit, existing.Used+c.Used, existing.Remaining+c.Remaining
+				existing.Over = existing.Over && c.Over
+				existing.Tiers = slices.Clone(existing.Tiers) // of the answer
+				for j := range min(len(existing.Tiers), len(c.Tiers)) {
+					tier, more := &existing.Tiers[j], &c.Tiers[j]
 					tier.Limit, tier.Remaining, tier.Over = tier.Limit+more.Limit, tier.Remaining+more.Remaining, tier.Over && more.Over
 				}
-				is.ResetAfterMs = max(is.ResetAfterMs, c.ResetAfterMs)
+				existing.ResetAfterMs = max(existing.ResetAfterMs, c.ResetAfterMs)
 			}
 		}
 	}

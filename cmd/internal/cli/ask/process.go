@@ -44,7 +44,7 @@ func (p *Process) Selected() error {
 }
 
 // Request implements [Limiters].
-func (p *Process) Request(ctx context.Context, method, path string, in []byte) (response *http.Response, closeConnection func(), err error) {
+func (p *Process) Request(ctx context.Context, method, path string, body []byte) (response *http.Response, closeConnection func(), err error) {
 	host, transport := p.Address, &http.Transport{}
 	if socket, isUnix := strings.CutPrefix(p.Address, UnixPrefix); isUnix {
 		host = "weir"
@@ -54,7 +54,7 @@ func (p *Process) Request(ctx context.Context, method, path string, in []byte) (
 	} else if address, err := netip.ParseAddrPort(host); err != nil || !address.Addr().IsLoopback() { // the token is not encrypted
 		return nil, nil, cli.UsageError(fmt.Errorf("--admin %q is invalid: must be unix:PATH, or a loopback address and a port, for example 127.0.0.1:9091", host))
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(in))
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, fmt.Errorf("create the request: %w", err)
 	}

@@ -36,7 +36,7 @@ func (f *requestFlags) add(flags *pflag.FlagSet) {
 
 func (f *requestFlags) request() (explain.Request, error) {
 	r := explain.Request{Domain: f.domain, Method: f.method, Host: f.host, Path: f.path, ClientIP: f.clientIP, Cost: f.cost}
-	if _, is := clientip.Parse(f.clientIP); !is && f.clientIP != "" {
+	if _, ok := clientip.Parse(f.clientIP); !ok && f.clientIP != "" {
 		return r, fmt.Errorf("--client-ip %q is invalid: must be an IP address, for example 203.0.113.7", f.clientIP)
 	}
 	for _, text := range f.headers {

@@ -134,17 +134,17 @@ type fileRules struct {
 }
 
 // sides returns one side for each revision.
-func sides(answers []replicaAnswer[admin.RuleSet]) (all []ruleSide) {
+func sides(answers []replicaAnswer[admin.RuleSet]) (list []ruleSide) {
 	for _, a := range answers {
 		name := cmp.Or(a.replica, "the limiter")
-		i := slices.IndexFunc(all, func(s ruleSide) bool { return s.Revision == a.value.Revision })
+		i := slices.IndexFunc(list, func(s ruleSide) bool { return s.Revision == a.value.Revision })
 		if i >= 0 {
-			all[i].Name += ", " + name
+			list[i].Name += ", " + name
 			continue
 		}
-		all = append(all, newRuleSide("enforced by "+name, &a.value))
+		list = append(list, newRuleSide("enforced by "+name, &a.value))
 	}
-	return all
+	return list
 }
 
 func newRuleSide(name string, set *admin.RuleSet) ruleSide {

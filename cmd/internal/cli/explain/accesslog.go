@@ -13,8 +13,8 @@ import (
 // An unset value is "-". Neither format has other headers.
 func readAccessLog(line string) (Request, error) {
 	invalid := fmt.Errorf("%.80q is no request: expected the JSON of POST /v1/check, a curl command, a HAR file or a line of an access log", line)
-	before, after, _ := strings.Cut(line, `"`)
-	quoted := quotedParts(`"` + after)
+	prefix, rest, _ := strings.Cut(line, `"`)
+	quoted := quotedParts(`"` + rest)
 	if len(quoted) == 0 {
 		return Request{}, invalid
 	}
@@ -29,14 +29,14 @@ func readAccessLog(line string) (Request, error) {
 		}
 	}
 	agent := 2 // in quoted
-	if strings.HasPrefix(before, "[") {
+	if strings.HasPrefix(prefix, "[") {
 		if len(quoted) < 5 {
 			return Request{}, invalid
 		}
 		r.Host = unlessUnset(quoted[4])
 		client, _, _ := strings.Cut(quoted[1], ",")
 		r.ClientIP = addressOnly(strings.TrimSpace(client))
-	} else if fields := strings.Fields(before); len(fields) > 0 {
+	} else if fields := strings.Fields(prefix); len(fields) > 0 {
 		r.ClientIP = addressOnly(fields[0])
 	}
 	if len(quoted) > agent && unlessUnset(quoted[agent]) != "" {

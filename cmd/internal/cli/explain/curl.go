@@ -84,8 +84,8 @@ func readCurl(command string) (Request, error) {
 			if short {
 				name, value, has = rest[:2], rest[2:], len(rest) > 2
 			}
-			option, known := options[name]
-			if !known {
+			option, ok := options[name]
+			if !ok {
 				return Request{}, fmt.Errorf("option %s of curl is not supported; remove it, or describe the request with flags", name)
 			}
 			if option.takesValue() && !has {

@@ -49,37 +49,37 @@ type Side struct {
 }
 
 // DiffRules returns the differences between two rule sets, which are sorted by policy. It leaves out the fields that ignore selects.
-func DiffRules(from, to []rules.Rule, ignore func(a, b *rules.Rule, field string) bool) []Difference {
-	all := []Difference{}
-	for len(from) > 0 || len(to) > 0 {
-		switch order := compareFirst(from, to); {
+func DiffRules(older, newer []rules.Rule, ignore func(a, b *rules.Rule, field string) bool) []Difference {
+	differences := []Difference{}
+	for len(older) > 0 || len(newer) > 0 {
+		switch order := compareFirst(older, newer); {
 		case order < 0:
-			all = append(all, Difference{Policy: from[0].Policy, Change: Removed})
-			from = from[1:]
+			differences = append(differences, Difference{Policy: older[0].Policy, Change: Removed})
+			older = older[1:]
 		case order > 0:
-			all = append(all, Difference{Policy: to[0].Policy, Change: Added})
-			to = to[1:]
+			differences = append(differences, Difference{Policy: newer[0].Policy, Change: Added})
+			newer = newer[1:]
 		default:
-			a, b := &from[0], &to[0]
+			a, b := &older[0], &newer[0]
 			diffValues("", plain(a), plain(b), func(field string, x, y any) {
 				if !ignore(a, b, field) {
-					all = append(all, Difference{a.Policy, Changed, field, x, y})
+					differences = append(differences, Difference{a.Policy, Changed, field, x, y})
 				}
 			})
-			from, to = from[1:], to[1:]
+			older, newer = older[1:], newer[1:]
 		}
 	}
-	return all
+	return differences
 }
 
-func compareFirst(from, to []rules.Rule) int {
+func compareFirst(older, newer []rules.Rule) int {
 	switch {
-	case len(from) == 0:
+	case len(older) == 0:
 		return 1
-	case len(to) == 0:
+	case len(newer) == 0:
 		return -1
 	default:
-		return strings.Compare(from[0].Policy, to[0].Policy)
+		return strings.Compare(older[0].Policy, newer[0].Policy)
 	}
 }
 
@@ -130,15 +130,15 @@ func diffValues(field string, a, b any, report func(field string, a, b any)) {
 const valueLength = 60
 
 // PrintComparisons prints comparisons in one of the formats. Name prints the policies that differ.
-func PrintComparisons(w io.Writer, format string, all []Comparison) error {
-	if printed, err := PrintObject(w, format, all); printed || err != nil {
+func PrintComparisons(w io.Writer, format string, comparisons []Comparison) error {
+	if printed, err := PrintObject(w, format, comparisons); printed || err != nil {
 		return err
 	}
 	if format == Name {
-		return PrintNames(w, differentPolicies(all))
+		return PrintNames(w, differentPolicies(comparisons))
 	}
-	for i := range all {
-		c := &all[i]
+	for i := range comparisons {
+		c := &comparisons[i]
 		terminal.Printf(w, "--- %s\n+++ %s\n", c.From.describe(), c.To.describe())
 		if len(c.Differences) == 0 {
 			terminal.Println(w, "The rules are equal: only facts about namespaces, or the order of policies by age, differ.")
@@ -165,10 +165,10 @@ func PrintComparisons(w io.Writer, format string, all []Comparison) error {
 	return nil
 }
 
-func differentPolicies(all []Comparison) (names []string) {
-	for i := range all {
-		for j := range all[i].Differences {
-			names = append(names, all[i].Differences[j].Policy)
+func differentPolicies(comparisons []Comparison) (names []string) {
+	for i := range comparisons {
+		for j := range comparisons[i].Differences {
+			names = append(names, comparisons[i].Differences[j].Policy)
 		}
 	}
 	slices.Sort(names)

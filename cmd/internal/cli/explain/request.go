@@ -74,11 +74,11 @@ func decodeStrictly(text []byte, r *Request) error {
 
 // Merge sets the fields of r that are set in flags.
 func (r *Request) Merge(flags Request) {
-	for _, field := range []struct{ to, from *string }{
+	for _, field := range []struct{ target, source *string }{
 		{&r.Domain, &flags.Domain}, {&r.Method, &flags.Method}, {&r.Host, &flags.Host}, {&r.Path, &flags.Path}, {&r.ClientIP, &flags.ClientIP},
 	} {
-		if *field.from != "" {
-			*field.to = *field.from
+		if *field.source != "" {
+			*field.target = *field.source
 		}
 	}
 	for name, value := range flags.Headers {
@@ -103,14 +103,14 @@ func (r *Request) setHeader(name, value string) {
 // addHeader adds a header as HTTP servers read it: Host is the host, and lines with the same name are joined.
 func (r *Request) addHeader(name, value string) {
 	name, value = strings.ToLower(strings.TrimSpace(name)), strings.TrimSpace(value)
-	switch before, has := r.Headers[name]; {
+	switch previous, has := r.Headers[name]; {
 	case name == "" || strings.HasPrefix(name, ":"): // HTTP/2 sends the method, the path and the host in such lines
 	case name == "host":
 		r.Host = value
 	case has && name == "cookie":
-		r.setHeader(name, before+"; "+value)
+		r.setHeader(name, previous+"; "+value)
 	case has:
-		r.setHeader(name, before+","+value)
+		r.setHeader(name, previous+","+value)
 	default:
 		r.setHeader(name, value)
 	}
@@ -127,8 +127,8 @@ func (r *Request) setURL(raw string) error {
 		end = len(raw)
 	}
 	host, path := raw[:end], raw[end:]
-	if at := strings.LastIndexByte(host, '@'); at >= 0 {
-		host = host[at+1:]
+	if index := strings.LastIndexByte(host, '@'); index >= 0 {
+		host = host[index+1:]
 	}
 	if host == "" {
 		return fmt.Errorf("URL %q has no host", raw)
@@ -167,7 +167,7 @@ func ParseDescriptor(text string) ([]Entry, error) {
 
 // addressOnly returns the address in a text, or "".
 func addressOnly(text string) string {
-	if ip, is := clientip.Parse(text); is {
+	if ip, ok := clientip.Parse(text); ok {
 		return ip.String()
 	}
 	return ""

@@ -76,13 +76,13 @@ func printPolicies(w io.Writer, list []admin.PolicyDecisions) {
 }
 
 func printSources(w io.Writer, list []admin.SourceDecisions) {
-	var all int64
+	var total int64
 	for _, s := range list {
-		all += s.Decisions
+		total += s.Decisions
 	}
 	terminal.Printf(w, "SOURCE\tDECISIONS\tSHARE\n")
 	for _, s := range list {
-		terminal.Printf(w, "%s\t%d\t%.1f%%\n", s.Source, s.Decisions, 100*float64(s.Decisions)/float64(all))
+		terminal.Printf(w, "%s\t%d\t%.1f%%\n", s.Source, s.Decisions, 100*float64(s.Decisions)/float64(total))
 	}
 }
 

@@ -77,10 +77,10 @@ func (w Write) Review(object []byte) ([]byte, error) {
 
 // groupsOf returns the groups that an API server adds to those of a user.
 func groupsOf(user string, groups []string) []string {
-	all := append([]string{}, groups...)
-	if account, is := strings.CutPrefix(user, "system:serviceaccount:"); is {
+	list := append([]string{}, groups...)
+	if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(account, ":")
-		all = append(all, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
+		list = append(list, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
 	}
-	return append(all, "system:authenticated")
+	return append(list, "system:authenticated")
 }
