@@ -118,7 +118,8 @@ func (a *active) bounded(all []matching.Matched, peek bool) []matching.Matched {
 	return kept
 }
 
-// withoutIdentifier makes the charge of a request whose identifier is missing or unreadable one on the counter that such requests share.
+// withoutIdentifier makes the charge of a request whose identifier is missing or unreadable one on the counter that such requests share. A rule
+// that denies such requests does not count them, nor their debts: the counter is empty.
 func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) {
 	reason := missing
 	r.identifier = limiter.Missing
@@ -130,6 +131,9 @@ func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) 
 		} else { // override has replaced it
 			r.charge.Key = m.UnreadableKeyFor(r.charge.Limit)
 		}
+	}
+	if m.Rule.OnMissing == rules.DenyMissing {
+		r.charge.Deny, r.charge.Debt, r.charge.Whole, r.charge.Lease = true, false, false, nil
 	}
 	if !c.Peek {
 		a.counters.withoutIdentifier(m.Rule, reason)
@@ -170,6 +174,9 @@ func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 func (r *ruleCharge) result(d *limiter.Decision, from Source) Result {
 	result := Result{
 		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: from, Decision: *d, Key: r.charge.Key,
+	}
+	if r.charge.Deny {
+		result.Remaining, result.Missing = 0, r.rule.DescribeSources()
 	}
 	if most, bounded := r.charge.Limit.MaxDelay(); bounded && d.ResetAfter > most { // only a request that can wait can spend what remains
 		result.Remaining = 0

@@ -242,8 +242,8 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 	charges := s.mergeCharges(false)
 	var errs []error
 	for i := range charges {
-		if e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {
-			continue // the request was perhaps not charged
+		if charges[i].charge.Deny || e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {
+			continue // the request was not charged, or perhaps not
 		}
 		c := &charges[i].charge
 		if err := e.store.Refund(ctx, []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Units(), Latest: true}}); err != nil {

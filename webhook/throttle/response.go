@@ -126,7 +126,9 @@ func result(a *engine.Answer) string {
 func denial(a *engine.Answer) string {
 	r := a.Strictest()
 	text := "over the limit of policy " + r.Rule.Policy + ": " + describeLimit(r) + " for " + countedFor(r, maxName)
-	if r.RetryAfter == limiter.Never {
+	if r.Missing != "" {
+		text = "policy " + r.Rule.Policy + " denies " + countedFor(r, maxName)
+	} else if r.RetryAfter == limiter.Never {
 		text += "; the write costs more than the limit ever allows"
 	} else {
 		text += "; retry in " + reply.ShortDuration(time.Duration(max(1, seconds(r.RetryAfter)))*time.Second)
