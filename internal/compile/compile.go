@@ -119,7 +119,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 	for _, i := range precedence(policies) {
 		valid := &policies[i]
 		targets := attach(index, valid.candidate)
-		rule := lower(*valid, resolveIdentifier(*valid, identity), hashKey)
+		rule := lower(*valid, identity, hashKey)
 		var wanted []claim
 		kept, outdated := previous.find(*valid, rule)
 		switch {
