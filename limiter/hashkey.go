@@ -60,6 +60,9 @@ func (k *HashKey) Derive(purpose string) *HashKey {
 	return &HashKey{text: hexText(k.sum("weir: hash key for " + purpose))}
 }
 
+// HashLength is the length of what [HashKey.Hash] returns, in bytes.
+const HashLength = 32
+
 // Hash returns the text that replaces a secret: 128 bits of its HMAC-SHA-256 in hex.
 func (k *HashKey) Hash(secret string) string {
 	h := k.hasher()

@@ -98,9 +98,48 @@ type APIKeyIdentity struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')",message="the key of a label or annotation must be a name such as tenant, or a DNS name, a slash and a name, such as example.com/tenant"
 type MetadataKey string
 
-// Identifier is the part of a request that holds the identifier. Exactly one field must be set.
-// +kubebuilder:validation:ExactlyOneOf=header;query;cookie;claim;descriptor;expression
+// Identifier sets where requests carry the identifier, and what happens to requests without one.
+// +kubebuilder:validation:MinProperties=1
 type Identifier struct {
+	// The source of the identifier. If omitted, it is the one that spec.identity of the Limiter sets for the axis. It is required with axis
+	// Custom.
+	IdentifierSource `json:",inline"`
+	// fallbacks lists the sources that are read if the request has no identifier that can be read, in this order. An identifier from one of
+	// them has a counter of its own, with the source in front of it, such as query:key:acme. It never shares the counter of the same text from
+	// another source. It is invalid with match.kubernetes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:XValidation:rule="self.all(s, has(s.header) || has(s.query) || has(s.cookie) || has(s.claim) || has(s.descriptor) || has(s.expression))",message="each fallback must have a source: header, query, cookie, claim, descriptor or expression"
+	Fallbacks []IdentifierSource `json:"fallbacks,omitempty"`
+	// onMissing decides what happens to a request without an identifier from any source. ClientAddress: it is counted by its client address,
+	// such as address:203.0.113.7, and as with Shared if the address is unknown. Shared: all such requests share one counter, under the
+	// identifier "-". Skip: the policy does not apply to it. Deny: it is denied. Requests whose identifier cannot be read are not skipped:
+	// with Shared and Skip they share one counter, under the identifier "?". Defaults to ClientAddress, and to Shared with match.kubernetes or
+	// if match.descriptors has the key of the identifier.
+	// +optional
+	OnMissing OnMissing `json:"onMissing,omitempty"`
+}
+
+// OnMissing decides what happens to a request without an identifier.
+// +kubebuilder:validation:Enum=ClientAddress;Shared;Skip;Deny
+type OnMissing string
+
+const (
+	// OnMissingClientAddress counts the request by its client address.
+	OnMissingClientAddress OnMissing = "ClientAddress"
+	// OnMissingShared counts all requests without an identifier in one counter.
+	OnMissingShared OnMissing = "Shared"
+	// OnMissingSkip does not apply the policy to the request.
+	OnMissingSkip OnMissing = "Skip"
+	// OnMissingDeny denies the request.
+	OnMissingDeny OnMissing = "Deny"
+)
+
+// IdentifierSource is the part of a request that holds the identifier. At most one field can be set.
+// +kubebuilder:validation:AtMostOneOf=header;query;cookie;claim;descriptor;expression
+type IdentifierSource struct {
 	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. Values that can be credentials
 	// are hashed like API keys, whatever field they come from: those of names such as Authorization and api_key, all cookies, and the
 	// results of expressions that read one of these.

@@ -166,7 +166,7 @@ func TestUsage_CountsEachExpression(t *testing.T) {
 		"two regular headers": {http(v1alpha1.HTTPMatch{Headers: []v1alpha1.HeaderMatch{regex, exact, {Name: "y", Type: v1alpha1.HeaderRegularExpression, Value: new("b+")}}}), 0, 2},
 		"a path":              {http(v1alpha1.HTTPMatch{Paths: []v1alpha1.PathMatch{{Type: v1alpha1.PathRegularExpression, Value: "/a+"}, {Type: v1alpha1.PathExact, Value: "/b"}}}), 0, 1},
 		"identifier": {func(s *v1alpha1.RateLimitPolicySpec) {
-			s.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression("request.host"))}
+			s.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression("request.host"))}}
 		}, 1, 0},
 		"cost": {func(s *v1alpha1.RateLimitPolicySpec) {
 			s.Cost = &v1alpha1.Cost{Expression: new(v1alpha1.Expression("2"))}

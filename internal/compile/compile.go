@@ -128,7 +128,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 			continue
 		}
 		targets := attach(index, valid.candidate)
-		rule := lower(*valid, resolveIdentifier(*valid, identity), hashKey)
+		rule := lower(*valid, identity, hashKey)
 		var wanted []claim
 		kept, outdated := previous.find(*valid, rule)
 		switch {

@@ -89,32 +89,32 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 	}{
 		"the API key of the table is a secret": {v1alpha1.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
 		"a header with credentials is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("Authorization"))},
+			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName("Authorization"))}},
 			rules.Identifier{From: rules.FromHeader, Name: "authorization", Secret: true},
 		},
 		"a cookie is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{Cookie: new("theme")}, rules.Identifier{From: rules.FromCookie, Name: "theme", Secret: true},
+			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Cookie: new("theme")}}, rules.Identifier{From: rules.FromCookie, Name: "theme", Secret: true},
 		},
 		"a query parameter with credentials is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{Query: new("api_key")}, rules.Identifier{From: rules.FromQuery, Name: "api_key", Secret: true},
+			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Query: new("api_key")}}, rules.Identifier{From: rules.FromQuery, Name: "api_key", Secret: true},
 		},
 		"an entry with credentials is a secret": {
-			v1alpha1.AxisCustom, &v1alpha1.Identifier{Descriptor: new(v1alpha1.DescriptorKey("authorization"))},
+			v1alpha1.AxisCustom, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Descriptor: new(v1alpha1.DescriptorKey("authorization"))}},
 			rules.Identifier{From: rules.FromDescriptor, Name: "authorization", Secret: true},
 		},
 		"a claim with credentials is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{Claim: new("realm.access_token")},
+			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Claim: new("realm.access_token")}},
 			rules.Identifier{From: rules.FromClaim, Name: "realm.access_token", Secret: true},
 		},
 		"a name on the list of the Limiter is one of credentials": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-License"))},
+			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName("X-License"))}},
 			rules.Identifier{From: rules.FromHeader, Name: "x-license", Secret: true},
 		},
 		"an expression that reads credentials is a secret": {
-			v1alpha1.AxisCustom, &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(`request.path + request.headers["x-api-key"]`))},
+			v1alpha1.AxisCustom, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression(`request.path + request.headers["x-api-key"]`))}},
 			rules.Identifier{From: rules.FromExpression, Name: `request.path + request.headers["x-api-key"]`, Secret: true},
 		},
-		"the identifier of the policy replaces the table's": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName("X-Key"))}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
+		"the identifier of the policy replaces the table's": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName("X-Key"))}}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
 		"the IP identifier of the table is an address":      {v1alpha1.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},
 		"a tenant is neither a secret nor an address":       {v1alpha1.AxisTenant, nil, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}},
 		"the endpoint does not depend on the table":         {v1alpha1.AxisEndpoint, nil, rules.Identifier{From: rules.FromEndpoint}},

@@ -24,7 +24,7 @@ func TestCompile_RejectsExpensiveExpressionsInEveryField(t *testing.T) {
 			}}
 		},
 		"spec.identifier.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {
-			s.Identifier = &v1alpha1.Identifier{Expression: e}
+			s.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: e}}
 		},
 		"spec.cost.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) { s.Cost = &v1alpha1.Cost{Expression: e} },
 		"spec.tiers[0].when.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {

@@ -82,7 +82,7 @@ func limitWrites(t *rapid.T, spec *v1alpha1.RateLimitPolicySpec) {
 	spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User", "Namespace", "ServiceAccount", "Custom"}).Draw(t, "axis of writes")
 	spec.Scope, spec.Identifier, spec.Cost = "", nil, nil
 	if spec.Axis == v1alpha1.AxisCustom {
-		spec.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(`request.object.metadata.labels.team`))}
+		spec.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression(`request.object.metadata.labels.team`))}}
 	}
 	spec.Match = &v1alpha1.Match{Kubernetes: kubernetesMatch().Draw(t, "writes")}
 	for i := range spec.Tiers {
@@ -138,13 +138,23 @@ func burst(algorithm v1alpha1.Algorithm) *rapid.Generator[*int64] {
 }
 
 func identifier() *rapid.Generator[*v1alpha1.Identifier] {
-	return rapid.SampledFrom([]*v1alpha1.Identifier{
+	sources := []v1alpha1.IdentifierSource{
 		{Header: new(v1alpha1.HeaderName("X-Who"))},
 		{Query: new("who")},
 		{Cookie: new("sid")},
 		{Claim: new("realm.tenant")},
 		{Descriptor: new(v1alpha1.DescriptorKey("remote_address"))},
 		{Expression: new(v1alpha1.Expression(`request.method + request.host`))},
+	}
+	return rapid.Custom(func(t *rapid.T) *v1alpha1.Identifier {
+		order := rapid.Permutation(sources).Draw(t, "sources")
+		return &v1alpha1.Identifier{
+			IdentifierSource: order[0],
+			Fallbacks:        order[1 : 1+rapid.IntRange(0, 2).Draw(t, "fallbacks")],
+			OnMissing: rapid.SampledFrom([]v1alpha1.OnMissing{
+				"", v1alpha1.OnMissingClientAddress, v1alpha1.OnMissingShared, v1alpha1.OnMissingSkip, v1alpha1.OnMissingDeny,
+			}).Draw(t, "onMissing"),
+		}
 	})
 }
 
@@ -292,7 +302,7 @@ func FuzzCompile(f *testing.F) {
 		policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fuzz"}}
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.Axis(axis), Limit: limit, Window: v1alpha1.Window(window), Algorithm: v1alpha1.Algorithm(algorithm),
-			Identifier: &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(name))},
+			Identifier: &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(name))}},
 			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 				Hosts:   []v1alpha1.Host{v1alpha1.Host(host)},
 				Paths:   []v1alpha1.PathMatch{{Type: v1alpha1.PathMatchType(kind), Value: value}},
@@ -311,7 +321,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		mustReturnRuleOrProblem(t, policy)
 		policy.Spec.Match = &v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: v1alpha1.DescriptorKey(name), Value: &value}}}
-		policy.Spec.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(method))}
+		policy.Spec.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression(method))}}
 		policy.Spec.Tiers, policy.Spec.Cost = nil, &v1alpha1.Cost{Value: &limit}
 		mustReturnRuleOrProblem(t, policy)
 	})

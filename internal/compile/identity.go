@@ -1,6 +1,9 @@
 package compile
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -87,29 +90,77 @@ func kubernetesSourceFor(axis v1alpha1.Axis) rules.Identifier {
 	}
 }
 
-// resolveIdentifier returns the source of the policy's identifier: the one in the policy, or else the one in the identity table. An API key
-// and what can contain credentials are always secrets, and the identifier on axis IP is always an address.
-func resolveIdentifier(policy validPolicy, identity Identity) rules.Identifier {
-	id, _ := identity.sourceFor(policy.spec.Axis)
-	if isKubernetes(policy.spec) {
-		id = kubernetesSourceFor(policy.spec.Axis)
+// setIdentifier sets the sources of the policy's identifier: the one in the policy, or else the one in the identity table, and the fallbacks.
+func setIdentifier(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec, identity Identity) {
+	rule.Identifier = identity.resolve(sourceOf(spec, identity), spec, &rule.Match)
+	for _, source := range fallbacksOf(spec, rule.Identifier) {
+		rule.Fallbacks = append(rule.Fallbacks, identity.resolve(source, spec, &rule.Match))
 	}
-	if given := policy.spec.Identifier; given != nil {
-		id = identifierOf(given)
+	if spec.Identifier != nil {
+		rule.OnMissing = lowerOnMissing(spec.Identifier.OnMissing)
 	}
-	match := lowerMatch(policy.spec.Match)
-	id.Secret = policy.spec.Axis == v1alpha1.AxisAPIKey || identity.Credentials.In(id, &match)
-	if policy.spec.Axis != v1alpha1.AxisIP {
-		return id
+}
+
+// sourceOf returns the first source of the policy's identifier.
+func sourceOf(spec *v1alpha1.RateLimitPolicySpec, identity Identity) rules.Identifier {
+	if spec.Identifier != nil && countSources(&spec.Identifier.IdentifierSource) > 0 {
+		return identifierOf(&spec.Identifier.IdentifierSource)
 	}
-	id.Address = id.From != rules.FromClientIP
-	if identity.IPv6PrefixLength != rules.DefaultIPv6Prefix { // rules omit the default
-		id.IPv6Prefix = identity.IPv6PrefixLength
+	if isKubernetes(spec) {
+		return kubernetesSourceFor(spec.Axis)
+	}
+	id, _ := identity.sourceFor(spec.Axis)
+	return id
+}
+
+// fallbacksOf returns the sources that follow the first one. The client address is the last one, unless the policy excludes it.
+func fallbacksOf(spec *v1alpha1.RateLimitPolicySpec, first rules.Identifier) (all []rules.Identifier) {
+	missing := v1alpha1.OnMissingClientAddress
+	if first.From == rules.FromDescriptor && spec.Match != nil && slices.ContainsFunc(spec.Match.Descriptors, func(d v1alpha1.DescriptorMatch) bool {
+		return string(d.Key) == first.Name
+	}) {
+		missing = v1alpha1.OnMissingShared // the entry is there, and an empty value is one value, as in Envoy's rate limit service
+	}
+	if given := spec.Identifier; given != nil {
+		for i := range given.Fallbacks {
+			if source := &given.Fallbacks[i]; countSources(source) > 0 { // validate rejects others
+				all = append(all, identifierOf(source))
+			}
+		}
+		missing = cmp.Or(given.OnMissing, missing)
+	}
+	hasAddress := !isKubernetes(spec) && first.From != rules.FromEndpoint && first.From != rules.FromClientIP
+	if missing == v1alpha1.OnMissingClientAddress && hasAddress {
+		all = append(all, rules.Identifier{From: rules.FromClientIP})
+	}
+	return all
+}
+
+// resolve returns what the limiter needs to know about a source. An API key and what can contain credentials are always secrets, and the
+// identifier on axis IP is always an address.
+func (i Identity) resolve(id rules.Identifier, spec *v1alpha1.RateLimitPolicySpec, match *rules.Match) rules.Identifier {
+	isClient := id.From == rules.FromClientIP
+	id.Secret = !isClient && (spec.Axis == v1alpha1.AxisAPIKey || i.Credentials.In(id, match))
+	id.Address = !isClient && spec.Axis == v1alpha1.AxisIP
+	if id.IsAddress() && i.IPv6PrefixLength != rules.DefaultIPv6Prefix { // rules omit the default
+		id.IPv6Prefix = i.IPv6PrefixLength
 	}
 	return id
 }
 
-func identifierOf(identifier *v1alpha1.Identifier) rules.Identifier {
+// lowerOnMissing returns what happens without any source. A client address is a source.
+func lowerOnMissing(missing v1alpha1.OnMissing) rules.OnMissing {
+	switch missing {
+	case v1alpha1.OnMissingSkip:
+		return rules.SkipMissing
+	case v1alpha1.OnMissingDeny:
+		return rules.DenyMissing
+	default:
+		return rules.ShareMissing
+	}
+}
+
+func identifierOf(identifier *v1alpha1.IdentifierSource) rules.Identifier {
 	switch {
 	case identifier.Header != nil:
 		return rules.Identifier{From: rules.FromHeader, Name: lowercase(*identifier.Header)}

@@ -14,7 +14,7 @@ import (
 )
 
 // lower converts a valid policy to a rule. Policies with the same meaning have the same rule, to the byte.
-func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.HashKey) rules.Rule {
+func lower(policy validPolicy, identity Identity, hashKey *limiter.HashKey) rules.Rule {
 	rule := rules.Rule{
 		Policy:  policy.name,
 		Counter: policy.counterBesidesName(),
@@ -22,14 +22,12 @@ func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.Has
 		ReplacesDefaults: sorted(mapEach(policy.spec.Replaces, func(name v1alpha1.PolicyName) string { return clusterScope + "/" + string(name) }),
 			strings.Compare),
 		Axis:           string(policy.spec.Axis),
-		Identifier:     identifier,
 		PerEndpoint:    policy.spec.Scope == v1alpha1.ScopeEndpoint,
 		Match:          lowerMatch(policy.spec.Match),
 		Algorithm:      policy.limit.Algorithm(),
 		Units:          policy.limit.Units(),
 		WindowSeconds:  int64(policy.limit.Window() / time.Second),
 		Burst:          policy.limit.Burst(),
-		Tiers:          lowerTiers(policy, identifier, hashKey),
 		Cost:           lowerCost(policy.spec.Cost),
 		Debt:           policy.spec.Overrun == v1alpha1.OverrunDebt,
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
@@ -38,6 +36,8 @@ func lower(policy validPolicy, identifier rules.Identifier, hashKey *limiter.Has
 		Compact:        policy.spec.Storage == v1alpha1.StorageCompact,
 		Denial:         lowerDenial(policy.spec.Denial),
 	}
+	setIdentifier(&rule, policy.spec, identity)
+	rule.Tiers = lowerTiers(policy, &rule, hashKey)
 	if cluster := policy.cluster; cluster != nil {
 		rule.Domains = sorted(mapEach(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)
 		rule.AllDomains = len(cluster.Domains) == 0

@@ -11,13 +11,13 @@ import (
 )
 
 // lowerTiers keeps the order of the tiers, because the first tier that matches applies.
-func lowerTiers(policy validPolicy, identifier rules.Identifier, hashKey *limiter.HashKey) []rules.Tier {
+func lowerTiers(policy validPolicy, rule *rules.Rule, hashKey *limiter.HashKey) []rules.Tier {
 	var tiers []rules.Tier
 	for i := range policy.spec.Tiers {
 		tier, limit := &policy.spec.Tiers[i], policy.tiers[i]
 		tiers = append(tiers, rules.Tier{
 			Name:      tier.Name,
-			When:      lowerWhen(tier.When, policy.spec, identifier, hashKey),
+			When:      lowerWhen(tier.When, policy.spec, rule, hashKey),
 			Units:     limit.Units(),
 			Burst:     limit.Burst(),
 			Unlimited: tier.Unlimited,
@@ -26,16 +26,18 @@ func lowerTiers(policy validPolicy, identifier rules.Identifier, hashKey *limite
 	return tiers
 }
 
-func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier, hashKey *limiter.HashKey) rules.When {
+func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, rule *rules.Rule, hashKey *limiter.HashKey) rules.When {
 	out := rules.When{
 		Identifiers: sorted(mapEach(when.Identifiers, func(given v1alpha1.TierIdentifier) string {
-			if hash, isHash := hashIn(given); isHash && identifier.Secret {
-				return hash
+			source, n := rule.SourceOf(string(given))
+			prefix, text := string(given[:n]), string(given[n:])
+			if hash, isHash := strings.CutPrefix(text, rules.HashPrefix); isHash && source.Secret {
+				return prefix + hash
 			}
-			if identifier.Secret {
-				return hashKey.Hash(string(given))
+			if source.Secret {
+				return prefix + hashKey.Hash(text)
 			}
-			return lowerTierIdentifier(string(given), spec, identifier)
+			return prefix + lowerTierIdentifier(text, spec, source)
 		}), strings.Compare),
 		CIDRs:      sorted(mapEach(when.CIDRs, lowerCIDR), strings.Compare),
 		Groups:     sorted(mapEach(when.Groups, text[v1alpha1.Group]), strings.Compare),
@@ -50,19 +52,14 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, identifie
 	return out
 }
 
-// hashIn returns the hash of a secret that a tier has behind "hash:". It is the hash with the key of the Limiter.
-func hashIn(given v1alpha1.TierIdentifier) (hash string, isHash bool) {
-	return strings.CutPrefix(string(given), rules.HashPrefix)
-}
-
 // lowerTierIdentifier converts an identifier that is not secret to the form in which requests are counted.
 func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier) string {
-	switch spec.Axis {
-	case v1alpha1.AxisServiceAccount:
+	switch {
+	case spec.Axis == v1alpha1.AxisServiceAccount:
 		return lowerServiceAccount(given)
-	case v1alpha1.AxisIP:
+	case identifier.IsAddress():
 		return rules.ClientIdentifier(given, identifier.IPv6Prefix)
-	case v1alpha1.AxisEndpoint:
+	case spec.Axis == v1alpha1.AxisEndpoint:
 		return lowerEndpoint(given, spec.Match)
 	default:
 		return given

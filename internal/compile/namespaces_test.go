@@ -45,7 +45,7 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 		},
 		"no tenants for a policy with another identifier": {
 			podCreationPolicy("a", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) {
-				s.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression("request.name"))}
+				s.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression("request.name"))}}
 			}),
 			compile.Identity{NamespaceLabel: "tenant"},
 			nil,

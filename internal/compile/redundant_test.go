@@ -30,7 +30,8 @@ func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 		want []string
 	}{
 		{reflect.TypeFor[rules.Rule](), []string{
-			"Policy", "Counter", "Domain", "Domains", "AllDomains", "Default", "ReplacesDefaults", "Axis", "Identifier", "PerEndpoint", "Match", "Algorithm", "Units",
+			"Policy", "Counter", "Domain", "Domains", "AllDomains", "Default", "ReplacesDefaults", "Axis", "Identifier", "Fallbacks", "OnMissing", "PerEndpoint",
+			"Match", "Algorithm", "Units",
 			"WindowSeconds", "Burst", "Tiers", "Cost", "Debt", "WholeDebt", "Shadow", "OnStoreFailure", "Lease", "Compact", "Denial",
 		}},
 		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "IgnoreCase", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors", "Kubernetes", "Routes"}},

@@ -61,6 +61,7 @@ type validator struct {
 	cluster    bool
 	kubernetes bool // the policy limits writes to the Kubernetes API
 	problems   []Problem
+	sources    rules.Rule // the sources of the identifier, with the default identity table
 }
 
 func (v *validator) report(field, format string, args ...any) {
@@ -160,10 +161,12 @@ func (v *validator) validateBurst(field string, limit limiter.Limit, given *int6
 func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 	const field = "spec.identifier"
 	id := spec.Identifier
+	v.sources.Identifier = sourceOf(spec, DefaultIdentity())
+	v.sources.Fallbacks = fallbacksOf(spec, v.sources.Identifier)
+	if spec.Axis == v1alpha1.AxisCustom && (id == nil || countSources(&id.IdentifierSource) == 0) {
+		v.report(field, "identifier is required with axis Custom; set the source of the identifier, or use an axis that has a default identifier")
+	}
 	if id == nil {
-		if spec.Axis == v1alpha1.AxisCustom {
-			v.report(field, "identifier is required with axis Custom; set identifier, or use an axis that has a default identifier")
-		}
 		return
 	}
 	v.validateIdentifierOfKind(spec.Axis, id)
@@ -171,40 +174,65 @@ func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 		v.report(field, "identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, "+
 			"or use the axis of the identifier with scope: Endpoint")
 	}
-	v.validateSource(field, id)
+	if countSources(&id.IdentifierSource)+len(id.Fallbacks) == 0 && id.OnMissing == "" {
+		v.report(field, "must not be empty; set the source of the identifier, or remove identifier")
+	}
+	v.validateSource(field, &id.IdentifierSource)
+	for i := range id.Fallbacks {
+		field := fmt.Sprintf("%s.fallbacks[%d]", field, i)
+		if countSources(&id.Fallbacks[i]) == 0 {
+			v.report(field, "each fallback must have a source: header, query, cookie, claim, descriptor or expression")
+		}
+		v.validateSource(field, &id.Fallbacks[i])
+	}
+	const maxFallbacks = 4
+	if len(id.Fallbacks) > maxFallbacks {
+		v.report(field+".fallbacks", "must have at most %d entries, got %d", maxFallbacks, len(id.Fallbacks))
+	}
+	validateEnum(v, field+".onMissing", id.OnMissing,
+		v1alpha1.OnMissingClientAddress, v1alpha1.OnMissingShared, v1alpha1.OnMissingSkip, v1alpha1.OnMissingDeny)
+	if len(v.problems) == 0 { // each source is one
+		if err := rules.ValidateFallbacks(v.sources.Identifier, v.sources.Fallbacks); err != nil {
+			v.report(field, "%v; remove one of them", err)
+		}
+	}
 }
 
-// validateSource reports an identifier that does not have exactly one source.
-func (v *validator) validateSource(field string, id *v1alpha1.Identifier) {
-	given := 0
+// countSources returns the number of fields that are set.
+func countSources(s *v1alpha1.IdentifierSource) int {
+	n := 0
+	for _, isSet := range []bool{s.Header != nil, s.Query != nil, s.Cookie != nil, s.Claim != nil, s.Descriptor != nil, s.Expression != nil} {
+		if isSet {
+			n++
+		}
+	}
+	return n
+}
+
+// validateSource reports invalid sources, and more than one.
+func (v *validator) validateSource(field string, id *v1alpha1.IdentifierSource) {
 	if id.Header != nil {
-		given++
 		v.validateHeaderName(field+".header", *id.Header)
 	}
 	if id.Query != nil {
-		given++
 		v.validateNotEmpty(field+".query", *id.Query)
 	}
 	if id.Cookie != nil {
-		given++
 		if !isToken(*id.Cookie) {
 			v.report(field+".cookie", "%q: a cookie name must be one or more letters, digits or characters of %s", *id.Cookie, tokenMarks)
 		}
 	}
 	if id.Claim != nil {
-		given++
 		v.validateNotEmpty(field+".claim", *id.Claim)
 	}
 	if id.Descriptor != nil {
-		given++
 		v.validateNotEmpty(field+".descriptor", string(*id.Descriptor))
 	}
 	if id.Expression != nil {
-		given++
 		v.validateExpression(field+".expression", *id.Expression, expr.ResultString)
 	}
-	if given != 1 {
-		v.report(field, "exactly one of the fields in [header query cookie claim descriptor expression] must be set")
+	if countSources(id) > 1 {
+		v.report(field, "at most one of the fields in [header query cookie claim descriptor expression] may be set")
 	}
 }
 

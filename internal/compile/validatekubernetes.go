@@ -38,6 +38,10 @@ func (v *validator) validateIdentifierOfKind(axis v1alpha1.Axis, id *v1alpha1.Id
 		v.report(field, "identifier must be an expression with match.kubernetes, because a write has no headers, query parameters, cookies, claims "+
 			"or descriptors; use identifier.expression or remove identifier")
 	}
+	if v.kubernetes && (len(id.Fallbacks) > 0 || id.OnMissing == v1alpha1.OnMissingClientAddress) {
+		v.report(field, "identifier must not have fallbacks or onMissing: ClientAddress with match.kubernetes, because a write has no other source and "+
+			"no client address; use another expression, or another value of onMissing")
+	}
 }
 
 func (v *validator) validateTiersOfKind(tiers []v1alpha1.Tier) {

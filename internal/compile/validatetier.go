@@ -96,9 +96,6 @@ func (v *validator) validateWhen(field string, spec *v1alpha1.RateLimitPolicySpe
 	}
 }
 
-// hashLength is the length of what limiter.HashKey.Hash returns.
-const hashLength = 32
-
 // validateTierIdentifier quotes only addresses and service accounts in messages, because other identifiers may be secrets. A network can be an
 // identifier only if the policy reads it from a part of the request, for example from a masked address.
 func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimitPolicySpec, identifier v1alpha1.TierIdentifier) {
@@ -106,19 +103,22 @@ func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimi
 		v.report(field, "must not be empty")
 		return
 	}
-	if hash, isHash := hashIn(identifier); isHash && (len(hash) != hashLength || strings.Trim(hash, "0123456789abcdef") != "") {
-		v.report(field, "a hash must consist of hash: and %d hexadecimal digits in lower case, as weir hash prints it", hashLength)
+	source, n := v.sources.SourceOf(string(identifier))
+	text := string(identifier)[n:]
+	hash, isHash := strings.CutPrefix(text, rules.HashPrefix)
+	if isHash && (len(hash) != limiter.HashLength || strings.Trim(hash, "0123456789abcdef") != "") {
+		v.report(field, "a hash must consist of hash: and %d hexadecimal digits in lower case, as weir hash prints it", limiter.HashLength)
 		return
 	}
 	if spec.Axis == v1alpha1.AxisServiceAccount {
 		v.validateServiceAccount(field, identifier)
 	}
-	if spec.Axis != v1alpha1.AxisIP {
+	isClient := source.From == rules.FromClientIP
+	if !isClient && spec.Axis != v1alpha1.AxisIP {
 		return
 	}
-	text := string(identifier)
-	if rules.ClientIdentifier(text, 0) == "" || spec.Identifier == nil && strings.Contains(text, "/") {
-		v.report(field, "%q: an identifier on axis IP must be an IP address; for networks use cidrs", identifier)
+	if rules.ClientIdentifier(text, 0) == "" || isClient && strings.Contains(text, "/") {
+		v.report(field, "%q: an identifier on axis IP, or behind address:, must be an IP address; for networks use cidrs", identifier)
 	}
 }
 

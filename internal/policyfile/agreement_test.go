@@ -46,7 +46,7 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 			rapid.StringMatching("[aZ0!#$%&*+.^_|~ :/@'\"`{}()-]{0,3}"),
 			func(s *v1alpha1.RateLimitPolicySpec, text string) {
 				name := v1alpha1.HeaderName(text)
-				s.Identifier = &v1alpha1.Identifier{Header: &name}
+				s.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: &name}}
 			},
 			`{axis: User, limit: 1, window: 1m, identifier: {header: %s}}`,
 		},
@@ -100,7 +100,9 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 		},
 		"cookie names": {
 			rapid.StringMatching("[aZ0!#$%&*+.^_|~ :;,='\"`{}()-]{0,3}"),
-			func(s *v1alpha1.RateLimitPolicySpec, text string) { s.Identifier = &v1alpha1.Identifier{Cookie: &text} },
+			func(s *v1alpha1.RateLimitPolicySpec, text string) {
+				s.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Cookie: &text}}
+			},
 			`{axis: User, limit: 1, window: 1m, identifier: {cookie: %s}}`,
 		},
 	} {

@@ -117,7 +117,7 @@ func (r *Result) BudgetWarnings() (problems []Problem) {
 func (r *Result) Secret() map[string]bool {
 	secret := map[string]bool{}
 	for i := range r.Rules.Rules {
-		if rule := &r.Rules.Rules[i]; rule.Identifier.Secret {
+		if rule := &r.Rules.Rules[i]; rule.HasSecrets() {
 			secret[rule.Policy] = true
 		}
 	}

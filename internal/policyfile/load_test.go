@@ -133,7 +133,7 @@ status: {observedGeneration: three}  # belongs to the server, and is ignored
 `)}})
 	want := rules.Set{Rules: []rules.Rule{{
 		Policy: "default/search", Domain: "default", Axis: "Tenant",
-		Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"},
+		Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}, Fallbacks: []rules.Identifier{{From: rules.FromClientIP}},
 		Match: rules.Match{
 			Paths:   []rules.PathMatch{{Type: rules.PathPrefix, Value: "/v1/search"}},
 			Headers: []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "x-plan", Value: "free"}},

@@ -122,8 +122,9 @@ func newPolicy(p *engine.ExplainedPolicy, r *rules.Request, decides string, secr
 }
 
 func newCharge(p *engine.ExplainedPolicy, r *rules.Request) *Charge {
+	source, _ := p.Rule.SourceOf(p.Identifier)
 	c := &Charge{
-		Identifier: p.Identifier, Hashed: p.Rule.Hashes(p.Identifier), From: identifierSource(&p.Rule.Rule, r),
+		Identifier: p.Identifier, Hashed: p.Rule.Hashes(p.Identifier), From: identifierSource(source, r),
 		Tier: p.Terms.Tier, Cost: p.Terms.Cost, Key: p.Key, Shared: p.Shared,
 	}
 	if p.Terms.Unlimited || p.Bypass != nil {

@@ -83,7 +83,7 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 // withoutText leaves out the rules that would count identifier as it is, if a rule counts API keys: the identifier can be an API key, and would
 // be sent to Redis as part of a key.
 func withoutText(selected []*matching.Compiled, identifier string) (kept []*matching.Compiled, skipped []string) {
-	if !slices.ContainsFunc(selected, func(r *matching.Compiled) bool { return r.Identifier.Secret }) {
+	if !slices.ContainsFunc(selected, func(r *matching.Compiled) bool { return r.HasSecrets() }) {
 		return selected, nil
 	}
 	for _, rule := range selected {

@@ -41,7 +41,10 @@ func mismatch(e *matching.Explained, r *rules.Request, isSecret isSecret) string
 		}
 		return "the expression is false for this request: " + quote(m.Expression)
 	case matching.ConditionIdentifier:
-		return "the write has no " + strings.TrimSuffix(identifierSource(&e.Rule.Rule, r), " of namespace ") + " to count by"
+		if r.Kubernetes == nil {
+			return "the request has no " + e.Rule.DescribeSources() + ", and the policy skips requests without an identifier"
+		}
+		return "the write has no " + strings.TrimSuffix(identifierSource(e.Rule.Identifier, r), " of namespace ") + " to count by"
 	default:
 		return writeMismatch(e.Failed, m.Kubernetes, r.Kubernetes)
 	}
@@ -118,8 +121,9 @@ func secretsOf(policies []engine.ExplainedPolicy) isSecret {
 			return true
 		}
 		return slices.ContainsFunc(policies, func(p engine.ExplainedPolicy) bool {
-			id := p.Rule.Identifier
-			return id.Secret && (id.From == source && strings.EqualFold(id.Name, name) || id.From == rules.FromExpression)
+			return slices.ContainsFunc(p.Rule.Sources(), func(id rules.Identifier) bool {
+				return id.Secret && (id.From == source && strings.EqualFold(id.Name, name) || id.From == rules.FromExpression)
+			})
 		})
 	}
 }

@@ -27,6 +27,8 @@ func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 		return Undecided, "not decided: another policy denies the request first, or the counter is unavailable"
 	case d.Allowed:
 		return Allows, sentence(p, decides, fmt.Sprintf("%d of %d units used", p.Used, p.Terms.Limit.Capacity()))
+	case d.Missing != "":
+		return Denies, sentence(p, decides, "the request has no "+d.Missing+", and the policy denies requests without an identifier")
 	case p.Terms.Limit.Blocks():
 		return Denies, sentence(p, decides, "the limit is 0, so every request is denied")
 	case d.RetryAfter == limiter.Never:
@@ -74,21 +76,10 @@ func RoundUp(d time.Duration) time.Duration {
 }
 
 // identifierSource describes where the identifier of r comes from.
-func identifierSource(rule *rules.Rule, r *rules.Request) string {
-	id := rule.Identifier
+func identifierSource(id rules.Identifier, r *rules.Request) string {
 	switch id.From {
-	case rules.FromClientIP:
-		return "client address"
-	case rules.FromHeader:
-		return "header " + id.Name
-	case rules.FromQuery:
-		return "query parameter " + id.Name
-	case rules.FromCookie:
-		return "cookie " + id.Name
-	case rules.FromClaim:
-		return "claim " + id.Name
-	case rules.FromDescriptor:
-		return "descriptor " + id.Name
+	case rules.FromClientIP, rules.FromHeader, rules.FromQuery, rules.FromCookie, rules.FromClaim, rules.FromDescriptor:
+		return id.Describe()
 	case rules.FromExpression:
 		return "expression " + id.Name
 	case rules.FromEndpoint:

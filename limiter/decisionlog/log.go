@@ -159,7 +159,7 @@ func (l *Log) shown(r *engine.Result) string {
 	switch {
 	case l.options.Identifiers == Omitted:
 		return ""
-	case l.options.Identifiers == Hashed && !r.Rule.Identifier.Secret && r.Identifier != limiter.Missing && r.Identifier != limiter.Unreadable:
+	case l.options.Identifiers == Hashed && !r.Rule.Hashes(r.Identifier) && r.Identifier != limiter.Missing && r.Identifier != limiter.Unreadable:
 		return l.options.HashKey.Hash(r.Identifier)
 	default:
 		return clip(r.Identifier)

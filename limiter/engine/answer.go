@@ -47,6 +47,8 @@ type Result struct {
 	// Identifier as counted: limiter.Missing for a request without an identifier, limiter.Unreadable if the identifier cannot be read,
 	// hashed if it is a secret.
 	Identifier string
+	// Missing names the sources of the identifier, if the rule denies the request because the request has no identifier. For example: "header x-api-key".
+	Missing string
 	// Tier of the rule that applies to the request, empty if the rule has no tier for it.
 	Tier string
 	// Window of the limit that was applied to the request.

@@ -125,7 +125,8 @@ func (a *active) bounded(matches []matching.Matched, peek bool) []matching.Match
 	return kept
 }
 
-// withoutIdentifier makes the charge of a request whose identifier is missing or unreadable one on the counter that such requests share.
+// withoutIdentifier makes the charge of a request whose identifier is missing or unreadable one on the counter that such requests share. A rule
+// that denies such requests does not count them, nor their debts: the counter is empty.
 func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) {
 	reason := missing
 	r.identifier = limiter.Missing
@@ -137,6 +138,9 @@ func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) 
 		} else { // override has replaced it
 			r.charge.Key = m.UnreadableKeyFor(r.charge.Limit)
 		}
+	}
+	if m.Rule.OnMissing == rules.DenyMissing {
+		r.charge.Deny, r.charge.Debt, r.charge.Whole, r.charge.Lease = true, false, false, nil
 	}
 	if !c.Peek {
 		a.counters.withoutIdentifier(m.Rule, reason)
@@ -186,12 +190,15 @@ func (r *ruleCharge) denial() *limiter.Decision {
 	if r.by != nil {
 		return &limiter.Decision{RetryAfter: r.wait, ResetAfter: r.wait}
 	}
-	return &limiter.Decision{RetryAfter: limiter.Never}
+	return &limiter.Decision{Limit: r.charge.Limit.Units(), RetryAfter: limiter.Never}
 }
 
 func (r *ruleCharge) result(d *limiter.Decision, source Source) Result {
 	result := Result{
 		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: source, Decision: *d, Key: r.charge.Key,
+	}
+	if r.charge.Deny && r.by == nil && !r.charge.Limit.Blocks() {
+		result.Missing = r.rule.DescribeSources()
 	}
 	if most, bounded := r.charge.Limit.MaxDelay(); bounded && d.ResetAfter > most { // only a request that can wait can spend what remains
 		result.Remaining = 0

@@ -128,7 +128,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	return answer, nil
 }
 
-// decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0 or a block denies a request, the store is called only for
+// decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0, a block, or a missing identifier denies a request, the store is called only for
 // debts, and a peek for all other charges: its errors change nothing.
 func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched []ruleCharge, peek bool) ([]Result, error) {
 	isBlocked, isDenied := blocked(matched)
@@ -152,7 +152,7 @@ func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched
 	return append(results, denials...), nil
 }
 
-// blocked reports whether a limit of 0 denies one of the charges, and whether it denies their request: a shadow rule does not.
+// blocked reports whether one of the charges is denied without a counter, and whether that denies their request: a shadow rule does not.
 func blocked(charges []ruleCharge) (isBlocked, isDenied bool) {
 	for i := range charges {
 		if c := &charges[i].charge; c.Deny {
@@ -276,8 +276,8 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 	charges := s.mergeCharges(false)
 	var errs []error
 	for i := range charges {
-		if e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {
-			continue // the request was perhaps not charged
+		if charges[i].charge.Deny || e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {
+			continue // the request was not charged, or perhaps not
 		}
 		c := &charges[i].charge
 		if c.Deny {

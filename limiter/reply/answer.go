@@ -48,6 +48,8 @@ type Result struct {
 	RetryAfterMs *int64            `json:"retryAfterMs"` // null: no retry can succeed
 	Shadow       bool              `json:"shadow"`
 	Source       engine.Source     `json:"source,omitempty"` // empty: that of the answer
+	// Missing names the sources of the identifier, if the policy denies the request because the request has no identifier.
+	Missing string `json:"missing,omitempty"`
 }
 
 // NewAnswer converts a to JSON's Answer.
@@ -101,6 +103,7 @@ func newResult(r *engine.Result) Result {
 		ResetAfterMs: roundUp(r.ResetAfter, time.Millisecond),
 		RetryAfterMs: retryAfterMs(r.RetryAfter),
 		Shadow:       r.Rule.Shadow,
+		Missing:      r.Missing,
 	}
 }
 
@@ -174,7 +177,7 @@ func (r *Result) decision() engine.Result {
 			},
 			Limit: limit,
 		},
-		Identifier: r.Identifier, Tier: r.Tier, Window: window, Source: r.Source,
+		Identifier: r.Identifier, Missing: r.Missing, Tier: r.Tier, Window: window, Source: r.Source,
 		Decision: limiter.Decision{
 			Allowed: r.Allowed, Limit: r.Limit, Remaining: r.Remaining,
 			ResetAfter: milliseconds(r.ResetAfterMs), RetryAfter: retry,

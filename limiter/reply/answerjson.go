@@ -44,6 +44,9 @@ func (r *Result) appendJSON(b []byte) []byte {
 	if r.Source != "" {
 		b = appendText(b, `,"source":`, string(r.Source))
 	}
+	if r.Missing != "" {
+		b = appendText(b, `,"missing":`, r.Missing)
+	}
 	return append(b, '}')
 }
 

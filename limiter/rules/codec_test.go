@@ -3,6 +3,7 @@ package rules_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -282,5 +283,32 @@ func TestMatch_SupportsARuleWithEveryField(t *testing.T) {
 	terms := m[0].Terms(req, identifier)
 	if identifier != key.Hash("2001:db8::/56") || terms.Tier != "tier3" || terms.Cost != 3 || m[0].Endpoint != "/v1" {
 		t.Errorf("identifier %q, terms %+v, endpoint %q", identifier, terms, m[0].Endpoint)
+	}
+}
+
+// A limiter that does not know the fields must keep its previous rules: it would count or admit what the policy denies.
+func TestEncode_FallbacksAreFieldsThatOlderLimitersReject(t *testing.T) {
+	r := rules.Rule{Policy: "shop/a", Identifier: rules.Identifier{From: rules.FromHeader, Name: "a"}}
+	for _, newer := range []rules.Rule{
+		{Identifier: r.Identifier, Fallbacks: []rules.Identifier{{From: rules.FromClientIP}}}, {Identifier: r.Identifier, OnMissing: rules.DenyMissing},
+	} {
+		text, err := json.Marshal(newer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var older struct { // as the fields were before
+			Policy, Domain, Axis, Algorithm string
+			Identifier, Match               map[string]any
+			Units, WindowSeconds            int64
+		}
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields()
+		if err := strict.Decode(&older); err == nil {
+			t.Errorf("an older limiter reads %s", text)
+		}
+	}
+	text, err := json.Marshal(r)
+	if err != nil || bytes.Contains(text, []byte("fallbacks")) || bytes.Contains(text, []byte("onMissing")) {
+		t.Errorf("%s, %v: rules without the fields must stay readable", text, err)
 	}
 }

@@ -23,10 +23,10 @@ func (r *Rule) Kinds() RequestKinds {
 	}
 	kinds := PlainHTTP | HTTPWithDescriptors | OnlyDescriptors
 	noMatch := len(r.Match.Descriptors) == 0 && !r.Match.readsHTTP() // a match of routes selects no part of the request
-	if r.Match.readsHTTP() || noMatch && (r.PerEndpoint || r.Identifier.From.isHTTP()) {
+	if r.Match.readsHTTP() || noMatch && (r.PerEndpoint || r.readsOnly(IdentifierSource.isHTTP)) {
 		kinds &^= OnlyDescriptors
 	}
-	if len(r.Match.Descriptors) > 0 || r.Match.Routes != nil || noMatch && r.Identifier.From == FromDescriptor {
+	if len(r.Match.Descriptors) > 0 || r.Match.Routes != nil || noMatch && r.readsOnly(IdentifierSource.isDescriptor) {
 		kinds &^= PlainHTTP
 	}
 	return kinds
@@ -36,6 +36,14 @@ func (r *Rule) Kinds() RequestKinds {
 func (m *Match) readsHTTP() bool {
 	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Expression) > 0 && m.Kubernetes == nil
 }
+
+// readsOnly reports whether all sources are of a kind. A client address in place of another identifier is of every kind.
+func (r *Rule) readsOnly(kind func(IdentifierSource) bool) bool {
+	return kind(r.Identifier.From) &&
+		!slices.ContainsFunc(r.Fallbacks, func(f Identifier) bool { return f.From != FromClientIP && !kind(f.From) })
+}
+
+func (s IdentifierSource) isDescriptor() bool { return s == FromDescriptor }
 
 // isHTTP reports whether only HTTP requests have the source. The verified claims of a token arrive with the HTTP request.
 func (s IdentifierSource) isHTTP() bool {

@@ -41,7 +41,7 @@ func (s Set) HashingRule() int {
 }
 
 // HashesIdentifiers reports whether the rule hashes identifiers with a limiter.HashKey.
-func (r *Rule) HashesIdentifiers() bool { return r.Identifier.Secret || r.Compact }
+func (r *Rule) HashesIdentifiers() bool { return r.HasSecrets() || r.Compact }
 
 // Rule is one compiled policy. Fields are additive: if a field is absent, the rule means what it meant before the field existed.
 type Rule struct {
@@ -63,6 +63,10 @@ type Rule struct {
 	Axis string `json:"axis"`
 	// Identifier is the source of the identifier in a request.
 	Identifier Identifier `json:"identifier"`
+	// Fallbacks are the sources that are read, in this order, if the request has no identifier. See [ValidateFallbacks].
+	Fallbacks []Identifier `json:"fallbacks,omitempty"`
+	// OnMissing decides what happens to a request without an identifier from any source.
+	OnMissing OnMissing `json:"onMissing,omitempty"`
 	// PerEndpoint counts each endpoint separately.
 	PerEndpoint bool `json:"perEndpoint,omitempty"`
 	// Match selects the requests of the domain that the rule limits.
@@ -137,42 +141,6 @@ type Cost struct {
 	Header     string `json:"header,omitempty"`     // lower case
 	Expression string `json:"expression,omitempty"` // CEL over request, evaluates to an int
 }
-
-// Identifier is the source of the identifier in a request.
-type Identifier struct {
-	From IdentifierSource `json:"from"`
-	// Name is the name of the header (lower case), query parameter, cookie or claim ("sub", or "realm.tenant" for a nested claim), the
-	// descriptor key, or the text of the expression. It is empty for the other sources.
-	Name string `json:"name,omitempty"`
-	// IPv6Prefix is the number of bits of an IPv6 address that identify one client. If absent, it is 64.
-	IPv6Prefix int `json:"ipv6Prefix,omitempty"`
-	// Secret identifiers are hashed in keys, responses and logs.
-	Secret bool `json:"secret,omitempty"`
-	// Address identifiers are IP addresses in any spelling, and are counted like FromClientIP. An invalid address counts as missing.
-	Address bool `json:"address,omitempty"`
-}
-
-// IdentifierSource is a part of a request.
-type IdentifierSource string
-
-// The sources of identifiers.
-const (
-	FromClientIP   IdentifierSource = "clientIP" // an IPv6 address is counted by its prefix
-	FromHeader     IdentifierSource = "header"
-	FromQuery      IdentifierSource = "query"
-	FromCookie     IdentifierSource = "cookie"
-	FromClaim      IdentifierSource = "claim"
-	FromDescriptor IdentifierSource = "descriptor" // the value of the entry with the key
-	FromExpression IdentifierSource = "expression" // CEL over request, evaluates to a string
-	FromEndpoint   IdentifierSource = "endpoint"   // the path pattern that matched, or else the path
-
-	// FromKubernetesTenant and the sources below are for writes to the Kubernetes API. The tenant is the tenant of the Namespace. A rule
-	// does not match a write without the source, such as a cluster-scoped object or a user that is not a service account.
-	FromKubernetesTenant    IdentifierSource = "kubernetesTenant"
-	FromKubernetesNamespace IdentifierSource = "kubernetesNamespace" // of the object
-	FromKubernetesUser      IdentifierSource = "kubernetesUser"
-	FromServiceAccount      IdentifierSource = "serviceAccount" // "namespace/name" of the user
-)
 
 // HashPrefix marks what a person writes as the hash of a secret. A secret can look like a hash, and must not become part of a key.
 const HashPrefix = "hash:"

@@ -106,6 +106,41 @@ func TestAuth_AllowsAndDenies(t *testing.T) {
 	}
 }
 
+// A client that leaves out its identifier learns what to send, and does not use up the units of the others.
+func TestAuth_RequestsWithoutAnIdentifier(t *testing.T) {
+	anonymous := http.Header{"X-Tenant-Id": nil}
+	from := func(address string) http.Header { return http.Header{"X-Tenant-Id": nil, "X-Forwarded-For": {address}} }
+	byAddress, denies, skips := tenantRule("a", 1), tenantRule("a", 1), tenantRule("a", 1)
+	byAddress.Fallbacks = []rules.Identifier{{From: rules.FromClientIP}}
+	denies.OnMissing, skips.OnMissing = rules.DenyMissing, rules.SkipMissing
+	t.Run("each client has a counter", func(t *testing.T) {
+		h := newHandler(t, newEngine(t, atNoon(), byAddress))
+		for i, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			if w := call(h, authRequest("/v1/auth/shop", from("203.0.113.7"))); w.Code != want {
+				t.Errorf("request %d of a client: status %d, want %d", i, w.Code, want)
+			}
+		}
+		if w := call(h, authRequest("/v1/auth/shop", from("203.0.113.8"))); w.Code != http.StatusOK {
+			t.Errorf("another client: status %d", w.Code)
+		}
+	})
+	t.Run("denied", func(t *testing.T) {
+		w := call(newHandler(t, newEngine(t, atNoon(), denies)), authRequest("/v1/auth/shop", anonymous))
+		const detail = `"detail":"policy shop/a denies requests without an identifier; send the header x-tenant-id"`
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), detail) {
+			t.Errorf("status %d, headers %v, body %s", w.Code, w.Header(), w.Body)
+		}
+	})
+	t.Run("skipped", func(t *testing.T) {
+		h := newHandler(t, newEngine(t, atNoon(), skips))
+		for range 3 {
+			if w := call(h, authRequest("/v1/auth/shop", anonymous)); w.Code != http.StatusOK || len(w.Header()) != 0 {
+				t.Errorf("status %d, headers %v", w.Code, w.Header())
+			}
+		}
+	})
+}
+
 // A proxy that understands only some statuses names one of them: it would turn another one into an error of the server.
 func TestAuth_DeniesWithTheResponseOfThePolicy(t *testing.T) {
 	for target, want := range map[string]int{

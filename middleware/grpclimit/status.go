@@ -88,9 +88,13 @@ func denial(a *engine.Answer) []protoadapt.MessageV1 {
 }
 
 func violation(r *engine.Result) *errdetails.QuotaFailure_Violation {
+	description := fmt.Sprintf("over the limit of %s: %d per %v", r.Rule.Policy, r.Decision.Limit, r.Window)
+	if r.Missing != "" {
+		description = r.Rule.Policy + " requires the " + r.Missing
+	}
 	return &errdetails.QuotaFailure_Violation{
 		Subject:     strings.ToLower(r.Rule.Axis) + ":" + reply.ClipIdentifier(r.Identifier),
-		Description: fmt.Sprintf("over the limit of %s: %d per %v", r.Rule.Policy, r.Decision.Limit, r.Window),
+		Description: description,
 		QuotaId:     r.Rule.Policy,
 		QuotaValue:  r.Decision.Limit,
 	}

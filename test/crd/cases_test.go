@@ -169,18 +169,41 @@ func specCases() []schemaCase {
 
 const (
 	windowMessage     = "window must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
-	identifierMessage = "exactly one of the fields in [header query cookie claim descriptor expression] must be set"
+	identifierMessage = "at most one of the fields in [header query cookie claim descriptor expression] may be set"
 	tokenMessage      = " name must be one or more letters, digits or characters of !#$%&*+-.^_|~"
 )
 
 func identifierCases() []schemaCase {
 	identifier := func(text string) string { return `spec: {identifier: ` + text + `}` }
-	return append([]schemaCase{
+	fallback := func(text string) string { return identifier(`{fallbacks: [` + text + `]}`) }
+	all := []schemaCase{
+		{
+			at: "spec.identifier", kind: "minProperties", accepted: identifier(`{onMissing: Skip}`), rejected: identifier(`{}`),
+			message: "should have at least 1 properties",
+		},
+		{
+			at: "spec.identifier.onMissing", kind: "enum", accepted: identifier(`{onMissing: Deny}`), rejected: identifier(`{onMissing: Allow}`),
+			message: `Unsupported value: "Allow": supported values: "ClientAddress", "Shared", "Skip", "Deny"`,
+		},
+		{
+			at: "spec.identifier.fallbacks", kind: "minItems", accepted: fallback(`{query: key}`), rejected: fallback(``),
+			message: "should have at least 1 items",
+		},
+		{
+			at: "spec.identifier.fallbacks", kind: "maxItems",
+			accepted: fallback(`{query: a}, {query: b}, {query: c}, {query: d}`),
+			rejected: fallback(`{query: a}, {query: b}, {query: c}, {query: d}, {query: e}`),
+			message:  "Too many: 5: must have at most 4 items",
+		},
+		{
+			at: "spec.identifier.fallbacks", kind: kindRule, accepted: fallback(`{query: key}, {cookie: sid}`), rejected: fallback(`{query: key}, {}`),
+			message: "each fallback must have a source: header, query, cookie, claim, descriptor or expression",
+		},
 		{
 			at: "spec", kind: kindRule, field: "spec.identifier",
 			accepted: `spec: {axis: Custom, identifier: {header: X-Device}}`,
 			rejected: `spec: {axis: Custom}`,
-			message:  "identifier is required with axis Custom; set identifier, or use an axis that has a default identifier",
+			message:  "identifier is required with axis Custom; set the source of the identifier, or use an axis that has a default identifier",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.identifier",
@@ -188,51 +211,59 @@ func identifierCases() []schemaCase {
 			rejected: `spec: {axis: Endpoint, identifier: {header: X-User}}`,
 			message:  "identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, or use the axis of the identifier with scope: Endpoint",
 		},
+	}
+	all = append(all, sourceCases("spec.identifier", identifier)...)
+	return append(all, sourceCases("spec.identifier.fallbacks[]", fallback)...)
+}
+
+// sourceCases returns the cases of a source of identifiers.
+func sourceCases(at string, source func(text string) string) []schemaCase {
+	return append([]schemaCase{
 		{
-			at: "spec.identifier", kind: kindRule, accepted: identifier(`{query: tenant}`), rejected: identifier(`{header: x-tenant, query: tenant}`),
+			at: at, kind: kindRule, accepted: source(`{query: tenant}`), rejected: source(`{header: x-tenant, query: tenant}`),
 			message: identifierMessage,
 		},
 		{
-			at: "spec.identifier.header", kind: "maxLength", accepted: identifier(`{header: ` + letters(128) + `}`), rejected: identifier(`{header: ` + letters(129) + `}`),
+			at: at + ".header", kind: "maxLength", accepted: source(`{header: ` + letters(128) + `}`), rejected: source(`{header: ` + letters(129) + `}`),
 			message: "may not be more than 128 bytes",
 		},
 		{
-			at: "spec.identifier.header", kind: kindRule, accepted: identifier(`{header: "X-Tenant!#$%&*+.^_|~"}`), rejected: identifier(`{header: "X Tenant"}`),
+			at: at + ".header", kind: kindRule, accepted: source(`{header: "X-Tenant!#$%&*+.^_|~"}`), rejected: source(`{header: "X Tenant"}`),
 			message: "a header" + tokenMessage,
 		},
 		{
-			at: "spec.identifier.query", kind: "minLength", accepted: identifier(`{query: t}`), rejected: identifier(`{query: ""}`),
+			at: at + ".query", kind: "minLength", accepted: source(`{query: t}`), rejected: source(`{query: ""}`),
 			message: "should be at least 1 chars long",
 		},
 		{
-			at: "spec.identifier.query", kind: "maxLength", accepted: identifier(`{query: ` + letters(128) + `}`), rejected: identifier(`{query: ` + letters(129) + `}`),
+			at: at + ".query", kind: "maxLength", accepted: source(`{query: ` + letters(128) + `}`), rejected: source(`{query: ` + letters(129) + `}`),
 			message: "may not be more than 128 bytes",
 		},
 		{
-			at: "spec.identifier.cookie", kind: "maxLength", accepted: identifier(`{cookie: ` + letters(128) + `}`), rejected: identifier(`{cookie: ` + letters(129) + `}`),
+			at: at + ".cookie", kind: "maxLength", accepted: source(`{cookie: ` + letters(128) + `}`), rejected: source(`{cookie: ` + letters(129) + `}`),
 			message: "may not be more than 128 bytes",
 		},
 		{
-			at: "spec.identifier.cookie", kind: kindRule, accepted: identifier(`{cookie: __Host-session}`), rejected: identifier(`{cookie: "session=1"}`),
+			at: at + ".cookie", kind: kindRule, accepted: source(`{cookie: __Host-session}`), rejected: source(`{cookie: "session=1"}`),
 			message: "a cookie" + tokenMessage,
 		},
 		{
-			at: "spec.identifier.claim", kind: "minLength", accepted: identifier(`{claim: s}`), rejected: identifier(`{claim: ""}`),
+			at: at + ".claim", kind: "minLength", accepted: source(`{claim: s}`), rejected: source(`{claim: ""}`),
 			message: "should be at least 1 chars long",
 		},
 		{
-			at: "spec.identifier.claim", kind: "maxLength", accepted: identifier(`{claim: ` + letters(253) + `}`), rejected: identifier(`{claim: ` + letters(254) + `}`),
+			at: at + ".claim", kind: "maxLength", accepted: source(`{claim: ` + letters(253) + `}`), rejected: source(`{claim: ` + letters(254) + `}`),
 			message: "may not be more than 253 bytes",
 		},
 		{
-			at: "spec.identifier.descriptor", kind: "minLength", accepted: identifier(`{descriptor: k}`), rejected: identifier(`{descriptor: ""}`),
+			at: at + ".descriptor", kind: "minLength", accepted: source(`{descriptor: k}`), rejected: source(`{descriptor: ""}`),
 			message: "should be at least 1 chars long",
 		},
 		{
-			at: "spec.identifier.descriptor", kind: "maxLength", accepted: identifier(`{descriptor: ` + letters(128) + `}`), rejected: identifier(`{descriptor: ` + letters(129) + `}`),
+			at: at + ".descriptor", kind: "maxLength", accepted: source(`{descriptor: ` + letters(128) + `}`), rejected: source(`{descriptor: ` + letters(129) + `}`),
 			message: "may not be more than 128 bytes",
 		},
-	}, expressionCases("spec.identifier.expression", `"a"`, func(text string) string { return identifier(`{expression: ` + text + `}`) })...)
+	}, expressionCases(at+".expression", `"a"`, func(text string) string { return source(`{expression: ` + text + `}`) })...)
 }
 
 func matchCases() []schemaCase {

@@ -100,6 +100,13 @@ func requestKindCases() []schemaCase {
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.identifier",
+			accepted: kubernetesMatch(``, `identifier: {expression: request.name, onMissing: Skip}, `),
+			rejected: kubernetesMatch(``, `identifier: {expression: request.name, onMissing: ClientAddress}, `),
+			message: "identifier must not have fallbacks or onMissing: ClientAddress with match.kubernetes, because a write has no other source and no client address; " +
+				"use another expression, or another value of onMissing",
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.identifier",
 			accepted: kubernetesMatch(``, `axis: Custom, identifier: {expression: request.name}, `), rejected: kubernetesMatch(``, `axis: Namespace, identifier: {expression: request.name}, `),
 			message: "identifier must not be set with axis Namespace or ServiceAccount; remove identifier or use axis Custom",
 		},

@@ -64,7 +64,7 @@ func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "typed"},
 		Spec: v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisTenant, Limit: 10, Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
-			Identifier: &v1alpha1.Identifier{Header: &header}, Scope: v1alpha1.ScopeEndpoint,
+			Identifier: &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: &header}}, Scope: v1alpha1.ScopeEndpoint,
 			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 				Hosts:   []v1alpha1.Host{"*.shop.example"},
 				Paths:   []v1alpha1.PathMatch{{Type: v1alpha1.PathExact, Value: "/v1"}},

@@ -111,7 +111,7 @@ func TestSchema_ExplainsInvalidFields(t *testing.T) {
 		{"a window that overflows", withWindow("999999h9999999m"), window, windowMessage},
 		{"a window that is a number", `spec: {window: 60}`, window, `must be of type string: "integer"`},
 		{"a limit in quotes", `spec: {limit: "100"}`, "spec.limit", `must be of type integer: "string"`},
-		{"an identifier without a source", `spec: {identifier: {}}`, "spec.identifier", identifierMessage},
+		{"an identifier without a source", `spec: {identifier: {}}`, "spec.identifier", "should have at least 1 properties"},
 		{"a header without a name", `spec: {identifier: {header: ""}}`, "spec.identifier.header", "a header" + tokenMessage},
 		{"an empty http match", `spec: {match: {http: {hosts: null}}}`, "spec.match.http", httpMessage},
 		{"an http match with ignoreCase: false alone", http(`{ignoreCase: false}`), "spec.match.http", httpMessage},

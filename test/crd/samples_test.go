@@ -109,6 +109,7 @@ func TestSamples_CoverCommonProfiles(t *testing.T) {
 		"tenant-paid":        {Axis: v1alpha1.AxisTenant, Limit: 10000, Window: "1d"},
 		"expensive-endpoint": {Axis: v1alpha1.AxisTenant, Limit: 30, Window: "1m"},
 		"light-endpoint":     {Axis: v1alpha1.AxisTenant, Limit: 300, Window: "1m"},
+		"key-or-address":     {Axis: v1alpha1.AxisAPIKey, Limit: 60, Window: "1m"},
 		"api-key":            {Axis: v1alpha1.AxisAPIKey, Limit: 600, Window: "1m"},
 		"device-writes":      {Axis: v1alpha1.AxisCustom, Limit: 30, Window: "1m"},
 		"envoy-login":        {Axis: v1alpha1.AxisIP, Limit: 5, Window: "1m"},
@@ -159,6 +160,9 @@ func TestSamples_LimitEachKindOfClient(t *testing.T) {
 			"a client with an API key is not limited by its address", "GET", "/v1/items",
 			map[string]string{"x-api-key": "k"},
 			[]string{"api-key"},
+		},
+		{
+			"a client of the public API without a key is limited by its address", "GET", "/public/items", nil, []string{"key-or-address", "public-ip"},
 		},
 		{
 			"a request to the second version of the API matches only the policy with plans as tiers", "GET", "/v2/items",

@@ -127,6 +127,8 @@ func denial(a *engine.Answer) string {
 	r := a.Strictest()
 	text := "over the limit of policy " + r.Rule.Policy + ": " + describeLimit(r) + " for " + countedFor(r, maxName)
 	switch {
+	case r.Missing != "":
+		text = "policy " + r.Rule.Policy + " denies " + countedFor(r, maxName)
 	case r.RetryAfter == limiter.Never && r.Decision.Limit == 0:
 		text += "; the limit is 0, so every such write is denied"
 	case r.RetryAfter == limiter.Never:

@@ -60,6 +60,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.IdentifierApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IdentifierBound"):
 		return &apiv1alpha1.IdentifierBoundApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("IdentifierSource"):
+		return &apiv1alpha1.IdentifierSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IdentityTable"):
 		return &apiv1alpha1.IdentityTableApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IPIdentity"):

@@ -103,8 +103,10 @@ func RuleUsage(rule *rules.Rule) Usage {
 			u.RegularExpressions++
 		}
 	}
-	if rule.Identifier.From == rules.FromExpression {
-		expression(rule.Identifier.Name)
+	for _, id := range rule.Sources() {
+		if id.From == rules.FromExpression {
+			expression(id.Name)
+		}
 	}
 	expression(rule.Match.Expression)
 	if rule.Cost != nil {

@@ -14,6 +14,7 @@ import (
 // only if this follows from the two rules for all requests:
 //
 //   - Both deny: neither is a shadow rule, and other is not a default.
+//   - Both count by the same sources, and do the same with a request without an identifier.
 //   - other counts every request that rule counts, at the same cost, in a counter that is not divided among more identifiers.
 //   - other admits at most as much as every tier of rule.
 //   - other is at least as strict while Redis is unavailable.
@@ -24,6 +25,7 @@ import (
 func IsRedundant(rule, other *rules.Rule) bool {
 	return coversDomains(other, rule) && !other.Default && !rule.Shadow && !other.Shadow &&
 		rule.Axis == other.Axis && rule.Identifier == other.Identifier &&
+		slices.Equal(rule.Fallbacks, other.Fallbacks) && rule.OnMissing == other.OnMissing &&
 		countsAllRequests(other, rule) &&
 		len(other.Tiers) == 0 && reflect.DeepEqual(rule.Cost, other.Cost) &&
 		isAsStrict(other, rule) && !rule.Debt && !other.Debt && rule.Lease == nil && other.Lease == nil &&

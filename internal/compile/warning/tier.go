@@ -16,21 +16,24 @@ func ForSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning 
 	w := &warnings{rule: rule}
 	w.warnPlainMatch(spec.Match)
 	for i := range spec.Tiers {
-		hashes := 0
+		plain, useless := 0, 0
 		if header := spec.Tiers[i].When.Header; header != nil {
 			w.warnPlainHeader(tierField(i, "when.header"), header)
 		}
-		given := spec.Tiers[i].When.Identifiers
-		for _, identifier := range given {
-			if strings.HasPrefix(string(identifier), rules.HashPrefix) {
-				hashes++
+		for _, identifier := range spec.Tiers[i].When.Identifiers {
+			source, n := rule.SourceOf(string(identifier))
+			switch isHash := strings.HasPrefix(string(identifier)[n:], rules.HashPrefix); {
+			case source.Secret && !isHash:
+				plain++
+			case !source.Secret && isHash:
+				useless++
 			}
 		}
 		switch field := tierField(i, "when.identifiers"); {
-		case rule.Identifier.Secret && hashes < len(given):
+		case plain > 0:
 			w.add(field, "secret identifiers such as API keys are in plain text: every user who can read the policy can read them; "+
 				"write their hashes, which weir hash prints")
-		case !rule.Identifier.Secret && hashes > 0:
+		case useless > 0:
 			w.add(field, "a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
 		}
 	}

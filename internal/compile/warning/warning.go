@@ -157,7 +157,7 @@ func (w *warnings) warnIdentifier() {
 		return
 	}
 	if !slices.ContainsFunc(entries, func(e rules.DescriptorMatch) bool { return e.Key == id.Name }) {
-		w.add("spec.identifier.descriptor", "match.descriptors has no key %q; requests without it share one counter", id.Name)
+		w.add("spec.identifier.descriptor", "match.descriptors has no key %q; onMissing decides what happens to requests without it", id.Name)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestForRule(t *testing.T) {
 		}},
 		{"an identifier from a descriptor that match does not have", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
 			match: {descriptors: [{key: generic_key, value: login}]}}`, []string{
-			`spec.identifier.descriptor: match.descriptors has no key "tenant"; requests without it share one counter`,
+			`spec.identifier.descriptor: match.descriptors has no key "tenant"; onMissing decides what happens to requests without it`,
 		}},
 		{"an identifier from a descriptor that match has", `{axis: Tenant, limit: 100, window: 1m, identifier: {descriptor: tenant},
 			match: {descriptors: [{key: generic_key, value: login}, {key: tenant}]}}`, nil},

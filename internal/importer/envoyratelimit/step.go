@@ -74,9 +74,9 @@ func identifierOf(path []step) *v1alpha1.Identifier {
 		}
 	}
 	if len(separating) == 1 && isFirstWithKey(path, separating[0]) {
-		return &v1alpha1.Identifier{Descriptor: new(v1alpha1.DescriptorKey(path[separating[0]].key))}
+		return &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Descriptor: new(v1alpha1.DescriptorKey(path[separating[0]].key))}}
 	}
-	return &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(joined(separating)))}
+	return &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression(joined(separating)))}}
 }
 
 // joined returns an expression for the values of several entries of the descriptor, such as "acme/alice#4": the lengths of all values but the

@@ -124,7 +124,11 @@ func (k *kongPlugin) convert() {
 			k.Report(importer.Invalid, "header_name is missing; limit_by: header requires the name of the header")
 			return
 		}
-		k.spec.Identifier = expressionOf(fmt.Sprintf("request.headers[?%q].orValue(request.clientIP)", strings.ToLower(k.header)))
+		k.spec.Identifier = &v1alpha1.Identifier{
+			IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(k.header))},
+			Fallbacks:        []v1alpha1.IdentifierSource{clientAddress().IdentifierSource},
+			OnMissing:        v1alpha1.OnMissingShared,
+		}
 	case "service":
 		k.spec.Identifier = oneForAll()
 	case "path":

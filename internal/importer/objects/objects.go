@@ -15,7 +15,7 @@ func unsupported(out *importer.Result, f importer.Field, reason string) {
 
 // expressionOf returns an identifier from an expression.
 func expressionOf(text string) *v1alpha1.Identifier {
-	return &v1alpha1.Identifier{Expression: new(v1alpha1.Expression(text))}
+	return &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression(text))}}
 }
 
 // oneForAll is an identifier that all requests have: they share one counter.

@@ -86,7 +86,10 @@ func traefikSource(out *importer.Result, source importer.Field, spec *v1alpha1.R
 		case "ipStrategy":
 			out.Add(f.Place, importer.Difference, "ipStrategy has no effect: identity.ip of the Limiter lists the trusted proxies, which determine the address")
 		case "requestHeaderName":
-			spec.Identifier = &v1alpha1.Identifier{Header: new(v1alpha1.HeaderName(f.Value.Text(f.Key)))}
+			spec.Identifier = &v1alpha1.Identifier{
+				IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(f.Value.Text(f.Key)))},
+				OnMissing:        v1alpha1.OnMissingShared, // Traefik counts all of them under an empty text
+			}
 		case "requestHost":
 			if f.Value.Bool(f.Key) {
 				spec.Identifier = expressionOf("request.host")

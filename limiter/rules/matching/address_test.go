@@ -9,9 +9,7 @@ import (
 )
 
 func TestIdentify_CountsAddressIdentifiersLikeClientAddresses(t *testing.T) {
-	rule := matching.Compiled{Rule: rules.Rule{
-		Identifier: rules.Identifier{From: rules.FromHeader, Name: "cf-connecting-ip", Address: true},
-	}}
+	rule := identifiedBy(t, rules.Identifier{From: rules.FromHeader, Name: "cf-connecting-ip", Address: true})
 	for name, tc := range map[string]struct{ header, want string }{
 		"an IPv4 address is unchanged":                  {"203.0.113.7", "203.0.113.7"},
 		"surrounding spaces are ignored":                {" 203.0.113.7\t", "203.0.113.7"},
@@ -33,7 +31,7 @@ func TestIdentify_CountsAddressIdentifiersLikeClientAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := &rules.Request{Headers: map[string]string{"cf-connecting-ip": tc.header}}
-			if got := (matching.Matched{Rule: &rule}).Identify(request); got != tc.want {
+			if got := (matching.Matched{Rule: rule}).Identify(request); got != tc.want {
 				t.Errorf("Identify(%q) = %q, want %q", tc.header, got, tc.want)
 			}
 		})
@@ -42,15 +40,23 @@ func TestIdentify_CountsAddressIdentifiersLikeClientAddresses(t *testing.T) {
 
 // A client is counted under one identifier, whichever of its addresses and notations a caller sends.
 func TestIdentify_CountsTheClientIPLikeAddressIdentifiers(t *testing.T) {
-	client := matching.Compiled{Rule: rules.Rule{Identifier: rules.Identifier{From: rules.FromClientIP}}}
-	header := matching.Compiled{Rule: rules.Rule{Identifier: rules.Identifier{From: rules.FromHeader, Name: "x", Address: true}}}
+	client := identifiedBy(t, rules.Identifier{From: rules.FromClientIP})
+	header := identifiedBy(t, rules.Identifier{From: rules.FromHeader, Name: "x", Address: true})
 	for _, text := range []string{
 		"203.0.113.7", "::ffff:203.0.113.7", "64:ff9b::203.0.113.7", "::203.0.113.7", "2002:cb00:7107::1", "2001:db8::1", "fe80::1%eth0", "64:ff9b:1::1", "::1",
 	} {
 		request := &rules.Request{ClientIP: netip.MustParseAddr(text), Headers: map[string]string{"x": text}}
-		byClient, byHeader := (matching.Matched{Rule: &client}).Identify(request), (matching.Matched{Rule: &header}).Identify(request)
+		byClient, byHeader := (matching.Matched{Rule: client}).Identify(request), (matching.Matched{Rule: header}).Identify(request)
 		if byClient != byHeader || byClient == "" {
 			t.Errorf("%s: %q as the client, %q in a header", text, byClient, byHeader)
 		}
 	}
+}
+
+// identifiedBy returns a compiled rule with this identifier.
+func identifiedBy(t *testing.T, identifier rules.Identifier) *matching.Compiled {
+	r := rule("shop/it")
+	r.Identifier = identifier
+	c, _ := index(t, r).RuleOf("shop/it")
+	return c
 }

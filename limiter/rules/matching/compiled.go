@@ -31,17 +31,18 @@ type Compiled struct {
 	kinds   rules.RequestKinds
 
 	// The parts of Match. Each is nil if Match has no such condition.
-	headers               []pattern.Header
-	descriptor            []pattern.Entry
-	clients, exempt       *bart.Lite
-	condition             *expr.Expression
-	identifier, costUnits *expr.Expression // of Identifier and Cost
-	sharesBudget          bool             // has an expression for the identifier, the cost or a tier, or a regular expression or groups for a tier
-	termsRead             expr.Reads       // by expressions of the cost or a tier
-	tiers                 []tier
-	endpoints             *endpoint.Set    // nil unless the rule counts by the paths of requests
-	hashKey               *limiter.HashKey // nil unless identifiers are hashed
-	age                   int32            // among the rules of its namespace, or of the cluster policies; the oldest is the lowest
+	headers         []pattern.Header
+	descriptor      []pattern.Entry
+	clients, exempt *bart.Lite
+	condition       *expr.Expression
+	costUnits       *expr.Expression // of Cost
+	sources         []source         // Identifier and Fallbacks
+	sharesBudget    bool             // has an expression for the identifier, the cost or a tier, or a regular expression or groups for a tier
+	termsRead       expr.Reads       // by expressions of the cost or a tier
+	tiers           []tier
+	endpoints       *endpoint.Set    // nil unless the rule counts by the paths of requests
+	hashKey         *limiter.HashKey // nil unless identifiers are hashed
+	age             int32            // among the rules of its namespace, or of the cluster policies; the oldest is the lowest
 }
 
 // compiler compiles the rules of one Set.
@@ -112,7 +113,7 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 			return Compiled{}, err
 		}
 	}
-	c.sharesBudget = c.identifier != nil || c.costUnits != nil ||
+	c.sharesBudget = slices.ContainsFunc(c.sources, func(s source) bool { return s.expression != nil }) || c.costUnits != nil ||
 		slices.ContainsFunc(c.tiers, func(t tier) bool {
 			return t.condition != nil || t.header != nil && t.header.Regexp != nil || len(t.When.Groups) > 0
 		})
@@ -153,8 +154,32 @@ func (k *compiler) match(c *Compiled) (err error) {
 	return err
 }
 
-func (k *compiler) identify(c *Compiled) (err error) {
-	id := &c.Identifier
+func (k *compiler) identify(c *Compiled) error {
+	switch c.OnMissing {
+	case rules.ShareMissing, rules.SkipMissing, rules.DenyMissing:
+	default:
+		return fmt.Errorf("unknown onMissing %q", c.OnMissing)
+	}
+	if err := rules.ValidateFallbacks(c.Identifier, c.Fallbacks); err != nil {
+		return err
+	}
+	c.sources = make([]source, 1+len(c.Fallbacks))
+	c.sources[0].Identifier = c.Identifier
+	for i, f := range c.Fallbacks {
+		if f.From == rules.FromEndpoint {
+			return errors.New("an endpoint must not be a fallback: each request has one")
+		}
+		c.sources[1+i] = source{Identifier: f, prefix: f.Prefix()}
+	}
+	for i := range c.sources {
+		if err := k.identifyFrom(c, &c.sources[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *compiler) identifyFrom(c *Compiled, id *source) (err error) {
 	if id.IPv6Prefix < 0 || id.IPv6Prefix > 128 {
 		return fmt.Errorf("the IPv6 prefix length must be from 0 to 128, got %d", id.IPv6Prefix)
 	}
@@ -163,7 +188,7 @@ func (k *compiler) identify(c *Compiled) (err error) {
 		return nil
 	case rules.FromHeader, rules.FromQuery, rules.FromCookie, rules.FromClaim, rules.FromDescriptor:
 	case rules.FromExpression:
-		c.identifier, err = k.expression(expr.LanguageOf(&c.Rule), id.Name, expr.ResultString)
+		id.expression, err = k.expression(expr.LanguageOf(&c.Rule), id.Name, expr.ResultString)
 	default:
 		return fmt.Errorf("unknown identifier source %q", id.From)
 	}
@@ -353,10 +378,14 @@ func validateDenial(c *Compiled) error {
 func validateKubernetes(c *Compiled) error {
 	match := c.Match.Kubernetes
 	if match == nil {
-		if c.Identifier.From.IsKubernetes() || slices.ContainsFunc(c.Tiers, func(t rules.Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
+		if slices.ContainsFunc(c.Sources(), func(i rules.Identifier) bool { return i.From.IsKubernetes() }) ||
+			slices.ContainsFunc(c.Tiers, func(t rules.Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
 			return errors.New("identifier and tiers must not use parts of Kubernetes requests without match.kubernetes")
 		}
 		return nil
+	}
+	if len(c.Fallbacks) > 0 {
+		return errors.New("a rule for writes to the Kubernetes API must not have fallbacks")
 	}
 	if !c.Identifier.From.IsKubernetes() && c.Identifier.From != rules.FromExpression {
 		return fmt.Errorf("a write to the Kubernetes API has no %s", c.Identifier.From)

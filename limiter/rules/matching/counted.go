@@ -11,45 +11,46 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Hashes reports whether identifier, as the rule counts it, is the hash of a secret.
+// Hashes reports whether identifier, as the rule counts it, is the hash of a secret, behind the prefix of its source.
 func (c *Compiled) Hashes(identifier string) bool {
-	return c.Identifier.Secret && !limiter.IsPlaceholder(identifier)
+	source, _ := c.SourceOf(identifier)
+	return source.Secret && !limiter.IsPlaceholder(identifier)
 }
 
 // CountsText reports whether the rule can count text as it is, so that the text becomes part of a key. A rule whose identifiers are secrets
 // or addresses does not.
 func (c *Compiled) CountsText(text string) bool {
-	return !c.Identifier.Secret && !c.countsAddresses() && !limiter.IsPlaceholder(text)
-}
-
-func (c *Compiled) countsAddresses() bool {
-	return c.Identifier.From == rules.FromClientIP || c.Identifier.Address
+	source, _ := c.SourceOf(text)
+	return !source.Secret && !source.IsAddress() && !limiter.IsPlaceholder(text)
 }
 
 // CountedAs returns the identifier under which the rule counts what a person writes: an address in its canonical form, and a secret as its hash,
-// unless it is a hash behind "hash:". The error describes a text that is not the identifier of one client, and does not contain it.
+// unless it is a hash behind "hash:". An identifier from a fallback begins with its prefix. The error describes a text that is not the identifier
+// of one client, and does not contain it.
 func (c *Compiled) CountedAs(text string) (string, error) {
 	if limiter.IsPlaceholder(text) {
 		return text, nil
 	}
-	if c.countsAddresses() {
+	source, n := c.SourceOf(text)
+	prefix, text := text[:n], text[n:]
+	if source.IsAddress() {
 		var err error
-		if text, err = c.clientOf(text); err != nil {
+		if text, err = c.clientOf(source, text); err != nil {
 			return "", err
 		}
 	}
-	if !c.Identifier.Secret {
-		return text, nil
+	if !source.Secret {
+		return prefix + text, nil
 	}
 	if hash, ok := strings.CutPrefix(text, rules.HashPrefix); ok {
-		return hash, nil
+		return prefix + hash, nil
 	}
-	return c.hashKey.Hash(text), nil
+	return prefix + c.hashKey.Hash(text), nil
 }
 
 // clientOf returns the identifier of an address, or of a prefix as answers show it.
-func (c *Compiled) clientOf(text string) (string, error) {
-	client := rules.ClientIdentifier(text, c.Identifier.IPv6Prefix)
+func (c *Compiled) clientOf(source rules.Identifier, text string) (string, error) {
+	client := rules.ClientIdentifier(text, source.IPv6Prefix)
 	if client == "" {
 		return "", fmt.Errorf("is no address, and policy %s counts by address", c.Policy)
 	}
@@ -58,9 +59,9 @@ func (c *Compiled) clientOf(text string) (string, error) {
 	}
 	given, _ := clientip.ParseNetwork(text)
 	own, _ := clientip.ParseNetwork(client)
-	bits := cmp.Or(c.Identifier.IPv6Prefix, rules.DefaultIPv6Prefix)
+	bits := cmp.Or(source.IPv6Prefix, rules.DefaultIPv6Prefix)
 	isHost := own.IsSingleIP() || own.Addr().Is6() && own.Bits() == bits
-	if given != own || c.Identifier.From == rules.FromClientIP && !isHost { // a header can contain a network, a connection has one address
+	if given != own || source.From == rules.FromClientIP && !isHost { // a header can contain a network, a connection has one address
 		return "", fmt.Errorf("is not one client: policy %s counts each IPv4 address and each IPv6 /%d separately. Name one of them", c.Policy, bits)
 	}
 	return client, nil

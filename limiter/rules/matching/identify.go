@@ -13,29 +13,65 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
+// source is a compiled source of identifiers.
+type source struct {
+	rules.Identifier
+
+	prefix     string           // of its identifiers, if it is a fallback
+	expression *expr.Expression // of an Identifier from one
+}
+
 // Identify returns the identifier of r under the rule, or "" if the request has no identifier or [Matched.Unreadable]. Secrets are
 // hashed. An IPv6 address is returned as its prefix, /64 unless the rule has another prefix length, or as the IPv4 address that it contains,
-// see [clientip.Client].
+// see [clientip.Client]. An identifier from a fallback begins with its [rules.Identifier.Prefix].
 func (m Matched) Identify(r *rules.Request) string {
-	id := m.Rule.Identifier
-	value := m.text(r)
-	if id.Address {
-		value = rules.ClientIdentifier(value, id.IPv6Prefix)
+	for i := range m.Rule.sources {
+		from := &m.Rule.sources[i]
+		if value := m.identifyFrom(from, r); value != "" && !(i == 0 && m.Rule.isReserved(value)) {
+			if from.prefix == "" {
+				return value
+			}
+			return from.prefix + value
+		}
 	}
-	if id.Secret && value != "" {
+	return ""
+}
+
+// identifyFrom returns the identifier of one source, without the prefix.
+func (m Matched) identifyFrom(from *source, r *rules.Request) string {
+	value := m.text(from, r)
+	if from.Address {
+		value = rules.ClientIdentifier(value, from.IPv6Prefix)
+	}
+	if from.Secret && value != "" {
 		return m.Rule.hashKey.Hash(value)
 	}
 	return value
 }
 
+// isReserved reports whether an identifier from the first source is one of a fallback. It is then unreadable: a client that chooses its
+// identifier must not spend the units of another client.
+func (c *Compiled) isReserved(identifier string) bool {
+	for i := range c.sources[1:] {
+		if strings.HasPrefix(identifier, c.sources[1+i].prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSkipped reports whether the rule does not match r, because r has no identifier.
+func (m Matched) isSkipped(r *rules.Request) bool {
+	return m.Rule.OnMissing == rules.SkipMissing && m.Identify(r) == "" && !m.Unreadable(r)
+}
+
 // text returns the identifier as the request carries it.
-func (m Matched) text(r *rules.Request) string {
-	id := &m.Rule.Identifier
+func (m Matched) text(id *source, r *rules.Request) string {
 	switch id.From {
 	case rules.FromClientIP:
 		return clientPrefix(r.ClientIP, id.IPv6Prefix)
 	case rules.FromHeader:
-		value, isAmbiguous := m.header(r)
+		value, isAmbiguous := id.header(r)
 		return unlessAmbiguous(value, isAmbiguous)
 	case rules.FromQuery:
 		return unlessAmbiguous(r.Parameter(id.Name))
@@ -47,7 +83,7 @@ func (m Matched) text(r *rules.Request) string {
 	case rules.FromDescriptor:
 		return m.descriptorValue(r, id.Name)
 	case rules.FromExpression:
-		value, _ := m.evaluated(r) // "" after a failure
+		value, _ := m.evaluated(id.expression, r) // "" after a failure
 		return value
 	case rules.FromEndpoint:
 		return m.Endpoint
@@ -75,8 +111,7 @@ func unlessAmbiguous(value string, isAmbiguous bool) string {
 
 // header returns the header with the identifier. It is ambiguous if the request has several lines. A credential with a comma can be several lines
 // that a proxy has joined.
-func (m Matched) header(r *rules.Request) (value string, isAmbiguous bool) {
-	id := &m.Rule.Identifier
+func (id *source) header(r *rules.Request) (value string, isAmbiguous bool) {
 	value = r.Headers[id.Name]
 	if strings.HasSuffix(id.Name, "authorization") {
 		value = normalAuthorization(value)
@@ -95,8 +130,8 @@ func normalAuthorization(value string) string {
 
 // evaluated returns the result of the expression of the identifier. If it depends on how a service reads the path or the query, it is a failure:
 // the client would choose the identifier.
-func (m Matched) evaluated(r *rules.Request) (string, error) {
-	e, on := m.Rule.identifier, m.activation(r)
+func (m Matched) evaluated(e *expr.Expression, r *rules.Request) (string, error) {
+	on := m.activation(r)
 	if !e.Reads.IsAmbiguous(r) {
 		return e.Text(on, &m.Rule.Rule)
 	}
@@ -119,12 +154,21 @@ var errAmbiguous = errors.New("servers can read the path or the query in differe
 // malformed cookie, a value that servers read in different ways, a claim that is a list or an object, claims that do not fit in the request, or
 // something that makes the expression fail. Call it only if Identify has returned "".
 func (m Matched) Unreadable(r *rules.Request) bool {
-	id := &m.Rule.Identifier
+	for i := range m.Rule.sources {
+		if from := &m.Rule.sources[i]; m.isUnreadable(from, r) || i == 0 && m.Rule.isReserved(m.identifyFrom(from, r)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isUnreadable is Unreadable for one source, from which the request has no identifier.
+func (m Matched) isUnreadable(id *source, r *rules.Request) bool {
 	switch id.From {
 	case rules.FromClientIP:
 		return r.InvalidClientIP
 	case rules.FromHeader:
-		if _, isAmbiguous := m.header(r); isAmbiguous {
+		if _, isAmbiguous := id.header(r); isAmbiguous {
 			return true
 		}
 	case rules.FromQuery:
@@ -140,12 +184,12 @@ func (m Matched) Unreadable(r *rules.Request) bool {
 			return true
 		}
 	case rules.FromExpression:
-		_, err := m.evaluated(r)
+		_, err := m.evaluated(id.expression, r)
 		if f, failed := errors.AsType[expr.EvaluationError](err); failed || r.MissingClaims { // the expression may read one of them
 			return r.MissingClaims || !f.Absent
 		}
 	}
-	return id.Address && m.text(r) != ""
+	return id.Address && m.text(id, r) != ""
 }
 
 // clientPrefix returns the identifier of an address, or "" for an unknown address.

@@ -177,11 +177,15 @@ func (s *search) appendWriteIfMatched(i int) {
 		}
 		uncertain = !certain
 	}
-	s.defaults = s.defaults || c.Default
 	m := Matched{Rule: c, order: orderOf(i, certaintyOf(uncertain)), descriptor: noDescriptor, namespace: s.namespace}
 	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, so that the object is decoded once
 	}
+	if m.isSkipped(s.request) {
+		s.failed = failedCondition{condition: ConditionIdentifier}
+		return
+	}
+	s.defaults = s.defaults || c.Default
 	s.found = append(s.found, m)
 }
 

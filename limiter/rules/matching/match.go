@@ -325,11 +325,15 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		}
 		uncertain = uncertain || !certain
 	}
-	s.defaults = s.defaults || c.Default
 	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, certaintyOf(uncertain)), descriptor: descriptor}
 	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
 	}
+	if m.isSkipped(r) {
+		s.failed = failedCondition{condition: ConditionIdentifier}
+		return
+	}
+	s.defaults = s.defaults || c.Default
 	s.found = append(s.found, m)
 	if s.readings != nil {
 		s.readings.byMatch = append(s.readings.byMatch, s.readings.current)

@@ -122,7 +122,7 @@ func everything() *v1alpha1.ClusterRateLimitPolicy {
 		Operations: []v1alpha1.Operation{v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationConnect},
 	})
 	p.Spec.Window, p.Spec.Axis = "1h", v1alpha1.AxisCustom
-	p.Spec.Identifier = &v1alpha1.Identifier{Expression: new(v1alpha1.Expression("'all'"))}
+	p.Spec.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression("'all'"))}}
 	p.Spec.Match.Kubernetes.Namespaces = nil
 	return p
 }

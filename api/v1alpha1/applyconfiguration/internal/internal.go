@@ -480,9 +480,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: expression
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
+    - name: fallbacks
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierSource
+          elementRelationship: atomic
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+    - name: onMissing
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.OnMissing
     - name: query
       type:
         scalar: string
@@ -498,6 +507,27 @@ var schemaYAML = typed.YAMLObject(`types:
       default: Shared
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.IdentifierSource
+  map:
+    fields:
+    - name: claim
+      type:
+        scalar: string
+    - name: cookie
+      type:
+        scalar: string
+    - name: descriptor
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+    - name: query
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
   map:
     fields:
@@ -926,6 +956,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
           elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.OnMissing
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Operation
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Overrun

@@ -234,7 +234,7 @@ func (f *fileRules) ignore(file, enforced *rules.Rule, field string) bool {
 			}
 		}
 	}
-	return !f.secrets && file.Identifier.Secret && enforced.Identifier.Secret && strings.HasPrefix(field, "tiers[") &&
+	return !f.secrets && file.HasSecrets() && enforced.HasSecrets() && strings.HasPrefix(field, "tiers[") &&
 		strings.Contains(field, "].when.identifiers")
 }
 

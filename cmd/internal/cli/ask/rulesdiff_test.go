@@ -74,7 +74,7 @@ func TestRulesDiff_ComparesAPIKeysOnlyWithTheHashKey(t *testing.T) {
 	}
 	enforced := func(secret string) string {
 		return `{"pod":"x","status":200,"body":{"revision":"r","rules":[{"policy":"shop/keys","domain":"shop","axis":"APIKey",` +
-			`"identifier":{"from":"header","name":"x-api-key","secret":true},"match":{},"algorithm":"SlidingWindowCounter","units":1,"windowSeconds":60,` +
+			`"identifier":{"from":"header","name":"x-api-key","secret":true},"fallbacks":[{"from":"clientIP"}],"match":{},"algorithm":"SlidingWindowCounter","units":1,"windowSeconds":60,` +
 			`"tiers":[{"name":"t","when":{"identifiers":["` + hashKey.Hash(secret) + `"]},"units":2}]}]}}`
 	}
 	for _, test := range []struct {

@@ -9,24 +9,21 @@ import (
 // IdentifierApplyConfiguration represents a declarative configuration of the Identifier type for use
 // with apply.
 //
-// Identifier is the part of a request that holds the identifier. Exactly one field must be set.
+// Identifier sets where requests carry the identifier, and what happens to requests without one.
 type IdentifierApplyConfiguration struct {
-	// header is the name of a request header. The name is case-insensitive. For example: X-Tenant-ID. Values that can be credentials
-	// are hashed like API keys, whatever field they come from: those of names such as Authorization and api_key, all cookies, and the
-	// results of expressions that read one of these.
-	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
-	// query is the name of a query parameter. If the request has several different values, the identifier cannot be read.
-	Query *string `json:"query,omitempty"`
-	// cookie is the name of a cookie. Its value is hashed like an API key.
-	Cookie *string `json:"cookie,omitempty"`
-	// claim is the name of a claim in the caller's token, for example sub. Use dots for a nested claim, for example realm.tenant.
-	// Weir does not verify tokens: the proxy that sends the claims must have verified them.
-	Claim *string `json:"claim,omitempty"`
-	// descriptor is the key of an entry in an Envoy descriptor. The value of the entry is the identifier.
-	Descriptor *apiv1alpha1.DescriptorKey `json:"descriptor,omitempty"`
-	// expression is a CEL expression over request that evaluates to a string. For example:
-	// request.headers["x-user-id"] + "/" + request.headers["x-device"].
-	Expression *apiv1alpha1.Expression `json:"expression,omitempty"`
+	// The source of the identifier. If omitted, it is the one that spec.identity of the Limiter sets for the axis. It is required with axis
+	// Custom.
+	IdentifierSourceApplyConfiguration `json:""`
+	// fallbacks lists the sources that are read if the request has no identifier that can be read, in this order. An identifier from one of
+	// them has a counter of its own, with the source in front of it, such as query:key:acme. It never shares the counter of the same text from
+	// another source. It is invalid with match.kubernetes.
+	Fallbacks []IdentifierSourceApplyConfiguration `json:"fallbacks,omitempty"`
+	// onMissing decides what happens to a request without an identifier from any source. ClientAddress: it is counted by its client address,
+	// such as address:203.0.113.7, and as with Shared if the address is unknown. Shared: all such requests share one counter, under the
+	// identifier "-". Skip: the policy does not apply to it. Deny: it is denied. Requests whose identifier cannot be read are not skipped:
+	// with Shared and Skip they share one counter, under the identifier "?". Defaults to ClientAddress, and to Shared with match.kubernetes or
+	// if match.descriptors has the key of the identifier.
+	OnMissing *apiv1alpha1.OnMissing `json:"onMissing,omitempty"`
 }
 
 // IdentifierApplyConfiguration constructs a declarative configuration of the Identifier type for use with
@@ -39,7 +36,7 @@ func Identifier() *IdentifierApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Header field is set to the value of the last call.
 func (b *IdentifierApplyConfiguration) WithHeader(value apiv1alpha1.HeaderName) *IdentifierApplyConfiguration {
-	b.Header = &value
+	b.IdentifierSourceApplyConfiguration.Header = &value
 	return b
 }
 
@@ -47,7 +44,7 @@ func (b *IdentifierApplyConfiguration) WithHeader(value apiv1alpha1.HeaderName) 
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Query field is set to the value of the last call.
 func (b *IdentifierApplyConfiguration) WithQuery(value string) *IdentifierApplyConfiguration {
-	b.Query = &value
+	b.IdentifierSourceApplyConfiguration.Query = &value
 	return b
 }
 
@@ -55,7 +52,7 @@ func (b *IdentifierApplyConfiguration) WithQuery(value string) *IdentifierApplyC
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Cookie field is set to the value of the last call.
 func (b *IdentifierApplyConfiguration) WithCookie(value string) *IdentifierApplyConfiguration {
-	b.Cookie = &value
+	b.IdentifierSourceApplyConfiguration.Cookie = &value
 	return b
 }
 
@@ -63,7 +60,7 @@ func (b *IdentifierApplyConfiguration) WithCookie(value string) *IdentifierApply
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Claim field is set to the value of the last call.
 func (b *IdentifierApplyConfiguration) WithClaim(value string) *IdentifierApplyConfiguration {
-	b.Claim = &value
+	b.IdentifierSourceApplyConfiguration.Claim = &value
 	return b
 }
 
@@ -71,7 +68,7 @@ func (b *IdentifierApplyConfiguration) WithClaim(value string) *IdentifierApplyC
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Descriptor field is set to the value of the last call.
 func (b *IdentifierApplyConfiguration) WithDescriptor(value apiv1alpha1.DescriptorKey) *IdentifierApplyConfiguration {
-	b.Descriptor = &value
+	b.IdentifierSourceApplyConfiguration.Descriptor = &value
 	return b
 }
 
@@ -79,6 +76,27 @@ func (b *IdentifierApplyConfiguration) WithDescriptor(value apiv1alpha1.Descript
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Expression field is set to the value of the last call.
 func (b *IdentifierApplyConfiguration) WithExpression(value apiv1alpha1.Expression) *IdentifierApplyConfiguration {
-	b.Expression = &value
+	b.IdentifierSourceApplyConfiguration.Expression = &value
+	return b
+}
+
+// WithFallbacks adds the given value to the Fallbacks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Fallbacks field.
+func (b *IdentifierApplyConfiguration) WithFallbacks(values ...*IdentifierSourceApplyConfiguration) *IdentifierApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithFallbacks")
+		}
+		b.Fallbacks = append(b.Fallbacks, *values[i])
+	}
+	return b
+}
+
+// WithOnMissing sets the OnMissing field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnMissing field is set to the value of the last call.
+func (b *IdentifierApplyConfiguration) WithOnMissing(value apiv1alpha1.OnMissing) *IdentifierApplyConfiguration {
+	b.OnMissing = &value
 	return b
 }

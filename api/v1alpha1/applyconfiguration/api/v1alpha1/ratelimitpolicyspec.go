@@ -32,8 +32,8 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Burst *int64 `json:"burst,omitempty"`
 	// identifier sets where a request carries the identifier. If omitted, spec.identity of the Limiter applies. Its defaults are the
 	// client address for IP and the headers X-Tenant-ID for Tenant, X-User-ID for User and X-API-Key for APIKey. Requests without an
-	// identifier share one counter, under the identifier "-". The field is required with axis Custom, and invalid with axes Endpoint,
-	// Namespace and ServiceAccount.
+	// identifier are counted by their client address. The field is required with axis Custom, and invalid with axes Endpoint, Namespace and
+	// ServiceAccount.
 	Identifier *IdentifierApplyConfiguration `json:"identifier,omitempty"`
 	// scope selects what one counter covers. Policy: an identifier has one counter for all requests that the policy matches. Endpoint: an
 	// identifier has one counter for each endpoint, which is the matching entry of match.http.paths, or the request path if there are
