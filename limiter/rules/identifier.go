@@ -84,11 +84,11 @@ func (r *Rule) Sources() []Identifier { return append([]Identifier{r.Identifier}
 
 // DescribeSources names all sources, see Describe. For example: "header x-api-key or query parameter key".
 func (r *Rule) DescribeSources() string {
-	text := r.Identifier.Describe()
-	for _, f := range r.Fallbacks {
-		text += " or " + f.Describe()
+	var names []string
+	for _, s := range r.Sources() {
+		names = append(names, s.Describe())
 	}
-	return text
+	return strings.Join(names, " or ")
 }
 
 // IsAddress reports whether the identifiers are addresses.

@@ -27,7 +27,7 @@ type source struct {
 func (m Matched) Identify(r *rules.Request) string {
 	for i := range m.Rule.sources {
 		from := &m.Rule.sources[i]
-		if value := m.identifyFrom(from, r); value != "" && !(i == 0 && m.Rule.isReserved(value)) {
+		if value := m.identifyFrom(from, r); value != "" && (i > 0 || !m.Rule.isReserved(value)) {
 			if from.prefix == "" {
 				return value
 			}
