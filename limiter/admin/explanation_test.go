@@ -89,9 +89,11 @@ func TestExplain_Outcomes(t *testing.T) {
 	fallback.Domain, fallback.AllDomains, fallback.Default = "", true, true
 	tiered.Axis, tiered.Tiers = "User", []rules.Tier{{Name: "staff", When: rules.When{Identifiers: []string{"acme"}}, Unlimited: true}}
 	shadow.Axis, shadow.Shadow, shadow.Units = "IP", true, 1
+	replaces := rule("shop/a")
+	replaces.ReplacesDefaults = []string{"cluster/default"}
 	costly := rule("shop/d-costly")
 	costly.Axis, costly.Cost = "Claim", &rules.Cost{Value: 5}
-	e := newEngine(t, memstore.New(epoch), fallback, rule("shop/a"), tiered, shadow, costly)
+	e := newEngine(t, memstore.New(epoch), fallback, replaces, tiered, shadow, costly)
 	x := explainCheck(t, e, `{"domain":"shop","path":"/","headers":{"x-tenant-id":"acme"}}`)
 	var got []string
 	for _, p := range x.Policies {

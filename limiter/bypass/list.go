@@ -105,7 +105,8 @@ func (l *List) admit(b *Bypass, now time.Time) error {
 		return fmt.Errorf("the policies of namespace %s have %d bypasses and blocks, of at most %d: end some of them, or change the policy",
 			b.Namespace(), active, MaxPerNamespace)
 	case entries >= maxEntriesPerNamespace:
-		return fmt.Errorf("the policies of namespace %s have %d bypasses and blocks, of at most %d, with those that have ended: wait until some expire, or change the policy",
+		return fmt.Errorf("the policies of namespace %s have %d bypasses and blocks, of at most %d, with those that have ended: "+
+			"wait until some expire, or change the policy",
 			b.Namespace(), entries, maxEntriesPerNamespace)
 	case len(l.byName) >= maxEntries:
 		return fmt.Errorf("the policies of all namespaces have %d bypasses, of at most %d, with those that have ended: wait until some expire, or change the policy",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weir-dev/weir/limiter/bound"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -66,6 +67,7 @@ func TestCheck_ADenialOfADebtIsNotRemembered(t *testing.T) {
 	o.wantCalled(t, "the second request", request(1, acme()), true)
 	undebted := fixed("shop/tokens", 1)
 	o.Swap(index(t, undebted)) // the same counter
+	o.clock.pass(time.Microsecond)
 	o.wantCalled(t, "after the edit", request(1, acme()), true)
 	o.wantCalled(t, "a known denial", request(1, acme()), false)
 }

@@ -77,7 +77,10 @@ func (w *warnings) warnBlock() {
 		name  string
 		isSet bool
 	}{
-		{"cost", r.Cost != nil}, {"overrun", r.Debt}, {"onStoreFailure", r.OnStoreFailure != rules.LocalOnFailure}, {"consistency", r.Lease != nil},
+		{"cost", r.Cost != nil},
+		{"overrun", r.Debt},
+		{"onStoreFailure", r.OnStoreFailure != rules.LocalOnFailure},
+		{"consistency", r.Lease != nil},
 		{"storage", r.Compact},
 	} {
 		if part.isSet {

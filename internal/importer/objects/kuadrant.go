@@ -93,20 +93,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		if len(counters) > 0 {
 			spec.Identifier = expressionOf(joined(counters))
 		}
-		hasLimit := false
-		for _, f := range n.Fields("a rate") {
-			switch f.Key {
-			case "limit":
-				spec.Limit, hasLimit = f.Value.Int(f.Key), true
-			case "window":
-				spec.Window = v1alpha1.Window(f.Value.Text(f.Key))
-			default:
-				unsupported(k.out, f, "unknown field of a rate")
-			}
-		}
-		if !hasLimit {
-			n.Report(importer.Invalid, "limit is missing")
-		}
+		k.rate(n, &spec)
 		if k.out.Count(importer.NotImported) > previously {
 			continue
 		}
@@ -119,6 +106,24 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 			Place: n.Place(), Domain: k.Namespace, Path: path, Spec: spec, Targets: []string{k.target.name},
 			Comment: fmt.Sprintf("limit %s of %s for %s", limit.Key, k.Name, k.target.name),
 		})
+	}
+}
+
+// rate reads the limit and the window of a rate.
+func (k *kuadrantPolicy) rate(n importer.Node, spec *v1alpha1.RateLimitPolicySpec) {
+	hasLimit := false
+	for _, f := range n.Fields("a rate") {
+		switch f.Key {
+		case "limit":
+			spec.Limit, hasLimit = f.Value.Int(f.Key), true
+		case "window":
+			spec.Window = v1alpha1.Window(f.Value.Text(f.Key))
+		default:
+			unsupported(k.out, f, "unknown field of a rate")
+		}
+	}
+	if !hasLimit {
+		n.Report(importer.Invalid, "limit is missing")
 	}
 }
 

@@ -62,6 +62,7 @@ func TestIdentify_ReadsFallbackExpressions(t *testing.T) {
 func TestMatch_SkipsRequestsWithoutAnIdentifier(t *testing.T) {
 	skips := withFallbacks()
 	skips.OnMissing, skips.Fallbacks = rules.SkipMissing, skips.Fallbacks[:1]
+	skips.ReplacesDefaults = []string{"cluster/standard"}
 	standard := rule("cluster/standard")
 	standard.Domain, standard.AllDomains, standard.Default = "", true, true
 	x := index(t, standard, skips)

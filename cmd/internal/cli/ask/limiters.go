@@ -47,7 +47,8 @@ type Limiters interface {
 // Commands returns the commands that ask limiters. limiters is called once for each command.
 func Commands(limiters func() Limiters) []*cobra.Command {
 	return []*cobra.Command{
-		explainCommand(limiters()), rulesCommand(limiters), countersCommand(limiters), bypassCommand(limiters), blockCommand(limiters), topCommand(limiters()), logsCommand(limiters()),
+		explainCommand(limiters()), rulesCommand(limiters), countersCommand(limiters), bypassCommand(limiters), blockCommand(limiters),
+		topCommand(limiters()), logsCommand(limiters()),
 	}
 }
 
