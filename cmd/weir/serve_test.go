@@ -139,7 +139,7 @@ func TestServe_FollowsItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "tenant.yaml")
 	save(t, policy, tenantPolicy("2"))
-	save(t, filepath.Join(dir, "broken.yaml"), strings.ReplaceAll(tenantPolicy("0"), "name: tenant", "name: broken"))
+	save(t, filepath.Join(dir, "broken.yaml"), strings.ReplaceAll(tenantPolicy("-1"), "name: tenant", "name: broken"))
 
 	var stdout, log Transcript
 	launch(t, func(ctx context.Context) error {
