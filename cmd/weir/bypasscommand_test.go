@@ -126,7 +126,10 @@ func TestBlock_DeniesAnIdentifierInEachProcess(t *testing.T) {
 	}
 	find(t, logs[0], `(block created" bypass=`+name+` policy=shop/tenant identifier=acme )`)
 	for i, base := range bases {
-		fixture.Await(t, "the process denies", func() bool { v := check(t, base, acme); return v.status == http.StatusTooManyRequests && v.Source == "none" })
+		fixture.Await(t, "the process denies", func() bool {
+			v := check(t, base, acme)
+			return v.status == http.StatusTooManyRequests && v.Source == "none"
+		})
 		if _, stdout, _ := runWithInput(t, "", "block", "list", "--admin", admins[i]); !strings.Contains(stdout, name+"  shop/tenant  acme        ") {
 			t.Errorf("blocks: %s", stdout)
 		}

@@ -111,10 +111,12 @@ func layers() []layer {
 			pkg:      "internal/compile/warning",
 			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "internal/compile/redundancy"},
 		},
+		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1", "limiter"}},
 		{
 			pkg: "internal/compile",
 			internal: []string{
 				"api/v1alpha1", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
+				"internal/compile/window",
 			},
 			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/types"},
 		},
@@ -203,7 +205,7 @@ func layers() []layer {
 		{
 			pkg: "internal/ratelimitservice",
 			internal: []string{
-				"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "internal/compile", "internal/importer", "internal/importer/...",
+				"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "internal/compile", "internal/compile/window", "internal/importer", "internal/importer/...",
 			},
 			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf", "k8s.io/apimachinery"},
 		},

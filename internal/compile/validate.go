@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
@@ -118,7 +119,7 @@ func countingOf(spec *v1alpha1.RateLimitPolicySpec) counting {
 	if _, how.algorithmErr = limiter.NewLimit(how.algorithm, 1, limiter.MinWindow); how.algorithmErr != nil {
 		how.algorithm = limiter.DefaultAlgorithm
 	}
-	how.window, how.windowErr = ParseWindow(spec.Window)
+	how.window, how.windowErr = window.Parse(spec.Window)
 	if how.windowErr == nil && how.window > how.algorithm.Traits().MaxWindow {
 		how.windowErr = errors.New("window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow")
 		how.window = limiter.MinWindow

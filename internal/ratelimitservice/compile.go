@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/limiter"
@@ -126,7 +127,7 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 		if options.Shadow {
 			spec.Enforcement = v1alpha1.EnforcementShadow
 		}
-		window, err := compile.ParseWindow(spec.Window)
+		window, err := window.Parse(spec.Window)
 		if err != nil {
 			problems = append(problems, problem{imported[i].Line, err.Error()})
 			continue

@@ -57,7 +57,7 @@ type Rule struct {
 	// Default rules apply only if no other rule replaces them. Only rules without a Domain can be defaults.
 	Default bool `json:"default,omitempty"`
 	// ReplacesDefaults lists the policies, "cluster/name", whose rules do not apply to requests that this rule matches, if they are defaults. A
-	// shadow rule replaces none. Defaults must not have it.
+	// shadow rule replaces no default. Defaults must not have it.
 	ReplacesDefaults []string `json:"replacesDefaults,omitempty"`
 	// Axis is the axis of the policy, for example "Tenant". It is part of the counter keys.
 	Axis string `json:"axis"`

@@ -39,6 +39,7 @@ func TestTargetRefs_LimitTheRouteThatTheGatewayNames(t *testing.T) {
 	installGatewayAPI(t, kubetest.Kube(t))
 	w := newTestCluster(t)
 	kubetest.Apply(t, w.kube, httpRoute(w.ns, "checkout"))
+	w.kubectl("patch", "httproute", "checkout", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(accepted, "http"))
 	target := `axis: IP, limit: %d, window: 1d, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: checkout%s}]`
 	w.mustApply("checkout", fmt.Sprintf(target, 3, ""))
 	w.mustApply("pay", fmt.Sprintf(target, 1, ", sectionName: pay"))

@@ -46,8 +46,8 @@ func CountersOf(limiter *v1alpha1.Limiter) CounterSpace {
 	return CounterSpace{fmt.Sprint(addresses, spec.Mode, spec.MasterName, spec.Database), limiter.Spec.CounterGroup}
 }
 
-// CountsSeparately names another Limiter that selects policies of this one and has the same Redis, without a common counter group; empty if there is
-// none.
+// CountsSeparately names another Limiter that selects policies of this one and has the same Redis, without a common counter group. It is empty if there is
+// no such Limiter.
 func (l *LimiterStates) CountsSeparately(limiter types.NamespacedName) string {
 	var own LimiterState
 	all := l.all()

@@ -42,7 +42,7 @@ type Problems struct {
 	InvalidSelector error
 	// Snapshot describes why the snapshot is not written; empty if it is.
 	Snapshot string
-	// Separate describes a Limiter that does not share counters with this one; empty if there is none.
+	// Separate describes a Limiter that does not share counters with this one; empty if all do.
 	Separate string
 }
 

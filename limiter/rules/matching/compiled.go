@@ -96,6 +96,9 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 	if err != nil {
 		return Compiled{}, err
 	}
+	if err := rule.Validate(); err != nil {
+		return Compiled{}, err
+	}
 	c := Compiled{Rule: rule, Limit: limit, prefix: k.prefix, kinds: rule.Kinds()}
 	if rule.HashesIdentifiers() {
 		c.hashKey = k.hashKey
@@ -105,10 +108,7 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 	if ownPaths {
 		c.endpoints = endpoint.New(limit.Window(), endpoint.Max)
 	}
-	for _, step := range []func(*Compiled) error{
-		validateDomains, validateKubernetes, validateRoutes, k.match, k.identify, k.tiers, k.cost, validateStoreFailure, compileLease, validateDebt,
-		validateCompact, validateDenial,
-	} {
+	for _, step := range []func(*Compiled) error{validateRoutes, k.match, k.identify, k.tiers, k.cost, compileLease} {
 		if err := step(&c); err != nil {
 			return Compiled{}, err
 		}
@@ -228,53 +228,6 @@ func (k *compiler) cost(c *Compiled) (err error) {
 	return err
 }
 
-// validateDomains accepts a rule without a domain. Such a rule never matches, not even a request without a domain.
-func validateDomains(c *Compiled) error {
-	switch {
-	case countTrue(c.Domain != "", len(c.Domains) > 0, c.AllDomains) > 1:
-		return errors.New("a rule must have at most one of domain, domains and allDomains")
-	case len(c.ReplacesDefaults) > 0 && c.Default:
-		return errors.New("a default must not replace others")
-	case c.Default && c.Domain != "":
-		return errors.New("a rule with domain must not be a default")
-	default:
-		return nil
-	}
-}
-
-func validateStoreFailure(c *Compiled) error {
-	switch c.OnStoreFailure {
-	case rules.LocalOnFailure, rules.AllowOnFailure, rules.DenyOnFailure:
-		return nil
-	default:
-		return fmt.Errorf("unknown onStoreFailure %q", c.OnStoreFailure)
-	}
-}
-
-// validateDebt rejects debts of algorithms whose counters cannot hold more units than their limit, and of leased units.
-func validateDebt(c *Compiled) error {
-	switch {
-	case !c.Debt && c.WholeDebt:
-		return errors.New("a rule with wholeDebt must have debts")
-	case !c.Debt:
-		return nil
-	case !c.Algorithm.Traits().Debts:
-		return fmt.Errorf("algorithm %s must not have debts", c.Algorithm)
-	case c.Lease != nil:
-		return errors.New("a rule with leases must not have debts")
-	default:
-		return nil
-	}
-}
-
-// validateCompact rejects compact counters of algorithms that do not have them.
-func validateCompact(c *Compiled) error {
-	if c.Compact && !c.Algorithm.HasCompact() {
-		return fmt.Errorf("algorithm %s must not have compact counters", c.Algorithm)
-	}
-	return nil
-}
-
 // compileLease rejects leases of a queue: replicas cannot divide its turns.
 func compileLease(c *Compiled) error {
 	lease := c.Lease
@@ -359,44 +312,4 @@ func (c *Compiled) newCounted() *limiter.CountedRule {
 			return keys(fmt.Sprintf("%s@%d", scope, limit.Units()), limit)
 		},
 	}
-}
-
-// validateDenial rejects responses that the compiler does not make.
-func validateDenial(c *Compiled) error {
-	d := c.Denial
-	switch {
-	case d == nil:
-		return nil
-	case c.Match.Kubernetes != nil && (d.Status != 0 || d.ContentType != "" || len(d.Headers) > 0):
-		return errors.New("the denial of a rule for writes to the Kubernetes API must have only a message")
-	default:
-		return d.Validate()
-	}
-}
-
-// validateKubernetes rejects a rule for writes to the Kubernetes API that reads parts of HTTP requests, and the reverse.
-func validateKubernetes(c *Compiled) error {
-	match := c.Match.Kubernetes
-	if match == nil {
-		if slices.ContainsFunc(c.Sources(), func(i rules.Identifier) bool { return i.From.IsKubernetes() }) ||
-			slices.ContainsFunc(c.Tiers, func(t rules.Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
-			return errors.New("identifier and tiers must not use parts of Kubernetes requests without match.kubernetes")
-		}
-		return nil
-	}
-	if len(c.Fallbacks) > 0 {
-		return errors.New("a rule for writes to the Kubernetes API must not have fallbacks")
-	}
-	if !c.Identifier.From.IsKubernetes() && c.Identifier.From != rules.FromExpression {
-		return fmt.Errorf("a write to the Kubernetes API has no %s", c.Identifier.From)
-	}
-	if c.PerEndpoint || c.Cost != nil && c.Cost.Header != "" || isHTTP(&c.Match) ||
-		slices.ContainsFunc(c.Tiers, func(t rules.Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
-		return errors.New("a write to the Kubernetes API has no endpoint, header, address or descriptor")
-	}
-	return match.Validate()
-}
-
-func isHTTP(m *rules.Match) bool {
-	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Descriptors) > 0
 }

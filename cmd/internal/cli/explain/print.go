@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -91,15 +92,24 @@ func Verdict(x *admin.Explanation) string {
 		return fmt.Sprintf("Allowed after a delay of %v. %s has the fewest units left in relation to its limit.", ms(a.DelayMs), a.Policy)
 	case a.Allowed:
 		return "Allowed. " + a.Policy + " has the fewest units left in relation to its limit."
-	case a.RetryAfterMs == nil && a.Limit == 0:
-		return "Denied by " + a.Policy + ". No retry can succeed: the limit is 0."
 	case a.RetryAfterMs == nil:
-		return "Denied by " + a.Policy + ". No retry can succeed: the cost is above the limit."
+		return "Denied by " + a.Policy + ". No retry can succeed: " + reasonOf(x) + "."
 	case a.Source == "cache":
 		return fmt.Sprintf("Denied by %s, from the known denials of the replica. Retry after %v.", a.Policy, ms(*a.RetryAfterMs))
 	default:
 		return fmt.Sprintf("Denied by %s. Retry after %v.", a.Policy, ms(*a.RetryAfterMs))
 	}
+}
+
+// reasonOf returns why the policy that decides denies the request.
+func reasonOf(x *admin.Explanation) string {
+	for i := range x.Policies {
+		if p := &x.Policies[i]; p.Policy == x.Answer.Policy && p.Reason != "" {
+			reason, _, _ := strings.Cut(p.Reason, ";")
+			return reason
+		}
+	}
+	return "the cost is above the limit"
 }
 
 func ms(n int64) time.Duration { return admin.RoundUp(time.Duration(n) * time.Millisecond) }

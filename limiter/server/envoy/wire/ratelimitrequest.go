@@ -16,7 +16,7 @@ const maxDescriptors = 64
 type RateLimitRequest struct {
 	Domain      string
 	Descriptors []Descriptor
-	Hits        uint32 // of each descriptor without hits of its own; 0 if the request has none
+	Hits        uint32 // of each descriptor without hits of its own; 0 if the request does not have them
 	Defects     Defects
 }
 

@@ -1,4 +1,5 @@
-package compile
+// Package window parses the windows of policies.
+package window
 
 import (
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// ParseWindow parses a window such as "30s", "1h30m", "24h" or "1d". It must be from limiter.MinWindow to limiter.MaxFixedWindow.
-func ParseWindow(window v1alpha1.Window) (time.Duration, error) {
+// Parse parses a window such as "30s", "1h30m", "24h" or "1d". It must be from limiter.MinWindow to limiter.MaxFixedWindow.
+func Parse(window v1alpha1.Window) (time.Duration, error) {
 	seconds, ok := parseDays(string(window))
 	if !ok {
 		seconds, ok = parseClock(string(window))

@@ -1,4 +1,4 @@
-package compile_test
+package window_test
 
 import (
 	"fmt"
@@ -8,11 +8,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/window"
 )
 
-func TestParseWindow_AcceptsValidWindows(t *testing.T) {
-	for window, want := range map[v1alpha1.Window]time.Duration{
+func TestParse_AcceptsValidWindows(t *testing.T) {
+	for text, want := range map[v1alpha1.Window]time.Duration{
 		"1s":         time.Second,
 		"30s":        30 * time.Second,
 		"1m":         time.Minute,
@@ -30,35 +30,35 @@ func TestParseWindow_AcceptsValidWindows(t *testing.T) {
 		"365d":       8760 * time.Hour,
 		"8760h":      8760 * time.Hour,
 	} {
-		got, err := compile.ParseWindow(window)
+		got, err := window.Parse(text)
 		if err != nil || got != want {
-			t.Errorf("ParseWindow(%q) = %v, %v; want %v", window, got, err, want)
+			t.Errorf("Parse(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
 }
 
-func TestParseWindow_RejectsInvalidWindows(t *testing.T) {
+func TestParse_RejectsInvalidWindows(t *testing.T) {
 	const reason = " must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
-	for _, window := range []v1alpha1.Window{
+	for _, text := range []v1alpha1.Window{
 		"", "1", "s", "d", "1.5h", "-1s", "+1s", "500ms", "1m1h", "1s1s", "1d12h", "01d", "0d", "1w", " 1m", "1m ", "1M",
 		"0s", "0h0m0s", "366d", "0365d", "8760h1s",
 		"9999999h",                      // exceeds the range of time.Duration
 		"12345678s",                     // more digits than the API allows
 		"99999999999999999999999999h1s", // exceeds the range of an integer
 	} {
-		got, err := compile.ParseWindow(window)
-		if want := fmt.Sprintf("window %q", window) + reason; err == nil || err.Error() != want {
-			t.Errorf("ParseWindow(%q) = %v, %v; want error %s", window, got, err, want)
+		got, err := window.Parse(text)
+		if want := fmt.Sprintf("window %q", text) + reason; err == nil || err.Error() != want {
+			t.Errorf("Parse(%q) = %v, %v; want error %s", text, got, err, want)
 		}
 	}
 }
 
-func TestParseWindow_AcceptsEveryCanonicalDuration(t *testing.T) {
+func TestParse_AcceptsEveryCanonicalDuration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := time.Duration(rapid.IntRange(1, 8760*3600).Draw(t, "seconds")) * time.Second
-		got, err := compile.ParseWindow(v1alpha1.Window(want.String()))
+		got, err := window.Parse(v1alpha1.Window(want.String()))
 		if err != nil || got != want {
-			t.Fatalf("ParseWindow(%q) = %v, %v", want, got, err)
+			t.Fatalf("Parse(%q) = %v, %v", want, got, err)
 		}
 	})
 }

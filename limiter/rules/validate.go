@@ -1,0 +1,106 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Validate returns an error for a rule whose fields contradict each other. The compiler makes no such rule.
+func (r *Rule) Validate() error {
+	for _, validate := range []func() error{
+		r.validateDomains, r.validateKubernetes, r.validateStoreFailure, r.validateDebt, r.validateCompact, r.validateDenial,
+	} {
+		if err := validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateDomains accepts a rule without a domain. Such a rule never matches, not even a request without a domain.
+func (r *Rule) validateDomains() error {
+	switch {
+	case r.Domain != "" && (len(r.Domains) > 0 || r.AllDomains) || len(r.Domains) > 0 && r.AllDomains:
+		return errors.New("a rule must have at most one of domain, domains and allDomains")
+	case len(r.ReplacesDefaults) > 0 && r.Default:
+		return errors.New("a default must not replace others")
+	case r.Default && r.Domain != "":
+		return errors.New("a rule with domain must not be a default")
+	default:
+		return nil
+	}
+}
+
+// validateKubernetes rejects a rule for writes to the Kubernetes API that reads parts of HTTP requests, and the reverse.
+func (r *Rule) validateKubernetes() error {
+	match := r.Match.Kubernetes
+	if match == nil {
+		if slices.ContainsFunc(r.Sources(), func(i Identifier) bool { return i.From.IsKubernetes() }) ||
+			slices.ContainsFunc(r.Tiers, func(t Tier) bool { return len(t.When.NamespaceSelector) > 0 }) {
+			return errors.New("identifier and tiers must not use parts of Kubernetes requests without match.kubernetes")
+		}
+		return nil
+	}
+	if len(r.Fallbacks) > 0 {
+		return errors.New("a rule for writes to the Kubernetes API must not have fallbacks")
+	}
+	if !r.Identifier.From.IsKubernetes() && r.Identifier.From != FromExpression {
+		return fmt.Errorf("a write to the Kubernetes API has no %s", r.Identifier.From)
+	}
+	if r.PerEndpoint || r.Cost != nil && r.Cost.Header != "" || isHTTP(&r.Match) ||
+		slices.ContainsFunc(r.Tiers, func(t Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
+		return errors.New("a write to the Kubernetes API has no endpoint, header, address or descriptor")
+	}
+	return match.Validate()
+}
+
+func isHTTP(m *Match) bool {
+	return len(m.Hosts)+len(m.Paths)+len(m.Methods)+len(m.Headers)+len(m.CIDRs)+len(m.ExceptCIDRs)+len(m.Descriptors) > 0
+}
+
+func (r *Rule) validateStoreFailure() error {
+	switch r.OnStoreFailure {
+	case LocalOnFailure, AllowOnFailure, DenyOnFailure:
+		return nil
+	default:
+		return fmt.Errorf("unknown onStoreFailure %q", r.OnStoreFailure)
+	}
+}
+
+// validateDebt rejects debts of algorithms whose counters cannot hold more units than their limit, and of leased units.
+func (r *Rule) validateDebt() error {
+	switch {
+	case !r.Debt && r.WholeDebt:
+		return errors.New("a rule with wholeDebt must have debts")
+	case !r.Debt:
+		return nil
+	case !r.Algorithm.Traits().Debts:
+		return fmt.Errorf("algorithm %s must not have debts", r.Algorithm)
+	case r.Lease != nil:
+		return errors.New("a rule with leases must not have debts")
+	default:
+		return nil
+	}
+}
+
+// validateCompact rejects compact counters of algorithms that do not have them.
+func (r *Rule) validateCompact() error {
+	if r.Compact && !r.Algorithm.HasCompact() {
+		return fmt.Errorf("algorithm %s must not have compact counters", r.Algorithm)
+	}
+	return nil
+}
+
+// validateDenial rejects responses that the compiler does not make.
+func (r *Rule) validateDenial() error {
+	d := r.Denial
+	switch {
+	case d == nil:
+		return nil
+	case r.Match.Kubernetes != nil && (d.Status != 0 || d.ContentType != "" || len(d.Headers) > 0):
+		return errors.New("the denial of a rule for writes to the Kubernetes API must have only a message")
+	default:
+		return d.Validate()
+	}
+}
