@@ -35,6 +35,14 @@ type claim struct {
 // claims has the names of the policies that are enforced, by what they count. It is nil if the targets are unknown.
 type claims map[claim]string
 
+// newClaims returns no claims of targets that are known, and nil if they are unknown.
+func newClaims(areKnown bool) claims {
+	if areKnown {
+		return claims{}
+	}
+	return nil
+}
+
 // claimsOf returns a claim for each target.
 func claimsOf(p *validPolicy) []claim {
 	claims := make([]claim, 0, len(p.spec.TargetRefs))
@@ -88,7 +96,7 @@ func waysToCount(spec *v1alpha1.RateLimitPolicySpec) string {
 }
 
 // problems returns the problems of a policy that no target accepts, and nil if a target accepts it.
-func (a Attachment) problems() (list []Problem) {
+func (a *Attachment) problems() (list []Problem) {
 	for i, t := range a.Targets {
 		if t.Reason == v1alpha1.ReasonAccepted {
 			return nil
@@ -102,7 +110,7 @@ func (a Attachment) problems() (list []Problem) {
 
 // apply restricts the rule to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of a cluster-scoped
 // rule are then the namespaces of these routes.
-func (a Attachment) apply(rule *rules.Rule) {
+func (a *Attachment) apply(rule *rules.Rule) {
 	var routes []rules.Route
 	for i := range a.Targets {
 		t := &a.Targets[i]

@@ -111,16 +111,10 @@ func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result 
 // lowerWithin returns the rules of the policies that have a target, if they need one, and that fit the budget, sorted by name. The others get a
 // problem. It compiles the policies in order of precedence: a policy without a rule must not conflict with a newer one.
 func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget budget.Budget, result *Result) (lowered []compiled) {
-	hashKey := identity.HashKey
-	if hashKey == nil {
-		hashKey = new(limiter.HashKey)
-	}
+	hashKey := cmp.Or(identity.HashKey, new(limiter.HashKey))
 	index, previous, fits := p.Gateways.Index(), previousRulesOf(p.Gateways), budget.NewFitting()
-	var taken claims
+	taken := newClaims(index != nil)
 	counters := map[string]string{} // the enforced policies, by the names under which they count
-	if index != nil {
-		taken = claims{}
-	}
 	for _, i := range precedence(policies) {
 		valid := &policies[i]
 		if other, isTaken := counters[valid.counter()]; isTaken {

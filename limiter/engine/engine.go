@@ -128,8 +128,8 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	return answer, nil
 }
 
-// decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0, a block, or a missing identifier denies a request, the store is called only for
-// debts, and a peek for all other charges: its errors change nothing.
+// decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0, a block, or a missing identifier denies a
+// request, the store is called only for debts, and a peek for all other charges: its errors change nothing.
 func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched []ruleCharge, peek bool) ([]Result, error) {
 	isBlocked, isDenied := blocked(matched)
 	if !isBlocked {

@@ -51,13 +51,15 @@ func Denied(a *engine.Answer) *Problem {
 		detail = append(detail, r.Rule.Policy...)
 		p.ViolatedPolicies = append(p.ViolatedPolicies, r.Rule.Policy)
 	}
-	if r := a.Strictest(); r != nil && r.Missing != "" {
+	switch r := a.Strictest(); {
+	case r == nil:
+	case r.Missing != "":
 		detail = append(room[:0], "policy "+r.Rule.Policy+" denies requests without an identifier; send the "+r.Missing...)
-	} else if r != nil && isEndless(r.Decision) {
+	case isEndless(r.Decision):
 		detail = append(detail, "; the limit is 0, so every request is denied"...)
-	} else if r != nil && r.RetryAfter == limiter.Never {
+	case r.RetryAfter == limiter.Never:
 		detail = append(detail, "; the request costs more than the limit, so a retry cannot succeed"...)
-	} else if r != nil {
+	default:
 		detail = append(detail, "; retry in "...)
 		detail = strconv.AppendInt(detail, max(1, seconds(r.RetryAfter)), 10)
 		detail = append(detail, " s"...)

@@ -69,7 +69,8 @@ func (l *LimiterStates) CountsSeparately(limiter types.NamespacedName) string {
 		}
 		if common > 0 {
 			return fmt.Sprintf("Limiter %s selects %d of the same policies and uses the same Redis, and each of the two Limiters admits the whole limit; "+
-				"to admit it together, set the same spec.counterGroup in both; to separate the policies, use policySelector and policyNamespaceSelector", other.Limiter, common)
+				"to admit it together, set the same spec.counterGroup in both; to separate the policies, use policySelector and policyNamespaceSelector",
+				other.Limiter, common)
 		}
 	}
 	return ""

@@ -73,7 +73,8 @@ func (r *LimiterReporter) Report(
 func ownedStatus(limiter *v1alpha1.Limiter) v1alpha1.LimiterStatus {
 	status := limiter.Status
 	owned := v1alpha1.LimiterStatus{
-		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, LocalMode: status.LocalMode, Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
+		Revision: status.Revision, EnforcingReplicas: status.EnforcingReplicas, LocalMode: status.LocalMode,
+		Policies: status.Policies, Redis: status.Redis, Scripts: status.Scripts,
 	}
 	for _, kind := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionCountsSeparately} {
 		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
