@@ -140,7 +140,7 @@ func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) 
 		}
 	}
 	if m.Rule.OnMissing == rules.DenyMissing {
-		r.charge.Deny, r.charge.Debt, r.charge.Whole, r.charge.Lease = true, false, false, nil
+		r.deny()
 	}
 	if !c.Peek {
 		a.counters.withoutIdentifier(m.Rule, reason)
@@ -181,8 +181,13 @@ func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 // block makes the charge one that is denied without a counter. Its key, which no counter has, keeps it apart from those of requests of the
 // identifier that another tier counts.
 func (r *ruleCharge) block(m *matching.Matched) {
-	c := &r.charge
-	c.Deny, c.Debt, c.Whole, c.Lease, c.Key = true, false, false, nil, m.KeyFor(r.identifier, c.Limit)
+	r.deny()
+	r.charge.Key = m.KeyFor(r.identifier, r.charge.Limit)
+}
+
+// deny makes the charge one that is denied without a counter, and that counts no debt.
+func (r *ruleCharge) deny() {
+	r.charge.Deny, r.charge.Debt, r.charge.Whole, r.charge.Lease = true, false, false, nil
 }
 
 // denial is the decision about a charge that is denied without a counter.

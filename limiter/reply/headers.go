@@ -115,7 +115,7 @@ func (t *text) rateLimit(a *engine.Answer) error {
 		if err := t.item(r.Rule.Policy, ";r=", r.Remaining); err != nil {
 			return t.fail("RateLimit", err)
 		}
-		if !isEndless(r.Decision) {
+		if !isEndless(r) {
 			t.raw(";t=")
 			t.number(seconds(effectiveWindow(r.Decision)))
 		}
@@ -153,7 +153,7 @@ func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Du
 	t.field("X-RateLimit-Limit", "x-ratelimit-limit")
 	t.number(strictest.Remaining)
 	t.field("X-RateLimit-Remaining", "x-ratelimit-remaining")
-	if !isEndless(strictest.Decision) {
+	if !isEndless(strictest) {
 		t.number(seconds(reset))
 		t.field("X-RateLimit-Reset", "x-ratelimit-reset")
 	}
@@ -193,8 +193,11 @@ func listed(a *engine.Answer) int {
 	return n
 }
 
-// isEndless reports whether d is the denial of a limit of 0, whose end is unknown: a time until the reset would let the client come back then.
-func isEndless(d limiter.Decision) bool { return d.RetryAfter == limiter.Never && d.Limit == 0 }
+// isEndless reports whether r is a denial without a counter, whose end is unknown: by a limit of 0, or because the identifier is missing. A time
+// until the reset would let the client come back then.
+func isEndless(r *engine.Result) bool {
+	return r.RetryAfter == limiter.Never && (r.Decision.Limit == 0 || r.Missing != "")
+}
 
 // effectiveWindow is the time for which the client can spend no more than what remains. For a denial it ends when a retry would
 // be allowed, so that it never ends after Retry-After; otherwise it ends when the full limit is available.

@@ -135,6 +135,11 @@ func TestSetHeaders_ByStyle(t *testing.T) {
 	one := func() engine.Answer {
 		return engine.Answer{Allowed: true, Results: []engine.Result{decided(t, tenantRule("a", 9), allowed)}}
 	}
+	missing := func() engine.Answer {
+		r := decided(t, tenantRule("b", 10), limiter.Decision{Limit: 10, RetryAfter: limiter.Never})
+		r.Missing = "header x-tenant-id"
+		return engine.Answer{Results: []engine.Result{r}}
+	}
 	blocked := func() engine.Answer {
 		return engine.Answer{Results: []engine.Result{decided(t, tenantRule("b", 0), limiter.Decision{RetryAfter: limiter.Never})}}
 	}
@@ -151,6 +156,12 @@ func TestSetHeaders_ByStyle(t *testing.T) {
 		}},
 		"XRateLimit for a limit of 0": {XRateLimitHeaders, blocked(), http.Header{
 			"X-RateLimit-Limit": {`0, 0;w=60;name="shop/b"`}, "X-RateLimit-Remaining": {"0"},
+		}},
+		"XRateLimit without an identifier": {XRateLimitHeaders, missing(), http.Header{
+			"X-RateLimit-Limit": {`10, 10;w=60;name="shop/b"`}, "X-RateLimit-Remaining": {"0"},
+		}},
+		"RateLimit without an identifier": {RateLimitHeaders, missing(), http.Header{
+			"RateLimit-Policy": {`"shop/b";q=10;w=60`}, "RateLimit": {`"shop/b";r=0`},
 		}},
 		"GitHub for a limit of 0": {GitHubHeaders, blocked(), http.Header{"X-RateLimit-Limit": {"0"}, "X-RateLimit-Remaining": {"0"}}},
 		"XRateLimit for an allowed request": {XRateLimitHeaders, one(), http.Header{

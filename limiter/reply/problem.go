@@ -55,7 +55,7 @@ func Denied(a *engine.Answer) *Problem {
 	case r == nil:
 	case r.Missing != "":
 		detail = append(room[:0], "policy "+r.Rule.Policy+" denies requests without an identifier; send the "+r.Missing...)
-	case isEndless(r.Decision):
+	case isEndless(r):
 		detail = append(detail, "; the limit is 0, so every request is denied"...)
 	case r.RetryAfter == limiter.Never:
 		detail = append(detail, "; the request costs more than the limit, so a retry cannot succeed"...)

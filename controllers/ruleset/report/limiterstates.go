@@ -50,13 +50,13 @@ func CountersOf(limiter *v1alpha1.Limiter) CounterSpace {
 // no such Limiter.
 func (l *LimiterStates) CountsSeparately(limiter types.NamespacedName) string {
 	var own LimiterState
-	all := l.all()
-	for _, s := range all {
-		if s.Limiter == limiter {
-			own = s
+	states := l.all()
+	for _, state := range states {
+		if state.Limiter == limiter {
+			own = state
 		}
 	}
-	for _, other := range all {
+	for _, other := range states {
 		if other.Limiter == limiter || own.RuleSet == nil || other.Counters.redis != own.Counters.redis ||
 			own.Counters.group != "" && other.Counters.group == own.Counters.group {
 			continue

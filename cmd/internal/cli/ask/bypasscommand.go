@@ -34,8 +34,7 @@ type bypassFlags struct {
 }
 
 func bypassCommand(newLimiters func() Limiters) *cobra.Command {
-	f := bypassFlags{limiters: newLimiters()}
-	cmd := &cobra.Command{
+	return createCommand(newLimiters, false, &cobra.Command{
 		Use:   "bypass POLICY (--identifier IDENTIFIER | --all) --reason REASON",
 		Short: "Let an identifier pass a policy for some time",
 		Long: `Let an identifier, or all identifiers, pass one policy for at most 24 hours. The policy is not changed, so that GitOps has
@@ -51,30 +50,11 @@ does not confirm the bypass, the command exits with 1.`,
 		Example: "  kubectl weir bypass shop/tenant-free --identifier acme --for 30m --reason 'INC-1234: import runs'\n" +
 			"  kubectl weir bypass list\n" +
 			"  kubectl weir bypass end bypass-k3m5vq2xpa",
-		Args:                       onePolicy,
-		SuggestionsMinimumDistance: 2,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			f.request.Policy = args[0]
-			return createBypass(cmd.Context(), &f, cli.StreamsOf(cmd))
-		},
-	}
-	flags := cmd.Flags()
-	f.limiters.AddFlags(cmd)
-	addListOutput(cmd, &f.output)
-	flags.StringVar(&f.request.Identifier, "identifier", "", "identifier: a tenant, an address, an API key, or hash: and the hash of an API key")
-	flags.BoolVar(&f.request.AllIdentifiers, "all", false, "let all identifiers pass")
-	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the bypass expires, 1s to 24h")
-	flags.StringVar(&f.request.Reason, "reason", "", "reason, which the limiter logs; required")
-	cmd.AddCommand(bypassListCommand(newLimiters(), false), bypassEndCommand(newLimiters(), false))
-	return cmd
+	})
 }
 
 func blockCommand(newLimiters func() Limiters) *cobra.Command {
-	f := bypassFlags{limiters: newLimiters(), request: adminapi.BypassRequest{Blocks: true}}
-	cmd := &cobra.Command{
+	return createCommand(newLimiters, true, &cobra.Command{
 		Use:   "block POLICY (--identifier IDENTIFIER | --all) --reason REASON",
 		Short: "Deny the requests of an identifier for some time",
 		Long: `Deny the requests of an identifier, or of all identifiers, that one policy matches, for at most 24 hours. It is the opposite of a
@@ -88,24 +68,32 @@ exits with 1.`,
 		Example: "  kubectl weir block shop/tenant-free --identifier acme --for 1h --reason 'INC-1234: scrapes all pages'\n" +
 			"  kubectl weir block list\n" +
 			"  kubectl weir block end block-k3m5vq2xpa",
-		Args:                       onePolicy,
-		SuggestionsMinimumDistance: 2,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			f.request.Policy = args[0]
-			return createBypass(cmd.Context(), &f, cli.StreamsOf(cmd))
-		},
+	})
+}
+
+// createCommand completes a command that creates a bypass, or a block.
+func createCommand(newLimiters func() Limiters, blocks bool, cmd *cobra.Command) *cobra.Command {
+	f := bypassFlags{limiters: newLimiters(), request: adminapi.BypassRequest{Blocks: blocks}}
+	cmd.Args, cmd.SuggestionsMinimumDistance = onePolicy, 2
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		f.request.Policy = args[0]
+		return createBypass(cmd.Context(), &f, cli.StreamsOf(cmd))
+	}
+	everyone := "let all identifiers pass"
+	if blocks {
+		everyone = "block all identifiers"
 	}
 	flags := cmd.Flags()
 	f.limiters.AddFlags(cmd)
 	addListOutput(cmd, &f.output)
 	flags.StringVar(&f.request.Identifier, "identifier", "", "identifier: a tenant, an address, an API key, or hash: and the hash of an API key")
-	flags.BoolVar(&f.request.AllIdentifiers, "all", false, "block all identifiers")
-	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the block expires, 1s to 24h")
+	flags.BoolVar(&f.request.AllIdentifiers, "all", false, everyone)
+	flags.DurationVar(&f.lasts, "for", 30*time.Minute, "time until the "+kindOf(blocks)+" expires, 1s to 24h")
 	flags.StringVar(&f.request.Reason, "reason", "", "reason, which the limiter logs; required")
-	cmd.AddCommand(bypassListCommand(newLimiters(), true), bypassEndCommand(newLimiters(), true))
+	cmd.AddCommand(bypassListCommand(newLimiters(), blocks), bypassEndCommand(newLimiters(), blocks))
 	return cmd
 }
 
