@@ -87,15 +87,15 @@ type RateLimitPolicySpec struct {
 	Axis Axis `json:"axis"`
 	// limit is the number of units that each identifier can spend per window. A request costs 1 unit unless spec.cost sets another cost.
 	// With algorithm SlidingWindowLog, the maximum is 1000000. 0 denies every request that no tier allows, also while Redis is unavailable.
-	// Nothing is counted then, and the fields that describe counters have no effect.
-	// +required
+	// Nothing is counted then, and the fields that describe counters have no effect. Either limit and window or rates are required.
+	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
-	Limit int64 `json:"limit"`
+	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
 	// 1s to 720h (30d), and with algorithm FixedWindow to 8760h (365d).
-	// +required
-	Window Window `json:"window"`
+	// +optional
+	Window Window `json:"window,omitempty"`
 	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
 	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
 	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and returns the delay of each request. Defaults to
@@ -109,6 +109,14 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Burst *int64 `json:"burst,omitempty"`
+	// rates are several limits that apply together, in place of limit, window, algorithm and burst. A request is admitted only if it is
+	// within all of them, and is counted in all of them or in none. Each rate counts as a policy of its own in the bounds of a request.
+	// +optional
+	// +listType=map
+	// +listMapKey=window
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	Rates []Rate `json:"rates,omitempty"`
 	// identifier sets where a request carries the identifier. If omitted, spec.identity of the Limiter applies. Its defaults are the
 	// client address for IP and the headers X-Tenant-ID for Tenant, X-User-ID for User and X-API-Key for APIKey. Requests without an
 	// identifier are counted by their client address. The field is required with axis Custom, and invalid with axes Endpoint, Namespace and
@@ -133,8 +141,8 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.kind == b.kind && a.name == b.name && (has(a.__namespace__) ? a.__namespace__ : '') == (has(b.__namespace__) ? b.__namespace__ : '') && (has(a.sectionName) ? a.sectionName : '') == (has(b.sectionName) ? b.sectionName : '')))",message="targetRefs must be unique; remove the repeated one"
 	TargetRefs []TargetReference `json:"targetRefs,omitempty"`
-	// tiers give some of the requests a different limit, with the same algorithm and window. The first tier that matches a request
-	// applies. If no tier matches, spec.limit applies.
+	// tiers give some of the requests a different limit, or different rates. The first tier that matches a request applies. If no tier
+	// matches, spec.limit or spec.rates apply. A policy and its tiers can have at most 8 different pairs of a window and an algorithm.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -419,19 +427,12 @@ type PolicyLimiterStatus struct {
 
 // EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicy struct {
-	// limit is the number of units that each identifier can spend per window. 0 denies every request.
-	// +required
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000000000
-	Limit int64 `json:"limit"`
-	// window is the length of the window as a Go duration. For example: 24h0m0s.
-	// +required
-	// +kubebuilder:validation:MaxLength=16
-	Window string `json:"window"`
-	// keyPattern is the pattern of the counter keys in Redis, with * in place of the Limiter or counter group, and of the identifier.
-	// +required
-	// +kubebuilder:validation:MaxLength=1024
-	KeyPattern string `json:"keyPattern"`
+	// rates has each pair of a window and an algorithm in which the policy or one of its tiers has a limit, sorted by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=policy
+	// +kubebuilder:validation:MaxItems=8
+	Rates []EffectiveRate `json:"rates,omitempty"`
 	// script is the Lua script that decides requests.
 	// +required
 	Script ScriptReference `json:"script"`
@@ -440,6 +441,31 @@ type EffectivePolicy struct {
 	// does not name it. It is absent without targetRefs.
 	// +optional
 	MatchedBy MatchedBy `json:"matchedBy,omitempty"`
+}
+
+// EffectiveRate is one rate of a compiled policy.
+type EffectiveRate struct {
+	// policy is the name in responses, logs and metrics: namespace/name, or namespace/name:window if the policy has several rates.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Policy string `json:"policy"`
+	// algorithm is the algorithm that counts units.
+	// +required
+	Algorithm Algorithm `json:"algorithm"`
+	// limit is the number of units that each identifier can spend per window. 0 denies every request. It is absent if only tiers have this rate.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Limit *int64 `json:"limit,omitempty"`
+	// window is the length of the window as a Go duration. For example: 24h0m0s.
+	// +required
+	// +kubebuilder:validation:MaxLength=16
+	Window string `json:"window"`
+	// keyPattern is the pattern of the counter keys in Redis, with * in place of the Limiter or counter group, and of the identifier.
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	KeyPattern string `json:"keyPattern"`
 }
 
 // ScriptReference identifies a Lua script by its content.

@@ -3,7 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Tier gives some of the requests that a policy matches a different limit, or no limit.
-// +kubebuilder:validation:XValidation:rule="has(self.limit) != (has(self.unlimited) && self.unlimited)",message="a tier must have either limit or unlimited: true, but not both"
+// +kubebuilder:validation:XValidation:rule="[has(self.limit), has(self.rates), has(self.unlimited) && self.unlimited].exists_one(given, given)",message="a tier must have exactly one of limit, rates and unlimited: true"
 // +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.limit)",fieldPath=".burst",message="burst requires limit; remove burst or set the limit of the tier"
 type Tier struct {
 	// name is the name of the tier. It must be a DNS label and unique in the policy. Responses contain it. For example: paid.
@@ -15,11 +15,19 @@ type Tier struct {
 	// +required
 	When When `json:"when"`
 	// limit is the number of units that an identifier in this tier can spend per window. 0 denies the requests of the tier without counting
-	// them. Either limit or unlimited: true is required.
+	// them. The window and the algorithm are those of the policy, so that a policy with rates needs rates here too, or limit: 0. Exactly one
+	// of limit, rates and unlimited: true is required.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit *int64 `json:"limit,omitempty"`
+	// rates are the limits of this tier, in place of those of the policy. Their windows and algorithms can be others.
+	// +optional
+	// +listType=map
+	// +listMapKey=window
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	Rates []Rate `json:"rates,omitempty"`
 	// burst has the meaning of spec.burst, in units, for this tier. The tier does not inherit spec.burst. Defaults to the limit of the
 	// tier for TokenBucket and to 0 for LeakyBucket. It is invalid with other algorithms.
 	// +optional
@@ -30,6 +38,26 @@ type Tier struct {
 	// false.
 	// +optional
 	Unlimited bool `json:"unlimited,omitempty"`
+}
+
+// Rate is a number of units per window.
+type Rate struct {
+	// limit is the number of units that each identifier can spend per window. With algorithm SlidingWindowLog, the maximum is 1000000.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000000
+	Limit int64 `json:"limit"`
+	// window is the length of the window, as in spec.window. Each rate of a list must have another window.
+	// +required
+	Window Window `json:"window"`
+	// algorithm is the algorithm that counts units, as in spec.algorithm. Defaults to SlidingWindowCounter.
+	// +optional
+	Algorithm Algorithm `json:"algorithm,omitempty"`
+	// burst has the meaning of spec.burst, in units. It is invalid unless algorithm is TokenBucket or LeakyBucket.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Burst *int64 `json:"burst,omitempty"`
 }
 
 // When selects the requests of a tier. Exactly one field must be set. In a list, one matching entry is enough.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/controllers/adminproxy/proxyapi"
 	"github.com/weir-dev/weir/limiter/admin/adminapi"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // resetRecord is what is recorded of a reset.
@@ -26,7 +27,7 @@ type resetRecord struct {
 func newResetRecord(request adminapi.ResetRequest) *resetRecord {
 	r := &resetRecord{request: request, identifiers: map[string]string{}, rejected: true}
 	if request.Policy != "" {
-		r.identifiers[request.Policy] = ""
+		r.identifiers[rules.WithoutRate(request.Policy)] = ""
 	}
 	return r
 }
@@ -42,7 +43,7 @@ func (r *resetRecord) add(replica *proxyapi.Replica) {
 		return
 	}
 	r.done++
-	if named := r.request.Policy; named != "" {
+	if named := rules.WithoutRate(r.request.Policy); named != "" {
 		r.identifiers[named] = cmp.Or(result.Identifier, r.identifiers[named])
 		return
 	}
@@ -50,6 +51,6 @@ func (r *resetRecord) add(replica *proxyapi.Replica) {
 		if r.reported += len(c.Policy) + len(c.Identifier); r.reported > maxReported {
 			return
 		}
-		r.identifiers[c.Policy] = c.Identifier
+		r.identifiers[rules.WithoutRate(c.Policy)] = c.Identifier
 	}
 }

@@ -57,7 +57,7 @@ func TestReconcile_RegistersNamespacedPoliciesOnlyWhereTheyAreAdmitted(t *testin
 	uid := h.read(h.namespace, "default").UID
 	p := &v1alpha1.RateLimitPolicy{}
 	p.Name, p.Namespace = "everything", defaultNamespace
-	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisUser, 1, "1h"
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisUser, new(int64(1)), "1h"
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
 		APIGroups: []v1alpha1.APIGroup{"*"}, Resources: []v1alpha1.ResourceName{"*/*"},
 	}}}}

@@ -200,7 +200,7 @@ func (h *harness) setReplicas(limiter string, ready, older int32) {
 func (h *harness) policy(name string, labels map[string]string, resources ...v1alpha1.ResourceName) *v1alpha1.ClusterRateLimitPolicy {
 	h.Helper()
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisUser, 1, "1h"
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisUser, new(int64(1)), "1h"
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
 		APIGroups: []v1alpha1.APIGroup{""}, Resources: resources,
 	}}}}

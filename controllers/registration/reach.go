@@ -43,7 +43,7 @@ type policyKey struct {
 	cluster bool
 }
 
-func keyOf(rule *rules.Rule) policyKey { return policyKey{rule.Policy, rule.Domain == ""} }
+func keyOf(rule *rules.Rule) policyKey { return policyKey{rule.PolicyName(), rule.Domain == ""} }
 
 func (r *reaches) empty() bool { return len(r.policies) == 0 }
 

@@ -33,7 +33,7 @@ func BenchmarkReconcile(b *testing.B) {
 			for b.Loop() {
 				if edits {
 					cache.policies[7].Generation++
-					cache.policies[7].Spec.Limit++
+					cache.policies[7].Spec.Limit = new(*cache.policies[7].Spec.Limit + 1)
 				}
 				cache.reconcile(b, r)
 			}
@@ -82,7 +82,7 @@ func newInstant(policies int, replicas int32) *instant {
 				Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("policy-%d", i),
 				UID: types.UID(strconv.Itoa(i)), ResourceVersion: "1", Generation: 1,
 			},
-			Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 100, Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter},
+			Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(100)), Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter},
 		})
 	}
 	return cache

@@ -18,7 +18,7 @@ func (h *harness) createCluster(name string, change func(*v1alpha1.ClusterRateLi
 	p := v1alpha1.ClusterRateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisTenant, Limit: 1000, Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter,
+			Axis: v1alpha1.AxisTenant, Limit: new(int64(1000)), Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter,
 		}},
 	}
 	if change != nil {
@@ -86,7 +86,7 @@ func TestReporter_ReportsOverriddenPoliciesAndTheOverridingOne(t *testing.T) {
 	if c := meta.FindStatusCondition(h.clusterConditions("fallback"), v1alpha1.ConditionOverridden); c != nil {
 		t.Errorf("Overridden after the edit of the overriding policy: %+v", c)
 	}
-	h.createCluster("strict", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Axis, s.Limit = v1alpha1.AxisUser, 1 })
+	h.createCluster("strict", func(s *v1alpha1.ClusterRateLimitPolicySpec) { s.Axis, s.Limit = v1alpha1.AxisUser, new(int64(1)) })
 	h.reconcile()
 	h.hasCondition("daily", v1alpha1.ConditionOverridden, yes, v1alpha1.ReasonStricterPolicy)
 	if by := h.policy("daily").Status.OverriddenBy; len(by) != 1 || by[0].Kind != "ClusterRateLimitPolicy" || by[0].Domain != h.namespace {

@@ -220,7 +220,7 @@ func (h *harness) createPolicy(name string, change func(*v1alpha1.RateLimitPolic
 	p := v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisTenant, Limit: 100, Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter,
+			Axis: v1alpha1.AxisTenant, Limit: new(int64(100)), Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter,
 		},
 	}
 	if change != nil {

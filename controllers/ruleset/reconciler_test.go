@@ -69,7 +69,10 @@ func TestReconcile_FollowsAPolicyFromCreationToDeletion(t *testing.T) {
 	h.hasNoCondition("daily", v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	status := h.policy("daily").Status
 	want := &v1alpha1.EffectivePolicy{
-		Limit: 100, Window: "24h0m0s", KeyPattern: "weir:*:throttle:tenant:{*}:" + h.namespace + "/daily:*",
+		Rates: []v1alpha1.EffectiveRate{{
+			Policy: h.namespace + "/daily", Algorithm: v1alpha1.SlidingWindowCounter, Limit: new(int64(100)), Window: "24h0m0s",
+			KeyPattern: "weir:*:throttle:tenant:{*}:" + h.namespace + "/daily:*",
+		}},
 		Script: v1alpha1.ScriptReference{Name: decider.Name, SHA: decider.SHA},
 	}
 	if diff := cmp.Diff(want, status.Effective); diff != "" {

@@ -215,7 +215,7 @@ func (e *environment) policy(i int, name string, match *v1alpha1.HTTPMatch) *v1a
 	return &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace(i), Name: name},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisTenant, Limit: initialLimit, Window: "1h", Match: &v1alpha1.Match{HTTP: match},
+			Axis: v1alpha1.AxisTenant, Limit: new(int64(initialLimit)), Window: "1h", Match: &v1alpha1.Match{HTTP: match},
 		},
 	}
 }

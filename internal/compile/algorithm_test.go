@@ -25,10 +25,10 @@ func TestCompile_AcceptsOfEachAlgorithmWhatItsTraitsPermit(t *testing.T) {
 			"spec.storage":     {func(s *v1alpha1.RateLimitPolicySpec) { s.Storage = v1alpha1.StorageCompact }, algorithm.HasCompact()},
 			"spec.consistency": {func(s *v1alpha1.RateLimitPolicySpec) { s.Consistency = v1alpha1.ConsistencyLeased }, !traits.Queues},
 			"spec.window":      {func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "31d" }, traits.MaxWindow > 31*24*time.Hour},
-			"spec.limit":       {func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = limiter.MaxLogUnits + 1 }, traits.MaxUnits > limiter.MaxLogUnits},
+			"spec.limit":       {func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(int64(limiter.MaxLogUnits + 1)) }, traits.MaxUnits > limiter.MaxLogUnits},
 		} {
 			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 100, Window: "1m", Algorithm: v1alpha1.Algorithm(algorithm)}
+			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(100)), Window: "1m", Algorithm: v1alpha1.Algorithm(algorithm)}
 			test.set(&policy.Spec)
 			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
 			if accepted := len(problems) == 0; accepted != test.want || accepted && set.Rules[0].Algorithm != algorithm {

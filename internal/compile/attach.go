@@ -86,13 +86,21 @@ func (taken claims) add(policy string, wanted []claim, targets []gateway.Target)
 // units they allow.
 func waysToCount(spec *v1alpha1.RateLimitPolicySpec) string {
 	text, err := json.Marshal(v1alpha1.RateLimitPolicySpec{
-		Axis: spec.Axis, Window: spec.Window, Algorithm: spec.Algorithm, Identifier: spec.Identifier, Scope: spec.Scope, Match: spec.Match,
+		Axis: spec.Axis, Window: spec.Window, Algorithm: spec.Algorithm, Rates: withoutLimits(spec.Rates), Identifier: spec.Identifier, Scope: spec.Scope, Match: spec.Match,
 		Cost: spec.Cost, Enforcement: spec.Enforcement,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("compile: encode a spec: %v", err)) // strings and integers
 	}
 	return string(text)
+}
+
+// withoutLimits returns the windows and algorithms of rates.
+func withoutLimits(given []v1alpha1.Rate) (all []v1alpha1.Rate) {
+	for _, r := range given {
+		all = append(all, v1alpha1.Rate{Window: r.Window, Algorithm: r.Algorithm})
+	}
+	return all
 }
 
 // problems returns the problems of a policy that no target accepts, and nil if a target accepts it.
@@ -108,9 +116,9 @@ func (a *Attachment) problems() (list []Problem) {
 	return list
 }
 
-// apply restricts the rule to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of a cluster-scoped
-// rule are then the namespaces of these routes.
-func (a *Attachment) apply(rule *rules.Rule) {
+// apply restricts the rules of the policy to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of
+// cluster-scoped rules are then the namespaces of these routes.
+func (a *Attachment) apply(own []rules.Rule) {
 	var routes []rules.Route
 	for i := range a.Targets {
 		t := &a.Targets[i]
@@ -125,20 +133,21 @@ func (a *Attachment) apply(rule *rules.Rule) {
 	if routes == nil {
 		routes = []rules.Route{} // without routes, the rule matches nothing
 	}
-	rule.Match.Routes = routes
-	if !a.Cluster {
-		return
+	var domains []string
+	for _, route := range routes {
+		if len(domains) == 0 || domains[len(domains)-1] != route.Namespace {
+			domains = append(domains, route.Namespace)
+		}
 	}
-	rule.AllDomains, rule.Domains = false, nil
-	for _, route := range rule.Match.Routes {
-		if len(rule.Domains) == 0 || rule.Domains[len(rule.Domains)-1] != route.Namespace {
-			rule.Domains = append(rule.Domains, route.Namespace)
+	for i := range own {
+		if own[i].Match.Routes = routes; a.Cluster {
+			own[i].AllDomains, own[i].Domains = false, domains
 		}
 	}
 }
 
 // previousRules finds the rules of [Gateways.Previous] by policy.
-type previousRules map[previousKey]*rules.Rule
+type previousRules map[previousKey][]rules.Rule
 
 type previousKey struct {
 	policy  string
@@ -151,25 +160,28 @@ func previousRulesOf(g *gateway.Objects) previousRules {
 		return nil
 	}
 	previous := previousRules{}
-	for i := range g.Previous.Rules { // also rules without routes: their policy may have targets now
-		rule := &g.Previous.Rules[i]
-		previous[previousKey{rule.Policy, rule.Domain == ""}] = rule
+	for policy, own := range g.Previous.Policies() { // also rules without routes: their policy may have targets now
+		previous[previousKey{policy, own[0].Domain == ""}] = own
 	}
 	return previous
 }
 
-// find returns the previous rule of the policy, nil if it has no such rule, and whether current, its rule without targets, differs in another way than
+// find returns the previous rules of the policy, nil if it has no such rule, and whether current, its rules without targets, differ in another way than
 // by the routes, or had no routes.
-func (byPolicy previousRules) find(policy validPolicy, current rules.Rule) (previous *rules.Rule, outdated bool) {
+func (byPolicy previousRules) find(policy *validPolicy, current []rules.Rule) (previous []rules.Rule, outdated bool) {
 	previous = byPolicy[previousKey{policy.name, policy.cluster != nil}]
 	switch {
 	case previous == nil:
 		return nil, false
-	case previous.Match.Routes == nil: // the policy had no targets
+	case previous[0].Match.Routes == nil: // the policy had no targets
 		return previous, true
 	}
-	if current.Match.Routes = previous.Match.Routes; policy.cluster != nil { // its domains follow from the routes
-		current.AllDomains, current.Domains = previous.AllDomains, previous.Domains
+	current = slices.Clone(current)
+	for i := range current {
+		rule := &current[i]
+		if rule.Match.Routes = previous[0].Match.Routes; policy.cluster != nil { // its domains follow from the routes
+			rule.AllDomains, rule.Domains = previous[0].AllDomains, previous[0].Domains
+		}
 	}
-	return previous, current.Revision() != previous.Revision()
+	return previous, rules.PolicyRevision(current) != rules.PolicyRevision(previous)
 }

@@ -37,7 +37,7 @@ func attached(name string, targets ...string) v1alpha1.RateLimitPolicy {
 	namespace, name, _ := strings.Cut(name, "/")
 	p := v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 3, Window: "1m"},
+		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(3)), Window: "1m"},
 	}
 	for _, t := range targets {
 		p.Spec.TargetRefs = append(p.Spec.TargetRefs, ref(t))
@@ -223,7 +223,7 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 
 // The operator has started and cannot read routes yet: it must not report that a policy has changed, or has not.
 func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *v1alpha1.RateLimitPolicySpec) { s.Limit++ }} {
+	for name, change := range map[string]func(*v1alpha1.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(*s.Limit + 1) }} {
 		cluster, namespaced := attachedToCluster("a", "Gateway/infra:public"), attached("shop/a", "Gateway/infra:public")
 		policies := func(g *gateway.Objects) compile.Policies {
 			return compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Namespaced: []v1alpha1.RateLimitPolicy{namespaced}, Gateways: g}
@@ -272,7 +272,7 @@ func TestCompile_AssumesThatRoutesExistIfTheyAreUnknown(t *testing.T) {
 func TestCompile_RejectsTheYoungerOfTwoPoliciesThatCountTheSame(t *testing.T) {
 	at := func(p v1alpha1.RateLimitPolicy, minute int, change func(*v1alpha1.RateLimitPolicySpec)) v1alpha1.RateLimitPolicy {
 		p.CreationTimestamp = metav1.NewTime(time.Date(2026, 11, 1, 0, minute, 0, 0, time.UTC))
-		p.Spec.Limit += int64(minute) // another limit is the same conflict
+		p.Spec.Limit = new(*p.Spec.Limit + int64(minute)) // another limit is the same conflict
 		if change != nil {
 			change(&p.Spec)
 		}

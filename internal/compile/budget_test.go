@@ -20,7 +20,7 @@ func policyOf(namespace, name string, age int) v1alpha1.RateLimitPolicy {
 	created := time.Unix(1_800_000_000, 0).Add(-time.Duration(age) * time.Minute)
 	return v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(created)},
-		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 100, Window: "1m", Algorithm: v1alpha1.SlidingWindowCounter},
+		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(100)), Window: "1m", Algorithm: v1alpha1.SlidingWindowCounter},
 	}
 }
 

@@ -19,7 +19,7 @@ func agedPolicies(namespace string, n int) (all []v1alpha1.RateLimitPolicy) {
 		p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: fmt.Sprintf("p%03d", i), CreationTimestamp: metav1.NewTime(time.Unix(int64(10_000-i), 0)),
 		}}
-		p.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 1, Window: "1m"}
+		p.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(1)), Window: "1m"}
 		all = append(all, p)
 	}
 	return all

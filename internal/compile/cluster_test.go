@@ -243,7 +243,7 @@ func indexOfPolicy(matched []matching.Matched, policy string) int {
 
 func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {
 	policy := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 1, Window: "1m"}
+	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(1)), Window: "1m"}
 	policy.Spec.Domains = []v1alpha1.Domain{"shop", "billing", "shop"}
 	before := policy.DeepCopy()
 	compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{policy}}.Compile(testIdentity())

@@ -43,7 +43,7 @@ type Namespace struct {
 
 // Result is the result of compiling policies.
 type Result struct {
-	// Set is what limiters enforce. It has one rule for each valid policy, sorted by policy.
+	// Set is what limiters enforce. It has a rule for each rate of each valid policy, sorted by name.
 	Set rules.Set
 	// Problems lists why the other policies are not enforced, sorted by policy, and for each policy in the order of its fields.
 	Problems []Problem
@@ -94,8 +94,9 @@ func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result 
 	policies := result.validate(p)
 	lowered := p.lowerWithin(policies, identity, budget, &result)
 	for i := range lowered {
-		result.Set.Rules = append(result.Set.Rules, lowered[i].rule)
+		result.Set.Rules = append(result.Set.Rules, lowered[i].rules...)
 	}
+	slices.SortStableFunc(result.Set.Rules, func(x, y rules.Rule) int { return cmp.Compare(x.Policy, y.Policy) })
 	slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 	if identity.HashKey != nil && result.Set.HashesIdentifiers() {
 		result.Set.HashKey = identity.HashKey.ID()
@@ -104,7 +105,7 @@ func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result 
 	result.Set.RouteTable, result.LeftOut = p.routeTable()
 	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
 	result.Overrides = redundancy.Overrides(result.Set.Rules)
-	result.Unmatched = unmatched(result.Set.Rules, result.Attachments, p.Namespaces)
+	result.Unmatched = unmatched(result.Set, result.Attachments, p.Namespaces)
 	return result
 }
 
@@ -122,13 +123,13 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 			continue
 		}
 		targets := attach(index, valid.candidate)
-		rule := lower(*valid, identity, hashKey)
+		own := lower(*valid, identity, hashKey)
 		var wanted []claim
-		kept, outdated := previous.find(*valid, rule)
+		kept, outdated := previous.find(valid, own)
 		switch {
 		case len(targets) == 0:
 		case kept != nil:
-			rule = *kept
+			own = kept
 			result.Kept = append(result.Kept, Kept{valid.name, valid.cluster != nil, outdated})
 		default:
 			if taken != nil {
@@ -141,10 +142,10 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 				result.Problems = append(result.Problems, problems...)
 				continue
 			}
-			a.apply(&rule)
+			a.apply(own)
 		}
-		c := compiled{candidate: valid.candidate, rule: rule}
-		if problem := fitRule(fits, &c); problem != nil {
+		c := compiled{candidate: valid.candidate, rules: own}
+		if problem := fitRules(fits, &c); problem != nil {
 			result.Problems = append(result.Problems, *problem)
 			continue
 		}
@@ -212,19 +213,19 @@ func (p Policies) Usage(identity Identity) budget.Usage {
 	return p.CompileWithin(identity, budget.Budget{Total: budget.Usage{Rules: math.MaxInt64}}).Used
 }
 
-// compiled is a rule with the policy that it is made from.
+// compiled has the rules of a policy.
 type compiled struct {
 	candidate
 
-	rule rules.Rule
+	rules []rules.Rule
 }
 
-// fitRule adds a rule, or returns the problem of a policy that does not fit. Without a budget, all rules fit.
-func fitRule(fits *budget.Fitting, c *compiled) *Problem {
+// fitRules adds the rules of a policy, or returns the problem of a policy that does not fit. Without a budget, all policies fit.
+func fitRules(fits *budget.Fitting, c *compiled) *Problem {
 	if fits.IsUnlimited() {
 		return nil
 	}
-	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RuleUsage(&c.rule)}
+	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RulesUsage(c.rules)}
 	e, fit := fits.Fit(&charge)
 	if fit {
 		return nil

@@ -55,7 +55,7 @@ func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
 
 func TestCompile_DoesNotModifyPolicies(t *testing.T) {
 	policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 1, Window: "1m", Match: &v1alpha1.Match{
+	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(1)), Window: "1m", Match: &v1alpha1.Match{
 		HTTP: &v1alpha1.HTTPMatch{Hosts: []v1alpha1.Host{"B.example", "a.example", "a.example"}, Methods: []v1alpha1.Method{"POST", "GET"}},
 	}}
 	before := policy.DeepCopy()
@@ -121,7 +121,7 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: 1, Window: "1m", Identifier: tc.own}
+			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: new(int64(1)), Window: "1m", Identifier: tc.own}
 			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
 			if len(problems) > 0 {
 				t.Fatal(problems)

@@ -41,7 +41,7 @@ func TestCompile_RejectsExpensiveExpressionsInEveryField(t *testing.T) {
 		} {
 			policy := v1alpha1.RateLimitPolicy{}
 			policy.Namespace, policy.Name = "shop", "a"
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisUser, Limit: 10, Window: "1m"}
+			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisUser, Limit: new(int64(10)), Window: "1m"}
 			set(&policy.Spec, new(v1alpha1.Expression(strings.ReplaceAll(wraps[field], "X", text))))
 			_, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
 			if len(problems) != 1 || problems[0].Field != field || !strings.Contains(problems[0].Message, want) {

@@ -52,7 +52,7 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		}}
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
 			Axis:        rapid.SampledFrom([]v1alpha1.Axis{"IP", "Tenant", "User", "APIKey", "Endpoint", "Custom"}).Draw(t, "axis"),
-			Limit:       rapid.Int64Range(1, 1_000_000).Draw(t, "limit"),
+			Limit:       new(rapid.Int64Range(1, 1_000_000).Draw(t, "limit")),
 			Window:      v1alpha1.Window(rapid.StringMatching(`[1-9]d|[1-9][0-9]?[hms]|1h30m`).Draw(t, "window")),
 			Algorithm:   rapid.SampledFrom(append(algorithms(), "")).Draw(t, "algorithm"),
 			Enforcement: rapid.SampledFrom([]v1alpha1.Enforcement{"", "Enforce", "Shadow"}).Draw(t, "enforcement"),
@@ -70,10 +70,30 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		policy.Spec.Match = match().Draw(t, "match")
 		policy.Spec.Tiers = tiers(policy.Spec.Axis, policy.Spec.Algorithm).Draw(t, "tiers")
 		policy.Spec.Cost = cost().Draw(t, "cost")
+		if rapid.IntRange(0, 3).Draw(t, "several rates") == 0 {
+			policy.Spec.Limit, policy.Spec.Window, policy.Spec.Algorithm, policy.Spec.Burst = nil, "", "", nil
+			policy.Spec.Rates = rates().Draw(t, "rates")
+			for i := range policy.Spec.Tiers {
+				if tier := &policy.Spec.Tiers[i]; tier.Limit != nil {
+					tier.Limit, tier.Burst, tier.Rates = nil, nil, rates().Draw(t, "rates of a tier")
+				}
+			}
+		}
 		if rapid.IntRange(0, 3).Draw(t, "for writes") == 0 {
 			limitWrites(t, &policy.Spec)
 		}
 		return policy
+	})
+}
+
+// rates draws up to three rates of six possible ones. No two of them have the same window.
+func rates() *rapid.Generator[[]v1alpha1.Rate] {
+	possible := rapid.SampledFrom([]v1alpha1.Rate{
+		{Limit: 100, Window: "1s"}, {Limit: 100, Window: "1s", Algorithm: "TokenBucket", Burst: new(int64(200))}, {Limit: 1000, Window: "1m"},
+		{Limit: 5000, Window: "60s", Algorithm: "SlidingWindowLog"}, {Limit: 10_000, Window: "1d", Algorithm: "FixedWindow"}, {Limit: 20_000, Window: "24h"},
+	})
+	return rapid.SliceOfNDistinct(possible, 1, 3, func(r v1alpha1.Rate) int {
+		return map[v1alpha1.Window]int{"1s": 1, "1m": 60, "60s": 60, "1d": 86400, "24h": 86400}[r.Window]
 	})
 }
 
@@ -243,8 +263,8 @@ func badPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 	faults := []func(*v1alpha1.RateLimitPolicySpec){
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "Planet" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "" },
-		func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = -1 },
-		func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = 1_000_000_001 },
+		func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(int64(-1)) },
+		func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(int64(1_000_000_001)) },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "1y" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Algorithm = "LeapingWindow" },
 		func(s *v1alpha1.RateLimitPolicySpec) { s.Scope = "Galaxy" },
@@ -301,7 +321,7 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, axis string, limit int64, window, algorithm, name, kind, value, host, method string) {
 		policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fuzz"}}
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.Axis(axis), Limit: limit, Window: v1alpha1.Window(window), Algorithm: v1alpha1.Algorithm(algorithm),
+			Axis: v1alpha1.Axis(axis), Limit: new(limit), Window: v1alpha1.Window(window), Algorithm: v1alpha1.Algorithm(algorithm),
 			Identifier: &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(name))}},
 			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 				Hosts:   []v1alpha1.Host{v1alpha1.Host(host)},

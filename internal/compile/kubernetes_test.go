@@ -97,7 +97,7 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 		}
 		policies := compile.Policies{Namespaces: []compile.Namespace{{Name: "shop", Labels: map[string]string{"plan": "free"}}}}
 		for name, match := range map[string]*v1alpha1.KubernetesMatch{"narrow": narrow, "wide": wide} {
-			policy := v1alpha1.RateLimitPolicy{Spec: v1alpha1.RateLimitPolicySpec{Axis: "User", Limit: 1, Window: "1m", Match: &v1alpha1.Match{Kubernetes: match}}}
+			policy := v1alpha1.RateLimitPolicy{Spec: v1alpha1.RateLimitPolicySpec{Axis: "User", Limit: new(int64(1)), Window: "1m", Match: &v1alpha1.Match{Kubernetes: match}}}
 			policy.Namespace, policy.Name = "shop", name
 			policies.Namespaced = append(policies.Namespaced, policy)
 		}
@@ -207,7 +207,7 @@ func podCreationPolicy(name string, axis v1alpha1.Axis, change func(*v1alpha1.Ra
 	var policy v1alpha1.ClusterRateLimitPolicy
 	policy.Name = name
 	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
-		Axis: axis, Limit: 1, Window: "1m", Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
+		Axis: axis, Limit: new(int64(1)), Window: "1m", Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
 			Resources: []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}},
 		}},
 	}

@@ -2,11 +2,13 @@ package compile
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -28,13 +30,15 @@ func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lea
 		}
 		return nil
 	}
-	how := countingOf(spec)
-	if how.algorithm.Traits().Queues {
-		v.report("spec.consistency", "consistency must be Exact with algorithm %s, because replicas cannot divide the turns of one queue; "+
-			"use Exact or algorithm TokenBucket", how.algorithm)
+	longest := limiter.MaxLeaseAge
+	for _, r := range v.rates {
+		longest = min(longest, r.Window/leaseAgePart)
 	}
-	longest := how.window / leaseAgePart
-	lease := &rules.Lease{MaxPercent: defaultLeasePercent, MaxMilliseconds: min(defaultLeaseAge, longest).Milliseconds()}
+	if i := slices.IndexFunc(v.rates, func(r rate.Rate) bool { return r.Algorithm.Traits().Queues }); i >= 0 {
+		v.report("spec.consistency", "consistency must be Exact with algorithm %s, because replicas cannot divide the turns of one queue; "+
+			"use Exact or algorithm TokenBucket", v.rates[i].Algorithm)
+	}
+	lease := &rules.Lease{MaxPercent: defaultLeasePercent, MaxMilliseconds: defaultLeaseAge.Milliseconds()}
 	if spec.Lease == nil {
 		return lease
 	}
@@ -57,6 +61,14 @@ func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lea
 		lease.MaxMilliseconds = age.Milliseconds()
 	}
 	return lease
+}
+
+// leaseWithin returns a lease for a window, nil without a lease.
+func leaseWithin(lease *rules.Lease, window time.Duration) *rules.Lease {
+	if lease == nil {
+		return nil
+	}
+	return &rules.Lease{MaxPercent: lease.MaxPercent, MaxMilliseconds: min(lease.MaxMilliseconds, (window / leaseAgePart).Milliseconds())}
 }
 
 func parseLeaseAge(s string) (time.Duration, error) {

@@ -13,8 +13,28 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
-// lower converts a valid policy to a rule. Policies with the same meaning have the same rule, to the byte.
-func lower(policy validPolicy, identity Identity, hashKey *limiter.HashKey) rules.Rule {
+// lower converts a valid policy to a rule for each slot, sorted by name. Policies with the same meaning have the same rules, to the byte.
+func lower(policy validPolicy, identity Identity, hashKey *limiter.HashKey) []rules.Rule {
+	common := lowerCommon(policy)
+	setIdentifier(&common, policy.spec, identity)
+	list := make([]rules.Rule, len(policy.slots))
+	for i := range policy.slots {
+		slot, rule := &policy.slots[i], common
+		if rule.Rate = slot.Name; slot.Name != "" {
+			rule.Policy += ":" + slot.Name
+		}
+		rule.Algorithm, rule.Units, rule.Burst, rule.TiersOnly = slot.Limit.Algorithm(), slot.Limit.Units(), slot.Limit.Burst(), slot.TiersOnly
+		rule.WindowSeconds = int64(slot.Limit.Window() / time.Second)
+		rule.Lease = leaseWithin(policy.lease, slot.Limit.Window())
+		rule.Tiers = lowerTiers(policy.spec, slot.Tiers, &rule, hashKey)
+		list[i] = rule
+	}
+	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
+	return list
+}
+
+// lowerCommon returns what the rules of a policy have in common, without the identifier.
+func lowerCommon(policy validPolicy) rules.Rule {
 	rule := rules.Rule{
 		Policy:  policy.name,
 		Counter: policy.counterBesidesName(),
@@ -24,20 +44,13 @@ func lower(policy validPolicy, identity Identity, hashKey *limiter.HashKey) rule
 		Axis:           string(policy.spec.Axis),
 		PerEndpoint:    policy.spec.Scope == v1alpha1.ScopeEndpoint,
 		Match:          lowerMatch(policy.spec.Match),
-		Algorithm:      policy.limit.Algorithm(),
-		Units:          policy.limit.Units(),
-		WindowSeconds:  int64(policy.limit.Window() / time.Second),
-		Burst:          policy.limit.Burst(),
 		Cost:           lowerCost(policy.spec.Cost),
 		Debt:           policy.spec.Overrun == v1alpha1.OverrunDebt,
 		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
-		Lease:          policy.lease,
 		Compact:        policy.spec.Storage == v1alpha1.StorageCompact,
 		Denial:         lowerDenial(policy.spec.Denial),
 	}
-	setIdentifier(&rule, policy.spec, identity)
-	rule.Tiers = lowerTiers(policy, &rule, hashKey)
 	if cluster := policy.cluster; cluster != nil {
 		rule.Domains = sorted(mapEach(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)
 		rule.AllDomains = len(cluster.Domains) == 0

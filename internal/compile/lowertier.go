@@ -11,16 +11,16 @@ import (
 )
 
 // lowerTiers keeps the order of the tiers, because the first tier that matches applies.
-func lowerTiers(policy validPolicy, rule *rules.Rule, hashKey *limiter.HashKey) []rules.Tier {
+func lowerTiers(spec *v1alpha1.RateLimitPolicySpec, limits []limiter.Limit, rule *rules.Rule, hashKey *limiter.HashKey) []rules.Tier {
 	var tiers []rules.Tier
-	for i := range policy.spec.Tiers {
-		tier, limit := &policy.spec.Tiers[i], policy.tiers[i]
+	for i := range spec.Tiers {
+		tier, limit := &spec.Tiers[i], limits[i]
 		tiers = append(tiers, rules.Tier{
 			Name:      tier.Name,
-			When:      lowerWhen(tier.When, policy.spec, rule, hashKey),
+			When:      lowerWhen(tier.When, spec, rule, hashKey),
 			Units:     limit.Units(),
 			Burst:     limit.Burst(),
-			Unlimited: tier.Unlimited,
+			Unlimited: limit == limiter.Limit{},
 		})
 	}
 	return tiers

@@ -79,7 +79,7 @@ func groupByName(policies Policies) [][]candidate {
 	return list
 }
 
-// byAge returns Set.ByAge: the names of the policies of each large namespace, the oldest first. It omits
+// byAge returns Set.ByAge: the names of the rules of each large namespace, those of the oldest policy first. It omits
 // namespaces whose policies have this order by name, as they do in files.
 func byAge(lowered []compiled) map[string][]string {
 	type policy struct {
@@ -91,7 +91,9 @@ func byAge(lowered []compiled) map[string][]string {
 	for i := range lowered {
 		c := &lowered[i]
 		namespace, name, _ := strings.Cut(c.name, "/")
-		inNamespace[namespace] = append(inNamespace[namespace], policy{c, name})
+		for j := range c.rules {
+			inNamespace[namespace] = append(inNamespace[namespace], policy{c, name + strings.TrimPrefix(c.rules[j].Policy, c.name)})
+		}
 	}
 	var result map[string][]string
 	for namespace, policies := range inNamespace {

@@ -30,9 +30,9 @@ func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 		want []string
 	}{
 		{reflect.TypeFor[rules.Rule](), []string{
-			"Policy", "Counter", "Domain", "Domains", "AllDomains", "Default", "ReplacesDefaults", "Axis", "Identifier", "Fallbacks", "OnMissing", "PerEndpoint",
+			"Policy", "Rate", "Counter", "Domain", "Domains", "AllDomains", "Default", "ReplacesDefaults", "Axis", "Identifier", "Fallbacks", "OnMissing", "PerEndpoint",
 			"Match", "Algorithm", "Units",
-			"WindowSeconds", "Burst", "Tiers", "Cost", "Debt", "WholeDebt", "Shadow", "OnStoreFailure", "Lease", "Compact", "Denial",
+			"WindowSeconds", "Burst", "TiersOnly", "Tiers", "Cost", "Debt", "WholeDebt", "Shadow", "OnStoreFailure", "Lease", "Compact", "Denial",
 		}},
 		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "IgnoreCase", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors", "Kubernetes", "Routes"}},
 		{reflect.TypeFor[rules.KubernetesMatch](), []string{"Resources", "Namespaces", "NamespaceSelector", "Users", "Groups", "ExceptUsers", "ExceptGroups"}},

@@ -24,7 +24,7 @@ const secret = "s3cr3t-of-acme"
 
 func policyWithTiers(axis v1alpha1.Axis, identifiers ...v1alpha1.TierIdentifier) v1alpha1.RateLimitPolicy {
 	policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plans"}}
-	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: axis, Limit: 1, Window: "1m", Tiers: []v1alpha1.Tier{
+	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: axis, Limit: new(int64(1)), Window: "1m", Tiers: []v1alpha1.Tier{
 		{Name: "known", When: v1alpha1.When{Identifiers: identifiers}, Limit: new(int64(10))},
 	}}
 	return policy
@@ -136,7 +136,7 @@ func TestCompile_AppliesTheIPv6PrefixLengthToAddressesOnly(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s /%d", tc.axis, tc.length), func(t *testing.T) {
 			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: 1, Window: "1m"}
+			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: new(int64(1)), Window: "1m"}
 			identity := compile.DefaultIdentity()
 			identity.IPv6PrefixLength = tc.length
 			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)

@@ -19,8 +19,8 @@ type Unmatched struct {
 	Message string
 }
 
-// unmatched finds the policies that limit no request, in the order of the rules. Without namespaces, it assumes that all of them exist.
-func unmatched(list []rules.Rule, attachments []Attachment, namespaces []Namespace) (all []Unmatched) {
+// unmatched finds the policies that limit no request, in the order of their rules. Without namespaces, it assumes that all of them exist.
+func unmatched(set rules.Set, attachments []Attachment, namespaces []Namespace) (all []Unmatched) {
 	attached := map[previousKey]*Attachment{}
 	for i := range attachments {
 		a := &attachments[i]
@@ -30,9 +30,9 @@ func unmatched(list []rules.Rule, attachments []Attachment, namespaces []Namespa
 	for i := range namespaces {
 		byName[namespaces[i].Name] = &namespaces[i]
 	}
-	for i := range list {
-		rule := &list[i]
-		u := Unmatched{Policy: rule.Policy, Cluster: rule.Domain == ""}
+	for name, own := range set.Policies() {
+		rule := &own[0] // all match the same requests
+		u := Unmatched{Policy: name, Cluster: rule.Domain == ""}
 		redundancy.NoMatch(rule, func(field, why string) {
 			if u.Reason == "" {
 				u.Reason, u.Message = v1alpha1.ReasonNoMatch, field+": "+why

@@ -1,16 +1,13 @@
 package compile
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile/window"
-	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
 )
@@ -19,9 +16,8 @@ import (
 type validPolicy struct {
 	candidate
 
-	limit limiter.Limit
-	tiers []limiter.Limit // of spec.Tiers; the zero Limit if a tier is unlimited
-	lease *rules.Lease    // nil unless the policy is Leased
+	slots []rate.Slot
+	lease *rules.Lease // nil unless the policy is Leased; a short window has a shorter one
 }
 
 // validate returns the valid policy of a group, or all problems of the policy in the order of its fields. An empty enum field means its
@@ -36,13 +32,13 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	spec := policy.spec
 	v.validateNames(policy)
 	v.validateAxis(spec)
-	limit := v.validateLimit(spec)
+	v.base = v.validateRates(spec)
 	v.validateIdentifier(spec)
 	v.validateScope(spec)
 	v.validateMatch(spec.Match)
 	v.validateTargets(policy)
 	tiers := v.validateTiers(spec)
-	v.validateCost(spec, limit, tiers)
+	v.validateCost(spec, tiers)
 	v.validateOverrun(spec)
 	validateEnum(&v, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
 	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
@@ -53,7 +49,14 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	if policy.cluster != nil {
 		v.validateCluster(policy.cluster)
 	}
-	return validPolicy{candidate: policy, limit: limit, tiers: tiers, lease: lease}, v.problems
+	if len(v.problems) > 0 {
+		return validPolicy{}, v.problems
+	}
+	slots := rate.Slots(rate.Limits(v.base), tiers)
+	if len(slots) > rate.MaxSlots {
+		v.report("spec.tiers", "the policy and its tiers have %d windows and algorithms together, at most %d are possible; use fewer", len(slots), rate.MaxSlots)
+	}
+	return validPolicy{candidate: policy, slots: slots, lease: lease}, v.problems
 }
 
 // validator collects the problems of one policy.
@@ -63,6 +66,8 @@ type validator struct {
 	kubernetes bool // the policy limits writes to the Kubernetes API
 	problems   []Problem
 	sources    rules.Rule // the sources of the identifier, with the default identity table
+	base       []rate.Rate
+	rates      []rate.Rate // of the policy and its tiers
 }
 
 func (v *validator) report(field, format string, args ...any) {
@@ -105,58 +110,24 @@ func (v *validator) validateAxis(spec *v1alpha1.RateLimitPolicySpec) {
 	v.validateAxisOfKind(spec.Axis)
 }
 
-// counting is the algorithm and the window of a policy. If one of them is invalid, it has a valid replacement and the error.
-type counting struct {
-	algorithm               limiter.Algorithm
-	window                  time.Duration
-	algorithmErr, windowErr error
-}
-
-func (c counting) valid() bool { return c.algorithmErr == nil && c.windowErr == nil }
-
-func countingOf(spec *v1alpha1.RateLimitPolicySpec) counting {
-	how := counting{algorithm: cmp.Or(limiter.Algorithm(spec.Algorithm), limiter.DefaultAlgorithm)}
-	if _, how.algorithmErr = limiter.NewLimit(how.algorithm, 1, limiter.MinWindow); how.algorithmErr != nil {
-		how.algorithm = limiter.DefaultAlgorithm
+// validateRates returns the rates of requests in no tier: spec.limit with its window, or spec.rates.
+func (v *validator) validateRates(spec *v1alpha1.RateLimitPolicySpec) []rate.Rate {
+	if len(spec.Rates) == 0 {
+		if spec.Limit == nil {
+			v.report("spec.limit", "a policy must have limit and window, or rates")
+			return []rate.Rate{rate.Read("spec", v1alpha1.Rate{Limit: 1, Window: spec.Window, Algorithm: spec.Algorithm}, v.report)}
+		}
+		return []rate.Rate{rate.Read("spec", v1alpha1.Rate{Limit: *spec.Limit, Window: spec.Window, Algorithm: spec.Algorithm, Burst: spec.Burst}, v.report)}
 	}
-	how.window, how.windowErr = window.Parse(spec.Window)
-	if how.windowErr == nil && how.window > how.algorithm.Traits().MaxWindow {
-		how.windowErr = errors.New("window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow")
-		how.window = limiter.MinWindow
-	}
-	how.window = max(how.window, limiter.MinWindow)
-	return how
-}
-
-// validateLimit validates limit, window and algorithm separately, with a valid replacement for the other two, and then the burst, which
-// depends on all three. It returns the zero Limit if anything is invalid.
-func (v *validator) validateLimit(spec *v1alpha1.RateLimitPolicySpec) limiter.Limit {
-	how := countingOf(spec)
-	limit, limitErr := limiter.NewLimit(how.algorithm, spec.Limit, how.window)
-	for _, check := range []struct {
-		field string
-		err   error
-	}{{"spec.limit", limitErr}, {"spec.window", how.windowErr}, {"spec.algorithm", how.algorithmErr}} {
-		if check.err != nil {
-			v.report(check.field, "%v", check.err)
+	for _, short := range []struct {
+		name  string
+		isSet bool
+	}{{"limit", spec.Limit != nil}, {"window", spec.Window != ""}, {"algorithm", spec.Algorithm != ""}, {"burst", spec.Burst != nil}} {
+		if short.isSet {
+			v.report("spec."+short.name, "%s must not be set with rates, because each rate has its own; remove one of them", short.name)
 		}
 	}
-	if limitErr != nil || !how.valid() {
-		return limiter.Limit{}
-	}
-	return v.validateBurst("spec.burst", limit, spec.Burst)
-}
-
-// validateBurst returns limit with the burst, or the zero Limit if the burst is invalid.
-func (v *validator) validateBurst(field string, limit limiter.Limit, given *int64) limiter.Limit {
-	if given == nil {
-		return limit
-	}
-	withBurst, err := limit.WithBurst(*given)
-	if err != nil {
-		v.report(field, "%v", err)
-	}
-	return withBurst
+	return rate.ReadList("spec.rates", spec.Rates, v.report)
 }
 
 func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
@@ -279,7 +250,7 @@ func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
 	if spec.Overrun != v1alpha1.OverrunDebt {
 		return
 	}
-	if how := countingOf(spec); how.algorithmErr == nil && !how.algorithm.Traits().Debts {
+	if slices.ContainsFunc(v.rates, func(r rate.Rate) bool { return r.AlgorithmValid && !r.Algorithm.Traits().Debts }) {
 		v.report("spec.overrun", "overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more "+
 			"units than the limit; use one of these algorithms or remove overrun")
 	}
@@ -291,7 +262,8 @@ func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
 
 func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
 	validateEnum(v, "spec.storage", spec.Storage, v1alpha1.StorageExact, v1alpha1.StorageCompact)
-	if how := countingOf(spec); spec.Storage == v1alpha1.StorageCompact && how.valid() && !how.algorithm.HasCompact() {
+	isUnable := func(r rate.Rate) bool { return r.AlgorithmValid && r.WindowValid && !r.Algorithm.HasCompact() }
+	if spec.Storage == v1alpha1.StorageCompact && slices.ContainsFunc(v.rates, isUnable) {
 		v.report("spec.storage", "storage must be Exact with this algorithm, because only the counts of a window are small enough; "+
 			"use Exact, or algorithm SlidingWindowCounter or FixedWindow")
 	}

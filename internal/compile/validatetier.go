@@ -6,14 +6,16 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
-// validateTiers returns the limit of each tier, or the zero Limit if a tier is unlimited or invalid.
-func (v *validator) validateTiers(spec *v1alpha1.RateLimitPolicySpec) []limiter.Limit {
-	limits := make([]limiter.Limit, len(spec.Tiers))
+// validateTiers returns the limits of each tier. An unlimited tier has no limit.
+func (v *validator) validateTiers(spec *v1alpha1.RateLimitPolicySpec) [][]limiter.Limit {
+	limits := make([][]limiter.Limit, len(spec.Tiers))
+	v.rates = slices.Clone(v.base)
 	named := map[string]int{}
 	v.validateTiersOfKind(spec.Tiers)
 	for i := range spec.Tiers {
@@ -25,7 +27,7 @@ func (v *validator) validateTiers(spec *v1alpha1.RateLimitPolicySpec) []limiter.
 			named[tier.Name] = i
 		}
 		v.validateWhen(field+".when", spec, &tier.When)
-		limits[i] = v.validateTierLimit(field, countingOf(spec), tier)
+		limits[i] = v.validateTierRates(field, len(spec.Rates) > 0, tier)
 	}
 	return limits
 }
@@ -36,25 +38,34 @@ func (v *validator) validateTierName(field, name string) {
 	}
 }
 
-// validateTierLimit validates only the limit of the tier if the algorithm or the window is invalid.
-func (v *validator) validateTierLimit(field string, how counting, tier *v1alpha1.Tier) limiter.Limit {
-	if (tier.Limit != nil) == tier.Unlimited {
-		v.report(field, "a tier must have either limit or unlimited: true, but not both")
-	}
-	if tier.Limit == nil {
-		if tier.Burst != nil {
-			v.report(field+".burst", "burst requires limit; remove burst or set the limit of the tier")
+// validateTierRates returns the limits of a tier. The limit of a tier has the window and the algorithm of a policy with one rate. A limit of 0 denies
+// whatever the other rates admit, so it needs only one of them.
+func (v *validator) validateTierRates(field string, severalRates bool, tier *v1alpha1.Tier) []limiter.Limit {
+	given := 0
+	for _, isSet := range []bool{tier.Limit != nil, len(tier.Rates) > 0, tier.Unlimited} {
+		if isSet {
+			given++
 		}
-		return limiter.Limit{}
 	}
-	limit, err := limiter.NewLimit(how.algorithm, *tier.Limit, how.window)
-	if err != nil {
-		v.report(field+".limit", "%v", err)
+	if given != 1 {
+		v.report(field, "a tier must have exactly one of limit, rates and unlimited: true")
 	}
-	if err != nil || !how.valid() {
-		return limiter.Limit{}
+	if tier.Burst != nil && tier.Limit == nil {
+		v.report(field+".burst", "burst requires limit; remove burst or set the limit of the tier")
 	}
-	return v.validateBurst(field+".burst", limit, tier.Burst)
+	switch {
+	case len(tier.Rates) > 0:
+		rates := rate.ReadList(field+".rates", tier.Rates, v.report)
+		v.rates = append(v.rates, rates...)
+		return rate.Limits(rates)
+	case tier.Limit == nil:
+		return nil
+	case severalRates && *tier.Limit != 0:
+		v.report(field+".limit", "a tier of a policy with rates must have rates, limit: 0 or unlimited: true, because a limit alone has no window; use rates")
+		return nil
+	default:
+		return []limiter.Limit{v.base[0].With(field, *tier.Limit, tier.Burst, v.report)}
+	}
 }
 
 func (v *validator) validateWhen(field string, spec *v1alpha1.RateLimitPolicySpec, when *v1alpha1.When) {
@@ -123,7 +134,7 @@ func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimi
 }
 
 // validateCost rejects a value that no request can ever spend.
-func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, limit limiter.Limit, tiers []limiter.Limit) {
+func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, tiers [][]limiter.Limit) {
 	cost := spec.Cost
 	if cost == nil {
 		return
@@ -135,7 +146,7 @@ func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, limit limit
 		switch value := *cost.Value; {
 		case value < 1 || value > limiter.MaxUnits:
 			v.report(field+".value", "must be from 1 to %[2]d, got %[1]d", value, limiter.MaxUnits)
-		case !limit.Blocks() && !isEverAdmitted(value, append(slices.Clone(tiers), limit)):
+		case !v.base[0].Limit.Blocks() && !isEverAdmitted(value, append(slices.Clone(tiers), rate.Limits(v.base))):
 			v.report(field+".value", "every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or "+
 				"a higher limit (for TokenBucket and LeakyBucket: a higher burst)")
 		}
@@ -156,10 +167,11 @@ func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, limit limit
 	}
 }
 
-// isEverAdmitted reports whether at least one of the limits can admit a request of this cost. The zero Limit is an unlimited tier, or an
-// invalid limit, which has its own problem.
-func isEverAdmitted(cost int64, limits []limiter.Limit) bool {
-	return slices.ContainsFunc(limits, func(l limiter.Limit) bool { return l == limiter.Limit{} || cost <= l.Capacity() })
+// isEverAdmitted reports whether a request of this cost can be admitted by all limits of the policy or of a tier, which are the groups. The zero Limit
+// is an invalid limit, which has its own problem.
+func isEverAdmitted(cost int64, groups [][]limiter.Limit) bool {
+	denies := func(l limiter.Limit) bool { return l != limiter.Limit{} && cost > l.Capacity() }
+	return slices.ContainsFunc(groups, func(limits []limiter.Limit) bool { return !slices.ContainsFunc(limits, denies) })
 }
 
 func (v *validator) validateExpression(field string, expression v1alpha1.Expression, result expr.ResultType) {

@@ -25,7 +25,7 @@ func loader(t *testing.T) *policyfile.Loader {
 func policyAt(line int, domain string, units int64) Policy {
 	return Policy{
 		Place: Place{"f", line}, Domain: domain, Path: []string{fmt.Sprint("p", line)},
-		Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: units, Window: "1m"},
+		Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(units), Window: "1m"},
 	}
 }
 

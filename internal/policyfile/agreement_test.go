@@ -116,7 +116,7 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 				if len(text) > 16 && name == "windows" {
 					return // the schema limits the length, the compiler does not
 				}
-				policy := v1alpha1.RateLimitPolicy{Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisUser, Limit: 1, Window: "1m"}}
+				policy := v1alpha1.RateLimitPolicy{Spec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisUser, Limit: new(int64(1)), Window: "1m"}}
 				policy.Namespace, policy.Name = "shop", "a"
 				tc.set(&policy.Spec, text)
 				_, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, compile.DefaultIdentity())
@@ -155,7 +155,7 @@ func TestCompile_AgreesWithTheSchemaOnNumbers(t *testing.T) {
 		policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
 		policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), policyKind
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisUser, Limit: number.Draw(t, "limit"), Burst: optional.Draw(t, "burst"),
+			Axis: v1alpha1.AxisUser, Limit: new(number.Draw(t, "limit")), Burst: optional.Draw(t, "burst"),
 			Window: rapid.SampledFrom([]v1alpha1.Window{"1s", "720h", "30d", "31d", "365d", "8760h", "366d", "999999h", "9999999h"}).Draw(t, "window"),
 			Algorithm: rapid.SampledFrom([]v1alpha1.Algorithm{
 				"FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket",

@@ -88,11 +88,10 @@ func (l *Loader) Compile(files []File) Result {
 // Warnings returns the warnings for the valid policies, sorted by file and line.
 func (r *Result) Warnings() (problems []Problem) {
 	specs, others := r.specs(), redundancy.Comparable(r.Rules.Rules)
-	for i := range r.Rules.Rules {
-		rule := &r.Rules.Rules[i]
-		key := keyOf(rule.Policy, rule.Domain == "")
+	for policy, own := range r.Rules.Policies() {
+		key := keyOf(policy, own[0].Domain == "")
 		o := r.defined[key]
-		for _, w := range slices.Concat(warning.ForRule(rule, others(rule)), warning.ForSecrets(rule, specs[key])) {
+		for _, w := range slices.Concat(warning.ForPolicy(own, others), warning.ForSecrets(&own[0], specs[key])) {
 			problems = append(problems, o.problem(w.Field, w.Message))
 		}
 	}
@@ -118,7 +117,7 @@ func (r *Result) Secret() map[string]bool {
 	secret := map[string]bool{}
 	for i := range r.Rules.Rules {
 		if rule := &r.Rules.Rules[i]; rule.HasSecrets() {
-			secret[rule.Policy] = true
+			secret[rule.PolicyName()] = true
 		}
 	}
 	return secret

@@ -67,6 +67,10 @@ func (b *Bypasses) Create(ctx context.Context, r *adminapi.BypassRequest) (bypas
 	if bad != nil {
 		return bypass.Bypass{}, bad
 	}
+	if policy := selected[0].PolicyName(); policy != r.Policy {
+		return bypass.Bypass{}, reply.NewProblem(http.StatusBadRequest, "policy", quote(r.Policy)+" is one rate of a policy, and a "+
+			(&bypass.Bypass{Blocks: r.Blocks}).Kind()+" is for all of its rates: use policy "+quote(policy))
+	}
 	if r.Blocks && selected[0].Shadow {
 		return bypass.Bypass{}, reply.NewProblem(http.StatusConflict, "policy", "policy "+quote(r.Policy)+" has enforcement: Shadow, and denies nothing: "+
 			"block the identifier in an enforced policy")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/limiter/engine"
@@ -51,6 +52,9 @@ func (c *Counters) List(ctx context.Context, q CounterQuery) (CounterList, *repl
 	}
 	selected, bad := c.rules(q.Policy)
 	if bad != nil {
+		return CounterList{}, bad
+	}
+	if bad := oneRate(selected); bad != nil && q.Identifier == "" {
 		return CounterList{}, bad
 	}
 	if q.Identifier == "" && selected[0].Compact {
@@ -109,7 +113,7 @@ func unavailable(err error) *reply.Problem {
 	return reply.NewProblem(http.StatusServiceUnavailable, "", "the counters cannot be read: "+err.Error())
 }
 
-// rules returns the rule of a policy, or all rules.
+// rules returns the rules of a policy or of one of its rates, or all rules.
 func (c *Counters) rules(policy string) (selected []*matching.Compiled, bad *reply.Problem) {
 	return rulesOf(c.Engine, policy)
 }
@@ -120,7 +124,7 @@ func rulesOf(e *engine.Engine, policy string) (selected []*matching.Compiled, ba
 		return nil, reply.NewProblem(http.StatusServiceUnavailable, "", "no rules are loaded yet")
 	}
 	for rule := range index.Rules() {
-		if policy == "" || rule.Policy == policy {
+		if policy == "" || rule.IsNamed(policy) {
 			selected = append(selected, rule)
 		}
 	}
@@ -129,6 +133,19 @@ func rulesOf(e *engine.Engine, policy string) (selected []*matching.Compiled, ba
 			fmt.Sprintf("policy %s is not enforced by this limiter; the form is namespace/name, or cluster/name for a ClusterRateLimitPolicy", quote(policy)))
 	}
 	return selected, nil
+}
+
+// oneRate returns a problem if the rules are several rates of a policy.
+func oneRate(selected []*matching.Compiled) *reply.Problem {
+	if len(selected) < 2 {
+		return nil
+	}
+	names := make([]string, len(selected))
+	for i, rule := range selected {
+		names[i] = rule.Policy
+	}
+	return reply.NewProblem(http.StatusBadRequest, "policy", fmt.Sprintf("policy %s has several rates: name one of them: %s",
+		quote(selected[0].PolicyName()), strings.Join(names, ", ")))
 }
 
 func (c *Counters) list(ctx context.Context, selected []*matching.Compiled, q CounterQuery) (CounterList, error) {

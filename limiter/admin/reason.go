@@ -13,6 +13,18 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
+// unlimitedReason describes why the policy, or this rate of it, does not limit a request.
+func unlimitedReason(p *engine.ExplainedPolicy) string {
+	switch {
+	case p.Terms.Tier == "":
+		return "this rate limits only requests in tiers that have it, and the request is in no tier"
+	case p.Rule.Rate != "":
+		return "tier " + p.Terms.Tier + " has no limit for this rate"
+	default:
+		return "tier " + p.Terms.Tier + " has no limit"
+	}
+}
+
 // outcome returns the outcome of a policy that the request is charged to, and the reason. decides is the policy that decides.
 func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 	d := p.Result
@@ -22,7 +34,7 @@ func outcome(p *engine.ExplainedPolicy, decides string) (Outcome, string) {
 	case p.Bypass != nil:
 		return Bypassed, bypassReason(p.Bypass)
 	case p.Terms.Unlimited:
-		return Unlimited, "tier " + p.Terms.Tier + " has no limit"
+		return Unlimited, unlimitedReason(p)
 	case d == nil:
 		return Undecided, "not decided: another policy denies the request first, or the counter is unavailable"
 	case d.Allowed:

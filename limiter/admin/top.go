@@ -80,7 +80,11 @@ func (h *handler) top(w http.ResponseWriter, r *http.Request) {
 	}
 	policy := query.Get("policy")
 	if policy != "" {
-		if _, bad := h.Counters.rules(policy); bad != nil {
+		selected, bad := h.Counters.rules(policy)
+		if bad == nil {
+			bad = oneRate(selected)
+		}
+		if bad != nil {
 			bad.Write(w)
 			return
 		}

@@ -101,7 +101,7 @@ func (l *Log) sendTo(following []*Follower, c *engine.Check, a *engine.Answer) {
 func (l *Log) selected(filter *Filter, a *engine.Answer) (*engine.Answer, bool) {
 	for i := range a.Results {
 		r := &a.Results[i]
-		if r.Allowed || filter.Policy != "" && filter.Policy != r.Rule.Policy || filter.Identifier != "" && filter.Identifier != l.shown(r) {
+		if r.Allowed || filter.Policy != "" && !r.Rule.IsNamed(filter.Policy) || filter.Identifier != "" && filter.Identifier != l.shown(r) {
 			continue
 		}
 		if i == 0 {

@@ -35,7 +35,7 @@ func (a *active) isOverridden(s *scratch, active *bypass.Active, m *matching.Mat
 	case limiter.IsPlaceholder(identifier): // a client sent this text: only a bypass for all identifiers applies
 		find = ""
 	}
-	found := active.Find(m.Rule.Policy, find)
+	found := active.Find(m.Rule.PolicyName(), find)
 	if found == nil {
 		return false
 	}

@@ -276,7 +276,7 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 	charges := s.mergeCharges(false)
 	var errs []error
 	for i := range charges {
-		if charges[i].charge.Deny || e.bypasses.HasPassed(charges[i].rule.Policy, charges[i].identifier) {
+		if charges[i].charge.Deny || e.bypasses.HasPassed(charges[i].rule.PolicyName(), charges[i].identifier) {
 			continue // the request was not charged, or perhaps not
 		}
 		c := &charges[i].charge

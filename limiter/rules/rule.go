@@ -10,7 +10,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
@@ -25,8 +27,8 @@ type Set struct {
 	// HashKey is the ID of the limiter.HashKey with which identifiers are hashed. It is set if a rule has a secret identifier or compact
 	// counters: a limiter with another key would count these identifiers under other keys, and find no secret in a tier.
 	HashKey string `json:"hashKey,omitempty"`
-	// ByAge lists the names of policies by namespace, the oldest first, for namespaces with more than matching.MaxPoliciesPerRequest rules, and under
-	// "cluster" the names of cluster policies. Policies that it does not list are younger.
+	// ByAge lists the names of rules by namespace, those of the oldest policy first, for namespaces with more than matching.MaxPoliciesPerRequest rules, and under
+	// "cluster" those of cluster policies. Rules that it does not list are younger.
 	ByAge map[string][]string `json:"byAge,omitempty"`
 	// RouteTable has the routes of gateways that do not name the route of a request.
 	RouteTable *RouteTable `json:"routeTable,omitempty"`
@@ -43,11 +45,14 @@ func (s Set) HashingRule() int {
 // HashesIdentifiers reports whether the rule hashes identifiers with a limiter.HashKey.
 func (r *Rule) HashesIdentifiers() bool { return r.HasSecrets() || r.Compact }
 
-// Rule is one compiled policy. Fields are additive: if a field is absent, the rule means what it meant before the field existed.
+// Rule is one compiled policy, or one rate of it. Fields are additive: if a field is absent, the rule means what it meant before the field existed.
 type Rule struct {
-	// Policy is the name of the policy: "namespace/name", or "cluster/name" for a cluster-scoped policy.
+	// Policy is the name of the policy: "namespace/name", or "cluster/name" for a cluster-scoped policy. If the policy has several rates, each is a
+	// rule, and ":" and Rate follow the name.
 	Policy string `json:"policy"`
-	// Counter is the name under which the rule counts, in the form of Policy. If absent, it is Policy.
+	// Rate distinguishes the rules of a policy with several rates. For example: "1d".
+	Rate string `json:"rate,omitempty"`
+	// Counter is the name under which the rule counts, in the form of a policy's name. If absent, it is the name of the policy.
 	Counter string `json:"counter,omitempty"`
 	// Domain is the domain whose requests the policy limits.
 	Domain string `json:"domain"`
@@ -77,6 +82,8 @@ type Rule struct {
 	WindowSeconds int64             `json:"windowSeconds"`
 	// Burst of a bucket. The compiler sets it explicitly. If absent, the default of the algorithm applies, or there is no burst.
 	Burst int64 `json:"burst,omitempty"`
+	// TiersOnly is true if the rule limits only the requests of its tiers. Units and Burst are then 0.
+	TiersOnly bool `json:"tiersOnly,omitempty"`
 	// Tiers give some requests another limit. The first tier that matches a request applies, or else the limit of the rule.
 	Tiers []Tier `json:"tiers,omitempty"`
 	// Cost of a request. If absent, a request costs 1 unit.
@@ -250,8 +257,50 @@ func (r *Rule) KeySpace(prefix string) (limiter.KeySpace, error) {
 	return keys, nil
 }
 
-// CounterScope returns the name under which the rule counts. It is part of the counter keys.
-func (r *Rule) CounterScope() string { return cmp.Or(r.Counter, r.Policy) }
+// CounterScope returns the name under which the rule counts. It is part of the counter keys. The rates of a policy have the same, because their
+// keys differ in algorithm or window. Therefore the counters stay if the policy gets another rate.
+func (r *Rule) CounterScope() string { return cmp.Or(r.Counter, r.PolicyName()) }
+
+// PolicyName returns the name of the policy: Policy without the rate.
+func (r *Rule) PolicyName() string {
+	if r.Rate == "" {
+		return r.Policy
+	}
+	return strings.TrimSuffix(r.Policy, ":"+r.Rate)
+}
+
+// WithoutRate returns the name of the policy in the name of a rule, see Rule.Policy. The name of a policy has no colon.
+func WithoutRate(rule string) string {
+	policy, _, _ := strings.Cut(rule, ":")
+	return policy
+}
+
+// IsNamed reports whether name is that of the policy or that of this rate.
+func (r *Rule) IsNamed(name string) bool { return name == r.Policy || name == r.PolicyName() }
+
+// Policies returns the rules of each policy, in the order of the Set. A policy has several rules if it has several rates.
+func (s Set) Policies() iter.Seq2[string, []Rule] {
+	return func(yield func(string, []Rule) bool) {
+		for rest := s.Rules; len(rest) > 0; {
+			name, own := rest[0].PolicyName(), 1
+			for own < len(rest) && rest[own].PolicyName() == name {
+				own++
+			}
+			if !yield(name, rest[:own]) {
+				return
+			}
+			rest = rest[own:]
+		}
+	}
+}
+
+// PolicyRevision returns the content hash of the rules of one policy, as [Rule.Revision] does for a policy with one rule.
+func PolicyRevision(own []Rule) string {
+	if len(own) == 1 {
+		return own[0].Revision()
+	}
+	return revision(mustMarshal(own))
+}
 
 // Revision returns the content hash of the rule, "sha256:…". Two Sets with the same hash enforce the policy in the same way.
 func (r *Rule) Revision() string { return revision(mustMarshal(r)) }
@@ -272,5 +321,5 @@ func mustMarshal(v any) []byte {
 
 // Replaces reports whether r replaces other: a request that certainly matches both is then not charged to other, which is a default.
 func (r *Rule) Replaces(other *Rule) bool {
-	return other.Default && !r.Default && !r.Shadow && slices.Contains(r.ReplacesDefaults, other.Policy)
+	return other.Default && !r.Default && !r.Shadow && slices.Contains(r.ReplacesDefaults, other.PolicyName())
 }

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Validate returns an error for a rule whose fields contradict each other. The compiler makes no such rule.
 func (r *Rule) Validate() error {
 	for _, validate := range []func() error{
-		r.validateDomains, r.validateKubernetes, r.validateStoreFailure, r.validateDebt, r.validateCompact, r.validateDenial,
+		r.validateDomains, r.validateRate, r.validateKubernetes, r.validateStoreFailure, r.validateDebt, r.validateCompact, r.validateDenial,
 	} {
 		if err := validate(); err != nil {
 			return err
@@ -27,6 +28,18 @@ func (r *Rule) validateDomains() error {
 		return errors.New("a default must not replace others")
 	case r.Default && r.Domain != "":
 		return errors.New("a rule with domain must not be a default")
+	default:
+		return nil
+	}
+}
+
+// validateRate rejects a rule that limits nothing, and a rate that is not in the name of the rule.
+func (r *Rule) validateRate() error {
+	switch {
+	case r.Rate != "" && !strings.HasSuffix(r.Policy, ":"+r.Rate):
+		return fmt.Errorf("the name of the rule must end with its rate, :%s", r.Rate)
+	case r.TiersOnly && (len(r.Tiers) == 0 || r.Units != 0 || r.Burst != 0):
+		return errors.New("a rule with tiersOnly must have tiers, and no limit for other requests")
 	default:
 		return nil
 	}

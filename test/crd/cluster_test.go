@@ -19,7 +19,7 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 	written := &v1alpha1.ClusterRateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.ClusterRateLimitPolicySpec{
-			RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 10, Window: "1d"},
+			RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(10)), Window: "1d"},
 			Domains:             []v1alpha1.Domain{"shop", "billing"},
 		},
 	}

@@ -63,7 +63,7 @@ func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 	written := &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "typed"},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisTenant, Limit: 10, Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
+			Axis: v1alpha1.AxisTenant, Limit: new(int64(10)), Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
 			Identifier: &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: &header}}, Scope: v1alpha1.ScopeEndpoint,
 			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 				Hosts:   []v1alpha1.Host{"*.shop.example"},
@@ -129,7 +129,9 @@ func TestStatus_IsWrittenByServerSideApply(t *testing.T) {
 		WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed)).
 		WithLimiters(ac.PolicyLimiterStatus().WithNamespace("weir-system").WithName("default").WithRevision("sha256:00").
 			WithAcknowledged(2).WithReplicas(3)).
-		WithEffective(ac.EffectivePolicy().WithLimit(10).WithWindow("1m0s").WithKeyPattern("weir:throttle:tenant:{*}:shop/small:*").
+		WithEffective(ac.EffectivePolicy().
+			WithRates(ac.EffectiveRate().WithPolicy("shop/small").WithAlgorithm(v1alpha1.SlidingWindowLog).WithLimit(10).WithWindow("1m0s").
+				WithKeyPattern("weir:throttle:tenant:{*}:shop/small:*")).
 			WithScript(ac.ScriptReference().WithName("spend").WithSHA("da39a3ee5e6b4b0d3255bfef95601890afd80709")))
 	change := ac.RateLimitPolicy(p.GetName(), n.name).WithStatus(status)
 	if err := n.Status().Apply(t.Context(), change, client.ForceOwnership); err != nil {

@@ -121,7 +121,11 @@ func TestSamples_CoverCommonProfiles(t *testing.T) {
 	}
 	got := map[string]profile{}
 	for _, p := range samplePolicies(t) {
-		got[p.Name] = profile{p.Spec.Axis, p.Spec.Limit, p.Spec.Window, p.Spec.Enforcement}
+		limit := int64(-1) // in rates
+		if p.Spec.Limit != nil {
+			limit = *p.Spec.Limit
+		}
+		got[p.Name] = profile{p.Spec.Axis, limit, p.Spec.Window, p.Spec.Enforcement}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)

@@ -231,7 +231,7 @@ func serveWeir(t *testing.T, routes []*gatewayv1.HTTPRoute) *router {
 			p.Namespaced = append(p.Namespaced, v1alpha1.RateLimitPolicy{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: r.Name + "." + section},
 				Spec: v1alpha1.RateLimitPolicySpec{
-					Axis: v1alpha1.AxisIP, Limit: 1_000_000, Window: "1h",
+					Axis: v1alpha1.AxisIP, Limit: new(int64(1_000_000)), Window: "1h",
 					TargetRefs: []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetHTTPRoute, Name: r.Name, SectionName: &section}},
 				},
 			})

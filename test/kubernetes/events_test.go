@@ -67,7 +67,7 @@ func TestSamples_ReplaceTheEventRateLimitPlugin(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			p := sample(t, "kubernetes-events-"+kind.name)
 			if kind.burst > 0 {
-				p.Spec.Limit, p.Spec.Burst = 1, new(kind.burst)
+				p.Spec.Limit, p.Spec.Burst = new(int64(1)), new(kind.burst)
 			}
 			create := func(server, attempt int, o eventSpec) error {
 				if kind.core {
@@ -83,7 +83,7 @@ func TestSamples_ReplaceTheEventRateLimitPlugin(t *testing.T) {
 			})
 			took := time.Since(began)
 			burst := int(*p.Spec.Burst)
-			most := burst + int(float64(p.Spec.Limit)*took.Seconds()) + 1
+			most := burst + int(float64(*p.Spec.Limit)*took.Seconds()) + 1
 			t.Logf("%d Events passed in %v, the burst is %d", passed, took.Round(time.Millisecond), burst)
 			if passed < burst || passed > most {
 				t.Errorf("%d Events passed, want %d to %d", passed, burst, most)

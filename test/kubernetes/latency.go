@@ -70,7 +70,7 @@ func MeasureLatency(ctx context.Context, w *World, rounds int) (Latencies, error
 // admitting returns a policy for the ConfigMaps of a namespace that denies no write.
 func admitting(name, namespace string) *v1alpha1.ClusterRateLimitPolicy {
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisTenant, 1_000_000, "1m"
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisTenant, new(int64(1_000_000)), "1m"
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
 		Namespaces: []v1alpha1.NamespaceName{v1alpha1.NamespaceName(namespace)},
 		Resources:  []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"}}},

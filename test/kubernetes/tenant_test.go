@@ -74,7 +74,7 @@ func flood(t *testing.T, attempts int, create func(server, attempt int) error) (
 func TestTenant_IsLimitedAcrossNamespacesAndAPIServers(t *testing.T) {
 	w := newWorld(t)
 	p := sample(t, "kubernetes-workloads-per-tenant")
-	limit := int(p.Spec.Limit)
+	limit := int(*p.Spec.Limit)
 	namespaces := [2]string{mustGet[string](t)(w.Namespace(t.Context(), "acme")), mustGet[string](t)(w.Namespace(t.Context(), "acme"))}
 	calm := mustGet[string](t)(w.Namespace(t.Context(), "calm"))
 	clients := bothClients(t, w, Person("alice"))

@@ -130,6 +130,6 @@ func TestLockout_ATenantCannotBlockAdministrators(t *testing.T) {
 // blockNothing returns a policy for requests.
 func blockNothing(namespace string) *v1alpha1.RateLimitPolicy {
 	p := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-", Namespace: namespace}}
-	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisIP, 1, "1m"
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = v1alpha1.AxisIP, new(int64(1)), "1m"
 	return p
 }

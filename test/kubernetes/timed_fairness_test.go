@@ -147,7 +147,7 @@ func floodByUser(t *testing.T, w *World) {
 	t.Helper()
 	a, b := mustGet[string](t)(w.Namespace(t.Context(), "initech")), mustGet[string](t)(w.Namespace(t.Context(), "umbrella"))
 	p := sample(t, "kubernetes-workloads-per-tenant")
-	p.Spec.Limit, p.Spec.Tiers = 20, nil
+	p.Spec.Limit, p.Spec.Tiers = new(int64(20)), nil
 	must(t, w.Enforce(t.Context(), Person("alice"), pod(a), p))
 	var tried, denied atomic.Int64
 	alice := bothClients(t, w, pipeline("alice"))
@@ -181,7 +181,7 @@ func floodByControllers(t *testing.T, w *World) {
 	t.Helper()
 	a, b := mustGet[string](t)(w.Namespace(t.Context(), "hooli")), mustGet[string](t)(w.Namespace(t.Context(), "umbrella"))
 	p := sample(t, "kubernetes-workloads-per-tenant")
-	p.Spec.Limit = 20
+	p.Spec.Limit = new(int64(20))
 	p.Spec.Tiers = []v1alpha1.Tier{{Name: "large", When: v1alpha1.When{Identifiers: []v1alpha1.TierIdentifier{"umbrella"}}, Limit: new(int64(100000))}}
 	must(t, w.Enforce(t.Context(), Person("alice"), pod(a), p))
 	alice, made := bothClients(t, w, pipeline("alice"))[0], 0

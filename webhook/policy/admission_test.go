@@ -139,7 +139,7 @@ func TestWebhook_SendsWarningsToTheClient(t *testing.T) {
 	if received := w.warnings.take(); len(received) > 0 {
 		t.Errorf("warnings for a stricter policy: %q", received)
 	}
-	lax.Spec.Limit = 30
+	lax.Spec.Limit = new(int64(30))
 	w.must(w.Update(t.Context(), lax))
 	if diff := cmp.Diff(want, w.warnings.take()); diff != "" {
 		t.Errorf("warnings for an update (-want +got):\n%s", diff)
@@ -164,7 +164,7 @@ func TestWebhook_IsOptionalAndStatusReportsProblems(t *testing.T) {
 	if err := w.Update(t.Context(), invalid); err != nil {
 		t.Errorf("adding a label to an invalid policy: %v", err)
 	}
-	invalid.Spec.Limit = 11
+	invalid.Spec.Limit = new(int64(11))
 	if err := w.Update(t.Context(), invalid); !apierrors.IsInvalid(err) {
 		t.Errorf("changing the spec of a policy that stays invalid: %v", err)
 	}

@@ -67,7 +67,7 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 	v := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{a, b}, limiters: []v1alpha1.Limiter{limiterWith("default", 1, 1)}})
 	for _, p := range []v1alpha1.RateLimitPolicy{a, b} { // a fits, b does not
 		edited := p.DeepCopy()
-		edited.Spec.Limit++
+		edited.Spec.Limit = new(*edited.Spec.Limit + 1)
 		if _, err := v.ValidateUpdate(t.Context(), &p, edited); err != nil {
 			t.Errorf("an edit of %s that needs no more: %v", p.Name, err)
 		}

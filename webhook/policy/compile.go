@@ -89,11 +89,12 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 		}
 		return p.Reason == v1alpha1.ReasonConflicted
 	})
-	// The name alone does not identify the rule, because a namespace can have the name cluster.
-	own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == name && (r.Domain == "") == ofCluster })
-	if own >= 0 {
-		rule := &result.Set.Rules[own]
-		found.warnings = limitWarnings(slices.Concat(warning.ForRule(rule, result.Set.Rules), warning.ForSecrets(rule, specOf(one))))
+	// The name alone does not identify the policy, because a namespace can have the name cluster.
+	for policy, own := range result.Set.Policies() {
+		if policy == name && (own[0].Domain == "") == ofCluster {
+			all := func(*rules.Rule) []rules.Rule { return result.Set.Rules }
+			found.warnings = limitWarnings(slices.Concat(warning.ForPolicy(own, all), warning.ForSecrets(&own[0], specOf(one))))
+		}
 	}
 	return found
 }

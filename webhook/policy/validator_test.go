@@ -79,7 +79,7 @@ func TestValidateUpdate_ValidatesOnlyChangesOfTheSpec(t *testing.T) {
 	invalid, valid := policytest.Policy(t, "a", invalidSpec), policytest.Policy(t, "a", validSpec)
 	labelled, changed, deleting := *invalid.DeepCopy(), *invalid.DeepCopy(), *invalid.DeepCopy()
 	labelled.Labels = map[string]string{"team": "a"}
-	changed.Spec.Limit = 11
+	changed.Spec.Limit = new(int64(11))
 	deleting.DeletionTimestamp = &metav1.Time{}
 	for _, c := range []struct {
 		name          string

@@ -40,6 +40,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DisruptionBudgetApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectivePolicy"):
 		return &apiv1alpha1.EffectivePolicyApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("EffectiveRate"):
+		return &apiv1alpha1.EffectiveRateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Endpoints"):
 		return &apiv1alpha1.EndpointsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EndpointTLS"):
@@ -110,6 +112,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PolicyLimiterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyOverride"):
 		return &apiv1alpha1.PolicyOverrideApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Rate"):
+		return &apiv1alpha1.RateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicy"):
 		return &apiv1alpha1.RateLimitPolicyApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicySpec"):

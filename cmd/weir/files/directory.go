@@ -88,7 +88,7 @@ func retain(set, previous rules.Set, problems []policyfile.Problem) (_ rules.Set
 	list := slices.Clone(set.Rules)
 	for _, rule := range previous.Rules {
 		_, replaced := slices.BinarySearchFunc(set.Rules, rule, byPolicy)
-		blamed := func(p policyfile.Problem) bool { return p.Policy == "" || p.Policy == rule.Policy }
+		blamed := func(p policyfile.Problem) bool { return p.Policy == "" || p.Policy == rule.PolicyName() }
 		if !replaced && slices.ContainsFunc(problems, blamed) {
 			list, kept = append(list, rule), append(kept, rule.Policy)
 		}

@@ -121,7 +121,7 @@ func setOf(limit int64) *selection.RuleSet {
 	policy := func(name string, limit int64) v1alpha1.RateLimitPolicy {
 		return v1alpha1.RateLimitPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1},
-			Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.FixedWindow},
+			Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(limit), Window: "1m", Algorithm: v1alpha1.FixedWindow},
 		}
 	}
 	of := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", limit), policy("hourly", 10)}}

@@ -214,10 +214,14 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 	}
 	if e := status.Effective; e != nil {
 		apply.WithEffective(v1alpha1ac.EffectivePolicy().
-			WithLimit(e.Limit).
-			WithWindow(e.Window).
-			WithKeyPattern(e.KeyPattern).
 			WithScript(v1alpha1ac.ScriptReference().WithName(e.Script.Name).WithSHA(e.Script.SHA)))
+		for _, r := range e.Rates {
+			rate := v1alpha1ac.EffectiveRate().WithPolicy(r.Policy).WithAlgorithm(r.Algorithm).WithWindow(r.Window).WithKeyPattern(r.KeyPattern)
+			if r.Limit != nil {
+				rate.WithLimit(*r.Limit)
+			}
+			apply.Effective.WithRates(rate)
+		}
 		if e.MatchedBy != "" {
 			apply.Effective.WithMatchedBy(e.MatchedBy)
 		}

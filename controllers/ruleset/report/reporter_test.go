@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -124,7 +125,7 @@ func newReporting(t *testing.T) *reporting {
 // add adds a policy that the Limiter selects, with its rule.
 func (r *reporting) add(name string) {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: 1, ResourceVersion: "1"}
-	spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: 10, Window: "1m", Algorithm: v1alpha1.FixedWindow}
+	spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(10)), Window: "1m", Algorithm: v1alpha1.FixedWindow}
 	full := "shop/" + name
 	if strings.HasPrefix(name, "cluster-") {
 		p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: meta}
@@ -135,7 +136,10 @@ func (r *reporting) add(name string) {
 		r.namespaced = append(r.namespaced, v1alpha1.RateLimitPolicy{ObjectMeta: meta, Spec: spec})
 	}
 	r.state.Considered[meta.UID], r.state.RuleSet.Policies[meta.UID] = 1, 1
-	effective := v1alpha1.EffectivePolicy{Limit: 10, Window: "1m0s", KeyPattern: "weir:*", Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"}}
+	effective := v1alpha1.EffectivePolicy{
+		Rates:  []v1alpha1.EffectiveRate{{Policy: full, Algorithm: v1alpha1.FixedWindow, Limit: new(int64(10)), Window: "1m0s", KeyPattern: "weir:*"}},
+		Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"},
+	}
 	r.state.RuleSet.Rules[full] = selection.Rule{Policy: full, Revision: "r1", Effective: effective}
 	for i := range r.state.Delivery.Replicas {
 		r.state.Delivery.Replicas[i].Rules[full] = "r1"
@@ -405,7 +409,7 @@ func TestReporter_WritesStatusesWhileTheSelectionOfALimiterIsUnknown(t *testing.
 	}
 	after := r.statuses["daily"]
 	if condition("daily", "Ready") != "True Programmed" || condition("daily", "Degraded") != "True StoreUnreachable" ||
-		after.Limiters[0].Revision != "r1" || after.Effective == nil || *after.Effective != *enforced.Effective {
+		after.Limiters[0].Revision != "r1" || after.Effective == nil || !reflect.DeepEqual(after.Effective, enforced.Effective) {
 		t.Errorf("a policy that the Limiter enforces: %+v", after)
 	}
 	r.receive()
@@ -424,7 +428,7 @@ func TestOutcomeOfUnknown_KeepsWhatTheStatusReports(t *testing.T) {
 	entry := v1alpha1.PolicyLimiterStatus{Namespace: edge.Namespace, Name: edge.Name, Revision: "r1", Conditions: []metav1.Condition{
 		{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionTrue, ObservedGeneration: 1},
 	}}
-	reported := v1alpha1.RateLimitPolicyStatus{Limiters: []v1alpha1.PolicyLimiterStatus{entry}, Effective: &v1alpha1.EffectivePolicy{Limit: 7}}
+	reported := v1alpha1.RateLimitPolicyStatus{Limiters: []v1alpha1.PolicyLimiterStatus{entry}, Effective: &v1alpha1.EffectivePolicy{Rates: []v1alpha1.EffectiveRate{{Limit: new(int64(7))}}}}
 	for name, test := range map[string]struct {
 		generation         int64
 		change             func(*LimiterState, *v1alpha1.RateLimitPolicyStatus)
@@ -444,7 +448,7 @@ func TestOutcomeOfUnknown_KeepsWhatTheStatusReports(t *testing.T) {
 		s, r := UnknownSelection(limiter, nil), *reported.DeepCopy()
 		test.change(&s, &r)
 		o, selected := outcomeAt(&s, policyOf(test.generation), r)
-		if selected != test.selected || o.enforced != test.enforced || selected && (o.rule.Revision != "r1" || o.rule.Effective.Limit != 7 || o.unavailable == "") {
+		if selected != test.selected || o.enforced != test.enforced || selected && (o.rule.Revision != "r1" || *o.rule.Effective.Rates[0].Limit != 7 || o.unavailable == "") {
 			t.Errorf("%s: selected %v, %+v", name, selected, o)
 		}
 	}

@@ -109,7 +109,7 @@ func attachedPolicy(name string, minute int) v1alpha1.RateLimitPolicy {
 	return v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 11, 21, 10, minute, 0, 0, time.UTC))},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.AxisTenant, Limit: 100, Window: "1m", TargetRefs: []v1alpha1.TargetReference{routeRef("checkout")},
+			Axis: v1alpha1.AxisTenant, Limit: new(int64(100)), Window: "1m", TargetRefs: []v1alpha1.TargetReference{routeRef("checkout")},
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -64,10 +65,10 @@ func TestCompile_SharesTheRulesThatHaveNotChanged(t *testing.T) {
 	other.Script.Name = "another"
 	first := other.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), Hashes{})
 	second := compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 2, 99)), Hashes{})
-	if got := second.Rules["shop/daily"]; got != first.Rules["shop/daily"] {
+	if got := second.Rules["shop/daily"]; !reflect.DeepEqual(got, first.Rules["shop/daily"]) {
 		t.Errorf("the rule that has not changed is %+v", got)
 	}
-	if got := second.Rules["shop/hourly"].Effective; got.Limit != 99 || got.Script.Name != "spend" || got.Window != "1m0s" || got.KeyPattern == "" {
+	if got := second.Rules["shop/hourly"].Effective; *got.Rates[0].Limit != 99 || got.Script.Name != "spend" || got.Rates[0].Window != "1m0s" || got.Rates[0].KeyPattern == "" {
 		t.Errorf("the edited rule is %+v", got)
 	}
 }
@@ -123,7 +124,7 @@ func TestRestore_FindsClusterPoliciesAndOverrides(t *testing.T) {
 	set := compiler.Compile(nil, limiterAt(1), overriding(), Hashes{})
 	now := Inputs{Policies: overriding()}
 	now.Cluster = append(now.Cluster, clusterPolicy("new", 1, 5))
-	now.Cluster[1].Generation, now.Cluster[1].Spec.Limit = 2, 11 // ceiling was edited
+	now.Cluster[1].Generation, now.Cluster[1].Spec.Limit = 2, new(int64(11)) // ceiling was edited
 	restored, err := compiler.Restore(limiterAt(2), now, set.Data, set.Revision)
 	if err != nil {
 		t.Fatal(err)

@@ -99,9 +99,8 @@ func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Id
 	result := found.Compile(identity)
 	s.Overridden, s.Targets, s.Unmatched = overriddenByPolicy(result.Overrides), targetsByPolicy(result.Attachments), unmatchedByPolicy(result.Unmatched)
 	unchanged := map[string]bool{}
-	for i := range result.Set.Rules {
-		rule := &result.Set.Rules[i]
-		unchanged[rule.Policy] = rule.Revision() == s.Rules[rule.Policy].Revision
+	for policy, own := range result.Set.Policies() {
+		unchanged[policy] = rules.PolicyRevision(own) == s.Rules[policy].Revision
 	}
 	for _, k := range result.Kept {
 		unchanged[k.Policy] = unchanged[k.Policy] && !k.Outdated

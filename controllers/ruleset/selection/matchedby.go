@@ -25,9 +25,9 @@ func (s *RuleSet) setMatchedBy(set *rules.Set) {
 			inTable[rules.Route{Namespace: r.Namespace, Target: rules.RouteTarget(kind, name, "")}] = true
 		}
 	}
-	for i := range set.Rules {
-		rule, known := s.Rules[set.Rules[i].Policy]
-		if routes := set.Rules[i].Match.Routes; known && routes != nil {
+	for policy, own := range set.Policies() {
+		rule, known := s.Rules[policy]
+		if routes := own[0].Match.Routes; known && routes != nil {
 			rule.Effective.MatchedBy = v1alpha1.MatchedByRouteName
 			if len(routes) > 0 && !slices.ContainsFunc(routes, func(r rules.Route) bool { return !inTable[r] }) {
 				rule.Effective.MatchedBy = v1alpha1.MatchedByRequest

@@ -58,7 +58,7 @@ func TestRestore_ReportsRulesOfAnotherVersion(t *testing.T) {
 			t.Errorf("problems of %v: %+v", key, problems)
 		}
 	}
-	if len(restored.Problems) != 2 || len(restored.Rules) != 1 || restored.Rules["shop/old"].Effective.Limit != 10 {
+	if len(restored.Problems) != 2 || len(restored.Rules) != 1 || restored.Rules["shop/old"].Effective.Rates[0].Limit == nil || *restored.Rules["shop/old"].Effective.Rates[0].Limit != 10 {
 		t.Errorf("rules %+v, problems %+v", restored.Rules, restored.Problems)
 	}
 	want := map[string]string{"shop/old": restored.Rules["shop/old"].Revision}

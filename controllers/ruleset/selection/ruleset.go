@@ -73,7 +73,7 @@ type Overridden struct {
 	Domains int32
 }
 
-// Rule is the compiled form of one policy.
+// Rule describes the compiled form of one policy.
 type Rule struct {
 	Policy    string // its name
 	Revision  string
@@ -193,36 +193,44 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 		Problems: map[Key][]compile.Problem{},
 	}
 	s.Data, s.Revision = rules.Encode(set)
-	for i := range set.Rules {
-		rule := &set.Rules[i]
-		revision := rule.Revision()
-		if same, ok := before.rule(rule.Policy); ok && same.Revision == revision {
-			s.Rules[same.Policy] = same
+	for policy, own := range set.Policies() {
+		revision := rules.PolicyRevision(own)
+		if same, ok := before.rule(policy); ok && same.Revision == revision {
+			s.Rules[policy] = same
 			continue
 		}
-		effective, err := c.effective(rule)
+		effective, err := c.effective(own)
 		if err != nil { // the compiler validates the limit; a rule that fails here fails in the limiter too
-			k := Key{rule.Policy, rule.Domain == ""}
+			k := Key{policy, own[0].Domain == ""}
 			s.Problems[k] = []compile.Problem{{Policy: k.Name, Cluster: k.Cluster, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
 			continue
 		}
-		s.Rules[rule.Policy] = Rule{Policy: rule.Policy, Revision: revision, Effective: effective}
+		s.Rules[policy] = Rule{Policy: policy, Revision: revision, Effective: effective}
 	}
 	s.setMatchedBy(&set)
 	return s
 }
 
-func (c Compiler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) {
-	keys, err := rule.KeySpace(c.KeyPrefix + "*:") // any counter group
-	if err != nil {
-		return v1alpha1.EffectivePolicy{}, fmt.Errorf("build the Redis keys: %w", err)
+func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) {
+	effective := v1alpha1.EffectivePolicy{Script: c.Script}
+	for i := range own {
+		rule := &own[i]
+		keys, err := rule.KeySpace(c.KeyPrefix + "*:") // any counter group
+		if err != nil {
+			return v1alpha1.EffectivePolicy{}, fmt.Errorf("build the Redis keys: %w", err)
+		}
+		rate := v1alpha1.EffectiveRate{
+			Policy:     rule.Policy,
+			Algorithm:  v1alpha1.Algorithm(rule.Algorithm),
+			Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
+			KeyPattern: keys.Pattern(),
+		}
+		if !rule.TiersOnly {
+			rate.Limit = new(rule.Units)
+		}
+		effective.Rates = append(effective.Rates, rate)
 	}
-	return v1alpha1.EffectivePolicy{
-		Limit:      rule.Units,
-		Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
-		KeyPattern: keys.Pattern(),
-		Script:     c.Script,
-	}, nil
+	return effective, nil
 }
 
 // rule returns the rule of the policy with that name. A nil RuleSet has no rules.

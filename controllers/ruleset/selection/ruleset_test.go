@@ -21,7 +21,7 @@ func limiterAt(generation int64) *v1alpha1.Limiter {
 func policy(name string, generation, limit int64) v1alpha1.RateLimitPolicy {
 	return v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Generation: generation},
-		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.FixedWindow},
+		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(limit), Window: "1m", Algorithm: v1alpha1.FixedWindow},
 	}
 }
 
@@ -61,7 +61,7 @@ func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing
 
 func TestCompile_ReportsTheProblemsOfAnInvalidPolicyAndCompilesTheOthers(t *testing.T) {
 	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 3, 10), invalidPolicy("bad")), Hashes{})
-	if len(set.Rules) != 1 || set.Rules["shop/daily"].Effective.Limit != 10 {
+	if len(set.Rules) != 1 || *set.Rules["shop/daily"].Effective.Rates[0].Limit != 10 {
 		t.Errorf("rules %+v", set.Rules)
 	}
 	if problems := set.Problems[Key{Name: "shop/bad"}]; len(problems) != 1 || problems[0].Field != "spec.match.http.paths[0].value" {

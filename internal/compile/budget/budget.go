@@ -80,6 +80,14 @@ func (u Usage) exceeds(limits Usage) int {
 	return -1
 }
 
+// RulesUsage returns what the rules of a policy use together.
+func RulesUsage(own []rules.Rule) (sum Usage) {
+	for i := range own {
+		sum = sum.Add(RuleUsage(&own[i]))
+	}
+	return sum
+}
+
 // RuleUsage returns what one rule uses. The routes of a cluster-scoped rule, and the domains that follow from them, are not counted: tenants
 // attach routes to a Gateway, and the growth of the policies of the platform must not displace other policies.
 func RuleUsage(rule *rules.Rule) Usage {

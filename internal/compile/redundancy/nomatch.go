@@ -36,6 +36,9 @@ func NoMatch(rule *rules.Rule, report func(field, why string)) {
 			report(match+".exceptGroups", "no write matches: exceptGroups contains all of groups")
 		}
 	}
+	if rule.Rate != "" {
+		return // a tier that one rate does not limit has other rates
+	}
 	unlimited := true
 	for i := range rule.Tiers {
 		tier := &rule.Tiers[i]

@@ -41,7 +41,25 @@ func Overrides(list []rules.Rule) []Override {
 	slices.SortStableFunc(overrides, func(a, b Override) int {
 		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
 	})
-	return overrides
+	return ofPolicies(list, overrides)
+}
+
+// ofPolicies replaces the names of rules by those of their policies, and leaves out the domains in which another rate of the policy has an effect.
+func ofPolicies(list []rules.Rule, overrides []Override) (all []Override) {
+	type place struct{ policy, domain string }
+	rates, overridden := map[string]int{}, map[place]int{}
+	for name, own := range (rules.Set{Rules: list}).Policies() {
+		rates[name] = len(own)
+	}
+	for _, o := range overrides {
+		o.Policy, o.By = rules.WithoutRate(o.Policy), rules.WithoutRate(o.By)
+		if at := (place{o.Policy, o.Domain}); overridden[at]+1 < rates[o.Policy] {
+			overridden[at]++
+			continue
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // replacedDomains returns the domains in which other rules replace rule for every request, if rule is a default.

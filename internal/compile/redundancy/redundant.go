@@ -3,6 +3,7 @@ package redundancy
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 
@@ -27,7 +28,7 @@ func IsRedundant(rule, other *rules.Rule) bool {
 		rule.Axis == other.Axis && rule.Identifier == other.Identifier &&
 		slices.Equal(rule.Fallbacks, other.Fallbacks) && rule.OnMissing == other.OnMissing &&
 		countsAllRequests(other, rule) &&
-		len(other.Tiers) == 0 && reflect.DeepEqual(rule.Cost, other.Cost) &&
+		len(other.Tiers) == 0 && !other.TiersOnly && reflect.DeepEqual(rule.Cost, other.Cost) &&
 		isAsStrict(other, rule) && !rule.Debt && !other.Debt && rule.Lease == nil && other.Lease == nil &&
 		(!rule.Compact || other.Compact) && (rule.Match.Routes == nil || len(rule.Match.Routes) > 0) &&
 		failureStrictness(other.OnStoreFailure) >= failureStrictness(rule.OnStoreFailure)
@@ -124,6 +125,9 @@ func isAsStrict(strict, lax *rules.Rule) bool {
 // lowestLimit returns the lowest limit of the rule and its tiers, in units.
 func lowestLimit(rule *rules.Rule) int64 {
 	units := rule.Units
+	if rule.TiersOnly {
+		units = math.MaxInt64
+	}
 	for _, tier := range rule.Tiers {
 		if !tier.Unlimited {
 			units = min(units, tier.Units)

@@ -22,9 +22,21 @@ type Warning struct {
 // String returns "spec.limit: message".
 func (w Warning) String() string { return w.Field + ": " + w.Message }
 
-// ForRule returns warnings for the parts of a rule that are expensive or have no effect, including parts that have no effect because of other
-// rules. The list of other rules may contain the rule itself. The warnings follow from the rules alone, not from observed requests.
-func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
+// ForPolicy returns warnings for the parts of a policy that are expensive or have no effect, including parts that have no effect because of other
+// rules. Own are the rules of the policy, and others returns the rules to compare one of them with, which may contain it. The warnings follow from the
+// rules alone, not from observed requests.
+func ForPolicy(own []rules.Rule, others func(*rules.Rule) []rules.Rule) (all []Warning) {
+	for i := range own {
+		for _, w := range forRule(&own[i], own, others(&own[i])) {
+			if !slices.Contains(all, w) { // the rates of a policy have the same match
+				all = append(all, w)
+			}
+		}
+	}
+	return all
+}
+
+func forRule(rule *rules.Rule, own, others []rules.Rule) []Warning {
 	w := &warnings{rule: rule}
 	w.warnBlock()
 	w.warnMemory()
@@ -37,7 +49,7 @@ func ForRule(rule *rules.Rule, others []rules.Rule) []Warning {
 	w.warnCost()
 	w.warnLease()
 	w.warnStorage()
-	w.warnReplaced(others)
+	w.warnReplaced(own, others)
 	return w.list
 }
 
@@ -51,6 +63,15 @@ func (w *warnings) add(field, format string, args ...any) {
 	w.list = append(w.list, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
+// addToRate adds a warning for a part of a rate, such as limit, of the policy or of a tier.
+func (w *warnings) addToRate(parent, name, format string, args ...any) {
+	if w.rule.Rate == "" {
+		w.add(parent+"."+name, format, args...)
+		return
+	}
+	w.add(parent, "rate "+w.rule.Rate+": "+format, args...)
+}
+
 const (
 	logBytes = 8      // approximate Redis memory of a log per unit, in bytes, as in docs/concepts/algorithms.md
 	bigLog   = 10_000 // units; from here on the log of one identifier takes 80 kB
@@ -61,7 +82,7 @@ const (
 // warnBlock warns of a limit of 0 for all requests of a domain, and of the parts that have no effect if the policy counts nothing.
 func (w *warnings) warnBlock() {
 	r := w.rule
-	if r.Units > 0 {
+	if r.Units > 0 || r.TiersOnly {
 		return
 	}
 	counts := func(t rules.Tier) bool { return t.Units > 0 }
@@ -106,22 +127,22 @@ func (w *warnings) warnMemory() {
 	if !w.rule.Algorithm.Traits().Log {
 		return
 	}
-	field, units := w.highestLimit()
+	parent, units := w.highestLimit()
 	if units < bigLog {
 		return
 	}
-	w.add(field, "a log of %d units takes %s of Redis memory per identifier; SlidingWindowCounter takes 16 bytes", units, formatBytes(units*logBytes))
+	w.addToRate(parent, "limit", "a log of %d units takes %s of Redis memory per identifier; SlidingWindowCounter takes 16 bytes", units, formatBytes(units*logBytes))
 }
 
-// highestLimit returns the highest limit of the rule and its tiers, and its field.
-func (w *warnings) highestLimit() (field string, units int64) {
-	field, units = "spec.limit", w.rule.Units
+// highestLimit returns the highest limit of the rule and its tiers, and the field that has it.
+func (w *warnings) highestLimit() (parent string, units int64) {
+	parent, units = "spec", w.rule.Units
 	for i := range w.rule.Tiers {
 		if tier := &w.rule.Tiers[i]; tier.Units > units {
-			field, units = tierField(i, "limit"), tier.Units
+			parent, units = fmt.Sprintf("spec.tiers[%d]", i), tier.Units
 		}
 	}
-	return field, units
+	return parent, units
 }
 
 func formatBytes(bytes int64) string {
@@ -135,7 +156,7 @@ func formatBytes(bytes int64) string {
 // warnBoundary warns of the burst of a fixed window at the end of a window.
 func (w *warnings) warnBoundary() {
 	if w.rule.Algorithm.Traits().EndsWithWindow() && w.rule.Units > 0 {
-		w.add("spec.algorithm", "%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
+		w.addToRate("spec", "algorithm", "%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
 	}
 }
 
@@ -180,41 +201,50 @@ func (w *warnings) warnCost() {
 		return
 	}
 	cost := w.rule.Cost.Value
-	w.warnOneCost("spec.limit", *w.rule, cost)
+	if !w.rule.TiersOnly {
+		w.warnOneCost("spec", *w.rule, cost)
+	}
 	for i := range w.rule.Tiers {
 		if tier := &w.rule.Tiers[i]; !tier.Unlimited {
 			tierRule := *w.rule
 			tierRule.Units, tierRule.Burst = tier.Units, tier.Burst
-			w.warnOneCost(tierField(i, "limit"), tierRule, cost)
+			w.warnOneCost(fmt.Sprintf("spec.tiers[%d]", i), tierRule, cost)
 		}
 	}
 }
 
-func (w *warnings) warnOneCost(field string, rule rules.Rule, cost int64) {
+func (w *warnings) warnOneCost(parent string, rule rules.Rule, cost int64) {
 	limit, err := rule.Limit()
 	if err == nil && !limit.Blocks() && cost > limit.Capacity() { // the limit of a compiled rule is valid
-		w.add(field, "denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
+		w.addToRate(parent, "limit", "denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
 	}
 }
 
 // warnReplaced warns of a rule that replaces a default which others do not have, or which admits less. Without any rule of a ClusterRateLimitPolicy,
 // the others are those of a directory without the policies of the platform.
-func (w *warnings) warnReplaced(others []rules.Rule) {
+func (w *warnings) warnReplaced(own, others []rules.Rule) {
 	if len(w.rule.ReplacesDefaults) == 0 || !slices.ContainsFunc(others, func(r rules.Rule) bool { return r.Domain == "" }) {
 		return
 	}
 	for i, name := range w.rule.ReplacesDefaults {
 		field := fmt.Sprintf("spec.replaces[%d]", i)
 		found := slices.IndexFunc(others, func(r rules.Rule) bool {
-			return r.Policy == name && r.Default && redundancy.AppliesToDomain(&r, w.rule.Domain)
+			return r.PolicyName() == name && r.Default && redundancy.AppliesToDomain(&r, w.rule.Domain)
 		})
 		if found < 0 {
 			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", nameWithin("cluster", name), w.rule.Domain)
 			continue
 		}
-		if replaced := &others[found]; mostAdmitted(w.rule, replaced.WindowSeconds) > mostAdmitted(replaced, replaced.WindowSeconds) {
-			w.add(field, "replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, mostAdmitted(replaced, replaced.WindowSeconds),
-				time.Duration(replaced.WindowSeconds)*time.Second, mostAdmitted(w.rule, replaced.WindowSeconds))
+		for j := found; j < len(others) && others[j].PolicyName() == name; j++ { // its rates
+			replaced := &others[j]
+			seconds := replaced.WindowSeconds
+			admits, most := mostAdmitted(replaced, seconds), int64(math.MaxInt64)
+			for k := range own {
+				most = min(most, mostAdmitted(&own[k], seconds))
+			}
+			if most > admits {
+				w.add(field, "replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, admits, time.Duration(seconds)*time.Second, most)
+			}
 		}
 	}
 }
@@ -227,6 +257,9 @@ func mostAdmitted(rule *rules.Rule, seconds int64) int64 {
 			return burst + units*seconds/rule.WindowSeconds
 		}
 		return units * max(1, seconds/rule.WindowSeconds)
+	}
+	if rule.TiersOnly {
+		return math.MaxInt64
 	}
 	admitted := most(rule.Units, rule.Burst)
 	for i := range rule.Tiers {

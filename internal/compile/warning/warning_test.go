@@ -23,9 +23,10 @@ func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (tex
 	if len(problems) > 0 {
 		t.Fatalf("%v", problems)
 	}
-	for i := range set.Rules {
-		if rule := &set.Rules[i]; rule.Policy == compile.Name(&policies[0]) {
-			for _, w := range slices.Concat(warning.ForRule(rule, set.Rules), warning.ForSecrets(rule, &policies[0].Spec)) {
+	for name, own := range set.Policies() {
+		if name == compile.Name(&policies[0]) {
+			all := func(*rules.Rule) []rules.Rule { return set.Rules }
+			for _, w := range slices.Concat(warning.ForPolicy(own, all), warning.ForSecrets(&own[0], &policies[0].Spec)) {
 				texts = append(texts, w.String())
 			}
 			return texts
@@ -35,7 +36,7 @@ func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (tex
 	return nil
 }
 
-func TestForRule(t *testing.T) {
+func TestForPolicy(t *testing.T) {
 	for _, c := range []struct {
 		name, spec string
 		want       []string
@@ -216,7 +217,7 @@ func TestForRule(t *testing.T) {
 	}
 }
 
-func TestForRule_ReportsRedundantPolicies(t *testing.T) {
+func TestForPolicy_ReportsRedundantPolicies(t *testing.T) {
 	const redundant = "spec: has no effect, because policy b counts the same requests and is at least as strict"
 	for _, c := range []struct {
 		name, policy, other string
@@ -283,7 +284,7 @@ func TestForRule_ReportsRedundantPolicies(t *testing.T) {
 	}
 }
 
-func TestForRule_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
+func TestForPolicy_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
 	other := policytest.Policy(t, "b", `{axis: User, limit: 1, window: 1m}`)
 	other.Namespace = "elsewhere"
 	if got := warningsFor(t, policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
@@ -292,9 +293,9 @@ func TestForRule_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
 }
 
 // A team that replaces a default of the platform learns which one, and if it is stricter.
-func TestForRule_WarnsOfReplacedDefaults(t *testing.T) {
+func TestForPolicy_WarnsOfReplacedDefaults(t *testing.T) {
 	fallback := v1alpha1.ClusterRateLimitPolicy{Spec: v1alpha1.ClusterRateLimitPolicySpec{
-		RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 5, Window: "1m"}, Precedence: v1alpha1.PrecedenceDefault,
+		RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(5)), Window: "1m"}, Precedence: v1alpha1.PrecedenceDefault,
 	}}
 	fallback.Name = "per-client"
 	upper := v1alpha1.ClusterRateLimitPolicy{Spec: fallback.Spec}
@@ -324,7 +325,7 @@ func TestForRule_WarnsOfReplacedDefaults(t *testing.T) {
 			t.Fatalf("%s: %v", spec, result.Problems)
 		}
 		var got []string
-		for _, w := range warning.ForRule(&result.Set.Rules[own], redundancy.Comparable(result.Set.Rules)(&result.Set.Rules[own])) {
+		for _, w := range warning.ForPolicy(result.Set.Rules[own:own+1], redundancy.Comparable(result.Set.Rules)) {
 			if strings.HasPrefix(w.Field, "spec.replaces") {
 				got = append(got, w.String())
 			}

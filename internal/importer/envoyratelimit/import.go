@@ -90,7 +90,7 @@ func (c *converter) limit(path []step, d *descriptor) {
 	spec := v1alpha1.RateLimitPolicySpec{
 		Axis:       v1alpha1.AxisCustom,
 		Identifier: identifierOf(path),
-		Limit:      int64(l.requests),
+		Limit:      new(int64(l.requests)),
 		Window:     v1alpha1.Window(l.unit.window),
 		Algorithm:  cmp.Or(d.algorithm, c.options.Algorithm),
 		Match:      &v1alpha1.Match{},

@@ -48,13 +48,13 @@ func EventRateLimit(files []policyfile.File) *importer.Result {
 
 func eventLimit(out *importer.Result, n importer.Node) {
 	spec := v1alpha1.RateLimitPolicySpec{Window: "1s", Algorithm: v1alpha1.TokenBucket}
-	kind, burst := "", int64(0)
+	kind, limit, burst := "", int64(0), int64(0)
 	for _, f := range n.Fields("a limit") {
 		switch f.Key {
 		case "type":
 			kind = f.Value.Text(f.Key)
 		case "qps":
-			spec.Limit = f.Value.Int(f.Key)
+			limit = f.Value.Int(f.Key)
 		case "burst":
 			burst = f.Value.Int(f.Key)
 		case "cacheSize":
@@ -76,16 +76,16 @@ func eventLimit(out *importer.Result, n importer.Node) {
 		n.Report(importer.Invalid, "type must be Server, Namespace, User or SourceAndObject, but is %q", kind)
 		return
 	}
-	if spec.Limit == 0 || burst == 0 {
+	if limit == 0 || burst == 0 {
 		n.Report(importer.Invalid, "qps and burst must be more than 0, as the API server requires; to deny every Event, write a policy with limit: 0")
 		return
 	}
-	spec.Burst = &burst
+	spec.Limit, spec.Burst = &limit, &burst
 	spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
 		APIGroups: []v1alpha1.APIGroup{"", "events.k8s.io"}, Resources: []v1alpha1.ResourceName{"events"},
 		Operations: []v1alpha1.Operation{"CREATE", "UPDATE"},
 	}}}}
 	out.Policies = append(out.Policies, importer.Policy{
-		Place: n.Place(), Cluster: true, Path: []string{"events", kind}, Spec: spec, Comment: fmt.Sprintf("%s, %d per second, burst %d", kind, spec.Limit, burst),
+		Place: n.Place(), Cluster: true, Path: []string{"events", kind}, Spec: spec, Comment: fmt.Sprintf("%s, %d per second, burst %d", kind, limit, burst),
 	})
 }

@@ -31,7 +31,7 @@ func targeted(names []string) string {
 
 func (r *gatewayRule) forTargets(names []string) v1alpha1.RateLimitPolicySpec {
 	spec, match := r.spec, r.match
-	if spec.Limit == 0 {
+	if *spec.Limit == 0 {
 		spec.Cost = nil
 	}
 	conditions := slices.Concat([]string{targeted(names)}, r.conditions)
@@ -183,11 +183,10 @@ func (r *gatewayRule) source(f importer.Field) {
 }
 
 func (r *gatewayRule) limit(n importer.Node) {
-	hasRequests := false
 	for _, f := range n.Fields("limit") {
 		switch f.Key {
 		case "requests":
-			r.spec.Limit, hasRequests = f.Value.Int(f.Key), true
+			r.spec.Limit = new(f.Value.Int(f.Key))
 		case "unit":
 			if r.spec.Window = windowOf(f.Value.Text(f.Key)); r.spec.Window == "" {
 				f.Value.Report(importer.Invalid, "unknown unit; the units are Second, Minute, Hour, Day, Week, Month and Year")
@@ -196,8 +195,9 @@ func (r *gatewayRule) limit(n importer.Node) {
 			unsupported(r.out, f, "a policy has a fixed limit; use tiers for limits that depend on the request")
 		}
 	}
-	if !hasRequests {
+	if r.spec.Limit == nil {
 		n.Report(importer.Invalid, "requests is missing")
+		r.spec.Limit = new(int64(0)) // the rest is validated too
 	}
 }
 

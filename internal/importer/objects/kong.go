@@ -154,15 +154,25 @@ func (k *kongPlugin) convert() {
 	if k.isLocal {
 		k.Report(importer.Difference, "with the policy local, each Kong counts alone; the policy counts for all of them together")
 	}
+	var specs []v1alpha1.RateLimitPolicySpec
 	for _, f := range k.limits {
 		spec := k.spec
-		spec.Limit, spec.Window = f.Value.Int(f.Key), windowOf(f.Key)
+		spec.Limit, spec.Window = new(f.Value.Int(f.Key)), windowOf(f.Key)
+		specs = append(specs, spec)
 		if f.Key == "month" || f.Key == "year" {
 			k.out.Add(f.Place, importer.Difference, "%s is a window of %s from the Unix epoch, and not a calendar %s", f.Key, spec.Window, f.Key)
 		}
+	}
+	if one, ok := combined(specs); ok {
 		k.out.Policies = append(k.out.Policies, importer.Policy{
-			Place: f.Place, Domain: domain, Cluster: isCluster, Path: []string{k.Name, f.Key}, Spec: spec,
-			Comment: fmt.Sprintf("plugin %s, %d per %s", k.Name, spec.Limit, f.Key),
+			Place: k.limits[0].Place, Domain: domain, Cluster: isCluster, Path: []string{k.Name}, Spec: one, Comment: "plugin " + k.Name,
+		})
+		return
+	}
+	for i, f := range k.limits {
+		k.out.Policies = append(k.out.Policies, importer.Policy{
+			Place: f.Place, Domain: domain, Cluster: isCluster, Path: []string{k.Name, f.Key}, Spec: specs[i],
+			Comment: fmt.Sprintf("plugin %s, %d per %s", k.Name, *specs[i].Limit, f.Key),
 		})
 	}
 }

@@ -3,10 +3,14 @@ package objects
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/rate"
+	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
@@ -86,7 +90,9 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 	if k.out.Count(importer.NotImported) > previously {
 		return
 	}
-	for i, n := range rates {
+	var specs []v1alpha1.RateLimitPolicySpec
+	var places []importer.Node
+	for _, n := range rates {
 		previously := k.out.Count(importer.NotImported)
 		spec := v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, Identifier: oneForAll()}
 		spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Expression: new(v1alpha1.Expression(strings.Join(conditions, " && ")))}}
@@ -97,13 +103,21 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		if k.out.Count(importer.NotImported) > previously {
 			continue
 		}
-		path := []string{k.Name, limit.Key}
-		if len(rates) > 1 {
-			path = append(path, strconv.Itoa(i))
-		}
 		n.Report(importer.Difference, "windows begin at multiples of their length, and not with the first request")
+		specs, places = append(specs, spec), append(places, n)
+	}
+	path := []string{k.Name, limit.Key}
+	one, isOne := combined(specs)
+	if isOne {
+		specs = []v1alpha1.RateLimitPolicySpec{one}
+	}
+	for i, n := range places[:len(specs)] {
+		own := path
+		if len(specs) > 1 {
+			own = append(slices.Clone(path), strconv.Itoa(i))
+		}
 		k.out.Policies = append(k.out.Policies, importer.Policy{
-			Place: n.Place(), Domain: k.Namespace, Path: path, Spec: spec, Targets: []string{k.target.name},
+			Place: n.Place(), Domain: k.Namespace, Path: own, Spec: specs[i], Targets: []string{k.target.name},
 			Comment: fmt.Sprintf("limit %s of %s for %s", limit.Key, k.Name, k.target.name),
 		})
 	}
@@ -111,20 +125,40 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 
 // rate reads the limit and the window of a rate.
 func (k *kuadrantPolicy) rate(n importer.Node, spec *v1alpha1.RateLimitPolicySpec) {
-	hasLimit := false
 	for _, f := range n.Fields("a rate") {
 		switch f.Key {
 		case "limit":
-			spec.Limit, hasLimit = f.Value.Int(f.Key), true
+			spec.Limit = new(f.Value.Int(f.Key))
 		case "window":
 			spec.Window = v1alpha1.Window(f.Value.Text(f.Key))
 		default:
 			unsupported(k.out, f, "unknown field of a rate")
 		}
 	}
-	if !hasLimit {
+	if spec.Limit == nil {
 		n.Report(importer.Invalid, "limit is missing")
 	}
+}
+
+// combined returns the spec of one policy with the rates of all specs, which must not differ in anything else. It reports false for a single spec, and
+// if a policy cannot have these rates: too many, a limit of 0, or two limits in one window.
+func combined(specs []v1alpha1.RateLimitPolicySpec) (one v1alpha1.RateLimitPolicySpec, ok bool) {
+	if len(specs) < 2 || len(specs) > rate.Max {
+		return v1alpha1.RateLimitPolicySpec{}, false
+	}
+	one = specs[0]
+	one.Limit, one.Window, one.Algorithm, one.Burst = nil, "", "", nil
+	lengths := map[time.Duration]bool{}
+	for i := range specs {
+		spec := &specs[i]
+		length, err := window.Parse(spec.Window)
+		if err != nil || lengths[length] || spec.Limit == nil || *spec.Limit == 0 {
+			return v1alpha1.RateLimitPolicySpec{}, false
+		}
+		lengths[length] = true
+		one.Rates = append(one.Rates, v1alpha1.Rate{Limit: *spec.Limit, Window: spec.Window, Algorithm: spec.Algorithm, Burst: spec.Burst})
+	}
+	return one, true
 }
 
 // expression converts a CEL expression of Kuadrant. It reports attributes that a request to Weir does not have.

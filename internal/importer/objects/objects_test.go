@@ -131,7 +131,7 @@ func TestImport_RejectsMissingLimits(t *testing.T) {
 func TestKuadrant_ALimitOf0IsImported(t *testing.T) {
 	result := objects.Kuadrant([]policyfile.File{{Name: "a.yaml", Content: []byte("apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nspec:\n" +
 		"  targetRef: {kind: HTTPRoute, name: a}\n  limits: {all: {rates: [{limit: 0, window: 1h}]}}\n")}})
-	if len(result.Policies) != 1 || result.Policies[0].Spec.Limit != 0 || result.Policies[0].Spec.Cost != nil || result.Count(importer.Invalid) != 0 {
+	if len(result.Policies) != 1 || *result.Policies[0].Spec.Limit != 0 || result.Policies[0].Spec.Cost != nil || result.Count(importer.Invalid) != 0 {
 		t.Errorf("policies %v, findings %v", result.Policies, result.Findings)
 	}
 }
@@ -192,7 +192,7 @@ func TestEnvoyGateway_RejectsUnknownMethods(t *testing.T) {
 func TestKuadrant_DoesNotImportARateWithAnUnknownField(t *testing.T) {
 	result := objects.Kuadrant([]policyfile.File{{Name: "a.yaml", Content: []byte("apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nspec:\n" +
 		"  targetRef: {kind: HTTPRoute, name: a}\n  limits: {all: {rates: [{limit: 1, window: 1h, burst: 3}, {limit: 9, window: 1d}]}}\n")}})
-	if len(result.Policies) != 1 || result.Policies[0].Spec.Limit != 9 || result.Count(importer.NotImported) != 1 {
+	if len(result.Policies) != 1 || *result.Policies[0].Spec.Limit != 9 || result.Count(importer.NotImported) != 1 {
 		t.Errorf("policies %v, findings %v", result.Policies, result.Findings)
 	}
 }

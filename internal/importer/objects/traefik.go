@@ -33,11 +33,11 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 	spec := v1alpha1.RateLimitPolicySpec{
 		Axis: v1alpha1.AxisCustom, Identifier: clientAddress(), Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1)),
 	}
-	previously, distributed := out.Count(importer.NotImported), false
+	previously, distributed, average := out.Count(importer.NotImported), false, int64(0)
 	for _, f := range limit.Value.Fields("rateLimit") {
 		switch f.Key {
 		case "average":
-			spec.Limit = f.Value.Int(f.Key)
+			average = f.Value.Int(f.Key)
 		case "burst":
 			spec.Burst = new(max(f.Value.Int(f.Key), 1))
 		case "period":
@@ -54,17 +54,18 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 	if out.Count(importer.NotImported) > previously {
 		return
 	}
-	if spec.Limit == 0 {
+	if average == 0 {
 		out.Add(limit.Place, importer.Note, "average is 0, which means unlimited, so it does not need a policy")
 		return
 	}
+	spec.Limit = &average
 	if !distributed {
 		out.Add(limit.Place, importer.Difference, "without redis, each Traefik counts alone; the policy counts for all of them together")
 	}
 	out.Add(limit.Place, importer.Difference, "the policy applies to all requests of its domain, because routers name the middleware; add match.http for routes")
 	out.Policies = append(out.Policies, importer.Policy{
 		Place: limit.Place, Domain: o.Namespace, Path: []string{o.Name}, Spec: spec,
-		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", o.Name, spec.Limit, spec.Window, *spec.Burst),
+		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", o.Name, average, spec.Window, *spec.Burst),
 	})
 }
 

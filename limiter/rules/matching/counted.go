@@ -67,7 +67,7 @@ func (c *Compiled) clientOf(source rules.Identifier, text string) (string, error
 	return client, nil
 }
 
-// PossibleTier is a tier that requests of an identifier can belong to, or the limit of the rule. Then the name is empty.
+// PossibleTier is a tier that requests of an identifier can belong to, or what the rule does with other requests. Then the name is empty.
 type PossibleTier struct {
 	Name      string
 	Limit     limiter.Limit // unless Unlimited
@@ -88,7 +88,7 @@ func (c *Compiled) TiersOf(identifier string) (possible []PossibleTier) {
 			return possible
 		}
 	}
-	return append(possible, PossibleTier{Limit: c.Limit})
+	return append(possible, PossibleTier{Limit: c.Limit, Unlimited: c.TiersOnly})
 }
 
 // LargestLimit returns the limit of the rule or of one of its tiers, whichever admits most.

@@ -15,7 +15,7 @@ import (
 type Terms struct {
 	// Limit of the request's identifier.
 	Limit limiter.Limit
-	// Tier is the name of the tier, or empty if the limit of the rule applies.
+	// Tier is the name of the tier, or empty if no tier applies.
 	Tier string
 	// Unlimited is true if the rule does not charge the request.
 	Unlimited bool
@@ -60,7 +60,7 @@ func stricter(a, b Terms) Terms {
 
 // strictest returns the lowest limit of the rule and its tiers, with the cost of terms.
 func (m Matched) strictest(terms Terms) Terms {
-	terms = stricter(terms, Terms{Limit: m.Rule.Limit, Cost: terms.Cost})
+	terms = stricter(terms, Terms{Limit: m.Rule.Limit, Unlimited: m.Rule.TiersOnly, Cost: terms.Cost})
 	for i := range m.Rule.tiers {
 		t := &m.Rule.tiers[i]
 		terms = stricter(terms, Terms{Limit: t.limit, Tier: t.Name, Unlimited: t.Unlimited, Cost: terms.Cost})
@@ -69,7 +69,7 @@ func (m Matched) strictest(terms Terms) Terms {
 }
 
 func (m Matched) terms(r *rules.Request, identifier string) Terms {
-	terms := Terms{Limit: m.Rule.Limit, Cost: 1}
+	terms := Terms{Limit: m.Rule.Limit, Unlimited: m.Rule.TiersOnly, Cost: 1}
 	steps := pattern.MaxSteps
 	var unknown []*tier
 	for i := range m.Rule.tiers {

@@ -135,7 +135,7 @@ func (s Steps) writeNewField(ctx context.Context) error {
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "RateLimitPolicy",
 		"metadata": map[string]string{"namespace": p.Namespace, "name": p.Name},
-		"spec":     map[string]any{"axis": p.Spec.Axis, "limit": p.Spec.Limit, "window": p.Spec.Window, newField: "yes"},
+		"spec":     map[string]any{"axis": p.Spec.Axis, "limit": *p.Spec.Limit, "window": p.Spec.Window, newField: "yes"},
 	})
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func Policy(domain, name string, limit int64, window string) *v1alpha1.RateLimit
 	return &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: domain, Name: name},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Axis: "Tenant", Limit: limit, Window: v1alpha1.Window(window),
+			Axis: "Tenant", Limit: new(limit), Window: v1alpha1.Window(window),
 			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 				Paths: []v1alpha1.PathMatch{{Type: "PathPrefix", Value: trafficPaths + name}},
 			}},
@@ -180,7 +180,7 @@ func ConfigMaps() v1alpha1.KubernetesResources {
 func LimitWrites(name string, limit int64, resources ...v1alpha1.KubernetesResources) *v1alpha1.ClusterRateLimitPolicy {
 	p := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Labels()}}
 	p.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
-		Axis: v1alpha1.AxisTenant, Limit: limit, Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
+		Axis: v1alpha1.AxisTenant, Limit: new(limit), Window: "1m", Algorithm: v1alpha1.SlidingWindowLog,
 		Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: resources}},
 	}
 	return p

@@ -222,8 +222,8 @@ func (s *Scenario) edit(ctx context.Context, load Load, limit time.Duration) err
 	var before, after int64
 	sent := time.Now()
 	err := Change(ctx, s, p, func(p *v1alpha1.RateLimitPolicy) {
-		before, after = p.Spec.Limit, Plenty+s.edits
-		p.Spec.Limit = after
+		before, after = *p.Spec.Limit, Plenty+s.edits
+		p.Spec.Limit = &after
 	})
 	if err != nil {
 		return err

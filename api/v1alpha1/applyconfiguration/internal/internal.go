@@ -153,6 +153,14 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
       default: Override
+    - name: rates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Rate
+          elementRelationship: associative
+          keys:
+          - window
     - name: replaces
       type:
         list:
@@ -276,18 +284,35 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
     fields:
+    - name: matchedBy
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.MatchedBy
+    - name: rates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.EffectiveRate
+          elementRelationship: associative
+          keys:
+          - policy
+    - name: script
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
+- name: com.github.weir-dev.weir.api.v1alpha1.EffectiveRate
+  map:
+    fields:
+    - name: algorithm
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
     - name: keyPattern
       type:
         scalar: string
     - name: limit
       type:
         scalar: numeric
-    - name: matchedBy
+    - name: policy
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.MatchedBy
-    - name: script
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
+        scalar: string
     - name: window
       type:
         scalar: string
@@ -1094,6 +1119,21 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Precedence
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.Rate
+  map:
+    fields:
+    - name: algorithm
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
+    - name: burst
+      type:
+        scalar: numeric
+    - name: limit
+      type:
+        scalar: numeric
+    - name: window
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Window
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicy
   map:
     fields:
@@ -1164,6 +1204,14 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
       default: Deny
+    - name: rates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Rate
+          elementRelationship: associative
+          keys:
+          - window
     - name: replaces
       type:
         list:
@@ -1379,6 +1427,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+    - name: rates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.Rate
+          elementRelationship: associative
+          keys:
+          - window
     - name: unlimited
       type:
         scalar: boolean

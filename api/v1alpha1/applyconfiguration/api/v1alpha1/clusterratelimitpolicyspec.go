@@ -68,6 +68,19 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithBurst(value int64) *C
 	return b
 }
 
+// WithRates adds the given value to the Rates field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Rates field.
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithRates(values ...*RateApplyConfiguration) *ClusterRateLimitPolicySpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRates")
+		}
+		b.RateLimitPolicySpecApplyConfiguration.Rates = append(b.RateLimitPolicySpecApplyConfiguration.Rates, *values[i])
+	}
+	return b
+}
+
 // WithIdentifier sets the Identifier field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Identifier field is set to the value of the last call.

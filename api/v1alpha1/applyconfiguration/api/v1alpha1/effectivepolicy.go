@@ -11,12 +11,8 @@ import (
 //
 // EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicyApplyConfiguration struct {
-	// limit is the number of units that each identifier can spend per window. 0 denies every request.
-	Limit *int64 `json:"limit,omitempty"`
-	// window is the length of the window as a Go duration. For example: 24h0m0s.
-	Window *string `json:"window,omitempty"`
-	// keyPattern is the pattern of the counter keys in Redis, with * in place of the Limiter or counter group, and of the identifier.
-	KeyPattern *string `json:"keyPattern,omitempty"`
+	// rates has each pair of a window and an algorithm in which the policy or one of its tiers has a limit, sorted by name.
+	Rates []EffectiveRateApplyConfiguration `json:"rates,omitempty"`
 	// script is the Lua script that decides requests.
 	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`
 	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request.
@@ -31,27 +27,16 @@ func EffectivePolicy() *EffectivePolicyApplyConfiguration {
 	return &EffectivePolicyApplyConfiguration{}
 }
 
-// WithLimit sets the Limit field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Limit field is set to the value of the last call.
-func (b *EffectivePolicyApplyConfiguration) WithLimit(value int64) *EffectivePolicyApplyConfiguration {
-	b.Limit = &value
-	return b
-}
-
-// WithWindow sets the Window field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Window field is set to the value of the last call.
-func (b *EffectivePolicyApplyConfiguration) WithWindow(value string) *EffectivePolicyApplyConfiguration {
-	b.Window = &value
-	return b
-}
-
-// WithKeyPattern sets the KeyPattern field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the KeyPattern field is set to the value of the last call.
-func (b *EffectivePolicyApplyConfiguration) WithKeyPattern(value string) *EffectivePolicyApplyConfiguration {
-	b.KeyPattern = &value
+// WithRates adds the given value to the Rates field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Rates field.
+func (b *EffectivePolicyApplyConfiguration) WithRates(values ...*EffectiveRateApplyConfiguration) *EffectivePolicyApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRates")
+		}
+		b.Rates = append(b.Rates, *values[i])
+	}
 	return b
 }
 

@@ -17,7 +17,7 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Axis *apiv1alpha1.Axis `json:"axis,omitempty"`
 	// limit is the number of units that each identifier can spend per window. A request costs 1 unit unless spec.cost sets another cost.
 	// With algorithm SlidingWindowLog, the maximum is 1000000. 0 denies every request that no tier allows, also while Redis is unavailable.
-	// Nothing is counted then, and the fields that describe counters have no effect.
+	// Nothing is counted then, and the fields that describe counters have no effect. Either limit and window or rates are required.
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
 	// 1s to 720h (30d), and with algorithm FixedWindow to 8760h (365d).
@@ -30,6 +30,9 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// burst is the capacity of a TokenBucket, or the number of units that can wait in a LeakyBucket. Defaults to limit for TokenBucket and
 	// to 0 for LeakyBucket. It is invalid with other algorithms.
 	Burst *int64 `json:"burst,omitempty"`
+	// rates are several limits that apply together, in place of limit, window, algorithm and burst. A request is admitted only if it is
+	// within all of them, and is counted in all of them or in none. Each rate counts as a policy of its own in the bounds of a request.
+	Rates []RateApplyConfiguration `json:"rates,omitempty"`
 	// identifier sets where a request carries the identifier. If omitted, spec.identity of the Limiter applies. Its defaults are the
 	// client address for IP and the headers X-Tenant-ID for Tenant, X-User-ID for User and X-API-Key for APIKey. Requests without an
 	// identifier are counted by their client address. The field is required with axis Custom, and invalid with axes Endpoint, Namespace and
@@ -45,8 +48,8 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// these routes. match.http can select some of them. The gateway must be configured to name the route of each request, for example with
 	// includeRouteMetadata of Envoy Gateway. If omitted, the policy is not attached.
 	TargetRefs []TargetReferenceApplyConfiguration `json:"targetRefs,omitempty"`
-	// tiers give some of the requests a different limit, with the same algorithm and window. The first tier that matches a request
-	// applies. If no tier matches, spec.limit applies.
+	// tiers give some of the requests a different limit, or different rates. The first tier that matches a request applies. If no tier
+	// matches, spec.limit or spec.rates apply. A policy and its tiers can have at most 8 different pairs of a window and an algorithm.
 	Tiers []TierApplyConfiguration `json:"tiers,omitempty"`
 	// cost is the number of units that a request costs. If omitted, a request costs 1 unit.
 	Cost *CostApplyConfiguration `json:"cost,omitempty"`
@@ -130,6 +133,19 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithAlgorithm(value apiv1alpha1.
 // If called multiple times, the Burst field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithBurst(value int64) *RateLimitPolicySpecApplyConfiguration {
 	b.Burst = &value
+	return b
+}
+
+// WithRates adds the given value to the Rates field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Rates field.
+func (b *RateLimitPolicySpecApplyConfiguration) WithRates(values ...*RateApplyConfiguration) *RateLimitPolicySpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRates")
+		}
+		b.Rates = append(b.Rates, *values[i])
+	}
 	return b
 }
 

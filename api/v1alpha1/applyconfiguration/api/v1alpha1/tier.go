@@ -12,8 +12,11 @@ type TierApplyConfiguration struct {
 	// when selects the requests of the tier.
 	When *WhenApplyConfiguration `json:"when,omitempty"`
 	// limit is the number of units that an identifier in this tier can spend per window. 0 denies the requests of the tier without counting
-	// them. Either limit or unlimited: true is required.
+	// them. The window and the algorithm are those of the policy, so that a policy with rates needs rates here too, or limit: 0. Exactly one
+	// of limit, rates and unlimited: true is required.
 	Limit *int64 `json:"limit,omitempty"`
+	// rates are the limits of this tier, in place of those of the policy. Their windows and algorithms can be others.
+	Rates []RateApplyConfiguration `json:"rates,omitempty"`
 	// burst has the meaning of spec.burst, in units, for this tier. The tier does not inherit spec.burst. Defaults to the limit of the
 	// tier for TokenBucket and to 0 for LeakyBucket. It is invalid with other algorithms.
 	Burst *int64 `json:"burst,omitempty"`
@@ -49,6 +52,19 @@ func (b *TierApplyConfiguration) WithWhen(value *WhenApplyConfiguration) *TierAp
 // If called multiple times, the Limit field is set to the value of the last call.
 func (b *TierApplyConfiguration) WithLimit(value int64) *TierApplyConfiguration {
 	b.Limit = &value
+	return b
+}
+
+// WithRates adds the given value to the Rates field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Rates field.
+func (b *TierApplyConfiguration) WithRates(values ...*RateApplyConfiguration) *TierApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithRates")
+		}
+		b.Rates = append(b.Rates, *values[i])
+	}
 	return b
 }
 

@@ -1,0 +1,89 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weir-dev/weir/limiter/bypass"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// rates returns the rules of a policy of 2 units a minute and 3 an hour. Tier pro has 1 unit a day instead, and tier staff is unlimited.
+func rates() []rules.Rule {
+	minute, hour, day := rule("shop/a:1m", 2), rule("shop/a:1h", 3), rule("shop/a:1d", 0)
+	minute.Rate, hour.Rate, day.Rate = "1m", "1h", "1d"
+	hour.WindowSeconds, day.WindowSeconds, day.TiersOnly = 3600, 86400, true
+	list := []rules.Rule{minute, hour, day}
+	for i := range list {
+		pro := rules.Tier{Name: "pro", When: rules.When{Groups: []string{"pro"}}, Unlimited: true}
+		if list[i].TiersOnly {
+			pro.Unlimited, pro.Units = false, 1
+		}
+		list[i].Tiers = []rules.Tier{pro, {Name: "staff", When: rules.When{Groups: []string{"staff"}}, Unlimited: true}}
+	}
+	return list
+}
+
+func inGroup(group string) *engine.Check {
+	c := request(1, acme())
+	if group != "" {
+		c.Request.Claims = map[string]any{"groups": []any{group}}
+	}
+	return c
+}
+
+// A request counts in all rates of its tier or in none, and the strictest comes first.
+func TestCheck_CountsInAllRatesOrInNone(t *testing.T) {
+	now := epoch()
+	e := newEngineAt(t, func() time.Time { return now }, rates()...)
+	for i, step := range []struct {
+		wait  time.Duration
+		group string
+		want  string
+	}{
+		{0, "", "shop/a:1m acme true 1, shop/a:1h acme true 2"},
+		{0, "", "shop/a:1m acme true 0, shop/a:1h acme true 1"},
+		{0, "", "shop/a:1m acme false 0"},
+		{time.Minute, "", "shop/a:1h acme true 0, shop/a:1m acme true 1"}, // the denied request counted in no window
+		{time.Minute, "", "shop/a:1h acme false 0"},
+		{0, "pro", "shop/a:1d acme true 0"},
+		{0, "pro", "shop/a:1d acme false 0"},
+		{0, "staff", ""},
+		{time.Hour, "", "shop/a:1m acme true 1, shop/a:1h acme true 2"},
+	} {
+		now = now.Add(step.wait)
+		answer, err := e.Check(t.Context(), inGroup(step.group))
+		if got := strings.Join(lines(answer), ", "); err != nil || got != step.want {
+			t.Errorf("step %d: %s, %v, want %s", i, got, err, step.want)
+		}
+	}
+}
+
+// A bypass and a block are for a policy: one of a single rate would hardly ever help.
+func TestCheck_ABypassIsForAllRatesOfAPolicy(t *testing.T) {
+	for _, blocks := range []bool{false, true} {
+		e, _ := newEngine(t, rates()...)
+		e.SetBypasses([]bypass.Bypass{{
+			Name: "b", Policy: "shop/a", Blocks: blocks, Identifier: "acme", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour),
+		}})
+		var got []string
+		for range 5 {
+			answer, err := e.Check(t.Context(), inGroup(""))
+			if err != nil || answer.Allowed == blocks {
+				t.Fatalf("blocks %t: %+v, %v", blocks, answer, err)
+			}
+			got = lines(answer)
+		}
+		var want []string
+		if blocks {
+			want = []string{"shop/a:1d acme false 0", "shop/a:1h acme false 0", "shop/a:1m acme false 0"}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("blocks %t (-want +got):\n%s", blocks, diff)
+		}
+	}
+}
