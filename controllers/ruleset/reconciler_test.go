@@ -69,7 +69,7 @@ func TestReconcile_FollowsAPolicyFromCreationToDeletion(t *testing.T) {
 	h.hasNoCondition("daily", v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	status := h.policy("daily").Status
 	want := &v1alpha1.EffectivePolicy{
-		Limit: 100, Window: "24h0m0s", KeyPattern: "weir:*:throttle:tenant:{*}:" + h.namespace + "/daily:*",
+		Limit: 100, Window: "24h0m0s", Algorithm: v1alpha1.SlidingWindowCounter, KeyPattern: "weir:*:throttle:tenant:{*}:" + h.namespace + "/daily:*",
 		Script: v1alpha1.ScriptReference{Name: decider.Name, SHA: decider.SHA},
 	}
 	if diff := cmp.Diff(want, status.Effective); diff != "" {

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,8 +23,7 @@ type validPolicy struct {
 	lease *rules.Lease    // nil unless the policy is Leased
 }
 
-// validate returns the valid policy of a group, or all problems of the policy in the order of its fields. An empty enum field means its
-// default: the API server sets it, but Go code may omit it.
+// validate returns the valid policy of a group, or all problems of the policy in the order of its fields.
 func validate(same []candidate) (validPolicy, []Problem) {
 	policy := same[0]
 	v := validator{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}
@@ -115,7 +113,7 @@ type counting struct {
 func (c counting) valid() bool { return c.algorithmErr == nil && c.windowErr == nil }
 
 func countingOf(spec *v1alpha1.RateLimitPolicySpec) counting {
-	how := counting{algorithm: cmp.Or(limiter.Algorithm(spec.Algorithm), limiter.DefaultAlgorithm)}
+	how := counting{algorithm: limiter.Algorithm(spec.Algorithm)}
 	if _, how.algorithmErr = limiter.NewLimit(how.algorithm, 1, limiter.MinWindow); how.algorithmErr != nil {
 		how.algorithm = limiter.DefaultAlgorithm
 	}

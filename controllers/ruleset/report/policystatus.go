@@ -216,6 +216,7 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 		apply.WithEffective(v1alpha1ac.EffectivePolicy().
 			WithLimit(e.Limit).
 			WithWindow(e.Window).
+			WithAlgorithm(e.Algorithm).
 			WithKeyPattern(e.KeyPattern).
 			WithScript(v1alpha1ac.ScriptReference().WithName(e.Script.Name).WithSHA(e.Script.SHA)))
 		if e.MatchedBy != "" {

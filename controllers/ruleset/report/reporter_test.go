@@ -135,7 +135,7 @@ func (r *reporting) add(name string) {
 		r.namespaced = append(r.namespaced, v1alpha1.RateLimitPolicy{ObjectMeta: meta, Spec: spec})
 	}
 	r.state.Considered[meta.UID], r.state.RuleSet.Policies[meta.UID] = 1, 1
-	effective := v1alpha1.EffectivePolicy{Limit: 10, Window: "1m0s", KeyPattern: "weir:*", Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"}}
+	effective := v1alpha1.EffectivePolicy{Limit: 10, Window: "1m0s", Algorithm: v1alpha1.SlidingWindowCounter, KeyPattern: "weir:*", Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"}}
 	r.state.RuleSet.Rules[full] = selection.Rule{Policy: full, Revision: "r1", Effective: effective}
 	for i := range r.state.Delivery.Replicas {
 		r.state.Delivery.Replicas[i].Rules[full] = "r1"

@@ -220,6 +220,7 @@ func (c Compiler) effective(rule *rules.Rule) (v1alpha1.EffectivePolicy, error) 
 	return v1alpha1.EffectivePolicy{
 		Limit:      rule.Units,
 		Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
+		Algorithm:  v1alpha1.Algorithm(rule.Algorithm),
 		KeyPattern: keys.Pattern(),
 		Script:     c.Script,
 	}, nil

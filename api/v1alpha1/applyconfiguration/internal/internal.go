@@ -99,7 +99,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: algorithm
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
-      default: SlidingWindowCounter
     - name: axis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
@@ -109,7 +108,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: consistency
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
-      default: Exact
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -128,7 +126,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enforcement
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
-      default: Enforce
     - name: identifier
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
@@ -144,15 +141,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: onStoreFailure
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
-      default: Local
     - name: overrun
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
-      default: Deny
     - name: precedence
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
-      default: Override
     - name: replaces
       type:
         list:
@@ -162,11 +156,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
-      default: Policy
     - name: storage
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
-      default: Exact
     - name: targetRefs
       type:
         list:
@@ -276,6 +268,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
     fields:
+    - name: algorithm
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
     - name: keyPattern
       type:
         scalar: string
@@ -438,7 +433,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: type
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderMatchType
-      default: Exact
     - name: value
       type:
         scalar: string
@@ -613,8 +607,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.Operation
           elementRelationship: associative
-      default:
-      - CREATE
     - name: resources
       type:
         list:
@@ -968,7 +960,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: type
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.PathMatchType
-      default: PathPrefix
     - name: value
       type:
         scalar: string
@@ -1120,7 +1111,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: algorithm
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
-      default: SlidingWindowCounter
     - name: axis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
@@ -1130,7 +1120,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: consistency
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
-      default: Exact
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -1143,7 +1132,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enforcement
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
-      default: Enforce
     - name: identifier
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
@@ -1159,11 +1147,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: onStoreFailure
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
-      default: Local
     - name: overrun
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
-      default: Deny
     - name: replaces
       type:
         list:
@@ -1173,11 +1159,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
-      default: Policy
     - name: storage
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
-      default: Exact
     - name: targetRefs
       type:
         list:

@@ -15,6 +15,8 @@ type EffectivePolicyApplyConfiguration struct {
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window as a Go duration. For example: 24h0m0s.
 	Window *string `json:"window,omitempty"`
+	// algorithm is the algorithm that counts units, also if the spec does not set it.
+	Algorithm *apiv1alpha1.Algorithm `json:"algorithm,omitempty"`
 	// keyPattern is the pattern of the counter keys in Redis, with * in place of the Limiter or counter group, and of the identifier.
 	KeyPattern *string `json:"keyPattern,omitempty"`
 	// script is the Lua script that decides requests.
@@ -44,6 +46,14 @@ func (b *EffectivePolicyApplyConfiguration) WithLimit(value int64) *EffectivePol
 // If called multiple times, the Window field is set to the value of the last call.
 func (b *EffectivePolicyApplyConfiguration) WithWindow(value string) *EffectivePolicyApplyConfiguration {
 	b.Window = &value
+	return b
+}
+
+// WithAlgorithm sets the Algorithm field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Algorithm field is set to the value of the last call.
+func (b *EffectivePolicyApplyConfiguration) WithAlgorithm(value apiv1alpha1.Algorithm) *EffectivePolicyApplyConfiguration {
+	b.Algorithm = &value
 	return b
 }
 
