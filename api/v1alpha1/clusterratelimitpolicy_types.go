@@ -13,15 +13,15 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:path=clusterratelimitpolicies,singular=clusterratelimitpolicy,scope=Cluster,categories=weir,shortName=crlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
 // +kubebuilder:selectablefield:JSONPath=`.spec.enforcement`
+// +kubebuilder:selectablefield:JSONPath=`.spec.precedence`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Axis",type=string,JSONPath=`.spec.axis`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
 // +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`
-// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.spec.algorithm`
-// +kubebuilder:printcolumn:name="Precedence",type=string,JSONPath=`.spec.precedence`
+// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.status.effective.rates[*].algorithm`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Rates",type=string,priority=1,JSONPath=`.spec.rates[*].window`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Enforcement",type=string,priority=1,JSONPath=`.spec.enforcement`
 type ClusterRateLimitPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -50,7 +50,7 @@ type ClusterRateLimitPolicyList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || self.targetRefs.all(t, has(t.__namespace__))",fieldPath=".targetRefs",message="targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.domains)",fieldPath=".domains",message="domains must not be set together with targetRefs, because the routes of the Gateways determine the domains; remove one of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.replaces) || self.precedence != 'Default'",fieldPath=".replaces",message="replaces must not be set with precedence: Default, because a default replaces no other one; remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.replaces) || !has(self.precedence) || self.precedence != 'Default'",fieldPath=".replaces",message="replaces must not be set with precedence: Default, because a default replaces no other one; remove one of them"
 type ClusterRateLimitPolicySpec struct {
 	RateLimitPolicySpec `json:",inline"`
 
@@ -66,7 +66,6 @@ type ClusterRateLimitPolicySpec struct {
 	// another policy that has the name of this one in spec.replaces matches the request; one with enforcement Shadow does not count. Defaults
 	// to Override.
 	// +optional
-	// +kubebuilder:default=Override
 	Precedence Precedence `json:"precedence,omitempty"`
 }
 

@@ -74,7 +74,6 @@ type KubernetesResources struct {
 	// limited. Defaults to CREATE.
 	// +optional
 	// +listType=set
-	// +kubebuilder:default={CREATE}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	Operations []Operation `json:"operations,omitempty"`

@@ -116,14 +116,13 @@ type Host string
 type Method string
 
 // PathMatch matches the path of a request.
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || self.value.matches('^/[^?#\\\\s]*$')",fieldPath=".value",message="a path must begin with a slash and must not have a query, a fragment or spaces"
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)')",fieldPath=".value",message="a path must not have double slashes or dot segments, because Weir resolves them in the request before the comparison"
-// +kubebuilder:validation:XValidation:rule="self.type == 'RegularExpression' || !self.value.matches('[*{}]')",fieldPath=".value",message="a path must not have wildcards (*) or templates ({id}); use type PathPrefix to match everything below a path, or type RegularExpression"
+// +kubebuilder:validation:XValidation:rule="has(self.type) && self.type == 'RegularExpression' || self.value.matches('^/[^?#\\\\s]*$')",fieldPath=".value",message="a path must begin with a slash and must not have a query, a fragment or spaces"
+// +kubebuilder:validation:XValidation:rule="has(self.type) && self.type == 'RegularExpression' || !self.value.matches('//|/[.][.]?(/|$)')",fieldPath=".value",message="a path must not have double slashes or dot segments, because Weir resolves them in the request before the comparison"
+// +kubebuilder:validation:XValidation:rule="has(self.type) && self.type == 'RegularExpression' || !self.value.matches('[*{}]')",fieldPath=".value",message="a path must not have wildcards (*) or templates ({id}); use type PathPrefix to match everything below a path, or type RegularExpression"
 type PathMatch struct {
 	// type is the comparison. Exact matches the whole path. PathPrefix matches whole path segments at the beginning of the path.
 	// RegularExpression is an RE2 expression that must match the whole path. Defaults to PathPrefix.
 	// +optional
-	// +kubebuilder:default=PathPrefix
 	Type PathMatchType `json:"type,omitempty"`
 	// value is the path, the path prefix or the regular expression. For example: /v1/search.
 	// +required
@@ -146,7 +145,7 @@ const (
 )
 
 // HeaderMatch is a condition on one request header.
-// +kubebuilder:validation:XValidation:rule="self.type == 'Present' ? !has(self.value) : has(self.value)",fieldPath=".value",message="value is required with type Exact or RegularExpression, and must not be set with type Present"
+// +kubebuilder:validation:XValidation:rule="has(self.type) && self.type == 'Present' ? !has(self.value) : has(self.value)",fieldPath=".value",message="value is required with type Exact or RegularExpression, and must not be set with type Present"
 type HeaderMatch struct {
 	// name is the name of the header. The name is case-insensitive.
 	// +required
@@ -154,7 +153,6 @@ type HeaderMatch struct {
 	// type is the comparison. Exact compares the whole value. Present matches if the request has the header. RegularExpression is an
 	// RE2 expression that must match the whole value. Defaults to Exact.
 	// +optional
-	// +kubebuilder:default=Exact
 	Type HeaderMatchType `json:"type,omitempty"`
 	// value is the header value or the regular expression. It is required unless type is Present.
 	// +optional

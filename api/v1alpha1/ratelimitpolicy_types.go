@@ -19,10 +19,10 @@ import (
 // +kubebuilder:printcolumn:name="Axis",type=string,JSONPath=`.spec.axis`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
 // +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`
-// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.spec.algorithm`
+// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.status.effective.rates[*].algorithm`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Rates",type=string,priority=1,JSONPath=`.spec.rates[*].window`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Enforcement",type=string,priority=1,JSONPath=`.spec.enforcement`
 type RateLimitPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -49,34 +49,36 @@ type RateLimitPolicyList struct {
 
 // RateLimitPolicySpec is a limit and the requests that it applies to.
 //
-// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
-// +kubebuilder:validation:XValidation:rule="self.algorithm == 'FixedWindow' || size(self.window) < 2 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= 2592000",fieldPath=".window",message="window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="burst must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use limit as the capacity"
-// +kubebuilder:validation:XValidation:rule="!has(self.burst) || self.limit == 0 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="burst takes longer than ten years to drain at this limit and window; use a lower burst"
-// +kubebuilder:validation:XValidation:rule="self.algorithm != 'SlidingWindowLog' || !has(self.tiers) || self.tiers.all(t, !has(t.limit) || t.limit <= 1000000)",fieldPath=".tiers",message="the limit of a tier must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
-// +kubebuilder:validation:XValidation:rule="self.algorithm in ['TokenBucket', 'LeakyBucket'] || !has(self.tiers) || self.tiers.all(t, !has(t.burst))",fieldPath=".tiers",message="the burst of a tier is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
-// +kubebuilder:validation:XValidation:rule="self.algorithm != 'TokenBucket' || !has(self.tiers) || self.tiers.all(t, !has(t.burst) || t.burst > 0)",fieldPath=".tiers",message="the burst of a tier must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use the limit of the tier as the capacity"
-// +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.limit == 0 || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="the burst of a tier takes longer than ten years to drain at the limit of the tier and this window; use a lower burst"
-// +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.value) || self.overrun == 'Debt' || self.limit == 0 || self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? t.limit > 0 && self.cost.value <= (self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit (for TokenBucket and LeakyBucket: a higher burst)"
+// +kubebuilder:validation:XValidation:rule="has(self.rates) ? !has(self.limit) && !has(self.window) && !has(self.algorithm) && !has(self.burst) : has(self.limit) && has(self.window)",message="a policy must have either limit and window, or rates; with rates, limit, window, algorithm and burst are in each rate"
+// +kubebuilder:validation:XValidation:rule="!has(self.rates) || !has(self.tiers) || self.tiers.all(t, !has(t.limit) || t.limit == 0)",fieldPath=".tiers",message="a tier of a policy with rates must have rates, limit: 0 or unlimited: true, because a limit alone has no window; use rates"
+// +kubebuilder:validation:XValidation:rule="!has(self.limit) || !has(self.algorithm) || self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.window) || has(self.algorithm) && self.algorithm == 'FixedWindow' || size(self.window) < 2 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= 2592000",fieldPath=".window",message="window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.algorithm) && self.algorithm in ['TokenBucket', 'LeakyBucket']",fieldPath=".burst",message="burst is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !has(self.algorithm) || self.algorithm != 'TokenBucket' || self.burst > 0",fieldPath=".burst",message="burst must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use limit as the capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.window) || !has(self.limit) || !has(self.burst) || self.limit == 0 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="burst takes longer than ten years to drain at this limit and window; use a lower burst"
+// +kubebuilder:validation:XValidation:rule="!has(self.algorithm) || self.algorithm != 'SlidingWindowLog' || !has(self.tiers) || self.tiers.all(t, !has(t.limit) || t.limit <= 1000000)",fieldPath=".tiers",message="the limit of a tier must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
+// +kubebuilder:validation:XValidation:rule="has(self.algorithm) && self.algorithm in ['TokenBucket', 'LeakyBucket'] || !has(self.tiers) || self.tiers.all(t, !has(t.burst))",fieldPath=".tiers",message="the burst of a tier is valid only with algorithm TokenBucket (capacity) or LeakyBucket (queue length); remove burst or use one of these algorithms"
+// +kubebuilder:validation:XValidation:rule="!has(self.algorithm) || self.algorithm != 'TokenBucket' || !has(self.tiers) || self.tiers.all(t, !has(t.burst) || t.burst > 0)",fieldPath=".tiers",message="the burst of a tier must be at least 1 with algorithm TokenBucket, because an empty bucket admits no request; omit burst to use the limit of the tier as the capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.window) || !has(self.tiers) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.tiers.all(t, !has(t.burst) || !has(t.limit) || t.limit == 0 || t.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= t.limit * 315360000)",fieldPath=".tiers",message="the burst of a tier takes longer than ten years to drain at the limit of the tier and this window; use a lower burst"
+// +kubebuilder:validation:XValidation:rule="!has(self.limit) || !has(self.cost) || !has(self.cost.value) || has(self.overrun) && self.overrun == 'Debt' || self.limit == 0 || self.cost.value <= (has(self.algorithm) && self.algorithm == 'LeakyBucket' ? (has(self.burst) ? self.burst : 0) + 1 : has(self.algorithm) && self.algorithm == 'TokenBucket' && has(self.burst) ? self.burst : self.limit) || has(self.tiers) && self.tiers.exists(t, has(t.limit) ? t.limit > 0 && self.cost.value <= (has(self.algorithm) && self.algorithm == 'LeakyBucket' ? (has(t.burst) ? t.burst : 0) + 1 : has(self.algorithm) && self.algorithm == 'TokenBucket' && has(t.burst) ? t.burst : t.limit) : has(t.unlimited) && t.unlimited)",fieldPath=".cost.value",message="every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or a higher limit (for TokenBucket and LeakyBucket: a higher burst)"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.identifier)",fieldPath=".identifier",message="identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, or use the axis of the identifier with scope: Endpoint"
 // +kubebuilder:validation:XValidation:rule="self.axis != 'Custom' || has(self.identifier) && (has(self.identifier.header) || has(self.identifier.query) || has(self.identifier.cookie) || has(self.identifier.claim) || has(self.identifier.descriptor) || has(self.identifier.expression))",fieldPath=".identifier",message="identifier is required with axis Custom; set the source of the identifier, or use an axis that has a default identifier"
-// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || self.scope != 'Endpoint'",fieldPath=".scope",message="scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope"
+// +kubebuilder:validation:XValidation:rule="self.axis != 'Endpoint' || !has(self.scope) || self.scope != 'Endpoint'",fieldPath=".scope",message="scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope"
 // +kubebuilder:validation:XValidation:rule="!(self.axis in ['Namespace', 'ServiceAccount']) || has(self.match) && has(self.match.kubernetes)",fieldPath=".axis",message="axes Namespace and ServiceAccount are valid only for writes to the Kubernetes API; set match.kubernetes or use another axis"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.kubernetes) || self.axis in ['Tenant', 'User', 'ServiceAccount', 'Namespace', 'Custom']",fieldPath=".axis",message="axis must be Tenant, User, ServiceAccount, Namespace or Custom with match.kubernetes"
 // +kubebuilder:validation:XValidation:rule="!has(self.identifier) || has(self.identifier.expression) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".identifier",message="identifier must be an expression with match.kubernetes, because a write has no headers, query parameters, cookies, claims or descriptors; use identifier.expression or remove identifier"
 // +kubebuilder:validation:XValidation:rule="!has(self.identifier) || !has(self.match) || !has(self.match.kubernetes) || !has(self.identifier.fallbacks) && !(has(self.identifier.onMissing) && self.identifier.onMissing == 'ClientAddress')",fieldPath=".identifier",message="identifier must not have fallbacks or onMissing: ClientAddress with match.kubernetes, because a write has no other source and no client address; use another expression, or another value of onMissing"
 // +kubebuilder:validation:XValidation:rule="!has(self.identifier) || !(self.axis in ['Namespace', 'ServiceAccount'])",fieldPath=".identifier",message="identifier must not be set with axis Namespace or ServiceAccount; remove identifier or use axis Custom"
-// +kubebuilder:validation:XValidation:rule="self.scope != 'Endpoint' || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".scope",message="scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope"
+// +kubebuilder:validation:XValidation:rule="!has(self.scope) || self.scope != 'Endpoint' || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".scope",message="scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope"
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !has(self.match) || !has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.header) && !has(t.when.cidrs))",fieldPath=".tiers",message="tiers must not use header or cidrs with match.kubernetes, because a write has no headers and no client address; use identifiers, groups, namespaceSelector or expression"
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || has(self.match) && has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.namespaceSelector))",fieldPath=".tiers",message="tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition"
 // +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.header) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".cost",message="cost.header must not be set with match.kubernetes, because a write has no headers; use cost.value or cost.expression"
-// +kubebuilder:validation:XValidation:rule="self.consistency != 'Leased' || self.algorithm != 'LeakyBucket'",fieldPath=".consistency",message="consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; use Exact or algorithm TokenBucket"
-// +kubebuilder:validation:XValidation:rule="!has(self.lease) || self.consistency == 'Leased'",fieldPath=".lease",message="lease is valid only with consistency: Leased; remove lease or set consistency: Leased"
-// +kubebuilder:validation:XValidation:rule="!has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^[0-9]{1,5}(ms|s)$') || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
-// +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
-// +kubebuilder:validation:XValidation:rule="self.overrun != 'Debt' || self.consistency != 'Leased'",fieldPath=".overrun",message="overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency"
-// +kubebuilder:validation:XValidation:rule="self.storage != 'Compact' || self.algorithm in ['FixedWindow', 'SlidingWindowCounter']",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
+// +kubebuilder:validation:XValidation:rule="!has(self.consistency) || self.consistency != 'Leased' || !has(self.algorithm) || self.algorithm != 'LeakyBucket'",fieldPath=".consistency",message="consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; use Exact or algorithm TokenBucket"
+// +kubebuilder:validation:XValidation:rule="!has(self.lease) || has(self.consistency) && self.consistency == 'Leased'",fieldPath=".lease",message="lease is valid only with consistency: Leased; remove lease or set consistency: Leased"
+// +kubebuilder:validation:XValidation:rule="!has(self.window) || !has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^[0-9]{1,5}(ms|s)$') || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || !has(self.consistency) || self.consistency != 'Leased'",fieldPath=".overrun",message="overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage != 'Compact' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.match) || !has(self.match.descriptors) && !has(self.match.kubernetes) && !(has(self.match.http) && has(self.match.http.hosts))",fieldPath=".match",message="match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; use other fields of match.http, or remove targetRefs"
 // +kubebuilder:validation:XValidation:rule="!has(self.denial) || !has(self.match) || !has(self.match.kubernetes) || !has(self.denial.status) && !has(self.denial.contentType) && !has(self.denial.headers)",fieldPath=".denial",message="denial must have only message with match.kubernetes, because the API server sets the rest of the response; remove status, contentType and headers"
 type RateLimitPolicySpec struct {
@@ -101,7 +103,6 @@ type RateLimitPolicySpec struct {
 	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and returns the delay of each request. Defaults to
 	// SlidingWindowCounter.
 	// +optional
-	// +kubebuilder:default=SlidingWindowCounter
 	Algorithm Algorithm `json:"algorithm,omitempty"`
 	// burst is the capacity of a TokenBucket, or the number of units that can wait in a LeakyBucket. Defaults to limit for TokenBucket and
 	// to 0 for LeakyBucket. It is invalid with other algorithms.
@@ -127,7 +128,6 @@ type RateLimitPolicySpec struct {
 	// identifier has one counter for each endpoint, which is the matching entry of match.http.paths, or the request path if there are
 	// no such entries. Defaults to Policy.
 	// +optional
-	// +kubebuilder:default=Policy
 	Scope Scope `json:"scope,omitempty"`
 	// match selects the requests to limit. If omitted, the policy limits all HTTP and gRPC requests of the domain.
 	// +optional
@@ -157,25 +157,21 @@ type RateLimitPolicySpec struct {
 	// costs that Envoy reports at the end of a response, such as tokens of a language model. It is valid only with algorithm FixedWindow or
 	// SlidingWindowCounter, and invalid with consistency: Leased. Defaults to Deny.
 	// +optional
-	// +kubebuilder:default=Deny
 	Overrun Overrun `json:"overrun,omitempty"`
 	// enforcement decides what happens to a request over the limit. Enforce denies it. Shadow counts and reports it, and never denies a
 	// request. Defaults to Enforce.
 	// +optional
-	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 	// onStoreFailure decides what happens while Redis is unavailable. Local: each limiter replica enforces its share of the limit with
 	// local counters. Allow: requests are admitted without counting. Deny: requests are rejected with an error (HTTP 503, gRPC
 	// UNAVAILABLE). Defaults to Local.
 	// +optional
-	// +kubebuilder:default=Local
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
 	// consistency decides when the units of a request are counted in Redis. Exact: before the request is admitted. Leased: a limiter
 	// replica spends units of a busy counter ahead, and admits requests from memory until they are used up. It then admits slightly more
 	// than the limit in some windows. It is invalid with algorithm LeakyBucket. A request that an Exact policy also limits is counted
 	// in Redis for all of its policies. Defaults to Exact.
 	// +optional
-	// +kubebuilder:default=Exact
 	Consistency Consistency `json:"consistency,omitempty"`
 	// lease bounds the units that replicas spend ahead. It is valid only with consistency: Leased.
 	// +optional
@@ -185,7 +181,6 @@ type RateLimitPolicySpec struct {
 	// of the memory, and identifiers with the same hash share a counter, which is improbable below a billion identifiers. Compact is valid
 	// only with algorithm FixedWindow or SlidingWindowCounter. An edit starts new counters. Defaults to Exact.
 	// +optional
-	// +kubebuilder:default=Exact
 	Storage Storage `json:"storage,omitempty"`
 	// replaces lists names of ClusterRateLimitPolicies with precedence: Default. They do not limit the requests that this policy matches,
 	// unless its enforcement is Shadow. If omitted, the policy applies in addition to all defaults.
@@ -427,7 +422,7 @@ type PolicyLimiterStatus struct {
 
 // EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicy struct {
-	// rates has each pair of a window and an algorithm in which the policy or one of its tiers has a limit, sorted by name.
+	// rates has each pair of a window and an algorithm in which the policy or one of its tiers has a limit. Those of requests in no tier come first.
 	// +optional
 	// +listType=map
 	// +listMapKey=policy
@@ -458,7 +453,7 @@ type EffectiveRate struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000000
 	Limit *int64 `json:"limit,omitempty"`
-	// window is the length of the window as a Go duration. For example: 24h0m0s.
+	// window is the length of the window in its shortest form. For example: 1d.
 	// +required
 	// +kubebuilder:validation:MaxLength=16
 	Window string `json:"window"`

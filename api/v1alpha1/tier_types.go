@@ -41,6 +41,10 @@ type Tier struct {
 }
 
 // Rate is a number of units per window.
+// +kubebuilder:validation:XValidation:rule="!has(self.algorithm) || self.algorithm != 'SlidingWindowLog' || self.limit <= 1000000",fieldPath=".limit",message="limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit"
+// +kubebuilder:validation:XValidation:rule="has(self.algorithm) && self.algorithm == 'FixedWindow' || size(self.window) < 2 || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= 2592000",fieldPath=".window",message="window must be at most 720h (30d), unless algorithm is FixedWindow; use a shorter window or FixedWindow"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || has(self.algorithm) && (self.algorithm == 'LeakyBucket' || self.algorithm == 'TokenBucket' && self.burst > 0)",fieldPath=".burst",message="burst is valid only with algorithm TokenBucket (capacity, at least 1) or LeakyBucket (queue length); remove burst or use one of these algorithms"
+// +kubebuilder:validation:XValidation:rule="!has(self.burst) || !self.window.matches('^([1-9][0-9]{0,2}d|([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?)$') || self.burst * (self.window.endsWith('d') ? int(self.window.substring(0, size(self.window) - 1)) * 86400 : duration(self.window).getSeconds()) <= self.limit * 315360000",fieldPath=".burst",message="burst takes longer than ten years to drain at this limit and window; use a lower burst"
 type Rate struct {
 	// limit is the number of units that each identifier can spend per window. With algorithm SlidingWindowLog, the maximum is 1000000.
 	// +required

@@ -22,7 +22,7 @@ const (
 )
 
 func limit(units int64) func(*v1alpha1.RateLimitPolicySpec) {
-	return func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = units }
+	return func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = &units }
 }
 
 // badPath is a match that the schema accepts and RE2 does not.
@@ -70,7 +70,7 @@ func TestReconcile_FollowsAPolicyFromCreationToDeletion(t *testing.T) {
 	status := h.policy("daily").Status
 	want := &v1alpha1.EffectivePolicy{
 		Rates: []v1alpha1.EffectiveRate{{
-			Policy: h.namespace + "/daily", Algorithm: v1alpha1.SlidingWindowCounter, Limit: new(int64(100)), Window: "24h0m0s",
+			Policy: h.namespace + "/daily", Algorithm: v1alpha1.SlidingWindowCounter, Limit: new(int64(100)), Window: "1d",
 			KeyPattern: "weir:*:throttle:tenant:{*}:" + h.namespace + "/daily:*",
 		}},
 		Script: v1alpha1.ScriptReference{Name: decider.Name, SHA: decider.SHA},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile/gateway"
@@ -46,7 +47,7 @@ func newClaims(areKnown bool) claims {
 // claimsOf returns a claim for each target.
 func claimsOf(p *validPolicy) []claim {
 	claims := make([]claim, 0, len(p.spec.TargetRefs))
-	counts := waysToCount(p.spec)
+	counts := waysToCount(p)
 	for _, ref := range p.spec.TargetRefs {
 		c := claim{cluster: p.cluster != nil, owner: p.namespace, namespace: p.namespace, target: string(ref.Kind) + "/" + ref.Name, counts: counts}
 		if ref.Namespace != nil {
@@ -82,25 +83,22 @@ func (taken claims) add(policy string, wanted []claim, targets []gateway.Target)
 	}
 }
 
-// waysToCount returns the parts of a spec that decide which requests count where. Two policies that are equal in them differ only in how many
+// waysToCount returns the parts of a policy that decide which requests count where. Two policies that are equal in them differ only in how many
 // units they allow.
-func waysToCount(spec *v1alpha1.RateLimitPolicySpec) string {
+func waysToCount(p *validPolicy) string {
+	spec := p.spec
 	text, err := json.Marshal(v1alpha1.RateLimitPolicySpec{
-		Axis: spec.Axis, Window: spec.Window, Algorithm: spec.Algorithm, Rates: withoutLimits(spec.Rates), Identifier: spec.Identifier, Scope: spec.Scope, Match: spec.Match,
-		Cost: spec.Cost, Enforcement: spec.Enforcement,
+		Axis: spec.Axis, Identifier: spec.Identifier, Scope: spec.Scope, Match: spec.Match, Cost: spec.Cost, Enforcement: spec.Enforcement,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("compile: encode a spec: %v", err)) // strings and integers
 	}
-	return string(text)
-}
-
-// withoutLimits returns the windows and algorithms of rates.
-func withoutLimits(given []v1alpha1.Rate) (all []v1alpha1.Rate) {
-	for _, r := range given {
-		all = append(all, v1alpha1.Rate{Window: r.Window, Algorithm: r.Algorithm})
+	windows := make([]string, len(p.slots))
+	for i := range p.slots {
+		windows[i] = fmt.Sprintf("%s %v", p.slots[i].Limit.Algorithm(), p.slots[i].Limit.Window())
 	}
-	return all
+	slices.Sort(windows)
+	return string(text) + strings.Join(windows, ",")
 }
 
 // problems returns the problems of a policy that no target accepts, and nil if a target accepts it.

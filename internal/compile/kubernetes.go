@@ -38,7 +38,7 @@ func lowerResources(resources v1alpha1.KubernetesResources) rules.KubernetesReso
 	}
 }
 
-// operationsOf returns the operations, or the default if the list is empty. The API server sets the default, but Go code may omit it.
+// operationsOf returns the operations, or the default if the list is empty.
 func operationsOf(resources v1alpha1.KubernetesResources) []v1alpha1.Operation {
 	if len(resources.Operations) == 0 {
 		return []v1alpha1.Operation{v1alpha1.OperationCreate}

@@ -31,6 +31,19 @@ type candidate struct {
 	cluster    *v1alpha1.ClusterRateLimitPolicySpec // nil if the policy is namespaced
 }
 
+// withDefaults returns the spec with the defaults of its enumerations. The schema has no defaults, so that objects do not keep those of
+// their time. Package rate has the default of algorithms, and pathType, headerType and
+// operationsOf those of entries of lists.
+func withDefaults(spec v1alpha1.RateLimitPolicySpec) v1alpha1.RateLimitPolicySpec {
+	spec.Scope = cmp.Or(spec.Scope, v1alpha1.ScopePolicy)
+	spec.Overrun = cmp.Or(spec.Overrun, v1alpha1.OverrunDeny)
+	spec.Enforcement = cmp.Or(spec.Enforcement, v1alpha1.EnforcementEnforce)
+	spec.OnStoreFailure = cmp.Or(spec.OnStoreFailure, v1alpha1.StoreFailureLocal)
+	spec.Consistency = cmp.Or(spec.Consistency, v1alpha1.ConsistencyExact)
+	spec.Storage = cmp.Or(spec.Storage, v1alpha1.StorageExact)
+	return spec
+}
+
 // counter returns the name under which the policy counts, in the form of its name.
 func (c *candidate) counter() string {
 	namespace, _, _ := strings.Cut(c.name, "/")
@@ -59,13 +72,17 @@ func groupByName(policies Policies) [][]candidate {
 	}
 	for i := range policies.Namespaced {
 		if p := &policies.Namespaced[i]; p.DeletionTimestamp == nil {
-			add(candidate{name: Name(p), namespace: p.Namespace, objectName: p.Name, created: p.CreationTimestamp.Time, spec: &p.Spec})
+			spec := withDefaults(p.Spec)
+			add(candidate{name: Name(p), namespace: p.Namespace, objectName: p.Name, created: p.CreationTimestamp.Time, spec: &spec})
 		}
 	}
 	for i := range policies.Cluster {
 		if p := &policies.Cluster[i]; p.DeletionTimestamp == nil {
+			spec := p.Spec
+			spec.RateLimitPolicySpec = withDefaults(spec.RateLimitPolicySpec)
+			spec.Precedence = cmp.Or(spec.Precedence, v1alpha1.PrecedenceOverride)
 			add(candidate{
-				name: ClusterName(p), objectName: p.Name, created: p.CreationTimestamp.Time, spec: &p.Spec.RateLimitPolicySpec, cluster: &p.Spec,
+				name: ClusterName(p), objectName: p.Name, created: p.CreationTimestamp.Time, spec: &spec.RateLimitPolicySpec, cluster: &spec,
 			})
 		}
 	}

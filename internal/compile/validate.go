@@ -20,8 +20,7 @@ type validPolicy struct {
 	lease *rules.Lease // nil unless the policy is Leased; a short window has a shorter one
 }
 
-// validate returns the valid policy of a group, or all problems of the policy in the order of its fields. An empty enum field means its
-// default: the API server sets it, but Go code may omit it.
+// validate returns the valid policy of a group, or all problems of the policy in the order of its fields.
 func validate(same []candidate) (validPolicy, []Problem) {
 	policy := same[0]
 	v := validator{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}

@@ -119,7 +119,7 @@ func TestWarnings_NameThePoliciesOverTheDefaultBudget(t *testing.T) {
 	}
 }
 
-func TestLoad_SetsTheDefaultsOfTheAPI(t *testing.T) {
+func TestLoad_CompilesTheDefaultsOfTheAPI(t *testing.T) {
 	result := newLoader(t).Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(`
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy

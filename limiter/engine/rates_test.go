@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/store"
 )
 
 // rates returns the rules of a policy of 2 units a minute and 3 an hour. Tier pro has 1 unit a day instead, and tier staff is unlimited.
@@ -39,7 +42,8 @@ func inGroup(group string) *engine.Check {
 // A request counts in all rates of its tier or in none, and the strictest comes first.
 func TestCheck_CountsInAllRatesOrInNone(t *testing.T) {
 	now := epoch()
-	e := newEngineAt(t, func() time.Time { return now }, rates()...)
+	e, _ := newLayered(memstore.New(func() time.Time { return now }), engine.SourceMemory, prometheus.NewPedanticRegistry(), store.Layers{})
+	e.Swap(index(t, rates()...))
 	for i, step := range []struct {
 		wait  time.Duration
 		group string
@@ -66,10 +70,14 @@ func TestCheck_CountsInAllRatesOrInNone(t *testing.T) {
 // A bypass and a block are for a policy: one of a single rate would hardly ever help.
 func TestCheck_ABypassIsForAllRatesOfAPolicy(t *testing.T) {
 	for _, blocks := range []bool{false, true} {
-		e, _ := newEngine(t, rates()...)
-		e.SetBypasses([]bypass.Bypass{{
-			Name: "b", Policy: "shop/a", Blocks: blocks, Identifier: "acme", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour),
-		}})
+		e, list, _ := withBypasses(t, rates()...)
+		_, err := list.Add(bypass.Bypass{
+			Name: "b", Policy: "shop/a", Blocks: blocks, Identifier: "acme", Reason: "INC-1", CreatedBy: "jane", CreatedAt: epoch(),
+			ExpiresAt: epoch().Add(time.Hour),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var got []string
 		for range 5 {
 			answer, err := e.Check(t.Context(), inGroup(""))

@@ -29,6 +29,8 @@ func cases() []schemaCase {
 	all = append(all, expressionCases("spec.match.http.expression", "true", func(text string) string { return http(`{expression: ` + text + `}`) })...)
 	all = append(all, descriptorCases()...)
 	all = append(all, tierCases()...)
+	all = append(all, rateCases("spec.rates", rates)...)
+	all = append(all, rateCases("spec.tiers[].rates", tierRates)...)
 	all = append(all, tierLimitCases()...)
 	all = append(all, whenCases()...)
 	all = append(all, kubernetesCases()...)
@@ -89,7 +91,10 @@ func specCases() []schemaCase {
 			at: "spec.axis", kind: "enum", accepted: `spec: {axis: IP}`, rejected: `spec: {axis: ip}`,
 			message: `Unsupported value: "ip": supported values: "IP", "Tenant", "User", "APIKey", "Endpoint", "Namespace", "ServiceAccount", "Custom"`,
 		},
-		{at: "spec.limit", kind: "required", accepted: `{}`, rejected: `spec: {limit: null}`, message: "Required value"},
+		{
+			at: "spec", kind: kindRule, accepted: rates(`{limit: 1, window: 1s}, {limit: 2, window: 1m}`), rejected: `spec: {limit: null, window: null}`,
+			message: ratesMessage,
+		},
 		{
 			at: "spec.limit", kind: "minimum", accepted: `spec: {limit: 0}`, rejected: `spec: {limit: -1}`,
 			message: "Invalid value: -1: spec.limit in body should be greater than or equal to 0",
@@ -104,7 +109,6 @@ func specCases() []schemaCase {
 			rejected: `spec: {limit: 1000001, algorithm: SlidingWindowLog}`,
 			message:  "limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit",
 		},
-		{at: "spec.window", kind: "required", accepted: `{}`, rejected: `spec: {window: null}`, message: "Required value"},
 		{
 			at: "spec.window", kind: "maxLength", accepted: `spec: {window: 00001h0000001m1s}`, rejected: `spec: {window: 00001h0000001m01s}`,
 			message: "may not be more than 16 bytes",

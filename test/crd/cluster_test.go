@@ -13,7 +13,7 @@ import (
 	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
+func TestClusterRateLimitPolicy_IsStoredAsAppliedAndHasColumns(t *testing.T) {
 	n := newNamespace(t)
 	name := "cluster-" + n.name // unique, because the object is cluster-scoped and all tests share one API server
 	written := &v1alpha1.ClusterRateLimitPolicy{
@@ -24,10 +24,6 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 		},
 	}
 	want := written.Spec.DeepCopy()
-	want.Algorithm, want.Scope, want.Enforcement = v1alpha1.SlidingWindowCounter, v1alpha1.ScopePolicy, v1alpha1.EnforcementEnforce
-	want.Overrun = v1alpha1.OverrunDeny
-	want.OnStoreFailure, want.Precedence = v1alpha1.StoreFailureLocal, v1alpha1.PrecedenceOverride
-	want.Consistency, want.Storage = v1alpha1.ConsistencyExact, v1alpha1.StorageExact
 	if err := n.Create(t.Context(), written); err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +41,14 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 
 	status := ac.RateLimitPolicyStatus().WithConditions(
 		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed),
-		condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonNamespacePolicy))
+		condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonNamespacePolicy)).WithEffective(effective())
 	if err := n.Status().Apply(t.Context(), ac.ClusterRateLimitPolicy(name).WithStatus(status), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 	out := n.kubectl(t, "get", "clusterratelimitpolicies", name, "-o", "wide")
 	wantTable := [][]string{
-		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "PRECEDENCE", "AGE", "REASON", "ENFORCEMENT"},
-		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "Override", "*", "Programmed", "Enforce"},
+		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON"},
+		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "*", "Programmed"},
 	}
 	if diff := cmp.Diff(wantTable, table(out)); diff != "" {
 		t.Errorf("kubectl get (-want +got):\n%s\n%s", diff, out)

@@ -26,14 +26,15 @@ func (n namespace) kubectl(t *testing.T, args ...string) string {
 func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 	n := newNamespace(t)
 	for _, change := range []string{
-		`{metadata: {name: enforced}, spec: {algorithm: SlidingWindowLog}}`,
+		`{metadata: {name: enforced}}`,
 		`{metadata: {name: unseen}, spec: {axis: IP, limit: 120, window: 1d, enforcement: Shadow}}`,
 	} {
 		if err := n.Create(t.Context(), n.policy(t, change)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	status := ac.RateLimitPolicyStatus().WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed))
+	status := ac.RateLimitPolicyStatus().WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed)).
+		WithEffective(effective())
 	if err := n.Status().Apply(t.Context(), ac.RateLimitPolicy("enforced", n.name).WithStatus(status), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
@@ -44,18 +45,22 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 	}{
 		{"by the name of the kind", []string{"ratelimitpolicies"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
-			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
+			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"unseen", "", "IP", "120", "1d", "", "*"},
 		}},
 		{"by the short name", []string{"rlp"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
-			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
+			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"unseen", "", "IP", "120", "1d", "", "*"},
+		}},
+		{"that are enforced, also by default", []string{"rlp", "--field-selector=spec.enforcement!=Shadow"}, [][]string{
+			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
 		}},
 		{"by the category, which has other kinds too, with wide output", []string{"weir", "-o", "wide"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON", "ENFORCEMENT"},
-			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
-			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},
+			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "RATES", "REASON"},
+			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*", "", "Programmed"},
+			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "", "*", "1s 1d", ""},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,6 +70,13 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// effective is a compiled policy, as the operator reports it.
+func effective() *ac.EffectivePolicyApplyConfiguration {
+	rate := ac.EffectiveRate().WithPolicy("shop/small").WithLimit(10).WithWindow("1m").WithAlgorithm(v1alpha1.SlidingWindowCounter).WithKeyPattern("weir:*")
+	return ac.EffectivePolicy().WithRates(rate).
+		WithScript(ac.ScriptReference().WithName("spend").WithSHA("0123"))
 }
 
 // table splits the output of kubectl get into cells at the positions of the column names in the first line. It replaces each age with "*".

@@ -15,7 +15,7 @@ import (
 	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-func TestRateLimitPolicy_HasDefaultsAndIsOtherwiseUnchanged(t *testing.T) {
+func TestRateLimitPolicy_IsStoredAsApplied(t *testing.T) {
 	n := newNamespace(t)
 	written := n.policy(t, `
 spec:
@@ -34,18 +34,11 @@ spec:
   axis: Tenant
   limit: 10
   window: 1d
-  algorithm: SlidingWindowCounter
-  scope: Policy
-  enforcement: Enforce
-  onStoreFailure: Local
-  overrun: Deny
-  consistency: Exact
-  storage: Exact
   match:
     http:
       hosts: [b.example, a.example]
-      paths: [{type: PathPrefix, value: /v1/}]
-      headers: [{name: X-Plan, type: Exact, value: free}]
+      paths: [{value: /v1/}]
+      headers: [{name: X-Plan, value: free}]
 status: {observedGeneration: -1}
 `)
 	got := n.stored(t, written.GetName())
@@ -129,10 +122,7 @@ func TestStatus_IsWrittenByServerSideApply(t *testing.T) {
 		WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed)).
 		WithLimiters(ac.PolicyLimiterStatus().WithNamespace("weir-system").WithName("default").WithRevision("sha256:00").
 			WithAcknowledged(2).WithReplicas(3)).
-		WithEffective(ac.EffectivePolicy().
-			WithRates(ac.EffectiveRate().WithPolicy("shop/small").WithAlgorithm(v1alpha1.SlidingWindowLog).WithLimit(10).WithWindow("1m0s").
-				WithKeyPattern("weir:throttle:tenant:{*}:shop/small:*")).
-			WithScript(ac.ScriptReference().WithName("spend").WithSHA("da39a3ee5e6b4b0d3255bfef95601890afd80709")))
+		WithEffective(effective())
 	change := ac.RateLimitPolicy(p.GetName(), n.name).WithStatus(status)
 	if err := n.Status().Apply(t.Context(), change, client.ForceOwnership); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func tierCases() []schemaCase {
 
 const (
 	tierNameMessage  = "the name of a tier must consist of lower-case letters, digits and hyphens, and must begin and end with a letter or digit"
-	tierLimitMessage = "a tier must have either limit or unlimited: true, but not both"
+	tierLimitMessage = "a tier must have exactly one of limit, rates and unlimited: true"
 )
 
 func tierLimitCases() []schemaCase {
@@ -76,6 +76,12 @@ func tierLimitCases() []schemaCase {
 			at: "spec.tiers[].burst", kind: "maximum",
 			accepted: bucket("TokenBucket", `limit: 10000000, burst: 1000000000`), rejected: bucket("TokenBucket", `limit: 10000000, burst: 1000000001`),
 			message: "should be less than or equal to 1000000000",
+		},
+		{
+			at: "spec", kind: kindRule, field: "spec.tiers",
+			accepted: `spec: {limit: null, window: null, rates: [{limit: 2, window: 1s}], tiers: [{name: a, ` + of + `, limit: 0}]}`,
+			rejected: `spec: {limit: null, window: null, rates: [{limit: 2, window: 1s}], tiers: [{name: a, ` + of + `, limit: 1}]}`,
+			message:  "a tier of a policy with rates must have rates, limit: 0 or unlimited: true, because a limit alone has no window; use rates",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers",

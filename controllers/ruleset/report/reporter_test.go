@@ -137,7 +137,7 @@ func (r *reporting) add(name string) {
 	}
 	r.state.Considered[meta.UID], r.state.RuleSet.Policies[meta.UID] = 1, 1
 	effective := v1alpha1.EffectivePolicy{
-		Rates:  []v1alpha1.EffectiveRate{{Policy: full, Algorithm: v1alpha1.FixedWindow, Limit: new(int64(10)), Window: "1m0s", KeyPattern: "weir:*"}},
+		Rates:  []v1alpha1.EffectiveRate{{Policy: full, Algorithm: v1alpha1.FixedWindow, Limit: new(int64(10)), Window: "1m", KeyPattern: "weir:*"}},
 		Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"},
 	}
 	r.state.RuleSet.Rules[full] = selection.Rule{Policy: full, Revision: "r1", Effective: effective}

@@ -68,7 +68,7 @@ func TestCompile_SharesTheRulesThatHaveNotChanged(t *testing.T) {
 	if got := second.Rules["shop/daily"]; !reflect.DeepEqual(got, first.Rules["shop/daily"]) {
 		t.Errorf("the rule that has not changed is %+v", got)
 	}
-	if got := second.Rules["shop/hourly"].Effective; *got.Rates[0].Limit != 99 || got.Script.Name != "spend" || got.Rates[0].Window != "1m0s" || got.Rates[0].KeyPattern == "" {
+	if got := second.Rules["shop/hourly"].Effective; *got.Rates[0].Limit != 99 || got.Script.Name != "spend" || got.Rates[0].Window != "1m" || got.Rates[0].KeyPattern == "" {
 		t.Errorf("the edited rule is %+v", got)
 	}
 }

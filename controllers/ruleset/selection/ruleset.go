@@ -2,6 +2,7 @@
 package selection
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -222,7 +224,7 @@ func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) 
 		rate := v1alpha1.EffectiveRate{
 			Policy:     rule.Policy,
 			Algorithm:  v1alpha1.Algorithm(rule.Algorithm),
-			Window:     (time.Duration(rule.WindowSeconds) * time.Second).String(),
+			Window:     window.Format(time.Duration(rule.WindowSeconds) * time.Second),
 			KeyPattern: keys.Pattern(),
 		}
 		if !rule.TiersOnly {
@@ -230,7 +232,16 @@ func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) 
 		}
 		effective.Rates = append(effective.Rates, rate)
 	}
+	slices.SortStableFunc(effective.Rates, func(a, b v1alpha1.EffectiveRate) int { return cmp.Compare(rankOf(a), rankOf(b)) })
 	return effective, nil
+}
+
+// rankOf puts the rates of requests in no tier first, so that the columns of kubectl get agree.
+func rankOf(r v1alpha1.EffectiveRate) int {
+	if r.Limit == nil {
+		return 1
+	}
+	return 0
 }
 
 // rule returns the rule of the policy with that name. A nil RuleSet has no rules.

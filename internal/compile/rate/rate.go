@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -147,28 +146,12 @@ func Slots(base []limiter.Limit, tiers [][]limiter.Limit) (slots []Slot) {
 	}
 	for i := range slots {
 		s := &slots[i]
-		s.Name = nameOf(s.Limit.Window())
+		s.Name = window.Format(s.Limit.Window())
 		for j := range slots {
 			if i != j && slots[j].Limit.Window() == s.Limit.Window() {
-				s.Name = nameOf(s.Limit.Window()) + "-" + string(s.Limit.Algorithm())
+				s.Name = window.Format(s.Limit.Window()) + "-" + string(s.Limit.Algorithm())
 			}
 		}
 	}
 	return slots
-}
-
-// nameOf returns a window as people write it: 1d, 90s as 1m30s.
-func nameOf(window time.Duration) string {
-	const day = 24 * time.Hour
-	if window%day == 0 {
-		return fmt.Sprintf("%dd", window/day)
-	}
-	name := window.String()
-	if shorter, ok := strings.CutSuffix(name, "m0s"); ok {
-		name = shorter + "m"
-	}
-	if shorter, ok := strings.CutSuffix(name, "h0m"); ok {
-		name = shorter + "h"
-	}
-	return name
 }

@@ -1,4 +1,4 @@
-// Package window parses the windows of policies.
+// Package window parses and formats the windows of policies.
 package window
 
 import (
@@ -67,4 +67,20 @@ func leadingNumber(s string, maxDigits int) (number int64, rest string, ok bool)
 	}
 	number, err := strconv.ParseInt(s[:end], 10, 64)
 	return number, s[end:], err == nil
+}
+
+// Format returns a window as Parse reads it, in the shortest form: 24h as 1d, 90s as 1m30s.
+func Format(window time.Duration) string {
+	const day = 24 * time.Hour
+	if window%day == 0 {
+		return fmt.Sprintf("%dd", window/day)
+	}
+	name := window.String()
+	if shorter, ok := strings.CutSuffix(name, "m0s"); ok {
+		name = shorter + "m"
+	}
+	if shorter, ok := strings.CutSuffix(name, "h0m"); ok {
+		name = shorter + "h"
+	}
+	return name
 }

@@ -99,7 +99,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: algorithm
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
-      default: SlidingWindowCounter
     - name: axis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
@@ -109,7 +108,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: consistency
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
-      default: Exact
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -128,7 +126,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enforcement
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
-      default: Enforce
     - name: identifier
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
@@ -144,15 +141,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: onStoreFailure
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
-      default: Local
     - name: overrun
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
-      default: Deny
     - name: precedence
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
-      default: Override
     - name: rates
       type:
         list:
@@ -170,11 +164,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
-      default: Policy
     - name: storage
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
-      default: Exact
     - name: targetRefs
       type:
         list:
@@ -463,7 +455,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: type
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderMatchType
-      default: Exact
     - name: value
       type:
         scalar: string
@@ -638,8 +629,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.Operation
           elementRelationship: associative
-      default:
-      - CREATE
     - name: resources
       type:
         list:
@@ -993,7 +982,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: type
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.PathMatchType
-      default: PathPrefix
     - name: value
       type:
         scalar: string
@@ -1160,7 +1148,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: algorithm
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
-      default: SlidingWindowCounter
     - name: axis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
@@ -1170,7 +1157,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: consistency
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
-      default: Exact
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -1183,7 +1169,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enforcement
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
-      default: Enforce
     - name: identifier
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
@@ -1199,11 +1184,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: onStoreFailure
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
-      default: Local
     - name: overrun
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
-      default: Deny
     - name: rates
       type:
         list:
@@ -1221,11 +1204,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: scope
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
-      default: Policy
     - name: storage
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
-      default: Exact
     - name: targetRefs
       type:
         list:

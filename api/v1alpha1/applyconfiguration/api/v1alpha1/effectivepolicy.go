@@ -11,7 +11,7 @@ import (
 //
 // EffectivePolicy is a compiled policy in canonical form.
 type EffectivePolicyApplyConfiguration struct {
-	// rates has each pair of a window and an algorithm in which the policy or one of its tiers has a limit, sorted by name.
+	// rates has each pair of a window and an algorithm in which the policy or one of its tiers has a limit. Those of requests in no tier come first.
 	Rates []EffectiveRateApplyConfiguration `json:"rates,omitempty"`
 	// script is the Lua script that decides requests.
 	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`

@@ -17,7 +17,7 @@ type EffectiveRateApplyConfiguration struct {
 	Algorithm *apiv1alpha1.Algorithm `json:"algorithm,omitempty"`
 	// limit is the number of units that each identifier can spend per window. 0 denies every request. It is absent if only tiers have this rate.
 	Limit *int64 `json:"limit,omitempty"`
-	// window is the length of the window as a Go duration. For example: 24h0m0s.
+	// window is the length of the window in its shortest form. For example: 1d.
 	Window *string `json:"window,omitempty"`
 	// keyPattern is the pattern of the counter keys in Redis, with * in place of the Limiter or counter group, and of the identifier.
 	KeyPattern *string `json:"keyPattern,omitempty"`
