@@ -27,6 +27,7 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 	n := newNamespace(t)
 	for _, change := range []string{
 		`{metadata: {name: enforced}}`,
+		`{metadata: {name: several}, spec: {limit: null, window: null, rates: [{limit: 10, window: 1s}, {limit: 1000, window: 1d}]}}`,
 		`{metadata: {name: unseen}, spec: {axis: IP, limit: 120, window: 1d, enforcement: Shadow}}`,
 	} {
 		if err := n.Create(t.Context(), n.policy(t, change)); err != nil {
@@ -46,21 +47,25 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 		{"by the name of the kind", []string{"ratelimitpolicies"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
 			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"several", "", "Tenant", "", "", "", "*"},
 			{"unseen", "", "IP", "120", "1d", "", "*"},
 		}},
 		{"by the short name", []string{"rlp"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
 			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"several", "", "Tenant", "", "", "", "*"},
 			{"unseen", "", "IP", "120", "1d", "", "*"},
 		}},
 		{"that are enforced, also by default", []string{"rlp", "--field-selector=spec.enforcement!=Shadow"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
 			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"several", "", "Tenant", "", "", "", "*"},
 		}},
 		{"by the category, which has other kinds too, with wide output", []string{"weir", "-o", "wide"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "RATES", "REASON"},
 			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*", "", "Programmed"},
-			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "", "*", "1s 1d", ""},
+			{"ratelimitpolicy.weir.dev/several", "", "Tenant", "", "", "", "*", "1s 1d", ""},
+			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "", "*", "", ""},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
