@@ -31,7 +31,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-      default: X-API-Key
 - name: com.github.weir-dev.weir.api.v1alpha1.AddressHeader
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Algorithm
@@ -45,11 +44,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: minReplicas
       type:
         scalar: numeric
-      default: 2
     - name: targetCPUUtilizationPercentage
       type:
         scalar: numeric
-      default: 70
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
@@ -199,7 +196,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: identifiers
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LoggedIdentifiers
-      default: Counted
     - name: sampleOneIn
       type:
         scalar: numeric
@@ -260,7 +256,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxUnavailable
       type:
         scalar: numeric
-      default: 1
 - name: com.github.weir-dev.weir.api.v1alpha1.Domain
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Drain
@@ -307,7 +302,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: drain
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Drain
-      default: 5s
     - name: forwardAuth
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
@@ -448,11 +442,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.AddressHeader
-      default: X-Forwarded-For
     - name: ipv6PrefixLength
       type:
         scalar: numeric
-      default: 64
     - name: trustedProxies
       type:
         list:
@@ -498,7 +490,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: overflow
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
-      default: Shared
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentifierSource
@@ -528,7 +519,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: apiKey
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.APIKeyIdentity
-      default: {}
     - name: credentials
       type:
         list:
@@ -538,15 +528,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: ip
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IPIdentity
-      default: {}
     - name: tenant
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.TenantIdentity
-      default: {}
     - name: user
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.UserIdentity
-      default: {}
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesMatch
   map:
     fields:
@@ -637,26 +624,21 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enabled
       type:
         scalar: boolean
-      default: true
     - name: failurePolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
-      default: Ignore
     - name: maxRetryAfter
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
-      default: 5s
     - name: namespacedPolicies
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
-      default: None
     - name: namespacedPolicySelector
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
     - name: warnPercent
       type:
         scalar: numeric
-      default: 80
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
@@ -762,15 +744,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: endpoints
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Endpoints
-      default: {}
     - name: identifiers
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierBound
-      default: {}
     - name: identity
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
-      default: {}
     - name: image
       type:
         scalar: string
@@ -780,14 +759,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: logLevel
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LogLevel
-      default: Info
     - name: networkPolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterNetworkPolicy
     - name: podDisruptionBudget
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
-      default: {}
     - name: podTemplate
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
@@ -810,7 +787,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: responseHeaders
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
-      default: RateLimit
     - name: routeMatching
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
@@ -1238,21 +1214,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: database
       type:
         scalar: numeric
-      default: 0
     - name: masterName
       type:
         scalar: string
     - name: mode
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisMode
-      default: Standalone
     - name: operatorCredentialsSecretRef
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
     - name: timeout
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Timeout
-      default: 50ms
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
@@ -1344,7 +1317,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-      default: X-Tenant-ID
     - name: namespaceAnnotation
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
@@ -1388,7 +1360,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-      default: X-User-ID
 - name: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.When
