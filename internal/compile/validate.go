@@ -20,7 +20,7 @@ type validPolicy struct {
 
 	limit limiter.Limit
 	tiers []limiter.Limit // of spec.Tiers; the zero Limit if a tier is unlimited
-	lease *rules.Lease    // nil unless the policy is Leased
+	lease *rules.Lease    // nil unless the policy has leases
 }
 
 // validate returns the valid policy of a group, or all problems of the policy in the order of its fields.
@@ -281,9 +281,8 @@ func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
 		v.report("spec.overrun", "overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more "+
 			"units than the limit; use one of these algorithms or remove overrun")
 	}
-	if spec.Consistency == v1alpha1.ConsistencyLeased {
-		v.report("spec.overrun", "overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; "+
-			"remove overrun or consistency")
+	if spec.Lease != nil {
+		v.report("spec.overrun", "overrun: Debt is invalid with lease, because a replica cannot admit a debt from memory; remove overrun or lease")
 	}
 }
 

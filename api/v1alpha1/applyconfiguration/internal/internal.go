@@ -102,9 +102,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: burst
       type:
         scalar: numeric
-    - name: consistency
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -171,8 +168,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: window
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Window
-- name: com.github.weir-dev.weir.api.v1alpha1.Consistency
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Cost
   map:
     fields:
@@ -1093,9 +1088,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: burst
       type:
         scalar: numeric
-    - name: consistency
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
