@@ -18,9 +18,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Axis",type=string,JSONPath=`.spec.axis`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
 // +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`
-// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.status.effective.rates[*].algorithm`
+// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.status.effective.rates[0].algorithm`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Rates",type=string,priority=1,JSONPath=`.spec.rates[*].window`
+// +kubebuilder:printcolumn:name="Rates",type=string,priority=1,JSONPath=`.status.effective.summary`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 type ClusterRateLimitPolicy struct {
 	metav1.TypeMeta `json:",inline"`

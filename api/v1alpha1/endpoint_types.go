@@ -15,7 +15,6 @@ type Endpoints struct {
 	// drain is how long a pod keeps serving after SIGTERM while it reports not ready, until callers have noticed. 0s to 300s, in
 	// whole seconds. Defaults to 5s.
 	// +optional
-	// +kubebuilder:default="5s"
 	Drain Drain `json:"drain,omitempty"`
 }
 

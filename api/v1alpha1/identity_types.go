@@ -4,19 +4,15 @@ package v1alpha1
 type IdentityTable struct {
 	// ip sets how the client address of a request is determined and counted.
 	// +optional
-	// +kubebuilder:default={}
 	IP IPIdentity `json:"ip,omitzero"`
 	// tenant sets where requests carry the tenant.
 	// +optional
-	// +kubebuilder:default={}
 	Tenant TenantIdentity `json:"tenant,omitzero"`
 	// user sets where requests carry the user.
 	// +optional
-	// +kubebuilder:default={}
 	User UserIdentity `json:"user,omitzero"`
 	// apiKey sets where requests carry the API key.
 	// +optional
-	// +kubebuilder:default={}
 	APIKey APIKeyIdentity `json:"apiKey,omitzero"`
 	// credentials lists names of headers, query parameters, claims and descriptor entries that contain credentials, in addition to the
 	// names that Weir recognizes, such as Authorization and api_key. Identifiers from them are hashed like API keys. For example: X-License.
@@ -48,12 +44,10 @@ type IPIdentity struct {
 	// header is the header in which proxies report the address of the client: X-Forwarded-For or Forwarded. The other header is ignored.
 	// Defaults to X-Forwarded-For.
 	// +optional
-	// +kubebuilder:default=X-Forwarded-For
 	Header AddressHeader `json:"header,omitempty"`
 	// ipv6PrefixLength is the number of leading bits of an IPv6 address that identify one client. Most clients own a whole /64.
 	// Defaults to 64.
 	// +optional
-	// +kubebuilder:default=64
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=128
 	IPv6PrefixLength int32 `json:"ipv6PrefixLength,omitempty"`
@@ -64,7 +58,6 @@ type IPIdentity struct {
 type TenantIdentity struct {
 	// header is the name of the request header that holds the tenant. The name is case-insensitive. Defaults to X-Tenant-ID.
 	// +optional
-	// +kubebuilder:default=X-Tenant-ID
 	Header HeaderName `json:"header,omitempty"`
 	// namespaceLabel is the key of the namespace label that holds the tenant, for writes to the Kubernetes API. If omitted, or if a
 	// namespace does not have the label, the tenant is the name of the namespace. For example: example.com/tenant.
@@ -80,7 +73,6 @@ type TenantIdentity struct {
 type UserIdentity struct {
 	// header is the name of the request header that holds the user. The name is case-insensitive. Defaults to X-User-ID.
 	// +optional
-	// +kubebuilder:default=X-User-ID
 	Header HeaderName `json:"header,omitempty"`
 }
 
@@ -88,7 +80,6 @@ type UserIdentity struct {
 type APIKeyIdentity struct {
 	// header is the name of the request header that holds the API key. The name is case-insensitive. Defaults to X-API-Key.
 	// +optional
-	// +kubebuilder:default=X-API-Key
 	Header HeaderName `json:"header,omitempty"`
 }
 

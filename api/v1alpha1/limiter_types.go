@@ -45,7 +45,7 @@ type LimiterList struct {
 }
 
 // LimiterSpec is the desired state of a Limiter.
-// +kubebuilder:validation:XValidation:rule="!has(self.kubernetesThrottle) || !self.kubernetesThrottle.enabled || duration(self.redis.timeout) <= duration('750ms')",message="redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips"
+// +kubebuilder:validation:XValidation:rule="!has(self.kubernetesThrottle) || has(self.kubernetesThrottle.enabled) && !self.kubernetesThrottle.enabled || !has(self.redis.timeout) || duration(self.redis.timeout) <= duration('750ms')",message="redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips"
 type LimiterSpec struct {
 	// replicas is the number of pods. With autoscaling, it is the initial number. Defaults to 2.
 	// +optional
@@ -58,7 +58,6 @@ type LimiterSpec struct {
 	Redis Redis `json:"redis"`
 	// identifiers bounds how many counters each policy can have.
 	// +optional
-	// +kubebuilder:default={}
 	Identifiers IdentifierBound `json:"identifiers,omitzero"`
 	// counterGroup is the name of a group of Limiters that share counters: if two of them use the same Redis and select the same policy,
 	// both together admit its limit. The group can contain Limiters of other namespaces and clusters. If omitted, a Limiter has counters
@@ -79,17 +78,14 @@ type LimiterSpec struct {
 	PolicyBudget PolicyBudget `json:"policyBudget,omitzero"`
 	// identity sets where requests carry their identifiers. It applies to policies without spec.identifier.
 	// +optional
-	// +kubebuilder:default={}
 	Identity IdentityTable `json:"identity,omitzero"`
 	// responseHeaders is the family of rate-limit headers in responses. RateLimit sends RateLimit-Policy and RateLimit. XRateLimit sends
 	// X-RateLimit-* with the seconds until the reset. GitHub sends X-RateLimit-* with the Unix time of the reset. None sends no
 	// rate-limit headers. Defaults to RateLimit.
 	// +optional
-	// +kubebuilder:default=RateLimit
 	ResponseHeaders ResponseHeaders `json:"responseHeaders,omitempty"`
 	// endpoints configures the ports of the pods: TLS, who can refund, and what the pods read from proxies.
 	// +optional
-	// +kubebuilder:default={}
 	Endpoints Endpoints `json:"endpoints,omitzero"`
 	// routeMatching lets the pods find the route of a request, for Gateways that do not name it.
 	// +optional
@@ -99,7 +95,6 @@ type LimiterSpec struct {
 	NetworkPolicy LimiterNetworkPolicy `json:"networkPolicy,omitzero"`
 	// logLevel is the minimum level of the log messages of the pods: Debug, Info, Warn or Error. Defaults to Info.
 	// +optional
-	// +kubebuilder:default=Info
 	LogLevel LogLevel `json:"logLevel,omitempty"`
 	// decisionLog selects the decisions that the pods write to their standard output. If omitted, no decisions are written.
 	// +optional
@@ -125,7 +120,6 @@ type LimiterSpec struct {
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 	// podDisruptionBudget limits how many pods a voluntary disruption, such as a node drain, can evict at the same time.
 	// +optional
-	// +kubebuilder:default={}
 	PodDisruptionBudget DisruptionBudget `json:"podDisruptionBudget,omitzero"`
 }
 
@@ -267,7 +261,6 @@ type IdentifierBound struct {
 	// overflow is what happens to new identifiers that get no counter of their own. Shared lets them share one counter. Deny denies them.
 	// Defaults to Shared.
 	// +optional
-	// +kubebuilder:default=Shared
 	Overflow IdentifierOverflow `json:"overflow,omitempty"`
 }
 
@@ -298,7 +291,6 @@ type DecisionLog struct {
 	// identifiers is how identifiers appear in the log. Counted writes them as they are counted: API keys are hashed. Hashed hashes all
 	// of them. Omitted writes no identifiers. Defaults to Counted.
 	// +optional
-	// +kubebuilder:default=Counted
 	Identifiers LoggedIdentifiers `json:"identifiers,omitempty"`
 }
 

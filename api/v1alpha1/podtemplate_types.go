@@ -45,11 +45,10 @@ type PodTemplate struct {
 }
 
 // Autoscaling scales the number of pods by their CPU utilization.
-// +kubebuilder:validation:XValidation:rule="self.maxReplicas < 1 || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",message="minReplicas must not be greater than maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.maxReplicas < 1 || self.minReplicas <= self.maxReplicas",fieldPath=".minReplicas",message="minReplicas must not be greater than maxReplicas"
 type Autoscaling struct {
-	// minReplicas is the lower limit for the number of pods. Defaults to 2.
+	// minReplicas is the lower limit for the number of pods. Defaults to 2, or to maxReplicas if that is lower.
 	// +optional
-	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas int32 `json:"minReplicas,omitempty"`
@@ -61,7 +60,6 @@ type Autoscaling struct {
 	// targetCPUUtilizationPercentage is the target average CPU utilization, as a percentage of the CPU that the pods request. Defaults
 	// to 70.
 	// +optional
-	// +kubebuilder:default=70
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	TargetCPUUtilizationPercentage int32 `json:"targetCPUUtilizationPercentage,omitempty"`
@@ -71,7 +69,6 @@ type Autoscaling struct {
 type DisruptionBudget struct {
 	// maxUnavailable is the maximum number of pods that can be unavailable at the same time. Defaults to 1.
 	// +optional
-	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`

@@ -19,9 +19,9 @@ import (
 // +kubebuilder:printcolumn:name="Axis",type=string,JSONPath=`.spec.axis`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
 // +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`
-// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.status.effective.rates[*].algorithm`
+// +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.status.effective.rates[0].algorithm`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Rates",type=string,priority=1,JSONPath=`.spec.rates[*].window`
+// +kubebuilder:printcolumn:name="Rates",type=string,priority=1,JSONPath=`.status.effective.summary`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 type RateLimitPolicy struct {
 	metav1.TypeMeta `json:",inline"`
@@ -73,11 +73,10 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || !has(self.match) || !has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.header) && !has(t.when.cidrs))",fieldPath=".tiers",message="tiers must not use header or cidrs with match.kubernetes, because a write has no headers and no client address; use identifiers, groups, namespaceSelector or expression"
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || has(self.match) && has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.namespaceSelector))",fieldPath=".tiers",message="tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition"
 // +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.header) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".cost",message="cost.header must not be set with match.kubernetes, because a write has no headers; use cost.value or cost.expression"
-// +kubebuilder:validation:XValidation:rule="!has(self.consistency) || self.consistency != 'Leased' || !has(self.algorithm) || self.algorithm != 'LeakyBucket'",fieldPath=".consistency",message="consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; use Exact or algorithm TokenBucket"
-// +kubebuilder:validation:XValidation:rule="!has(self.lease) || has(self.consistency) && self.consistency == 'Leased'",fieldPath=".lease",message="lease is valid only with consistency: Leased; remove lease or set consistency: Leased"
+// +kubebuilder:validation:XValidation:rule="!has(self.lease) || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm != 'LeakyBucket') : !has(self.algorithm) || self.algorithm != 'LeakyBucket')",fieldPath=".lease",message="lease must not be set with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; remove lease or use algorithm TokenBucket"
 // +kubebuilder:validation:XValidation:rule="!has(self.window) || !has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^[0-9]{1,5}(ms|s)$') || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
-// +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || !has(self.consistency) || self.consistency != 'Leased'",fieldPath=".overrun",message="overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency"
+// +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || !has(self.lease)",fieldPath=".overrun",message="overrun: Debt is invalid with lease, because a replica cannot admit a debt from memory; remove overrun or lease"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage != 'Compact' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.match) || !has(self.match.descriptors) && !has(self.match.kubernetes) && !(has(self.match.http) && has(self.match.http.hosts))",fieldPath=".match",message="match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; use other fields of match.http, or remove targetRefs"
 // +kubebuilder:validation:XValidation:rule="!has(self.denial) || !has(self.match) || !has(self.match.kubernetes) || !has(self.denial.status) && !has(self.denial.contentType) && !has(self.denial.headers)",fieldPath=".denial",message="denial must have only message with match.kubernetes, because the API server sets the rest of the response; remove status, contentType and headers"
@@ -155,7 +154,7 @@ type RateLimitPolicySpec struct {
 	// overrun decides what happens if a request costs more units than remain. Deny: the request is denied and counts nothing. Debt: the
 	// request is allowed if at least one unit remains, and its whole cost counts, also the cost of requests that are denied. Use it for
 	// costs that Envoy reports at the end of a response, such as tokens of a language model. It is valid only with algorithm FixedWindow or
-	// SlidingWindowCounter, and invalid with consistency: Leased. Defaults to Deny.
+	// SlidingWindowCounter, and invalid with lease. Defaults to Deny.
 	// +optional
 	Overrun Overrun `json:"overrun,omitempty"`
 	// enforcement decides what happens to a request over the limit. Enforce denies it. Shadow counts and reports it, and never denies a
@@ -167,13 +166,10 @@ type RateLimitPolicySpec struct {
 	// UNAVAILABLE). Defaults to Local.
 	// +optional
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
-	// consistency decides when the units of a request are counted in Redis. Exact: before the request is admitted. Leased: a limiter
-	// replica spends units of a busy counter ahead, and admits requests from memory until they are used up. It then admits slightly more
-	// than the limit in some windows. It is invalid with algorithm LeakyBucket. A request that an Exact policy also limits is counted
-	// in Redis for all of its policies. Defaults to Exact.
-	// +optional
-	Consistency Consistency `json:"consistency,omitempty"`
-	// lease bounds the units that replicas spend ahead. It is valid only with consistency: Leased.
+	// lease lets a limiter replica spend units of a busy counter in Redis ahead, and admit requests from memory until they are used up. It then
+	// admits slightly more than the limit in some windows. An empty object has the default bounds. It is invalid with algorithm LeakyBucket. A
+	// request that a policy without a lease also limits is counted in Redis for all of its policies. If omitted, every request is counted in Redis
+	// before it is admitted.
 	// +optional
 	Lease *Lease `json:"lease,omitempty"`
 	// storage selects how Redis stores the counters. Exact: each counter has a key of its own, whose name contains the identifier.
@@ -428,6 +424,10 @@ type EffectivePolicy struct {
 	// +listMapKey=policy
 	// +kubebuilder:validation:MaxItems=8
 	Rates []EffectiveRate `json:"rates,omitempty"`
+	// summary has the limits and windows of rates for requests in no tier, for people. For example: 10 per 1s, 1000 per 1d.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Summary string `json:"summary,omitempty"`
 	// script is the Lua script that decides requests.
 	// +required
 	Script ScriptReference `json:"script"`
@@ -474,17 +474,6 @@ type ScriptReference struct {
 	// +kubebuilder:validation:MaxLength=40
 	SHA string `json:"sha"`
 }
-
-// Consistency decides when the units of a request are counted in Redis.
-// +kubebuilder:validation:Enum=Exact;Leased
-type Consistency string
-
-const (
-	// ConsistencyExact counts every request in Redis before it is admitted.
-	ConsistencyExact Consistency = "Exact"
-	// ConsistencyLeased lets replicas spend units of busy counters in Redis ahead of the requests that they admit from memory.
-	ConsistencyLeased Consistency = "Leased"
-)
 
 // Lease bounds the units that limiter replicas spend ahead of requests.
 type Lease struct {

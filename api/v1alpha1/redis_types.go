@@ -1,15 +1,14 @@
 package v1alpha1
 
 // Redis configures the Redis server or cluster that stores the counters of a Limiter.
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Standalone' || size(self.addresses) == 1",fieldPath=".addresses",message="mode Standalone requires exactly one address; use mode Sentinel or Cluster for several addresses"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Sentinel' || has(self.masterName)",fieldPath=".masterName",message="masterName is required with mode Sentinel: it is the name of the primary in the Sentinel configuration"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Sentinel' || !has(self.masterName)",fieldPath=".masterName",message="masterName is valid only with mode Sentinel; remove it or use mode Sentinel"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Cluster' || self.database == 0",fieldPath=".database",message="database must be 0 with mode Cluster, because a Redis Cluster has only database 0"
+// +kubebuilder:validation:XValidation:rule="has(self.mode) && self.mode != 'Standalone' || size(self.addresses) == 1",fieldPath=".addresses",message="mode Standalone requires exactly one address; use mode Sentinel or Cluster for several addresses"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Sentinel' || has(self.masterName)",fieldPath=".masterName",message="masterName is required with mode Sentinel: it is the name of the primary in the Sentinel configuration"
+// +kubebuilder:validation:XValidation:rule="has(self.mode) && self.mode == 'Sentinel' || !has(self.masterName)",fieldPath=".masterName",message="masterName is valid only with mode Sentinel; remove it or use mode Sentinel"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Cluster' || !has(self.database) || self.database == 0",fieldPath=".database",message="database must be 0 with mode Cluster, because a Redis Cluster has only database 0"
 type Redis struct {
 	// mode is how Redis is deployed. Standalone is a single server. Sentinel is a primary that Redis Sentinels monitor. Cluster is a
 	// Redis Cluster. Defaults to Standalone.
 	// +optional
-	// +kubebuilder:default=Standalone
 	Mode RedisMode `json:"mode,omitempty"`
 	// addresses lists addresses as host:port, without a scheme. With Standalone, it is the address of the server. With Sentinel, list
 	// one or more Sentinels. With Cluster, list one or more nodes; the limiter discovers the other nodes. For example:
@@ -21,7 +20,6 @@ type Redis struct {
 	Addresses []RedisAddress `json:"addresses"`
 	// database is the number of the Redis database. It must be 0 with mode Cluster. Defaults to 0.
 	// +optional
-	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	Database int32 `json:"database,omitempty"`
@@ -47,7 +45,6 @@ type Redis struct {
 	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s, in whole
 	// milliseconds or seconds. With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
 	// +optional
-	// +kubebuilder:default="50ms"
 	Timeout Timeout `json:"timeout,omitempty"`
 }
 

@@ -7,18 +7,15 @@ package v1alpha1
 type KubernetesThrottle struct {
 	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
 	// +optional
-	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
 	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
 	// Defaults to Ignore.
 	// +optional
-	// +kubebuilder:default=Ignore
 	FailurePolicy WebhookFailure `json:"failurePolicy,omitempty"`
 	// namespacedPolicies decides which RateLimitPolicies may limit writes. Users who can write such a policy can block the writes of all
 	// other users in its namespace, except those that are never limited. None: only ClusterRateLimitPolicies limit writes. Selected: also
 	// the RateLimitPolicies in the namespaces that namespacedPolicySelector selects. Defaults to None.
 	// +optional
-	// +kubebuilder:default=None
 	NamespacedPolicies NamespacedPolicies `json:"namespacedPolicies,omitempty"`
 	// namespacedPolicySelector selects namespaces by their labels. It is required with namespacedPolicies Selected, and must not be set
 	// otherwise. An empty selector selects every namespace.
@@ -46,12 +43,10 @@ type KubernetesThrottle struct {
 	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
 	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
 	// +optional
-	// +kubebuilder:default="5s"
 	MaxRetryAfter RetryAfter `json:"maxRetryAfter,omitempty"`
 	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
 	// Defaults to 80.
 	// +optional
-	// +kubebuilder:default=80
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	WarnPercent *int32 `json:"warnPercent,omitempty"`

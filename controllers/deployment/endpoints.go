@@ -127,7 +127,7 @@ func texts[T ~string](values []T) []string {
 	return all
 }
 
-// defaultDrain is the drain time of a Limiter that was stored before the field existed.
+// defaultDrain is the drain time of a Limiter without one.
 const defaultDrain = 5 * time.Second
 
 // drainSeconds is how long a pod keeps serving, not ready, after SIGTERM, until callers have noticed.

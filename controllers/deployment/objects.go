@@ -40,7 +40,7 @@ func startValues(limiter *v1alpha1.Limiter) *corev1.ConfigMap {
 func initialReplicas(limiter *v1alpha1.Limiter) int32 {
 	replicas := *cmp.Or(limiter.Spec.Replicas, new(int32(2)))
 	if a := limiter.Spec.Autoscaling; a != nil {
-		return min(max(replicas, a.MinReplicas), a.MaxReplicas)
+		return min(max(replicas, minReplicas(a)), a.MaxReplicas)
 	}
 	return replicas
 }
@@ -94,6 +94,16 @@ func disruptionBudget(limiter *v1alpha1.Limiter) *policyv1.PodDisruptionBudget {
 	}
 }
 
+// The defaults of a Limiter that the pods do not have as the defaults of their flags.
+const (
+	defaultMinReplicas    = 2
+	defaultCPUUtilization = 70 // percent of the CPU that the pods request
+)
+
+func minReplicas(a *v1alpha1.Autoscaling) int32 {
+	return cmp.Or(a.MinReplicas, min(defaultMinReplicas, a.MaxReplicas))
+}
+
 func autoscaler(limiter *v1alpha1.Limiter) *autoscalingv2.HorizontalPodAutoscaler {
 	spec := limiter.Spec.Autoscaling
 	return &autoscalingv2.HorizontalPodAutoscaler{
@@ -101,13 +111,13 @@ func autoscaler(limiter *v1alpha1.Limiter) *autoscalingv2.HorizontalPodAutoscale
 		ObjectMeta: objectMeta(limiter),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: Name(limiter.Name)},
-			MinReplicas:    new(spec.MinReplicas),
+			MinReplicas:    new(minReplicas(spec)),
 			MaxReplicas:    spec.MaxReplicas,
 			Metrics: []autoscalingv2.MetricSpec{{
 				Type: autoscalingv2.ResourceMetricSourceType,
 				Resource: &autoscalingv2.ResourceMetricSource{
 					Name:   corev1.ResourceCPU,
-					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(spec.TargetCPUUtilizationPercentage)},
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(cmp.Or(spec.TargetCPUUtilizationPercentage, defaultCPUUtilization))},
 				},
 			}},
 		},

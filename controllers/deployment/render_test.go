@@ -191,6 +191,16 @@ func drawLimiter(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
 	return limiter
 }
 
+func TestAutoscaler_ReplacesMissingFieldsByTheDefaults(t *testing.T) {
+	for most, least := range map[int32]int32{9: 2, 2: 2, 1: 1} {
+		limiter := &v1alpha1.Limiter{Spec: v1alpha1.LimiterSpec{Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: most}}}
+		spec := autoscaler(limiter).Spec
+		if target := *spec.Metrics[0].Resource.Target.AverageUtilization; *spec.MinReplicas != least || target != 70 {
+			t.Errorf("with maxReplicas %d: at least %d replicas at %d %%, want %d at 70 %%", most, *spec.MinReplicas, target, least)
+		}
+	}
+}
+
 func TestRender_IsDeterministicAndKeepsImmutableFields(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.StringMatching(`[a-z]([a-z0-9-]{0,48}[a-z0-9])?`).Draw(r, "name")

@@ -73,6 +73,7 @@ func TestReconcile_FollowsAPolicyFromCreationToDeletion(t *testing.T) {
 			Policy: h.namespace + "/daily", Algorithm: v1alpha1.SlidingWindowCounter, Limit: new(int64(100)), Window: "1d",
 			KeyPattern: "weir:*:throttle:tenant:{*}:" + h.namespace + "/daily:*",
 		}},
+		Summary: "100 per 1d",
 		Script: v1alpha1.ScriptReference{Name: decider.Name, SHA: decider.SHA},
 	}
 	if diff := cmp.Diff(want, status.Effective); diff != "" {

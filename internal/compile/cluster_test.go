@@ -92,10 +92,10 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 		for i := range policies.Cluster {
 			missing[policy{compile.ClusterName(&policies.Cluster[i]), true}] = true
 		}
-		for _, r := range result.Set.Rules {
-			p := policy{r.Policy, strings.HasPrefix(r.Policy, "cluster/")}
-			if !missing[p] || p.cluster != (r.Domain == "") {
-				t.Errorf("unexpected rule: %+v", r)
+		for name, own := range result.Set.Policies() {
+			p := policy{name, strings.HasPrefix(name, "cluster/")}
+			if !missing[p] || p.cluster != (own[0].Domain == "") {
+				t.Errorf("unexpected rules: %+v", own)
 			}
 			delete(missing, p)
 		}
@@ -162,7 +162,7 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 		result := policies.Compile(testIdentity())
 		for _, o := range result.Overrides {
 			found[o.Reason]++
-			at := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == o.Policy })
+			at := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.PolicyName() == o.Policy })
 			if r := result.Set.Rules[at]; !r.AllDomains && r.Domain != o.Domain && !slices.Contains(r.Domains, o.Domain) {
 				t.Errorf("override %+v is in a domain that the policy does not have", o)
 			}
@@ -198,6 +198,12 @@ func similarPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		policy.Spec.Axis = rapid.SampledFrom([]v1alpha1.Axis{"Tenant", "User"}).Draw(t, "axis")
 		policy.Spec.Identifier, policy.Spec.Tiers, policy.Spec.Cost, policy.Spec.Burst = nil, nil, nil, nil
 		policy.Spec.Algorithm, policy.Spec.Window, policy.Spec.OnStoreFailure, policy.Spec.Scope = "SlidingWindowCounter", "1m", "", ""
+		if len(policy.Spec.Rates) > 0 { // of one of two windows, or both
+			policy.Spec.Algorithm, policy.Spec.Window = "", ""
+			policy.Spec.Rates = rapid.SampledFrom([][]v1alpha1.Rate{
+				{{Limit: 100, Window: "1m"}}, {{Limit: 100, Window: "1m"}, {Limit: 200, Window: "1h"}}, {{Limit: 50, Window: "1m"}, {Limit: 100, Window: "1h"}},
+			}).Draw(t, "rates")
+		}
 		policy.Spec.Replaces = rapid.SliceOfNDistinct(rapid.SampledFrom([]v1alpha1.PolicyName{"a", "b", "c"}), 0, 3, rapid.ID).Draw(t, "replaces")
 		policy.Spec.Enforcement = rapid.SampledFrom([]v1alpha1.Enforcement{"", "", "", "Shadow"}).Draw(t, "enforcement")
 		switch match := policy.Spec.Match; rapid.IntRange(0, 2).Draw(t, "match") {
@@ -238,7 +244,7 @@ func anyRequest() *rapid.Generator[*rules.Request] {
 }
 
 func indexOfPolicy(matched []matching.Matched, policy string) int {
-	return slices.IndexFunc(matched, func(m matching.Matched) bool { return m.Rule.Policy == policy })
+	return slices.IndexFunc(matched, func(m matching.Matched) bool { return m.Rule.PolicyName() == policy })
 }
 
 func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {

@@ -48,7 +48,7 @@ func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
 	return identity
 }
 
-// DefaultIdentity returns the identity table with the defaults of the CRD.
+// DefaultIdentity returns the identity table with the defaults of a Limiter.
 func DefaultIdentity() Identity {
 	return Identity{
 		IP:     rules.Identifier{From: rules.FromClientIP},

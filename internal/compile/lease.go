@@ -21,13 +21,9 @@ const (
 	leaseAgePart = 2
 )
 
-// validateLease returns the lease of a Leased policy, nil for other policies.
+// validateLease returns the lease of a policy, nil without one.
 func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lease {
-	validateEnum(v, "spec.consistency", spec.Consistency, v1alpha1.ConsistencyExact, v1alpha1.ConsistencyLeased)
-	if spec.Consistency != v1alpha1.ConsistencyLeased {
-		if spec.Lease != nil {
-			v.report("spec.lease", "lease is valid only with consistency: Leased; remove lease or set consistency: Leased")
-		}
+	if spec.Lease == nil {
 		return nil
 	}
 	longest := limiter.MaxLeaseAge
@@ -35,13 +31,10 @@ func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lea
 		longest = min(longest, r.Window/leaseAgePart)
 	}
 	if i := slices.IndexFunc(v.rates, func(r rate.Rate) bool { return r.Algorithm.Traits().Queues }); i >= 0 {
-		v.report("spec.consistency", "consistency must be Exact with algorithm %s, because replicas cannot divide the turns of one queue; "+
-			"use Exact or algorithm TokenBucket", v.rates[i].Algorithm)
+		v.report("spec.lease", "lease must not be set with algorithm %s, because replicas cannot divide the turns of one queue; "+
+			"remove lease or use algorithm TokenBucket", v.rates[i].Algorithm)
 	}
 	lease := &rules.Lease{MaxPercent: defaultLeasePercent, MaxMilliseconds: defaultLeaseAge.Milliseconds()}
-	if spec.Lease == nil {
-		return lease
-	}
 	if given := string(spec.Lease.MaxShare); given != "" {
 		percent, err := strconv.ParseInt(strings.TrimSuffix(given, "%"), 10, 64)
 		if err != nil || strconv.FormatInt(percent, 10)+"%" != given || percent < 1 || percent > limiter.MaxLeasePercent {

@@ -39,7 +39,6 @@ func withDefaults(spec v1alpha1.RateLimitPolicySpec) v1alpha1.RateLimitPolicySpe
 	spec.Overrun = cmp.Or(spec.Overrun, v1alpha1.OverrunDeny)
 	spec.Enforcement = cmp.Or(spec.Enforcement, v1alpha1.EnforcementEnforce)
 	spec.OnStoreFailure = cmp.Or(spec.OnStoreFailure, v1alpha1.StoreFailureLocal)
-	spec.Consistency = cmp.Or(spec.Consistency, v1alpha1.ConsistencyExact)
 	spec.Storage = cmp.Or(spec.Storage, v1alpha1.StorageExact)
 	return spec
 }

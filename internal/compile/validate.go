@@ -17,7 +17,7 @@ type validPolicy struct {
 	candidate
 
 	slots []rate.Slot
-	lease *rules.Lease // nil unless the policy is Leased; a short window has a shorter one
+	lease *rules.Lease // nil unless the policy has leases; a short window has a shorter one
 }
 
 // validate returns the valid policy of a group, or all problems of the policy in the order of its fields.
@@ -253,9 +253,8 @@ func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
 		v.report("spec.overrun", "overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more "+
 			"units than the limit; use one of these algorithms or remove overrun")
 	}
-	if spec.Consistency == v1alpha1.ConsistencyLeased {
-		v.report("spec.overrun", "overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; "+
-			"remove overrun or consistency")
+	if spec.Lease != nil {
+		v.report("spec.overrun", "overrun: Debt is invalid with lease, because a replica cannot admit a debt from memory; remove overrun or lease")
 	}
 }
 

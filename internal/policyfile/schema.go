@@ -87,6 +87,12 @@ func (s *policySchema) admit(content map[string]any) []fieldError {
 	return fieldErrors
 }
 
+// replacements has what to use instead of fields of earlier versions. An API server removes unknown fields before it calls the webhook, so that only
+// files show them.
+var replacements = map[string]string{
+	"spec.consistency": "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact",
+}
+
 // decode removes unknown fields and sets defaults.
 func (s *policySchema) decode(content map[string]any) ([]fieldError, error) {
 	metadata, _, unknown, err := objectmeta.GetObjectMetaWithOptions(content, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
@@ -102,7 +108,7 @@ func (s *policySchema) decode(content map[string]any) ([]fieldError, error) {
 	defaulting.Default(content, s.structural)
 	fieldErrors := make([]fieldError, len(unknown))
 	for i, name := range unknown {
-		fieldErrors[i] = fieldError{name, "unknown field"}
+		fieldErrors[i] = fieldError{name, "unknown field" + replacements[name]}
 	}
 	return fieldErrors, nil
 }

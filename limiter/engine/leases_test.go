@@ -145,7 +145,7 @@ func TestCheck_TakesLeasesOfSeveralPoliciesOrNone(t *testing.T) {
 }
 
 func TestCheck_AnEditOfTheLimitEndsTheUseOfALease(t *testing.T) {
-	edits := map[string]rules.Rule{"another limit": leased("shop/a", 900), "consistency Exact": rule("shop/a", 1000)}
+	edits := map[string]rules.Rule{"another limit": leased("shop/a", 900), "no lease": rule("shop/a", 1000)}
 	for name, edited := range edits {
 		t.Run(name, func(t *testing.T) {
 			l := newLeasing(t, leased("shop/a", 1000))

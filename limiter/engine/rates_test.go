@@ -51,9 +51,9 @@ func TestCheck_CountsInAllRatesOrInNone(t *testing.T) {
 	}{
 		{0, "", "shop/a:1m acme true 1, shop/a:1h acme true 2"},
 		{0, "", "shop/a:1m acme true 0, shop/a:1h acme true 1"},
-		{0, "", "shop/a:1m acme false 0"},
+		{0, "", "shop/a:1m acme false 0, shop/a:1h acme true 1"},
 		{time.Minute, "", "shop/a:1h acme true 0, shop/a:1m acme true 1"}, // the denied request counted in no window
-		{time.Minute, "", "shop/a:1h acme false 0"},
+		{time.Minute, "", "shop/a:1h acme false 0, shop/a:1m acme true 2"},
 		{0, "pro", "shop/a:1d acme true 0"},
 		{0, "pro", "shop/a:1d acme false 0"},
 		{0, "staff", ""},

@@ -20,7 +20,7 @@ func newMetrics(l *Leases) *metrics {
 		units: prometheus.NewDesc("weir_lease_units_total",
 			"Units of leases by event: leased (spent in Redis ahead), admitted (from memory), returned (unused, refunded in Redis) or "+
 				"expired (unused, and not refunded). Admitted units are counted when their lease ends.", []string{"event"}, nil),
-		counters: prometheus.NewDesc("weir_lease_counters", "Counters that this replica charges often under policies with consistency Leased.", nil, nil),
+		counters: prometheus.NewDesc("weir_lease_counters", "Counters that this replica charges often under policies with lease.", nil, nil),
 	}
 }
 

@@ -63,8 +63,8 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 		}},
 		{"by the category, which has other kinds too, with wide output", []string{"weir", "-o", "wide"}, [][]string{
 			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "RATES", "REASON"},
-			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*", "", "Programmed"},
-			{"ratelimitpolicy.weir.dev/several", "", "Tenant", "", "", "", "*", "1s 1d", ""},
+			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*", "10 per 1m", "Programmed"},
+			{"ratelimitpolicy.weir.dev/several", "", "Tenant", "", "", "", "*", "", ""},
 			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "", "*", "", ""},
 		}},
 	} {
@@ -80,7 +80,7 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 // effective is a compiled policy, as the operator reports it.
 func effective() *ac.EffectivePolicyApplyConfiguration {
 	rate := ac.EffectiveRate().WithPolicy("shop/small").WithLimit(10).WithWindow("1m").WithAlgorithm(v1alpha1.SlidingWindowCounter).WithKeyPattern("weir:*")
-	return ac.EffectivePolicy().WithRates(rate).
+	return ac.EffectivePolicy().WithRates(rate).WithSummary("10 per 1m").
 		WithScript(ac.ScriptReference().WithName("spend").WithSHA("0123"))
 }
 

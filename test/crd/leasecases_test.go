@@ -1,8 +1,8 @@
 package crd
 
-// leased returns the change that makes the minimal policy a Leased one with the given lease.
+// leased returns the change that gives the minimal policy a lease.
 func leased(lease string) string {
-	return `spec: {consistency: Leased, window: 10s, lease: {` + lease + `}}`
+	return `spec: {window: 10s, lease: {` + lease + `}}`
 }
 
 func leaseCases() []schemaCase {
@@ -12,21 +12,11 @@ func leaseCases() []schemaCase {
 	)
 	return []schemaCase{
 		{
-			at: "spec.consistency", kind: "enum", accepted: `spec: {consistency: Leased}`, rejected: `spec: {consistency: Eventual}`,
-			message: `Unsupported value: "Eventual": supported values: "Exact", "Leased"`,
-		},
-		{
-			at: "spec", kind: kindRule, field: "spec.consistency",
-			accepted: `spec: {consistency: Leased, algorithm: TokenBucket}`,
-			rejected: `spec: {consistency: Leased, algorithm: LeakyBucket}`,
-			message: "consistency must be Exact with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; " +
-				"use Exact or algorithm TokenBucket",
-		},
-		{
 			at: "spec", kind: kindRule, field: "spec.lease",
-			accepted: `spec: {consistency: Leased, lease: {}}`,
-			rejected: `spec: {lease: {maxShare: 10%}}`,
-			message:  "lease is valid only with consistency: Leased; remove lease or set consistency: Leased",
+			accepted: `spec: {lease: {}, algorithm: TokenBucket}`,
+			rejected: `spec: {lease: {}, algorithm: LeakyBucket}`,
+			message: "lease must not be set with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; " +
+				"remove lease or use algorithm TokenBucket",
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.lease.maxAge",

@@ -16,22 +16,12 @@ import (
 	ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-func TestLimiter_HasTheDefaults(t *testing.T) {
+func TestLimiter_IsStoredAsAppliedWithReplicas(t *testing.T) {
 	n := newNamespace(t)
 	for name, c := range map[string]struct{ change, want string }{
 		"of a minimal spec": {`{}`, `
 replicas: 2
-redis: {mode: Standalone, addresses: ["redis:6379"], database: 0, timeout: 50ms}
-identity:
-  ip: {ipv6PrefixLength: 64, header: X-Forwarded-For}
-  tenant: {header: X-Tenant-ID}
-  user: {header: X-User-ID}
-  apiKey: {header: X-API-Key}
-responseHeaders: RateLimit
-endpoints: {drain: 5s}
-logLevel: Info
-identifiers: {overflow: Shared}
-podDisruptionBudget: {maxUnavailable: 1}
+redis: {addresses: ["redis:6379"]}
 `},
 		"of a spec that sets some fields of each part": {`
 spec:
@@ -42,18 +32,10 @@ spec:
   podDisruptionBudget: {}
 `, `
 replicas: 0
-redis: {mode: Cluster, addresses: ["redis:6379"], database: 0, timeout: 50ms, tls: {}}
-identity:
-  ip: {trustedProxies: [10.0.0.0/8], ipv6PrefixLength: 64, header: X-Forwarded-For}
-  tenant: {header: X-Org}
-  user: {header: X-User-ID}
-  apiKey: {header: X-API-Key}
-responseHeaders: RateLimit
-endpoints: {drain: 5s}
-logLevel: Info
-identifiers: {overflow: Shared}
-autoscaling: {minReplicas: 2, maxReplicas: 8, targetCPUUtilizationPercentage: 70}
-podDisruptionBudget: {maxUnavailable: 1}
+redis: {mode: Cluster, addresses: ["redis:6379"], tls: {}}
+identity: {ip: {trustedProxies: [10.0.0.0/8]}, tenant: {header: X-Org}, user: {}}
+autoscaling: {maxReplicas: 8}
+podDisruptionBudget: {}
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +53,7 @@ podDisruptionBudget: {maxUnavailable: 1}
 	}
 }
 
-func TestLimiter_HasTheDefaultsWhenCreatedFromGoTypes(t *testing.T) {
+func TestLimiter_IsStoredAsAppliedWhenCreatedFromGoTypes(t *testing.T) {
 	n := newNamespace(t)
 	written := &v1alpha1.Limiter{
 		ObjectMeta: metav1.ObjectMeta{Namespace: n.name, Name: "typed"},
@@ -82,14 +64,7 @@ func TestLimiter_HasTheDefaultsWhenCreatedFromGoTypes(t *testing.T) {
 	}
 	want := v1alpha1.LimiterSpec{
 		Replicas: new(int32(2)),
-		Redis:    v1alpha1.Redis{Mode: v1alpha1.RedisStandalone, Addresses: []v1alpha1.RedisAddress{"redis:6379"}, Timeout: "50ms"},
-		Identity: v1alpha1.IdentityTable{
-			IP: v1alpha1.IPIdentity{IPv6PrefixLength: 64, Header: v1alpha1.AddressHeaderXForwardedFor}, Tenant: v1alpha1.TenantIdentity{Header: "X-Tenant-ID"},
-			User: v1alpha1.UserIdentity{Header: "X-User-ID"}, APIKey: v1alpha1.APIKeyIdentity{Header: "X-API-Key"},
-		},
-		ResponseHeaders: v1alpha1.ResponseHeadersRateLimit, PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 1},
-		Endpoints: v1alpha1.Endpoints{Drain: "5s"}, LogLevel: v1alpha1.LogLevelInfo,
-		Identifiers: v1alpha1.IdentifierBound{Overflow: v1alpha1.OverflowShared},
+		Redis:    v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis:6379"}},
 	}
 	if diff := cmp.Diff(want, written.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -255,7 +230,7 @@ func TestLimiter_ExplainsInvalidFields(t *testing.T) {
 		{"the label app.kubernetes.io/instance, which Weir sets", template(`{labels: {app.kubernetes.io/instance: mine}}`), "spec.podTemplate.labels", reservedLabelsMessage},
 		{"the label app.kubernetes.io/component, which Weir sets", template(`{labels: {app.kubernetes.io/component: mine}}`), "spec.podTemplate.labels", reservedLabelsMessage},
 		{"a trusted proxy without a prefix length", identity(`{ip: {trustedProxies: [10.0.0.7]}}`), "spec.identity.ip.trustedProxies[0]", cidrMessage},
-		{"maxReplicas below the default of minReplicas", `spec: {autoscaling: {maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be greater than maxReplicas"},
+		{"maxReplicas below minReplicas", `spec: {autoscaling: {minReplicas: 2, maxReplicas: 1}}`, "spec.autoscaling.minReplicas", "minReplicas must not be greater than maxReplicas"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkRejection(t, n.tryCreateOf(t, limiters(), c.change), c.field, c.message)

@@ -16,8 +16,8 @@ func overrunCases() []schemaCase {
 		{
 			at: "spec", kind: kindRule, field: "spec.overrun",
 			accepted: `spec: {overrun: Debt, algorithm: SlidingWindowCounter}`,
-			rejected: `spec: {overrun: Debt, consistency: Leased}`,
-			message:  "overrun: Debt is invalid with consistency: Leased, because a replica cannot admit a debt from memory; remove overrun or consistency",
+			rejected: `spec: {overrun: Debt, lease: {}}`,
+			message:  "overrun: Debt is invalid with lease, because a replica cannot admit a debt from memory; remove overrun or lease",
 		},
 	}
 }

@@ -183,7 +183,7 @@ func TestSchema_AcceptsValidFields(t *testing.T) {
 		{"a cost that only an unlimited tier can admit", `spec: {cost: {value: 50}, tiers: [{name: a, unlimited: true, when: {groups: [a]}}]}`},
 		{"a limit of 0 with a cost", `spec: {limit: 0, cost: {value: 50}}`},
 		{"a limit of 0 with a burst that never drains", `spec: {algorithm: TokenBucket, limit: 0, window: 720h, burst: 1000000000}`},
-		{"a limit of 0 with leases", `spec: {limit: 0, consistency: Leased}`},
+		{"a limit of 0 with leases", `spec: {limit: 0, lease: {}}`},
 		{"a limit of 0 with debts in compact counters", `spec: {limit: 0, overrun: Debt, storage: Compact, onStoreFailure: Deny}`},
 		{"a limit of 0 with a tier whose burst is lower than the cost", `spec: {algorithm: TokenBucket, limit: 0, cost: {value: 50}, tiers: [{name: a, limit: 1, burst: 1, when: {groups: [a]}}]}`},
 		{"a tier with limit 0 and a burst that never drains", bucket("LeakyBucket", `limit: 0, burst: 1000000000`)},

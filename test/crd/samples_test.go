@@ -116,6 +116,7 @@ func TestSamples_CoverCommonProfiles(t *testing.T) {
 		"office-exempt":      {Axis: v1alpha1.AxisIP, Limit: 20, Window: "1m"},
 		"query-cost":         {Axis: v1alpha1.AxisTenant, Limit: 1000, Window: "1m"},
 		"tenant-plans":       {Axis: v1alpha1.AxisTenant, Limit: 100, Window: "24h"},
+		"tenant-rates":       {Axis: v1alpha1.AxisTenant, Limit: -1},
 		"retired-version":    {Axis: v1alpha1.AxisTenant, Limit: 0, Window: "1m"},
 		"shadow":             {Axis: v1alpha1.AxisTenant, Limit: 60, Window: "1m", Enforcement: v1alpha1.EnforcementShadow},
 	}

@@ -79,8 +79,8 @@ func tierLimitCases() []schemaCase {
 		},
 		{
 			at: "spec", kind: kindRule, field: "spec.tiers",
-			accepted: `spec: {limit: null, window: null, rates: [{limit: 2, window: 1s}], tiers: [{name: a, ` + of + `, limit: 0}]}`,
-			rejected: `spec: {limit: null, window: null, rates: [{limit: 2, window: 1s}], tiers: [{name: a, ` + of + `, limit: 1}]}`,
+			accepted: `spec: {limit: null, window: null, rates: [{limit: 2, window: 1s}], tiers: [{name: a, ` + of + `limit: 0}]}`,
+			rejected: `spec: {limit: null, window: null, rates: [{limit: 2, window: 1s}], tiers: [{name: a, ` + of + `limit: 1}]}`,
 			message:  "a tier of a policy with rates must have rates, limit: 0 or unlimited: true, because a limit alone has no window; use rates",
 		},
 		{

@@ -17,7 +17,7 @@ type counter struct {
 	window    time.Duration
 	burst     int64
 	promise   promise.Promise
-	lease     string // of the policy in YAML; "": consistency Exact
+	lease     string // of the policy in YAML; "": no leases
 	// fromLeases counts the requests that were admitted from memory.
 	fromLeases *atomic.Int64
 	isCompact  bool // storage: Compact

@@ -119,7 +119,7 @@ func (c counter) policy() string {
 		options = fmt.Sprintf(", burst: %d", c.burst)
 	}
 	if c.lease != "" {
-		options += ", consistency: Leased, lease: " + c.lease
+		options += ", lease: " + c.lease
 	}
 	if c.isCompact {
 		options += ", storage: Compact"

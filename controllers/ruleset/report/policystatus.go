@@ -214,6 +214,7 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 	}
 	if e := status.Effective; e != nil {
 		apply.WithEffective(v1alpha1ac.EffectivePolicy().
+			WithSummary(e.Summary).
 			WithScript(v1alpha1ac.ScriptReference().WithName(e.Script.Name).WithSHA(e.Script.SHA)))
 		for _, r := range e.Rates {
 			rate := v1alpha1ac.EffectiveRate().WithPolicy(r.Policy).WithAlgorithm(r.Algorithm).WithWindow(r.Window).WithKeyPattern(r.KeyPattern)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -215,6 +216,7 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 
 func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) {
 	effective := v1alpha1.EffectivePolicy{Script: c.Script}
+	var limits []string
 	for i := range own {
 		rule := &own[i]
 		keys, err := rule.KeySpace(c.KeyPrefix + "*:") // any counter group
@@ -229,9 +231,11 @@ func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) 
 		}
 		if !rule.TiersOnly {
 			rate.Limit = new(rule.Units)
+			limits = append(limits, fmt.Sprintf("%d per %s", rule.Units, rate.Window))
 		}
 		effective.Rates = append(effective.Rates, rate)
 	}
+	effective.Summary = strings.Join(limits, ", ")
 	slices.SortStableFunc(effective.Rates, func(a, b v1alpha1.EffectiveRate) int { return cmp.Compare(rankOf(a), rankOf(b)) })
 	return effective, nil
 }

@@ -42,7 +42,7 @@ func WritePolicies(dir string) (string, error) {
 			"spec:\n  axis: Custom\n  limit: %[3]d\n  window: 24h\n  algorithm: SlidingWindowCounter\n  identifier: {descriptor: %[1]s}\n"+
 			"  match: {descriptors: [{key: %[1]s}]}\n", p.key, Domain, p.limit)
 		if p.lease {
-			b.WriteString("  consistency: Leased\n")
+			b.WriteString("  lease: {}\n")
 		}
 	}
 	into := filepath.Join(dir, "policies")

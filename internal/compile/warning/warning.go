@@ -101,7 +101,7 @@ func (w *warnings) warnBlock() {
 		{"cost", r.Cost != nil},
 		{"overrun", r.Debt},
 		{"onStoreFailure", r.OnStoreFailure != rules.LocalOnFailure},
-		{"consistency", r.Lease != nil},
+		{"lease", r.Lease != nil},
 		{"storage", r.Compact},
 	} {
 		if part.isSet {
@@ -283,7 +283,7 @@ func (w *warnings) warnLease() {
 		return // warnBlock warns
 	}
 	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
-		w.add("spec.consistency", "Leased has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
+		w.add("spec.lease", "has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
 			"use a higher limit or a higher maxShare", units, smallestLease)
 	}
 }

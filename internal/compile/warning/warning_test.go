@@ -52,7 +52,7 @@ func TestForPolicy(t *testing.T) {
 		{"a limit of 0 in Shadow mode", `{axis: Tenant, limit: 0, window: 1m, enforcement: Shadow}`, nil},
 		{"a limit of 0 for a path", `{axis: Tenant, limit: 0, window: 1m, match: {http: {paths: [{value: /v0}]}}}`, nil},
 		{"an allow list", `{axis: Tenant, limit: 0, window: 1m, tiers: [{name: own, when: {groups: [own]}, unlimited: true}]}`, nil},
-		{"a limit of 0 with a tier that counts", `{axis: Tenant, limit: 0, window: 1m, cost: {value: 2}, onStoreFailure: Deny, consistency: Leased,
+		{"a limit of 0 with a tier that counts", `{axis: Tenant, limit: 0, window: 1m, cost: {value: 2}, onStoreFailure: Deny, lease: {},
 			tiers: [{name: own, when: {groups: [own]}, limit: 100}]}`, nil},
 		{"a limit of 0 with a tier that it denies too", `{axis: Tenant, limit: 0, window: 1m, tiers: [{name: own, when: {groups: [own]}, limit: 0}]}`, []string{
 			"spec.limit: 0 denies every HTTP and gRPC request of domain shop, because the policy has no match; set match, or enforcement: Shadow to see " +
@@ -65,8 +65,8 @@ func TestForPolicy(t *testing.T) {
 			"spec.onStoreFailure: has no effect: a limit of 0 denies every request, and counts nothing",
 			"spec.storage: has no effect: a limit of 0 denies every request, and counts nothing",
 		}},
-		{"leases of a limit of 0", `{axis: Tenant, limit: 0, window: 1m, match: {http: {methods: [PUT]}}, consistency: Leased}`, []string{
-			"spec.consistency: has no effect: a limit of 0 denies every request, and counts nothing",
+		{"leases of a limit of 0", `{axis: Tenant, limit: 0, window: 1m, match: {http: {methods: [PUT]}}, lease: {}}`, []string{
+			"spec.lease: has no effect: a limit of 0 denies every request, and counts nothing",
 		}},
 		{"a small log", `{axis: Tenant, limit: 9999, window: 24h, algorithm: SlidingWindowLog}`, nil},
 		{"the smallest large log", `{axis: Tenant, limit: 10000, window: 24h, algorithm: SlidingWindowLog, tiers: [{name: paid, when: {groups: [paid]}, limit: 10000}]}`, []string{
@@ -144,9 +144,9 @@ func TestForPolicy(t *testing.T) {
 		{"compact counters of few endpoints", `{axis: Endpoint, limit: 100, window: 1m, storage: Compact}`, []string{
 			"spec.storage: Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact",
 		}},
-		{"a share of four units", `{axis: User, limit: 39, window: 1m, consistency: Leased, tiers: [{name: a, when: {identifiers: [x]}, limit: 40}]}`, nil},
-		{"a share of three units", `{axis: User, limit: 39, window: 1m, consistency: Leased}`, []string{
-			"spec.consistency: Leased has no effect: maxShare allows 3 units in leases, and a replica leases at least 4; use a higher limit or a higher maxShare",
+		{"a share of four units", `{axis: User, limit: 39, window: 1m, lease: {}, tiers: [{name: a, when: {identifiers: [x]}, limit: 40}]}`, nil},
+		{"a share of three units", `{axis: User, limit: 39, window: 1m, lease: {}}`, []string{
+			"spec.lease: has no effect: maxShare allows 3 units in leases, and a replica leases at least 4; use a higher limit or a higher maxShare",
 		}},
 		{"a cost equal to the limit", `{axis: User, limit: 5, window: 1m, cost: {value: 5}}`, nil},
 		{"a cost above the limit of one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{
@@ -255,8 +255,8 @@ func TestForPolicy_ReportsRedundantPolicies(t *testing.T) {
 		{"both with compact counters", `{axis: User, limit: 100, window: 1m, storage: Compact}`, `{axis: User, limit: 90, window: 1m, storage: Compact}`, true},
 		{"with debts", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, overrun: Debt}`, false},
 		{"without debts, for a policy with them", `{axis: User, limit: 100, window: 1m, overrun: Debt}`, `{axis: User, limit: 90, window: 1m}`, false},
-		{"with leases", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, consistency: Leased}`, false},
-		{"exact, for a policy with leases", `{axis: User, limit: 100, window: 1m, consistency: Leased}`, `{axis: User, limit: 90, window: 1m}`, false},
+		{"with leases", `{axis: User, limit: 100, window: 1m}`, `{axis: User, limit: 90, window: 1m, lease: {}}`, false},
+		{"exact, for a policy with leases", `{axis: User, limit: 100, window: 1m, lease: {}}`, `{axis: User, limit: 90, window: 1m}`, false},
 		{"a wider network", `{axis: IP, limit: 10, window: 1m, match: {http: {cidrs: [10.1.0.0/16]}}}`, `{axis: IP, limit: 9, window: 1m, match: {http: {cidrs: [10.0.0.0/8]}}}`, true},
 		{"an additional exception", `{axis: IP, limit: 10, window: 1m}`, `{axis: IP, limit: 9, window: 1m, match: {http: {exceptCIDRs: [10.0.0.0/8]}}}`, false},
 		{"writes to all resources by all users", `{axis: User, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}], users: [a]}}}`, `{axis: User, limit: 9, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: ["*"]}]}}}`, true},

@@ -31,7 +31,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-      default: X-API-Key
 - name: com.github.weir-dev.weir.api.v1alpha1.AddressHeader
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Algorithm
@@ -45,11 +44,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: minReplicas
       type:
         scalar: numeric
-      default: 2
     - name: targetCPUUtilizationPercentage
       type:
         scalar: numeric
-      default: 70
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
@@ -105,9 +102,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: burst
       type:
         scalar: numeric
-    - name: consistency
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -182,8 +176,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: window
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Window
-- name: com.github.weir-dev.weir.api.v1alpha1.Consistency
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Cost
   map:
     fields:
@@ -207,7 +199,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: identifiers
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LoggedIdentifiers
-      default: Counted
     - name: sampleOneIn
       type:
         scalar: numeric
@@ -268,7 +259,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxUnavailable
       type:
         scalar: numeric
-      default: 1
 - name: com.github.weir-dev.weir.api.v1alpha1.Domain
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Drain
@@ -290,6 +280,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: script
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
+    - name: summary
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectiveRate
   map:
     fields:
@@ -329,7 +322,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: drain
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Drain
-      default: 5s
     - name: forwardAuth
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
@@ -470,11 +462,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.AddressHeader
-      default: X-Forwarded-For
     - name: ipv6PrefixLength
       type:
         scalar: numeric
-      default: 64
     - name: trustedProxies
       type:
         list:
@@ -520,7 +510,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: overflow
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
-      default: Shared
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentifierSource
@@ -550,7 +539,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: apiKey
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.APIKeyIdentity
-      default: {}
     - name: credentials
       type:
         list:
@@ -560,15 +548,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: ip
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IPIdentity
-      default: {}
     - name: tenant
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.TenantIdentity
-      default: {}
     - name: user
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.UserIdentity
-      default: {}
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesMatch
   map:
     fields:
@@ -659,26 +644,21 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: enabled
       type:
         scalar: boolean
-      default: true
     - name: failurePolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
-      default: Ignore
     - name: maxRetryAfter
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
-      default: 5s
     - name: namespacedPolicies
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
-      default: None
     - name: namespacedPolicySelector
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
     - name: warnPercent
       type:
         scalar: numeric
-      default: 80
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
@@ -784,15 +764,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: endpoints
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Endpoints
-      default: {}
     - name: identifiers
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierBound
-      default: {}
     - name: identity
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
-      default: {}
     - name: image
       type:
         scalar: string
@@ -802,14 +779,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: logLevel
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LogLevel
-      default: Info
     - name: networkPolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LimiterNetworkPolicy
     - name: podDisruptionBudget
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
-      default: {}
     - name: podTemplate
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
@@ -832,7 +807,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: responseHeaders
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
-      default: RateLimit
     - name: routeMatching
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
@@ -1154,9 +1128,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: burst
       type:
         scalar: numeric
-    - name: consistency
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Consistency
     - name: cost
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
@@ -1283,21 +1254,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: database
       type:
         scalar: numeric
-      default: 0
     - name: masterName
       type:
         scalar: string
     - name: mode
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisMode
-      default: Standalone
     - name: operatorCredentialsSecretRef
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
     - name: timeout
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Timeout
-      default: 50ms
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
@@ -1389,7 +1357,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-      default: X-Tenant-ID
     - name: namespaceAnnotation
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
@@ -1441,7 +1408,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: header
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-      default: X-User-ID
 - name: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.When

@@ -7,7 +7,7 @@ package v1alpha1
 //
 // Autoscaling scales the number of pods by their CPU utilization.
 type AutoscalingApplyConfiguration struct {
-	// minReplicas is the lower limit for the number of pods. Defaults to 2.
+	// minReplicas is the lower limit for the number of pods. Defaults to 2, or to maxReplicas if that is lower.
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// maxReplicas is the upper limit for the number of pods.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`

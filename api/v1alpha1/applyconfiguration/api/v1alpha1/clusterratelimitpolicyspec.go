@@ -163,14 +163,6 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithOnStoreFailure(value 
 	return b
 }
 
-// WithConsistency sets the Consistency field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Consistency field is set to the value of the last call.
-func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithConsistency(value apiv1alpha1.Consistency) *ClusterRateLimitPolicySpecApplyConfiguration {
-	b.RateLimitPolicySpecApplyConfiguration.Consistency = &value
-	return b
-}
-
 // WithLease sets the Lease field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Lease field is set to the value of the last call.

@@ -13,6 +13,8 @@ import (
 type EffectivePolicyApplyConfiguration struct {
 	// rates has each pair of a window and an algorithm in which the policy or one of its tiers has a limit. Those of requests in no tier come first.
 	Rates []EffectiveRateApplyConfiguration `json:"rates,omitempty"`
+	// summary has the limits and windows of rates for requests in no tier, for people. For example: 10 per 1s, 1000 per 1d.
+	Summary *string `json:"summary,omitempty"`
 	// script is the Lua script that decides requests.
 	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`
 	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request.
@@ -37,6 +39,14 @@ func (b *EffectivePolicyApplyConfiguration) WithRates(values ...*EffectiveRateAp
 		}
 		b.Rates = append(b.Rates, *values[i])
 	}
+	return b
+}
+
+// WithSummary sets the Summary field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Summary field is set to the value of the last call.
+func (b *EffectivePolicyApplyConfiguration) WithSummary(value string) *EffectivePolicyApplyConfiguration {
+	b.Summary = &value
 	return b
 }
 

@@ -56,7 +56,7 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// overrun decides what happens if a request costs more units than remain. Deny: the request is denied and counts nothing. Debt: the
 	// request is allowed if at least one unit remains, and its whole cost counts, also the cost of requests that are denied. Use it for
 	// costs that Envoy reports at the end of a response, such as tokens of a language model. It is valid only with algorithm FixedWindow or
-	// SlidingWindowCounter, and invalid with consistency: Leased. Defaults to Deny.
+	// SlidingWindowCounter, and invalid with lease. Defaults to Deny.
 	Overrun *apiv1alpha1.Overrun `json:"overrun,omitempty"`
 	// enforcement decides what happens to a request over the limit. Enforce denies it. Shadow counts and reports it, and never denies a
 	// request. Defaults to Enforce.
@@ -65,12 +65,10 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// local counters. Allow: requests are admitted without counting. Deny: requests are rejected with an error (HTTP 503, gRPC
 	// UNAVAILABLE). Defaults to Local.
 	OnStoreFailure *apiv1alpha1.StoreFailure `json:"onStoreFailure,omitempty"`
-	// consistency decides when the units of a request are counted in Redis. Exact: before the request is admitted. Leased: a limiter
-	// replica spends units of a busy counter ahead, and admits requests from memory until they are used up. It then admits slightly more
-	// than the limit in some windows. It is invalid with algorithm LeakyBucket. A request that an Exact policy also limits is counted
-	// in Redis for all of its policies. Defaults to Exact.
-	Consistency *apiv1alpha1.Consistency `json:"consistency,omitempty"`
-	// lease bounds the units that replicas spend ahead. It is valid only with consistency: Leased.
+	// lease lets a limiter replica spend units of a busy counter in Redis ahead, and admit requests from memory until they are used up. It then
+	// admits slightly more than the limit in some windows. An empty object has the default bounds. It is invalid with algorithm LeakyBucket. A
+	// request that a policy without a lease also limits is counted in Redis for all of its policies. If omitted, every request is counted in Redis
+	// before it is admitted.
 	Lease *LeaseApplyConfiguration `json:"lease,omitempty"`
 	// storage selects how Redis stores the counters. Exact: each counter has a key of its own, whose name contains the identifier.
 	// Compact: counters are entries in shared hashes, under 64-bit hashes of their identifiers. Many identifiers then take about a tenth
@@ -228,14 +226,6 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithEnforcement(value apiv1alpha
 // If called multiple times, the OnStoreFailure field is set to the value of the last call.
 func (b *RateLimitPolicySpecApplyConfiguration) WithOnStoreFailure(value apiv1alpha1.StoreFailure) *RateLimitPolicySpecApplyConfiguration {
 	b.OnStoreFailure = &value
-	return b
-}
-
-// WithConsistency sets the Consistency field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Consistency field is set to the value of the last call.
-func (b *RateLimitPolicySpecApplyConfiguration) WithConsistency(value apiv1alpha1.Consistency) *RateLimitPolicySpecApplyConfiguration {
-	b.Consistency = &value
 	return b
 }
 
