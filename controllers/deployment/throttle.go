@@ -99,8 +99,8 @@ func throttleArguments(limiter *v1alpha1.Limiter) []string {
 	if spec.MaxRetryAfter != "" {
 		args = append(args, "--throttle-max-retry-after="+string(spec.MaxRetryAfter))
 	}
-	if spec.WarnPercent != nil {
-		args = append(args, "--throttle-warn-percent="+strconv.Itoa(int(*spec.WarnPercent)))
+	if spec.WarnAt != "" {
+		args = append(args, "--throttle-warn-percent="+strconv.FormatInt(spec.WarnAt.Int(), 10))
 	}
 	return args
 }

@@ -19,13 +19,13 @@ func TestCompile_AcceptsOfEachAlgorithmWhatItsTraitsPermit(t *testing.T) {
 			set  func(*v1alpha1.RateLimitPolicySpec)
 			want bool
 		}{
-			"":                 {func(*v1alpha1.RateLimitPolicySpec) {}, true},
-			"spec.burst":       {func(s *v1alpha1.RateLimitPolicySpec) { s.Burst = new(int64(5)) }, traits.Drains},
-			"spec.overrun":     {func(s *v1alpha1.RateLimitPolicySpec) { s.Overrun = v1alpha1.OverrunDebt }, traits.Debts},
-			"spec.storage":     {func(s *v1alpha1.RateLimitPolicySpec) { s.Storage = v1alpha1.StorageCompact }, algorithm.HasCompact()},
-			"spec.lease": {func(s *v1alpha1.RateLimitPolicySpec) { s.Lease = &v1alpha1.Lease{} }, !traits.Queues},
-			"spec.window":      {func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "31d" }, traits.MaxWindow > 31*24*time.Hour},
-			"spec.limit":       {func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = limiter.MaxLogUnits + 1 }, traits.MaxUnits > limiter.MaxLogUnits},
+			"":             {func(*v1alpha1.RateLimitPolicySpec) {}, true},
+			"spec.burst":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Burst = new(int64(5)) }, traits.Drains},
+			"spec.overrun": {func(s *v1alpha1.RateLimitPolicySpec) { s.Overrun = v1alpha1.OverrunDebt }, traits.Debts},
+			"spec.storage": {func(s *v1alpha1.RateLimitPolicySpec) { s.Storage = v1alpha1.StorageCompact }, algorithm.HasCompact()},
+			"spec.lease":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Lease = &v1alpha1.Lease{} }, !traits.Queues},
+			"spec.window":  {func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "31d" }, traits.MaxWindow > 31*24*time.Hour},
+			"spec.limit":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = limiter.MaxLogUnits + 1 }, traits.MaxUnits > limiter.MaxLogUnits},
 		} {
 			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
 			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: 100, Window: "1m", Algorithm: v1alpha1.Algorithm(algorithm)}

@@ -145,7 +145,7 @@ func TestForRule(t *testing.T) {
 		}},
 		{"a share of four units", `{axis: User, limit: 39, window: 1m, lease: {}, tiers: [{name: a, when: {identifiers: [x]}, limit: 40}]}`, nil},
 		{"a share of three units", `{axis: User, limit: 39, window: 1m, lease: {}}`, []string{
-			"spec.lease: {} has no effect: maxShare allows 3 units in leases, and a replica leases at least 4; use a higher limit or a higher maxShare",
+			"spec.lease: has no effect: maxShare allows 3 units in leases, and a replica leases at least 4; use a higher limit or a higher maxShare",
 		}},
 		{"a cost equal to the limit", `{axis: User, limit: 5, window: 1m, cost: {value: 5}}`, nil},
 		{"a cost above the limit of one tier", `{axis: User, limit: 10, window: 1m, cost: {value: 5}, tiers: [{name: a, when: {identifiers: [x]}, limit: 4}]}`, []string{

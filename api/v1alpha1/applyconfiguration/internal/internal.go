@@ -44,9 +44,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: minReplicas
       type:
         scalar: numeric
-    - name: targetCPUUtilizationPercentage
+    - name: targetCPUUtilization
       type:
-        scalar: numeric
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
@@ -167,7 +167,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
     - name: window
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Window
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
 - name: com.github.weir-dev.weir.api.v1alpha1.Cost
   map:
     fields:
@@ -253,7 +253,7 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.Domain
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Drain
+- name: com.github.weir-dev.weir.api.v1alpha1.Duration
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
@@ -296,7 +296,7 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: drain
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Drain
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
     - name: forwardAuth
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
@@ -624,16 +624,16 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
     - name: maxRetryAfter
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
     - name: namespacedPolicies
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
     - name: namespacedPolicySelector
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
-    - name: warnPercent
+    - name: warnAt
       type:
-        scalar: numeric
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
@@ -677,12 +677,10 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: maxAge
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LeaseAge
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
     - name: maxShare
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
-- name: com.github.weir-dev.weir.api.v1alpha1.LeaseAge
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Limiter
   map:
     fields:
@@ -1144,7 +1142,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
     - name: window
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Window
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicyStatus
   map:
     fields:
@@ -1217,7 +1215,7 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
     - name: timeout
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Timeout
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
@@ -1248,8 +1246,6 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.ResourceName
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
   map:
@@ -1335,8 +1331,6 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.When
 - name: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Timeout
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Tracing
   map:
     fields:
@@ -1384,8 +1378,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-- name: com.github.weir-dev.weir.api.v1alpha1.Window
-  scalar: string
 - name: io.k8s.api.core.v1.Affinity
   map:
     fields:
