@@ -5,9 +5,10 @@ package v1alpha1
 // kubernetesThrottle selects policies with match.kubernetes.
 // +kubebuilder:validation:XValidation:rule="has(self.namespacedPolicySelector) == (has(self.namespacedPolicies) && self.namespacedPolicies == 'Selected')",message="namespacedPolicySelector is required with namespacedPolicies Selected, and must not be set otherwise; {} selects every namespace"
 type KubernetesThrottle struct {
-	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
+	// mode decides whether API servers call the Limiter. Enforce registers the webhook. Disabled removes the webhook and keeps the other
+	// settings. Defaults to Enforce.
 	// +optional
-	Enabled *bool `json:"enabled,omitempty"`
+	Mode ThrottleMode `json:"mode,omitempty"`
 	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
 	// Defaults to Ignore.
 	// +optional
@@ -51,6 +52,17 @@ type KubernetesThrottle struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]?|100)%$')",message="warnAt must be a whole percentage from 0% to 100%"
 	WarnAt Percentage `json:"warnAt,omitempty"`
 }
+
+// ThrottleMode decides whether API servers call the Limiter.
+// +kubebuilder:validation:Enum=Enforce;Disabled
+type ThrottleMode string
+
+const (
+	// ThrottleModeEnforce registers the webhook.
+	ThrottleModeEnforce ThrottleMode = "Enforce"
+	// ThrottleModeDisabled removes the webhook.
+	ThrottleModeDisabled ThrottleMode = "Disabled"
+)
 
 // WebhookFailure decides what the API server does if no limiter pod replies in time.
 // +kubebuilder:validation:Enum=Ignore;Fail

@@ -259,7 +259,7 @@ func TestCheckTemplate_RejectsTooLittleMemory(t *testing.T) {
 
 // A Limiter may have been stored before the CRD rejected such a timeout.
 func TestCheckTemplate_RejectsALongRedisTimeoutWithThrottling(t *testing.T) {
-	enabled, disabled := &v1alpha1.KubernetesThrottle{}, &v1alpha1.KubernetesThrottle{Enabled: new(false)}
+	enabled, disabled := &v1alpha1.KubernetesThrottle{}, &v1alpha1.KubernetesThrottle{Mode: v1alpha1.ThrottleModeDisabled}
 	for _, test := range []struct {
 		timeout  v1alpha1.Duration
 		throttle *v1alpha1.KubernetesThrottle

@@ -91,6 +91,7 @@ func (s *policySchema) admit(content map[string]any) []fieldError {
 // files show them.
 var replacements = map[string]string{
 	"spec.consistency":                                "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact",
+	"spec.kubernetesThrottle.enabled":                 "; use mode: Disabled instead of enabled: false, and omit enabled: true",
 	"spec.kubernetesThrottle.warnPercent":             "; use warnAt, such as 80%",
 	"spec.autoscaling.targetCPUUtilizationPercentage": "; use targetCPUUtilization, such as 70%",
 }

@@ -169,6 +169,10 @@ func throttleCases() []schemaCase {
 	)
 	all := []schemaCase{
 		{
+			at: at + ".mode", kind: "enum", accepted: throttle(`mode: Disabled`), rejected: throttle(`mode: Paused`),
+			message: `Unsupported value: "Paused": supported values: "Enforce", "Disabled"`,
+		},
+		{
 			at: at + ".failurePolicy", kind: "enum", accepted: throttle(`failurePolicy: Fail`), rejected: throttle(`failurePolicy: Deny`),
 			message: `Unsupported value: "Deny": supported values: "Ignore", "Fail"`,
 		},
@@ -185,8 +189,8 @@ func throttleCases() []schemaCase {
 			message: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
 		},
 		{
-			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {enabled: false}, redis: {timeout: 10s}}`,
-			rejected: `spec: {kubernetesThrottle: {enabled: true}, redis: {timeout: 10s}}`, message: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
+			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {mode: Disabled}, redis: {timeout: 10s}}`,
+			rejected: `spec: {kubernetesThrottle: {mode: Enforce}, redis: {timeout: 10s}}`, message: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
 		},
 		{
 			at: at + ".additionalExemptNamespaces[]", kind: kindRule, accepted: throttle(`additionalExemptNamespaces: [shop-1]`),

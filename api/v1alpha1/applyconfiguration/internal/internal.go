@@ -616,15 +616,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
           elementRelationship: associative
-    - name: enabled
-      type:
-        scalar: boolean
     - name: failurePolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
     - name: maxRetryAfter
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
+    - name: mode
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.ThrottleMode
     - name: namespacedPolicies
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
@@ -1311,6 +1311,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceLabel
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
+- name: com.github.weir-dev.weir.api.v1alpha1.ThrottleMode
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Tier
   map:
     fields:

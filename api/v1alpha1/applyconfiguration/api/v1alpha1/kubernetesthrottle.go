@@ -13,8 +13,9 @@ import (
 // Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster. Only a Limiter with
 // kubernetesThrottle selects policies with match.kubernetes.
 type KubernetesThrottleApplyConfiguration struct {
-	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
-	Enabled *bool `json:"enabled,omitempty"`
+	// mode decides whether API servers call the Limiter. Enforce registers the webhook. Disabled removes the webhook and keeps the other
+	// settings. Defaults to Enforce.
+	Mode *apiv1alpha1.ThrottleMode `json:"mode,omitempty"`
 	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
 	// Defaults to Ignore.
 	FailurePolicy *apiv1alpha1.WebhookFailure `json:"failurePolicy,omitempty"`
@@ -49,11 +50,11 @@ func KubernetesThrottle() *KubernetesThrottleApplyConfiguration {
 	return &KubernetesThrottleApplyConfiguration{}
 }
 
-// WithEnabled sets the Enabled field in the declarative configuration to the given value
+// WithMode sets the Mode field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Enabled field is set to the value of the last call.
-func (b *KubernetesThrottleApplyConfiguration) WithEnabled(value bool) *KubernetesThrottleApplyConfiguration {
-	b.Enabled = &value
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *KubernetesThrottleApplyConfiguration) WithMode(value apiv1alpha1.ThrottleMode) *KubernetesThrottleApplyConfiguration {
+	b.Mode = &value
 	return b
 }
 
