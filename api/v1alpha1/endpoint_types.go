@@ -12,10 +12,11 @@ type Endpoints struct {
 	// grpc configures port 8081.
 	// +optional
 	GRPC GRPCEndpoint `json:"grpc,omitzero"`
-	// drain is how long a pod keeps serving after SIGTERM while it reports not ready, until callers have noticed. 0s to 300s, in
+	// drain is how long a pod keeps serving after SIGTERM while it reports not ready, until callers have noticed. 0s to 5m, in
 	// whole seconds. Defaults to 5s.
 	// +optional
-	Drain Drain `json:"drain,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?([0-9]{1,5}ms)?$') && size(self) > 1 && duration(self) >= duration('0s') && duration(self) <= duration('5m') && duration(self).getMilliseconds() % 1000 == 0",message="drain must be from 0s to 5m, in whole seconds, for example 5s"
+	Drain Duration `json:"drain,omitempty"`
 }
 
 // HTTPEndpoint configures port 8080.
@@ -112,11 +113,6 @@ const (
 	// RefundsForbidden rejects calls that contain a refund.
 	RefundsForbidden Refunds = "Forbidden"
 )
-
-// Drain is a duration in whole seconds, from 0s to 300s.
-// +kubebuilder:validation:MaxLength=4
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,3}s$') && duration(self) <= duration('300s')",message="drain must be from 0s to 300s, in whole seconds, for example 5s"
-type Drain string
 
 // LogLevel is the minimum level of log messages.
 // +kubebuilder:validation:Enum=Debug;Info;Warn;Error

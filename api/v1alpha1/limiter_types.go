@@ -45,7 +45,7 @@ type LimiterList struct {
 }
 
 // LimiterSpec is the desired state of a Limiter.
-// +kubebuilder:validation:XValidation:rule="!has(self.kubernetesThrottle) || has(self.kubernetesThrottle.enabled) && !self.kubernetesThrottle.enabled || !has(self.redis.timeout) || duration(self.redis.timeout) <= duration('750ms')",message="redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips"
+// +kubebuilder:validation:XValidation:rule="!has(self.kubernetesThrottle) || has(self.kubernetesThrottle.mode) && self.kubernetesThrottle.mode == 'Disabled' || !has(self.redis.timeout) || duration(self.redis.timeout) <= duration('750ms')",message="redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips"
 type LimiterSpec struct {
 	// replicas is the number of pods. With autoscaling, it is the initial number. Defaults to 2.
 	// +optional

@@ -57,12 +57,11 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
-	// targetCPUUtilizationPercentage is the target average CPU utilization, as a percentage of the CPU that the pods request. Defaults
-	// to 70.
+	// targetCPUUtilization is the target average CPU utilization, as a percentage of the CPU that the pods request, from 1% to 1000%. Defaults
+	// to 70%.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000
-	TargetCPUUtilizationPercentage int32 `json:"targetCPUUtilizationPercentage,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([1-9][0-9]{0,2}|1000)%$')",message="targetCPUUtilization must be a whole percentage from 1% to 1000%"
+	TargetCPUUtilization Percentage `json:"targetCPUUtilization,omitempty"`
 }
 
 // DisruptionBudget limits how many pods a voluntary disruption, such as a node drain, can evict at the same time.

@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"strconv"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -74,7 +77,7 @@ type RateLimitPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.tiers) || has(self.match) && has(self.match.kubernetes) || self.tiers.all(t, !has(t.when.namespaceSelector))",fieldPath=".tiers",message="tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition"
 // +kubebuilder:validation:XValidation:rule="!has(self.cost) || !has(self.cost.header) || !has(self.match) || !has(self.match.kubernetes)",fieldPath=".cost",message="cost.header must not be set with match.kubernetes, because a write has no headers; use cost.value or cost.expression"
 // +kubebuilder:validation:XValidation:rule="!has(self.lease) || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm != 'LeakyBucket') : !has(self.algorithm) || self.algorithm != 'LeakyBucket')",fieldPath=".lease",message="lease must not be set with algorithm LeakyBucket, because replicas cannot divide the turns of one queue; remove lease or use algorithm TokenBucket"
-// +kubebuilder:validation:XValidation:rule="!has(self.window) || !has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^[0-9]{1,5}(ms|s)$') || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
+// +kubebuilder:validation:XValidation:rule="!has(self.window) || !has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?([0-9]{1,5}ms)?$') || size(self.lease.maxAge) < 2 || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || !has(self.lease)",fieldPath=".overrun",message="overrun: Debt is invalid with lease, because a replica cannot admit a debt from memory; remove overrun or lease"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage != 'Compact' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
@@ -96,7 +99,8 @@ type RateLimitPolicySpec struct {
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
 	// 1s to 720h (30d), and with algorithm FixedWindow to 8760h (365d).
 	// +optional
-	Window Window `json:"window,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,2}d$') ? int(self.substring(0, size(self) - 1)) <= 365 : self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$') && size(self) > 1 && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="window must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
+	Window Duration `json:"window,omitempty"`
 	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
 	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
 	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and returns the delay of each request. Defaults to
@@ -228,11 +232,6 @@ const (
 	// AxisServiceAccount counts the writes of one service account to the Kubernetes API. It requires match.kubernetes.
 	AxisServiceAccount Axis = "ServiceAccount"
 )
-
-// Window is a duration in whole seconds: hours, minutes and seconds such as 1h30m, or days such as 1d.
-// +kubebuilder:validation:MaxLength=16
-// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,2}d$') ? int(self.substring(0, size(self) - 1)) <= 365 : self.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') && size(self) > 1 && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="window must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
-type Window string
 
 // Algorithm is the algorithm that counts units.
 // +kubebuilder:validation:Enum=FixedWindow;SlidingWindowLog;SlidingWindowCounter;TokenBucket;LeakyBucket
@@ -480,19 +479,26 @@ type Lease struct {
 	// maxShare is the largest part of the limit that all replicas together hold in leases of one counter, from 1% to 50%. A replica of R
 	// holds at most 1/R of it. Defaults to 10%.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([1-9]|[1-4][0-9]|50)%$')",message="maxShare must be a whole percentage from 1% to 50%"
 	MaxShare Percentage `json:"maxShare,omitempty"`
 	// maxAge is the longest time that a lease lasts, from 100ms to 10s, at most half of the window. Defaults to 1s, or to half of the
 	// window if that is shorter.
 	// +optional
-	MaxAge LeaseAge `json:"maxAge,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?([0-9]{1,5}ms)?$') && size(self) > 1 && duration(self) >= duration('100ms') && duration(self) <= duration('10s')",message="maxAge must be from 100ms to 10s, such as 1s or 250ms"
+	MaxAge Duration `json:"maxAge,omitempty"`
 }
 
-// Percentage is a part of a limit, in whole percent. For example: 10%.
-// +kubebuilder:validation:MaxLength=3
-// +kubebuilder:validation:XValidation:rule="self.matches('^([1-9]|[1-4][0-9]|50)%$')",message="maxShare must be a whole percentage from 1% to 50%"
+// Duration is a length of time: hours, minutes, seconds and milliseconds, each at most once, in this order and with at most five digits, such as
+// 250ms, 30s or 1h30m; or days alone, such as 30d. Each field has bounds of its own. Except for days, it is a Duration of the Gateway API (GEP-2257).
+// +kubebuilder:validation:MaxLength=16
+type Duration string
+
+// Percentage is a whole percentage, such as 80%. Each field has bounds of its own.
+// +kubebuilder:validation:MaxLength=5
 type Percentage string
 
-// LeaseAge is a duration in seconds or milliseconds, such as 1s or 250ms.
-// +kubebuilder:validation:MaxLength=7
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(ms|s)$') && duration(self) >= duration('100ms') && duration(self) <= duration('10s')",message="maxAge must be from 100ms to 10s, in whole seconds (1s) or milliseconds (250ms)"
-type LeaseAge string
+// Int returns the number in front of the percent sign, 0 if the percentage is absent or invalid.
+func (p Percentage) Int() int64 {
+	number, _ := strconv.ParseInt(strings.TrimSuffix(string(p), "%"), 10, 64)
+	return number
+}

@@ -42,10 +42,11 @@ type Redis struct {
 	// system. If omitted, the connections are not encrypted.
 	// +optional
 	TLS *RedisTLS `json:"tls,omitempty"`
-	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s, in whole
-	// milliseconds or seconds. With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
+	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s.
+	// With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
 	// +optional
-	Timeout Timeout `json:"timeout,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?([0-9]{1,5}ms)?$') && size(self) > 1 && duration(self) >= duration('1ms') && duration(self) <= duration('10s')",message="timeout must be from 1ms to 10s, such as 50ms or 1s"
+	Timeout Duration `json:"timeout,omitempty"`
 }
 
 // RedisMode is how Redis is deployed.
@@ -65,11 +66,6 @@ const (
 // +kubebuilder:validation:MaxLength=259
 // +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*[.]?|[[][0-9A-Fa-f:.]+[]]):[1-9][0-9]{0,4}$') && int(self.substring(self.lastIndexOf(':') + 1)) <= 65535 && (!self.startsWith('[') || isIP(self.substring(1, self.indexOf(']'))))",message="an address must be host:port without a scheme, such as redis.redis:6379, 10.0.0.7:6379 or [2001:db8::7]:6379"
 type RedisAddress string
-
-// Timeout is a duration in whole milliseconds or seconds, from 1ms to 10s, for example 50ms or 1s.
-// +kubebuilder:validation:MaxLength=16
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(ms|s)$') && duration(self) >= duration('1ms') && duration(self) <= duration('10s')",message="timeout must be from 1ms to 10s, in whole milliseconds (50ms) or seconds (1s)"
-type Timeout string
 
 // RedisTLS configures TLS for the connections to Redis.
 type RedisTLS struct {

@@ -5,9 +5,10 @@ package v1alpha1
 // kubernetesThrottle selects policies with match.kubernetes.
 // +kubebuilder:validation:XValidation:rule="has(self.namespacedPolicySelector) == (has(self.namespacedPolicies) && self.namespacedPolicies == 'Selected')",message="namespacedPolicySelector is required with namespacedPolicies Selected, and must not be set otherwise; {} selects every namespace"
 type KubernetesThrottle struct {
-	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
+	// mode decides whether API servers call the Limiter. Enforce registers the webhook. Disabled removes the webhook and keeps the other
+	// settings. Defaults to Enforce.
 	// +optional
-	Enabled *bool `json:"enabled,omitempty"`
+	Mode ThrottleMode `json:"mode,omitempty"`
 	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
 	// Defaults to Ignore.
 	// +optional
@@ -41,16 +42,27 @@ type KubernetesThrottle struct {
 	// +kubebuilder:validation:MaxItems=64
 	AdditionalExemptGroups []KubernetesUser `json:"additionalExemptGroups,omitempty"`
 	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
-	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
+	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 1m, in whole seconds. Defaults to 5s.
 	// +optional
-	MaxRetryAfter RetryAfter `json:"maxRetryAfter,omitempty"`
-	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
-	// Defaults to 80.
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?([0-9]{1,5}ms)?$') && size(self) > 1 && duration(self) >= duration('0s') && duration(self) <= duration('1m') && duration(self).getMilliseconds() % 1000 == 0",message="maxRetryAfter must be from 0s to 1m, in whole seconds, for example 5s"
+	MaxRetryAfter Duration `json:"maxRetryAfter,omitempty"`
+	// warnAt is the part of a limit from which on each admitted write returns a warning to the client, from 0% to 100%. 0% disables warnings.
+	// Defaults to 80%.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
-	WarnPercent *int32 `json:"warnPercent,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]?|100)%$')",message="warnAt must be a whole percentage from 0% to 100%"
+	WarnAt Percentage `json:"warnAt,omitempty"`
 }
+
+// ThrottleMode decides whether API servers call the Limiter.
+// +kubebuilder:validation:Enum=Enforce;Disabled
+type ThrottleMode string
+
+const (
+	// ThrottleModeEnforce registers the webhook.
+	ThrottleModeEnforce ThrottleMode = "Enforce"
+	// ThrottleModeDisabled removes the webhook.
+	ThrottleModeDisabled ThrottleMode = "Disabled"
+)
 
 // WebhookFailure decides what the API server does if no limiter pod replies in time.
 // +kubebuilder:validation:Enum=Ignore;Fail
@@ -62,11 +74,6 @@ const (
 	// WebhookFailureFail rejects the write.
 	WebhookFailureFail WebhookFailure = "Fail"
 )
-
-// RetryAfter is a duration in whole seconds, from 0s to 60s.
-// +kubebuilder:validation:MaxLength=3
-// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,2}s$') && duration(self) <= duration('60s')",message="must be from 0s to 60s, in whole seconds, for example 5s"
-type RetryAfter string
 
 // NamespacedPolicies decides which RateLimitPolicies may limit writes to the Kubernetes API.
 // +kubebuilder:validation:Enum=None;Selected

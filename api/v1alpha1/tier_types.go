@@ -53,7 +53,8 @@ type Rate struct {
 	Limit int64 `json:"limit"`
 	// window is the length of the window, as in spec.window. Each rate of a list must have another window.
 	// +required
-	Window Window `json:"window"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,2}d$') ? int(self.substring(0, size(self) - 1)) <= 365 : self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$') && size(self) > 1 && duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="window must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
+	Window Duration `json:"window"`
 	// algorithm is the algorithm that counts units, as in spec.algorithm. Defaults to SlidingWindowCounter.
 	// +optional
 	Algorithm Algorithm `json:"algorithm,omitempty"`

@@ -182,7 +182,7 @@ func drawLimiter(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
 		limiter.Spec.Redis.TLS = &v1alpha1.RedisTLS{SecretRef: &v1alpha1.SecretReference{Name: "tls"}}
 	}
 	if rapid.Bool().Draw(t, "autoscaling") {
-		limiter.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: rapid.Int32Range(1, 9).Draw(t, "most"), TargetCPUUtilizationPercentage: 70}
+		limiter.Spec.Autoscaling = &v1alpha1.Autoscaling{MinReplicas: 1, MaxReplicas: rapid.Int32Range(1, 9).Draw(t, "most"), TargetCPUUtilization: "70%"}
 	}
 	text := rapid.StringMatching(`[a-z]{1,5}`)
 	limiter.Spec.PodTemplate.Labels = rapid.MapOfN(text, text, 0, 5).Draw(t, "labels")
@@ -259,9 +259,9 @@ func TestCheckTemplate_RejectsTooLittleMemory(t *testing.T) {
 
 // A Limiter may have been stored before the CRD rejected such a timeout.
 func TestCheckTemplate_RejectsALongRedisTimeoutWithThrottling(t *testing.T) {
-	enabled, disabled := &v1alpha1.KubernetesThrottle{}, &v1alpha1.KubernetesThrottle{Enabled: new(false)}
+	enabled, disabled := &v1alpha1.KubernetesThrottle{}, &v1alpha1.KubernetesThrottle{Mode: v1alpha1.ThrottleModeDisabled}
 	for _, test := range []struct {
-		timeout  v1alpha1.Timeout
+		timeout  v1alpha1.Duration
 		throttle *v1alpha1.KubernetesThrottle
 		starts   bool
 	}{

@@ -30,7 +30,7 @@ const (
 // Throttles reports whether the spec enables throttling of writes to the Kubernetes API.
 func Throttles(limiter *v1alpha1.Limiter) bool {
 	spec := limiter.Spec.KubernetesThrottle
-	return spec != nil && (spec.Enabled == nil || *spec.Enabled)
+	return spec != nil && spec.Mode != v1alpha1.ThrottleModeDisabled
 }
 
 // servesThrottle reports whether the pods serve the throttle endpoint. Only those of Limiters in the operator's namespace do.
@@ -99,8 +99,8 @@ func throttleArguments(limiter *v1alpha1.Limiter) []string {
 	if spec.MaxRetryAfter != "" {
 		args = append(args, "--throttle-max-retry-after="+string(spec.MaxRetryAfter))
 	}
-	if spec.WarnPercent != nil {
-		args = append(args, "--throttle-warn-percent="+strconv.Itoa(int(*spec.WarnPercent)))
+	if spec.WarnAt != "" {
+		args = append(args, "--throttle-warn-percent="+strconv.FormatInt(spec.WarnAt.Int(), 10))
 	}
 	return args
 }

@@ -47,7 +47,7 @@ func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
 	if !answers() {
 		t.Error("the pods do not serve API servers")
 	}
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Mode = v1alpha1.ThrottleModeDisabled })
 	h.must(h.kube.Delete(t.Context(), secret))
 	h.reconcile("default")
 	h.expectCondition(v1alpha1.ConditionProgrammed, yes, v1alpha1.ReasonDeployed)
@@ -59,7 +59,7 @@ func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
 // The test adds and removes the condition, as the registration controller does.
 func TestThrottle_KeepsPodsServingUntilTheWebhookIsRemoved(t *testing.T) {
 	for name, end := range map[string]func(*v1alpha1.LimiterSpec){
-		"disabled": func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) },
+		"disabled": func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Mode = v1alpha1.ThrottleModeDisabled },
 		"removed":  func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil },
 	} {
 		t.Run(name, func(t *testing.T) {

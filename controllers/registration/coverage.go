@@ -17,7 +17,7 @@ func webhooksOf(states []limiterState, written error) map[types.UID]report.Webho
 		webhook := report.Webhook{Problem: s.message}
 		switch {
 		case s.reason == "":
-			webhook.Problem = "spec.kubernetesThrottle is not enabled"
+			webhook.Problem = "spec.kubernetesThrottle is not set, or disabled"
 		case s.wantsWebhook() && written != nil:
 			webhook.Problem = "the webhook configuration could not be written: " + written.Error()
 		case s.wantsWebhook() && s.unreachable:

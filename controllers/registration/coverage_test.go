@@ -47,9 +47,9 @@ func TestReconcile_ReportsWhichPoliciesTheWebhookCovers(t *testing.T) {
 	h.setReplicas("default", 0, 0)
 	h.reconcile()
 	expectProblem("no pod of the Limiter is ready")
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Mode = v1alpha1.ThrottleModeDisabled })
 	h.reconcile()
-	expectProblem("spec.kubernetesThrottle is not enabled")
+	expectProblem("spec.kubernetesThrottle is not set, or disabled")
 }
 
 func TestReconcile_RegistersNamespacedPoliciesOnlyWhereTheyAreAdmitted(t *testing.T) {

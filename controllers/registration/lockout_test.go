@@ -97,14 +97,14 @@ func (h *harness) annotate(c client.Client) error {
 
 func TestLockout_OneCommandDisablesThrottling(t *testing.T) {
 	h := newRegisteredHarness(t)
-	const patch = `{"spec":{"kubernetesThrottle":{"enabled":false}}}`
+	const patch = `{"spec":{"kubernetesThrottle":{"mode":"Disabled"}}}`
 	_, err := kubetest.Kube(t).Kubectl(t.Context(), "patch", "limiter", "default", "-n", h.namespace, "--type=merge", "-p", patch)
 	h.must(err)
 	h.reconcile()
 	if h.configuration() != nil {
 		t.Errorf("webhooks %q", h.webhooks())
 	}
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Mode = v1alpha1.ThrottleModeEnforce })
 	h.reconcile()
 	if len(h.webhooks()) != 1 {
 		t.Error("the webhook is not registered again")

@@ -46,13 +46,13 @@ func TestReconcile_AddsTheWebhookLastAndRemovesItFirst(t *testing.T) {
 	step(v1alpha1.ReasonNoPolicies)
 	h.policy("pods", nil, "pods")
 	step(v1alpha1.ReasonRegistered)
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Mode = v1alpha1.ThrottleModeDisabled })
 	h.reconcile()
 	h.expectReason(h.namespace, "default", "")
 	if h.configuration() != nil {
 		t.Errorf("throttling is disabled: webhooks %q", h.webhooks())
 	}
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(true) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Mode = v1alpha1.ThrottleModeEnforce })
 	step(v1alpha1.ReasonRegistered)
 	h.must(h.kube.Delete(t.Context(), h.read(h.namespace, "default")))
 	h.writes = nil
@@ -215,7 +215,7 @@ func TestReconcile_GivesEachLimiterItsOwnWebhook(t *testing.T) {
 // The condition shows the controller of the Deployment that pods must keep serving API servers.
 func TestReport_KeepsTheConditionUntilTheWebhookIsRemoved(t *testing.T) {
 	h := newRegisteredHarness(t)
-	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Enabled = new(false) })
+	h.edit(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle.Mode = v1alpha1.ThrottleModeDisabled })
 	h.configurationErr = errors.New("etcdserver: request timed out")
 	if _, err := h.reconciler.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, h.configurationErr) {
 		t.Fatalf("error %v", err)

@@ -69,7 +69,7 @@ func TestSelectPolicies_NamespacedPoliciesLimitWritesOnlyWhereALimiterAdmitsThem
 	expect(v1alpha1.ReasonNotAdmitted, "does not select namespace "+h.namespace+" in spec.kubernetesThrottle.namespacedPolicySelector")
 	h.editThrottle(selecting(h.namespace))
 	expect(v1alpha1.ReasonNoReplicas, "")
-	h.editThrottle(func(k *v1alpha1.KubernetesThrottle) { k.Enabled = new(false) })
+	h.editThrottle(func(k *v1alpha1.KubernetesThrottle) { k.Mode = v1alpha1.ThrottleModeDisabled })
 	expect(v1alpha1.ReasonNotAdmitted, "has no spec.kubernetesThrottle")
 }
 

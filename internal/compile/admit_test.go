@@ -46,8 +46,8 @@ func TestSelectedBy_SelectsPoliciesForWritesThatTheLimiterAdmits(t *testing.T) {
 		refused  map[types.UID]string // UIDs, and how the reasons begin
 	}{
 		"API servers do not call the Limiter":  {nil, map[types.UID]string{"shop/writes": notCalled, "bank/writes": notCalled, "/writes": notCalled}},
-		"the webhook is disabled":              {&v1alpha1.KubernetesThrottle{Enabled: new(false)}, map[types.UID]string{"shop/writes": notCalled, "bank/writes": notCalled, "/writes": notCalled}},
-		"the webhook is enabled":               {&v1alpha1.KubernetesThrottle{Enabled: new(true)}, map[types.UID]string{"shop/writes": onlyWide, "bank/writes": onlyWide}},
+		"the webhook is disabled":              {&v1alpha1.KubernetesThrottle{Mode: v1alpha1.ThrottleModeDisabled}, map[types.UID]string{"shop/writes": notCalled, "bank/writes": notCalled, "/writes": notCalled}},
+		"the webhook is enabled":               {&v1alpha1.KubernetesThrottle{Mode: v1alpha1.ThrottleModeEnforce}, map[types.UID]string{"shop/writes": onlyWide, "bank/writes": onlyWide}},
 		"the webhook is enabled by default":    {&v1alpha1.KubernetesThrottle{}, map[types.UID]string{"shop/writes": onlyWide, "bank/writes": onlyWide}},
 		"the Limiter admits no namespace":      {&v1alpha1.KubernetesThrottle{NamespacedPolicies: "None", NamespacedPolicySelector: retail}, map[types.UID]string{"shop/writes": onlyWide, "bank/writes": onlyWide}},
 		"a selector admits one namespace":      {&v1alpha1.KubernetesThrottle{NamespacedPolicies: "Selected", NamespacedPolicySelector: retail}, map[types.UID]string{"bank/writes": elsewhere + "bank"}},

@@ -26,7 +26,7 @@ func TestCompileWithin_RoutesOfATenantDisplaceNoPolicyOfAnother(t *testing.T) {
 	victim := attached("shop/victim")
 	victim.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
 	p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{victim}, Gateways: g}
-	for i, window := range []v1alpha1.Window{"1s", "1m", "1h", "1d", "7d"} {
+	for i, window := range []v1alpha1.Duration{"1s", "1m", "1h", "1d", "7d"} {
 		c := attachedToCluster(fmt.Sprintf("platform-%d", i), "Gateway/infra:public")
 		c.Spec.Window = window
 		p.Cluster = append(p.Cluster, c)

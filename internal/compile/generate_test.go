@@ -53,7 +53,7 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
 			Axis:        rapid.SampledFrom([]v1alpha1.Axis{"IP", "Tenant", "User", "APIKey", "Endpoint", "Custom"}).Draw(t, "axis"),
 			Limit:       new(rapid.Int64Range(1, 1_000_000).Draw(t, "limit")),
-			Window:      v1alpha1.Window(rapid.StringMatching(`[1-9]d|[1-9][0-9]?[hms]|1h30m`).Draw(t, "window")),
+			Window:      v1alpha1.Duration(rapid.StringMatching(`[1-9]d|[1-9][0-9]?[hms]|1h30m`).Draw(t, "window")),
 			Algorithm:   rapid.SampledFrom(append(algorithms(), "")).Draw(t, "algorithm"),
 			Enforcement: rapid.SampledFrom([]v1alpha1.Enforcement{"", "Enforce", "Shadow"}).Draw(t, "enforcement"),
 
@@ -93,7 +93,7 @@ func rates() *rapid.Generator[[]v1alpha1.Rate] {
 		{Limit: 5000, Window: "60s", Algorithm: "SlidingWindowLog"}, {Limit: 10_000, Window: "1d", Algorithm: "FixedWindow"}, {Limit: 20_000, Window: "24h"},
 	})
 	return rapid.SliceOfNDistinct(possible, 1, 3, func(r v1alpha1.Rate) int {
-		return map[v1alpha1.Window]int{"1s": 1, "1m": 60, "60s": 60, "1d": 86400, "24h": 86400}[r.Window]
+		return map[v1alpha1.Duration]int{"1s": 1, "1m": 60, "60s": 60, "1d": 86400, "24h": 86400}[r.Window]
 	})
 }
 
@@ -321,7 +321,7 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, axis string, limit int64, window, algorithm, name, kind, value, host, method string) {
 		policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fuzz"}}
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
-			Axis: v1alpha1.Axis(axis), Limit: new(limit), Window: v1alpha1.Window(window), Algorithm: v1alpha1.Algorithm(algorithm),
+			Axis: v1alpha1.Axis(axis), Limit: new(limit), Window: v1alpha1.Duration(window), Algorithm: v1alpha1.Algorithm(algorithm),
 			Identifier: &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(name))}},
 			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 				Hosts:   []v1alpha1.Host{v1alpha1.Host(host)},

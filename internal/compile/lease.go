@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -36,8 +35,8 @@ func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lea
 	}
 	lease := &rules.Lease{MaxPercent: defaultLeasePercent, MaxMilliseconds: defaultLeaseAge.Milliseconds()}
 	if given := string(spec.Lease.MaxShare); given != "" {
-		percent, err := strconv.ParseInt(strings.TrimSuffix(given, "%"), 10, 64)
-		if err != nil || strconv.FormatInt(percent, 10)+"%" != given || percent < 1 || percent > limiter.MaxLeasePercent {
+		percent := spec.Lease.MaxShare.Int()
+		if strconv.FormatInt(percent, 10)+"%" != given || percent < 1 || percent > limiter.MaxLeasePercent {
 			v.report("spec.lease.maxShare", "maxShare must be a whole percentage from 1%% to %d%%, got %q", limiter.MaxLeasePercent, given)
 		}
 		lease.MaxPercent = percent
@@ -46,7 +45,7 @@ func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lea
 		age, err := parseLeaseAge(given)
 		switch {
 		case err != nil || age < limiter.MinLeaseAge || age > limiter.MaxLeaseAge:
-			v.report("spec.lease.maxAge", "maxAge must be from %v to %v, in whole seconds (1s) or milliseconds (250ms), got %q",
+			v.report("spec.lease.maxAge", "maxAge must be from %v to %v, such as 1s or 250ms, got %q",
 				limiter.MinLeaseAge, limiter.MaxLeaseAge, given)
 		case age > longest:
 			v.report("spec.lease.maxAge", "maxAge must be at most half of the window; use a shorter maxAge or a longer window")
@@ -65,7 +64,7 @@ func leaseWithin(lease *rules.Lease, window time.Duration) *rules.Lease {
 }
 
 func parseLeaseAge(s string) (time.Duration, error) {
-	if !regexp.MustCompile(`^[0-9]{1,5}(ms|s)$`).MatchString(s) {
+	if !regexp.MustCompile(`^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?([0-9]{1,5}ms)?$`).MatchString(s) {
 		return 0, strconv.ErrSyntax
 	}
 	return time.ParseDuration(s)

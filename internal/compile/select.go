@@ -91,7 +91,7 @@ func LimitsWrites(match *v1alpha1.Match) bool { return match != nil && match.Kub
 // throttles reports whether API servers may call the Limiter.
 func throttles(spec *v1alpha1.LimiterSpec) bool {
 	t := spec.KubernetesThrottle
-	return t != nil && (t.Enabled == nil || *t.Enabled)
+	return t != nil && t.Mode != v1alpha1.ThrottleModeDisabled
 }
 
 // A writer of a RateLimitPolicy with match.kubernetes can block the writes of every other user in its namespace, those of its

@@ -25,7 +25,7 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 	}{
 		"windows": {
 			rapid.StringMatching(`[0-9]{0,3}[dhms]?[0-9]{0,7}[hms]?([0-9]{1,7}[ms])?`),
-			func(s *v1alpha1.RateLimitPolicySpec, text string) { s.Window = v1alpha1.Window(text) },
+			func(s *v1alpha1.RateLimitPolicySpec, text string) { s.Window = v1alpha1.Duration(text) },
 			`{axis: IP, limit: 1, window: %s}`,
 		},
 		"hosts": {
@@ -156,7 +156,7 @@ func TestCompile_AgreesWithTheSchemaOnNumbers(t *testing.T) {
 		policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), policyKind
 		policy.Spec = v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisUser, Limit: new(number.Draw(t, "limit")), Burst: optional.Draw(t, "burst"),
-			Window: rapid.SampledFrom([]v1alpha1.Window{"1s", "720h", "30d", "31d", "365d", "8760h", "366d", "999999h", "9999999h"}).Draw(t, "window"),
+			Window: rapid.SampledFrom([]v1alpha1.Duration{"1s", "720h", "30d", "31d", "365d", "8760h", "366d", "999999h", "9999999h"}).Draw(t, "window"),
 			Algorithm: rapid.SampledFrom([]v1alpha1.Algorithm{
 				"FixedWindow", "SlidingWindowLog", "SlidingWindowCounter", "TokenBucket", "LeakyBucket",
 			}).Draw(t, "algorithm"),

@@ -90,7 +90,10 @@ func (s *policySchema) admit(content map[string]any) []fieldError {
 // replacements has what to use instead of fields of earlier versions. An API server removes unknown fields before it calls the webhook, so that only
 // files show them.
 var replacements = map[string]string{
-	"spec.consistency": "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact",
+	"spec.consistency":                                "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact",
+	"spec.kubernetesThrottle.enabled":                 "; use mode: Disabled instead of enabled: false, and omit enabled: true",
+	"spec.kubernetesThrottle.warnPercent":             "; use warnAt, such as 80%",
+	"spec.autoscaling.targetCPUUtilizationPercentage": "; use targetCPUUtilization, such as 70%",
 }
 
 // decode removes unknown fields and sets defaults.

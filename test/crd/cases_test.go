@@ -110,7 +110,7 @@ func specCases() []schemaCase {
 			message:  "limit must be at most 1000000 with algorithm SlidingWindowLog, which stores every admitted unit; use SlidingWindowCounter for a higher limit",
 		},
 		{
-			at: "spec.window", kind: "maxLength", accepted: `spec: {window: 00001h0000001m1s}`, rejected: `spec: {window: 00001h0000001m01s}`,
+			at: "spec.window", kind: "maxLength", accepted: `spec: {window: 0001h00001m0001s}`, rejected: `spec: {window: 00001h00001m0001s}`,
 			message: "may not be more than 16 bytes",
 		},
 		{at: "spec.window", kind: kindRule, accepted: `spec: {algorithm: FixedWindow, window: 8760h}`, rejected: `spec: {algorithm: FixedWindow, window: 8760h1s}`, message: windowMessage},

@@ -17,12 +17,12 @@ func endpointCases() []schemaCase {
 			message: `Unsupported value: "X-Real-IP": supported values: "X-Forwarded-For", "Forwarded"`,
 		},
 		{
-			at: "spec.endpoints.drain", kind: "maxLength", accepted: endpoints(`drain: 300s`), rejected: endpoints(`drain: 0300s`),
-			message: "may not be more than 4 bytes",
+			at: "spec.endpoints.drain", kind: "maxLength", accepted: endpoints(`drain: 0h00000m00010s`), rejected: endpoints(`drain: 0h00000m00010s0ms`),
+			message: "may not be more than 16 bytes",
 		},
 		{
-			at: "spec.endpoints.drain", kind: kindRule, accepted: endpoints(`drain: 0s`), rejected: endpoints(`drain: 301s`),
-			message: "drain must be from 0s to 300s, in whole seconds, for example 5s",
+			at: "spec.endpoints.drain", kind: kindRule, accepted: endpoints(`drain: 5m`), rejected: endpoints(`drain: 1s1ms`),
+			message: "drain must be from 0s to 5m, in whole seconds, for example 5s",
 		},
 		{
 			at: "spec.endpoints.grpc.refunds", kind: "enum", accepted: endpoints(`grpc: {refunds: Forbidden}`), rejected: endpoints(`grpc: {refunds: Never}`),

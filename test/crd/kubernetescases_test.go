@@ -169,24 +169,28 @@ func throttleCases() []schemaCase {
 	)
 	all := []schemaCase{
 		{
+			at: at + ".mode", kind: "enum", accepted: throttle(`mode: Disabled`), rejected: throttle(`mode: Paused`),
+			message: `Unsupported value: "Paused": supported values: "Enforce", "Disabled"`,
+		},
+		{
 			at: at + ".failurePolicy", kind: "enum", accepted: throttle(`failurePolicy: Fail`), rejected: throttle(`failurePolicy: Deny`),
 			message: `Unsupported value: "Deny": supported values: "Ignore", "Fail"`,
 		},
 		{
-			at: at + ".maxRetryAfter", kind: "maxLength", accepted: throttle(`maxRetryAfter: 60s`), rejected: throttle(`maxRetryAfter: 060s`),
-			message: "may not be more than 3 bytes",
+			at: at + ".maxRetryAfter", kind: "maxLength", accepted: throttle(`maxRetryAfter: 0h00000m00010s`), rejected: throttle(`maxRetryAfter: 0h00000m00010s0ms`),
+			message: "may not be more than 16 bytes",
 		},
 		{
 			at: at + ".maxRetryAfter", kind: kindRule, accepted: throttle(`maxRetryAfter: 0s`), rejected: throttle(`maxRetryAfter: 61s`),
-			message: "must be from 0s to 60s, in whole seconds, for example 5s",
+			message: "maxRetryAfter must be from 0s to 1m, in whole seconds, for example 5s",
 		},
 		{
 			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {}, redis: {timeout: 750ms}}`, rejected: `spec: {kubernetesThrottle: {}, redis: {timeout: 751ms}}`,
 			message: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
 		},
 		{
-			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {enabled: false}, redis: {timeout: 10s}}`,
-			rejected: `spec: {kubernetesThrottle: {enabled: true}, redis: {timeout: 10s}}`, message: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
+			at: "spec", kind: kindRule, accepted: `spec: {kubernetesThrottle: {mode: Disabled}, redis: {timeout: 10s}}`,
+			rejected: `spec: {kubernetesThrottle: {mode: Enforce}, redis: {timeout: 10s}}`, message: "redis.timeout must be at most 750ms with kubernetesThrottle, because an API server waits two seconds for a reply, which can take two round trips",
 		},
 		{
 			at: at + ".additionalExemptNamespaces[]", kind: kindRule, accepted: throttle(`additionalExemptNamespaces: [shop-1]`),
@@ -212,7 +216,9 @@ func throttleCases() []schemaCase {
 	all = append(all, selectorCases(at+".namespacedPolicySelector", func(selector string) string {
 		return throttle(`namespacedPolicies: Selected, namespacedPolicySelector: ` + selector)
 	})...)
-	return append(all, betweenCases(at+".warnPercent", 0, 100, func(n int) string { return throttle(fmt.Sprintf(`warnPercent: %d`, n)) })...)
+	return append(all, percentageCases(at+".warnAt", "warnAt must be a whole percentage from 0% to 100%", "0%", "101%", func(percentage string) string {
+		return throttle(`warnAt: ` + percentage)
+	})...)
 }
 
 // tenantCases returns the cases for the label or annotation of a namespace that contains its tenant, and for the names of credentials.

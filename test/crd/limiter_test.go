@@ -123,7 +123,7 @@ func TestLimiter_RoundTripsThroughGoTypes(t *testing.T) {
 				}}}},
 				Labels: map[string]string{"team": "edge"}, Annotations: map[string]string{"note": "text"},
 			},
-			Autoscaling:         &v1alpha1.Autoscaling{MinReplicas: 3, MaxReplicas: 9, TargetCPUUtilizationPercentage: 60},
+			Autoscaling:         &v1alpha1.Autoscaling{MinReplicas: 3, MaxReplicas: 9, TargetCPUUtilization: "60%"},
 			PodDisruptionBudget: v1alpha1.DisruptionBudget{MaxUnavailable: 2},
 		},
 	}

@@ -172,7 +172,7 @@ func redisCases() []schemaCase {
 		},
 		{at: "spec.redis.masterName", kind: kindRule, accepted: sentinel(`masterName: weir_1.a-b`), rejected: sentinel(`masterName: "my master"`), message: named},
 		{
-			at: "spec.redis.timeout", kind: "maxLength", accepted: redis(`{timeout: 00010s}`), rejected: redis(`{timeout: 000000000000010ms}`),
+			at: "spec.redis.timeout", kind: "maxLength", accepted: redis(`{timeout: 0m00010s00000ms}`), rejected: redis(`{timeout: 000000000000010ms}`),
 			message: "may not be more than 16 bytes",
 		},
 		{
@@ -182,7 +182,7 @@ func redisCases() []schemaCase {
 	}, betweenCases("spec.redis.database", 0, 16383, func(n int) string { return redis(fmt.Sprintf(`{database: %d}`, n)) })...)
 }
 
-const timeoutMessage = "timeout must be from 1ms to 10s, in whole milliseconds (50ms) or seconds (1s)"
+const timeoutMessage = "timeout must be from 1ms to 10s, such as 50ms or 1s"
 
 func redisAddressCases() []schemaCase {
 	const at = "spec.redis.addresses"
@@ -287,7 +287,10 @@ func podCases() []schemaCase {
 	all = append(all, betweenCases("spec.identity.ip.ipv6PrefixLength", 1, 128, number(`spec: {identity: {ip: {ipv6PrefixLength: %d}}}`))...)
 	all = append(all, betweenCases("spec.autoscaling.minReplicas", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 1000, minReplicas: %d}}`))...)
 	all = append(all, betweenCases("spec.autoscaling.maxReplicas", 1, 1000, number(`spec: {autoscaling: {minReplicas: 1, maxReplicas: %d}}`))...)
-	all = append(all, betweenCases("spec.autoscaling.targetCPUUtilizationPercentage", 1, 1000, number(`spec: {autoscaling: {maxReplicas: 4, targetCPUUtilizationPercentage: %d}}`))...)
+	all = append(all, percentageCases("spec.autoscaling.targetCPUUtilization", "targetCPUUtilization must be a whole percentage from 1% to 1000%", "1000%", "0%",
+		func(percentage string) string {
+			return `spec: {autoscaling: {maxReplicas: 4, targetCPUUtilization: ` + percentage + `}}`
+		})...)
 	return append(all, betweenCases("spec.podDisruptionBudget.maxUnavailable", 1, 1000, number(`spec: {podDisruptionBudget: {maxUnavailable: %d}}`))...)
 }
 
@@ -298,6 +301,14 @@ func betweenCases(at string, minimum, maximum int, with func(int) string) []sche
 	return []schemaCase{
 		{at: at, kind: "minimum", accepted: with(minimum), rejected: with(minimum - 1), message: fmt.Sprintf("should be greater than or equal to %d", minimum)},
 		{at: at, kind: "maximum", accepted: with(maximum), rejected: with(maximum + 1), message: fmt.Sprintf("should be less than or equal to %d", maximum)},
+	}
+}
+
+// percentageCases are the cases of a field with a Percentage.
+func percentageCases(at, message, accepted, rejected string, with func(string) string) []schemaCase {
+	return []schemaCase{
+		{at: at, kind: "maxLength", accepted: with("80%"), rejected: with("00080%"), message: "may not be more than 5 bytes"},
+		{at: at, kind: kindRule, accepted: with(accepted), rejected: with(rejected), message: message},
 	}
 }
 

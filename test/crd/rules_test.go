@@ -163,7 +163,7 @@ func TestSchema_AcceptsValidFields(t *testing.T) {
 		{"a window of 30 days", `spec: {window: 30d}`},
 		{"a fixed window of 365 days", `spec: {window: 365d, algorithm: FixedWindow}`},
 		{"a window of all units", `spec: {window: 1h30m15s}`},
-		{"a window of many seconds", `spec: {window: 2592000s}`},
+		{"a window of many seconds", `spec: {window: 99999s}`},
 		{"a window in the format of Go durations", `spec: {window: 24h0m0s}`},
 		{"a match that is null, which is the same as no match", `spec: {match: null}`},
 		{"an http match with ignoreCase alone", http(`{ignoreCase: true}`)},

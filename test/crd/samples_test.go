@@ -100,7 +100,7 @@ func TestSamples_CoverCommonProfiles(t *testing.T) {
 	type profile struct {
 		Axis        v1alpha1.Axis
 		Limit       int64
-		Window      v1alpha1.Window
+		Window      v1alpha1.Duration
 		Enforcement v1alpha1.Enforcement
 	}
 	want := map[string]profile{

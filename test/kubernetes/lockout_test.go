@@ -143,7 +143,7 @@ func expectRepairsPass(t *testing.T, w *World, c client.Client) {
 	t.Helper()
 	limiter := mustGet[*v1alpha1.Limiter](t)(read(t.Context(), w, operatorNamespace, limiterName, &v1alpha1.Limiter{}))
 	changed := limiter.DeepCopy()
-	changed.Spec.KubernetesThrottle.Enabled = new(false)
+	changed.Spec.KubernetesThrottle.Mode = v1alpha1.ThrottleModeDisabled
 	if err := c.Patch(t.Context(), changed, client.MergeFrom(limiter), client.DryRunAll); err != nil {
 		t.Errorf("disable throttling: %v", err)
 	}

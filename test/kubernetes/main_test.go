@@ -69,7 +69,7 @@ func mustGet[T any](t testing.TB) func(T, error) T {
 func policy(name string, axis v1alpha1.Axis, limit int64, window string, change func(*v1alpha1.ClusterRateLimitPolicySpec)) *v1alpha1.ClusterRateLimitPolicy {
 	p := &v1alpha1.ClusterRateLimitPolicy{}
 	p.Name = name
-	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = axis, &limit, v1alpha1.Window(window)
+	p.Spec.Axis, p.Spec.Limit, p.Spec.Window = axis, &limit, v1alpha1.Duration(window)
 	p.Spec.Algorithm = v1alpha1.SlidingWindowLog
 	p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{Resources: []v1alpha1.KubernetesResources{{
 		APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"configmaps"},

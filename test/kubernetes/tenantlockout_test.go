@@ -116,7 +116,7 @@ func TestLockout_ATenantCannotBlockAdministrators(t *testing.T) {
 	// The documented commands. The user of the kubeconfig is a cluster-admin by a ClusterRoleBinding only.
 	kubeconfig := mustGet[string](t)(w.Kube.WriteKubeconfig("carol", w.ConfigAs(0, Person("carol"))))
 	for _, args := range [][]string{
-		{"-n", operatorNamespace, "patch", "limiter", limiterName, "--type=merge", "--dry-run=server", "-p", `{"spec":{"kubernetesThrottle":{"enabled":false}}}`},
+		{"-n", operatorNamespace, "patch", "limiter", limiterName, "--type=merge", "--dry-run=server", "-p", `{"spec":{"kubernetesThrottle":{"mode":"Disabled"}}}`},
 		{"delete", "validatingwebhookconfiguration", "weir-throttle", "--dry-run=server"},
 		{"-n", namespace, "delete", "ratelimitpolicy", p.Name},
 	} {

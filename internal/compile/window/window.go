@@ -12,7 +12,7 @@ import (
 )
 
 // Parse parses a window such as "30s", "1h30m", "24h" or "1d". It must be from limiter.MinWindow to limiter.MaxFixedWindow.
-func Parse(window v1alpha1.Window) (time.Duration, error) {
+func Parse(window v1alpha1.Duration) (time.Duration, error) {
 	seconds, ok := parseDays(string(window))
 	if !ok {
 		seconds, ok = parseClock(string(window))
@@ -44,7 +44,7 @@ func parseClock(s string) (seconds int64, ok bool) {
 		name    string
 		seconds int64
 	}{{"h", 3600}, {"m", 60}, {"s", 1}} {
-		number, rest, ok := leadingNumber(s, 7)
+		number, rest, ok := leadingNumber(s, 5)
 		if !ok {
 			break
 		}

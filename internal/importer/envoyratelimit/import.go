@@ -91,7 +91,7 @@ func (c *converter) limit(path []step, d *descriptor) {
 		Axis:       v1alpha1.AxisCustom,
 		Identifier: identifierOf(path),
 		Limit:      new(int64(l.requests)),
-		Window:     v1alpha1.Window(l.unit.window),
+		Window:     v1alpha1.Duration(l.unit.window),
 		Algorithm:  cmp.Or(d.algorithm, c.options.Algorithm),
 		Match:      &v1alpha1.Match{},
 	}

@@ -130,7 +130,7 @@ func (k *kuadrantPolicy) rate(n importer.Node, spec *v1alpha1.RateLimitPolicySpe
 		case "limit":
 			spec.Limit = new(f.Value.Int(f.Key))
 		case "window":
-			spec.Window = v1alpha1.Window(f.Value.Text(f.Key))
+			spec.Window = v1alpha1.Duration(f.Value.Text(f.Key))
 		default:
 			unsupported(k.out, f, "unknown field of a rate")
 		}

@@ -38,8 +38,8 @@ func joined(parts []string) string {
 }
 
 // windowOf returns the window of a unit such as Hour or hour, or "".
-func windowOf(unit string) v1alpha1.Window {
-	return map[string]v1alpha1.Window{
+func windowOf(unit string) v1alpha1.Duration {
+	return map[string]v1alpha1.Duration{
 		"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d", "year": "365d",
 	}[strings.ToLower(unit)]
 }

@@ -70,15 +70,15 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 }
 
 // traefikPeriod reads a duration such as 1m, or a number of seconds.
-func traefikPeriod(f importer.Field) v1alpha1.Window {
+func traefikPeriod(f importer.Field) v1alpha1.Duration {
 	text := f.Value.Text(f.Key)
 	if seconds, err := strconv.Atoi(text); err == nil {
-		return v1alpha1.Window(strconv.Itoa(seconds) + "s")
+		return v1alpha1.Duration((time.Duration(seconds) * time.Second).String())
 	}
 	if d, err := time.ParseDuration(text); err == nil {
-		return v1alpha1.Window(d.String())
+		return v1alpha1.Duration(d.String())
 	}
-	return v1alpha1.Window(text) // the validation reports it
+	return v1alpha1.Duration(text) // the validation reports it
 }
 
 func traefikSource(out *importer.Result, source importer.Field, spec *v1alpha1.RateLimitPolicySpec) {

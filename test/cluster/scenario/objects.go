@@ -48,7 +48,7 @@ func Policy(domain, name string, limit int64, window string) *v1alpha1.RateLimit
 	return &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: domain, Name: name},
 		Spec: v1alpha1.RateLimitPolicySpec{
-			Axis: "Tenant", Limit: new(limit), Window: v1alpha1.Window(window),
+			Axis: "Tenant", Limit: new(limit), Window: v1alpha1.Duration(window),
 			Match: &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{
 				Paths: []v1alpha1.PathMatch{{Type: "PathPrefix", Value: trafficPaths + name}},
 			}},

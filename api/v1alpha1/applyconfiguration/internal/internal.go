@@ -44,9 +44,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: minReplicas
       type:
         scalar: numeric
-    - name: targetCPUUtilizationPercentage
+    - name: targetCPUUtilization
       type:
-        scalar: numeric
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
 - name: com.github.weir-dev.weir.api.v1alpha1.Axis
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
@@ -175,7 +175,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
     - name: window
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Window
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
 - name: com.github.weir-dev.weir.api.v1alpha1.Cost
   map:
     fields:
@@ -261,7 +261,7 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.Domain
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Drain
+- name: com.github.weir-dev.weir.api.v1alpha1.Duration
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
@@ -321,7 +321,7 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: drain
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Drain
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
     - name: forwardAuth
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
@@ -641,24 +641,24 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
           elementRelationship: associative
-    - name: enabled
-      type:
-        scalar: boolean
     - name: failurePolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
     - name: maxRetryAfter
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
+    - name: mode
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.ThrottleMode
     - name: namespacedPolicies
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
     - name: namespacedPolicySelector
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
-    - name: warnPercent
+    - name: warnAt
       type:
-        scalar: numeric
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
@@ -702,12 +702,10 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: maxAge
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LeaseAge
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
     - name: maxShare
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
-- name: com.github.weir-dev.weir.api.v1alpha1.LeaseAge
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Limiter
   map:
     fields:
@@ -1095,7 +1093,7 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
     - name: window
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Window
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicy
   map:
     fields:
@@ -1192,7 +1190,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
     - name: window
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Window
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicyStatus
   map:
     fields:
@@ -1265,7 +1263,7 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
     - name: timeout
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Timeout
+        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
@@ -1296,8 +1294,6 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.weir-dev.weir.api.v1alpha1.ResourceName
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.RetryAfter
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
   map:
@@ -1363,6 +1359,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceLabel
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
+- name: com.github.weir-dev.weir.api.v1alpha1.ThrottleMode
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Tier
   map:
     fields:
@@ -1390,8 +1388,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.When
 - name: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Timeout
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Tracing
   map:
@@ -1440,8 +1436,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-- name: com.github.weir-dev.weir.api.v1alpha1.Window
-  scalar: string
 - name: io.k8s.api.core.v1.Affinity
   map:
     fields:

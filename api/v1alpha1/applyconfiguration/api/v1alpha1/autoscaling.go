@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+)
+
 // AutoscalingApplyConfiguration represents a declarative configuration of the Autoscaling type for use
 // with apply.
 //
@@ -11,9 +15,9 @@ type AutoscalingApplyConfiguration struct {
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// maxReplicas is the upper limit for the number of pods.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
-	// targetCPUUtilizationPercentage is the target average CPU utilization, as a percentage of the CPU that the pods request. Defaults
-	// to 70.
-	TargetCPUUtilizationPercentage *int32 `json:"targetCPUUtilizationPercentage,omitempty"`
+	// targetCPUUtilization is the target average CPU utilization, as a percentage of the CPU that the pods request, from 1% to 1000%. Defaults
+	// to 70%.
+	TargetCPUUtilization *apiv1alpha1.Percentage `json:"targetCPUUtilization,omitempty"`
 }
 
 // AutoscalingApplyConfiguration constructs a declarative configuration of the Autoscaling type for use with
@@ -38,10 +42,10 @@ func (b *AutoscalingApplyConfiguration) WithMaxReplicas(value int32) *Autoscalin
 	return b
 }
 
-// WithTargetCPUUtilizationPercentage sets the TargetCPUUtilizationPercentage field in the declarative configuration to the given value
+// WithTargetCPUUtilization sets the TargetCPUUtilization field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TargetCPUUtilizationPercentage field is set to the value of the last call.
-func (b *AutoscalingApplyConfiguration) WithTargetCPUUtilizationPercentage(value int32) *AutoscalingApplyConfiguration {
-	b.TargetCPUUtilizationPercentage = &value
+// If called multiple times, the TargetCPUUtilization field is set to the value of the last call.
+func (b *AutoscalingApplyConfiguration) WithTargetCPUUtilization(value apiv1alpha1.Percentage) *AutoscalingApplyConfiguration {
+	b.TargetCPUUtilization = &value
 	return b
 }

@@ -47,7 +47,7 @@ func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithLimit(value int64) *C
 // WithWindow sets the Window field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Window field is set to the value of the last call.
-func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithWindow(value apiv1alpha1.Window) *ClusterRateLimitPolicySpecApplyConfiguration {
+func (b *ClusterRateLimitPolicySpecApplyConfiguration) WithWindow(value apiv1alpha1.Duration) *ClusterRateLimitPolicySpecApplyConfiguration {
 	b.RateLimitPolicySpecApplyConfiguration.Window = &value
 	return b
 }

@@ -13,8 +13,9 @@ import (
 // Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster. Only a Limiter with
 // kubernetesThrottle selects policies with match.kubernetes.
 type KubernetesThrottleApplyConfiguration struct {
-	// enabled registers the webhook. Set it to false to remove the webhook and keep the other settings. Defaults to true.
-	Enabled *bool `json:"enabled,omitempty"`
+	// mode decides whether API servers call the Limiter. Enforce registers the webhook. Disabled removes the webhook and keeps the other
+	// settings. Defaults to Enforce.
+	Mode *apiv1alpha1.ThrottleMode `json:"mode,omitempty"`
 	// failurePolicy decides what the API server does if no limiter pod replies in time. Ignore admits the write. Fail rejects it.
 	// Defaults to Ignore.
 	FailurePolicy *apiv1alpha1.WebhookFailure `json:"failurePolicy,omitempty"`
@@ -36,11 +37,11 @@ type KubernetesThrottleApplyConfiguration struct {
 	// namespaces.
 	AdditionalExemptGroups []apiv1alpha1.KubernetesUser `json:"additionalExemptGroups,omitempty"`
 	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
-	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 60s, in whole seconds. Defaults to 5s.
-	MaxRetryAfter *apiv1alpha1.RetryAfter `json:"maxRetryAfter,omitempty"`
-	// warnPercent is the percentage of a limit from which on each admitted write returns a warning to the client. 0 disables warnings.
-	// Defaults to 80.
-	WarnPercent *int32 `json:"warnPercent,omitempty"`
+	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 1m, in whole seconds. Defaults to 5s.
+	MaxRetryAfter *apiv1alpha1.Duration `json:"maxRetryAfter,omitempty"`
+	// warnAt is the part of a limit from which on each admitted write returns a warning to the client, from 0% to 100%. 0% disables warnings.
+	// Defaults to 80%.
+	WarnAt *apiv1alpha1.Percentage `json:"warnAt,omitempty"`
 }
 
 // KubernetesThrottleApplyConfiguration constructs a declarative configuration of the KubernetesThrottle type for use with
@@ -49,11 +50,11 @@ func KubernetesThrottle() *KubernetesThrottleApplyConfiguration {
 	return &KubernetesThrottleApplyConfiguration{}
 }
 
-// WithEnabled sets the Enabled field in the declarative configuration to the given value
+// WithMode sets the Mode field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Enabled field is set to the value of the last call.
-func (b *KubernetesThrottleApplyConfiguration) WithEnabled(value bool) *KubernetesThrottleApplyConfiguration {
-	b.Enabled = &value
+// If called multiple times, the Mode field is set to the value of the last call.
+func (b *KubernetesThrottleApplyConfiguration) WithMode(value apiv1alpha1.ThrottleMode) *KubernetesThrottleApplyConfiguration {
+	b.Mode = &value
 	return b
 }
 
@@ -114,15 +115,15 @@ func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptGroups(values
 // WithMaxRetryAfter sets the MaxRetryAfter field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxRetryAfter field is set to the value of the last call.
-func (b *KubernetesThrottleApplyConfiguration) WithMaxRetryAfter(value apiv1alpha1.RetryAfter) *KubernetesThrottleApplyConfiguration {
+func (b *KubernetesThrottleApplyConfiguration) WithMaxRetryAfter(value apiv1alpha1.Duration) *KubernetesThrottleApplyConfiguration {
 	b.MaxRetryAfter = &value
 	return b
 }
 
-// WithWarnPercent sets the WarnPercent field in the declarative configuration to the given value
+// WithWarnAt sets the WarnAt field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the WarnPercent field is set to the value of the last call.
-func (b *KubernetesThrottleApplyConfiguration) WithWarnPercent(value int32) *KubernetesThrottleApplyConfiguration {
-	b.WarnPercent = &value
+// If called multiple times, the WarnAt field is set to the value of the last call.
+func (b *KubernetesThrottleApplyConfiguration) WithWarnAt(value apiv1alpha1.Percentage) *KubernetesThrottleApplyConfiguration {
+	b.WarnAt = &value
 	return b
 }

@@ -16,7 +16,7 @@ type LeaseApplyConfiguration struct {
 	MaxShare *apiv1alpha1.Percentage `json:"maxShare,omitempty"`
 	// maxAge is the longest time that a lease lasts, from 100ms to 10s, at most half of the window. Defaults to 1s, or to half of the
 	// window if that is shorter.
-	MaxAge *apiv1alpha1.LeaseAge `json:"maxAge,omitempty"`
+	MaxAge *apiv1alpha1.Duration `json:"maxAge,omitempty"`
 }
 
 // LeaseApplyConfiguration constructs a declarative configuration of the Lease type for use with
@@ -36,7 +36,7 @@ func (b *LeaseApplyConfiguration) WithMaxShare(value apiv1alpha1.Percentage) *Le
 // WithMaxAge sets the MaxAge field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxAge field is set to the value of the last call.
-func (b *LeaseApplyConfiguration) WithMaxAge(value apiv1alpha1.LeaseAge) *LeaseApplyConfiguration {
+func (b *LeaseApplyConfiguration) WithMaxAge(value apiv1alpha1.Duration) *LeaseApplyConfiguration {
 	b.MaxAge = &value
 	return b
 }

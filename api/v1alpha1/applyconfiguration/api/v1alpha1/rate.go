@@ -14,7 +14,7 @@ type RateApplyConfiguration struct {
 	// limit is the number of units that each identifier can spend per window. With algorithm SlidingWindowLog, the maximum is 1000000.
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window, as in spec.window. Each rate of a list must have another window.
-	Window *apiv1alpha1.Window `json:"window,omitempty"`
+	Window *apiv1alpha1.Duration `json:"window,omitempty"`
 	// algorithm is the algorithm that counts units, as in spec.algorithm. Defaults to SlidingWindowCounter.
 	Algorithm *apiv1alpha1.Algorithm `json:"algorithm,omitempty"`
 	// burst has the meaning of spec.burst, in units. It is invalid unless algorithm is TokenBucket or LeakyBucket.
@@ -38,7 +38,7 @@ func (b *RateApplyConfiguration) WithLimit(value int64) *RateApplyConfiguration 
 // WithWindow sets the Window field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Window field is set to the value of the last call.
-func (b *RateApplyConfiguration) WithWindow(value apiv1alpha1.Window) *RateApplyConfiguration {
+func (b *RateApplyConfiguration) WithWindow(value apiv1alpha1.Duration) *RateApplyConfiguration {
 	b.Window = &value
 	return b
 }

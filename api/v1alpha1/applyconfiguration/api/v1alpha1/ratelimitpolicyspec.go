@@ -21,7 +21,7 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window: hours, minutes and seconds such as 30s, 1m, 1h30m or 24h, or days such as 1d. It must be from
 	// 1s to 720h (30d), and with algorithm FixedWindow to 8760h (365d).
-	Window *apiv1alpha1.Window `json:"window,omitempty"`
+	Window *apiv1alpha1.Duration `json:"window,omitempty"`
 	// algorithm is the algorithm that counts units. SlidingWindowLog is exact and stores every admitted unit. SlidingWindowCounter stores
 	// three integers per counter and approximates the sliding window. FixedWindow starts each window at a multiple of its length (UTC).
 	// TokenBucket admits a steady rate with bursts. LeakyBucket admits a steady rate and returns the delay of each request. Defaults to
@@ -113,7 +113,7 @@ func (b *RateLimitPolicySpecApplyConfiguration) WithLimit(value int64) *RateLimi
 // WithWindow sets the Window field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Window field is set to the value of the last call.
-func (b *RateLimitPolicySpecApplyConfiguration) WithWindow(value apiv1alpha1.Window) *RateLimitPolicySpecApplyConfiguration {
+func (b *RateLimitPolicySpecApplyConfiguration) WithWindow(value apiv1alpha1.Duration) *RateLimitPolicySpecApplyConfiguration {
 	b.Window = &value
 	return b
 }

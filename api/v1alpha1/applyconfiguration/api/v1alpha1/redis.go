@@ -33,9 +33,9 @@ type RedisApplyConfiguration struct {
 	// tls enables TLS for the connections to Redis servers and Sentinels. An empty object enables TLS with the CA certificates of the
 	// system. If omitted, the connections are not encrypted.
 	TLS *RedisTLSApplyConfiguration `json:"tls,omitempty"`
-	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s, in whole
-	// milliseconds or seconds. With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
-	Timeout *apiv1alpha1.Timeout `json:"timeout,omitempty"`
+	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s.
+	// With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
+	Timeout *apiv1alpha1.Duration `json:"timeout,omitempty"`
 }
 
 // RedisApplyConfiguration constructs a declarative configuration of the Redis type for use with
@@ -105,7 +105,7 @@ func (b *RedisApplyConfiguration) WithTLS(value *RedisTLSApplyConfiguration) *Re
 // WithTimeout sets the Timeout field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Timeout field is set to the value of the last call.
-func (b *RedisApplyConfiguration) WithTimeout(value apiv1alpha1.Timeout) *RedisApplyConfiguration {
+func (b *RedisApplyConfiguration) WithTimeout(value apiv1alpha1.Duration) *RedisApplyConfiguration {
 	b.Timeout = &value
 	return b
 }
