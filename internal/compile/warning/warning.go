@@ -206,7 +206,7 @@ func (w *warnings) warnReplaced(others []rules.Rule) {
 	for i, name := range w.rule.ReplacesDefaults {
 		field := fmt.Sprintf("spec.replaces[%d]", i)
 		found := slices.IndexFunc(others, func(r rules.Rule) bool {
-			return r.Policy == name && r.Default && redundancy.AppliesToDomain(&r, w.rule.Domain)
+			return r.Policy == name && r.Default && r.AppliesTo(w.rule.Domain)
 		})
 		if found < 0 {
 			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", nameWithin("cluster", name), w.rule.Domain)
