@@ -108,8 +108,8 @@ func (a *Attachment) problems() (list []Problem) {
 	return list
 }
 
-// apply restricts the rule to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of a cluster-scoped
-// rule are then the namespaces of these routes.
+// apply restricts the rule to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of the rule are then the
+// namespaces of these routes. They are omitted if the rule has only routes of its own namespace.
 func (a *Attachment) apply(rule *rules.Rule) {
 	var routes []rules.Route
 	for i := range a.Targets {
@@ -126,14 +126,9 @@ func (a *Attachment) apply(rule *rules.Rule) {
 		routes = []rules.Route{} // without routes, the rule matches nothing
 	}
 	rule.Match.Routes = routes
-	if !a.Cluster {
-		return
-	}
-	rule.AllDomains, rule.Domains = false, nil
-	for _, route := range rule.Match.Routes {
-		if len(rule.Domains) == 0 || rule.Domains[len(rule.Domains)-1] != route.Namespace {
-			rule.Domains = append(rule.Domains, route.Namespace)
-		}
+	rule.AllDomains, rule.Domains = false, gateway.NamespacesOf(routes)
+	if len(rule.Domains) == 1 && rule.Domains[0] == rule.Domain {
+		rule.Domains = nil
 	}
 }
 
@@ -168,8 +163,7 @@ func (byPolicy previousRules) find(policy validPolicy, current rules.Rule) (prev
 	case previous.Match.Routes == nil: // the policy had no targets
 		return previous, true
 	}
-	if current.Match.Routes = previous.Match.Routes; policy.cluster != nil { // its domains follow from the routes
-		current.AllDomains, current.Domains = previous.AllDomains, previous.Domains
-	}
+	current.Match.Routes = previous.Match.Routes
+	current.AllDomains, current.Domains = previous.AllDomains, previous.Domains // they follow from the routes
 	return previous, current.Revision() != previous.Revision()
 }

@@ -225,6 +225,10 @@ func fitRule(fits *budget.Fitting, c *compiled) *Problem {
 		return nil
 	}
 	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RuleUsage(&c.rule)}
+	inherits := func(ref v1alpha1.TargetReference) bool { return gateway.Inherits(c.namespace, &ref) }
+	if c.cluster == nil && slices.ContainsFunc(c.spec.TargetRefs, inherits) {
+		charge.Usage.Bytes += budget.InheritedBytes
+	}
 	e, fit := fits.Fit(&charge)
 	if fit {
 		return nil

@@ -92,7 +92,7 @@ func (r *Result) Warnings() (problems []Problem) {
 		rule := &r.Rules.Rules[i]
 		key := keyOf(rule.Policy, rule.Domain == "")
 		o := r.defined[key]
-		for _, w := range slices.Concat(warning.ForRule(rule, others(rule)), warning.ForSecrets(rule, specs[key])) {
+		for _, w := range slices.Concat(warning.ForRule(rule, others(rule)), warning.ForSpec(rule, specs[key])) {
 			problems = append(problems, o.problem(w.Field, w.Message))
 		}
 	}

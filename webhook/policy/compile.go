@@ -93,7 +93,7 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 	own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == name && (r.Domain == "") == ofCluster })
 	if own >= 0 {
 		rule := &result.Set.Rules[own]
-		found.warnings = limitWarnings(slices.Concat(warning.ForRule(rule, result.Set.Rules), warning.ForSecrets(rule, specOf(one))))
+		found.warnings = limitWarnings(slices.Concat(warning.ForRule(rule, result.Set.Rules), warning.ForSpec(rule, specOf(one))))
 	}
 	return found
 }
