@@ -99,7 +99,7 @@ func TestLoad_AcceptsTheSamples(t *testing.T) {
 	}
 }
 
-// Files have no status, so the routes of a Gateway are unknown: a policy of the platform on its Gateway is valid there, beside one of a team.
+// Files have no status, so the routes of a Gateway are unknown: a policy of the platform on its Gateway is valid there, as one of a team is.
 func TestWarnings_APolicyOfAGatewayIsValidWithoutItsRoutes(t *testing.T) {
 	const gateway = "{group: gateway.networking.k8s.io, kind: Gateway, name: public}"
 	result := newLoader(t).Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(`apiVersion: gateway.networking.k8s.io/v1
