@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.counterName) ? self.spec.counterName : self.metadata.name) == (has(oldSelf.spec.counterName) ? oldSelf.spec.counterName : oldSelf.metadata.name)",fieldPath=".spec.counterName",message="counterName must not change, because all counters of the policy would start again; to start them again, delete the policy and create it with another counterName"
-// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Direct"
+// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Inherited"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=clusterratelimitpolicies,singular=clusterratelimitpolicy,scope=Cluster,categories=weir,shortName=crlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`

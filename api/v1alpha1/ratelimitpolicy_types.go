@@ -13,7 +13,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be at most 63 characters, because rate-limit headers, counter keys and metrics contain it"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.counterName) ? self.spec.counterName : self.metadata.name) == (has(oldSelf.spec.counterName) ? oldSelf.spec.counterName : oldSelf.metadata.name)",fieldPath=".spec.counterName",message="counterName must not change, because all counters of the policy would start again; to start them again, delete the policy and create it with another counterName"
-// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Direct"
+// +kubebuilder:metadata:labels="gateway.networking.k8s.io/policy=Inherited"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=ratelimitpolicies,singular=ratelimitpolicy,categories=weir,shortName=rlp
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
@@ -136,7 +136,8 @@ type RateLimitPolicySpec struct {
 	// +optional
 	Match *Match `json:"match,omitempty"`
 	// targetRefs attaches the policy to objects of the Gateway API. It then limits only the requests for which the gateway names one of
-	// these routes. match.http can select some of them. The gateway must be configured to name the route of each request, for example with
+	// these routes, or a route that one of these Gateways has accepted. Routes of other namespaces inherit the policy of a Gateway in its own
+	// namespace, and share its counters. match.http can select some of them. The gateway must be configured to name the route of each request, for example with
 	// includeRouteMetadata of Envoy Gateway. If omitted, the policy is not attached.
 	// +optional
 	// +listType=atomic

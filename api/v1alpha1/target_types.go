@@ -11,13 +11,13 @@ const GatewayGroup = "gateway.networking.k8s.io"
 const ControllerName = "weir.dev/operator"
 
 // TargetReference refers to an object of the Gateway API.
-// +kubebuilder:validation:XValidation:rule="!has(self.__namespace__) || self.kind == 'Gateway'",fieldPath=".namespace",message="namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.__namespace__) || self.kind == 'Gateway'",fieldPath=".namespace",message="namespace is valid only with kind Gateway, because a policy can target only routes of its own namespace; remove namespace"
 type TargetReference struct {
 	// group is the API group of the target.
 	// +required
 	Group TargetGroup `json:"group"`
-	// kind is the kind of the target. HTTPRoute and GRPCRoute: the requests of the route. Gateway: the requests of the routes that are
-	// attached to the Gateway, for a RateLimitPolicy only those in its own namespace.
+	// kind is the kind of the target. HTTPRoute and GRPCRoute: the requests of the route. Gateway: the requests of the routes that the Gateway has
+	// accepted, in all namespaces. A RateLimitPolicy in another namespace than the Gateway limits only the routes of its own namespace.
 	// +required
 	Kind TargetKind `json:"kind"`
 	// namespace is the namespace of a Gateway. A RateLimitPolicy needs a ReferenceGrant for a Gateway in another namespace. If omitted, it is

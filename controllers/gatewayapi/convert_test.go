@@ -2,6 +2,7 @@ package gatewayapi
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,9 +71,13 @@ func TestConvert_ListenersAcceptRoutesOfTheirNamespacesOnly(t *testing.T) {
 		"selected ones":                      {&gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSelector), Selector: selector}}, false, selector},
 		"selected ones without any selector": {&gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSelector)}}, true, nil},
 	} {
-		gateway := &gatewayv1.Gateway{}
+		gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(1, 0))}}
 		gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "a", Protocol: "HTTP", AllowedRoutes: test.allowed}}
-		l := Convert(gateway).Gateways[0].Listeners[0]
+		converted := Convert(gateway).Gateways[0]
+		if !converted.Created.Equal(time.Unix(1, 0)) {
+			t.Errorf("%s: created at %v", name, converted.Created)
+		}
+		l := converted.Listeners[0]
 		if l.SameNamespace != test.same || l.Namespaces != test.matched {
 			t.Errorf("%s: %+v, want its own namespace %v and the selector %v", name, l, test.same, test.matched)
 		}

@@ -89,7 +89,7 @@ func convert(object client.Object, g *gateway.Objects) {
 		}
 		g.Routes = append(g.Routes, route)
 	case *gatewayv1.Gateway:
-		gateway := gateway.Gateway{Namespace: o.Namespace, Name: o.Name}
+		gateway := gateway.Gateway{Namespace: o.Namespace, Name: o.Name, Created: o.CreationTimestamp.Time}
 		for i := range o.Spec.Listeners {
 			l := &o.Spec.Listeners[i]
 			added := listener(l.Name, l.Hostname, l.Port, l.Protocol, l.AllowedRoutes)

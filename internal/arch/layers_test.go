@@ -109,7 +109,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/compile/warning",
-			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "internal/compile/redundancy"},
+			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "internal/compile/gateway", "internal/compile/redundancy"},
 		},
 		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1", "limiter"}},
 		{

@@ -114,8 +114,8 @@ func (a *Attachment) problems() (list []Problem) {
 	return list
 }
 
-// apply restricts the rules of the policy to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of
-// cluster-scoped rules are then the namespaces of these routes.
+// apply restricts the rules of the policy to the routes of the targets, and clears these. Rules can share the memory of routes. The domains of the rules
+// are then the namespaces of these routes. They are omitted if the policy has only routes of its own namespace.
 func (a *Attachment) apply(own []rules.Rule) {
 	var routes []rules.Route
 	for i := range a.Targets {
@@ -131,16 +131,12 @@ func (a *Attachment) apply(own []rules.Rule) {
 	if routes == nil {
 		routes = []rules.Route{} // without routes, the rule matches nothing
 	}
-	var domains []string
-	for _, route := range routes {
-		if len(domains) == 0 || domains[len(domains)-1] != route.Namespace {
-			domains = append(domains, route.Namespace)
-		}
+	domains := gateway.NamespacesOf(routes)
+	if len(domains) == 1 && domains[0] == own[0].Domain {
+		domains = nil
 	}
 	for i := range own {
-		if own[i].Match.Routes = routes; a.Cluster {
-			own[i].AllDomains, own[i].Domains = false, domains
-		}
+		own[i].Match.Routes, own[i].AllDomains, own[i].Domains = routes, false, domains
 	}
 }
 
@@ -177,9 +173,8 @@ func (byPolicy previousRules) find(policy *validPolicy, current []rules.Rule) (p
 	current = slices.Clone(current)
 	for i := range current {
 		rule := &current[i]
-		if rule.Match.Routes = previous[0].Match.Routes; policy.cluster != nil { // its domains follow from the routes
-			rule.AllDomains, rule.Domains = previous[0].AllDomains, previous[0].Domains
-		}
+		rule.Match.Routes = previous[0].Match.Routes
+		rule.AllDomains, rule.Domains = previous[0].AllDomains, previous[0].Domains // they follow from the routes
 	}
 	return previous, rules.PolicyRevision(current) != rules.PolicyRevision(previous)
 }

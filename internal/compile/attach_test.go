@@ -15,6 +15,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/route"
 )
 
 // ref parses "HTTPRoute/checkout", "HTTPRoute/checkout#pay", or "Gateway/infra:public" in namespace infra.
@@ -119,7 +120,17 @@ func TestCompile_ResolvesTheTargetsOfAPolicy(t *testing.T) {
 		"all Gateways are granted":               {attached("blog/a", "Gateway/infra:internal"), []string{"blog:HTTPRoute/posts"}, []string{"Accepted: such as HTTPRoute blog/posts"}},
 		"no such Gateway":                        {attached("blog/a", "Gateway/infra:gone"), nil, []string{"TargetNotFound: Gateway infra/gone does not exist"}},
 		"no such listener":                       {attached("shop/a", "Gateway/infra:public#tls"), nil, []string{"TargetNotFound: no listener with the name tls"}},
-		"an own Gateway without routes":          {attached("shop/a", "Gateway/own"), []string{}, []string{"Accepted: Gateway shop/own has accepted no route of namespace shop, and a RateLimitPolicy limits only routes of its own namespace"}},
+		"an own Gateway without routes":          {attached("shop/a", "Gateway/own"), []string{}, []string{"Accepted: Gateway shop/own has accepted no route, so there are no requests to limit"}},
+		"an own Gateway, the routes of all namespaces": {
+			attached("infra/a", "Gateway/public"),
+			[]string{"blog:HTTPRoute/posts", "shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"},
+			[]string{"Accepted: limits the requests for which the gateway names one of the 3 routes that the Gateway has accepted from 2 namespaces; 1 of them have other Gateways or listeners, whose requests count too, such as HTTPRoute blog/posts"},
+		},
+		"a listener of an own Gateway": {
+			attached("infra/a", "Gateway/infra:public#http"),
+			[]string{"shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"},
+			[]string{"Accepted: one of the 2 routes that the Gateway has accepted from 1 namespace; 2 of them"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{test.policy}, Gateways: gateways()}.Compile(testIdentity())
@@ -162,13 +173,14 @@ func check(t *testing.T, result compile.Result, routes, states []string) {
 func TestCompile_ReportsPoliciesWithoutRoutes(t *testing.T) {
 	policies := compile.Policies{
 		Namespaced: []v1alpha1.RateLimitPolicy{
-			attached("infra/elsewhere", "Gateway/public"), attached("shop/draft", "HTTPRoute/draft"), attached("shop/mesh", "HTTPRoute/mesh"),
+			attached("infra/inherited", "Gateway/public"), attached("idle/elsewhere", "Gateway/infra:public"), attached("shop/draft", "HTTPRoute/draft"), attached("shop/mesh", "HTTPRoute/mesh"),
 			attached("shop/mixed", "Gateway/own", "HTTPRoute/checkout"), attached("shop/one-missing", "HTTPRoute/gone", "Gateway/own#http"),
 		},
 		Cluster:  []v1alpha1.ClusterRateLimitPolicy{attachedToCluster("all", "Gateway/infra:public"), attachedToCluster("own", "Gateway/shop:own")},
 		Gateways: gateways(),
 	}
 	policies.Gateways.Gateways[2].Listeners = []gateway.Listener{{Name: "http"}}
+	policies.Gateways.Grants = append(policies.Gateways.Grants, gateway.Grant{Namespace: "infra", From: "idle"})
 	policies.Gateways.Routes = append(policies.Gateways.Routes, gateway.Route{Kind: "HTTPRoute", Namespace: "shop", Name: "mesh", Elsewhere: true})
 	var got []string
 	for _, u := range policies.Compile(testIdentity()).Unmatched {
@@ -176,12 +188,13 @@ func TestCompile_ReportsPoliciesWithoutRoutes(t *testing.T) {
 	}
 	want := []string{
 		"NoRoutes cluster/own true: spec.targetRefs[0]: Gateway shop/own has accepted no route, so there are no requests to limit; attach a route, or target another Gateway",
-		"NoRoutes infra/elsewhere false: spec.targetRefs[0]: Gateway infra/public has accepted no route of namespace infra, and a RateLimitPolicy limits only routes of its own " +
-			"namespace; attach a route of this namespace, move the policy to the namespace of the routes, or use a ClusterRateLimitPolicy",
+		"NoRoutes idle/elsewhere false: spec.targetRefs[0]: Gateway infra/public has accepted no route of namespace idle, and a RateLimitPolicy limits routes of other " +
+			"namespaces only for a Gateway in its own namespace; attach a route of this namespace, move the policy to the namespace of the Gateway, or use a " +
+			"ClusterRateLimitPolicy",
 		"NoRoutes shop/draft false: spec.targetRefs[0]: no Gateway has accepted HTTPRoute shop/draft, so it gets no requests to limit; correct its spec.parentRefs, " +
 			"or see its status.parents",
-		"NoRoutes shop/one-missing false: spec.targetRefs[1]: listener http of Gateway shop/own has accepted no route of namespace shop, and a RateLimitPolicy limits only " +
-			"routes of its own namespace; attach a route of this namespace, move the policy to the namespace of the routes, or use a ClusterRateLimitPolicy",
+		"NoRoutes shop/one-missing false: spec.targetRefs[1]: listener http of Gateway shop/own has accepted no route, so there are no requests to limit; attach a route, " +
+			"or target another Gateway",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -199,7 +212,7 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 		"a Gateway": {
 			[]string{"Gateway/infra:public"},
 			[]string{"blog:HTTPRoute/posts", "shop:GRPCRoute/stock", "shop:HTTPRoute/checkout"},
-			[]string{"Accepted: one of the 3 routes that the Gateway has accepted; 1 of them"},
+			[]string{"Accepted: one of the 3 routes that the Gateway has accepted from 2 namespaces; 1 of them"},
 			[]string{"blog", "shop"},
 		},
 		"a listener": {
@@ -221,10 +234,104 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 	}
 }
 
+// A limiter finds the rule in the domain of the request, which is the namespace of the route, and counts all of its domains together.
+func TestCompile_RoutesOfOtherNamespacesInheritThePoliciesOfTheirGateway(t *testing.T) {
+	policies := compile.Policies{Gateways: gateways(), Namespaced: []v1alpha1.RateLimitPolicy{
+		attached("infra/public", "Gateway/public"), attached("shop/checkout", "HTTPRoute/checkout"), attached("shop/granted", "Gateway/infra:public"),
+	}}
+	result := policies.Compile(testIdentity())
+	x, err := matching.NewIndex(result.Set, "sha256:test", "weir:")
+	if err != nil || len(result.Problems) > 0 {
+		t.Fatalf("%v, problems %v", err, result.Problems)
+	}
+	for request, want := range map[string]string{
+		"shop HTTPRoute/checkout": "infra/public shop/checkout shop/granted", "shop HTTPRoute/draft": "", "blog HTTPRoute/posts": "infra/public",
+		"infra HTTPRoute/posts": "", "other HTTPRoute/checkout": "", "shop GRPCRoute/stock": "infra/public shop/granted",
+	} {
+		domain, target, _ := strings.Cut(request, " ")
+		var got []string
+		for _, m := range x.Match(nil, &rules.Request{Domain: domain, Path: "/", Descriptors: []rules.Descriptor{{{Key: rules.RouteEntry, Value: target}}}}) {
+			got = append(got, m.Rule.Policy)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: matches %v, want %s", request, got, want)
+		}
+	}
+	var domains []string
+	for _, rule := range result.Set.Rules {
+		domains = append(domains, fmt.Sprint(rule.Policy, " ", rule.Domain, rule.Domains))
+	}
+	// The rule of an own namespace is that of earlier versions.
+	if diff := cmp.Diff([]string{"infra/public infra[blog shop]", "shop/checkout shop[]", "shop/granted shop[]"}, domains); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A gateway that does not name the route: the limiter finds it in the table of routes, and the policies in the domain of the route.
+func TestCompile_RoutesOfTheTableInheritThePoliciesOfTheirGateway(t *testing.T) {
+	g := &gateway.Objects{Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public", Listeners: []gateway.Listener{{Name: "http", Port: 80, HTTP: true}}}}}
+	for _, namespace := range []string{"blog", "shop"} {
+		g.Routes = append(g.Routes, gateway.Route{
+			Kind: "HTTPRoute", Namespace: namespace, Name: "a", Hostnames: []string{namespace + ".example"},
+			Parents: []gateway.Parent{{Namespace: "infra", Gateway: "public"}}, Matches: []gateway.RouteMatch{{}},
+		})
+	}
+	g.Routes[0].Parents[0].Gateway = "another"
+	p := compile.Policies{Gateways: g, RouteMatching: []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}}
+	p.Namespaced = []v1alpha1.RateLimitPolicy{attached("infra/public", "Gateway/public#http")}
+	result := p.Compile(testIdentity())
+	x, err := matching.NewIndex(result.Set, "sha256:test", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]int{"shop.example": 1, "blog.example": 0} {
+		matched := 0
+		for _, found := range x.RoutesOf(&route.Request{Host: host, Target: "/", Method: "GET", Port: 80}) {
+			named := []rules.Descriptor{{{Key: rules.RouteEntry, Value: found.Target}}}
+			matched += len(x.Match(nil, &rules.Request{Domain: found.Namespace, Host: host, Path: "/", Descriptors: named}))
+		}
+		if matched != want {
+			t.Errorf("%s: %d policies match, want %d; table %+v", host, matched, want, result.Set.RouteTable)
+		}
+	}
+}
+
+// A request is charged to 32 policies of each namespace. The owner of a route must not multiply them by Gateways in many namespaces, nor escape the
+// policies of the Gateway that took the route first.
+func TestInherited_ARouteHasThePoliciesOfItsOldestGateways(t *testing.T) {
+	g := &gateway.Objects{}
+	route := gateway.Route{Kind: "HTTPRoute", Namespace: "shop", Name: "a"}
+	for i, name := range []string{"z", "e", "d", "c", "b", "a", "shop"} {
+		created := time.Unix(int64(i), 0)
+		g.Gateways = append(g.Gateways, gateway.Gateway{Namespace: name, Name: "young", Created: time.Unix(100, 0)}, gateway.Gateway{Namespace: name, Name: "old", Created: created})
+		route.Parents = append(route.Parents, gateway.Parent{Namespace: name, Gateway: "young"}, gateway.Parent{Namespace: name, Gateway: "old"})
+	}
+	g.Routes = []gateway.Route{route}
+	p := compile.Policies{Gateways: g, Cluster: []v1alpha1.ClusterRateLimitPolicy{attachedToCluster("a", "Gateway/a:young")}}
+	for _, namespace := range []string{"a", "b", "c", "d", "e", "shop", "z"} {
+		p.Namespaced = append(p.Namespaced, attached(namespace+"/p", "Gateway/young"))
+	}
+	result := p.Compile(testIdentity())
+	var got []string
+	for _, rule := range result.Set.Rules {
+		if len(rule.Match.Routes) > 0 {
+			got = append(got, rule.Policy)
+		}
+	}
+	if diff := cmp.Diff([]string{"c/p", "cluster/a", "d/p", "e/p", "shop/p", "z/p"}, got); diff != "" {
+		t.Errorf("policies that the route inherits (-want +got):\n%s", diff)
+	}
+	const want = "spec.targetRefs[0]: Gateway a/young has accepted no route, so there are no requests to limit; attach a route, or target another Gateway" +
+		"; does not limit 1 more routes, which inherit policies from the older Gateways of 4 namespaces"
+	if u := result.Unmatched; len(u) != 2 || u[0].Policy != "a/p" || u[0].Message != want {
+		t.Errorf("without requests: %+v", u)
+	}
+}
+
 // The operator has started and cannot read routes yet: it must not report that a policy has changed, or has not.
 func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(*s.Limit + 1) }} {
-		cluster, namespaced := attachedToCluster("a", "Gateway/infra:public"), attached("shop/a", "Gateway/infra:public")
+		cluster, namespaced := attachedToCluster("a", "Gateway/infra:public"), attached("infra/a", "Gateway/public")
 		policies := func(g *gateway.Objects) compile.Policies {
 			return compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Namespaced: []v1alpha1.RateLimitPolicy{namespaced}, Gateways: g}
 		}

@@ -30,18 +30,55 @@ func TestCompileWithin_RoutesOfATenantDisplaceNoPolicyOfAnother(t *testing.T) {
 		c := attachedToCluster(fmt.Sprintf("platform-%d", i), "Gateway/infra:public")
 		c.Spec.Window = window
 		p.Cluster = append(p.Cluster, c)
+		owner := attached(fmt.Sprintf("infra/owner-%d", i), "Gateway/public")
+		owner.Spec.Window = window
+		p.Namespaced = append(p.Namespaced, owner)
 	}
 	result := p.CompileWithin(testIdentity(), budget.Default())
-	if len(result.Problems) > 0 || len(result.Set.Rules) != 6 {
-		t.Errorf("%d rules, want 6; problems %v", len(result.Set.Rules), result.Problems)
+	if len(result.Problems) > 0 || len(result.Set.Rules) != 11 {
+		t.Errorf("%d rules, want 11; problems %v", len(result.Set.Rules), result.Problems)
 	}
 	for _, rule := range result.Set.Rules {
-		if n := len(rule.Match.Routes); rule.Domain == "" && (n != 6000 || len(rule.Domains) != 6000) {
+		if n := len(rule.Match.Routes); rule.Domain != "shop" && (n != 6000 || len(rule.Domains) != 6000) {
 			t.Errorf("%s has %d routes in %d domains, want 6000", rule.Policy, n, len(rule.Domains))
 		}
 	}
-	if result.Used.Bytes > 6*1024 {
-		t.Errorf("uses %d bytes of the budget, want at most a kilobyte for each rule", result.Used.Bytes)
+	if result.Used.Bytes > 5*budget.InheritedBytes+11*1024 {
+		t.Errorf("uses %d bytes of the budget, want at most a kilobyte for each rule, and 8 for each policy that is inherited", result.Used.Bytes)
+	}
+}
+
+// The owner of a Gateway decides how many policies have the routes of others, and pays for them from the start: a route that others attach later must
+// not displace a policy.
+func TestCompileWithin_BoundsThePoliciesThatOthersInherit(t *testing.T) {
+	for name, test := range map[string]struct {
+		target string
+		routes []gateway.Route
+		most   int
+	}{
+		"with routes":                 {"Gateway/infra:public", gateways().Routes, 63},
+		"without routes":              {"Gateway/infra:public", nil, 63},
+		"a Gateway of another owner":  {"Gateway/shop:own", gateways().Routes, 200},
+		"a route of the same owner":   {"HTTPRoute/posts", []gateway.Route{{Kind: "HTTPRoute", Namespace: "infra", Name: "posts"}}, 200},
+		"unknown routes, as in files": {"Gateway/infra:public", nil, 63},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gateways()
+			g.Routes, g.Grants = test.routes, []gateway.Grant{{Namespace: "shop", From: "infra"}}
+			p := compile.Policies{Gateways: g}
+			if strings.HasPrefix(name, "unknown") {
+				p.Gateways = nil
+			}
+			for i := range 200 {
+				a := attached(fmt.Sprintf("infra/p%03d", i), test.target)
+				a.Spec.Window = v1alpha1.Window(fmt.Sprintf("%ds", i+1))
+				p.Namespaced = append(p.Namespaced, a)
+			}
+			result := p.CompileWithin(testIdentity(), budget.Default())
+			if n := len(result.Set.Rules); n > test.most || n < test.most-3 {
+				t.Errorf("%d rules fit the budget, want %d", n, test.most)
+			}
+		})
 	}
 }
 

@@ -226,6 +226,10 @@ func fitRules(fits *budget.Fitting, c *compiled) *Problem {
 		return nil
 	}
 	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RulesUsage(c.rules)}
+	inherits := func(ref v1alpha1.TargetReference) bool { return gateway.Inherits(c.namespace, &ref) }
+	if c.cluster == nil && slices.ContainsFunc(c.spec.TargetRefs, inherits) {
+		charge.Usage.Bytes += budget.InheritedBytes * int64(len(c.rules))
+	}
 	e, fit := fits.Fit(&charge)
 	if fit {
 		return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
@@ -101,6 +102,10 @@ func addObject(policies *compile.Policies, document []byte) error {
 	}
 	strict := json.NewDecoder(bytes.NewReader(document))
 	strict.DisallowUnknownFields()
+	if kind.Kind == "Gateways" { // the form of gateway.Objects
+		policies.Gateways = new(gateway.Objects)
+		return json.Unmarshal(document, policies.Gateways)
+	}
 	if kind.Kind == "ClusterRateLimitPolicy" {
 		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{})
 		return strict.Decode(&policies.Cluster[len(policies.Cluster)-1])

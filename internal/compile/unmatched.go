@@ -81,7 +81,7 @@ func matchesNamespace(rule *rules.Rule, namespaces []Namespace, byName map[strin
 		return true
 	}
 	selects := func(n *Namespace) bool {
-		return n != nil && redundancy.AppliesToDomain(rule, n.Name) && (len(k.Namespaces) == 0 || slices.Contains(k.Namespaces, n.Name)) &&
+		return n != nil && rule.AppliesTo(n.Name) && (len(k.Namespaces) == 0 || slices.Contains(k.Namespaces, n.Name)) &&
 			k.NamespaceSelector.Selects(&rules.Namespace{Name: n.Name, Labels: n.Labels})
 	}
 	switch {

@@ -61,6 +61,6 @@ func (v *validator) validateTarget(field string, ref v1alpha1.TargetReference, c
 	case cluster && ref.Namespace == nil:
 		v.report(field, "targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route")
 	case ref.Namespace != nil && ref.Kind != v1alpha1.TargetGateway:
-		v.report(field+".namespace", "namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace")
+		v.report(field+".namespace", "namespace is valid only with kind Gateway, because a policy can target only routes of its own namespace; remove namespace")
 	}
 }

@@ -91,7 +91,7 @@ func (r *Result) Warnings() (problems []Problem) {
 	for policy, own := range r.Rules.Policies() {
 		key := keyOf(policy, own[0].Domain == "")
 		o := r.defined[key]
-		for _, w := range slices.Concat(warning.ForPolicy(own, others), warning.ForSecrets(&own[0], specs[key])) {
+		for _, w := range slices.Concat(warning.ForPolicy(own, others), warning.ForSpec(&own[0], specs[key])) {
 			problems = append(problems, o.problem(w.Field, w.Message))
 		}
 	}

@@ -99,6 +99,36 @@ func TestLoad_AcceptsTheSamples(t *testing.T) {
 	}
 }
 
+// Files have no status, so the routes of a Gateway are unknown: a policy of the platform on its Gateway is valid there, as one of a team is.
+func TestWarnings_APolicyOfAGatewayIsValidWithoutItsRoutes(t *testing.T) {
+	const gateway = "{group: gateway.networking.k8s.io, kind: Gateway, name: public}"
+	result := newLoader(t).Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(`apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: public, namespace: infra}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: public, namespace: infra}
+spec: {axis: IP, limit: 5, window: 1m, targetRefs: [` + gateway + `]}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: replacing, namespace: infra}
+spec: {axis: User, limit: 5, window: 1m, replaces: [default], targetRefs: [` + gateway + `]}
+---
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: checkout, namespace: shop}
+spec: {axis: IP, limit: 9, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: checkout}]}
+`)}})
+	if len(result.Problems) > 0 || result.Policies != 3 || len(result.Rules.Rules) != 3 {
+		t.Errorf("%d policies, %d rules, problems %v", result.Policies, len(result.Rules.Rules), result.Problems)
+	}
+	if w := result.Warnings(); len(w) != 1 || w[0].Line != 13 || !strings.Contains(w[0].Message, "has no effect for routes of other namespaces than infra") {
+		t.Errorf("warnings %v", w)
+	}
+}
+
 func TestWarnings_NameThePoliciesOverTheDefaultBudget(t *testing.T) {
 	var content strings.Builder
 	for i := range 1001 {

@@ -73,9 +73,9 @@ func writeMismatch(failed matching.Condition, m *rules.KubernetesMatch, w *rules
 }
 
 func domainMismatch(rule *matching.Compiled, r *rules.Request) string {
-	domains := list(rule.Domains)
-	if rule.Domain != "" {
-		domains = rule.Domain
+	domains := rule.Domain
+	if len(rule.Domains) > 0 {
+		domains = list(rule.Domains)
 	}
 	return fmt.Sprintf("the request is in domain %s; the policy applies to %s", quote(r.Domain), domains)
 }

@@ -112,6 +112,8 @@ func identifierSource(id rules.Identifier, r *rules.Request) string {
 // fieldOf returns the field of the policy that the request does not meet.
 func fieldOf(e *matching.Explained) string {
 	switch {
+	case e.Failed == matching.ConditionDomain && e.Rule.Match.Routes != nil && len(e.Rule.Domains) > 0:
+		return "targetRefs"
 	case e.Failed == matching.ConditionDomain && e.Rule.Domain != "":
 		return "metadata.namespace"
 	case e.Failed == matching.ConditionHeaders:

@@ -218,9 +218,12 @@ func TestExplain_SourcesOfIdentifiersOfWrites(t *testing.T) {
 func TestExplain_NamesTheDomains(t *testing.T) {
 	one, several := rule("blog/a"), rule("cluster/a")
 	one.Domain, several.Domain, several.Domains = "blog", "", []string{"blog", "forum"}
-	expect(t, reasons(t, newEngine(t, memstore.New(epoch), one, several), ofAcme),
+	gateway := rule("infra/a")
+	gateway.Domains, gateway.Match.Routes = several.Domains, []rules.Route{{Namespace: "blog", Target: "HTTPRoute/a"}, {Namespace: "forum", Target: "HTTPRoute/a"}}
+	expect(t, reasons(t, newEngine(t, memstore.New(epoch), one, several, gateway), ofAcme),
 		`blog/a NoMatch metadata.namespace: the request is in domain "shop"; the policy applies to blog`,
-		`cluster/a NoMatch domains: the request is in domain "shop"; the policy applies to blog, forum`)
+		`cluster/a NoMatch domains: the request is in domain "shop"; the policy applies to blog, forum`,
+		`infra/a NoMatch targetRefs: the request is in domain "shop"; the policy applies to blog, forum`)
 }
 
 func TestExplain_NamesTheRoutesOfTheRequest(t *testing.T) {

@@ -54,9 +54,10 @@ type Rule struct {
 	Rate string `json:"rate,omitempty"`
 	// Counter is the name under which the rule counts, in the form of a policy's name. If absent, it is the name of the policy.
 	Counter string `json:"counter,omitempty"`
-	// Domain is the domain whose requests the policy limits.
+	// Domain is the namespace of the policy, and the domain whose requests it limits; empty in a cluster-scoped policy.
 	Domain string `json:"domain"`
-	// Domains or AllDomains replaces Domain in a cluster-scoped policy. An identifier has one counter in all of them.
+	// Domains or AllDomains are the domains of a cluster-scoped policy. An identifier has one counter in all of them. Domains are also those of a
+	// namespaced policy on a Gateway that has routes in other namespaces: they follow from Match.Routes, and have Domain only if a route is in it.
 	Domains    []string `json:"domains,omitempty"`
 	AllDomains bool     `json:"allDomains,omitempty"`
 	// Default rules apply only if no other rule replaces them. Only rules without a Domain can be defaults.
@@ -319,7 +320,20 @@ func mustMarshal(v any) []byte {
 	return b
 }
 
-// Replaces reports whether r replaces other: a request that certainly matches both is then not charged to other, which is a default.
-func (r *Rule) Replaces(other *Rule) bool {
-	return other.Default && !r.Default && !r.Shadow && slices.Contains(r.ReplacesDefaults, other.PolicyName())
+// Replaces reports whether r replaces other for requests of domain: one that certainly matches both is then not charged to other, which is a
+// default. A namespaced policy replaces defaults only in the domain of its namespace: the owner of a Gateway must not loosen what protects others.
+func (r *Rule) Replaces(other *Rule, domain string) bool {
+	return other.Default && !r.Default && !r.Shadow && slices.Contains(r.ReplacesDefaults, other.PolicyName()) && (r.Domain == "" || r.Domain == domain)
+}
+
+// AppliesTo reports whether the rule is for requests of domain. A request without a domain has only rules for all domains.
+func (r *Rule) AppliesTo(domain string) bool {
+	switch {
+	case r.AllDomains:
+		return true
+	case len(r.Domains) > 0:
+		return slices.Contains(r.Domains, domain)
+	default:
+		return domain != "" && r.Domain == domain
+	}
 }

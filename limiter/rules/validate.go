@@ -22,8 +22,8 @@ func (r *Rule) Validate() error {
 // validateDomains accepts a rule without a domain. Such a rule never matches, not even a request without a domain.
 func (r *Rule) validateDomains() error {
 	switch {
-	case r.Domain != "" && (len(r.Domains) > 0 || r.AllDomains) || len(r.Domains) > 0 && r.AllDomains:
-		return errors.New("a rule must have at most one of domain, domains and allDomains")
+	case r.Domain != "" && (len(r.Domains) > 0 && r.Match.Routes == nil || r.AllDomains) || len(r.Domains) > 0 && r.AllDomains:
+		return errors.New("a rule must have at most one of domain, domains and allDomains, unless the domains are those of routes")
 	case len(r.ReplacesDefaults) > 0 && r.Default:
 		return errors.New("a default must not replace others")
 	case r.Default && r.Domain != "":

@@ -47,11 +47,13 @@ func TestSamples_ApplyTwiceWithoutChange(t *testing.T) {
 
 func TestSamples_OfOtherKindsAreAccepted(t *testing.T) {
 	n := newNamespace(t)
-	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "weir-system"}}
-	if err := n.Create(t.Context(), system); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+	for _, name := range []string{"weir-system", "infra"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := n.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
 	}
-	for _, kind := range []string{"cluster", "limiter"} {
+	for _, kind := range []string{"cluster", "gateway", "limiter"} {
 		dir := repositoryPath(t, "config", "samples", kind)
 		out := n.kubectl(t, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", dir)
 		if applied, files := strings.Count(out, "serverside-applied"), len(policyFiles(t, dir)); applied != files || files == 0 {

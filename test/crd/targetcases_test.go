@@ -57,7 +57,7 @@ func targetCases() []schemaCase {
 		{
 			at: "spec.targetRefs[]", kind: kindRule, field: "spec.targetRefs[0].namespace",
 			accepted: targets(gateway), rejected: targets(`kind: HTTPRoute, namespace: infra, name: checkout`),
-			message: "namespace is valid only with kind Gateway, because a policy limits only routes of its own namespace; remove namespace",
+			message: "namespace is valid only with kind Gateway, because a policy can target only routes of its own namespace; remove namespace",
 		},
 		{
 			at: "spec.targetRefs[].name", kind: "required", accepted: targets(gateway), rejected: targets(`kind: Gateway, namespace: infra`),

@@ -93,7 +93,7 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 	for policy, own := range result.Set.Policies() {
 		if policy == name && (own[0].Domain == "") == ofCluster {
 			all := func(*rules.Rule) []rules.Rule { return result.Set.Rules }
-			found.warnings = limitWarnings(slices.Concat(warning.ForPolicy(own, all), warning.ForSecrets(&own[0], specOf(one))))
+			found.warnings = limitWarnings(slices.Concat(warning.ForPolicy(own, all), warning.ForSpec(&own[0], specOf(one))))
 		}
 	}
 	return found

@@ -88,12 +88,17 @@ func RulesUsage(own []rules.Rule) (sum Usage) {
 	return sum
 }
 
-// RuleUsage returns what one rule uses. The routes of a cluster-scoped rule, and the domains that follow from them, are not counted: tenants
-// attach routes to a Gateway, and the growth of the policies of the platform must not displace other policies.
+// InheritedBytes is what a policy for a Gateway uses if routes of other namespaces inherit it, in place of the bytes of these routes: their owners
+// decide how many there are, and the owner of the policy how many rules have them.
+const InheritedBytes = 8 << 10
+
+// RuleUsage returns what one rule uses. The routes of other namespaces than that of the policy, and the domains that follow from them, are not counted:
+// tenants attach routes to a Gateway, and must not displace the policies of its owner.
 func RuleUsage(rule *rules.Rule) Usage {
 	counted := *rule
-	if rule.Domain == "" && rule.Match.Routes != nil {
-		counted.Match.Routes, counted.Domains = nil, nil
+	if rule.Match.Routes != nil {
+		counted.Domains = nil
+		counted.Match.Routes = slices.DeleteFunc(slices.Clone(rule.Match.Routes), func(r rules.Route) bool { return r.Namespace != rule.Domain })
 	}
 	data, err := json.Marshal(&counted)
 	if err != nil {

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 )
@@ -112,4 +114,36 @@ func (x *Index) isElsewhere(r *Route, gateway Key, listener string) bool {
 		key, exists := x.gatewayOf(p)
 		return exists && (key != gateway || listener != "" && (p.ListenerSet != "" || p.Listener != listener))
 	})
+}
+
+// maxInherited is the number of other namespaces whose Gateways a route inherits namespaced policies from. A request is charged to a bounded number of
+// policies of each namespace, so the owner of a route must not choose the number of namespaces.
+const maxInherited = 4
+
+// inheritsFrom reports whether the route inherits the policies of Gateways in namespace. If Gateways of more than maxInherited other namespaces have
+// accepted the route, those with the oldest Gateways apply: a new Gateway ends no limit of an older one.
+func (x *Index) inheritsFrom(r *Route, namespace string) bool {
+	if namespace == r.Namespace || len(r.Parents) <= maxInherited {
+		return true
+	}
+	type owner struct {
+		namespace string
+		oldest    time.Time
+	}
+	var owners []owner
+	for _, p := range r.Parents {
+		key, exists := x.gatewayOf(p)
+		gateway := x.gateways[key]
+		if !exists || gateway == nil || key.Namespace == r.Namespace {
+			continue
+		}
+		i := slices.IndexFunc(owners, func(o owner) bool { return o.namespace == key.Namespace })
+		if i < 0 {
+			owners = append(owners, owner{key.Namespace, gateway.Created})
+		} else if gateway.Created.Before(owners[i].oldest) {
+			owners[i].oldest = gateway.Created
+		}
+	}
+	slices.SortFunc(owners, func(a, b owner) int { return cmp.Or(a.oldest.Compare(b.oldest), cmp.Compare(a.namespace, b.namespace)) })
+	return slices.ContainsFunc(owners[:min(len(owners), maxInherited)], func(o owner) bool { return o.namespace == namespace })
 }

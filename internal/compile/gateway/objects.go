@@ -68,6 +68,7 @@ type Parent struct {
 type Gateway struct {
 	Namespace, Name string
 	Listeners       []Listener
+	Created         time.Time
 }
 
 // Listener is a listener of a Gateway or of a ListenerSet.

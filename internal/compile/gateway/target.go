@@ -73,7 +73,13 @@ func (x *Index) resolveRoute(t *Target, key Key, rule string) {
 	t.Message = fmt.Sprintf("limits the requests for which the gateway names route %s of namespace %s", target, key.Namespace)
 }
 
-// resolveGateway resolves a Gateway to the routes that it has accepted, for a namespaced policy to those of its namespace.
+// Inherits reports whether routes of other namespaces inherit a policy in namespace with the target: that of a cluster-scoped policy, or of a policy in
+// the namespace of the Gateway. Other policies limit only routes of their own namespace, because their authors do not own the Gateway.
+func Inherits(namespace string, ref *v1alpha1.TargetReference) bool {
+	return ref.Kind == v1alpha1.TargetGateway && (namespace == "" || ref.Namespace == nil || *ref.Namespace == namespace)
+}
+
+// resolveGateway resolves a Gateway to the routes that it has accepted, for a policy that other namespaces do not inherit to those of its namespace.
 func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key Key, listener string) {
 	if x == nil {
 		return
@@ -91,7 +97,10 @@ func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key 
 		t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
 		return
 	}
-	place := listenerKey{key, listener, namespace}
+	place := listenerKey{key, listener, namespace, isCluster}
+	if Inherits(namespace, &t.Ref) {
+		place.namespace = ""
+	}
 	found, isResolved := x.resolved[place]
 	if !isResolved {
 		found = x.resolveListener(place)
@@ -105,6 +114,7 @@ func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key 
 type listenerKey struct {
 	gateway             Key
 	listener, namespace string
+	isCluster           bool // the routes are those of cluster-scoped policies
 }
 
 // resolvedListener is what the targets of all policies for one listenerKey share.
@@ -115,8 +125,13 @@ type resolvedListener struct {
 
 func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
 	var elsewhere []string
+	leftOut := 0
 	for _, route := range x.attached[place.gateway] {
-		if place.namespace != "" && route.Namespace != place.namespace || !x.isOn(route, place.gateway, place.listener) {
+		switch {
+		case place.namespace != "" && route.Namespace != place.namespace || !x.isOn(route, place.gateway, place.listener):
+			continue
+		case !place.isCluster && !x.inheritsFrom(route, place.gateway.Namespace):
+			leftOut++
 			continue
 		}
 		found.routes = append(found.routes, route.rule())
@@ -126,18 +141,31 @@ func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
 	}
 	if len(found.routes) == 0 {
 		found.message = noRoutes(place)
-		return found
-	}
-	found.routes = SortRoutes(found.routes)
-	found.message = fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(found.routes))
-	if place.namespace != "" {
-		found.message += " from namespace " + place.namespace
+	} else {
+		found.routes = SortRoutes(found.routes)
+		found.message = limits(place, found.routes)
 	}
 	if len(elsewhere) > 0 {
 		slices.Sort(elsewhere)
 		found.message += fmt.Sprintf("; %d of them have other Gateways or listeners, whose requests count too, such as %s", len(elsewhere), elsewhere[0])
 	}
+	if leftOut > 0 {
+		found.message += fmt.Sprintf("; does not limit %d more routes, which inherit policies from the older Gateways of %d namespaces", leftOut, maxInherited)
+	}
 	return found
+}
+
+// limits describes the routes that a policy limits.
+func limits(place listenerKey, routes []rules.Route) string {
+	message := fmt.Sprintf("limits the requests for which the gateway names one of the %d routes that the Gateway has accepted", len(routes))
+	switch namespaces := NamespacesOf(routes); {
+	case place.namespace != "":
+		return message + " from namespace " + place.namespace
+	case len(namespaces) == 1:
+		return message + " from 1 namespace"
+	default:
+		return message + fmt.Sprintf(" from %d namespaces", len(namespaces))
+	}
 }
 
 // noRoutes describes a Gateway or a listener without routes that a policy can limit.
@@ -150,8 +178,18 @@ func noRoutes(place listenerKey) string {
 	if place.namespace == "" {
 		return message + ", so there are no requests to limit; attach a route, or target another Gateway"
 	}
-	return message + " of namespace " + place.namespace + ", and a RateLimitPolicy limits only routes of its own namespace; attach a route of this " +
-		"namespace, move the policy to the namespace of the routes, or use a ClusterRateLimitPolicy"
+	return message + " of namespace " + place.namespace + ", and a RateLimitPolicy limits routes of other namespaces only for a Gateway in its own " +
+		"namespace; attach a route of this namespace, move the policy to the namespace of the Gateway, or use a ClusterRateLimitPolicy"
+}
+
+// NamespacesOf returns the namespaces of sorted routes, each once.
+func NamespacesOf(routes []rules.Route) (namespaces []string) {
+	for i := range routes {
+		if i == 0 || routes[i-1].Namespace != routes[i].Namespace {
+			namespaces = append(namespaces, routes[i].Namespace)
+		}
+	}
+	return namespaces
 }
 
 // SortRoutes sorts routes and removes duplicates.

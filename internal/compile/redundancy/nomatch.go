@@ -26,7 +26,7 @@ func NoMatch(rule *rules.Rule, report func(field, why string)) {
 	}
 	if k := m.Kubernetes; k != nil {
 		const match = "spec.match.kubernetes"
-		if len(k.Namespaces) > 0 && !slices.ContainsFunc(k.Namespaces, func(namespace string) bool { return AppliesToDomain(rule, namespace) }) {
+		if len(k.Namespaces) > 0 && !slices.ContainsFunc(k.Namespaces, func(namespace string) bool { return rule.AppliesTo(namespace) }) {
 			report(match+".namespaces", "no write matches: the policy does not apply to these namespaces")
 		}
 		if len(k.Users) > 0 && IsSubset(k.Users, k.ExceptUsers) {

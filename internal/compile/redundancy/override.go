@@ -35,7 +35,13 @@ func Overrides(list []rules.Rule) []Override {
 	}
 	for _, rule := range namespaced {
 		if stricter, found := firstOf(cluster, func(c *rules.Rule) bool { return IsRedundant(rule, c) }); found {
-			overrides = append(overrides, Override{rule.Policy, rule.Domain, stricter.Policy, v1alpha1.ReasonStricterPolicy})
+			domains := rule.Domains
+			if len(domains) == 0 {
+				domains = []string{rule.Domain}
+			}
+			for _, domain := range domains {
+				overrides = append(overrides, Override{rule.Policy, domain, stricter.Policy, v1alpha1.ReasonStricterPolicy})
+			}
 		}
 	}
 	slices.SortStableFunc(overrides, func(a, b Override) int {
@@ -70,7 +76,7 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 	var overrides []Override
 	found := map[string]bool{}
 	for _, other := range namespaced {
-		if !found[other.Domain] && other.Replaces(rule) && AppliesToDomain(rule, other.Domain) && coversMatch(other, rule) {
+		if !found[other.Domain] && other.Replaces(rule, other.Domain) && rule.AppliesTo(other.Domain) && coversMatch(other, rule) {
 			found[other.Domain] = true
 			overrides = append(overrides, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
 		}

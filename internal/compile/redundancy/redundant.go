@@ -79,10 +79,10 @@ func coversDomains(wide, narrow *rules.Rule) bool {
 	switch {
 	case wide.AllDomains || narrow.AllDomains:
 		return wide.AllDomains
-	case narrow.Domain != "":
-		return AppliesToDomain(wide, narrow.Domain)
+	case len(narrow.Domains) == 0 && narrow.Domain != "":
+		return wide.AppliesTo(narrow.Domain)
 	default:
-		return !slices.ContainsFunc(narrow.Domains, func(domain string) bool { return !AppliesToDomain(wide, domain) })
+		return !slices.ContainsFunc(narrow.Domains, func(domain string) bool { return !wide.AppliesTo(domain) })
 	}
 }
 
@@ -146,9 +146,4 @@ func failureStrictness(f rules.StoreFailure) int {
 	default:
 		return 1
 	}
-}
-
-// AppliesToDomain reports whether rule applies to requests of domain.
-func AppliesToDomain(rule *rules.Rule, domain string) bool {
-	return rule.AllDomains || domain != "" && rule.Domain == domain || slices.Contains(rule.Domains, domain)
 }

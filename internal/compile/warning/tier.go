@@ -6,14 +6,21 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
 
-// ForSecrets returns warnings for what the policy of a rule states about secrets: secrets in plain text, and hashes without effect.
-func ForSecrets(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
+// ForSpec returns warnings for what only the spec of the policy of a rule has: secrets in plain text, hashes without effect, and targets whose routes are
+// unknown.
+func ForSpec(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
 	w := &warnings{rule: rule}
+	inherits := func(ref v1alpha1.TargetReference) bool { return gateway.Inherits(rule.Domain, &ref) }
+	if rule.Domain != "" && len(spec.Replaces) > 0 && slices.ContainsFunc(spec.TargetRefs, inherits) {
+		w.add("spec.replaces", "has no effect for routes of other namespaces than %s, which inherit this policy of a Gateway: a RateLimitPolicy replaces "+
+			"defaults only in its own namespace", rule.Domain)
+	}
 	w.warnPlainMatch(spec.Match)
 	for i := range spec.Tiers {
 		plain, useless := 0, 0

@@ -229,7 +229,7 @@ func (w *warnings) warnReplaced(own, others []rules.Rule) {
 	for i, name := range w.rule.ReplacesDefaults {
 		field := fmt.Sprintf("spec.replaces[%d]", i)
 		found := slices.IndexFunc(others, func(r rules.Rule) bool {
-			return r.PolicyName() == name && r.Default && redundancy.AppliesToDomain(&r, w.rule.Domain)
+			return r.PolicyName() == name && r.Default && r.AppliesTo(w.rule.Domain)
 		})
 		if found < 0 {
 			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", nameWithin("cluster", name), w.rule.Domain)

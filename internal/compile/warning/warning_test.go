@@ -26,7 +26,7 @@ func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (tex
 	for name, own := range set.Policies() {
 		if name == compile.Name(&policies[0]) {
 			all := func(*rules.Rule) []rules.Rule { return set.Rules }
-			for _, w := range slices.Concat(warning.ForPolicy(own, all), warning.ForSecrets(&own[0], &policies[0].Spec)) {
+			for _, w := range slices.Concat(warning.ForPolicy(own, all), warning.ForSpec(&own[0], &policies[0].Spec)) {
 				texts = append(texts, w.String())
 			}
 			return texts
@@ -289,6 +289,24 @@ func TestForPolicy_IgnoresPoliciesOfOtherNamespaces(t *testing.T) {
 	other.Namespace = "elsewhere"
 	if got := warningsFor(t, policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), other); len(got) > 0 {
 		t.Errorf("got warnings %q, want none from another namespace", got)
+	}
+}
+
+func TestForSpec_WarnsThatAnInheritedPolicyReplacesDefaultsOnlyInItsNamespace(t *testing.T) {
+	const warned = "spec.replaces: has no effect for routes of other namespaces than shop, which inherit this policy of a Gateway: a RateLimitPolicy " +
+		"replaces defaults only in its own namespace"
+	for target, want := range map[string][]string{
+		`{kind: Gateway, name: a}`: {warned}, `{kind: Gateway, namespace: shop, name: a}`: {warned},
+		`{kind: Gateway, namespace: infra, name: a}`: nil, `{kind: HTTPRoute, name: a}`: nil,
+	} {
+		spec := `{axis: IP, limit: 5, window: 1m, replaces: [b], targetRefs: [{group: gateway.networking.k8s.io, ` + target[1:] + `]}`
+		if diff := cmp.Diff(want, warningsFor(t, policytest.Policy(t, "own", spec))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", target, diff)
+		}
+	}
+	alone := policytest.Policy(t, "own", `{axis: IP, limit: 5, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: a}]}`)
+	if got := warningsFor(t, alone); got != nil {
+		t.Errorf("without replaces: %q", got)
 	}
 }
 

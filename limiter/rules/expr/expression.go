@@ -247,15 +247,28 @@ type Activation struct {
 type shared struct {
 	// The units that the expressions of the policies of the namespace, and of cluster policies, can still cost.
 	namespaced, cluster uint64
-	groups              map[string]bool // nil until a tier reads them
+	inherited           map[string]*uint64 // the same for policies of other namespaces, by namespace; nil without
+	groups              map[string]bool    // nil until a tier reads them
 }
 
-// Left returns the units that the expressions of a rule share.
+// Left returns the units that the expressions of a rule share with those of the other rules of its namespace, or of cluster policies. The policies of
+// a Gateway must not use up the units of the namespaces that inherit them.
 func (a *Activation) Left(rule *rules.Rule) *uint64 {
-	if rule.Domain == "" {
+	switch rule.Domain {
+	case "":
 		return &a.shared.cluster
+	case a.Request.Domain:
+		return &a.shared.namespaced
 	}
-	return &a.shared.namespaced
+	left := a.shared.inherited[rule.Domain]
+	if left == nil {
+		if a.shared.inherited == nil {
+			a.shared.inherited = map[string]*uint64{}
+		}
+		left = new(uint64(maxRequestCost))
+		a.shared.inherited[rule.Domain] = left
+	}
+	return left
 }
 
 // NewActivation returns the Activation of a request with all of its units.

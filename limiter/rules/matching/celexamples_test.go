@@ -103,6 +103,31 @@ func TestTerms_TheRegularExpressionsOfARequestShareABound(t *testing.T) {
 	}
 }
 
+// The owner of a Gateway must not make the policies of the namespaces that use it undecided.
+func TestTerms_ThePoliciesOfAGatewayUseNoUnitsOfOthers(t *testing.T) {
+	req := request("GET - /v1/search x-tenant-id=a")
+	req.Headers["x-plan"] = strings.Repeat("ab", 800)
+	req.Descriptors = requestWithDescriptors("target=HTTPRoute/a").Descriptors
+	withTier := func(r rules.Rule) rules.Rule {
+		r.Tiers = []rules.Tier{{Name: "low", Units: 1, When: rules.When{Header: &rules.HeaderMatch{Name: "x-plan", Type: rules.HeaderRegex, Value: "(a|b)*c"}}}}
+		return r
+	}
+	var list []rules.Rule
+	for i := range 100 {
+		list = append(list, withTier(inherited(rule(fmt.Sprintf("infra/p%03d", i)), "shop")))
+	}
+	list = append(list, withTier(inherited(rule("other/a"), "shop")), withTier(rule("shop/a")))
+	undecided := map[string]int{}
+	for _, m := range index(t, list...).Match(nil, req) {
+		if m.Terms(req, "a").Tier != "" {
+			undecided[m.Rule.Domain]++
+		}
+	}
+	if undecided["infra"] < 80 || undecided["other"] > 0 || undecided["shop"] > 0 {
+		t.Errorf("undecided: %v of 100 policies of infra, and one of each other namespace", undecided)
+	}
+}
+
 func TestTerms_ARequestThatIsTooLargeToEvaluateGetsNoAdvantage(t *testing.T) {
 	large, small := request("GET - /v1/"+strings.Repeat("x", 60<<10)), request("GET - /v1")
 	const expensive = `request.path.reverse().reverse().reverse() == "1v/"`

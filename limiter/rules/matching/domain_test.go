@@ -202,13 +202,15 @@ func TestMatch_AgreesWithTheDefinitionOfDomainsAndDefaults(t *testing.T) {
 			if rapid.Bool().Draw(t, "cluster rule") {
 				r = clusterRule(name, rapid.SliceOfNDistinct(rapid.SampledFrom(domains), 0, 2, rapid.ID).Draw(t, "domains")...)
 				r.Default = rapid.Bool().Draw(t, "default")
+			} else if rapid.Bool().Draw(t, "on a Gateway") {
+				r = inherited(r, rapid.SliceOfNDistinct(rapid.SampledFrom(domains), 1, 2, rapid.ID).Draw(t, "namespaces of the routes")...)
 			}
 			if !r.Default {
 				r = replacing(r, rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 2, rapid.ID).Draw(t, "replaces")...)
 			}
 			r.Shadow = rapid.Bool().Draw(t, "shadow")
 			if rapid.Bool().Draw(t, "on a path") {
-				r.Match = path(rules.PathPrefix, "/v1")
+				r.Match.Paths = path(rules.PathPrefix, "/v1").Paths
 			}
 			list = append(list, r)
 		}
@@ -217,13 +219,14 @@ func TestMatch_AgreesWithTheDefinitionOfDomainsAndDefaults(t *testing.T) {
 		requestPath := rapid.SampledFrom([]string{"/v1/x", "/v2"}).Draw(t, "path of the request")
 
 		matches := func(r rules.Rule) bool {
-			inDomain := r.AllDomains || r.Domain == domain || slices.Contains(r.Domains, domain)
+			inDomain := r.AllDomains || len(r.Domains) == 0 && r.Domain == domain || slices.Contains(r.Domains, domain)
 			return inDomain && (len(r.Match.Paths) == 0 || requestPath == "/v1/x")
 		}
 		var want []string
 		for _, r := range list {
 			replaced := r.Default && slices.ContainsFunc(list, func(o rules.Rule) bool {
-				return !o.Default && slices.Contains(o.ReplacesDefaults, r.Policy) && !o.Shadow && matches(o)
+				return !o.Default && slices.Contains(o.ReplacesDefaults, r.Policy) && !o.Shadow && matches(o) &&
+					(o.Domain == "" || o.Domain == domain) // the owner of a Gateway loosens nothing for the routes of others
 			})
 			if matches(r) && !replaced {
 				want = append(want, r.Policy)
@@ -233,10 +236,41 @@ func TestMatch_AgreesWithTheDefinitionOfDomainsAndDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, matchedPolicies(x, domain, requestPath)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+		on := &rules.Request{Domain: domain, Method: "GET", Path: requestPath, Descriptors: []rules.Descriptor{{{Key: rules.RouteEntry, Value: "HTTPRoute/a"}}}}
+		var got []string
+		for _, e := range x.Explain(on) {
+			if e.Charged() {
+				got = append(got, e.Rule.Policy)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("explained (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, policiesOf(x.Match(nil, on))); diff != "" {
+			t.Errorf("matched (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// inherited returns r as the rule of a policy for a Gateway that has a route HTTPRoute/a in each of the namespaces.
+func inherited(r rules.Rule, namespaces ...string) rules.Rule {
+	r.Domains = slices.Sorted(slices.Values(namespaces))
+	for _, namespace := range r.Domains {
+		r.Match.Routes = append(r.Match.Routes, rules.Route{Namespace: namespace, Target: "HTTPRoute/a"})
+	}
+	return r
+}
+
+func TestReplaces_APolicyOfAGatewayLoosensNothingForTheRoutesOfOtherNamespaces(t *testing.T) {
+	x := index(t, asDefault(clusterRule("all")), inherited(replacing(rule("infra/gateway"), "all"), "infra", "shop"))
+	for domain, want := range map[string][]string{"shop": {"cluster/all", "infra/gateway"}, "infra": {"infra/gateway"}, "blog": {"cluster/all"}} {
+		r := requestWithDescriptors("target=HTTPRoute/a")
+		r.Domain = domain
+		wantPolicies(t, x, r, want...)
+		if got := x.Explain(r)[0]; (got.ReplacedBy == "infra/gateway") != (domain == "infra") {
+			t.Errorf("domain %s: the default is explained as replaced by %q", domain, got.ReplacedBy)
+		}
+	}
 }
 
 func TestNewIndex_RejectsContradictoryDomains(t *testing.T) {

@@ -49,7 +49,7 @@ func (x *Index) Explain(r *rules.Request) []Explained {
 		m, charged := isCharged[e.Rule]
 		if !charged {
 			m = matches[index]
-			e.ReplacedBy = replacing(e.Rule, matches)
+			e.ReplacedBy = replacing(e.Rule, matches, r.Domain)
 			e.LeftOut = e.ReplacedBy == ""
 		}
 		e.Matched, e.Uncertain = &m, m.Uncertain()
@@ -64,10 +64,10 @@ func (x *Index) search(r *rules.Request) []Matched {
 	return s.sorted(0)
 }
 
-// replacing returns the policy of the first match that replaces c, or "".
-func replacing(c *Compiled, found []Matched) string {
+// replacing returns the policy of the first match that replaces c for requests of domain, or "".
+func replacing(c *Compiled, found []Matched, domain string) string {
 	for i := range found {
-		if isReplaced(c, found[i:i+1]) {
+		if isReplaced(c, found[i:i+1], domain) {
 			return found[i].Rule.Policy
 		}
 	}
@@ -88,7 +88,7 @@ func (x *Index) failedCondition(i int, r *rules.Request) failedCondition {
 		s.find()
 		return s.failed, s.failed.condition != NoCondition || len(s.found) > 0
 	}
-	if !c.appliesInDomain(r) {
+	if !c.AppliesTo(r.Domain) {
 		return failedCondition{condition: ConditionDomain}
 	}
 	if c.Match.Routes != nil && r.Kubernetes == nil && !r.NamesRoute() { // the cause, also if the request is then of another kind
@@ -112,11 +112,6 @@ func (x *Index) failedCondition(i int, r *rules.Request) failedCondition {
 	default:
 		return failedCondition{condition: ConditionDescriptors}
 	}
-}
-
-// appliesInDomain reports whether the rule is for the domain of r. For a write to the Kubernetes API that is the namespace of the object.
-func (c *Compiled) appliesInDomain(r *rules.Request) bool {
-	return c.AllDomains || r.Domain != "" && (c.Domain == r.Domain || slices.Contains(c.Domains, r.Domain))
 }
 
 // failedIndex returns the condition of a match in the index that the write does not meet.

@@ -60,17 +60,17 @@ func (x *Index) Match(dst []Matched, r *rules.Request) []Matched {
 	s.find()
 	matched := s.sorted(start)
 	if s.defaults {
-		matched = dropReplacedDefaults(matched, start)
+		matched = dropReplacedDefaults(matched, start, r.Domain)
 	}
 	return matched
 }
 
-// dropReplacedDefaults removes from dst[from:] the defaults that another rule replaces.
-func dropReplacedDefaults(dst []Matched, start int) []Matched {
+// dropReplacedDefaults removes from dst[start:] the defaults that another rule replaces for requests of domain.
+func dropReplacedDefaults(dst []Matched, start int, domain string) []Matched {
 	found := dst[start:]
 	kept := dst[:start]
 	for i := range found {
-		if !isReplaced(found[i].Rule, found) {
+		if !isReplaced(found[i].Rule, found, domain) {
 			kept = append(kept, found[i]) // in place: a default replaces no other rule, so an overwritten default is not needed any more
 		}
 	}
@@ -79,12 +79,12 @@ func dropReplacedDefaults(dst []Matched, start int) []Matched {
 
 // isReplaced compares with rules that are not defaults. dropReplacedDefaults never removes those. A rule whose match is uncertain replaces
 // no default: a client must not replace a strict default by a rule whose conditions it makes too expensive to evaluate.
-func isReplaced(c *Compiled, found []Matched) bool {
+func isReplaced(c *Compiled, found []Matched, domain string) bool {
 	if !c.Default {
 		return false
 	}
 	for i := range found {
-		if found[i].Rule.Replaces(&c.Rule) && !found[i].Uncertain() {
+		if found[i].Rule.Replaces(&c.Rule, domain) && !found[i].Uncertain() {
 			return true
 		}
 	}

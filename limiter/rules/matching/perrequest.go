@@ -7,41 +7,45 @@ import (
 	"strings"
 )
 
-// MaxPoliciesPerRequest is the number of policies of a namespace, and of cluster policies, that one request is charged to. Each is a counter in
-// Redis, and the script that decides a request holds up all other requests. So a tenant must not choose their number.
+// MaxPoliciesPerRequest is the number of policies of one namespace, and of cluster policies, that one request is charged to. Each is a counter in
+// Redis, and the script that decides a request holds up all other requests. So a tenant must not choose their number. A request matches policies of its
+// domain, and of the namespaces of Gateways whose policies its route inherits: the compiler bounds these.
 const MaxPoliciesPerRequest = 32
 
-// Bounded returns the rules of matched that a request is charged to, at most MaxPoliciesPerRequest of a namespace and as many
+// Bounded returns the rules of matched that a request is charged to, at most MaxPoliciesPerRequest of each namespace and as many
 // of the cluster policies, and those that are left out. Enforced policies stay before shadow policies, and then the oldest ones: see
 // [rules.Set.ByAge]. Both parts remain sorted by policy. It overwrites matched.
 func Bounded(matched []Matched) (kept, leftOut []Matched) {
-	last := func(ofCluster bool) int64 { // rank that is kept
-		var ranks []int64
-		for i := range matched {
-			if m := matched[i]; (m.Rule.Domain == "") == ofCluster {
-				ranks = append(ranks, m.rank())
+	kept = matched[:0]
+	for rest := matched; len(rest) > 0; { // sorted by policy, so that those of a namespace follow each other
+		n := 1
+		for n < len(rest) && rest[n].Rule.Domain == rest[0].Rule.Domain {
+			n++
+		}
+		last := lastRank(rest[:n])
+		for _, m := range rest[:n] {
+			if m.rank() <= last {
+				kept = append(kept, m)
+			} else {
+				leftOut = append(leftOut, m)
 			}
 		}
-		if len(ranks) <= MaxPoliciesPerRequest {
-			return math.MaxInt64
-		}
-		slices.Sort(ranks)
-		return ranks[MaxPoliciesPerRequest-1]
-	}
-	cluster, namespaced := last(true), last(false)
-	kept = matched[:0]
-	for _, m := range matched {
-		most := namespaced
-		if m.Rule.Domain == "" {
-			most = cluster
-		}
-		if m.rank() <= most {
-			kept = append(kept, m)
-		} else {
-			leftOut = append(leftOut, m)
-		}
+		rest = rest[n:]
 	}
 	return kept, leftOut
+}
+
+// lastRank returns the highest rank that is kept among the matches of one namespace.
+func lastRank(matched []Matched) int64 {
+	if len(matched) <= MaxPoliciesPerRequest {
+		return math.MaxInt64
+	}
+	ranks := make([]int64, len(matched))
+	for i := range matched {
+		ranks[i] = matched[i].rank()
+	}
+	slices.Sort(ranks)
+	return ranks[MaxPoliciesPerRequest-1]
 }
 
 // rank orders the matches of a request: the highest are left out. An uncertain match ranks behind all certain ones, because a client can

@@ -75,6 +75,31 @@ func TestBounded_LeavesOutNothingUpToTheBound(t *testing.T) {
 	}
 }
 
+func TestBounded_ThePoliciesOfAGatewayPushOutNoneOfTheNamespaceOfTheRoute(t *testing.T) {
+	var gateways []rules.Rule
+	for _, namespace := range []string{"infra", "infra-2"} {
+		for _, r := range many(namespace, 100) {
+			gateways = append(gateways, inherited(r, "shop"))
+		}
+	}
+	all := slices.Concat(many("", 33), gateways, many("shop", 40))
+	slices.SortFunc(all, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
+	r := request("GET - /")
+	r.Descriptors = requestWithDescriptors("target=HTTPRoute/a").Descriptors
+	kept, leftOut := matching.Bounded(index(t, all...).Match(nil, r))
+	count := map[string]int{}
+	for _, policy := range policiesOf(kept) {
+		namespace, _, _ := strings.Cut(policy, "/")
+		count[namespace]++
+	}
+	if count["cluster"] != 32 || count["infra"] != 32 || count["infra-2"] != 32 || count["shop"] != 32 || len(kept)+len(leftOut) != len(all) {
+		t.Errorf("kept %v, left out %d of %d", count, len(leftOut), len(all))
+	}
+	if !slices.IsSorted(policiesOf(kept)) || !slices.IsSorted(policiesOf(leftOut)) {
+		t.Error("the order of the policies is lost")
+	}
+}
+
 func TestBounded_LeavesOutShadowAndUncertainMatchesFirst(t *testing.T) {
 	const uncertain = `int(request.path) > 0` // fails with a path that is not a number: the rule matches
 	for name, tc := range map[string]struct {

@@ -45,7 +45,8 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// match selects the requests to limit. If omitted, the policy limits all HTTP and gRPC requests of the domain.
 	Match *MatchApplyConfiguration `json:"match,omitempty"`
 	// targetRefs attaches the policy to objects of the Gateway API. It then limits only the requests for which the gateway names one of
-	// these routes. match.http can select some of them. The gateway must be configured to name the route of each request, for example with
+	// these routes, or a route that one of these Gateways has accepted. Routes of other namespaces inherit the policy of a Gateway in its own
+	// namespace, and share its counters. match.http can select some of them. The gateway must be configured to name the route of each request, for example with
 	// includeRouteMetadata of Envoy Gateway. If omitted, the policy is not attached.
 	TargetRefs []TargetReferenceApplyConfiguration `json:"targetRefs,omitempty"`
 	// tiers give some of the requests a different limit, or different rates. The first tier that matches a request applies. If no tier

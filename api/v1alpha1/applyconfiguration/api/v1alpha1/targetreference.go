@@ -13,8 +13,8 @@ import (
 type TargetReferenceApplyConfiguration struct {
 	// group is the API group of the target.
 	Group *apiv1alpha1.TargetGroup `json:"group,omitempty"`
-	// kind is the kind of the target. HTTPRoute and GRPCRoute: the requests of the route. Gateway: the requests of the routes that are
-	// attached to the Gateway, for a RateLimitPolicy only those in its own namespace.
+	// kind is the kind of the target. HTTPRoute and GRPCRoute: the requests of the route. Gateway: the requests of the routes that the Gateway has
+	// accepted, in all namespaces. A RateLimitPolicy in another namespace than the Gateway limits only the routes of its own namespace.
 	Kind *apiv1alpha1.TargetKind `json:"kind,omitempty"`
 	// namespace is the namespace of a Gateway. A RateLimitPolicy needs a ReferenceGrant for a Gateway in another namespace. If omitted, it is
 	// the namespace of the policy. A ClusterRateLimitPolicy must set it.
