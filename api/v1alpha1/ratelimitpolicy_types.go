@@ -16,6 +16,7 @@ import (
 // +kubebuilder:selectablefield:JSONPath=`.spec.axis`
 // +kubebuilder:selectablefield:JSONPath=`.spec.enforcement`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Axis",type=string,JSONPath=`.spec.axis`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
 // +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`

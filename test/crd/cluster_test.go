@@ -51,8 +51,8 @@ func TestClusterRateLimitPolicy_HasDefaultsAndColumns(t *testing.T) {
 	}
 	out := n.kubectl(t, "get", "clusterratelimitpolicies", name, "-o", "wide")
 	wantTable := [][]string{
-		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "PRECEDENCE", "AGE", "REASON", "ENFORCEMENT"},
-		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "Override", "*", "Programmed", "Enforce"},
+		{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "PRECEDENCE", "AGE", "REASON", "ENFORCEMENT"},
+		{name, "True", "", "Tenant", "10", "1d", "SlidingWindowCounter", "Override", "*", "Programmed", "Enforce"},
 	}
 	if diff := cmp.Diff(wantTable, table(out)); diff != "" {
 		t.Errorf("kubectl get (-want +got):\n%s\n%s", diff, out)

@@ -33,7 +33,10 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	status := ac.RateLimitPolicyStatus().WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed))
+	status := ac.RateLimitPolicyStatus().WithConditions(
+		condition(v1alpha1.ConditionEnforced, metav1.ConditionTrue, v1alpha1.ReasonRequestDecided),
+		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed),
+	)
 	if err := n.Status().Apply(t.Context(), ac.RateLimitPolicy("enforced", n.name).WithStatus(status), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
@@ -43,19 +46,19 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 		want [][]string
 	}{
 		{"by the name of the kind", []string{"ratelimitpolicies"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
-			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
+			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
+			{"unseen", "", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
 		}},
 		{"by the short name", []string{"rlp"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
-			{"unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
+			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
+			{"unseen", "", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
 		}},
 		{"by the category, which has other kinds too, with wide output", []string{"weir", "-o", "wide"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON", "ENFORCEMENT"},
-			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
-			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},
+			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "REASON", "ENFORCEMENT"},
+			{"ratelimitpolicy.weir.dev/enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*", "Programmed", "Enforce"},
+			{"ratelimitpolicy.weir.dev/unseen", "", "", "IP", "120", "1d", "SlidingWindowCounter", "*", "", "Shadow"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -95,6 +95,45 @@ func unmatchedBy(outcomes []outcome) (first compile.Unmatched) {
 	return first
 }
 
+// enforced reports whether a replica of any Limiter has decided a request under this generation. The status remembers it: it stays true when replicas
+// restart or are idle. While the operator has no heartbeats of replicas with the rule, the condition does not change.
+func enforced(outcomes []outcome, before []metav1.Condition, generation int64) verdict {
+	var decided, deployed, notReporting, selected bool
+	for _, o := range outcomes {
+		selected = selected || o.rule != nil
+		decided = decided || o.decided
+		if o.programmed(generation).status == metav1.ConditionTrue && o.hasHeartbeats() {
+			deployed, notReporting = true, notReporting || o.notReporting
+		}
+	}
+	was := meta.FindStatusCondition(before, v1alpha1.ConditionEnforced)
+	if was == nil || was.ObservedGeneration != generation {
+		was = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: fmt.Sprintf(
+			"the operator waits until all replicas of a Limiter have generation %d: see Programmed", generation)}
+	}
+	unmatched := unmatchedBy(outcomes)
+	switch {
+	case !selected:
+		v := programmed(outcomes, generation)
+		return verdict{metav1.ConditionFalse, v.reason, v.message}
+	case decided || was.Status == metav1.ConditionTrue:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRequestDecided, fmt.Sprintf("a replica has decided a request under generation %d", generation)}
+	case unmatched.Reason != "":
+		return verdict{metav1.ConditionFalse, unmatched.Reason, unmatched.Message}
+	case deployed && notReporting:
+		return verdict{
+			metav1.ConditionUnknown, v1alpha1.ReasonNotReported,
+			"some replicas are of an older version, which does not report the policies that have decided requests: upgrade the limiters",
+		}
+	case deployed:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoRequests, fmt.Sprintf("no replica has decided a request under generation %d: "+
+			"send a request that matches; if this remains, check whether the gateway calls the Limiter, sends the domain, "+
+			"and names the route or the descriptors that the policy matches", generation)}
+	default:
+		return verdict{was.Status, was.Reason, was.Message}
+	}
+}
+
 // ready summarizes all Limiters. A Limiter that cannot enforce the policy (no replica is ready, or its Redis is unavailable), or
 // has not done so by the deadline, does not keep the policy from being ready if another Limiter enforces it. The message names
 // it. If the status lists maxLimiters that are late, Ready waits for these: the deadline depends on their entries. A policy that no request can match is not

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -258,5 +259,88 @@ func TestPolicyStatus_HasNumbersOnlyWhileReplicasAreMissing(t *testing.T) {
 	l = status.Limiters[0]
 	if l.Acknowledged != nil || l.Replicas != nil || !meta.IsStatusConditionTrue(l.Conditions, v1alpha1.ConditionProgrammed) {
 		t.Errorf("entry of a Limiter that enforces the policy: %+v", l)
+	}
+}
+
+// A condition that is false or unknown is written once for each reason, and once true it stays true for the generation: replicas that restart or are
+// idle, and outages, must not rewrite the statuses of thousands of policies.
+func TestPolicyStatus_IsEnforcedSinceARequestWasDecided(t *testing.T) {
+	rule := &selection.Rule{Revision: "r1"}
+	deployed := outcome{limiter: edge, rule: rule, enforced: true}
+	with := func(o outcome, change func(*outcome)) outcome { change(&o); return o }
+	decided := with(deployed, func(o *outcome) { o.decided = true })
+	older := with(deployed, func(o *outcome) { o.notReporting = true })
+	outage := with(deployed, func(o *outcome) { o.unavailable = "refused" })
+	connecting := with(deployed, func(o *outcome) { o.connecting = true })
+	pending := outcome{limiter: edge, rule: rule, acknowledged: 1, replicas: 2}
+	other := with(deployed, func(o *outcome) { o.limiter.Name = "zone" })
+	idle := with(deployed, func(o *outcome) { o.unmatched = compile.Unmatched{Reason: "NoRoutes", Message: "no routes"} })
+	broken := outcome{limiter: edge, problems: []compile.Problem{{Field: "spec.window", Message: "no"}}}
+	for name, steps := range map[string][]struct {
+		generation int64
+		outcomes   []outcome
+		want       string // status, reason, and the beginning of the message
+		since      int    // step of the transition
+	}{
+		"no request, and then one": {
+			{1, []outcome{pending}, "Unknown/Pending the operator waits until all replicas of a Limiter have generation 1", 0},
+			{1, []outcome{deployed}, "False/NoRequests no replica has decided a request under generation 1: send a request", 1},
+			{1, []outcome{decided}, "True/RequestDecided a replica has decided a request under generation 1", 2},
+			{1, []outcome{deployed}, "True/RequestDecided", 2}, // idle, with new replicas
+			{1, []outcome{older}, "True/RequestDecided", 2},
+			{1, []outcome{outage}, "True/RequestDecided", 2},
+			{1, []outcome{connecting}, "True/RequestDecided", 2}, // the operator has restarted
+			{1, []outcome{pending}, "True/RequestDecided", 2},
+			{1, []outcome{idle}, "True/RequestDecided", 2},
+			{2, []outcome{pending}, "Unknown/Pending", 9},
+			{2, []outcome{deployed}, "False/NoRequests no replica has decided a request under generation 2", 10},
+			{2, []outcome{decided}, "True/RequestDecided a replica has decided a request under generation 2", 11},
+			{2, []outcome{{}}, "False/NotSelected no Limiter selects the policy", 12}, // the rule is gone
+			{2, []outcome{deployed}, "False/NoRequests", 12},
+		},
+		"no request in an outage": {
+			{1, []outcome{deployed}, "False/NoRequests", 0},
+			{1, []outcome{outage}, "False/NoRequests", 0},
+			{1, []outcome{connecting}, "False/NoRequests", 0},
+			{1, []outcome{pending}, "False/NoRequests", 0},
+			{2, []outcome{outage}, "Unknown/Pending", 4},
+		},
+		"replicas that do not report": {
+			{1, []outcome{older}, "Unknown/NotReported some replicas are of an older version", 0},
+			{1, []outcome{with(older, func(o *outcome) { o.decided = true })}, "True/RequestDecided", 1}, // a newer one has reported
+		},
+		"some replicas have it, and decide": {
+			{1, []outcome{with(pending, func(o *outcome) { o.decided = true })}, "True/RequestDecided", 0},
+		},
+		"API servers do not call": {
+			{1, []outcome{with(deployed, func(o *outcome) { o.webhook = "no pod is ready" })}, "Unknown/Pending", 0},
+		},
+		"two Limiters": {
+			{1, []outcome{pending, other}, "False/NoRequests", 0},
+			{1, []outcome{older, other}, "Unknown/NotReported", 1},
+			{1, []outcome{deployed, with(other, func(o *outcome) { o.decided = true })}, "True/RequestDecided", 2},
+		},
+		"no request can match": {
+			{1, []outcome{idle}, "False/NoRoutes no routes", 0},
+			{1, []outcome{deployed}, "False/NoRequests", 0},
+		},
+		"an edit that does not compile": {
+			{1, []outcome{decided}, "True/RequestDecided", 0},
+			{2, []outcome{broken}, "False/Invalid not enforced: the policy is invalid", 1},
+			{3, []outcome{decided}, "True/RequestDecided", 2},
+		},
+	} {
+		var status v1alpha1.RateLimitPolicyStatus
+		start := time.Unix(1_800_000_000, 0)
+		for i, step := range steps {
+			status, _ = policyStatus(step.generation, step.outcomes, status, start.Add(time.Duration(i)*time.Hour))
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+			if got := fmt.Sprintf("%s/%s %s", c.Status, c.Reason, c.Message); !strings.HasPrefix(got, step.want) {
+				t.Errorf("%s, step %d: %s, want %s", name, i, got, step.want)
+			}
+			if want := start.Add(time.Duration(step.since) * time.Hour); !c.LastTransitionTime.Time.Equal(want) {
+				t.Errorf("%s, step %d: since %v, want step %d", name, i, c.LastTransitionTime, step.since)
+			}
+		}
 	}
 }

@@ -104,7 +104,7 @@ func (x *Index) Revision() string { return x.revision }
 // Len returns the number of rules.
 func (x *Index) Len() int { return len(x.rules) }
 
-// Rules returns the rules, in no particular order.
+// Rules returns the rules, sorted by policy.
 func (x *Index) Rules() iter.Seq[*Compiled] {
 	return func(yield func(*Compiled) bool) {
 		for i := range x.rules {
@@ -115,7 +115,7 @@ func (x *Index) Rules() iter.Seq[*Compiled] {
 	}
 }
 
-// Counted yields what stores know about the rules, in no particular order.
+// Counted yields what stores know about the rules, sorted by policy.
 func (x *Index) Counted() iter.Seq[*limiter.CountedRule] {
 	return func(yield func(*limiter.CountedRule) bool) {
 		for i := range x.rules {

@@ -212,7 +212,7 @@ func (b *badDays) recorded(ctx context.Context, name string) error {
 		b.Logf("  %s", strings.TrimRight(line, "\n"))
 	}
 	reset := fmt.Sprintf("reset the counters of identifier %q", customer)
-	for _, text := range []string{"Accepted", "Enforced", "pass for 30m0s with " + name, "ended " + strconv.Quote(name), reset, "INC-1: import ran twice"} {
+	for _, text := range []string{"Accepted", "Programmed", "pass for 30m0s with " + name, "ended " + strconv.Quote(name), reset, "INC-1: import ran twice"} {
 		b.Expect(strings.Contains(events, text), "no event has %q", text)
 	}
 	log, err := b.Quietly(ctx, "", "kubectl", "-n", scenario.System, "logs", "-l", "app.kubernetes.io/component=operator", "--tail=-1")
