@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +27,12 @@ type outcome struct {
 	// Redis, it reports whether they did when the operator last could, and is false without ready pods.
 	enforced               bool
 	acknowledged, replicas int32
-	decided                bool   // a replica reports a request that it decided under the rule
-	notReporting           bool   // some replicas do not report such requests
-	rejected               string // which replica rejects the published rules, and why; empty if all accept them
-	connecting             bool   // the operator has not finished the first attempt to publish
-	unavailable            string // why Redis is unavailable; empty if it is available
+	lateSince              time.Time // see observeLate; zero if it is unknown
+	decided                bool      // a replica reports a request that it decided under the rule
+	notReporting           bool      // some replicas do not report such requests
+	rejected               string    // which replica rejects the published rules, and why; empty if all accept them
+	connecting             bool      // the operator has not finished the first attempt to publish
+	unavailable            string    // why Redis is unavailable; empty if it is available
 	degradation            degradation
 	overridden             selection.Overridden
 	webhook                string            // why API servers do not call the Limiter for the policy; empty if they do, or need not

@@ -216,8 +216,10 @@ func TestPolicyStatus_ReadyWaitsForEveryLimiter(t *testing.T) {
 	}
 	outcomes[3] = outcome{limiter: outcomes[3].limiter, overBudget: "spec: over"}
 	var status v1alpha1.RateLimitPolicyStatus
+	var late map[lateLimiter]time.Time
 	report := func(when, ready, last string) {
 		t.Helper()
+		late = observeLate(outcomes, late, 1, now)
 		status, _ = policyStatus(1, outcomes, status, now)
 		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); string(c.Status)+" "+c.Reason != ready {
 			t.Errorf("%s: Ready is %s %s, want %s", when, c.Status, c.Reason, ready)
@@ -237,14 +239,50 @@ func TestPolicyStatus_ReadyWaitsForEveryLimiter(t *testing.T) {
 	report("before the deadline", "False Pending", "l18")
 	now = now.Add(time.Second)
 	report("after the deadline", "True PartiallyProgrammed", "l18")
-	for i := range maxLimiters + 1 { // more are late than the status lists
-		outcomes[i].enforced, outcomes[i].replicas, outcomes[i].overBudget, outcomes[i].rule = false, 1, "", outcomes[18].rule
+}
+
+// Ready waits for a Limiter that the status cannot list, because more than it lists are late already. A reporter calls it for each change.
+func TestReporter_ReadyWaitsForTheLastOf20Limiters(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	outcomes := make([]outcome, 20)
+	for i := range outcomes {
+		outcomes[i] = outcome{
+			limiter: types.NamespacedName{Namespace: "weir", Name: fmt.Sprintf("l%02d", i)}, rule: &selection.Rule{Revision: "sha256:a"}, replicas: 1,
+			enforced: i == 0 || i > maxLimiters,
+		}
 	}
-	status, _ = policyStatus(1, outcomes, status, now)
+	var status v1alpha1.RateLimitPolicyStatus
+	var late map[lateLimiter]time.Time
+	report := func(when string, generation int64, want string, wantDue time.Duration) {
+		t.Helper()
+		late = observeLate(outcomes, late, generation, now)
+		var due time.Time
+		status, due = policyStatus(generation, outcomes, status, now)
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		if got := string(c.Status) + " " + c.Message; !strings.HasPrefix(got, want) || due.IsZero() != (wantDue == 0) || wantDue > 0 && !due.Equal(now.Add(wantDue)) {
+			t.Errorf("%s: Ready is %s until %v, want %s for %v", when, got, due, want, wantDue)
+		}
+		if status.OmittedLimiters != 4 || len(status.Limiters) != maxLimiters {
+			t.Errorf("%s: the status lists %d Limiters and omits %d", when, len(status.Limiters), status.OmittedLimiters)
+		}
+	}
+	report("16 are late", 1, "False weir/l01: 0 of 1 replicas", PendingDeadline)
 	now = now.Add(PendingDeadline)
-	if status, _ = policyStatus(1, outcomes, status, now); !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
-		t.Error("Ready waits after the deadline for Limiters that the status cannot list")
-	}
+	report("they stay late", 1, "True 4 of 20 Limiters", 0)
+	outcomes[19].enforced = false
+	report("the last is late", 1, "False weir/l19: 0 of 1 replicas", PendingDeadline)
+	now = now.Add(PendingDeadline - time.Second)
+	report("before its deadline", 1, "False weir/l19: 0 of 1 replicas", time.Second)
+	now = now.Add(time.Second)
+	report("after its deadline", 1, "True 3 of 20 Limiters", 0)
+	outcomes[1].enforced = true // now the status has room for the last
+	report("it gets an entry", 1, "True 4 of 20 Limiters", 0)
+	outcomes[1].enforced = false
+	report("another is late again", 1, "False weir/l01", PendingDeadline)
+	now = now.Add(PendingDeadline)
+	report("an edit", 2, "False weir/l01", PendingDeadline)
+	now = now.Add(PendingDeadline)
+	report("all were late with it", 2, "True 3 of 20 Limiters", 0)
 }
 
 func TestPolicyStatus_HasNumbersOnlyWhileReplicasAreMissing(t *testing.T) {
