@@ -45,12 +45,12 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 		args []string
 		want [][]string
 	}{
-		{"by the name of the kind", []string{"ratelimitpolicies"}, [][]string{
+		{"by the name of the kind", []string{"ratelimitpolicies.weir.dev"}, [][]string{
 			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
 			{"enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
 			{"unseen", "", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},
 		}},
-		{"by the short name", []string{"rlp"}, [][]string{
+		{"by the short name that is Weir's alone", []string{"wrlp"}, [][]string{
 			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
 			{"enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowLog", "*"},
 			{"unseen", "", "", "IP", "120", "1d", "SlidingWindowCounter", "*"},

@@ -242,7 +242,7 @@ func (b *badDays) policyMatchesTooMuch(ctx context.Context) error {
 	of := scenario.Support + "/" + exportPolicy
 	b.show(ctx, false, []string{"Denied by " + of}, explained("/search")...)
 	edit := func(what string, set func(*v1alpha1.RateLimitPolicySpec)) error {
-		b.Logf("$ kubectl -n %s edit rlp %s   # %s", scenario.Support, exportPolicy, what)
+		b.Logf("$ kubectl -n %s edit wrlp %s   # %s", scenario.Support, exportPolicy, what)
 		p := &v1alpha1.RateLimitPolicy{ObjectMeta: wide.ObjectMeta}
 		if err := scenario.Change(ctx, b.Scenario, p, func(p *v1alpha1.RateLimitPolicy) { set(&p.Spec) }); err != nil {
 			return err
