@@ -15,6 +15,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:selectablefield:JSONPath=`.spec.enforcement`
 // +kubebuilder:selectablefield:JSONPath=`.spec.precedence`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Axis",type=string,JSONPath=`.spec.axis`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
 // +kubebuilder:printcolumn:name="Window",type=string,JSONPath=`.spec.window`

@@ -11,6 +11,9 @@ const (
 	// ConditionReady of a policy is true if at least one Limiter enforces this generation, no other Limiter is about to, and requests can match
 	// the policy as far as the operator knows: it summarizes Accepted and Programmed. For a Limiter it also requires that the desired number of replicas is ready.
 	ConditionReady = "Ready"
+	// ConditionEnforced of a policy is true if a replica has decided a request under this generation. It does not become false when replicas restart
+	// or get no more requests.
+	ConditionEnforced = "Enforced"
 	// ConditionReconciling is true while the operator rolls out this generation to the replicas.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is true if the operator cannot make progress until a user edits the object.
@@ -48,6 +51,11 @@ const (
 	ReasonNoRoutes     = "NoRoutes"     // gateways route no request to the targets of the policy; also of an entry in status.ancestors
 	ReasonNoNamespaces = "NoNamespaces" // match.kubernetes selects no namespace that exists
 	ReasonNoMatch      = "NoMatch"      // the fields of the policy contradict each other
+
+	// ReasonRequestDecided and the reasons below are reasons of Enforced.
+	ReasonRequestDecided = "RequestDecided" // Enforced=True: a replica has decided a request under this generation
+	ReasonNoRequests     = "NoRequests"     // Enforced=False: no replica has decided a request under this generation
+	ReasonNotReported    = "NotReported"    // Enforced=Unknown: replicas of an older version do not report which policies have decided requests
 
 	// ReasonNamespacePolicy is the reason of Overridden=True of a ClusterRateLimitPolicy with precedence Default: in at least one
 	// domain, a RateLimitPolicy that replaces it matches every request that the policy matches.

@@ -203,7 +203,7 @@ func (s limiterStore) Replicas(ctx context.Context) ([]publish.Replica, error) {
 	live, err := s.Exchange.Replicas(ctx)
 	replicas := make([]publish.Replica, len(live))
 	for i, r := range live {
-		replicas[i] = publish.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since, Rejected: r.Rejected, Crowded: r.Crowded}
+		replicas[i] = publish.Replica(r)
 	}
 	return replicas, withReason(err)
 }

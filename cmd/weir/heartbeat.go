@@ -31,7 +31,8 @@ type replicaHeartbeat struct {
 
 // beat writes the heartbeat of this replica and updates its share of the limits from the heartbeats of all replicas.
 func (p *replicaHeartbeat) beat(ctx context.Context) error {
-	r := controlplane.Replica{ID: p.id, Revision: p.process.revision(), Mode: modeRedis, Crowded: p.process.bound.Crowded()}
+	r := controlplane.Replica{ID: p.id, Mode: modeRedis, Crowded: p.process.bound.Crowded()}
+	r.Revision, r.Decided = p.process.engine.Decided()
 	if since, local := p.failover.LocalMode(); local {
 		r.Mode, r.Since = modeLocal, since
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/controlplane"
@@ -72,7 +74,7 @@ func TestLimiter_ReplicasShareRulesAndCounters(t *testing.T) {
 		want := []controlplane.Replica{{ID: "a", Revision: revision, Mode: "redis"}, {ID: "b", Revision: revision, Mode: "redis"}}
 		return func() bool {
 			got, err := exchange.Replicas(t.Context())
-			return err == nil && cmp.Equal(want, got)
+			return err == nil && cmp.Equal(want, got, cmpopts.IgnoreFields(controlplane.Replica{}, "Decided"))
 		}
 	}
 	revision := publishSet(t, exchange, tenantSet(3))
@@ -146,4 +148,26 @@ func TestReplicaName_IsUnique(t *testing.T) {
 	if one, other := replicaName(""), replicaName(""); one == other || one == "" {
 		t.Errorf("%q and %q", one, other)
 	}
+}
+
+func TestLimiter_ItsHeartbeatHasTheRulesThatHaveDecided(t *testing.T) {
+	redis := miniredis.RunT(t)
+	url := "redis://" + redis.Addr()
+	client, err := redisclient.Open(url, limiterTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
+	base, _, _ := startLimiter(t, url, "a")
+	revision := publishSet(t, exchange, tenantSet(3))
+	reports := func(decided ...byte) func() bool {
+		return func() bool {
+			got, err := exchange.Replicas(t.Context())
+			return err == nil && len(got) == 1 && got[0].Revision == revision && got[0].Decided != nil && bytes.Equal(got[0].Decided, decided)
+		}
+	}
+	fixture.Await(t, "it has decided nothing", reports())
+	check(t, base, acme)
+	fixture.Await(t, "it has decided a request", reports(1))
 }

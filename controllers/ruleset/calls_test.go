@@ -74,7 +74,7 @@ func TestSetupWithManager_CallsTheAPIServerOncePerChange(t *testing.T) {
 	ready := func(name string, generation int64) func() bool {
 		return beating(func() bool {
 			s := h.policy(name).Status
-			return s.ObservedGeneration == generation && len(s.Conditions) == 3 && s.Conditions[2].Status == yes
+			return s.ObservedGeneration == generation && len(s.Conditions) == 4 && s.Conditions[3].Status == yes
 		})
 	}
 	for i := range policies {
@@ -111,7 +111,7 @@ func TestSetupWithManager_CallsTheAPIServerOncePerChange(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("calls of one edit (-want +got):\n%s", diff)
 	}
-	if c := h.policy("p07").Status.Conditions; c[2].Type != v1alpha1.ConditionReady {
+	if c := h.policy("p07").Status.Conditions; c[3].Type != v1alpha1.ConditionReady {
 		t.Errorf("conditions %v", c)
 	}
 }

@@ -84,7 +84,7 @@ func (s store) Replicas(ctx context.Context) ([]publish.Replica, error) {
 	var replicas []publish.Replica
 	live, err := s.Exchange.Replicas(ctx)
 	for _, r := range live {
-		replicas = append(replicas, publish.Replica{ID: r.ID, Revision: r.Revision, Mode: r.Mode, Since: r.Since, Rejected: r.Rejected, Crowded: r.Crowded})
+		replicas = append(replicas, publish.Replica(r))
 	}
 	return replicas, err
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/controlplane"
 )
 
 // setReadyPods sets the number of ready pods in the Limiter's status, as the deployment controller does.
@@ -136,4 +138,45 @@ func TestReconcile_ExpectsAStoppedReplicaForTheRecoveryWindowOnly(t *testing.T) 
 	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
 	h.hasReady("True", "all replicas enforce generation 1")
+}
+
+// The report of a replica reaches the status through Redis. Idle or restarted replicas, and a restarted operator, write no status again.
+func TestReconcile_ReportsThatARequestWasDecided(t *testing.T) {
+	h := newHarness(t)
+	h.createPolicy("daily", nil)
+	h.createPolicy("hourly", nil)
+	h.reconcile()
+	decided := func(id string, bitmap ...byte) {
+		h.Helper()
+		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: h.activeRevision(), Mode: "redis", Decided: append([]byte{}, bitmap...)}))
+		h.reconcile()
+	}
+	h.heartbeat(h.activeRevision(), "a")
+	h.reconcile()
+	h.hasCondition("daily", v1alpha1.ConditionEnforced, metav1.ConditionUnknown, v1alpha1.ReasonNotReported)
+	decided("a")
+	h.hasCondition("daily", v1alpha1.ConditionEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoRequests)
+	decided("a", 1)
+	h.hasCondition("daily", v1alpha1.ConditionEnforced, metav1.ConditionTrue, v1alpha1.ReasonRequestDecided)
+	h.hasCondition("daily", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed)
+	h.hasCondition("hourly", v1alpha1.ConditionEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoRequests)
+	h.hasCondition("hourly", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed)
+	written := h.versions()
+	decided("a", 1)
+	h.must(h.exchange.Remove(h.Context(), "a"))
+	decided("b") // after a restart
+	h.restartOperator()
+	h.reconcile()
+	decided("b")
+	if diff := cmp.Diff(written, h.versions()); diff != "" {
+		t.Errorf("statuses were written again (-before +after):\n%s", diff)
+	}
+	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Limit++ })
+	h.reconcile()
+	h.hasCondition("daily", v1alpha1.ConditionEnforced, metav1.ConditionUnknown, v1alpha1.ReasonPending)
+	decided("b", 2)
+	h.hasCondition("daily", v1alpha1.ConditionEnforced, metav1.ConditionFalse, v1alpha1.ReasonNoRequests)
+	h.hasCondition("hourly", v1alpha1.ConditionEnforced, metav1.ConditionTrue, v1alpha1.ReasonRequestDecided)
+	decided("b", 3)
+	h.hasCondition("daily", v1alpha1.ConditionEnforced, metav1.ConditionTrue, v1alpha1.ReasonRequestDecided)
 }

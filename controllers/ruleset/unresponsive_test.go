@@ -61,7 +61,7 @@ func TestSetupWithManager_UnresponsiveRedisDelaysNoStatusOfOtherLimiters(t *test
 				h.heartbeat(revision, "a")
 			}
 			s := h.policy("daily").Status
-			return s.ObservedGeneration == int64(generation)+1 && len(s.Conditions) == 3 && s.Conditions[2].Status == yes
+			return s.ObservedGeneration == int64(generation)+1 && len(s.Conditions) == 4 && s.Conditions[3].Status == yes
 		})
 	}
 	var limiters v1alpha1.LimiterList

@@ -103,7 +103,7 @@ func TestSetupWithManager_PublishesAPolicyThatWasReplacedDuringAWatchOutage(t *t
 	fixture.Await(h, "the new policy is Ready", func() bool {
 		h.heartbeat(h.activeRevision(), "a")
 		c := h.policy("daily").Status.Conditions
-		return len(c) == 3 && c[2].Type == v1alpha1.ConditionReady && c[2].Status == yes
+		return len(c) == 4 && c[3].Type == v1alpha1.ConditionReady && c[3].Status == yes
 	})
 
 	h.setReadyPods(2) // no other event reports it
@@ -172,7 +172,7 @@ func TestSetupWithManager_RunsWithThePermissionsOfTheManifests(t *testing.T) {
 	ready := func() bool {
 		h.heartbeat(h.activeRevision(), "a")
 		c := h.policy("daily").Status.Conditions
-		return len(c) == 3 && c[2].Type == v1alpha1.ConditionReady && c[2].Status == yes
+		return len(c) == 4 && c[3].Type == v1alpha1.ConditionReady && c[3].Status == yes
 	}
 	fixture.Await(h, "the policy is Ready", ready)
 	h.editPolicy("daily", limit(7))

@@ -15,7 +15,7 @@ import (
 //	weir:rules:weir-system/default:set:<revision>  string: that Set, encoded
 //	weir:rules:weir-system/default:superseded      list: revisions of superseded Sets that have not expired, oldest first
 //	weir:rules:weir-system/default                 channel: the revision, whenever the pointer changes
-//	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode","since"}
+//	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode",…}
 //
 // The keys have no hash tag, so on Redis Cluster each can be in another slot. Therefore no command and no script here
 // uses two of them, and the order of writes keeps readers safe: a Set is stored before the pointer names it.

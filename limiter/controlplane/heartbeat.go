@@ -1,10 +1,14 @@
 package controlplane
 
 import (
+	"bytes"
+	"compress/flate"
 	"context"
 	_ "embed" // for the scripts
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -47,6 +51,31 @@ type Replica struct {
 	Rejected string
 	// Crowded are policies whose new identifiers get no counter of their own, or soon will not. At most limiter.MaxCrowded are sent, and read.
 	Crowded map[string]limiter.Crowding
+	// Decided is a bitmap of the policies of Revision that have decided a request: bit i%8 of byte i/8 stands for policy i, in the order of the
+	// policies. It is nil if the replica does not report it, as older versions do. At most maxDecided bytes are sent, and read.
+	Decided []byte
+}
+
+// maxDecided bounds the bitmap of a replica: 131 072 policies, more than a rule set can have.
+const maxDecided = 16 << 10
+
+// encodeDecided compresses a bitmap, because most replicas have decided under nearly all policies, or under few. It returns text for JSON.
+func encodeDecided(bitmap []byte) string {
+	var compressed bytes.Buffer
+	w, _ := flate.NewWriter(&compressed, flate.BestSpeed) // fails only for an unknown level
+	_, _ = w.Write(bitmap[:min(len(bitmap), maxDecided)]) // a Buffer returns no errors
+	_ = w.Close()
+	return base64.StdEncoding.EncodeToString(compressed.Bytes())
+}
+
+// decodeDecided returns the bitmap of a replica; nil if the text is invalid.
+func decodeDecided(text string) []byte {
+	r := flate.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
+	bitmap, err := io.ReadAll(io.LimitReader(r, maxDecided))
+	if err != nil {
+		return nil
+	}
+	return bitmap
 }
 
 // maxRejected bounds the text of a replica, because it becomes part of the status of each policy.
@@ -86,6 +115,9 @@ func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
 		crowded = string(text)
 	}
 	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since, bounded(r.Rejected), crowded}
+	if r.Decided != nil {
+		args = append(args, encodeDecided(r.Decided))
+	}
 	if err := e.client.Run(ctx, e.heartbeat, []string{e.replicasKey()}, args...).Err(); err != nil {
 		return fmt.Errorf("send the heartbeat of replica %s: %w", r.ID, err)
 	}

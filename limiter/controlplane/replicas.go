@@ -53,6 +53,7 @@ func decodeReplicas(reply []string) ([]Replica, error) {
 			Rejected string `json:"rejected"`
 
 			Crowded map[string]limiter.Crowding `json:"crowded"`
+			Decided *string                     `json:"decided"`
 		}
 		if json.Unmarshal([]byte(pair[1]), &entry) != nil || !alive(now, entry.Time) {
 			continue
@@ -60,6 +61,9 @@ func decodeReplicas(reply []string) ([]Replica, error) {
 		replica := Replica{ID: pair[0], Revision: entry.Revision, Mode: entry.Mode, Rejected: bounded(entry.Rejected)}
 		if len(entry.Crowded) > 0 {
 			replica.Crowded = boundedCrowded(entry.Crowded)
+		}
+		if entry.Decided != nil {
+			replica.Decided = decodeDecided(*entry.Decided)
 		}
 		if entry.Since != 0 {
 			replica.Since = time.UnixMilli(entry.Since).UTC()

@@ -1,7 +1,11 @@
 package controlplane
 
 import (
+	"bytes"
+	"compress/flate"
+	"encoding/base64"
 	"encoding/json"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,6 +58,12 @@ func listsReplicas(t *testing.T, client *redisclient.Client) {
 	if _, unknown := got["shop/unknown"]; len(got) != limiter.MaxCrowded || got[`sh"op/x`] != limiter.OverMemory || unknown {
 		t.Errorf("policies of a replica: %v, want %d with known values", got, limiter.MaxCrowded)
 	}
+	for name, bitmap := range map[string][]byte{"none": {}, "some": {0, 0b101, 0xff}, "10 000": bytes.Repeat([]byte{0xff}, 1250)} {
+		heartbeat(t, e, Replica{ID: "a", Mode: "redis", Decided: bitmap})
+		if diff := cmp.Diff([]Replica{{ID: "a", Mode: "redis", Decided: bitmap}, special}, replicas(t, e)); diff != "" {
+			t.Errorf("a replica that has decided under %s (-want +got):\n%s", name, diff)
+		}
+	}
 	heartbeat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "redis"})
 	want := []Replica{{ID: "a", Revision: "sha256:a", Mode: "redis"}, special}
 	if diff := cmp.Diff(want, replicas(t, e)); diff != "" {
@@ -67,6 +77,42 @@ func listsReplicas(t *testing.T, client *redisclient.Client) {
 	}
 	if ttl := client.Redis().PTTL(t.Context(), e.replicasKey()).Val(); ttl <= 5*time.Second || ttl > 10*time.Second {
 		t.Errorf("the hash has TTL %v, want 10 s", ttl)
+	}
+}
+
+// A heartbeat is sent every second, and each replica reads those of all others.
+func TestHeartbeat_BoundsWhichRulesHaveDecided(t *testing.T) {
+	random := make([]byte, 2*maxDecided)
+	rand.NewChaCha8([32]byte{1}).Read(random)
+	for name, test := range map[string]struct {
+		sent []byte
+		text int // bytes at most
+		want []byte
+	}{
+		"nothing":                  {nil, 16, []byte{}},
+		"all of 10 000":            {bytes.Repeat([]byte{0xff}, 1250), 64, bytes.Repeat([]byte{0xff}, 1250)},
+		"half of 10 000":           {random[:1250], 1700, random[:1250]},
+		"more than a Set can have": {random, 4*maxDecided/3 + 64, random[:maxDecided]},
+	} {
+		text := encodeDecided(test.sent)
+		if len(text) > test.text {
+			t.Errorf("%s: %d bytes, want at most %d", name, len(text), test.text)
+		}
+		if got := decodeDecided(text); !bytes.Equal(got, test.want) || got == nil {
+			t.Errorf("%s: got %d bytes, want %d", name, len(got), len(test.want))
+		}
+	}
+	var bomb bytes.Buffer
+	w, _ := flate.NewWriter(&bomb, flate.BestCompression)
+	_, _ = w.Write(make([]byte, 64<<20))
+	_ = w.Close()
+	if got := decodeDecided(base64.StdEncoding.EncodeToString(bomb.Bytes())); len(got) != maxDecided {
+		t.Errorf("%d bytes of a bitmap that is too large, want %d", len(got), maxDecided)
+	}
+	for _, invalid := range []string{"", "?", "AAAA"} {
+		if got := decodeDecided(invalid); got != nil {
+			t.Errorf("%q: %v, want nil", invalid, got)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -178,5 +181,141 @@ func TestRefund_ReturnsUnitsOfSeveralInstants(t *testing.T) {
 	answer, err := e.Check(t.Context(), request(0, acme()))
 	if err != nil || answer.Results[0].Remaining != 99 {
 		t.Errorf("%v, %v, want 99 of 100 left after 4 of 5 units were refunded", lines(answer), err)
+	}
+}
+
+// decided returns the policies whose rules have decided a request.
+func decided(t *testing.T, e *engine.Engine) string {
+	t.Helper()
+	revision, bitmap := e.Decided()
+	if revision != e.Index().Revision() || bitmap == nil || len(bitmap) > (e.Index().Len()+7)/8 {
+		t.Errorf("revision %s of %s, bitmap %v", revision, e.Index().Revision(), bitmap)
+	}
+	var policies []string
+	i := 0
+	for policy := range e.Index().Policies() {
+		if i/8 < len(bitmap) && bitmap[i/8]>>(i%8)&1 == 1 {
+			policies = append(policies, policy)
+		}
+		i++
+	}
+	return strings.Join(policies, " ")
+}
+
+func TestDecided_HasTheRulesThatHaveDecidedARequest(t *testing.T) {
+	of := func(policy, tenant string) rules.Rule { // matches only this tenant
+		r := rule(policy, 2)
+		r.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "tenant", Value: tenant}}
+		return r
+	}
+	unlimited, blocked := of("shop/i-unlimited", "internal"), of("shop/j-blocked", "blocked")
+	unlimited.Tiers = []rules.Tier{{Name: "all", When: rules.When{Identifiers: []string{"internal"}}, Unlimited: true}}
+	blocked.Units = 0
+	list := []rules.Rule{unlimited, blocked, shadow(of("shop/k-shadow", "acme"))}
+	for name := range strings.SplitSeq("abcdefgh", "") {
+		list = append(list, of("shop/"+name, name))
+	}
+	e, _ := newEngine(t, list...)
+	send := func(tenants ...string) {
+		for _, name := range tenants {
+			if _, err := e.Check(t.Context(), request(1, tenant(name))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	has := func(when, want string) {
+		t.Helper()
+		if got := decided(t, e); got != want {
+			t.Errorf("%s: %q have decided, want %q", when, got, want)
+		}
+	}
+	peek := request(1, tenant("a"))
+	peek.Peek = true
+	if _, err := e.Check(t.Context(), peek); err != nil {
+		t.Fatal(err)
+	}
+	has("after a peek", "")
+	send("acme", "b")
+	has("after two requests", "shop/b shop/k-shadow")
+	send("internal", "blocked", "h")
+	has("after five", "shop/b shop/h shop/i-unlimited shop/j-blocked shop/k-shadow")
+	send("c")                                 // immediately before the swap
+	edited := []rules.Rule{rule("shop/0", 5)} // moves all others
+	for _, r := range list {
+		switch r.Policy {
+		case unlimited.Policy: // removed
+		case "shop/k-shadow":
+			r.Units = 7
+			edited = append(edited, r)
+		default:
+			edited = append(edited, r)
+		}
+	}
+	e.Swap(index(t, edited...))
+	has("after one rule was removed and one edited", "shop/b shop/c shop/h shop/j-blocked")
+	e.Swap(index(t, list...))
+	has("after the edits were undone", "shop/b shop/c shop/h shop/j-blocked")
+}
+
+func TestDecided_HasRequestsThatEndAfterTheSwap(t *testing.T) {
+	var e *engine.Engine
+	during := slowStore{memstore.New(epoch), func() { e.Swap(index(t, rule("shop/a", 5), rule("shop/b", 2))) }}
+	e = engine.New(during, engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
+	if revision, bitmap := e.Decided(); revision != "" || bitmap != nil {
+		t.Errorf("before the first rules: %q, %v", revision, bitmap)
+	}
+	e.Swap(index(t, rule("shop/a", 5), rule("shop/b", 1)))
+	if _, err := e.Check(t.Context(), request(1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got := decided(t, e); got != "shop/a" {
+		t.Errorf("%q have decided, want shop/a, which has not changed", got)
+	}
+}
+
+// Local mode decides as well: a policy that denies without Redis is one that requests reach.
+func TestDecided_HasRequestsOfLocalMode(t *testing.T) {
+	for name, s := range map[string]limiter.Store{
+		"refused": brokenStore{&limiter.RefusedError{Cause: errors.New("redis is unavailable")}},
+		"decided": origin{memstore.New(epoch), limiter.OriginLocal},
+		"leased":  origin{memstore.New(epoch), limiter.OriginLease},
+		"denied":  origin{memstore.New(epoch), limiter.OriginDenial},
+	} {
+		e := engine.New(s, engine.SourceRedis, engine.NewMetrics(prometheus.NewRegistry()))
+		e.Swap(index(t, rule("shop/a", 5)))
+		_, err := e.Check(t.Context(), request(1, nil))
+		if got := decided(t, e); got != "shop/a" {
+			t.Errorf("%s (%v): %q have decided, want shop/a", name, err, got)
+		}
+	}
+}
+
+// origin reports this origin of each decision.
+type origin struct {
+	limiter.Store
+	of limiter.Origin
+}
+
+func (s origin) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	decisions, err := s.Store.Spend(ctx, charges)
+	for i := range decisions {
+		decisions[i].Origin = s.of
+	}
+	return decisions, err
+}
+
+// A heartbeat reads all rules once a second.
+func BenchmarkDecided(b *testing.B) {
+	list := make([]rules.Rule, 10_000)
+	for i := range list {
+		list[i] = rule(fmt.Sprintf("shop/p%05d", i), 5)
+	}
+	e, _ := newEngine(b, list...)
+	if _, err := e.Check(b.Context(), request(1, nil)); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		e.Decided()
 	}
 }

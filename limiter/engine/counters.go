@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"sync"
 	"sync/atomic"
 
@@ -70,6 +71,9 @@ func (c *counter) inc(find func() prometheus.Counter) {
 	(*found).Inc()
 }
 
+// exists reports whether the counter has counted.
+func (c *counter) exists() bool { return c.found.Load() != nil }
+
 // outcome is the result of a request under one rule.
 type outcome int
 
@@ -103,6 +107,66 @@ func (c *counters) forRule(rule *matching.Compiled) *ruleCounters {
 	}
 	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{tiers: make([]tierCounters, tiers+1)})
 	return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
+}
+
+// hasDecided reports whether a request was decided under the rule: charged, denied, or let pass by an unlimited tier. A request that a bypass
+// lets pass is not decided.
+func (c *ruleCounters) hasDecided() bool {
+	for i := range c.tiers {
+		t := &c.tiers[i]
+		counts := t.knownDenied.exists() || t.leased.exists() || t.unlimited.exists() || t.blocked.exists()
+		for o := range outcomes {
+			counts = counts || t.decided[o].exists() || t.locally[o].exists()
+		}
+		if counts {
+			return true
+		}
+	}
+	return false
+}
+
+// noteDecided finds the rules of the active rule set that have decided a request. A counter exists if it has counted one, so decisions
+// cost nothing more.
+func (e *Engine) noteDecided() {
+	active := e.active.Load()
+	for rule := range active.index.Rules() {
+		if counted := rule.Counted(); !e.decided[counted] {
+			if found, ok := active.counters.byRule.Load(rule); ok && found.(*ruleCounters).hasDecided() { //nolint:forcetypeassert // see forRule
+				e.decided[counted] = true
+			}
+		}
+	}
+}
+
+// keepDecided keeps which rules of the index have decided a request before: those that are equal to a previous rule.
+func (e *Engine) keepDecided(index *matching.Index) {
+	kept := map[*limiter.CountedRule]bool{}
+	for counted := range index.Counted() {
+		if e.decided[counted] {
+			kept[counted] = true
+		}
+	}
+	e.decided = kept
+}
+
+// Decided returns the revision of the active rule set, and a bitmap of the policies that have decided a request since the process started: bit i%8
+// of byte i/8 stands for policy i in the order of their names, see matching.Compiled.Number. Zero bytes at the end are omitted. The bitmap is nil before the first Swap, and not nil
+// after it. It reads all rules: call it about once a second.
+func (e *Engine) Decided() (revision string, bitmap []byte) {
+	e.swapping.Lock()
+	defer e.swapping.Unlock()
+	index := e.Index()
+	if index == nil {
+		return "", nil
+	}
+	e.noteDecided()
+	bitmap = make([]byte, (index.Len()+7)/8)
+	for rule := range index.Rules() {
+		if e.decided[rule.Counted()] {
+			bitmap[rule.Number/8] |= 1 << (rule.Number % 8)
+		}
+	}
+	return index.Revision(), bytes.TrimRight(bitmap, "\x00")
 }
 
 func (c *tierCounters) decision(source Source, o outcome) *counter {

@@ -33,6 +33,8 @@ type Engine struct {
 	scratches *sync.Pool
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
 	swapping sync.Mutex
+	// decided has the rules that have decided a request, as far as noteDecided has found them. The mutex swapping guards it.
+	decided map[*limiter.CountedRule]bool
 }
 
 // active is the active rule set, with what belongs to it. A Check works with one of them from its beginning to its end.
@@ -85,9 +87,11 @@ func (e *Engine) Swap(index *matching.Index) {
 	defer e.swapping.Unlock()
 	previous := e.Index()
 	if previous != nil {
+		e.noteDecided()
 		index.Inherit(previous)
 	}
 	e.active.Store(&active{index: index, counters: &counters{metrics: e.metrics}, bypasses: e.bypasses})
+	e.keepDecided(index)
 	e.layers.Keep(index.Counted())
 	e.metrics.swapped(previous, index)
 }
@@ -255,10 +259,14 @@ func (e *Engine) count(active *active, c *Check, a *Answer, call call) {
 	}
 }
 
-// decidedUnderReplacedRules drops the series that an answer under replaced rules has created again after Swap dropped them.
+// decidedUnderReplacedRules drops the series that an answer under replaced rules has created again after Swap dropped them, and notes the rules
+// that have decided it: Swap has not seen their counters.
 func (e *Engine) decidedUnderReplacedRules(a *Answer) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
+	for i := range a.Results {
+		e.decided[a.Results[i].Rule.Counted()] = true
+	}
 	e.metrics.dropRemoved(a, e.Index())
 }
 

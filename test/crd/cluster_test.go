@@ -47,8 +47,8 @@ func TestClusterRateLimitPolicy_IsStoredAsAppliedAndHasColumns(t *testing.T) {
 	}
 	out := n.kubectl(t, "get", "clusterratelimitpolicies", name, "-o", "wide")
 	wantTable := [][]string{
-		{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "RATES", "REASON"},
-		{name, "True", "Tenant", "10", "1d", "SlidingWindowCounter", "*", "10 per 1m", "Programmed"},
+		{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "RATES", "REASON"},
+		{name, "True", "", "Tenant", "10", "1d", "SlidingWindowCounter", "*", "10 per 1m", "Programmed"},
 	}
 	if diff := cmp.Diff(wantTable, table(out)); diff != "" {
 		t.Errorf("kubectl get (-want +got):\n%s\n%s", diff, out)

@@ -34,8 +34,10 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	status := ac.RateLimitPolicyStatus().WithConditions(condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed)).
-		WithEffective(effective())
+	status := ac.RateLimitPolicyStatus().WithConditions(
+		condition(v1alpha1.ConditionEnforced, metav1.ConditionTrue, v1alpha1.ReasonRequestDecided),
+		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonProgrammed),
+	).WithEffective(effective())
 	if err := n.Status().Apply(t.Context(), ac.RateLimitPolicy("enforced", n.name).WithStatus(status), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
@@ -44,28 +46,28 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 		args []string
 		want [][]string
 	}{
-		{"by the name of the kind", []string{"ratelimitpolicies"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
-			{"several", "", "Tenant", "", "", "", "*"},
-			{"unseen", "", "IP", "120", "1d", "", "*"},
+		{"by the name of the kind", []string{"ratelimitpolicies.weir.dev"}, [][]string{
+			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"several", "", "", "Tenant", "", "", "", "*"},
+			{"unseen", "", "", "IP", "120", "1d", "", "*"},
 		}},
-		{"by the short name", []string{"rlp"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
-			{"several", "", "Tenant", "", "", "", "*"},
-			{"unseen", "", "IP", "120", "1d", "", "*"},
+		{"by the short name that is Weir's alone", []string{"wrlp"}, [][]string{
+			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"several", "", "", "Tenant", "", "", "", "*"},
+			{"unseen", "", "", "IP", "120", "1d", "", "*"},
 		}},
-		{"that are enforced, also by default", []string{"rlp", "--field-selector=spec.enforcement!=Shadow"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
-			{"enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
-			{"several", "", "Tenant", "", "", "", "*"},
+		{"that are enforced, also by default", []string{"wrlp", "--field-selector=spec.enforcement!=Shadow"}, [][]string{
+			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE"},
+			{"enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*"},
+			{"several", "", "", "Tenant", "", "", "", "*"},
 		}},
 		{"by the category, which has other kinds too, with wide output", []string{"weir", "-o", "wide"}, [][]string{
-			{"NAME", "READY", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "RATES", "REASON"},
-			{"ratelimitpolicy.weir.dev/enforced", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*", "10 per 1m", "Programmed"},
-			{"ratelimitpolicy.weir.dev/several", "", "Tenant", "", "", "", "*", "", ""},
-			{"ratelimitpolicy.weir.dev/unseen", "", "IP", "120", "1d", "", "*", "", ""},
+			{"NAME", "READY", "ENFORCED", "AXIS", "LIMIT", "WINDOW", "ALGORITHM", "AGE", "RATES", "REASON"},
+			{"ratelimitpolicy.weir.dev/enforced", "True", "True", "Tenant", "10", "1m", "SlidingWindowCounter", "*", "10 per 1m", "Programmed"},
+			{"ratelimitpolicy.weir.dev/several", "", "", "Tenant", "", "", "", "*", "", ""},
+			{"ratelimitpolicy.weir.dev/unseen", "", "", "IP", "120", "1d", "", "*", "", ""},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -44,7 +44,7 @@ RateLimitPolicy daily User %[1]q ended %[2]q, confirmed by 2 of 2 replicas of Li
 		}
 	}
 	reasons := w.kubectl("get", "events.events.k8s.io", "-n", w.ns, "-o", `jsonpath={range .items[?(@.regarding.kind=="RateLimitPolicy")]}{.reason} {end}`)
-	if !strings.Contains(reasons, "Accepted") || !strings.Contains(reasons, "Enforced") {
+	if !strings.Contains(reasons, "Accepted") || !strings.Contains(reasons, "Programmed") {
 		w.Errorf("the policy has events %s", reasons)
 	}
 }

@@ -1,12 +1,15 @@
-// Package readme proves the first screen of README.md: its policy, served by weir serve, causes the response that it shows.
+// Package readme proves the first screen of README.md: its policy, served by weir serve, causes the response that it shows. It also checks the kubectl
+// commands of all pages.
 package readme
 
 import (
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,4 +104,53 @@ func post(t *testing.T, url, body string) string {
 	// Seconds have passed since the first request on a slow machine.
 	seconds := regexp.MustCompile(`(t=|Retry-After: )(5[0-9]|60)\b`)
 	return seconds.ReplaceAllString(text.String(), "${1}60")
+}
+
+// Kuadrant has the same plural, singular and short name. In a cluster that has both kinds, kubectl chooses one of them.
+var ambiguous = regexp.MustCompile("kubectl.*[ ,/](ratelimitpolicies|ratelimitpolicy|rlp)([ ,/`)'\"]|$)")
+
+func TestPages_NameRateLimitPoliciesWithTheirGroup(t *testing.T) {
+	for line, want := range map[string]bool{
+		"$ kubectl get ratelimitpolicies":                          true,
+		"$ kubectl get rlp,crlp -A":                                true,
+		"$ kubectl -n shop wait ratelimitpolicy/a":                 true,
+		"`kubectl describe ratelimitpolicy a`":                     true,
+		"$ kubectl get limiters,ratelimitpolicies -A":              true,
+		"$ kubectl get wrlp,crlp -A":                               false,
+		"$ kubectl get ratelimitpolicies.weir.dev":                 false,
+		"$ kubectl get ratelimitpolicy.weir.dev/a":                 false,
+		"$ kubectl get ratelimitpolicies.kuadrant.io":              false,
+		"`kubectl get weir`, see [kinds](ratelimitpolicy.md#edit)": false,
+	} {
+		if ambiguous.MatchString(line) != want {
+			t.Errorf("%q: ambiguous is %v, want %v", line, !want, want)
+		}
+	}
+	lines := 0
+	for _, root := range []string{"README.md", "docs", "cmd", "charts", "config", "hack", "controllers", "webhook"} {
+		err := filepath.WalkDir(filepath.Join("../..", root), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".md", ".go", ".sh", ".txt", ".yaml", ".tpl"}, filepath.Ext(path)) {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for n, line := range strings.Split(string(text), "\n") {
+				if strings.Contains(line, "kubectl") {
+					lines++
+				}
+				if ambiguous.MatchString(line) {
+					t.Errorf("%s:%d: %s: write ratelimitpolicies.weir.dev or wrlp", path, n+1, strings.TrimSpace(line))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if lines < 300 {
+		t.Errorf("%d lines with kubectl, want all of the repository", lines)
+	}
 }

@@ -22,6 +22,10 @@ type Delivery struct {
 	Rejected string
 	// Crowded has the most severe report of the replicas for each policy. It is empty while Redis is unavailable.
 	Crowded map[string]limiter.Crowding
+	// Decided has the rules that have decided a request, by the revision of the rule set that has them. It is empty while Redis is unavailable.
+	Decided map[string]*DecidedRules
+	// NotReporting is true if a replica, of an older version, does not report which rules have decided a request.
+	NotReporting bool
 	// Connecting is true until the first attempt to publish has finished: the other fields are unknown.
 	Connecting bool
 	// Outage of Redis; zero while Redis is available.
@@ -36,6 +40,63 @@ type Delivery struct {
 type ServingReplica struct {
 	Revision string            // of the rule set that it enforces
 	Rules    map[string]string // the revision of each policy's rule in that rule set
+}
+
+// DecidedRules are the rules of one rule set that have decided a request, at any replica. They are immutable.
+type DecidedRules struct {
+	rules    map[string]string // revision of each policy's rule
+	policies []string          // of the rules, sorted
+	bitmap   []byte            // of the policies, as in [Replica]
+}
+
+// with returns d with the rules of a bitmap: d itself if it has them.
+func (d *DecidedRules) with(bitmap []byte) *DecidedRules {
+	var merged []byte
+	for i, b := range bitmap[:min(len(bitmap), len(d.bitmap))] {
+		if d.bitmap[i]|b != d.bitmap[i] {
+			if merged == nil {
+				merged = slices.Clone(d.bitmap)
+			}
+			merged[i] |= b
+		}
+	}
+	if merged == nil {
+		return d
+	}
+	return &DecidedRules{d.rules, d.policies, merged}
+}
+
+// withDecided returns the decided rules of the rule sets that are in use, with those that a replica reports. It changes all. The argument before
+// has those that were reported earlier: they do not depend on which replicas run.
+func withDecided(all, before map[string]*DecidedRules, r Replica, revisions map[string]string) map[string]*DecidedRules {
+	if len(revisions) == 0 {
+		return all // the rule set cannot be read
+	}
+	known := all[r.Revision]
+	if known == nil {
+		known = before[r.Revision]
+	}
+	if known == nil {
+		known = &DecidedRules{revisions, slices.Sorted(maps.Keys(revisions)), make([]byte, (len(revisions)+7)/8)}
+	}
+	if all == nil {
+		all = map[string]*DecidedRules{}
+	}
+	all[r.Revision] = known.with(r.Decided)
+	return all
+}
+
+// HasDecided reports whether a request was decided under this revision of the policy's rule, as far as replicas have reported.
+func (d Delivery) HasDecided(policy, revision string) bool {
+	for _, set := range d.Decided {
+		if set.rules[policy] != revision {
+			continue
+		}
+		if i, found := slices.BinarySearch(set.policies, policy); found && set.bitmap[i/8]>>(i%8)&1 == 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // LocalMode counts the replicas that decide locally.
@@ -90,6 +151,7 @@ func (d Delivery) Unavailable() bool { return d.Outage.Message != "" }
 func (d Delivery) Equal(other Delivery) bool {
 	return d.Connecting == other.Connecting && d.Outage.equal(other.Outage) && d.Local == other.Local && d.Rejected == other.Rejected &&
 		d.Serving() == other.Serving() && maps.Equal(d.Crowded, other.Crowded) &&
+		maps.Equal(d.Decided, other.Decided) && d.NotReporting == other.NotReporting &&
 		slices.EqualFunc(d.Replicas, other.Replicas, func(a, b ServingReplica) bool {
 			return a.Revision == b.Revision && len(a.Rules) == len(b.Rules)
 		})

@@ -47,6 +47,8 @@ func TestDelivery_EqualComparesWhatPoliciesReport(t *testing.T) {
 		"a lower bound that is not needed": {func(d *Delivery) { d.Replicas, d.AtLeast = append(d.Replicas, ServingReplica{"r3", nil}), 3 }, false},
 		"a replica that rejects its rules": {func(d *Delivery) { d.Rejected = "replica a rejects the rules: bad" }, false},
 		"a policy with many identifiers":   {func(d *Delivery) { d.Crowded = map[string]limiter.Crowding{"shop/daily": limiter.NearMemory} }, false},
+		"a policy that has decided":        {func(d *Delivery) { d.Decided = map[string]*DecidedRules{"r1": {}} }, false},
+		"a replica that does not report":   {func(d *Delivery) { d.NotReporting = true }, false},
 		"connecting":                       {func(d *Delivery) { d.Connecting = true }, false},
 		"the message of the outage":        {func(d *Delivery) { d.Outage.Message = "NOAUTH" }, false},
 		"the reason of the outage":         {func(d *Delivery) { d.Outage.Reason = "StoreUntrusted" }, false},

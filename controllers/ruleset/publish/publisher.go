@@ -32,6 +32,7 @@ type Publisher struct {
 	index    ruleIndex
 	outage   outageTracker
 	serving  []ServingReplica // the last ones known
+	decided  map[string]*DecidedRules
 	replicas replicaCount
 	check    redisCheck
 }
@@ -62,7 +63,7 @@ func (p *Publisher) Publish(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		log.FromContext(ctx).Info("Redis can be used again", "revision", set.Revision)
 	}
 	p.outage = outageTracker{}
-	p.serving = delivery.Replicas
+	p.serving, p.decided = delivery.Replicas, delivery.Decided
 	p.replicas.update(p.Clock(), int32(len(delivery.Replicas)))
 	delivery.AtLeast = p.atLeast(limiter)
 	return delivery
@@ -110,6 +111,8 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		delivery.Replicas = append(delivery.Replicas, ServingReplica{replica.Revision, revisions})
 		delivery.Local.Add(replica)
 		delivery.Crowded = withCrowded(delivery.Crowded, replica)
+		delivery.Decided = withDecided(delivery.Decided, p.decided, replica, revisions)
+		delivery.NotReporting = delivery.NotReporting || replica.Decided == nil
 	}
 	return delivery, nil
 }
@@ -205,5 +208,6 @@ func (p *Publisher) Close() {
 	if p.store != nil {
 		_ = p.store.Close() // the connections are abandoned in any case
 	}
-	p.redis, p.store, p.outage, p.serving, p.replicas, p.check = nil, nil, outageTracker{}, nil, replicaCount{}, redisCheck{}
+	p.redis, p.store, p.outage, p.replicas, p.check = nil, nil, outageTracker{}, replicaCount{}, redisCheck{}
+	p.serving, p.decided = nil, nil
 }

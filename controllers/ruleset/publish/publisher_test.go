@@ -299,3 +299,55 @@ func TestPublish_ExpectsAtLeastTheReadyPods(t *testing.T) {
 		t.Errorf("%+v, want one replica", d)
 	}
 }
+
+// Replicas report the rules under which they have decided a request. The operator keeps what it knows of the rule sets that are in use.
+func TestPublish_KnowsUnderWhichRulesReplicasHaveDecided(t *testing.T) {
+	p, set, previous := newPublishing(t), setOf(1), setOf(2) // the rule of hourly is in both
+	store := p.stores["a:6379"]
+	revision := func(set *selection.RuleSet, policy string) string { return set.Rules[policy].Revision }
+	latest := p.publish(previous)
+	const daily, hourly = 1, 2 // bits, in the order of the policies
+	for i, round := range []struct {
+		replicas                       []Replica
+		daily, dailyPrevious, hourly   bool
+		notReporting, changed, failing bool
+	}{
+		{replicas: nil},
+		{replicas: []Replica{{ID: "a", Revision: set.Revision, Decided: []byte{}}}, changed: true},
+		{replicas: []Replica{{ID: "a", Revision: set.Revision, Decided: []byte{daily}}}, daily: true, changed: true},
+		{replicas: []Replica{{ID: "a", Revision: set.Revision, Decided: []byte{daily}}}, daily: true},
+		{replicas: []Replica{{ID: "b", Revision: set.Revision, Decided: []byte{}}}, daily: true}, // another replica, after a restart
+		{replicas: []Replica{{ID: "b", Revision: set.Revision, Decided: []byte{0, 0xff, 0xff}}}, daily: true},
+		{failing: true, changed: true}, // the status remembers it
+		{replicas: []Replica{{ID: "b", Revision: set.Revision}}, daily: true, notReporting: true, changed: true},
+		{
+			replicas: []Replica{{ID: "b", Revision: set.Revision, Decided: []byte{}}, {ID: "c", Revision: previous.Revision, Decided: []byte{daily | hourly}}},
+			daily:    true, dailyPrevious: true, hourly: true, changed: true,
+		},
+		{replicas: []Replica{{ID: "c", Revision: previous.Revision, Decided: []byte{}}, {ID: "d", Revision: "sha256:missing", Decided: []byte{1}}}, dailyPrevious: true, hourly: true, changed: true},
+		{replicas: []Replica{{ID: "b", Revision: set.Revision, Decided: []byte{}}}, changed: true}, // no replica had the set
+		{replicas: []Replica{{ID: "starting"}}, changed: true},
+	} {
+		before := latest
+		store.replicas, store.failing["replicas"] = round.replicas, nil
+		if round.failing {
+			store.failing["replicas"] = errors.New("refused")
+		}
+		hadDecided := before.HasDecided("shop/daily", revision(set, "shop/daily"))
+		d := p.publish(set)
+		latest = d
+		if before.HasDecided("shop/daily", revision(set, "shop/daily")) != hadDecided {
+			t.Errorf("round %d has changed the delivery of the previous one", i)
+		}
+		got := []bool{
+			d.HasDecided("shop/daily", revision(set, "shop/daily")), d.HasDecided("shop/daily", revision(previous, "shop/daily")),
+			d.HasDecided("shop/hourly", revision(set, "shop/hourly")), d.NotReporting, !d.Equal(before),
+		}
+		if diff := cmp.Diff([]bool{round.daily, round.dailyPrevious, round.hourly, round.notReporting, round.changed}, got); diff != "" {
+			t.Errorf("round %d: daily, daily before, hourly, not reporting, changed (-want +got):\n%s", i, diff)
+		}
+	}
+	if latest.HasDecided("shop/unknown", "") {
+		t.Error("a policy without a rule has decided")
+	}
+}

@@ -106,12 +106,12 @@ func TestPolicyConditions_WaitForAMissingTarget(t *testing.T) {
 	for reason, want := range map[string]string{
 		"TargetNotFound": "Reconciling", "RefNotPermitted": "Reconciling", "Conflicted": "Stalled", "Invalid": "Stalled", "": "Stalled",
 	} {
-		all, _ := policyConditions([]outcome{{problems: problem(reason)}}, nil, 1, time.Time{})
+		all, _ := policyConditions([]outcome{{problems: problem(reason)}}, v1alpha1.RateLimitPolicyStatus{}, 1, time.Time{})
 		var types []string
 		for _, c := range all {
 			types = append(types, c.Type)
 		}
-		if diff := cmp.Diff([]string{"Accepted", "Programmed", "Ready", want}, types); diff != "" {
+		if diff := cmp.Diff([]string{"Accepted", "Programmed", "Enforced", "Ready", want}, types); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", reason, diff)
 		}
 		expected := reason
@@ -127,7 +127,7 @@ func TestPolicyConditions_WaitForAMissingTarget(t *testing.T) {
 func TestPolicyConditions_NameTheTargetsThatDoNotAccept(t *testing.T) {
 	rule := &selection.Rule{Revision: "r1"}
 	some := []outcome{{rule: rule, enforced: true, targets: []gateway.Target{target("a", "Accepted"), target("b", "TargetNotFound")}}}
-	all, _ := policyConditions(some, nil, 1, time.Time{})
+	all, _ := policyConditions(some, v1alpha1.RateLimitPolicyStatus{}, 1, time.Time{})
 	const want = "the policy is valid; 1 of 2 targets do not accept it, see status.ancestors: message of b"
 	if c := meta.FindStatusCondition(all, "Accepted"); c.Status != metav1.ConditionTrue || c.Message != want {
 		t.Errorf("Accepted is %+v", c)

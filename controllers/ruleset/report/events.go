@@ -117,7 +117,7 @@ const (
 	eventAccepted   = "Accepted"
 	eventRejected   = "Rejected"
 	eventOverridden = "Overridden"
-	eventEnforced   = "Enforced"
+	eventProgrammed = "Programmed"
 )
 
 // transitions returns the events for a change of the conditions of a policy. An edit is a transition, too.
@@ -135,7 +135,7 @@ func transitions(before, after []metav1.Condition) (all []transition) {
 	add(v1alpha1.ConditionAccepted, metav1.ConditionTrue, corev1.EventTypeNormal, eventAccepted)
 	add(v1alpha1.ConditionAccepted, metav1.ConditionFalse, corev1.EventTypeWarning, eventRejected)
 	add(v1alpha1.ConditionOverridden, metav1.ConditionTrue, corev1.EventTypeNormal, eventOverridden)
-	add(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, corev1.EventTypeNormal, eventEnforced)
+	add(v1alpha1.ConditionProgrammed, metav1.ConditionTrue, corev1.EventTypeNormal, eventProgrammed)
 	return all
 }
 

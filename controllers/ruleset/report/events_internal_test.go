@@ -40,10 +40,10 @@ func conditionsOf(text string) (all []metav1.Condition) {
 func TestTransitions_AreChangesOfConditionsAndEdits(t *testing.T) {
 	for _, c := range []struct{ before, after, want string }{
 		{"", "Accepted=True/1 Programmed=False/1", "Accepted"},
-		{"Accepted=True/1 Programmed=False/1", "Accepted=True/1 Programmed=True/1", "Enforced"},
+		{"Accepted=True/1 Programmed=False/1", "Accepted=True/1 Programmed=True/1", "Programmed"},
 		{"Accepted=True/1 Programmed=True/1", "Accepted=True/1 Programmed=True/1 Degraded=True/1", ""},
 		{"Accepted=True/1 Programmed=True/1", "Accepted=True/1 Programmed=False/1", ""},
-		{"Accepted=True/1 Programmed=True/1", "Accepted=True/2 Programmed=True/2", "Accepted Enforced"},
+		{"Accepted=True/1 Programmed=True/1", "Accepted=True/2 Programmed=True/2", "Accepted Programmed"},
 		{"Accepted=True/1 Programmed=True/1", "Accepted=False/2 Programmed=False/2", "Rejected"},
 		{"Accepted=False/2", "Accepted=False/2", ""},
 		{"Accepted=False/2", "Accepted=False/3", "Rejected"},

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +27,12 @@ type outcome struct {
 	// Redis, it reports whether they did when the operator last could, and is false without ready pods.
 	enforced               bool
 	acknowledged, replicas int32
-	rejected               string // which replica rejects the published rules, and why; empty if all accept them
-	connecting             bool   // the operator has not finished the first attempt to publish
-	unavailable            string // why Redis is unavailable; empty if it is available
+	lateSince              time.Time // see observeLate; zero if it is unknown
+	decided                bool      // a replica reports a request that it decided under the rule
+	notReporting           bool      // some replicas do not report such requests
+	rejected               string    // which replica rejects the published rules, and why; empty if all accept them
+	connecting             bool      // the operator has not finished the first attempt to publish
+	unavailable            string    // why Redis is unavailable; empty if it is available
 	degradation            degradation
 	overridden             selection.Overridden
 	webhook                string            // why API servers do not call the Limiter for the policy; empty if they do, or need not
@@ -96,8 +100,10 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 	current := s.RuleSet.Policies[p.GetUID()] == p.GetGeneration() // a previous rule set can have the rule of an earlier generation
 	if current {
 		o.acknowledged = s.Delivery.Acknowledged(p.Name, rule.Revision)
+		o.decided = s.Delivery.HasDecided(p.Name, rule.Revision)
 	}
 	o.enforced = o.replicas > 0 && o.acknowledged == o.replicas
+	o.notReporting = s.Delivery.NotReporting
 	o.connecting, o.unavailable, o.rejected = s.Delivery.Connecting, s.Delivery.Outage.Message, s.Delivery.Rejected
 	if o.connecting || o.unavailable != "" { // the operator receives no heartbeats
 		switch {
@@ -139,6 +145,8 @@ type summary struct {
 	limiter                types.NamespacedName
 	revision               string // of the rule; empty if the policy does not compile
 	enforced               bool
+	decided, notReporting  bool
+	hasHeartbeats          bool  // the operator receives heartbeats
 	acknowledged, replicas int32 // zero if it is enforced: the status has numbers only while replicas are missing
 	connecting             bool
 	unavailable, rejected  string
@@ -151,6 +159,9 @@ type summary struct {
 	matchedBy              v1alpha1.MatchedBy
 }
 
+// hasHeartbeats reports whether the operator receives the heartbeats of the Limiter.
+func (o outcome) hasHeartbeats() bool { return !o.connecting && o.unavailable == "" }
+
 func (o outcome) summary() summary {
 	if o.rule == nil {
 		return summary{limiter: o.limiter, overBudget: o.overBudget, notAdmitted: o.notAdmitted, targets: targetsText(o.targets)}
@@ -158,6 +169,7 @@ func (o outcome) summary() summary {
 	s := summary{
 		targets: targetsText(o.targets),
 		limiter: o.limiter, revision: o.rule.Revision, enforced: o.enforced, degradation: o.degradation,
+		decided: o.decided, notReporting: o.notReporting, hasHeartbeats: o.hasHeartbeats(),
 		webhook: o.webhook, matchedBy: o.rule.Effective.MatchedBy, unmatched: o.unmatched,
 	}
 	if o.overridden.Reason != "" {

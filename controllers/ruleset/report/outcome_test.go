@@ -215,7 +215,9 @@ func TestUnchanged_ComparesWhatTheStatusDependsOn(t *testing.T) {
 		"the first attempt has ended":   {with(pending, func(o *outcome) { o.connecting = true }), pending, false},
 		"enforced now":                  {pending, enforced, false},
 		"scaled while enforced":         {enforced, with(enforced, func(o *outcome) { o.acknowledged, o.replicas = 9, 9 }), true},
-		"an outage while enforced":      {enforced, with(enforced, func(o *outcome) { o.unavailable = "refused" }), true}, // only the degradation counts
+		"an outage while enforced":      {enforced, with(enforced, func(o *outcome) { o.unavailable = "refused" }), false}, // Enforced does not change in it
+		"decided a request":             {enforced, with(enforced, func(o *outcome) { o.decided = true }), false},
+		"an older replica":              {enforced, with(enforced, func(o *outcome) { o.notReporting = true }), false},
 		"degraded":                      {enforced, with(enforced, func(o *outcome) { o.degradation.reason = "LocalMode" }), false},
 		"overridden":                    {enforced, with(enforced, func(o *outcome) { o.overridden.Reason = "x" }), false},
 		"another rule":                  {enforced, with(enforced, func(o *outcome) { o.rule = &selection.Rule{Revision: "r2"} }), false},

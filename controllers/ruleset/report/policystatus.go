@@ -29,7 +29,7 @@ const (
 func policyStatus(
 	generation int64, outcomes []outcome, before v1alpha1.RateLimitPolicyStatus, now time.Time,
 ) (status v1alpha1.RateLimitPolicyStatus, due time.Time) {
-	wanted, due := policyConditions(outcomes, before.Limiters, generation, now)
+	wanted, due := policyConditions(outcomes, before, generation, now)
 	status = v1alpha1.RateLimitPolicyStatus{
 		ObservedGeneration: generation,
 		Conditions:         mergeConditions(before.Conditions, wanted, generation, now),
@@ -126,7 +126,7 @@ func withoutTime(message string) string {
 // the policy can become ready without an edit, Stalled while it needs an edit. Degraded and Overridden are unknown to kstatus
 // and present while they are true: the policy is enforced nevertheless. The conditions change at the time due, see ready.
 func policyConditions(
-	outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generation int64, now time.Time,
+	outcomes []outcome, before v1alpha1.RateLimitPolicyStatus, generation int64, now time.Time,
 ) (all []metav1.Condition, due time.Time) {
 	for _, o := range outcomes {
 		if len(o.problems) > 0 {
@@ -137,10 +137,11 @@ func policyConditions(
 		message := outcomes[0].prefix(outcomes) + outcomes[0].overBudget
 		return rejected(v1alpha1.ReasonOverBudget, "the policy is over budget", message), time.Time{}
 	}
-	ready, due := ready(outcomes, reported, generation, now)
+	ready, due := ready(outcomes, before.Limiters, generation, now)
 	all = []metav1.Condition{
 		condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, acceptedMessage(outcomes)),
 		programmed(outcomes, generation).condition(v1alpha1.ConditionProgrammed),
+		enforced(outcomes, before.Conditions, generation).condition(v1alpha1.ConditionEnforced),
 		ready.condition(v1alpha1.ConditionReady),
 	}
 	switch {
@@ -167,6 +168,7 @@ func rejected(reason, cause, message string) []metav1.Condition {
 	return []metav1.Condition{
 		condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, reason, message),
 		condition(v1alpha1.ConditionProgrammed, metav1.ConditionFalse, reason, "not enforced: "+cause),
+		condition(v1alpha1.ConditionEnforced, metav1.ConditionFalse, reason, "not enforced: "+cause),
 		condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message),
 		condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message),
 	}

@@ -27,68 +27,68 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 	}{
 		"a policy that does not compile": {
 			outcome{problems: []compile.Problem{{Field: "spec.window", Message: "no"}}},
-			"Accepted=False/Invalid Programmed=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
+			"Accepted=False/Invalid Programmed=False/Invalid Enforced=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
 		},
 		"a policy that does not compile while Redis is unavailable": {
 			outcome{problems: []compile.Problem{{Field: "spec.window", Message: "no"}}, unavailable: "refused", degradation: outage},
-			"Accepted=False/Invalid Programmed=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
+			"Accepted=False/Invalid Programmed=False/Invalid Enforced=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
 		},
 		"no replica serves": {
 			outcome{rule: rule},
-			"Accepted=True/Accepted Programmed=False/NoReplicas Ready=False/NoReplicas Reconciling=True/NoReplicas", "InProgress",
+			"Accepted=True/Accepted Programmed=False/NoReplicas Enforced=Unknown/Pending Ready=False/NoReplicas Reconciling=True/NoReplicas", "InProgress",
 		},
 		"some replicas enforce it": {
 			outcome{rule: rule, acknowledged: 1, replicas: 2},
-			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
+			"Accepted=True/Accepted Programmed=False/Pending Enforced=Unknown/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
 		},
 		"all replicas enforce it": {
 			outcome{rule: rule, enforced: true},
-			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed", "Current",
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=False/NoRequests Ready=True/Programmed", "Current",
 		},
 		"all replicas enforce it, and API servers do not call the Limiter": {
 			outcome{rule: rule, enforced: true, webhook: "no pod is ready"},
-			"Accepted=True/Accepted Programmed=False/NotRegistered Ready=False/NotRegistered Reconciling=True/NotRegistered", "InProgress",
+			"Accepted=True/Accepted Programmed=False/NotRegistered Enforced=Unknown/Pending Ready=False/NotRegistered Reconciling=True/NotRegistered", "InProgress",
 		},
 		"all replicas enforce it, and it has no routes": {
 			outcome{rule: rule, enforced: true, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "m"}},
-			"Accepted=True/Accepted Programmed=True/Programmed Ready=False/NoRoutes Reconciling=True/NoRoutes", "InProgress",
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=False/NoRoutes Ready=False/NoRoutes Reconciling=True/NoRoutes", "InProgress",
 		},
 		"all replicas enforce it, and its fields contradict each other": {
 			outcome{rule: rule, enforced: true, unmatched: compile.Unmatched{Reason: "NoMatch", Message: "m"}},
-			"Accepted=True/Accepted Programmed=True/Programmed Ready=False/NoMatch Stalled=True/NoMatch", "Failed",
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=False/NoMatch Ready=False/NoMatch Stalled=True/NoMatch", "Failed",
 		},
 		"some replicas enforce it, and it has no routes": {
 			outcome{rule: rule, acknowledged: 1, replicas: 2, unmatched: compile.Unmatched{Reason: "NoRoutes", Message: "m"}},
-			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
+			"Accepted=True/Accepted Programmed=False/Pending Enforced=False/NoRoutes Ready=False/Pending Reconciling=True/Pending", "InProgress",
 		},
 		"no Limiter admits it": {
 			outcome{notAdmitted: "Limiter a/b admits none"},
-			"Accepted=True/Accepted Programmed=False/NotAdmitted Ready=False/NotAdmitted Reconciling=True/NotAdmitted", "InProgress",
+			"Accepted=True/Accepted Programmed=False/NotAdmitted Enforced=False/NotAdmitted Ready=False/NotAdmitted Reconciling=True/NotAdmitted", "InProgress",
 		},
 		"Redis unavailable to the operator, a policy that replicas enforce": {
 			outcome{rule: rule, enforced: true, unavailable: "refused", degradation: outage},
-			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed Degraded=True/StoreUnreachable", "Current",
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=Unknown/Pending Ready=True/Programmed Degraded=True/StoreUnreachable", "Current",
 		},
 		"the operator has just started": {
 			outcome{rule: rule, connecting: true},
-			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
+			"Accepted=True/Accepted Programmed=False/Pending Enforced=Unknown/Pending Ready=False/Pending Reconciling=True/Pending", "InProgress",
 		},
 		"the operator has just started, a policy that replicas enforced": {
 			outcome{rule: rule, connecting: true, enforced: true},
-			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed", "Current",
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=Unknown/Pending Ready=True/Programmed", "Current",
 		},
 		"Redis unavailable, a policy that was edited": {
 			outcome{rule: rule, acknowledged: 1, replicas: 2, unavailable: "refused", degradation: outage},
-			"Accepted=True/Accepted Programmed=False/StoreUnreachable Ready=False/StoreUnreachable " +
+			"Accepted=True/Accepted Programmed=False/StoreUnreachable Enforced=Unknown/Pending Ready=False/StoreUnreachable " +
 				"Reconciling=True/StoreUnreachable Degraded=True/StoreUnreachable", "InProgress",
 		},
 		"a replica in local mode": {
 			outcome{rule: rule, enforced: true, degradation: local},
-			"Accepted=True/Accepted Programmed=True/Programmed Ready=True/Programmed Degraded=True/LocalMode", "Current",
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=False/NoRequests Ready=True/Programmed Degraded=True/LocalMode", "Current",
 		},
 		"a replica in local mode, another without the rule": {
 			outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: local},
-			"Accepted=True/Accepted Programmed=False/Pending Ready=False/Pending Reconciling=True/Pending Degraded=True/LocalMode", "InProgress",
+			"Accepted=True/Accepted Programmed=False/Pending Enforced=Unknown/Pending Ready=False/Pending Reconciling=True/Pending Degraded=True/LocalMode", "InProgress",
 		},
 	}
 	for name, test := range tests {

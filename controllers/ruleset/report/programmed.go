@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
@@ -81,6 +82,34 @@ func sinceEdit(before []metav1.Condition, generation int64) []metav1.Condition {
 	})
 }
 
+// lateLimiter is a Limiter that is late with a generation of a policy.
+type lateLimiter struct {
+	limiter    types.NamespacedName
+	generation int64
+}
+
+// observeLate sets since when the outcomes are late, and returns it, if there are more Limiters than a status lists. The argument before has what it
+// returned for the policy before: a Limiter that is new in it is late since now.
+func observeLate(outcomes []outcome, before map[lateLimiter]time.Time, generation int64, now time.Time) map[lateLimiter]time.Time {
+	if len(outcomes) <= maxLimiters {
+		return nil
+	}
+	late := map[lateLimiter]time.Time{}
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.programmed(generation).reason != v1alpha1.ReasonPending {
+			continue
+		}
+		key := lateLimiter{o.limiter, generation}
+		since, known := before[key]
+		if !known {
+			since = now
+		}
+		late[key], o.lateSince = since, since
+	}
+	return late
+}
+
 // unmatchedBy returns why no request can match the policy, at any Limiter that has its rule; the zero value if some may.
 func unmatchedBy(outcomes []outcome) (first compile.Unmatched) {
 	for _, o := range outcomes {
@@ -95,17 +124,51 @@ func unmatchedBy(outcomes []outcome) (first compile.Unmatched) {
 	return first
 }
 
+// enforced reports whether a replica of any Limiter has decided a request under this generation. The status remembers it: it stays true when replicas
+// restart or are idle. While the operator has no heartbeats of replicas with the rule, the condition does not change.
+func enforced(outcomes []outcome, before []metav1.Condition, generation int64) verdict {
+	var decided, deployed, notReporting, selected bool
+	for _, o := range outcomes {
+		selected = selected || o.rule != nil
+		decided = decided || o.decided
+		if o.programmed(generation).status == metav1.ConditionTrue && o.hasHeartbeats() {
+			deployed, notReporting = true, notReporting || o.notReporting
+		}
+	}
+	was := meta.FindStatusCondition(before, v1alpha1.ConditionEnforced)
+	if was == nil || was.ObservedGeneration != generation {
+		was = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: fmt.Sprintf(
+			"the operator waits until all replicas of a Limiter have generation %d: see Programmed", generation)}
+	}
+	unmatched := unmatchedBy(outcomes)
+	switch {
+	case !selected:
+		v := programmed(outcomes, generation)
+		return verdict{metav1.ConditionFalse, v.reason, v.message}
+	case decided || was.Status == metav1.ConditionTrue:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRequestDecided, fmt.Sprintf("a replica has decided a request under generation %d", generation)}
+	case unmatched.Reason != "":
+		return verdict{metav1.ConditionFalse, unmatched.Reason, unmatched.Message}
+	case deployed && notReporting:
+		return verdict{
+			metav1.ConditionUnknown, v1alpha1.ReasonNotReported,
+			"some replicas are of an older version, which does not report the policies that have decided requests: upgrade the limiters",
+		}
+	case deployed:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoRequests, fmt.Sprintf("no replica has decided a request under generation %d: "+
+			"send a request that matches; if this remains, check whether the gateway calls the Limiter, sends the domain, "+
+			"and names the route or the descriptors that the policy matches", generation)}
+	default:
+		return verdict{was.Status, was.Reason, was.Message}
+	}
+}
+
 // ready summarizes all Limiters. A Limiter that cannot enforce the policy (no replica is ready, or its Redis is unavailable), or
 // has not done so by the deadline, does not keep the policy from being ready if another Limiter enforces it. The message names
-// it. If the status lists maxLimiters that are late, Ready waits for these: the deadline depends on their entries. A policy that no request can match is not
-// ready. The result changes when a deadline
-// passes; due is zero if no deadline is pending.
+// it. The deadline of a Limiter depends on its entry in the status, or on lateSince if the status cannot list it. A policy that no request can match
+// is not ready. The result changes when a deadline passes; due is zero if no deadline is pending.
 func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generation int64, now time.Time) (result verdict, due time.Time) {
 	all := programmed(outcomes, generation)
-	listed, _ := listedLimiters(outcomes)
-	isListed := func(o outcome) bool {
-		return slices.ContainsFunc(listed, func(l outcome) bool { return l.limiter == o.limiter })
-	}
 	var enforcing int
 	var missing, waiting string // the first Limiter that does not enforce the policy, and the first that Ready waits for
 	for _, o := range outcomes {
@@ -117,14 +180,18 @@ func ready(outcomes []outcome, reported []v1alpha1.PolicyLimiterStatus, generati
 		if missing == "" {
 			missing = o.prefix(outcomes) + v.message
 		}
-		if v.reason != v1alpha1.ReasonPending || !isListed(o) {
+		if v.reason != v1alpha1.ReasonPending {
 			continue
 		}
-		deadline := now.Add(PendingDeadline)
-		before := meta.FindStatusCondition(sinceEdit(entryOf(reported, o.limiter).Conditions, generation), v1alpha1.ConditionProgrammed)
-		if before != nil && before.Status == metav1.ConditionFalse {
-			deadline = before.LastTransitionTime.Add(PendingDeadline)
+		since := now
+		if !o.lateSince.IsZero() {
+			since = o.lateSince
 		}
+		before := meta.FindStatusCondition(sinceEdit(entryOf(reported, o.limiter).Conditions, generation), v1alpha1.ConditionProgrammed)
+		if before != nil && before.Status == metav1.ConditionFalse && before.LastTransitionTime.Time.Before(since) {
+			since = before.LastTransitionTime.Time
+		}
+		deadline := since.Add(PendingDeadline)
 		if !now.Before(deadline) {
 			continue
 		}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -215,8 +216,10 @@ func TestPolicyStatus_ReadyWaitsForEveryLimiter(t *testing.T) {
 	}
 	outcomes[3] = outcome{limiter: outcomes[3].limiter, overBudget: "spec: over"}
 	var status v1alpha1.RateLimitPolicyStatus
+	var late map[lateLimiter]time.Time
 	report := func(when, ready, last string) {
 		t.Helper()
+		late = observeLate(outcomes, late, 1, now)
 		status, _ = policyStatus(1, outcomes, status, now)
 		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); string(c.Status)+" "+c.Reason != ready {
 			t.Errorf("%s: Ready is %s %s, want %s", when, c.Status, c.Reason, ready)
@@ -236,14 +239,50 @@ func TestPolicyStatus_ReadyWaitsForEveryLimiter(t *testing.T) {
 	report("before the deadline", "False Pending", "l18")
 	now = now.Add(time.Second)
 	report("after the deadline", "True PartiallyProgrammed", "l18")
-	for i := range maxLimiters + 1 { // more are late than the status lists
-		outcomes[i].enforced, outcomes[i].replicas, outcomes[i].overBudget, outcomes[i].rule = false, 1, "", outcomes[18].rule
+}
+
+// Ready waits for a Limiter that the status cannot list, because more than it lists are late already. A reporter calls it for each change.
+func TestReporter_ReadyWaitsForTheLastOf20Limiters(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	outcomes := make([]outcome, 20)
+	for i := range outcomes {
+		outcomes[i] = outcome{
+			limiter: types.NamespacedName{Namespace: "weir", Name: fmt.Sprintf("l%02d", i)}, rule: &selection.Rule{Revision: "sha256:a"}, replicas: 1,
+			enforced: i == 0 || i > maxLimiters,
+		}
 	}
-	status, _ = policyStatus(1, outcomes, status, now)
+	var status v1alpha1.RateLimitPolicyStatus
+	var late map[lateLimiter]time.Time
+	report := func(when string, generation int64, want string, wantDue time.Duration) {
+		t.Helper()
+		late = observeLate(outcomes, late, generation, now)
+		var due time.Time
+		status, due = policyStatus(generation, outcomes, status, now)
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		if got := string(c.Status) + " " + c.Message; !strings.HasPrefix(got, want) || due.IsZero() != (wantDue == 0) || wantDue > 0 && !due.Equal(now.Add(wantDue)) {
+			t.Errorf("%s: Ready is %s until %v, want %s for %v", when, got, due, want, wantDue)
+		}
+		if status.OmittedLimiters != 4 || len(status.Limiters) != maxLimiters {
+			t.Errorf("%s: the status lists %d Limiters and omits %d", when, len(status.Limiters), status.OmittedLimiters)
+		}
+	}
+	report("16 are late", 1, "False weir/l01: 0 of 1 replicas", PendingDeadline)
 	now = now.Add(PendingDeadline)
-	if status, _ = policyStatus(1, outcomes, status, now); !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
-		t.Error("Ready waits after the deadline for Limiters that the status cannot list")
-	}
+	report("they stay late", 1, "True 4 of 20 Limiters", 0)
+	outcomes[19].enforced = false
+	report("the last is late", 1, "False weir/l19: 0 of 1 replicas", PendingDeadline)
+	now = now.Add(PendingDeadline - time.Second)
+	report("before its deadline", 1, "False weir/l19: 0 of 1 replicas", time.Second)
+	now = now.Add(time.Second)
+	report("after its deadline", 1, "True 3 of 20 Limiters", 0)
+	outcomes[1].enforced = true // now the status has room for the last
+	report("it gets an entry", 1, "True 4 of 20 Limiters", 0)
+	outcomes[1].enforced = false
+	report("another is late again", 1, "False weir/l01", PendingDeadline)
+	now = now.Add(PendingDeadline)
+	report("an edit", 2, "False weir/l01", PendingDeadline)
+	now = now.Add(PendingDeadline)
+	report("all were late with it", 2, "True 3 of 20 Limiters", 0)
 }
 
 func TestPolicyStatus_HasNumbersOnlyWhileReplicasAreMissing(t *testing.T) {
@@ -258,5 +297,88 @@ func TestPolicyStatus_HasNumbersOnlyWhileReplicasAreMissing(t *testing.T) {
 	l = status.Limiters[0]
 	if l.Acknowledged != nil || l.Replicas != nil || !meta.IsStatusConditionTrue(l.Conditions, v1alpha1.ConditionProgrammed) {
 		t.Errorf("entry of a Limiter that enforces the policy: %+v", l)
+	}
+}
+
+// A condition that is false or unknown is written once for each reason, and once true it stays true for the generation: replicas that restart or are
+// idle, and outages, must not rewrite the statuses of thousands of policies.
+func TestPolicyStatus_IsEnforcedSinceARequestWasDecided(t *testing.T) {
+	rule := &selection.Rule{Revision: "r1"}
+	deployed := outcome{limiter: edge, rule: rule, enforced: true}
+	with := func(o outcome, change func(*outcome)) outcome { change(&o); return o }
+	decided := with(deployed, func(o *outcome) { o.decided = true })
+	older := with(deployed, func(o *outcome) { o.notReporting = true })
+	outage := with(deployed, func(o *outcome) { o.unavailable = "refused" })
+	connecting := with(deployed, func(o *outcome) { o.connecting = true })
+	pending := outcome{limiter: edge, rule: rule, acknowledged: 1, replicas: 2}
+	other := with(deployed, func(o *outcome) { o.limiter.Name = "zone" })
+	idle := with(deployed, func(o *outcome) { o.unmatched = compile.Unmatched{Reason: "NoRoutes", Message: "no routes"} })
+	broken := outcome{limiter: edge, problems: []compile.Problem{{Field: "spec.window", Message: "no"}}}
+	for name, steps := range map[string][]struct {
+		generation int64
+		outcomes   []outcome
+		want       string // status, reason, and the beginning of the message
+		since      int    // step of the transition
+	}{
+		"no request, and then one": {
+			{1, []outcome{pending}, "Unknown/Pending the operator waits until all replicas of a Limiter have generation 1", 0},
+			{1, []outcome{deployed}, "False/NoRequests no replica has decided a request under generation 1: send a request", 1},
+			{1, []outcome{decided}, "True/RequestDecided a replica has decided a request under generation 1", 2},
+			{1, []outcome{deployed}, "True/RequestDecided", 2}, // idle, with new replicas
+			{1, []outcome{older}, "True/RequestDecided", 2},
+			{1, []outcome{outage}, "True/RequestDecided", 2},
+			{1, []outcome{connecting}, "True/RequestDecided", 2}, // the operator has restarted
+			{1, []outcome{pending}, "True/RequestDecided", 2},
+			{1, []outcome{idle}, "True/RequestDecided", 2},
+			{2, []outcome{pending}, "Unknown/Pending", 9},
+			{2, []outcome{deployed}, "False/NoRequests no replica has decided a request under generation 2", 10},
+			{2, []outcome{decided}, "True/RequestDecided a replica has decided a request under generation 2", 11},
+			{2, []outcome{{}}, "False/NotSelected no Limiter selects the policy", 12}, // the rule is gone
+			{2, []outcome{deployed}, "False/NoRequests", 12},
+		},
+		"no request in an outage": {
+			{1, []outcome{deployed}, "False/NoRequests", 0},
+			{1, []outcome{outage}, "False/NoRequests", 0},
+			{1, []outcome{connecting}, "False/NoRequests", 0},
+			{1, []outcome{pending}, "False/NoRequests", 0},
+			{2, []outcome{outage}, "Unknown/Pending", 4},
+		},
+		"replicas that do not report": {
+			{1, []outcome{older}, "Unknown/NotReported some replicas are of an older version", 0},
+			{1, []outcome{with(older, func(o *outcome) { o.decided = true })}, "True/RequestDecided", 1}, // a newer one has reported
+		},
+		"some replicas have it, and decide": {
+			{1, []outcome{with(pending, func(o *outcome) { o.decided = true })}, "True/RequestDecided", 0},
+		},
+		"API servers do not call": {
+			{1, []outcome{with(deployed, func(o *outcome) { o.webhook = "no pod is ready" })}, "Unknown/Pending", 0},
+		},
+		"two Limiters": {
+			{1, []outcome{pending, other}, "False/NoRequests", 0},
+			{1, []outcome{older, other}, "Unknown/NotReported", 1},
+			{1, []outcome{deployed, with(other, func(o *outcome) { o.decided = true })}, "True/RequestDecided", 2},
+		},
+		"no request can match": {
+			{1, []outcome{idle}, "False/NoRoutes no routes", 0},
+			{1, []outcome{deployed}, "False/NoRequests", 0},
+		},
+		"an edit that does not compile": {
+			{1, []outcome{decided}, "True/RequestDecided", 0},
+			{2, []outcome{broken}, "False/Invalid not enforced: the policy is invalid", 1},
+			{3, []outcome{decided}, "True/RequestDecided", 2},
+		},
+	} {
+		var status v1alpha1.RateLimitPolicyStatus
+		start := time.Unix(1_800_000_000, 0)
+		for i, step := range steps {
+			status, _ = policyStatus(step.generation, step.outcomes, status, start.Add(time.Duration(i)*time.Hour))
+			c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEnforced)
+			if got := fmt.Sprintf("%s/%s %s", c.Status, c.Reason, c.Message); !strings.HasPrefix(got, step.want) {
+				t.Errorf("%s, step %d: %s, want %s", name, i, got, step.want)
+			}
+			if want := start.Add(time.Duration(step.since) * time.Hour); !c.LastTransitionTime.Time.Equal(want) {
+				t.Errorf("%s, step %d: since %v, want step %d", name, i, c.LastTransitionTime, step.since)
+			}
+		}
 	}
 }

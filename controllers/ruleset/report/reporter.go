@@ -57,6 +57,8 @@ type reportedPolicy struct {
 	over string
 	// summaries of the outcomes that the status was made from.
 	summaries []summary
+	// late has since when Limiters are late; nil if the status lists all Limiters.
+	late map[lateLimiter]time.Time
 	// written is the status that was written over that version; nil if nothing was.
 	written *writtenStatus
 	// due is when the status changes without a change of the outcomes; zero if it does not.
@@ -219,9 +221,10 @@ func (r *Reporter) reportPolicy(
 	ctx context.Context, p selection.Policy, before reportedPolicy, outcomes []outcome, now time.Time, budget *int,
 ) (reportedPolicy, error) {
 	latest := before.latest(p)
+	late := observeLate(outcomes, before.late, p.GetGeneration(), now)
 	status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
 	status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
-	reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due}
+	reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late}
 	if equality.Semantic.DeepEqual(latest.status, status) {
 		return reported, nil
 	}

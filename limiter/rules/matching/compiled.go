@@ -23,6 +23,8 @@ type Compiled struct {
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
 	Leases *limiter.LeaseTerms // nil without Lease
+	// Number is that of the policy in the Set, in the order of the names of policies. The rates of a policy have the same.
+	Number int
 	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
 	SharesTierSeries bool
 

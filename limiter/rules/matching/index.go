@@ -89,6 +89,7 @@ func NewIndex(set rules.Set, revision, prefix string, options ...Option) (*Index
 		}
 	}
 	x.setAges(set.ByAge)
+	x.numberPolicies()
 	x.boundTierSeries()
 	x.expressions = compiler.expressions
 	var err error
@@ -98,13 +99,27 @@ func NewIndex(set rules.Set, revision, prefix string, options ...Option) (*Index
 	return x, nil
 }
 
+// numberPolicies sets the numbers of the policies. The order of rules is another one: "a:1d" is after "a-b".
+func (x *Index) numberPolicies() {
+	names := make([]string, len(x.rules))
+	for i := range x.rules {
+		names[i] = x.rules[i].PolicyName()
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for i := range x.rules {
+		number, _ := slices.BinarySearch(names, x.rules[i].PolicyName())
+		x.rules[i].Number = number
+	}
+}
+
 // Revision returns the revision of the Set.
 func (x *Index) Revision() string { return x.revision }
 
 // Len returns the number of rules.
 func (x *Index) Len() int { return len(x.rules) }
 
-// Rules returns the rules, in no particular order.
+// Rules returns the rules, sorted by policy.
 func (x *Index) Rules() iter.Seq[*Compiled] {
 	return func(yield func(*Compiled) bool) {
 		for i := range x.rules {
@@ -115,7 +130,7 @@ func (x *Index) Rules() iter.Seq[*Compiled] {
 	}
 }
 
-// Counted yields what stores know about the rules, in no particular order.
+// Counted yields what stores know about the rules, sorted by policy.
 func (x *Index) Counted() iter.Seq[*limiter.CountedRule] {
 	return func(yield func(*limiter.CountedRule) bool) {
 		for i := range x.rules {

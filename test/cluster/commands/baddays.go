@@ -212,7 +212,7 @@ func (b *badDays) recorded(ctx context.Context, name string) error {
 		b.Logf("  %s", strings.TrimRight(line, "\n"))
 	}
 	reset := fmt.Sprintf("reset the counters of identifier %q", customer)
-	for _, text := range []string{"Accepted", "Enforced", "pass for 30m0s with " + name, "ended " + strconv.Quote(name), reset, "INC-1: import ran twice"} {
+	for _, text := range []string{"Accepted", "Programmed", "pass for 30m0s with " + name, "ended " + strconv.Quote(name), reset, "INC-1: import ran twice"} {
 		b.Expect(strings.Contains(events, text), "no event has %q", text)
 	}
 	log, err := b.Quietly(ctx, "", "kubectl", "-n", scenario.System, "logs", "-l", "app.kubernetes.io/component=operator", "--tail=-1")
@@ -242,7 +242,7 @@ func (b *badDays) policyMatchesTooMuch(ctx context.Context) error {
 	of := scenario.Support + "/" + exportPolicy
 	b.show(ctx, false, []string{"Denied by " + of}, explained("/search")...)
 	edit := func(what string, set func(*v1alpha1.RateLimitPolicySpec)) error {
-		b.Logf("$ kubectl -n %s edit rlp %s   # %s", scenario.Support, exportPolicy, what)
+		b.Logf("$ kubectl -n %s edit wrlp %s   # %s", scenario.Support, exportPolicy, what)
 		p := &v1alpha1.RateLimitPolicy{ObjectMeta: wide.ObjectMeta}
 		if err := scenario.Change(ctx, b.Scenario, p, func(p *v1alpha1.RateLimitPolicy) { set(&p.Spec) }); err != nil {
 			return err
