@@ -87,13 +87,21 @@ func (s *policySchema) admit(content map[string]any) []fieldError {
 	return fieldErrors
 }
 
-// replacements has what to use instead of fields of earlier versions. An API server removes unknown fields before it calls the webhook, so that only
-// files show them.
-var replacements = map[string]string{
-	"spec.consistency":                                "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact",
-	"spec.kubernetesThrottle.enabled":                 "; use mode: Disabled instead of enabled: false, and omit enabled: true",
-	"spec.kubernetesThrottle.warnPercent":             "; use warnAt, such as 80%",
-	"spec.autoscaling.targetCPUUtilizationPercentage": "; use targetCPUUtilization, such as 70%",
+// replacement returns what to use instead of a field of an earlier version, "" for any other field. An API server removes unknown fields before it calls
+// the webhook, so that only files show them.
+func replacement(field string) string {
+	switch field {
+	case "spec.consistency":
+		return "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact"
+	case "spec.kubernetesThrottle.enabled":
+		return "; use mode: Disabled instead of enabled: false, and omit enabled: true"
+	case "spec.kubernetesThrottle.warnPercent":
+		return "; use warnAt, such as 80%"
+	case "spec.autoscaling.targetCPUUtilizationPercentage":
+		return "; use targetCPUUtilization, such as 70%"
+	default:
+		return ""
+	}
 }
 
 // decode removes unknown fields and sets defaults.
@@ -111,7 +119,7 @@ func (s *policySchema) decode(content map[string]any) ([]fieldError, error) {
 	defaulting.Default(content, s.structural)
 	fieldErrors := make([]fieldError, len(unknown))
 	for i, name := range unknown {
-		fieldErrors[i] = fieldError{name, "unknown field" + replacements[name]}
+		fieldErrors[i] = fieldError{name, "unknown field" + replacement(name)}
 	}
 	return fieldErrors, nil
 }

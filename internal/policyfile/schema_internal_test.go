@@ -124,7 +124,7 @@ func fieldErrorsOf(t *testing.T, status metav1.Status) (fieldErrors []string) {
 		_, list, _ := strings.Cut(status.Message, "strict decoding error: ")
 		for item := range strings.SplitSeq(list, ", ") {
 			name := strings.Trim(strings.TrimPrefix(item, "unknown field "), `"`)
-			fieldErrors = append(fieldErrors, name+": unknown field"+replacements[name]) // the server does not know replacements
+			fieldErrors = append(fieldErrors, name+": unknown field"+replacement(name)) // the server does not know replacements
 		}
 	default:
 		_, message, _ := strings.Cut(status.Message, "json: ")
