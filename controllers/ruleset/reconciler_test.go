@@ -74,7 +74,7 @@ func TestReconcile_FollowsAPolicyFromCreationToDeletion(t *testing.T) {
 			KeyPattern: "weir:*:throttle:tenant:{*}:" + h.namespace + "/daily:*",
 		}},
 		Summary: "100 per 1d",
-		Script: v1alpha1.ScriptReference{Name: decider.Name, SHA: decider.SHA},
+		Script:  v1alpha1.ScriptReference{Name: decider.Name, SHA: decider.SHA},
 	}
 	if diff := cmp.Diff(want, status.Effective); diff != "" {
 		t.Errorf("effective (-want +got):\n%s", diff)

@@ -171,7 +171,7 @@ func TestReconcile_ReportsThatARequestWasDecided(t *testing.T) {
 	if diff := cmp.Diff(written, h.versions()); diff != "" {
 		t.Errorf("statuses were written again (-before +after):\n%s", diff)
 	}
-	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Limit++ })
+	h.editPolicy("daily", func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(*s.Limit + 1) })
 	h.reconcile()
 	h.hasCondition("daily", v1alpha1.ConditionEnforced, metav1.ConditionUnknown, v1alpha1.ReasonPending)
 	decided("b", 2)

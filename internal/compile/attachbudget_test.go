@@ -71,7 +71,7 @@ func TestCompileWithin_BoundsThePoliciesThatOthersInherit(t *testing.T) {
 			}
 			for i := range 200 {
 				a := attached(fmt.Sprintf("infra/p%03d", i), test.target)
-				a.Spec.Window = v1alpha1.Window(fmt.Sprintf("%ds", i+1))
+				a.Spec.Window = v1alpha1.Duration(fmt.Sprintf("%ds", i+1))
 				p.Namespaced = append(p.Namespaced, a)
 			}
 			result := p.CompileWithin(testIdentity(), budget.Default())

@@ -60,8 +60,8 @@ type Replica struct {
 	Rejected string
 	// Crowded are policies whose new identifiers get no counter of their own, or soon will not.
 	Crowded map[string]limiter.Crowding
-	// Decided is a bitmap of the policies of Revision that have decided a request: bit i%8 of byte i/8 stands for policy i, in the order of the
-	// policies. It is nil if the replica does not report it.
+	// Decided is a bitmap of the policies of Revision that have decided a request: bit i%8 of byte i/8 stands for policy i, in the order of their
+	// names. It is nil if the replica does not report it.
 	Decided []byte
 }
 
