@@ -112,11 +112,12 @@ func layers() []layer {
 			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "internal/compile/gateway", "internal/compile/redundancy"},
 		},
 		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1", "limiter"}},
+		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1", "internal/compile/window", "limiter"}},
 		{
 			pkg: "internal/compile",
 			internal: []string{
 				"api/v1alpha1", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
-				"internal/compile/window",
+				"internal/compile/rate", "internal/compile/window",
 			},
 			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/types"},
 		},
@@ -199,7 +200,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/importer/...",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/rules/pattern", "limiter/rules/reading", "internal/policyfile", "internal/importer"},
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/rules/pattern", "limiter/rules/reading", "internal/compile/rate", "internal/compile/window", "internal/policyfile", "internal/importer"},
 			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf"},
 		},
 		{
@@ -226,7 +227,7 @@ func layers() []layer {
 		{pkg: "controllers/adminproxy/proxyapi"}, // shared with cmd/kubectl-weir
 		{
 			pkg:      "controllers/adminproxy",
-			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/admin/adminapi", "limiter/mutualtls", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
+			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/admin/adminapi", "limiter/mutualtls", "limiter/rules", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
 			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{

@@ -31,7 +31,7 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	spec := policy.spec
 	v.validateNames(policy)
 	v.validateAxis(spec)
-	v.base = v.validateRates(spec)
+	v.base = rate.ReadPolicy(spec, v.report)
 	v.validateIdentifier(spec)
 	v.validateScope(spec)
 	v.validateMatch(spec.Match)
@@ -107,26 +107,6 @@ func (v *validator) validateAxis(spec *v1alpha1.RateLimitPolicySpec) {
 		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint, v1alpha1.AxisNamespace,
 		v1alpha1.AxisServiceAccount, v1alpha1.AxisCustom)
 	v.validateAxisOfKind(spec.Axis)
-}
-
-// validateRates returns the rates of requests in no tier: spec.limit with its window, or spec.rates.
-func (v *validator) validateRates(spec *v1alpha1.RateLimitPolicySpec) []rate.Rate {
-	if len(spec.Rates) == 0 {
-		if spec.Limit == nil {
-			v.report("spec.limit", "a policy must have limit and window, or rates")
-			return []rate.Rate{rate.Read("spec", v1alpha1.Rate{Limit: 1, Window: spec.Window, Algorithm: spec.Algorithm}, v.report)}
-		}
-		return []rate.Rate{rate.Read("spec", v1alpha1.Rate{Limit: *spec.Limit, Window: spec.Window, Algorithm: spec.Algorithm, Burst: spec.Burst}, v.report)}
-	}
-	for _, short := range []struct {
-		name  string
-		isSet bool
-	}{{"limit", spec.Limit != nil}, {"window", spec.Window != ""}, {"algorithm", spec.Algorithm != ""}, {"burst", spec.Burst != nil}} {
-		if short.isSet {
-			v.report("spec."+short.name, "%s must not be set with rates, because each rate has its own; remove one of them", short.name)
-		}
-	}
-	return rate.ReadList("spec.rates", spec.Rates, v.report)
 }
 
 func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {

@@ -146,7 +146,7 @@ func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, tiers [][]l
 		switch value := *cost.Value; {
 		case value < 1 || value > limiter.MaxUnits:
 			v.report(field+".value", "must be from 1 to %[2]d, got %[1]d", value, limiter.MaxUnits)
-		case !v.base[0].Limit.Blocks() && !isEverAdmitted(value, append(slices.Clone(tiers), rate.Limits(v.base))):
+		case !v.base[0].Limit.Blocks() && !rate.IsEverAdmitted(value, append(slices.Clone(tiers), rate.Limits(v.base))):
 			v.report(field+".value", "every request costs more than the policy can ever admit, so every request would be denied; use a lower cost or "+
 				"a higher limit (for TokenBucket and LeakyBucket: a higher burst)")
 		}
@@ -165,13 +165,6 @@ func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, tiers [][]l
 	if given != 1 {
 		v.report(field, "exactly one of the fields in [value header expression] must be set")
 	}
-}
-
-// isEverAdmitted reports whether a request of this cost can be admitted by all limits of the policy or of a tier, which are the groups. The zero Limit
-// is an invalid limit, which has its own problem.
-func isEverAdmitted(cost int64, groups [][]limiter.Limit) bool {
-	denies := func(l limiter.Limit) bool { return l != limiter.Limit{} && cost > l.Capacity() }
-	return slices.ContainsFunc(groups, func(limits []limiter.Limit) bool { return !slices.ContainsFunc(limits, denies) })
 }
 
 func (v *validator) validateExpression(field string, expression v1alpha1.Expression, result expr.ResultType) {

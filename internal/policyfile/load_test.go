@@ -94,8 +94,12 @@ func TestLoad_AcceptsTheSamples(t *testing.T) {
 	for _, problem := range result.Problems {
 		t.Error(problem)
 	}
-	if result.Policies == 0 || len(result.Rules.Rules) != result.Policies {
-		t.Errorf("%d policies compiled to %d rules", result.Policies, len(result.Rules.Rules))
+	compiled := 0
+	for range result.Rules.Policies() {
+		compiled++
+	}
+	if result.Policies == 0 || compiled != result.Policies || len(result.Rules.Rules) == compiled {
+		t.Errorf("%d policies, of which one has several rates: %d have rules, %d rules", result.Policies, compiled, len(result.Rules.Rules))
 	}
 }
 

@@ -425,3 +425,37 @@ func TestCounters_ReadAndResetTheOthersWhenEndpointsCannotBeSearched(t *testing.
 		t.Errorf("reset of a named policy: %+v; want the error", result)
 	}
 }
+
+// A policy with two rates has two counters for each identifier.
+func TestCounters_OfAPolicyWithSeveralRates(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store) {
+		day, minute := longRule("shop/a:1d", limiter.SlidingWindowCounter), longRule("shop/a:1m", limiter.SlidingWindowCounter)
+		day.Rate, minute.Rate, day.WindowSeconds, minute.WindowSeconds = "1d", "1m", 86400, 60
+		l := newCounters(t, s, day, minute)
+		l.spend(t, 2, "acme", "/")
+		for _, test := range []struct {
+			q    admin.CounterQuery
+			want []string
+		}{
+			{admin.CounterQuery{Policy: "shop/a:1d"}, []string{"shop/a:1d acme 2/1 false"}},
+			{admin.CounterQuery{Policy: "shop/a", Identifier: "acme"}, []string{"shop/a:1d acme 2/1 false", "shop/a:1m acme 2/1 false"}},
+		} {
+			if got := l.all(t, test.q); !slices.Equal(got, test.want) {
+				t.Errorf("%+v: %q, want %q", test.q, got, test.want)
+			}
+		}
+		_, bad := l.List(t.Context(), admin.CounterQuery{Policy: "shop/a"})
+		if bad == nil || bad.Status != http.StatusBadRequest || bad.Detail != `policy "shop/a" has several rates: name one of them: shop/a:1d, shop/a:1m` {
+			t.Errorf("without an identifier: %+v", bad)
+		}
+		result, bad := l.Reset(t.Context(), &adminapi.ResetRequest{Policy: "shop/a:1m", Identifier: "acme", Reason: "test"})
+		if bad != nil || len(result.Counters) != 1 {
+			t.Errorf("reset of one rate: %+v, %+v", result, bad)
+		}
+		l.spend(t, 1, "acme", "/")
+		result, bad = l.Reset(t.Context(), &adminapi.ResetRequest{Policy: "shop/a", Identifier: "acme", Reason: "test"})
+		if bad != nil || len(result.Counters) != 2 || result.Counters[0].Used != 3 || result.Counters[1].Used != 1 {
+			t.Errorf("reset of the policy: %+v, %+v", result, bad)
+		}
+	})
+}

@@ -68,6 +68,17 @@ func TestBypasses_CreateANameAndTheCurrentSecond(t *testing.T) {
 	}
 }
 
+func TestBypasses_RejectARate(t *testing.T) {
+	r := rule("shop/a:1d")
+	r.Rate = "1d"
+	b := &admin.Bypasses{Engine: newEngine(t, memstore.New(epoch), r), List: bypass.NewList(epoch), Clock: epoch, Log: slog.New(slog.DiscardHandler)}
+	const want = `"shop/a:1d" is one rate of a policy, and a block is for all of its rates: use policy "shop/a"`
+	_, bad := b.Create(t.Context(), &adminapi.BypassRequest{Policy: "shop/a:1d", Blocks: true, Identifier: "acme", Seconds: 60, Reason: "INC-1"})
+	if bad == nil || bad.Field != "policy" || bad.Detail != want {
+		t.Errorf("%+v, want %s", bad, want)
+	}
+}
+
 func TestBypasses_RejectWhatIsNoAddress(t *testing.T) {
 	r := rule("shop/ip")
 	r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id", Address: true}

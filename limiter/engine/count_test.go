@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -255,6 +256,24 @@ func TestDecided_HasTheRulesThatHaveDecidedARequest(t *testing.T) {
 	has("after one rule was removed and one edited", "shop/b shop/c shop/h shop/j-blocked")
 	e.Swap(index(t, list...))
 	has("after the edits were undone", "shop/b shop/c shop/h shop/j-blocked")
+}
+
+// The rates of a policy have one bit, at the place of its name: "shop/a:1d" is after "shop/a-b", and "shop/a" before it.
+func TestDecided_CountsTheRatesOfAPolicyAsOne(t *testing.T) {
+	list := []rules.Rule{rule("shop/a-b", 5), rule("shop/a:1d", 5), rule("shop/a:1m", 5), rule("shop/c", 5)}
+	list[1].Rate, list[2].Rate, list[2].WindowSeconds = "1d", "1m", 86400
+	for i := range list {
+		list[i].Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "tenant", Value: list[i].PolicyName()}}
+	}
+	for policy, want := range map[string]byte{"shop/a": 1, "shop/a-b": 2, "shop/c": 4} {
+		e, _ := newEngine(t, list...)
+		if _, err := e.Check(t.Context(), request(1, map[string]string{"tenant": policy})); err != nil {
+			t.Fatal(err)
+		}
+		if _, bitmap := e.Decided(); !slices.Equal(bitmap, []byte{want}) {
+			t.Errorf("%s has decided: bitmap %v, want %d", policy, bitmap, want)
+		}
+	}
 }
 
 func TestDecided_HasRequestsThatEndAfterTheSwap(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/bypass"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
@@ -93,5 +94,26 @@ func TestCheck_ABypassIsForAllRatesOfAPolicy(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("blocks %t (-want +got):\n%s", blocks, diff)
 		}
+	}
+}
+
+// BenchmarkCheckSeveralRates compares a policy with two rates with two policies. Both are two charges in one call of the store.
+func BenchmarkCheckSeveralRates(b *testing.B) {
+	minute, day := rule("shop/a:1m", 1_000_000_000), rule("shop/a:1d", 1_000_000_000)
+	minute.Rate, day.Rate, day.WindowSeconds = "1m", "1d", 86400
+	minute.Algorithm, day.Algorithm = limiter.SlidingWindowCounter, limiter.SlidingWindowCounter
+	first, second := minute, day
+	first.Policy, first.Rate, second.Policy, second.Rate = "shop/a", "", "shop/b", ""
+	for name, list := range map[string][]rules.Rule{"a policy with two rates": {minute, day}, "two policies": {first, second}} {
+		b.Run(name, func(b *testing.B) {
+			e, _ := newEngine(b, list...)
+			check := request(1, acme())
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.Check(b.Context(), check); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -26,7 +26,7 @@ func rateCases(at string, list func(string) string) []schemaCase {
 		},
 		{at: of + ".window", kind: "required", accepted: one(`limit: 1, window: 1s`), rejected: one(`limit: 1`), message: "Required value"},
 		{
-			at: of + ".window", kind: "maxLength", accepted: one(`limit: 1, window: 00001h0000001m1s`), rejected: one(`limit: 1, window: 00001h0000001m01s`),
+			at: of + ".window", kind: "maxLength", accepted: one(`limit: 1, window: 0001h00001m0001s`), rejected: one(`limit: 1, window: 00001h00001m0001s`),
 			message: "may not be more than 16 bytes",
 		},
 		{

@@ -33,6 +33,26 @@ type Rate struct {
 	Limit limiter.Limit
 }
 
+// ReadPolicy returns the rates of requests in no tier, at least one: spec.limit with its window, or spec.rates.
+func ReadPolicy(spec *v1alpha1.RateLimitPolicySpec, report Report) []Rate {
+	if len(spec.Rates) == 0 {
+		if spec.Limit == nil {
+			report("spec.limit", "a policy must have limit and window, or rates")
+			return []Rate{Read("spec", v1alpha1.Rate{Limit: 1, Window: spec.Window, Algorithm: spec.Algorithm}, report)}
+		}
+		return []Rate{Read("spec", v1alpha1.Rate{Limit: *spec.Limit, Window: spec.Window, Algorithm: spec.Algorithm, Burst: spec.Burst}, report)}
+	}
+	for _, short := range []struct {
+		name  string
+		isSet bool
+	}{{"limit", spec.Limit != nil}, {"window", spec.Window != ""}, {"algorithm", spec.Algorithm != ""}, {"burst", spec.Burst != nil}} {
+		if short.isSet {
+			report("spec."+short.name, "%s must not be set with rates, because each rate has its own; remove one of them", short.name)
+		}
+	}
+	return ReadList("spec.rates", spec.Rates, report)
+}
+
 // Read reads a rate, and reports its problems at the fields of parent, such as spec.rates[0].
 func Read(parent string, given v1alpha1.Rate, report Report) Rate {
 	r := Rate{Algorithm: cmp.Or(limiter.Algorithm(given.Algorithm), limiter.DefaultAlgorithm)}
@@ -154,4 +174,11 @@ func Slots(base []limiter.Limit, tiers [][]limiter.Limit) (slots []Slot) {
 		}
 	}
 	return slots
+}
+
+// IsEverAdmitted reports whether a request of this cost can be admitted by all limits of the policy or of a tier, which are the groups. The zero Limit
+// is an invalid limit, which has its own problem.
+func IsEverAdmitted(cost int64, groups [][]limiter.Limit) bool {
+	denies := func(l limiter.Limit) bool { return l != limiter.Limit{} && cost > l.Capacity() }
+	return slices.ContainsFunc(groups, func(limits []limiter.Limit) bool { return !slices.ContainsFunc(limits, denies) })
 }
