@@ -68,6 +68,19 @@ func TestCheck_CountsInAllRatesOrInNone(t *testing.T) {
 	}
 }
 
+// A limit in the request replaces that of each rate. Both then have the same window, and must not share a counter.
+func TestCheck_ALimitOfTheRequestCountsOnceInEachRate(t *testing.T) {
+	e, _ := newEngine(t, rates()[:2]...)
+	check := inGroup("")
+	check.Override = &engine.Override{Units: 10, Window: time.Minute}
+	for _, remaining := range []string{"9", "8"} {
+		answer, err := e.Check(t.Context(), check)
+		if diff := cmp.Diff([]string{"shop/a:1h acme true " + remaining, "shop/a:1m acme true " + remaining}, lines(answer)); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+}
+
 // A bypass and a block are for a policy: one of a single rate would hardly ever help.
 func TestCheck_ABypassIsForAllRatesOfAPolicy(t *testing.T) {
 	for _, blocks := range []bool{false, true} {

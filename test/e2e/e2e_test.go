@@ -169,7 +169,7 @@ func TestPolicy_FromApplyTo429(t *testing.T) {
 		t.Errorf("%d more requests passed after the limit rose from 5 to 8, want 3", passed)
 	}
 	w.waitFor("Ready", "reports")
-	if got := w.kubectl("get", "ratelimitpolicy", "reports", "-o", "jsonpath={.metadata.generation} {.status.observedGeneration} {.status.limiters[0].conditions[0].status} {.status.effective.window}"); got != "2 2 True 1h0m0s" {
+	if got := w.kubectl("get", "ratelimitpolicy", "reports", "-o", "jsonpath={.metadata.generation} {.status.observedGeneration} {.status.limiters[0].conditions[0].status} {.status.effective.rates[0].window}"); got != "2 2 True 1h" {
 		t.Errorf("generation, observed, programmed, window: %s", got)
 	}
 

@@ -308,6 +308,9 @@ func (c *Compiled) newCounted() *limiter.CountedRule {
 		}
 	}
 	keys, scope := c.keys(), c.CounterScope()
+	if c.Rate != "" { // under another limit, the rates of a policy can have the same window
+		scope += ":" + c.Rate
+	}
 	return &limiter.CountedRule{
 		Policy: c.Policy, Namespace: c.Domain, Algorithm: c.Algorithm, Compact: c.Compact, Lifetime: longest, Keys: c.Keys,
 		KeysFor: func(limit limiter.Limit) limiter.KeySpace {
