@@ -115,7 +115,7 @@ type RateLimitPolicySpec struct {
 	// +kubebuilder:validation:Maximum=1000000000
 	Burst *int64 `json:"burst,omitempty"`
 	// rates are several limits that apply together, in place of limit, window, algorithm and burst. A request is admitted only if it is
-	// within all of them, and is counted in all of them or in none. Each rate counts as a policy of its own in the bounds of a request.
+	// within all of them. A denied request is counted in no rate. Each rate counts as a policy of its own in the bounds of a request.
 	// +optional
 	// +listType=map
 	// +listMapKey=window

@@ -40,7 +40,7 @@ func inGroup(group string) *engine.Check {
 	return c
 }
 
-// A request counts in all rates of its tier or in none, and the strictest comes first.
+// A request counts in all rates of its tier. A denied one counts in no rate, and the strictest comes first.
 func TestCheck_CountsInAllRatesOrInNone(t *testing.T) {
 	now := epoch()
 	e, _ := newLayered(memstore.New(func() time.Time { return now }), engine.SourceMemory, prometheus.NewPedanticRegistry(), store.Layers{})

@@ -31,7 +31,7 @@ type RateLimitPolicySpecApplyConfiguration struct {
 	// to 0 for LeakyBucket. It is invalid with other algorithms.
 	Burst *int64 `json:"burst,omitempty"`
 	// rates are several limits that apply together, in place of limit, window, algorithm and burst. A request is admitted only if it is
-	// within all of them, and is counted in all of them or in none. Each rate counts as a policy of its own in the bounds of a request.
+	// within all of them. A denied request is counted in no rate. Each rate counts as a policy of its own in the bounds of a request.
 	Rates []RateApplyConfiguration `json:"rates,omitempty"`
 	// identifier sets where a request carries the identifier. If omitted, spec.identity of the Limiter applies. Its defaults are the
 	// client address for IP and the headers X-Tenant-ID for Tenant, X-User-ID for User and X-API-Key for APIKey. Requests without an
