@@ -89,7 +89,9 @@ func goodPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 // rates draws up to three rates of six possible ones. No two of them have the same window.
 func rates() *rapid.Generator[[]v1alpha1.Rate] {
 	possible := rapid.SampledFrom([]v1alpha1.Rate{
-		{Limit: 100, Window: "1s"}, {Limit: 100, Window: "1s", Algorithm: "TokenBucket", Burst: new(int64(200))}, {Limit: 1000, Window: "1m"},
+		{Limit: 100, Window: "1s"},
+		{Limit: 100, Window: "1s", Algorithm: "TokenBucket", Burst: new(int64(200))},
+		{Limit: 1000, Window: "1m"},
 		{Limit: 5000, Window: "60s", Algorithm: "SlidingWindowLog"}, {Limit: 10_000, Window: "1d", Algorithm: "FixedWindow"}, {Limit: 20_000, Window: "24h"},
 	})
 	return rapid.SliceOfNDistinct(possible, 1, 3, func(r v1alpha1.Rate) int {

@@ -150,8 +150,8 @@ func (e *Engine) keepDecided(index *matching.Index) {
 }
 
 // Decided returns the revision of the active rule set, and a bitmap of the policies that have decided a request since the process started: bit i%8
-// of byte i/8 stands for policy i in the order of their names, see matching.Compiled.Number. Zero bytes at the end are omitted. The bitmap is nil before the first Swap, and not nil
-// after it. It reads all rules: call it about once a second.
+// of byte i/8 stands for policy i in the order of their names, see matching.Compiled.Number. Zero bytes at the end are omitted. The bitmap is nil
+// before the first Swap, and not nil after it. It reads all rules: call it about once a second.
 func (e *Engine) Decided() (revision string, bitmap []byte) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()

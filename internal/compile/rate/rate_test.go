@@ -2,6 +2,7 @@ package rate_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestSlots(t *testing.T) {
 				if (limit == limiter.Limit{}) {
 					own = append(own, "-")
 				} else {
-					own = append(own, fmt.Sprint(limit.Units()))
+					own = append(own, strconv.FormatInt(limit.Units(), 10))
 				}
 			}
 			if len(own) > 0 {

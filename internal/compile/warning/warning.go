@@ -131,7 +131,8 @@ func (w *warnings) warnMemory() {
 	if units < bigLog {
 		return
 	}
-	w.addToRate(parent, "limit", "a log of %d units takes %s of Redis memory per identifier; SlidingWindowCounter takes 16 bytes", units, formatBytes(units*logBytes))
+	w.addToRate(parent, "limit", "a log of %d units takes %s of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
+		units, formatBytes(units*logBytes))
 }
 
 // highestLimit returns the highest limit of the rule and its tiers, and the field that has it.
