@@ -116,7 +116,7 @@ func autoscaler(limiter *v1alpha1.Limiter) *autoscalingv2.HorizontalPodAutoscale
 			Metrics: []autoscalingv2.MetricSpec{{
 				Type: autoscalingv2.ResourceMetricSourceType,
 				Resource: &autoscalingv2.ResourceMetricSource{
-					Name:   corev1.ResourceCPU,
+					Name: corev1.ResourceCPU,
 					Target: autoscalingv2.MetricTarget{
 						Type:               autoscalingv2.UtilizationMetricType,
 						AverageUtilization: new(cmp.Or(int32(spec.TargetCPUUtilization.Int()), defaultCPUUtilization)),

@@ -92,7 +92,9 @@ func rates() *rapid.Generator[[]v1alpha1.Rate] {
 		{Limit: 100, Window: "1s"},
 		{Limit: 100, Window: "1s", Algorithm: "TokenBucket", Burst: new(int64(200))},
 		{Limit: 1000, Window: "1m"},
-		{Limit: 5000, Window: "60s", Algorithm: "SlidingWindowLog"}, {Limit: 10_000, Window: "1d", Algorithm: "FixedWindow"}, {Limit: 20_000, Window: "24h"},
+		{Limit: 5000, Window: "60s", Algorithm: "SlidingWindowLog"},
+		{Limit: 10_000, Window: "1d", Algorithm: "FixedWindow"},
+		{Limit: 20_000, Window: "24h"},
 	})
 	return rapid.SliceOfNDistinct(possible, 1, 3, func(r v1alpha1.Rate) int {
 		return map[v1alpha1.Duration]int{"1s": 1, "1m": 60, "60s": 60, "1d": 86400, "24h": 86400}[r.Window]
