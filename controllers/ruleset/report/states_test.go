@@ -63,6 +63,8 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-not-admitted":             {1, outcome{notAdmitted: notAdmitted(selection.Policy{Object: refused}, []LimiterState{noNamespaced})}},
 		"policy-not-registered":           {1, outcome{rule: rule, enforced: true, webhook: "no pod of the Limiter is ready"}},
 		"policy-ready":                    {1, outcome{rule: rule, enforced: true}},
+		"policy-enforced":                 {1, outcome{rule: rule, enforced: true, decided: true}},
+		"policy-not-reporting":            {1, outcome{rule: rule, enforced: true, notReporting: true}},
 		"policy-edited-ready":             {2, outcome{rule: rule, enforced: true}},
 		"policy-no-routes":                {1, outcome{rule: rule, enforced: true, unmatched: idle}},
 		"policy-no-namespaces":            {1, outcome{rule: rule, enforced: true, unmatched: noNamespaces}},
