@@ -32,8 +32,7 @@ type candidate struct {
 }
 
 // withDefaults returns the spec with the defaults of its enumerations. The schema has no defaults, so that objects do not keep those of
-// their time. Package rate has the default of algorithms, and pathType, headerType and
-// operationsOf those of entries of lists.
+// their time. Package rate has the default of algorithms, and pathType, headerType and operationsOf those of entries of lists.
 func withDefaults(spec v1alpha1.RateLimitPolicySpec) v1alpha1.RateLimitPolicySpec {
 	spec.Scope = cmp.Or(spec.Scope, v1alpha1.ScopePolicy)
 	spec.Overrun = cmp.Or(spec.Overrun, v1alpha1.OverrunDeny)

@@ -44,10 +44,11 @@ func Overrides(list []rules.Rule) []Override {
 			}
 		}
 	}
+	overrides = ofPolicies(list, overrides)
 	slices.SortStableFunc(overrides, func(a, b Override) int {
 		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
 	})
-	return ofPolicies(list, overrides)
+	return overrides
 }
 
 // ofPolicies replaces the names of rules by those of their policies, and leaves out the domains in which another rate of the policy has an effect.
@@ -59,11 +60,10 @@ func ofPolicies(list []rules.Rule, overrides []Override) (all []Override) {
 	}
 	for _, o := range overrides {
 		o.Policy, o.By = rules.WithoutRate(o.Policy), rules.WithoutRate(o.By)
-		if at := (place{o.Policy, o.Domain}); overridden[at]+1 < rates[o.Policy] {
-			overridden[at]++
-			continue
+		key := place{o.Policy, o.Domain}
+		if overridden[key]++; overridden[key] == rates[o.Policy] { // all rates
+			all = append(all, o)
 		}
-		all = append(all, o)
 	}
 	return all
 }
