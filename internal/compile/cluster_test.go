@@ -158,6 +158,14 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 			Namespaced: rapid.SliceOfN(similarPolicy(), 1, 6).Draw(t, "namespaced"),
 			Cluster:    rapid.SliceOfN(clusterPolicy(similarPolicy()), 1, 4).Draw(t, "cluster"),
 		}
+		// Independent draws rarely agree in scope, name, match and limit, so that two of three have such a pair.
+		cluster, namespaced := &policies.Cluster[0].Spec, &policies.Namespaced[0]
+		if pair := rapid.SampledFrom([]v1alpha1.Precedence{"", "Default", "Override"}).Draw(t, "pair"); pair != "" {
+			cluster.Precedence, cluster.Domains = pair, nil
+			cluster.RateLimitPolicySpec = *namespaced.Spec.DeepCopy()
+			cluster.Enforcement, cluster.Replaces = "", nil
+			namespaced.Spec.Replaces = []v1alpha1.PolicyName{v1alpha1.PolicyName(policies.Cluster[0].Name)}
+		}
 		printIfFailed(t, policies)
 		result := policies.Compile(testIdentity())
 		for _, o := range result.Overrides {
