@@ -96,7 +96,7 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 		c.Request.Domain = g.domain
 	}
 	g.boundDelay(ctx, c)
-	answer, err := g.decider.Check(ctx, c)
+	answer, err := g.decide(ctx, c)
 	if most := g.longestDelay(ctx); answer.Delay > most {
 		answer = denyDelayed(answer, most)
 	}
@@ -104,8 +104,8 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 	if err != nil {
 		return g.fail(ctx, err)
 	}
-	if err := g.style.SetHeaders(fields, &answer, time.Now()); err != nil {
-		g.warn(ctx, "response sent without rate-limit headers", err)
+	if err := g.style.SetCanonicalHeaders(fields, &answer, time.Now()); err != nil {
+		g.Warn(ctx, "response sent without rate-limit headers", err)
 	}
 	if !answer.Allowed {
 		return &RefusalError{Problem: reply.Denied(&answer), Answer: answer}
@@ -114,6 +114,23 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 		return ctx.Err()
 	}
 	return nil
+}
+
+// errNoRule is the error for a Decider, for example one of a test, whose results do not name their rules.
+var errNoRule = errors.New("the decider has returned a result without Rule; set engine.Result.Rule, at least its Policy")
+
+// decide lets the Decider decide c. An answer that cannot be applied is an error.
+func (g *Gate) decide(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+	answer, err := g.decider.Check(ctx, c)
+	if err != nil {
+		return engine.Answer{}, err
+	}
+	for i := range answer.Results {
+		if answer.Results[i].Rule == nil {
+			return engine.Answer{}, errNoRule
+		}
+	}
+	return answer, nil
 }
 
 // longestDelay is how long a request may wait for its turn.
@@ -142,14 +159,15 @@ func (g *Gate) fail(ctx context.Context, err error) error {
 		return ended
 	}
 	if _, unreachable := errors.AsType[*UnreachableError](err); unreachable && !g.closed {
-		g.warn(ctx, "limiter unreachable; requests are served and not counted", err)
+		g.Warn(ctx, "limiter unreachable; requests are served and not counted", err)
 		return nil
 	}
-	g.warn(ctx, "no decision from the limiter; requests are refused", err)
+	g.Warn(ctx, "no decision from the limiter; requests are refused", err)
 	return &RefusalError{Problem: problemOf(err), cause: err}
 }
 
-func (g *Gate) warn(ctx context.Context, message string, err error) {
+// Warn logs a warning, at most one of a Gate per 10 s.
+func (g *Gate) Warn(ctx context.Context, message string, err error) {
 	g.warning.Do(func() { g.log.WarnContext(ctx, message, "error", err) })
 }
 

@@ -47,6 +47,15 @@ func Describe(f func(*http.Request, *engine.Check)) HTTPOption {
 	return func(x *requests) { x.describe = f }
 }
 
+// OnDenied sets the function that writes the response to a request that is not served, in place of the one of the policy or of this package. The
+// problem of the refusal has the status and the text that would be written; w has the rate-limit headers and, after a denial, Retry-After.
+func OnDenied(f func(w http.ResponseWriter, r *http.Request, refusal *RefusalError)) HTTPOption {
+	return func(x *requests) { x.onDenied = f }
+}
+
+// ChargeLater lets handlers call [Charge] with the context of the request.
+func ChargeLater() HTTPOption { return func(x *requests) { x.chargeLater = true } }
+
 // HTTP returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets the
 // response that the policy sets, by default status 429 and a problem document (RFC 9457), and the next handler is not called. The path
 // is that of the request's URL: behind http.StripPrefix, it is the path without the prefix.
@@ -56,35 +65,47 @@ func HTTP(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 		claims:   func(*http.Request) map[string]any { return nil },
 		cost:     func(*http.Request) int64 { return 1 },
 		describe: func(*http.Request, *engine.Check) {},
+		onDenied: refuse,
 	}
 	for _, option := range options {
 		option(x)
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			check := x.check(r)
+			check, err := x.check(r)
+			if err != nil {
+				g.Warn(r.Context(), "claims of a request cannot be read", err)
+			}
 			if err := g.Enter(r.Context(), &check, w.Header()); err != nil {
-				refuse(w, err)
+				x.onDenied(w, r, asRefusal(err))
 				return
+			}
+			if x.chargeLater {
+				r = r.WithContext(g.Chargeable(r.Context(), &check))
 			}
 			next.ServeHTTP(w, r)
 		})
 	}
 }
 
-// refuse writes the response to a request that is not served because of err. If the request's context has ended, the client has
+// asRefusal returns the refusal of a request that is not served because of err. If the request's context has ended, the client has
 // usually disconnected; but a deadline may have ended it too, and a handler that writes nothing responds with status 200.
-func refuse(w http.ResponseWriter, err error) {
+func asRefusal(err error) *RefusalError {
 	if refusal, ok := errors.AsType[*RefusalError](err); ok {
-		if refusal.cause != nil {
-			refusal.Problem.Write(w)
-			return
-		}
-		d := reply.NewDenial(&refusal.Answer)
-		d.Write(w)
+		return refusal
+	}
+	problem := reply.NewProblem(http.StatusServiceUnavailable, "", "the deadline of the request passed before its turn")
+	return &RefusalError{Problem: problem, cause: err}
+}
+
+// refuse writes the response that the policy sets to a denied request, or else the problem.
+func refuse(w http.ResponseWriter, _ *http.Request, refusal *RefusalError) {
+	if refusal.cause != nil {
+		refusal.Problem.Write(w)
 		return
 	}
-	reply.NewProblem(http.StatusServiceUnavailable, "", "the deadline of the request passed before its turn").Write(w)
+	d := reply.NewDenial(&refusal.Answer)
+	d.Write(w)
 }
 
 // requests builds checks from requests.
@@ -93,20 +114,25 @@ type requests struct {
 	claims   func(*http.Request) map[string]any
 	cost     func(*http.Request) int64
 	describe func(*http.Request, *engine.Check)
+	onDenied func(http.ResponseWriter, *http.Request, *RefusalError)
 	only     []headerName // nil for all
+
+	chargeLater bool
 }
 
 // headerName is a header's name as net/http writes it, and in lower case, as rules do.
 type headerName struct{ canonical, lower string }
 
-func (x *requests) check(r *http.Request) engine.Check {
+// check returns the check of a request. The error is about claims of types that no policy can read; the check is without them.
+func (x *requests) check(r *http.Request) (engine.Check, error) {
+	claims, err := rules.NativeClaims(x.claims(r))
 	c := engine.Check{
 		Cost: x.cost(r),
 		Request: rules.Request{
 			Method:   r.Method,
 			Host:     rules.NormalHost(r.Host),
 			ClientIP: x.clientIP(r),
-			Claims:   x.claims(r),
+			Claims:   claims,
 		},
 	}
 	c.Request.SetTarget(r.URL.EscapedPath())
@@ -115,7 +141,7 @@ func (x *requests) check(r *http.Request) engine.Check {
 	}
 	c.Request.Headers, c.Request.RepeatedHeaders = x.headers(r.Header)
 	x.describe(r, &c)
-	return c
+	return c, err
 }
 
 func (x *requests) headers(h http.Header) (headers map[string]string, repeated []string) {

@@ -61,14 +61,36 @@ type Field struct {
 // No field contains a shadow policy: a client that slowed down because of one would in effect
 // be limited by it. The error is about a policy name that a header cannot contain; Retry-After is set all the same.
 func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error {
+	return s.setHeaders(h, a, now, func(name string) string { return name }) // not h.Set, which would change the capitals of the drafts' names
+}
+
+// SetCanonicalHeaders is SetHeaders with the keys of net/http, such as "Ratelimit", so that h.Get finds the headers. Names of headers have no case on
+// the way to a client.
+func (s Style) SetCanonicalHeaders(h http.Header, a *engine.Answer, now time.Time) error {
+	return s.setHeaders(h, a, now, canonical)
+}
+
+func (s Style) setHeaders(h http.Header, a *engine.Answer, now time.Time, key func(name string) string) error {
 	var room [maxFields]Field
 	fields, err := s.AppendFields(room[:0], a, now)
 	values := make([]string, len(fields))
-	for i, f := range fields { // not h.Set, which would change the capitals of the drafts' names
+	for i, f := range fields {
 		values[i] = f.Value
-		h[f.Name] = values[i : i+1 : i+1]
+		h[key(f.Name)] = values[i : i+1 : i+1]
 	}
 	return err
+}
+
+// canonical is http.CanonicalHeaderKey without an allocation for the two fields of the usual style.
+func canonical(name string) string {
+	switch name {
+	case "RateLimit":
+		return "Ratelimit"
+	case "RateLimit-Policy":
+		return "Ratelimit-Policy"
+	default:
+		return http.CanonicalHeaderKey(name)
+	}
 }
 
 // maxFields is the largest number of fields that a style sets.

@@ -10,7 +10,7 @@ import (
 // Validate returns an error for a rule whose fields contradict each other. The compiler makes no such rule.
 func (r *Rule) Validate() error {
 	for _, validate := range []func() error{
-		r.validateDomains, r.validateRate, r.validateKubernetes, r.validateStoreFailure, r.validateDebt, r.validateCompact, r.validateDenial,
+		r.validateDomains, r.validateSpelling, r.validateRate, r.validateKubernetes, r.validateStoreFailure, r.validateDebt, r.validateCompact, r.validateDenial,
 	} {
 		if err := validate(); err != nil {
 			return err
@@ -43,6 +43,51 @@ func (r *Rule) validateRate() error {
 	default:
 		return nil
 	}
+}
+
+// validateSpelling rejects names in another spelling than that in which requests have them. Such a rule would match nothing, or count
+// all clients as one.
+func (r *Rule) validateSpelling() error {
+	for _, source := range r.Sources() {
+		if source.From == FromHeader && source.Name != strings.ToLower(source.Name) {
+			return fmt.Errorf("the header %q of the identifier must be in lower case", source.Name)
+		}
+	}
+	if r.Cost != nil && r.Cost.Header != strings.ToLower(r.Cost.Header) {
+		return fmt.Errorf("the header %q of the cost must be in lower case", r.Cost.Header)
+	}
+	headers := slices.Clone(r.Match.Headers)
+	for i := range r.Tiers {
+		if h := r.Tiers[i].When.Header; h != nil {
+			headers = append(headers, *h)
+		}
+	}
+	for _, h := range headers {
+		if h.Name != strings.ToLower(h.Name) {
+			return fmt.Errorf("the header %q must be in lower case", h.Name)
+		}
+	}
+	for _, host := range r.Match.Hosts {
+		if host != strings.ToLower(host) {
+			return fmt.Errorf("the host %q must be in lower case", host)
+		}
+	}
+	for _, path := range r.Match.Paths {
+		if path.Type != PathRegex && !strings.HasPrefix(path.Value, "/") {
+			return fmt.Errorf("the path %q must begin with a slash", path.Value)
+		}
+	}
+	for _, method := range r.Match.Methods {
+		if upper := strings.ToUpper(method); method != upper && slices.Contains(standardMethods(), upper) {
+			return fmt.Errorf("the method %q must be %s: methods have a case", method, upper)
+		}
+	}
+	return nil
+}
+
+// standardMethods returns the methods that a client can hardly mean in another case.
+func standardMethods() []string {
+	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 }
 
 // validateKubernetes rejects a rule for writes to the Kubernetes API that reads parts of HTTP requests, and the reverse.

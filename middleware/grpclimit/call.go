@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/reading"
+	"github.com/weir-dev/weir/middleware"
 )
 
 // Option changes what is passed from a call to the Decider, and when.
@@ -51,6 +52,10 @@ func Describe(f func(context.Context, *engine.Check)) Option {
 // do. The rate-limit fields are in the trailer.
 func EachMessage() Option { return func(x *calls) { x.eachMessage = true } }
 
+// ChargeLater lets handlers call [middleware.Charge] with the context of the call or stream, for a cost that is known only after the
+// decision, such as that of the messages that a server sends.
+func ChargeLater() Option { return func(x *calls) { x.chargeLater = true } }
+
 // calls builds checks from calls.
 type calls struct {
 	clientIP    func(context.Context) netip.Addr
@@ -59,6 +64,7 @@ type calls struct {
 	describe    func(context.Context, *engine.Check)
 	only        []string // nil for all
 	eachMessage bool
+	chargeLater bool
 }
 
 func newCalls(options []Option) *calls {
@@ -74,7 +80,12 @@ func newCalls(options []Option) *calls {
 	return x
 }
 
-func (x *calls) check(ctx context.Context, fullMethod string, message any) engine.Check {
+// check returns the check of a call or message. It warns of claims of types that no policy can read.
+func (x *calls) check(ctx context.Context, g *middleware.Gate, fullMethod string, message any) engine.Check {
+	claims, err := rules.NativeClaims(x.claims(ctx))
+	if err != nil {
+		g.Warn(ctx, "claims of a call cannot be read", err)
+	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	c := engine.Check{
 		Cost: x.cost(ctx, fullMethod, message),
@@ -82,7 +93,7 @@ func (x *calls) check(ctx context.Context, fullMethod string, message any) engin
 			Method:   http.MethodPost,
 			Path:     reading.NormalPath(fullMethod),
 			ClientIP: x.clientIP(ctx),
-			Claims:   x.claims(ctx),
+			Claims:   claims,
 		},
 	}
 	c.Request.Headers, c.Request.RepeatedHeaders = x.headers(md)

@@ -16,13 +16,16 @@ import (
 func UnaryServerInterceptor(g *middleware.Gate, options ...Option) grpc.UnaryServerInterceptor {
 	x := newCalls(options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		check, fields := x.check(ctx, info.FullMethod, request), http.Header{}
+		check, fields := x.check(ctx, g, info.FullMethod, request), http.Header{}
 		refused := g.Enter(ctx, &check, fields)
 		if err := grpc.SetHeader(ctx, newMetadata(fields)); err != nil {
 			return nil, err
 		}
 		if refused != nil {
 			return nil, statusOf(refused)
+		}
+		if x.chargeLater {
+			ctx = g.Chargeable(ctx, &check)
 		}
 		return handler(ctx, request)
 	}
@@ -34,7 +37,7 @@ func StreamServerInterceptor(g *middleware.Gate, options ...Option) grpc.StreamS
 	x := newCalls(options)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := stream.Context()
-		check, fields := x.check(ctx, info.FullMethod, nil), http.Header{}
+		check, fields := x.check(ctx, g, info.FullMethod, nil), http.Header{}
 		refused := g.Enter(ctx, &check, fields)
 		if err := stream.SetHeader(newMetadata(fields)); err != nil {
 			return err
@@ -42,12 +45,24 @@ func StreamServerInterceptor(g *middleware.Gate, options ...Option) grpc.StreamS
 		if refused != nil {
 			return statusOf(refused)
 		}
+		if x.chargeLater {
+			stream = &chargeableStream{ServerStream: stream, ctx: g.Chargeable(ctx, &check)}
+		}
 		if x.eachMessage {
 			stream = &meteredStream{ServerStream: stream, calls: x, gate: g, fullMethod: info.FullMethod}
 		}
 		return handler(server, stream)
 	}
 }
+
+// chargeableStream has a context with which the handler can charge more.
+type chargeableStream struct {
+	grpc.ServerStream
+
+	ctx context.Context //nolint:containedctx // that of the stream, which gRPC has in it too
+}
+
+func (s *chargeableStream) Context() context.Context { return s.ctx }
 
 // meteredStream charges every message that it receives after the first.
 type meteredStream struct {
@@ -69,7 +84,7 @@ func (s *meteredStream) RecvMsg(message any) error {
 		return nil
 	}
 	ctx := s.Context()
-	check, fields := s.calls.check(ctx, s.fullMethod, message), http.Header{}
+	check, fields := s.calls.check(ctx, s.gate, s.fullMethod, message), http.Header{}
 	if refused := s.gate.Enter(ctx, &check, fields); refused != nil {
 		s.SetTrailer(newMetadata(fields))
 		return statusOf(refused)

@@ -85,6 +85,8 @@ type service struct {
 	grpc_testing.UnimplementedTestServiceServer
 	mu    sync.Mutex
 	calls int
+	// charge is called with the context of each call, unless it is nil.
+	charge func(context.Context)
 }
 
 func (s *service) called() {
@@ -99,14 +101,20 @@ func (s *service) count() int {
 	return s.calls
 }
 
-func (s *service) EmptyCall(context.Context, *grpc_testing.Empty) (*grpc_testing.Empty, error) {
+func (s *service) EmptyCall(ctx context.Context, _ *grpc_testing.Empty) (*grpc_testing.Empty, error) {
 	s.called()
+	if s.charge != nil {
+		s.charge(ctx)
+	}
 	return &grpc_testing.Empty{}, nil
 }
 
 // FullDuplexCall sends one message for each that it receives.
 func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallServer) error {
 	s.called()
+	if s.charge != nil {
+		s.charge(stream.Context())
+	}
 	for {
 		if _, err := stream.Recv(); errors.Is(err, io.EOF) {
 			return nil
@@ -488,4 +496,30 @@ type failing struct{ err error }
 
 func (f failing) Check(context.Context, *engine.Check) (engine.Answer, error) {
 	return engine.Answer{}, f.err
+}
+
+// What a server sends is known only while it sends it.
+func TestInterceptors_ChargeLaterLetsHandlersCharge(t *testing.T) {
+	implementation, client := start(t, middleware.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 10)), "shop"), grpclimit.ChargeLater())
+	var errs []error
+	implementation.charge = func(ctx context.Context) { errs = append(errs, middleware.Charge(ctx, 4)) }
+	if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil { // 1 + 4
+		t.Fatal(err)
+	}
+	stream, err := client.FullDuplexCall(callOf(t, "acme")) // 1 + 4
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("after 10 units of 10: %v", err)
+	}
+	if err := errors.Join(errs...); err != nil || len(errs) != 2 {
+		t.Errorf("%d charges: %v", len(errs), err)
+	}
 }

@@ -1,0 +1,63 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/reply"
+)
+
+// ErrNotChargeable is the error of [Charge] with a context that is not that of a request which was decided with the option ChargeLater.
+var ErrNotChargeable = errors.New("the context is not that of a request that was decided with the option ChargeLater")
+
+// chargeKey is the key of a charge in the context of a request.
+type chargeKey struct{}
+
+// charge is what Charge needs to know of a request.
+type charge struct {
+	gate  *Gate
+	check *engine.Check
+}
+
+// Chargeable returns a context with which [Charge] charges the request of c, which g has decided.
+func (g *Gate) Chargeable(ctx context.Context, c *engine.Check) context.Context {
+	return context.WithValue(ctx, chargeKey{}, charge{g, c})
+}
+
+// Charge charges n units more to the policies of the request with this context, for a cost that is known only after the decision, such as the
+// size of the response. It needs the option ChargeLater of HTTP or grpclimit.
+//
+// A policy with overrun: Debt takes all units. If another policy has no room for n units, it takes none, nor does any policy without debts: the error
+// is then a *[RefusalError] with the answer. A [Remote] does not tell which policies take debts: its error can be about a debt that is counted.
+func Charge(ctx context.Context, n int64) error {
+	c, ok := ctx.Value(chargeKey{}).(charge)
+	switch {
+	case !ok:
+		return ErrNotChargeable
+	case n <= 0:
+		return nil
+	}
+	more := *c.check
+	more.Cost, more.NoDelay, more.MaxDelay = min(n, limiter.MaxUnits), false, 0
+	answer, err := c.gate.decide(ctx, &more)
+	switch {
+	case err != nil:
+		return err
+	case !answer.Allowed && !isDebt(&answer):
+		return &RefusalError{Problem: reply.Denied(&answer), Answer: answer}
+	default:
+		return nil
+	}
+}
+
+// isDebt reports whether all enforced policies of a denied request have counted it as a debt.
+func isDebt(a *engine.Answer) bool {
+	for i := range a.Results {
+		if r := a.Results[i].Rule; !r.Shadow && !r.Debt {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,125 @@
+package middleware_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/middleware"
+)
+
+func TestCharge_TakesDebtsAndReportsWhatHasNoRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		debt    bool
+		charges []int64
+		refused []bool
+		then    int // status of the next request
+	}{
+		"without debts a charge that fits is counted":             {false, []int64{9}, []bool{false}, 429},
+		"without debts a charge that does not fit is an error":    {false, []int64{10, 8}, []bool{true, false}, 200},
+		"a debt of more than what remains is counted":             {true, []int64{100}, []bool{false}, 429},
+		"another debt of a limit that is exceeded is counted too": {true, []int64{100, 100}, []bool{false, false}, 429},
+		"nothing and less than nothing are no charge":             {false, []int64{0, -5}, []bool{false, false}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rule("size", 10, rules.Identifier{From: rules.FromClientIP})
+			r.Algorithm, r.Debt, r.WholeDebt = "FixedWindow", test.debt, test.debt
+			gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, r), "shop")
+			var got []error
+			h := middleware.HTTP(gate, middleware.ChargeLater())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				for _, n := range test.charges {
+					got = append(got, middleware.Charge(r.Context(), n))
+				}
+			}))
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+			for i, err := range got {
+				if _, refused := errors.AsType[*middleware.RefusalError](err); refused != test.refused[i] {
+					t.Errorf("charge %d: %v, want a refusal: %t", i, err, test.refused[i])
+				}
+			}
+			if len(got) != len(test.charges) {
+				t.Fatalf("%d charges", len(got))
+			}
+			test.charges = nil
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil)); w.Code != test.then {
+				t.Errorf("status %d afterwards, want %d", w.Code, test.then)
+			}
+		})
+	}
+}
+
+func TestCharge_NeedsARequestThatCanBeCharged(t *testing.T) {
+	if err := middleware.Charge(t.Context(), 1); !errors.Is(err, middleware.ErrNotChargeable) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestHTTP_OnDeniedWritesEveryResponseToARequestThatIsNotServed(t *testing.T) {
+	own := middleware.OnDenied(func(w http.ResponseWriter, r *http.Request, refusal *middleware.RefusalError) {
+		w.Header().Set("X-Request-Id", r.Header.Get("X-Request-Id"))
+		w.WriteHeader(refusal.Problem.Status + 10)
+		_, _ = w.Write([]byte(w.Header().Get("RateLimit")))
+	})
+	denied := newEngine(t, func() time.Time { return noon }, tenantRule("a", 0))
+	for name, test := range map[string]struct {
+		decider middleware.Decider
+		status  int
+		body    string
+	}{
+		"a denial":                                {denied, 439, `"shop/a";r=0`},
+		"no decision":                             {answering(engine.Answer{}, engine.ErrNoRules), 513, ""},
+		"a decider that answers without the rule": {answering(engine.Answer{Results: []engine.Result{{}}}, nil), 513, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := middleware.HTTP(middleware.NewGate(test.decider, "shop", middleware.Log(discard())), own)(served())
+			r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+			r.Header.Set("X-Request-Id", "42")
+			r.Header.Set("X-Tenant-Id", "acme")
+			h.ServeHTTP(w, r)
+			if w.Code != test.status || w.Body.String() != test.body || w.Header().Get("X-Request-Id") != "42" {
+				t.Errorf("%d %q %v, want %d %q", w.Code, w.Body, w.Header(), test.status, test.body)
+			}
+		})
+	}
+}
+
+// Handlers, tests and other middleware read the headers with Get.
+func TestHTTP_SetsHeadersThatGetFinds(t *testing.T) {
+	gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 5)), "shop")
+	var inHandler string
+	h := middleware.HTTP(gate)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { inHandler = w.Header().Get("RateLimit") }))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	const want = `"shop/a";r=4;t=60`
+	if got := w.Result().Header.Get("RateLimit"); got != want || inHandler != want {
+		t.Errorf("%q, in the handler %q", got, inHandler)
+	}
+	if w.Result().Header.Get("RateLimit-Policy") == "" {
+		t.Error("no RateLimit-Policy")
+	}
+}
+
+// Types of programs are identifiers, and one user's limit is not that of others.
+func TestHTTP_CountsClaimsOfNamedTypes(t *testing.T) {
+	type userID string
+	gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, rule("user", 1, rules.Identifier{From: rules.FromClaim, Name: "app.user"})), "shop")
+	h := middleware.HTTP(gate, middleware.Claims(func(r *http.Request) map[string]any {
+		return map[string]any{"app": map[string]userID{"user": userID(r.Header.Get("X-User"))}}
+	}))(served())
+	for _, step := range []struct {
+		user   string
+		status int
+	}{{"ann", 200}, {"bob", 200}, {"ann", 429}, {"carl", 200}} {
+		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+		r.Header.Set("X-User", step.user)
+		if h.ServeHTTP(w, r); w.Code != step.status {
+			t.Errorf("%s: status %d, want %d", step.user, w.Code, step.status)
+		}
+	}
+}
+
