@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
-	"github.com/weir-dev/weir/cmd/weir/files"
 	"github.com/weir-dev/weir/cmd/weir/flags"
+	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/source"
@@ -96,7 +96,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		}
 		tasks = append(tasks, serveAdmin(p, handler, listener))
 	}
-	dir := &files.Directory{Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log}
+	dir := &directory.Directory{Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log}
 	files := source.NewFiles(f.policies, dir.Load, dir.Apply, log)
 	if err := files.Reload(); err != nil {
 		return err

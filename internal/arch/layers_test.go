@@ -194,6 +194,18 @@ func layers() []layer {
 			},
 		},
 		{
+			pkg:      "go/weir/directory",
+			internal: []string{"limiter/rules", "limiter/source", "internal/compile", "internal/policyfile"},
+		},
+		{
+			pkg: "go/weir",
+			internal: []string{
+				"api/v1alpha1", "go/weir/directory", "internal/compile", "internal/policyfile", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
+				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisstore", "limiter/rules", "limiter/rules/matching", "limiter/source", "limiter/store", "middleware",
+			},
+			external: []string{"github.com/prometheus/client_golang", "golang.org/x/time", "sigs.k8s.io/yaml"},
+		},
+		{
 			pkg:      "internal/importer",
 			internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/credentials", "internal/policyfile", "internal/terminal"},
 			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},

@@ -13,7 +13,7 @@ func TestCommands_PrintThroughTerminal(t *testing.T) {
 	exceptions := map[string]string{
 		"cmd/internal/cli/clitest/reference.go": "a reference page",
 		"cmd/internal/cli/exit.go":              "an error, whose lines are indented",
-		"cmd/weir/files/directory.go":           "a hash",
+		"go/weir/directory/directory.go":        "a hash",
 		"cmd/weir/ratelimit.go":                 "an HTTP response",
 		"cmd/weir/ratelimitstats.go":            "an HTTP response",
 	}

@@ -1,4 +1,5 @@
-package files
+// Package directory compiles the policies in a directory, for `weir serve` and for Go programs. An invalid edit keeps the rules before it.
+package directory
 
 import (
 	"cmp"
