@@ -96,6 +96,50 @@ func TestImport_DeniesNothingThatEnvoysServiceAllows(t *testing.T) {
 	})
 }
 
+// TestImport_ReplacesIsReportedOrHasNoEffect draws configurations with replaces. If the import reports no limit that replaces another, the
+// decisions are those of the model, in which limits replace others.
+func TestImport_ReplacesIsReportedOrHasNoEffect(t *testing.T) {
+	w, runs, compared := newWeir(t), 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		nodes := drawNodes(rt, 1)
+		drawNames(rt, nodes)
+		w.reset()
+		runs++
+		config := yaml("shop", nodes)
+		result := w.importFrom(rt, config, fmt.Sprint("run-", runs, ":"))
+		if result.Count(importer.NotImported) > 0 {
+			return
+		}
+		compared++
+		m, denied := newModel(nodes), false
+		for range 20 {
+			request := rapid.SliceOfN(rapid.Custom(drawDescriptor), 1, 4).Draw(rt, "request")
+			want := slices.ContainsFunc(m.decide(w.time(), request), func(o outcome) bool { return o.over })
+			got := w.decide(rt, "shop", request)
+			if is := isOver(got.GetOverallCode()); is && !want || !denied && is != want {
+				rt.Fatalf("%v: the model denies: %t, Weir answers %v with\n%s", request, want, got, config)
+			}
+			denied = denied || want
+		}
+	})
+	if compared == 0 || compared == runs {
+		t.Errorf("%d of %d configurations were compared, want some that are and some that are not", compared, runs)
+	}
+}
+
+// drawNames draws names of limits, and which names they replace.
+func drawNames(t *rapid.T, nodes []*node) {
+	for _, n := range nodes {
+		if l := n.limit; l != nil {
+			l.name = rapid.SampledFrom([]string{"", "", "n", "m"}).Draw(t, "name")
+			if name := rapid.SampledFrom([]string{"", "", "", "n", "m", "other"}).Draw(t, "replaces"); name != l.name && name != "" {
+				l.replaces = []string{name}
+			}
+		}
+		drawNames(t, n.children)
+	}
+}
+
 func expectImported(t TB, result *importer.Result) {
 	t.Helper()
 	for _, f := range result.Findings {
