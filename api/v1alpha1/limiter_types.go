@@ -228,6 +228,10 @@ type RedisState struct {
 	// reachable is true if Redis replies to the operator.
 	// +required
 	Reachable bool `json:"reachable"`
+	// unreachableSince is when the operator could not use Redis for the first time, without a success since. It is present only while reachable is
+	// false, in whole seconds. It is absent if the operator does not know the time.
+	// +optional
+	UnreachableSince *metav1.Time `json:"unreachableSince,omitempty"`
 	// primaries is the number of Redis primaries that store counters.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

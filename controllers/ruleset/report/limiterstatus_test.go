@@ -71,8 +71,11 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 		t.Errorf("in local mode: %+v", l)
 	}
 	receive()
-	outage := publish.Delivery{Redis: d.Redis, Scripts: d.Scripts, Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now}}
+	outage := publish.Delivery{Redis: d.Redis, Scripts: d.Scripts, Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now.Add(3 * time.Millisecond)}}
 	report("an outage", outage, nil, 1)
+	if since := r.limiter.Redis.UnreachableSince; since == nil || !since.Time.Equal(r.now) {
+		t.Errorf("unreachable since %v, want %v", since, r.now)
+	}
 	if r.limiter.EnforcingReplicas != 1 || r.limiter.Redis.Reachable || degraded().Reason != "StoreDenied" || !strings.Contains(degraded().Message, "NOPERM") {
 		t.Errorf("in the outage: %+v", r.limiter)
 	}
@@ -92,7 +95,7 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	}
 	receive()
 	report("the end of the outage", publish.Delivery{}, nil, 1)
-	if len(r.limiter.Conditions) != 0 || r.limiter.Redis.Version != "" || len(r.limiter.Scripts) != 0 {
+	if len(r.limiter.Conditions) != 0 || r.limiter.Redis.Version != "" || len(r.limiter.Scripts) != 0 || r.limiter.Redis.UnreachableSince != nil {
 		t.Errorf("after the outage: %+v", r.limiter)
 	}
 }

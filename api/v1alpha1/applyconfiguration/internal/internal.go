@@ -1280,6 +1280,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reachable
       type:
         scalar: boolean
+    - name: unreachableSince
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: version
       type:
         scalar: string
