@@ -228,8 +228,8 @@ type RedisState struct {
 	// reachable is true if Redis replies to the operator.
 	// +required
 	Reachable bool `json:"reachable"`
-	// unreachableSince is when the operator could not use Redis for the first time, without a success since. It is present only while reachable is
-	// false, in whole seconds. It is absent if the operator does not know the time.
+	// unreachableSince is when the operator began to fail to use Redis, in whole seconds. An operator that starts during the outage begins with its
+	// first attempt. The field is present only while reachable is false, and absent if the time is unknown.
 	// +optional
 	UnreachableSince *metav1.Time `json:"unreachableSince,omitempty"`
 	// primaries is the number of Redis primaries that store counters.

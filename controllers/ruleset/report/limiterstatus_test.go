@@ -71,11 +71,8 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 		t.Errorf("in local mode: %+v", l)
 	}
 	receive()
-	outage := publish.Delivery{Redis: d.Redis, Scripts: d.Scripts, Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now.Add(3 * time.Millisecond)}}
+	outage := publish.Delivery{Redis: d.Redis, Scripts: d.Scripts, Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now}}
 	report("an outage", outage, nil, 1)
-	if since := r.limiter.Redis.UnreachableSince; since == nil || !since.Time.Equal(r.now) {
-		t.Errorf("unreachable since %v, want %v", since, r.now)
-	}
 	if r.limiter.EnforcingReplicas != 1 || r.limiter.Redis.Reachable || degraded().Reason != "StoreDenied" || !strings.Contains(degraded().Message, "NOPERM") {
 		t.Errorf("in the outage: %+v", r.limiter)
 	}
@@ -95,8 +92,31 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	}
 	receive()
 	report("the end of the outage", publish.Delivery{}, nil, 1)
-	if len(r.limiter.Conditions) != 0 || r.limiter.Redis.Version != "" || len(r.limiter.Scripts) != 0 || r.limiter.Redis.UnreachableSince != nil {
+	if len(r.limiter.Conditions) != 0 || r.limiter.Redis.Version != "" || len(r.limiter.Scripts) != 0 {
 		t.Errorf("after the outage: %+v", r.limiter)
+	}
+}
+
+func TestLimiterReporter_WritesSinceWhenRedisIsUnreachable(t *testing.T) {
+	r := newReporting(t)
+	reporter := &LimiterReporter{Client: r.cached, Clock: func() time.Time { return r.now }}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge", UID: "edge"}}
+	began := metav1.NewTime(r.now)
+	for _, step := range []struct {
+		outage publish.Outage
+		want   *metav1.Time
+	}{
+		{publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now.Add(3 * time.Millisecond)}, &began},
+		{publish.Outage{Reason: "StoreDenied", Message: "NOPERM"}, nil}, // at an unknown time
+		{publish.Outage{}, nil},
+	} {
+		d := publish.Delivery{Outage: step.outage}
+		if err := reporter.Report(t.Context(), limiter, stateOf(d).RuleSet, d, Problems{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.limiter.Redis.UnreachableSince; !got.Equal(step.want) {
+			t.Errorf("outage %+v: unreachable since %v, want %v", step.outage, got, step.want)
+		}
 	}
 }
 

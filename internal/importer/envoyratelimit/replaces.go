@@ -42,17 +42,14 @@ func (c *converter) replaces(l *limit) bool {
 			c.out.Add(l.Place, importer.Note, "replaces has no effect for %s: the domain has no limit of this name that applies", name)
 			continue
 		}
-		text := name + " at "
-		for i, place := range places[:min(len(places), maxPlaces)] {
-			if i > 0 {
-				text += " and "
-			}
-			text += fmt.Sprintf("%s:%d", place.File, place.Line)
+		var at []string
+		for _, place := range places[:min(len(places), maxPlaces)] {
+			at = append(at, fmt.Sprintf("%s:%d", place.File, place.Line))
 		}
 		if more := len(places) - maxPlaces; more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
+			at = append(at, fmt.Sprintf("%d more", more))
 		}
-		replaced = append(replaced, text)
+		replaced = append(replaced, name+" at "+strings.Join(at, " and "))
 	}
 	if len(replaced) == 0 {
 		return false
