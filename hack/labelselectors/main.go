@@ -39,7 +39,7 @@ func boundAll(directory string) error {
 		return fmt.Errorf("no CRDs in %s", directory)
 	}
 	for _, file := range files {
-		given, err := os.ReadFile(file)
+		given, err := os.ReadFile(file) //nolint:gosec // a file of the repository
 		if err != nil {
 			return err
 		}
@@ -110,22 +110,17 @@ const (
 	maxOperatorBytes = 16
 )
 
-var (
-	keysRule = apiextensions.ValidationRule{
-		Rule: "self.all(key, !format.qualifiedName().validate(key).hasValue())", Message: keyMessage,
-	}
-	keyRule = apiextensions.ValidationRule{Rule: "!format.qualifiedName().validate(self).hasValue()", Message: keyMessage}
+const (
+	keysRule = "self.all(key, !format.qualifiedName().validate(key).hasValue())"
+	keyRule  = "!format.qualifiedName().validate(self).hasValue()"
 	// valueRule accepts what format.labelValue() accepts. The tiers of a policy can have 65 536 values, for which the API server rejects that
 	// function and the regular expression of Kubernetes: its estimate of the cost grows with the length of the regular expression.
-	valueRule = apiextensions.ValidationRule{
-		Rule: `self.matches('^(\\w([-.\\w]*\\w)?)?$') && !self.startsWith('_') && !self.endsWith('_')`,
-		Message: "a label value must be empty, or consist of letters, digits, dots, hyphens and underscores and begin and end with a letter or " +
-			"digit",
-	}
-)
+	valueRule = `self.matches('^(\\w([-.\\w]*\\w)?)?$') && !self.startsWith('_') && !self.endsWith('_')`
 
-const keyMessage = "a label key must be a name of at most 63 letters, digits, dots, hyphens and underscores such as team, or a DNS name, a slash " +
-	"and a name, such as example.com/team"
+	keyMessage = "a label key must be a name of at most 63 letters, digits, dots, hyphens and underscores such as team, or a DNS name, a slash " +
+		"and a name, such as example.com/team"
+	valueMessage = "a label value must be empty, or consist of letters, digits, dots, hyphens and underscores and begin and end with a letter or digit"
+)
 
 // boundSelector adds the bounds and rules to the schema of a metav1.LabelSelector.
 func boundSelector(selector *schema) error {
@@ -134,7 +129,7 @@ func boundSelector(selector *schema) error {
 		return errors.New("matchLabels must be a map, and matchExpressions a list")
 	}
 	labels.MaxProperties = new(int64(maxItems))
-	labels.XValidations = apiextensions.ValidationRules{keysRule}
+	labels.XValidations = apiextensions.ValidationRules{{Rule: keysRule, Message: keyMessage}}
 	boundValue(labels.AdditionalProperties.Schema)
 	selector.Properties["matchLabels"] = labels
 
@@ -146,7 +141,7 @@ func boundSelector(selector *schema) error {
 		return errors.New("matchExpressions must have the fields key, operator and values")
 	}
 	key.MaxLength = new(int64(maxKeyBytes))
-	key.XValidations = apiextensions.ValidationRules{keyRule}
+	key.XValidations = apiextensions.ValidationRules{{Rule: keyRule, Message: keyMessage}}
 	operator.MaxLength = new(int64(maxOperatorBytes))
 	values.MaxItems = new(int64(maxItems))
 	boundValue(values.Items.Schema)
@@ -157,5 +152,5 @@ func boundSelector(selector *schema) error {
 func boundValue(value *schema) {
 	value.Description = "the value of a label"
 	value.MaxLength = new(int64(maxValueBytes))
-	value.XValidations = apiextensions.ValidationRules{valueRule}
+	value.XValidations = apiextensions.ValidationRules{{Rule: valueRule, Message: valueMessage}}
 }

@@ -88,7 +88,7 @@ func TestValueRule_AcceptsTheLabelValuesOfKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ast, issues := env.Compile(valueRule.Rule)
+	ast, issues := env.Compile(valueRule)
 	if err := issues.Err(); err != nil {
 		t.Fatal(err)
 	}
