@@ -246,7 +246,7 @@ func TestRecordReset_CreatesAnEventForEachResetWithTheUserAndTheReason(t *testin
 	reset("jane", `{"policy":"shop/daily","identifier":"secret-key","reason":"INC-1"}`)
 	reset("john", `{"policy":"shop/daily","identifier":"secret-key","reason":"INC-2"}`)
 	reset("john", `{"policy":"shop/daily","identifier":"secret-key","reason":"INC-3","dryRun":true}`)
-	answers = `{"counters":[{"policy":"cluster/all","identifier":"acme"},{"policy":"shop/daily","identifier":"hash:77"}]}`
+	answers = `{"counters":[{"policy":"_cluster/all","identifier":"acme"},{"policy":"shop/daily","identifier":"hash:77"}]}`
 	reset("jane", `{"allPolicies":true,"identifier":"secret-key","reason":"INC-4"}`)
 
 	var list eventsv1.EventList

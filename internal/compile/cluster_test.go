@@ -38,14 +38,15 @@ func clusterPolicy(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.G
 func policiesOfBothKinds() *rapid.Generator[compile.Policies] {
 	return rapid.Custom(func(t *rapid.T) compile.Policies {
 		return compile.Policies{
-			Namespaced: rapid.SliceOfN(rapid.OneOf(anyPolicy(), inNamespaceCluster()), 0, 8).Draw(t, "namespaced"),
+			Namespaced: rapid.SliceOfN(rapid.OneOf(anyPolicy(), inNamespaceCluster(anyPolicy())), 0, 8).Draw(t, "namespaced"),
 			Cluster:    rapid.SliceOfN(clusterPolicy(anyPolicy()), 0, 6).Draw(t, "cluster"),
 		}
 	})
 }
 
-func inNamespaceCluster() *rapid.Generator[v1alpha1.RateLimitPolicy] {
-	return rapid.Map(goodPolicy(), func(policy v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicy {
+// inNamespaceCluster returns policies in a namespace with the name cluster, which is as good as any other.
+func inNamespaceCluster(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.Generator[v1alpha1.RateLimitPolicy] {
+	return rapid.Map(policies, func(policy v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicy {
 		policy.Namespace = "cluster"
 		return policy
 	})
@@ -93,7 +94,7 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 			missing[policy{compile.ClusterName(&policies.Cluster[i]), true}] = true
 		}
 		for name, own := range result.Set.Policies() {
-			p := policy{name, strings.HasPrefix(name, "cluster/")}
+			p := policy{name, strings.HasPrefix(name, "_cluster/")}
 			if !missing[p] || p.cluster != (own[0].Domain == "") {
 				t.Errorf("unexpected rules: %+v", own)
 			}
@@ -261,7 +262,7 @@ func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {
 func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 	var many []redundancy.Override
 	for domain := range strings.SplitSeq("a b c d e f g h i j", " ") {
-		many = append(many, redundancy.Override{Policy: "cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
+		many = append(many, redundancy.Override{Policy: "_cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
 	}
 	by := redundancy.OverriddenBy(slices.Repeat(many, 2))
 	if len(by) != 16 || by[9] != (v1alpha1.PolicyOverride{Domain: "j", Kind: "RateLimitPolicy", Name: "own"}) {
@@ -281,8 +282,8 @@ func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 			"overridden in a by a/own, in b by b/own, in c by c/own, in d by d/own, in e by e/own, in f by f/own, in g by g/own, in h by h/own, and in 2 more",
 		},
 		"a stricter policy": {
-			[]redundancy.Override{{Policy: "a/own", Domain: "a", By: "cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
-			"StricterPolicy", "has no effect, because cluster/x counts the same requests and is at least as strict",
+			[]redundancy.Override{{Policy: "a/own", Domain: "a", By: "_cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
+			"StricterPolicy", "has no effect, because _cluster/x counts the same requests and is at least as strict",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -251,10 +251,6 @@ func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
 func (v *validator) validateNames(policy candidate) {
 	if policy.cluster == nil {
 		v.validateName("metadata.namespace", policy.namespace)
-		if policy.namespace == clusterScope {
-			v.report("metadata.namespace", "namespace %s is reserved: a policy there would share its name and its counters with a ClusterRateLimitPolicy; "+
-				"move the policy to another namespace, or use a ClusterRateLimitPolicy with this domain", clusterScope)
-		}
 	}
 	v.validateName("metadata.name", policy.objectName)
 	if name := policy.spec.CounterName; name != "" && !isObjectName(name) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // namedPolicies is the number of policies that a problem names.
@@ -34,7 +35,7 @@ type ReasonCount struct {
 	Count  int    `json:"count"`
 }
 
-// Policy is a policy with a problem. Policy is namespace/name, or cluster/name of a ClusterRateLimitPolicy.
+// Policy is a policy with a problem. Policy is namespace/name, or _cluster/name of a ClusterRateLimitPolicy.
 type Policy struct {
 	Policy  string `json:"policy"`
 	Ready   bool   `json:"ready"`
@@ -53,11 +54,11 @@ func (r *Report) addPolicies(o *Objects) {
 	degraded := map[string]*group{}
 	for i := range o.Policies {
 		p := &o.Policies[i]
-		r.addPolicy(p.Namespace+"/"+p.Name, p.Generation, p.Status.Conditions, degraded)
+		r.addPolicy(policyname.Join(p.Namespace, p.Name), p.Generation, p.Status.Conditions, degraded)
 	}
 	for i := range o.ClusterPolicies {
 		p := &o.ClusterPolicies[i]
-		r.addPolicy("cluster/"+p.Name, p.Generation, p.Status.Conditions, degraded)
+		r.addPolicy(policyname.Join(policyname.Cluster, p.Name), p.Generation, p.Status.Conditions, degraded)
 	}
 	slices.SortFunc(r.Policies.List, func(a, b Policy) int { return strings.Compare(a.Policy, b.Policy) })
 	reasons := map[string]*group{}

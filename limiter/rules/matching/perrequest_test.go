@@ -15,7 +15,7 @@ func many(domain string, n int) (all []rules.Rule) {
 	for i := range n {
 		r := rule(fmt.Sprintf("%s/p%04d", domain, i))
 		if domain == "" {
-			r = rule(fmt.Sprintf("cluster/p%04d", i))
+			r = rule(fmt.Sprintf("_cluster/p%04d", i))
 			r.Domain, r.AllDomains = "", true
 		}
 		all = append(all, r)
@@ -44,7 +44,7 @@ func TestBounded_KeepsTheOldestOfANamespaceAndOfTheCluster(t *testing.T) {
 	kept, leftOut := matching.Bounded(matched)
 	var want []string // 32 of each: of shop the two that are listed, and the first ones by name
 	for i := range 32 {
-		want = append(want, fmt.Sprintf("cluster/p%04d", i))
+		want = append(want, fmt.Sprintf("_cluster/p%04d", i))
 	}
 	for i := range 30 {
 		want = append(want, fmt.Sprintf("shop/p%04d", i))
@@ -67,7 +67,7 @@ func TestBounded_LeavesOutNothingUpToTheBound(t *testing.T) {
 	}
 	// The policies of a tenant must not push out those of the cluster, nor these the tenant's.
 	kept, leftOut = matching.Bounded(index(t, slices.Concat(many("", 1), many("shop", 1000))...).Match(nil, request("GET - /")))
-	if len(kept) != 33 || kept[0].Rule.Policy != "cluster/p0000" || len(leftOut) != 968 {
+	if len(kept) != 33 || kept[0].Rule.Policy != "_cluster/p0000" || len(leftOut) != 968 {
 		t.Errorf("kept %v", policiesOf(kept))
 	}
 	if policy := leftOut[0].Rule.Policy; !strings.HasPrefix(policy, "shop/") {
