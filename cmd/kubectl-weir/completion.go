@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +54,7 @@ func (f *clusterFlags) limiters(ctx context.Context) (names []string) {
 // namespaces returns the namespaces with policies or Limiters.
 func (f *clusterFlags) namespaces(ctx context.Context) (names []string) {
 	for _, object := range slices.Concat(f.Policies(ctx), f.limiters(ctx)) {
-		if namespace, _, _ := strings.Cut(object, "/"); namespace != "cluster" {
+		if namespace, _ := policyname.Split(object); namespace != policyname.Cluster {
 			names = append(names, namespace)
 		}
 	}

@@ -192,7 +192,7 @@ func TestCompile_ReportsPoliciesForWritesThatMatchNoNamespace(t *testing.T) {
 		}
 		return got
 	}
-	want := []string{"NoNamespaces bank/own", "NoNamespaces _cluster/d-other-domain", "NoNamespaces _cluster/f-unknown", "NoNamespaces _cluster/g-both", "NoMatch _cluster/h-contradiction"}
+	want := []string{"NoNamespaces _cluster/d-other-domain", "NoNamespaces _cluster/f-unknown", "NoNamespaces _cluster/g-both", "NoMatch _cluster/h-contradiction", "NoNamespaces bank/own"}
 	if diff := cmp.Diff(want, unmatched()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

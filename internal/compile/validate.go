@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // validPolicy is a valid policy. Only validate creates it.
@@ -251,6 +252,9 @@ func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
 func (v *validator) validateNames(policy candidate) {
 	if policy.cluster == nil {
 		v.validateName("metadata.namespace", policy.namespace)
+		if policy.namespace == policyname.Cluster { // only in a file
+			v.report("metadata.namespace", "%q must be the name of a namespace, and names of namespaces have no underscore", policy.namespace)
+		}
 	}
 	v.validateName("metadata.name", policy.objectName)
 	if name := policy.spec.CounterName; name != "" && !isObjectName(name) {

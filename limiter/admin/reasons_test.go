@@ -220,9 +220,9 @@ func TestExplain_NamesTheDomains(t *testing.T) {
 	one.Domain, several.Domain, several.Domains = "blog", "", []string{"blog", "forum"}
 	gateway := rule("infra/a")
 	gateway.Domains, gateway.Match.Routes = several.Domains, []rules.Route{{Namespace: "blog", Target: "HTTPRoute/a"}, {Namespace: "forum", Target: "HTTPRoute/a"}}
-	expect(t, reasons(t, newEngine(t, memstore.New(epoch), one, several, gateway), ofAcme),
-		`blog/a NoMatch metadata.namespace: the request is in domain "shop"; the policy applies to blog`,
+	expect(t, reasons(t, newEngine(t, memstore.New(epoch), several, one, gateway), ofAcme),
 		`_cluster/a NoMatch domains: the request is in domain "shop"; the policy applies to blog, forum`,
+		`blog/a NoMatch metadata.namespace: the request is in domain "shop"; the policy applies to blog`,
 		`infra/a NoMatch targetRefs: the request is in domain "shop"; the policy applies to blog, forum`)
 }
 

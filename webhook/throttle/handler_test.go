@@ -551,10 +551,10 @@ func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 		"without an identifier":                {allowedResult("_cluster/a", limiter.Missing, 0), 80, []string{"rate limit of policy _cluster/a: 100 of 100 per 1m used by writes without a Custom"}},
 		"control characters and invalid UTF-8": {allowedResult("_cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"rate limit of policy _cluster/a: 100 of 100 per 1m used by Custom a\uFFFDb\uFFFDc\uFFFDd"}},
 		"the usage is unknown":                 {unavailableStore, 80, nil},
-		"a long identifier is cut short":       {allowedResult("_cluster/a", long, 0), 80, []string{"rate limit of policy _cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 54) + "…"}},
+		"a long identifier is cut short":       {allowedResult("_cluster/a", long, 0), 80, []string{"rate limit of policy _cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 53) + "…"}},
 		"a long policy name":                   {allowedResult("_cluster/"+long[:100], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:100] + ": 100 of 100 per 1m used"}},
-		"just enough room for 16 characters":   {allowedResult("_cluster/"+long[:47], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:47] + ": 100 of 100 per 1m used by Custom acme"}},
-		"room for 15 characters":               {allowedResult("_cluster/"+long[:48], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:48] + ": 100 of 100 per 1m used"}},
+		"just enough room for 16 characters":   {allowedResult("_cluster/"+long[:46], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:46] + ": 100 of 100 per 1m used by Custom acme"}},
+		"room for 15 characters":               {allowedResult("_cluster/"+long[:47], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:47] + ": 100 of 100 per 1m used"}},
 		"the longest policy name is cut off":   {allowedResult(long+"/"+long, "acme", 0), 80, []string{"rate limit of policy " + long[:127] + "…: 100 of 100 per 1m used"}},
 	}
 	for name, test := range tests {

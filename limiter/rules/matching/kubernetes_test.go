@@ -419,7 +419,7 @@ func TestMatch_AgreesWithTheDefinitionForWrites(t *testing.T) {
 					{Key: "exempt", Operator: rules.SelectorDoesNotExist},
 				}).Draw(t, "requirement")}
 			}
-			r := writeRule(rapid.SampledFrom([]string{"cluster", "bank", "shop"}).Draw(t, "scope")+fmt.Sprintf("/%02d", i), m)
+			r := writeRule(rapid.SampledFrom([]string{"_cluster", "bank", "cluster", "shop"}).Draw(t, "scope")+fmt.Sprintf("/%02d", i), m)
 			if domains := rarely("bank", "shop").Draw(t, "domains"); r.AllDomains && len(domains) > 0 {
 				r.AllDomains, r.Domains = false, domains
 			}
