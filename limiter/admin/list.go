@@ -131,7 +131,8 @@ func rulesOf(e *engine.Engine, policy string) (selected []*matching.Compiled, ba
 		}
 	}
 	if policy != "" && len(selected) == 0 {
-		return nil, reply.NewProblem(http.StatusNotFound, "policy", fmt.Sprintf("policy %s is not enforced by this limiter; %s", quote(policy), advice(index, policy)))
+		message := fmt.Sprintf("policy %s is not enforced by this limiter; %s", quote(policy), advice(index, policy))
+		return nil, reply.NewProblem(http.StatusNotFound, "policy", message)
 	}
 	return selected, nil
 }
