@@ -33,18 +33,18 @@ func TestSelectedBy_SelectsByLabelsOfPoliciesAndNamespaces(t *testing.T) {
 	}
 	edge := &metav1.LabelSelector{MatchLabels: map[string]string{"edge": "yes"}}
 	retail := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
-	allPolicies := []string{"cluster/marked", "cluster/plain", "shop/marked", "shop/plain", "bank/marked", "unknown/marked"}
+	allPolicies := []string{"_cluster/marked", "_cluster/plain", "shop/marked", "shop/plain", "bank/marked", "unknown/marked"}
 	for name, c := range map[string]struct {
 		spec v1alpha1.LimiterSpec
 		want []string
 	}{
 		"no selectors select all policies":                 {v1alpha1.LimiterSpec{}, allPolicies},
 		"empty selectors select all policies":              {v1alpha1.LimiterSpec{PolicySelector: &metav1.LabelSelector{}, PolicyNamespaceSelector: &metav1.LabelSelector{}}, allPolicies},
-		"a policy selector selects by label of the policy": {v1alpha1.LimiterSpec{PolicySelector: edge}, []string{"cluster/marked", "shop/marked", "bank/marked", "unknown/marked"}},
+		"a policy selector selects by label of the policy": {v1alpha1.LimiterSpec{PolicySelector: edge}, []string{"_cluster/marked", "shop/marked", "bank/marked", "unknown/marked"}},
 		"a namespace selector selects by label of the namespace, and all cluster policies": {
-			v1alpha1.LimiterSpec{PolicyNamespaceSelector: retail}, []string{"cluster/marked", "cluster/plain", "shop/marked", "shop/plain"},
+			v1alpha1.LimiterSpec{PolicyNamespaceSelector: retail}, []string{"_cluster/marked", "_cluster/plain", "shop/marked", "shop/plain"},
 		},
-		"both selectors must match": {v1alpha1.LimiterSpec{PolicySelector: edge, PolicyNamespaceSelector: retail}, []string{"cluster/marked", "shop/marked"}},
+		"both selectors must match": {v1alpha1.LimiterSpec{PolicySelector: edge, PolicyNamespaceSelector: retail}, []string{"_cluster/marked", "shop/marked"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			selected, err := all.SelectedBy(&c.spec)

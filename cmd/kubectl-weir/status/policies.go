@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // namedPolicies is the number of policies that a problem names.
@@ -45,7 +46,7 @@ type NotEnforced struct {
 	Policies []string `json:"policies"`
 }
 
-// Policy is a policy with a problem. Policy is namespace/name, or cluster/name of a ClusterRateLimitPolicy.
+// Policy is a policy with a problem. Policy is namespace/name, or _cluster/name of a ClusterRateLimitPolicy.
 type Policy struct {
 	Policy  string `json:"policy"`
 	Ready   bool   `json:"ready"`
@@ -66,11 +67,11 @@ func (r *Report) addPolicies(o *Objects) {
 	degraded, notEnforced := map[string]*group{}, map[string]*group{}
 	for i := range o.Policies {
 		p := &o.Policies[i]
-		r.addPolicy(p.Namespace+"/"+p.Name, p.Generation, p.Status.Conditions, degraded, notEnforced)
+		r.addPolicy(policyname.Join(p.Namespace, p.Name), p.Generation, p.Status.Conditions, degraded, notEnforced)
 	}
 	for i := range o.ClusterPolicies {
 		p := &o.ClusterPolicies[i]
-		r.addPolicy("cluster/"+p.Name, p.Generation, p.Status.Conditions, degraded, notEnforced)
+		r.addPolicy(policyname.Join(policyname.Cluster, p.Name), p.Generation, p.Status.Conditions, degraded, notEnforced)
 	}
 	slices.SortFunc(r.Policies.List, func(a, b Policy) int { return strings.Compare(a.Policy, b.Policy) })
 	reasons := map[string]*group{}

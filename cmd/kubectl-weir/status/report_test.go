@@ -212,7 +212,7 @@ func TestNew_ReportsEachProblem(t *testing.T) {
 		tests["Ready of a policy: "+reason] = struct {
 			change func(*Objects)
 			want   []string
-		}{func(o *Objects) { o.ClusterPolicies[0].Status.Conditions[0] = condition("Ready", status, reason) }, []string{"Policy cluster/floor|" + reason + "|" + page}}
+		}{func(o *Objects) { o.ClusterPolicies[0].Status.Conditions[0] = condition("Ready", status, reason) }, []string{"Policy _cluster/floor|" + reason + "|" + page}}
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
