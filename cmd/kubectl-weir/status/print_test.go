@@ -33,7 +33,7 @@ LIMITER              READY  REASON           REPLICAS  VERSION  ENFORCING  REVIS
 weir-system/default  False  ReplicasMissing  1/2       ab       1          0123456789ab  Reachable
 
 Policies: 2, 2 ready, 0 degraded, 1 overridden, 1 enforced
-Ready, not enforced: 1 NoRequests: cluster/floor
+Ready, not enforced: 1 NoRequests: _cluster/floor
 
 Problem 1: Limiter weir-system/default
   ReplicasMissing: message of ReplicasMissing
@@ -111,12 +111,12 @@ func TestPrint_NamesThreePoliciesThatAreNotEnforcedAndAllInWide(t *testing.T) {
 	}
 	o.Policies = append(o.Policies, policy("q", condition("Ready", "False", "Pending"), condition("Enforced", "Unknown", "Pending")))
 	r := New(o)
-	table := "\nReady, not enforced: 5 NoRequests: cluster/floor, shop/p0, shop/p1 and 2 more, which -o wide lists\n\n" +
+	table := "\nReady, not enforced: 5 NoRequests: _cluster/floor, shop/p0, shop/p1 and 2 more, which -o wide lists\n\n" +
 		"POLICY  READY  REASON   ENFORCED  MESSAGE\nshop/q  False  Pending  Unknown   message of Pending\n"
 	if got := printed(t, "table", r); !strings.Contains(got, table) {
 		t.Errorf("%s\nwant %s", got, table)
 	}
-	if got, want := printed(t, "wide", r), "\nReady, not enforced: 5 NoRequests: cluster/floor, shop/p0, shop/p1, shop/p2, shop/p3\n"; !strings.Contains(got, want) {
+	if got, want := printed(t, "wide", r), "\nReady, not enforced: 5 NoRequests: _cluster/floor, shop/p0, shop/p1, shop/p2, shop/p3\n"; !strings.Contains(got, want) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }

@@ -85,7 +85,7 @@ func TestNew_SummarizesAHealthyInstallation(t *testing.T) {
 		}},
 		Policies: Policies{
 			Total: 2, Ready: 2, Overridden: 1, Enforced: 1, NotReady: []ReasonCount{},
-			NotEnforced: []NotEnforced{{"NoRequests", []string{"cluster/floor"}}}, List: []Policy{},
+			NotEnforced: []NotEnforced{{"NoRequests", []string{"_cluster/floor"}}}, List: []Policy{},
 		},
 	}
 	if diff := cmp.Diff(want, New(healthy())); diff != "" {
@@ -308,7 +308,7 @@ func TestNew_GroupsReadyPoliciesThatAreNotEnforced(t *testing.T) {
 		policy("b", ready, condition("Enforced", "False", "NoRequests")),
 		policy("e", condition("Ready", "False", "Invalid"), condition("Enforced", "False", "Invalid")))
 	got := New(o).Policies
-	want := []NotEnforced{{"", []string{"shop/c"}}, {"NoRequests", []string{"cluster/floor", "shop/b"}}, {"Pending", []string{"shop/d"}}}
+	want := []NotEnforced{{"", []string{"shop/c"}}, {"NoRequests", []string{"_cluster/floor", "shop/b"}}, {"Pending", []string{"shop/d"}}}
 	if diff := cmp.Diff(want, got.NotEnforced); diff != "" || got.Enforced != 1 {
 		t.Errorf("%d enforced; -want +got:\n%s", got.Enforced, diff)
 	}
