@@ -88,6 +88,7 @@ generate: generate-api ## Generate code and CRDs from api/, the copies of manife
 generate-api:
 	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
 	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
+	go run ./hack/labelselectors config/crd/bases
 
 .PHONY: fmt
 fmt: ## Format the Go code

@@ -21,6 +21,7 @@ type KubernetesMatch struct {
 	// namespaceSelector selects objects by the labels of their namespace. An empty selector matches every object. Any other selector
 	// does not match cluster-scoped objects.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="operator must be In or NotIn with values, or Exists or DoesNotExist without values"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// users lists the user names whose writes are limited. For example: alice, system:serviceaccount:shop:deployer. If omitted, the
 	// user name is not checked.

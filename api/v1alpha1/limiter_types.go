@@ -68,11 +68,13 @@ type LimiterSpec struct {
 	CounterGroup string `json:"counterGroup,omitempty"`
 	// policySelector selects policies by their labels. If omitted or empty, it selects all policies.
 	// +optional
-	PolicySelector *LabelSelector `json:"policySelector,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="operator must be In or NotIn with values, or Exists or DoesNotExist without values"
+	PolicySelector *metav1.LabelSelector `json:"policySelector,omitempty"`
 	// policyNamespaceSelector selects RateLimitPolicies by the labels of their namespace. It does not apply to a ClusterRateLimitPolicy,
 	// which has no namespace. If omitted or empty, it selects the policies of all namespaces.
 	// +optional
-	PolicyNamespaceSelector *LabelSelector `json:"policyNamespaceSelector,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="operator must be In or NotIn with values, or Exists or DoesNotExist without values"
+	PolicyNamespaceSelector *metav1.LabelSelector `json:"policyNamespaceSelector,omitempty"`
 	// policyBudget bounds the size of the policies that the Limiter enforces, in each namespace and in total.
 	// +optional
 	PolicyBudget PolicyBudget `json:"policyBudget,omitzero"`
@@ -228,6 +230,10 @@ type RedisState struct {
 	// reachable is true if Redis replies to the operator.
 	// +required
 	Reachable bool `json:"reachable"`
+	// unreachableSince is when the operator began to fail to use Redis, in whole seconds. An operator that starts during the outage begins with its
+	// first attempt. The field is present only while reachable is false, and absent if the time is unknown.
+	// +optional
+	UnreachableSince *metav1.Time `json:"unreachableSince,omitempty"`
 	// primaries is the number of Redis primaries that store counters.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

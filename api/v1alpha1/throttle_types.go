@@ -1,5 +1,7 @@
 package v1alpha1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // KubernetesThrottle registers the Limiter as an admission webhook for the writes that policies with match.kubernetes select. Only a
 // Limiter in the operator's namespace can be registered, because an admission webhook affects the whole cluster. Only a Limiter with
 // kubernetesThrottle selects policies with match.kubernetes.
@@ -21,7 +23,8 @@ type KubernetesThrottle struct {
 	// namespacedPolicySelector selects namespaces by their labels. It is required with namespacedPolicies Selected, and must not be set
 	// otherwise. An empty selector selects every namespace.
 	// +optional
-	NamespacedPolicySelector *LabelSelector `json:"namespacedPolicySelector,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="operator must be In or NotIn with values, or Exists or DoesNotExist without values"
+	NamespacedPolicySelector *metav1.LabelSelector `json:"namespacedPolicySelector,omitempty"`
 	// additionalExemptNamespaces lists further namespaces in which no write is limited. Always exempt are kube-system, kube-node-lease,
 	// kube-public and the namespace of the Limiter.
 	// +optional

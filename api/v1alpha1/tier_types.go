@@ -96,6 +96,7 @@ type When struct {
 	// namespaceSelector selects writes to the Kubernetes API by the labels of the namespace. It must not be empty.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="namespaceSelector must not be empty, because an empty selector selects every write; set matchLabels or matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="operator must be In or NotIn with values, or Exists or DoesNotExist without values"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// expression is a CEL expression over request. The request belongs to the tier if the expression evaluates to true. For example:
 	// request.headers[?"x-plan"].orValue("free") == "paid".

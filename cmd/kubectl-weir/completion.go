@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // completedObjects bounds the objects of one kind that are read for a completion.
@@ -23,13 +23,13 @@ func (f *clusterFlags) Policies(ctx context.Context) (names []string) {
 	var namespaced v1alpha1.RateLimitPolicyList
 	if c.List(ctx, &namespaced, client.Limit(completedObjects)) == nil {
 		for i := range namespaced.Items {
-			names = append(names, namespaced.Items[i].Namespace+"/"+namespaced.Items[i].Name)
+			names = append(names, policyname.Join(namespaced.Items[i].Namespace, namespaced.Items[i].Name))
 		}
 	}
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	if c.List(ctx, &cluster, client.Limit(completedObjects)) == nil {
 		for i := range cluster.Items {
-			names = append(names, "cluster/"+cluster.Items[i].Name)
+			names = append(names, policyname.Join(policyname.Cluster, cluster.Items[i].Name))
 		}
 	}
 	return names
@@ -54,7 +54,7 @@ func (f *clusterFlags) limiters(ctx context.Context) (names []string) {
 // namespaces returns the namespaces with policies or Limiters.
 func (f *clusterFlags) namespaces(ctx context.Context) (names []string) {
 	for _, object := range slices.Concat(f.Policies(ctx), f.limiters(ctx)) {
-		if namespace, _, _ := strings.Cut(object, "/"); namespace != "cluster" {
+		if namespace, _ := policyname.Split(object); namespace != policyname.Cluster {
 			names = append(names, namespace)
 		}
 	}

@@ -72,7 +72,7 @@ func TestExplain_AnswersWithoutAServer(t *testing.T) {
 			args: "request.json --cost 3", status: 3, stdout: []string{"Denied by shop/tenant. No retry can succeed"},
 		},
 		"a write": {
-			args: "-f pod.yaml --as alice", status: 3, stdout: []string{"Denied by cluster/pods", "alice"},
+			args: "-f pod.yaml --as alice", status: 3, stdout: []string{"Denied by _cluster/pods", "alice"},
 		},
 		"an exempt user":       {args: "-f pod.yaml --as alice --as-group system:masters", stdout: []string{"Allowed: no policy limits this write"}},
 		"an operation":         {args: "-f - --as alice --operation update", stdin: pod, stdout: []string{"the write is UPDATE pods; the policy matches CREATE pods"}},

@@ -64,7 +64,7 @@ func newFiles(t *testing.T) *fixture.TLSFiles {
 // secretSet limits the creation of secrets by user.
 func secretSet(units int64) rules.Set {
 	return rules.Set{Rules: []rules.Rule{{
-		Policy: "cluster/secrets", AllDomains: true, Axis: "User", Identifier: rules.Identifier{From: rules.FromKubernetesUser},
+		Policy: "_cluster/secrets", AllDomains: true, Axis: "User", Identifier: rules.Identifier{From: rules.FromKubernetesUser},
 		Match: rules.Match{Kubernetes: &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{
 			APIGroups: []string{""}, Resources: []string{"secrets"}, Operations: []string{"CREATE"},
 		}}}},
@@ -146,7 +146,7 @@ func TestThrottle_ReplicasShareCounters(t *testing.T) {
 		warned += len(got.Response.Warnings)
 		if got.Response.Allowed {
 			passed++
-		} else if !strings.Contains(got.Response.Status.Message, "over the limit of policy cluster/secrets: 3 per 1h for User alice; retry in ") {
+		} else if !strings.Contains(got.Response.Status.Message, "over the limit of policy _cluster/secrets: 3 per 1h for User alice; retry in ") {
 			t.Errorf("%+v", got)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package crd holds the CustomResourceDefinitions that controller-gen makes from package v1alpha1.
+// Package crd holds the CustomResourceDefinitions that controller-gen and hack/labelselectors make from package v1alpha1.
 package crd
 
 import _ "embed" // for the definitions

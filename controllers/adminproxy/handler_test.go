@@ -58,8 +58,9 @@ func newHarness(t *testing.T) *harness {
 	}
 	cluster := &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "uid-all"}}
 	policy := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "daily", UID: "uid-daily"}}
+	twin := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster", Name: "all", UID: "uid-twin"}}
 	of := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "main"}}
-	h.kube = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, policy, of).Build()
+	h.kube = fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, policy, twin, of).Build()
 	endpoint := newHandler(Config{
 		Access: &Access{Authenticator: authenticator.RequestFunc(authenticate), Authorizer: authorizer.AuthorizerFunc(h.authorize)},
 		Client: h.kube, Uncached: h.kube, HashKey: h.key, Log: slog.New(slog.NewTextHandler(&h.log, nil)),
@@ -246,8 +247,10 @@ func TestRecordReset_CreatesAnEventForEachResetWithTheUserAndTheReason(t *testin
 	reset("jane", `{"policy":"shop/daily","identifier":"secret-key","reason":"INC-1"}`)
 	reset("john", `{"policy":"shop/daily","identifier":"secret-key","reason":"INC-2"}`)
 	reset("john", `{"policy":"shop/daily","identifier":"secret-key","reason":"INC-3","dryRun":true}`)
-	answers = `{"counters":[{"policy":"cluster/all","identifier":"acme"},{"policy":"shop/daily","identifier":"hash:77"}]}`
+	answers = `{"counters":[{"policy":"_cluster/all","identifier":"acme"},{"policy":"shop/daily","identifier":"hash:77"}]}`
 	reset("jane", `{"allPolicies":true,"identifier":"secret-key","reason":"INC-4"}`)
+	answers = `{"identifier":"acme","counters":[]}`
+	reset("john", `{"policy":"cluster/all","identifier":"acme","reason":"INC-5"}`)
 
 	var list eventsv1.EventList
 	if err := h.kube.List(t.Context(), &list); err != nil {
@@ -261,6 +264,7 @@ func TestRecordReset_CreatesAnEventForEachResetWithTheUserAndTheReason(t *testin
 	slices.Sort(got)
 	const on = ` on 1 of 2 replicas of Limiter edge/main: `
 	want := []string{
+		`cluster RateLimitPolicy all uid-twin Reset: User "john" reset the counters of identifier "acme"` + on + `INC-5`,
 		`default ClusterRateLimitPolicy all uid-all Reset: User "jane" reset the counters of identifier "acme"` + on + `INC-4`,
 		`shop RateLimitPolicy daily uid-daily Reset: User "jane" reset the counters of identifier "hash:77"` + on + `INC-1`,
 		`shop RateLimitPolicy daily uid-daily Reset: User "jane" reset the counters of identifier "hash:77"` + on + `INC-4`,
@@ -269,7 +273,7 @@ func TestRecordReset_CreatesAnEventForEachResetWithTheUserAndTheReason(t *testin
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if text := h.log.String(); strings.Count(text, "counters reset") != 4 || strings.Contains(text, "secret-key") || !strings.Contains(text, "caller=john reason=INC-2") {
+	if text := h.log.String(); strings.Count(text, "counters reset") != 5 || strings.Contains(text, "secret-key") || !strings.Contains(text, "caller=john reason=INC-2") {
 		t.Errorf("log: %s", text)
 	}
 }

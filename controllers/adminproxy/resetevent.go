@@ -14,10 +14,11 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/limiterevents"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
-// createEvent creates an event on the policy with this name in rule sets: "namespace/name", or "cluster/name" of a ClusterRateLimitPolicy, which
-// is searched first, because the API server reserves no namespace for Weir.
+// createEvent creates an event on the policy with this name in rule sets: "namespace/name", or "_cluster/name" of a
+// ClusterRateLimitPolicy.
 func (h *handler) createEvent(ctx context.Context, of *v1alpha1.Limiter, policy, reason, note string) error {
 	regarding, namespace, err := h.policy(ctx, policy)
 	if err != nil {
@@ -48,10 +49,10 @@ func limiterReference(of *v1alpha1.Limiter) corev1.ObjectReference {
 
 // policy returns a reference to a policy, and the namespace of its events.
 func (h *handler) policy(ctx context.Context, policy string) (corev1.ObjectReference, string, error) {
-	namespace, name, _ := strings.Cut(policy, "/")
+	namespace, name := policyname.Split(policy)
 	key, kind, in := types.NamespacedName{Namespace: namespace, Name: name}, "RateLimitPolicy", namespace
 	var object client.Object = &v1alpha1.RateLimitPolicy{}
-	if namespace == clusterPrefix { // no policy in a namespace with this name is enforced
+	if namespace == policyname.Cluster {
 		key, kind, in = types.NamespacedName{Name: name}, "ClusterRateLimitPolicy", metav1.NamespaceDefault
 		object = &v1alpha1.ClusterRateLimitPolicy{}
 	}
@@ -62,9 +63,6 @@ func (h *handler) policy(ctx context.Context, policy string) (corev1.ObjectRefer
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: key.Namespace, Name: name, UID: object.GetUID(),
 	}, in, nil
 }
-
-// clusterPrefix is the namespace part of the names of ClusterRateLimitPolicies.
-const clusterPrefix = "cluster"
 
 // maxClipped is the number of bytes of a text of a user or a replica in the note of an event: the reason must have room.
 const maxClipped = 100

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -66,11 +67,11 @@ func TestReconcile_RegistersNamespacedPoliciesOnlyWhereTheyAreAdmitted(t *testin
 	if _, covered := h.reported[uid].Covers[p.UID]; covered || len(h.webhooks()) != 1 {
 		t.Errorf("a policy that is not admitted has webhooks %q", h.webhooks())
 	}
-	admit := func(label v1alpha1.LabelValue) {
+	admit := func(label string) {
 		h.edit(func(s *v1alpha1.LimiterSpec) {
 			s.KubernetesThrottle.NamespacedPolicies = v1alpha1.NamespacedPoliciesSelected
-			s.KubernetesThrottle.NamespacedPolicySelector = &v1alpha1.LabelSelector{
-				MatchLabels: map[string]v1alpha1.LabelValue{"kubernetes.io/metadata.name": label},
+			s.KubernetesThrottle.NamespacedPolicySelector = &metav1.LabelSelector{
+				MatchLabels: map[string]string{"kubernetes.io/metadata.name": label},
 			}
 		})
 		h.reconcile()

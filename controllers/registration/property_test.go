@@ -152,7 +152,7 @@ func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := rules.Set{Namespaces: []rules.Namespace{{Name: "shop", Labels: map[string]string{"plan": "free"}}}}
 		for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
-			set.Rules = append(set.Rules, drawRule(t, "cluster/"+string(rune('a'+i))))
+			set.Rules = append(set.Rules, drawRule(t, "_cluster/"+string(rune('a'+i))))
 		}
 		index, err := matching.NewIndex(set, "", "weir:")
 		if err != nil {

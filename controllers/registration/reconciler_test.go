@@ -188,7 +188,7 @@ func TestReconcile_GivesEachLimiterItsOwnWebhook(t *testing.T) {
 	for _, name := range []string{"b", "a", longest} {
 		h.policy(name, map[string]string{"for": name}, "pods", "configmaps")
 		h.limiter(h.namespace, name, func(s *v1alpha1.LimiterSpec) {
-			s.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"for": v1alpha1.LabelValue(name)}}
+			s.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"for": name}}
 		})
 		h.setReplicas(name, 2, 0)
 	}

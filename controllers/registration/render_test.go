@@ -97,7 +97,7 @@ func writeRule(what ...string) rules.Rule {
 		})
 	}
 	return rules.Rule{
-		Policy: "cluster/some", AllDomains: true, Identifier: rules.Identifier{From: rules.FromKubernetesUser}, Match: rules.Match{Kubernetes: match},
+		Policy: "_cluster/some", AllDomains: true, Identifier: rules.Identifier{From: rules.FromKubernetesUser}, Match: rules.Match{Kubernetes: match},
 	}
 }
 

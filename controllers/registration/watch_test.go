@@ -80,7 +80,7 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 			return c != nil && c.Reason == reason
 		}
 	}
-	team := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "retail"}}
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) {
 		s.KubernetesThrottle.NamespacedPolicies, s.KubernetesThrottle.NamespacedPolicySelector = v1alpha1.NamespacedPoliciesSelected, team
 	})

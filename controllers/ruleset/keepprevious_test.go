@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,7 +18,7 @@ import (
 type storedLimiters struct {
 	client.Client
 
-	selector *v1alpha1.LabelSelector
+	selector *metav1.LabelSelector
 }
 
 func (s *storedLimiters) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -36,8 +37,8 @@ func (h *harness) storedLimiters() *storedLimiters {
 	return s
 }
 
-func invalidSelector() *v1alpha1.LabelSelector {
-	return &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "payments team"}}
+func invalidSelector() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"team": "payments team"}}
 }
 
 func TestKeepPrevious_KeepsTheActiveRuleSetOfAnInvalidSelector(t *testing.T) {

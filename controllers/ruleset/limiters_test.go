@@ -37,7 +37,7 @@ func (h *harness) degraded() *metav1.Condition {
 func TestReconcile_PublishesToEachLimiterWhatItSelects(t *testing.T) {
 	h := newHarness(t)
 	h.createLimiter("edge", func(s *v1alpha1.LimiterSpec) {
-		s.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"at": "edge"}}
+		s.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"at": "edge"}}
 	})
 	edge := h.open(h.redis.URL(), types.NamespacedName{Namespace: "weir-system", Name: "edge"}).Exchange
 	h.createPolicy("daily", nil)
@@ -102,12 +102,12 @@ func TestReporter_ReportsAPolicyThatNoLimiterSelects(t *testing.T) {
 	h.hasCondition("bad", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 
 	h.createLimiter("default", func(s *v1alpha1.LimiterSpec) {
-		s.PolicyNamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"kubernetes.io/metadata.name": "elsewhere"}}
+		s.PolicyNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "elsewhere"}}
 	})
 	h.reconcile()
 	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNotSelected)
 	l := h.limiter("default")
-	l.Spec.PolicyNamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = v1alpha1.LabelValue(h.namespace)
+	l.Spec.PolicyNamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] = h.namespace
 	h.must(h.kube.Update(t.Context(), l))
 	h.reconcile()
 	h.hasCondition("daily", v1alpha1.ConditionProgrammed, no, v1alpha1.ReasonNoReplicas)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,7 +47,7 @@ func TestSetupWithManager_UnresponsiveRedisDelaysNoStatusOfOtherLimiters(t *test
 	}
 	for _, name := range []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"} {
 		h.createLimiter(name, func(s *v1alpha1.LimiterSpec) {
-			s.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"stage": "test"}}
+			s.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "test"}}
 		})
 	}
 	h.manage(time.Second, func(next http.RoundTripper) http.RoundTripper { return next })

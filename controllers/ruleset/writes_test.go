@@ -60,8 +60,8 @@ func TestSelectPolicies_NamespacedPoliciesLimitWritesOnlyWhereALimiterAdmitsThem
 	selecting := func(name string) func(*v1alpha1.KubernetesThrottle) {
 		return func(k *v1alpha1.KubernetesThrottle) {
 			k.NamespacedPolicies = v1alpha1.NamespacedPoliciesSelected
-			k.NamespacedPolicySelector = &v1alpha1.LabelSelector{
-				MatchLabels: map[string]v1alpha1.LabelValue{"kubernetes.io/metadata.name": v1alpha1.LabelValue(name)},
+			k.NamespacedPolicySelector = &metav1.LabelSelector{
+				MatchLabels: map[string]string{"kubernetes.io/metadata.name": name},
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func TestSelectPolicies_NamespacedPoliciesLimitWritesOnlyWhereALimiterAdmitsThem
 func TestReport_APolicyForWritesIsReadyOnlyWhenAPIServersCallItsLimiter(t *testing.T) {
 	h := newHarness(t)
 	h.editThrottle(func(k *v1alpha1.KubernetesThrottle) {
-		k.NamespacedPolicies, k.NamespacedPolicySelector = v1alpha1.NamespacedPoliciesSelected, &v1alpha1.LabelSelector{}
+		k.NamespacedPolicies, k.NamespacedPolicySelector = v1alpha1.NamespacedPoliciesSelected, &metav1.LabelSelector{}
 	})
 	h.createPolicy("writes", limitPods)
 	h.createPolicy("requests", nil)

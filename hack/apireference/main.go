@@ -68,6 +68,9 @@ func external(path string) (page string, found bool) {
 	if name == "resources" && !strings.Contains(path, "podTemplate") { // match.kubernetes.resources is a type of Weir
 		return "", false
 	}
+	if name == "namespaceSelector" && !strings.Contains(path, "networkPolicy") { // Weir bounds the selectors of policies
+		return "", false
+	}
 	page, found = pages[name]
 	return page, found
 }

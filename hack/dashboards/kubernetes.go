@@ -74,7 +74,7 @@ func kubernetesNow() section {
 func throttlingLimiters() section {
 	requests := of("weir_decision_duration_seconds_count", throttle)
 	buckets := of("weir_decision_duration_seconds_bucket", throttle)
-	decisions := of("weir_decisions_total", `policy=~"cluster/.+"`) // only a ClusterRateLimitPolicy matches writes
+	decisions := of("weir_decisions_total", `policy=~"_cluster/.+"`) // only a ClusterRateLimitPolicy matches writes
 	return section{
 		title: "Limiters",
 		graphs: []chart{
@@ -94,7 +94,7 @@ func throttlingLimiters() section {
 				title:       "Denials by policy",
 				description: "Of ClusterRateLimitPolicies, which can also limit other requests.",
 				unit:        perSecond,
-				queries:     []query{{topDenials(`policy=~"cluster/.+"`), "{{policy}}"}},
+				queries:     []query{{topDenials(`policy=~"_cluster/.+"`), "{{policy}}"}},
 			},
 			{
 				title:       "Decisions by axis",

@@ -28,6 +28,7 @@ func layers() []layer {
 			},
 		},
 		{pkg: "limiter/clientip"},
+		{pkg: "limiter/rules/policyname"},
 		{pkg: "limiter/rules/reading"},
 		{pkg: "limiter/rules", internal: []string{"limiter", "limiter/clientip", "limiter/rules/reading"}},
 		{pkg: "limiter/rules/pattern", internal: []string{"limiter/clientip", "limiter/rules"}, external: []string{"github.com/gaissmai/bart"}},
@@ -42,8 +43,8 @@ func layers() []layer {
 		{
 			pkg: "limiter/rules/matching",
 			internal: []string{
-				"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/endpoint", "limiter/rules/expr", "limiter/rules/pattern", "limiter/rules/reading",
-				"limiter/rules/route",
+				"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/endpoint", "limiter/rules/expr", "limiter/rules/pattern", "limiter/rules/policyname",
+				"limiter/rules/reading", "limiter/rules/route",
 			},
 			external: []string{"github.com/gaissmai/bart"},
 		},
@@ -52,7 +53,7 @@ func layers() []layer {
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
 		{pkg: "limiter/wait"},
 		{pkg: "limiter/redisclient", internal: []string{"limiter", "limiter/wait"}, external: []string{"github.com/redis/go-redis"}},
-		{pkg: "limiter/bypass"},
+		{pkg: "limiter/bypass", internal: []string{"limiter/rules/policyname"}},
 		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 		{
 			pkg: "limiter/tracing/otlp", internal: []string{"limiter/tracing"},
@@ -98,7 +99,7 @@ func layers() []layer {
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
 		{pkg: "internal/compile/budget", internal: []string{"api/v1alpha1", "limiter/rules"}},
-		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/pattern"}},
+		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
 		{
 			pkg: "internal/compile/gateway", internal: []string{"api/v1alpha1", "limiter/rules"},
 			external: []string{"k8s.io/apimachinery/pkg/apis/meta"},
@@ -109,7 +110,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/compile/warning",
-			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "internal/compile/gateway", "internal/compile/redundancy"},
+			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/gateway", "internal/compile/redundancy"},
 		},
 		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1", "limiter"}},
 		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1", "internal/compile/window", "limiter"}},
@@ -147,7 +148,7 @@ func layers() []layer {
 		{
 			pkg: "limiter/admin",
 			internal: []string{
-				"limiter/admin/adminapi", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
+				"limiter/admin/adminapi", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/rules/policyname", "limiter/bypass", "limiter/engine", "limiter/reply", "limiter/server", "limiter/topk", "limiter/decisionlog",
 			},
 			external: []string{"github.com/prometheus"},
 		},
@@ -187,7 +188,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/policyfile",
-			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "internal/compile/...", "internal/terminal"},
+			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/terminal"},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils",
 				"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml",
@@ -207,7 +208,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/importer",
-			internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/credentials", "internal/policyfile", "internal/terminal"},
+			internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/policyfile", "internal/terminal"},
 			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{
@@ -218,7 +219,7 @@ func layers() []layer {
 		{
 			pkg: "internal/ratelimitservice",
 			internal: []string{
-				"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "internal/compile", "internal/compile/window", "internal/importer", "internal/importer/...",
+				"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile", "internal/compile/window", "internal/importer", "internal/importer/...",
 			},
 			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf", "k8s.io/apimachinery"},
 		},
@@ -239,7 +240,7 @@ func layers() []layer {
 		{pkg: "controllers/adminproxy/proxyapi"}, // shared with cmd/kubectl-weir
 		{
 			pkg:      "controllers/adminproxy",
-			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/admin/adminapi", "limiter/mutualtls", "limiter/rules", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
+			internal: []string{"controllers/adminproxy/proxyapi", "api/v1alpha1", "limiter", "limiter/admin/adminapi", "limiter/mutualtls", "limiter/rules", "limiter/rules/policyname", "limiter/socket", "controllers/deployment", "controllers/hashkey", "controllers/limiterevents"},
 			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 		},
 		{

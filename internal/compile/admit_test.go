@@ -35,7 +35,7 @@ func policiesOfWritesAndRequests() compile.Policies {
 
 func TestSelectedBy_SelectsPoliciesForWritesThatTheLimiterAdmits(t *testing.T) {
 	all := policiesOfWritesAndRequests()
-	retail := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "retail"}}
+	retail := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
 	const (
 		notCalled = "has no spec.kubernetesThrottle"
 		onlyWide  = "lets only ClusterRateLimitPolicies limit writes"
@@ -51,7 +51,7 @@ func TestSelectedBy_SelectsPoliciesForWritesThatTheLimiterAdmits(t *testing.T) {
 		"the webhook is enabled by default":    {&v1alpha1.KubernetesThrottle{}, map[types.UID]string{"shop/writes": onlyWide, "bank/writes": onlyWide}},
 		"the Limiter admits no namespace":      {&v1alpha1.KubernetesThrottle{NamespacedPolicies: "None", NamespacedPolicySelector: retail}, map[types.UID]string{"shop/writes": onlyWide, "bank/writes": onlyWide}},
 		"a selector admits one namespace":      {&v1alpha1.KubernetesThrottle{NamespacedPolicies: "Selected", NamespacedPolicySelector: retail}, map[types.UID]string{"bank/writes": elsewhere + "bank"}},
-		"an empty selector admits all":         {&v1alpha1.KubernetesThrottle{NamespacedPolicies: "Selected", NamespacedPolicySelector: &v1alpha1.LabelSelector{}}, nil},
+		"an empty selector admits all":         {&v1alpha1.KubernetesThrottle{NamespacedPolicies: "Selected", NamespacedPolicySelector: &metav1.LabelSelector{}}, nil},
 		"without a selector none are admitted": {&v1alpha1.KubernetesThrottle{NamespacedPolicies: "Selected"}, map[types.UID]string{"shop/writes": elsewhere + "shop", "bank/writes": elsewhere + "bank"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSelectedBy_SelectsPoliciesForWritesThatTheLimiterAdmits(t *testing.T) {
 }
 
 func TestSelectedBy_NamesTheFieldOfAnInvalidAdmission(t *testing.T) {
-	bad := &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{{Key: "a", Operator: "Near"}}}
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 	spec := v1alpha1.LimiterSpec{KubernetesThrottle: &v1alpha1.KubernetesThrottle{NamespacedPolicies: "Selected", NamespacedPolicySelector: bad}}
 	const want = `spec.kubernetesThrottle.namespacedPolicySelector: "Near" is not a valid label selector operator`
 	if _, err := policiesOfWritesAndRequests().SelectedBy(&spec); err == nil || err.Error() != want {

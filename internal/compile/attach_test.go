@@ -187,7 +187,7 @@ func TestCompile_ReportsPoliciesWithoutRoutes(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %t: %s", u.Reason, u.Policy, u.Cluster, u.Message))
 	}
 	want := []string{
-		"NoRoutes cluster/own true: spec.targetRefs[0]: Gateway shop/own has accepted no route, so there are no requests to limit; attach a route, or target another Gateway",
+		"NoRoutes _cluster/own true: spec.targetRefs[0]: Gateway shop/own has accepted no route, so there are no requests to limit; attach a route, or target another Gateway",
 		"NoRoutes idle/elsewhere false: spec.targetRefs[0]: Gateway infra/public has accepted no route of namespace idle, and a RateLimitPolicy limits routes of other " +
 			"namespaces only for a Gateway in its own namespace; attach a route of this namespace, move the policy to the namespace of the Gateway, or use a " +
 			"ClusterRateLimitPolicy",
@@ -318,7 +318,7 @@ func TestInherited_ARouteHasThePoliciesOfItsOldestGateways(t *testing.T) {
 			got = append(got, rule.Policy)
 		}
 	}
-	if diff := cmp.Diff([]string{"c/p", "cluster/a", "d/p", "e/p", "shop/p", "z/p"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"_cluster/a", "c/p", "d/p", "e/p", "shop/p", "z/p"}, got); diff != "" {
 		t.Errorf("policies that the route inherits (-want +got):\n%s", diff)
 	}
 	const want = "spec.targetRefs[0]: Gateway a/young has accepted no route, so there are no requests to limit; attach a route, or target another Gateway" +
@@ -455,7 +455,7 @@ func TestCompile_APolicyForARouteRefinesTheDefaultOfItsGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for route, want := range map[string][]string{
-		"shop:HTTPRoute/checkout": {"shop/checkout"}, "shop:GRPCRoute/stock": {"cluster/platform"}, "blog:HTTPRoute/posts": {"cluster/platform"},
+		"shop:HTTPRoute/checkout": {"shop/checkout"}, "shop:GRPCRoute/stock": {"_cluster/platform"}, "blog:HTTPRoute/posts": {"_cluster/platform"},
 		"blog:HTTPRoute/checkout": nil, "shop:HTTPRoute/draft": nil,
 	} {
 		domain, target, _ := strings.Cut(route, ":")
@@ -559,8 +559,8 @@ func TestCompile_ComparesEachTargetWithThoseOfOlderPolicies(t *testing.T) {
 		}
 	}
 	want := []string{
-		"cluster/a Accepted", "cluster/b Accepted", "cluster/b TargetNotFound", "cluster/b Conflicted", "cluster/b Accepted",
-		"cluster/c Conflicted", "cluster/c Conflicted",
+		"_cluster/a Accepted", "_cluster/b Accepted", "_cluster/b TargetNotFound", "_cluster/b Conflicted", "_cluster/b Accepted",
+		"_cluster/c Conflicted", "_cluster/c Conflicted",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

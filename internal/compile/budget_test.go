@@ -78,28 +78,28 @@ func TestCompileWithin_KeepsClusterPoliciesAndTheOldestOnes(t *testing.T) {
 		"rules of a namespace": {
 			[]v1alpha1.RateLimitPolicy{policyOf("a", "young", 1), policyOf("a", "old", 3), policyOf("b", "other", 0), policyOf("a", "middle", 2)},
 			budget.Budget{PerNamespace: budget.Usage{Rules: 2}},
-			[]string{"a/middle", "a/old", "b/other", "cluster/all"},
+			[]string{"_cluster/all", "a/middle", "a/old", "b/other"},
 			"over the policy budget of the Limiter: this policy needs 1 rules, and the older policies of namespace a leave less of 2: " +
 				"shorten or delete policies, or raise spec.policyBudget.perNamespace.rules of the Limiter",
 		},
 		"rules in total, of the same age": {
 			[]v1alpha1.RateLimitPolicy{policyOf("c", "x", 1), policyOf("a", "x", 1), policyOf("b", "x", 1)},
 			budget.Budget{Total: budget.Usage{Rules: 3}},
-			[]string{"a/x", "b/x", "cluster/all"},
+			[]string{"_cluster/all", "a/x", "b/x"},
 			"over the policy budget of the Limiter: this policy needs 1 rules, and the policies that take precedence leave less of 3: " +
 				"shorten or delete policies, or raise spec.policyBudget.total.rules of the Limiter",
 		},
 		"expressions": {
 			[]v1alpha1.RateLimitPolicy{expression(policyOf("a", "x", 1)), expression(policyOf("a", "y", 2)), policyOf("a", "z", 0)},
 			budget.Budget{PerNamespace: budget.Usage{Expressions: 1}},
-			[]string{"a/y", "a/z", "cluster/all"},
+			[]string{"_cluster/all", "a/y", "a/z"},
 			"over the policy budget of the Limiter: this policy needs 1 expressions, and the older policies of namespace a leave less of 1: " +
 				"shorten or delete policies, or raise spec.policyBudget.perNamespace.expressions of the Limiter",
 		},
 		"regular expressions": {
 			[]v1alpha1.RateLimitPolicy{expression(policyOf("a", "x", 1)), expression(policyOf("b", "y", 2))},
 			budget.Budget{Total: budget.Usage{RegularExpressions: 1}},
-			[]string{"b/y", "cluster/all"},
+			[]string{"_cluster/all", "b/y"},
 			"over the policy budget of the Limiter: this policy needs 1 regularExpressions, and the policies that take precedence leave less of 1: " +
 				"shorten or delete policies, or raise spec.policyBudget.total.regularExpressions of the Limiter",
 		},

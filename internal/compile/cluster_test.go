@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -17,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // clusterPolicy draws ClusterRateLimitPolicies with specs from the generator policies.
@@ -38,17 +40,81 @@ func clusterPolicy(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.G
 func policiesOfBothKinds() *rapid.Generator[compile.Policies] {
 	return rapid.Custom(func(t *rapid.T) compile.Policies {
 		return compile.Policies{
-			Namespaced: rapid.SliceOfN(rapid.OneOf(anyPolicy(), inNamespaceCluster()), 0, 8).Draw(t, "namespaced"),
+			Namespaced: rapid.SliceOfN(rapid.OneOf(anyPolicy(), inNamespaceCluster(anyPolicy())), 0, 8).Draw(t, "namespaced"),
 			Cluster:    rapid.SliceOfN(clusterPolicy(anyPolicy()), 0, 6).Draw(t, "cluster"),
 		}
 	})
 }
 
-func inNamespaceCluster() *rapid.Generator[v1alpha1.RateLimitPolicy] {
-	return rapid.Map(goodPolicy(), func(policy v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicy {
+// inNamespaceCluster returns policies in a namespace with the name cluster, which is as good as any other.
+func inNamespaceCluster(policies *rapid.Generator[v1alpha1.RateLimitPolicy]) *rapid.Generator[v1alpha1.RateLimitPolicy] {
+	return rapid.Map(policies, func(policy v1alpha1.RateLimitPolicy) v1alpha1.RateLimitPolicy {
 		policy.Namespace = "cluster"
 		return policy
 	})
+}
+
+// A ClusterRateLimitPolicy and a policy of the same name in a namespace called cluster have nothing in common, even with the same spec.
+func TestCompile_SeparatesTheNamespaceClusterFromClusterPolicies(t *testing.T) {
+	enforced := map[string]int{} // rules by domain
+	rapid.Check(t, func(t *rapid.T) {
+		of := compile.Policies{Cluster: rapid.SliceOfNDistinct(clusterPolicy(goodPolicy()), 1, 5, func(p v1alpha1.ClusterRateLimitPolicy) string { return p.Name }).Draw(t, "cluster")}
+		var twins compile.Policies
+		for i := range of.Cluster {
+			twin := v1alpha1.RateLimitPolicy{ObjectMeta: of.Cluster[i].ObjectMeta, Spec: of.Cluster[i].Spec.RateLimitPolicySpec}
+			twin.Namespace = "cluster"
+			twins.Namespaced = append(twins.Namespaced, twin)
+		}
+		both := compile.Policies{Cluster: of.Cluster, Namespaced: twins.Namespaced}
+		printIfFailed(t, both)
+		alone, twinsAlone, together := of.Compile(testIdentity()), twins.Compile(testIdentity()), both.Compile(testIdentity())
+		if diff := cmp.Diff(slices.Concat(alone.Set.Rules, twinsAlone.Set.Rules), together.Set.Rules, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("rules differ if policies of the other kind are compiled too (-alone +together):\n%s", diff)
+		}
+		if diff := cmp.Diff(slices.Concat(alone.Problems, twinsAlone.Problems), together.Problems, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("problems differ if policies of the other kind are compiled too (-alone +together):\n%s", diff)
+		}
+		counters := map[string]bool{} // true for cluster policies
+		for i := range together.Set.Rules {
+			rule := &together.Set.Rules[i]
+			scope, _ := policyname.Split(rule.Policy)
+			if want := map[bool]string{true: policyname.Cluster, false: "cluster"}[rule.Domain == ""]; scope != want {
+				t.Errorf("rule %s of domain %q has scope %s", rule.Policy, rule.Domain, scope)
+			}
+			if ofCluster, found := counters[rule.CounterScope()]; found && ofCluster != (rule.Domain == "") {
+				t.Errorf("rule %s has counters of a policy of the other kind: %s", rule.Policy, rule.CounterScope())
+			}
+			counters[rule.CounterScope()] = rule.Domain == ""
+			enforced[rule.Domain]++
+		}
+		for _, o := range together.Overrides { // only a default is replaced
+			if scope, _ := policyname.Split(o.Policy); o.Reason == v1alpha1.ReasonNamespacePolicy && scope != policyname.Cluster {
+				t.Errorf("%+v: a policy of a namespace is replaced", o)
+			}
+		}
+	})
+	if enforced[""] == 0 || enforced["cluster"] == 0 {
+		t.Errorf("rules by domain: %v, want some of both kinds", enforced)
+	}
+}
+
+// The schema of the API does not permit such a namespace, and a file can have it.
+func TestCluster_IsNotTheNameOfANamespace(t *testing.T) {
+	if len(validation.IsDNS1123Label(policyname.Cluster)) == 0 {
+		t.Errorf("a namespace can have the name %s", policyname.Cluster)
+	}
+	policy := v1alpha1.RateLimitPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: policyname.Cluster, Name: "a"},
+		Spec:       v1alpha1.RateLimitPolicySpec{Axis: "IP", Limit: new(int64(1)), Window: "1m"},
+	}
+	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
+	if len(set.Rules) > 0 || len(problems) != 1 || problems[0].Field != "metadata.namespace" {
+		t.Errorf("rules %v, problems %v", set.Rules, problems)
+	}
+	policy.Namespace = "cluster"
+	if _, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity()); len(problems) > 0 {
+		t.Errorf("namespace cluster: %v", problems)
+	}
 }
 
 func TestCompile_IgnoresTheOrderOfPolicies(t *testing.T) {
@@ -93,7 +159,7 @@ func TestCompile_ReturnsARuleOrAProblemForEveryPolicy(t *testing.T) {
 			missing[policy{compile.ClusterName(&policies.Cluster[i]), true}] = true
 		}
 		for name, own := range result.Set.Policies() {
-			p := policy{name, strings.HasPrefix(name, "cluster/")}
+			p := policy{name, strings.HasPrefix(name, "_cluster/")}
 			if !missing[p] || p.cluster != (own[0].Domain == "") {
 				t.Errorf("unexpected rules: %+v", own)
 			}
@@ -155,8 +221,15 @@ func TestOverrides_HoldForEveryRequest(t *testing.T) {
 	found := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		policies := compile.Policies{
-			Namespaced: rapid.SliceOfN(similarPolicy(), 1, 6).Draw(t, "namespaced"),
-			Cluster:    rapid.SliceOfN(clusterPolicy(similarPolicy()), 1, 4).Draw(t, "cluster"),
+			Namespaced: slices.Concat(
+				rapid.SliceOfN(similarPolicy(), 1, 6).Draw(t, "namespaced"), rapid.SliceOfN(inNamespaceCluster(similarPolicy()), 0, 2).Draw(t, "in namespace cluster"),
+			),
+			Cluster: rapid.SliceOfN(clusterPolicy(similarPolicy()), 1, 4).Draw(t, "cluster"),
+		}
+		for i := range policies.Cluster { // a default that replaces others is invalid
+			if spec := &policies.Cluster[i].Spec; spec.Precedence == v1alpha1.PrecedenceDefault {
+				spec.Replaces = nil
+			}
 		}
 		// Independent draws rarely agree in scope, name, match and limit, so that two of three have such a pair.
 		cluster, namespaced := &policies.Cluster[0].Spec, &policies.Namespaced[0]
@@ -229,7 +302,7 @@ func similarPolicy() *rapid.Generator[v1alpha1.RateLimitPolicy] {
 func anyRequest() *rapid.Generator[*rules.Request] {
 	return rapid.Custom(func(t *rapid.T) *rules.Request {
 		oneOf := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, label) }
-		domain := oneOf("domain", "bank", "shop", "shop-eu", "edge_proxy", "unknown")
+		domain := oneOf("domain", "bank", "cluster", "shop", "shop-eu", "edge_proxy", "unknown")
 		if rapid.IntRange(0, 3).Draw(t, "only descriptors") == 0 {
 			return &rules.Request{
 				Domain: domain, ClientIP: netip.MustParseAddr(oneOf("address", "10.0.0.1", "203.0.113.7")), NoHTTP: true,
@@ -269,7 +342,7 @@ func TestCompile_DoesNotModifyClusterPolicies(t *testing.T) {
 func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 	var many []redundancy.Override
 	for domain := range strings.SplitSeq("a b c d e f g h i j", " ") {
-		many = append(many, redundancy.Override{Policy: "cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
+		many = append(many, redundancy.Override{Policy: "_cluster/x", Domain: domain, By: domain + "/own", Reason: v1alpha1.ReasonNamespacePolicy})
 	}
 	by := redundancy.OverriddenBy(slices.Repeat(many, 2))
 	if len(by) != 16 || by[9] != (v1alpha1.PolicyOverride{Domain: "j", Kind: "RateLimitPolicy", Name: "own"}) {
@@ -289,8 +362,8 @@ func TestOverriddenCondition_NamesTheDecidingPolicy(t *testing.T) {
 			"overridden in a by a/own, in b by b/own, in c by c/own, in d by d/own, in e by e/own, in f by f/own, in g by g/own, in h by h/own, and in 2 more",
 		},
 		"a stricter policy": {
-			[]redundancy.Override{{Policy: "a/own", Domain: "a", By: "cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
-			"StricterPolicy", "has no effect, because cluster/x counts the same requests and is at least as strict",
+			[]redundancy.Override{{Policy: "a/own", Domain: "a", By: "_cluster/x", Reason: v1alpha1.ReasonStricterPolicy}},
+			"StricterPolicy", "has no effect, because _cluster/x counts the same requests and is at least as strict",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,8 +71,8 @@ type Kept struct {
 
 // Problem is one reason why a policy is not enforced.
 type Problem struct {
-	Policy string `json:"policy"` // "namespace/name", or "cluster/name"
-	// Cluster is true if the policy is a ClusterRateLimitPolicy. The name is not sufficient, because a namespace can have the name cluster.
+	Policy string `json:"policy"` // "namespace/name", or "_cluster/name"
+	// Cluster is true if the policy is a ClusterRateLimitPolicy.
 	Cluster bool   `json:"cluster,omitempty"`
 	Field   string `json:"field"`  // "spec.match.http.paths[0].value"
 	Reason  string `json:"reason"` // a reason of the condition Accepted: v1alpha1.ReasonInvalid

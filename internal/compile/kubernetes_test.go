@@ -192,12 +192,12 @@ func TestCompile_ReportsPoliciesForWritesThatMatchNoNamespace(t *testing.T) {
 		}
 		return got
 	}
-	want := []string{"NoNamespaces bank/own", "NoNamespaces cluster/d-other-domain", "NoNamespaces cluster/f-unknown", "NoNamespaces cluster/g-both", "NoMatch cluster/h-contradiction"}
+	want := []string{"NoNamespaces _cluster/d-other-domain", "NoNamespaces _cluster/f-unknown", "NoNamespaces _cluster/g-both", "NoMatch _cluster/h-contradiction", "NoNamespaces bank/own"}
 	if diff := cmp.Diff(want, unmatched()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	policies.Namespaces = nil // a file: the namespaces are unknown
-	if diff := cmp.Diff([]string{"NoMatch cluster/h-contradiction"}, unmatched()); diff != "" {
+	if diff := cmp.Diff([]string{"NoMatch _cluster/h-contradiction"}, unmatched()); diff != "" {
 		t.Errorf("without namespaces, -want +got:\n%s", diff)
 	}
 }

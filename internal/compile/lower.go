@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
@@ -39,7 +40,7 @@ func lowerCommon(policy validPolicy) rules.Rule {
 		Policy:  policy.name,
 		Counter: policy.counterBesidesName(),
 		Domain:  policy.namespace,
-		ReplacesDefaults: sorted(mapEach(policy.spec.Replaces, func(name v1alpha1.PolicyName) string { return clusterScope + "/" + string(name) }),
+		ReplacesDefaults: sorted(mapEach(policy.spec.Replaces, func(name v1alpha1.PolicyName) string { return policyname.Join(policyname.Cluster, string(name)) }),
 			strings.Compare),
 		Axis:           string(policy.spec.Axis),
 		PerEndpoint:    policy.spec.Scope == v1alpha1.ScopeEndpoint,

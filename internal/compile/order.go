@@ -3,22 +3,21 @@ package compile
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
-// clusterScope replaces the namespace in the name of a cluster-scoped policy.
-const clusterScope = "cluster"
-
 // Name returns the name of a policy in rules, responses and problems: "namespace/name".
-func Name(policy *v1alpha1.RateLimitPolicy) string { return policy.Namespace + "/" + policy.Name }
+func Name(policy *v1alpha1.RateLimitPolicy) string {
+	return policyname.Join(policy.Namespace, policy.Name)
+}
 
-// ClusterName returns the name of a cluster-scoped policy in rules, responses and problems: "cluster/name".
+// ClusterName returns the name of a cluster-scoped policy in rules, responses and problems: "_cluster/name".
 func ClusterName(policy *v1alpha1.ClusterRateLimitPolicy) string {
-	return clusterScope + "/" + policy.Name
+	return policyname.Join(policyname.Cluster, policy.Name)
 }
 
 // candidate is a policy of either kind before validation.
@@ -44,8 +43,8 @@ func withDefaults(spec v1alpha1.RateLimitPolicySpec) v1alpha1.RateLimitPolicySpe
 
 // counter returns the name under which the policy counts, in the form of its name.
 func (c *candidate) counter() string {
-	namespace, _, _ := strings.Cut(c.name, "/")
-	return namespace + "/" + cmp.Or(c.spec.CounterName, c.objectName)
+	scope, _ := policyname.Split(c.name)
+	return policyname.Join(scope, cmp.Or(c.spec.CounterName, c.objectName))
 }
 
 // counterBesidesName returns counter if it is not the name of the policy.
@@ -94,24 +93,24 @@ func groupByName(policies Policies) [][]candidate {
 	return list
 }
 
-// byAge returns Set.ByAge: the names of the rules of each large namespace, those of the oldest policy first. It omits
-// namespaces whose policies have this order by name, as they do in files.
+// byAge returns Set.ByAge: the names of the rules of each large scope, those of the oldest policy first. It omits scopes
+// whose policies have this order by name, as they do in files.
 func byAge(lowered []compiled) map[string][]string {
 	type policy struct {
 		*compiled
 
-		name string // without the namespace
+		name string // of the rule, without the scope
 	}
-	inNamespace := map[string][]policy{}
+	inScope := map[string][]policy{}
 	for i := range lowered {
 		c := &lowered[i]
-		namespace, name, _ := strings.Cut(c.name, "/")
 		for j := range c.rules {
-			inNamespace[namespace] = append(inNamespace[namespace], policy{c, name + strings.TrimPrefix(c.rules[j].Policy, c.name)})
+			scope, name := policyname.Split(c.rules[j].Policy)
+			inScope[scope] = append(inScope[scope], policy{c, name})
 		}
 	}
 	var result map[string][]string
-	for namespace, policies := range inNamespace {
+	for scope, policies := range inScope {
 		if len(policies) <= matching.MaxPoliciesPerRequest {
 			continue
 		}
@@ -124,7 +123,7 @@ func byAge(lowered []compiled) map[string][]string {
 			result = map[string][]string{}
 		}
 		for _, p := range policies {
-			result[namespace] = append(result[namespace], p.name)
+			result[scope] = append(result[scope], p.name)
 		}
 	}
 	return result

@@ -66,11 +66,11 @@ func (p Policies) labeled(spec *v1alpha1.LimiterSpec) (Policies, error) {
 }
 
 // compileSelector returns a selector that selects everything if the given one is nil.
-func compileSelector(selector *v1alpha1.LabelSelector) (labels.Selector, error) {
+func compileSelector(selector *metav1.LabelSelector) (labels.Selector, error) {
 	if selector == nil {
 		return labels.Everything(), nil
 	}
-	return metav1.LabelSelectorAsSelector(selector.Kubernetes())
+	return metav1.LabelSelectorAsSelector(selector)
 }
 
 // namespaces returns a function that reports whether a namespace is known and selected.

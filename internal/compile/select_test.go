@@ -31,20 +31,20 @@ func TestSelectedBy_SelectsByLabelsOfPoliciesAndNamespaces(t *testing.T) {
 			{Name: "shop", Labels: map[string]string{"team": "retail"}}, {Name: "bank", Labels: map[string]string{"team": "money"}},
 		},
 	}
-	edge := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"edge": "yes"}}
-	retail := &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "retail"}}
-	allPolicies := []string{"cluster/marked", "cluster/plain", "shop/marked", "shop/plain", "bank/marked", "unknown/marked"}
+	edge := &metav1.LabelSelector{MatchLabels: map[string]string{"edge": "yes"}}
+	retail := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "retail"}}
+	allPolicies := []string{"_cluster/marked", "_cluster/plain", "shop/marked", "shop/plain", "bank/marked", "unknown/marked"}
 	for name, c := range map[string]struct {
 		spec v1alpha1.LimiterSpec
 		want []string
 	}{
 		"no selectors select all policies":                 {v1alpha1.LimiterSpec{}, allPolicies},
-		"empty selectors select all policies":              {v1alpha1.LimiterSpec{PolicySelector: &v1alpha1.LabelSelector{}, PolicyNamespaceSelector: &v1alpha1.LabelSelector{}}, allPolicies},
-		"a policy selector selects by label of the policy": {v1alpha1.LimiterSpec{PolicySelector: edge}, []string{"cluster/marked", "shop/marked", "bank/marked", "unknown/marked"}},
+		"empty selectors select all policies":              {v1alpha1.LimiterSpec{PolicySelector: &metav1.LabelSelector{}, PolicyNamespaceSelector: &metav1.LabelSelector{}}, allPolicies},
+		"a policy selector selects by label of the policy": {v1alpha1.LimiterSpec{PolicySelector: edge}, []string{"_cluster/marked", "shop/marked", "bank/marked", "unknown/marked"}},
 		"a namespace selector selects by label of the namespace, and all cluster policies": {
-			v1alpha1.LimiterSpec{PolicyNamespaceSelector: retail}, []string{"cluster/marked", "cluster/plain", "shop/marked", "shop/plain"},
+			v1alpha1.LimiterSpec{PolicyNamespaceSelector: retail}, []string{"_cluster/marked", "_cluster/plain", "shop/marked", "shop/plain"},
 		},
-		"both selectors must match": {v1alpha1.LimiterSpec{PolicySelector: edge, PolicyNamespaceSelector: retail}, []string{"cluster/marked", "shop/marked"}},
+		"both selectors must match": {v1alpha1.LimiterSpec{PolicySelector: edge, PolicyNamespaceSelector: retail}, []string{"_cluster/marked", "shop/marked"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			selected, err := all.SelectedBy(&c.spec)
@@ -69,7 +69,7 @@ func TestSelectedBy_SelectsByLabelsOfPoliciesAndNamespaces(t *testing.T) {
 }
 
 func TestSelectedBy_NamesTheFieldOfAnInvalidSelector(t *testing.T) {
-	bad := &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{{Key: "a", Operator: "Near"}}}
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 	for want, spec := range map[string]v1alpha1.LimiterSpec{
 		`spec.policySelector: "Near" is not a valid label selector operator`:          {PolicySelector: bad},
 		`spec.policyNamespaceSelector: "Near" is not a valid label selector operator`: {PolicyNamespaceSelector: bad},

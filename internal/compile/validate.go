@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // validPolicy is a valid policy. Only validate creates it.
@@ -251,9 +252,8 @@ func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
 func (v *validator) validateNames(policy candidate) {
 	if policy.cluster == nil {
 		v.validateName("metadata.namespace", policy.namespace)
-		if policy.namespace == clusterScope {
-			v.report("metadata.namespace", "namespace %s is reserved: a policy there would share its name and its counters with a ClusterRateLimitPolicy; "+
-				"move the policy to another namespace, or use a ClusterRateLimitPolicy with this domain", clusterScope)
+		if policy.namespace == policyname.Cluster { // only in a file
+			v.report("metadata.namespace", "%q must be the name of a namespace, and names of namespaces have no underscore", policy.namespace)
 		}
 	}
 	v.validateName("metadata.name", policy.objectName)

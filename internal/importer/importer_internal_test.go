@@ -33,7 +33,7 @@ func TestSetNames_NamesPoliciesAfterTheirPaths(t *testing.T) {
 		names = append(names, policies[i].name)
 	}
 	for i, want := range map[int]string{
-		0: "api-v1-users", 1: "limit", 2: long, 3: long + "b", 7: "x-y", 8: "cluster-a", 9: "shop-a", 10: "not-a-label-a",
+		0: "api-v1-users", 1: "limit", 2: long, 3: long + "b", 7: "x-y", 8: "a", 9: "shop-a", 10: "not-a-label-a",
 	} {
 		if names[i] != want {
 			t.Errorf("policy %d: name %q, want %q", i, names[i], want)

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // Policy is an imported policy.
@@ -44,30 +45,23 @@ type Policy struct {
 // maxName is the maximum length of the name of a policy.
 const maxName = 63
 
-// isCluster reports whether the policy is a ClusterRateLimitPolicy. A namespace must have a DNS label as its name, and policies in a
-// namespace called cluster are not enforced.
+// isCluster reports whether the policy is a ClusterRateLimitPolicy. A namespace must have a DNS label as its name.
 func (p *Policy) isCluster() bool {
-	return p.Cluster || p.Domain == "cluster" || len(validation.IsDNS1123Label(p.Domain)) > 0
+	return p.Cluster || len(validation.IsDNS1123Label(p.Domain)) > 0
 }
 
 // fullName returns the name of the policy as rules have it, if the policy is valid.
 func (p *Policy) fullName() string {
 	if p.isCluster() {
-		return "cluster/" + p.name
+		return policyname.Join(policyname.Cluster, p.name)
 	}
-	return p.Domain + "/" + p.name
+	return policyname.Join(p.Domain, p.name)
 }
 
 // setNames names the policies after their paths. Names that would be equal or too long end with a hash of the path, so that the name of a
 // policy does not depend on the order of the source.
 func setNames(policies []Policy) {
 	count := map[string]int{}
-	key := func(p *Policy) string {
-		if p.isCluster() {
-			return "/" + p.name
-		}
-		return p.Domain + "/" + p.name
-	}
 	for i := range policies {
 		p := &policies[i]
 		parts := p.Path
@@ -75,11 +69,11 @@ func setNames(policies []Policy) {
 			parts = slices.Concat([]string{p.Domain}, parts)
 		}
 		p.name = cmp.Or(slug(strings.Join(parts, "-")), "limit")
-		count[key(p)]++
+		count[p.fullName()]++
 	}
 	for i := range policies {
 		p := &policies[i]
-		if count[key(p)] == 1 && len(p.name) <= maxName {
+		if count[p.fullName()] == 1 && len(p.name) <= maxName {
 			continue
 		}
 		sum := sha256.Sum256([]byte(fmt.Sprintf("%q%q", p.Domain, p.Path)))

@@ -9,12 +9,10 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // object is one API object in a file: its content as an API server reads it, and its YAML node.
@@ -44,16 +42,16 @@ func (o *object) metadata(key string) string {
 	return s
 }
 
-// policy returns the name of the policy, "namespace/name" or "cluster/name", or "" if the object has no name.
+// policy returns the name of the policy, "namespace/name" or "_cluster/name", or "" if the object has no name.
 func (o *object) policy() string {
 	namespace, name := o.metadata("namespace"), o.metadata("name")
 	switch {
 	case name != "" && o.text("kind") == clusterPolicyKind:
-		return compile.ClusterName(&v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		return policyname.Join(policyname.Cluster, name)
 	case name == "" || namespace == "":
 		return name
 	default:
-		return namespace + "/" + name
+		return policyname.Join(namespace, name)
 	}
 }
 

@@ -12,7 +12,7 @@ type Problem struct {
 	File string
 	// Line is the line of the field, or of the nearest enclosing field if the field is absent. The first line is 1.
 	Line int
-	// Policy is "namespace/name" or "cluster/name", or empty if the document is not a policy.
+	// Policy is "namespace/name" or "_cluster/name", or empty if the document is not a policy.
 	Policy string
 	// Field is a path such as "spec.match.http.paths[0].value", or empty if the problem concerns the whole document.
 	Field   string

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // Options are the choices that a configuration does not contain.
@@ -110,7 +111,10 @@ func compileDomain(config *ratelimitv3.RateLimitConfig, options Options) (*compi
 }
 
 // indexOf returns the index in the imported policies: the compiler names a rule and a problem after their policy, whose name is the index.
-func indexOf(policy string) (int, error) { return strconv.Atoi(strings.TrimPrefix(policy, "cluster/")) }
+func indexOf(policy string) (int, error) {
+	_, name := policyname.Split(policy)
+	return strconv.Atoi(name)
+}
 
 // note adds a note, once.
 func (c *compiled) note(text string) {

@@ -132,8 +132,9 @@ func TestUpdate_AnInvalidDescriptorKeepsItsLimitsAndAffectsNoOther(t *testing.T)
 		"no key below it":    {config("a", node("k", nil, node("=v", nil))), "descriptor 2 of domain a, in k: key is missing or empty; a descriptor must have a key"},
 		"too many wildcards": {config("a", wildcards(65)), "descriptor 2 of domain a, in k: spec.match.descriptors[1].except: 65 entries contain *, but at most 64 can; a request is compared with each of them"},
 		"replaces": {
-			config("a", node("k", &ratelimitv3.RateLimitPolicy{Unit: 1, RequestsPerUnit: 1, Replaces: []*ratelimitv3.RateLimitReplace{{Name: "n"}}})),
-			"descriptor 1 of domain a, in k: replaces switches off limits of other descriptors of the request (n), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits",
+			config("a", node("k", &ratelimitv3.RateLimitPolicy{Unit: 1, RequestsPerUnit: 1, Replaces: []*ratelimitv3.RateLimitReplace{{Name: "n"}}},
+				node("l", &ratelimitv3.RateLimitPolicy{Unit: 1, RequestsPerUnit: 1, Name: "n"}))),
+			"descriptor 1 of domain a, in k: replaces switches off limits of other descriptors of the request (n at a:2), but spec.replaces of a policy applies only to a descriptor that the policy itself matches; remove replaces, or leave the values out of those limits",
 		},
 		"quota_mode": {
 			config("a", &ratelimitv3.RateLimitDescriptor{Key: "k", QuotaMode: true, RateLimit: per(1, 1)}),

@@ -354,6 +354,29 @@ func TestCounters_FindAddressesInAnySpelling(t *testing.T) {
 	}
 }
 
+// A user who writes the name as that of a namespaced policy, or without a scope, learns the name of the cluster policy.
+func TestCounters_SuggestTheNameOfAClusterPolicy(t *testing.T) {
+	store := memstore.New(epoch)
+	ofCluster := rule("_cluster/a")
+	ofCluster.Domain, ofCluster.AllDomains = "", true
+	counters := &admin.Counters{Engine: newEngine(t, store, ofCluster, rule("cluster/b")), Scanner: store}
+	const form = "the form is namespace/name, or _cluster/name for a ClusterRateLimitPolicy"
+	for policy, want := range map[string]string{
+		"cluster/a": "did you mean the ClusterRateLimitPolicy _cluster/a?", "a": "did you mean the ClusterRateLimitPolicy _cluster/a?",
+		"_cluster/b": form, "b": form, "cluster/c": form,
+	} {
+		_, bad := counters.List(t.Context(), admin.CounterQuery{Policy: policy, Identifier: "x"})
+		if bad == nil || !strings.HasSuffix(bad.Detail, "is not enforced by this limiter; "+want) {
+			t.Errorf("%s: %+v, want %s", policy, bad, want)
+		}
+	}
+	for _, policy := range []string{"_cluster/a", "cluster/b"} {
+		if _, bad := counters.List(t.Context(), admin.CounterQuery{Policy: policy, Identifier: "x"}); bad != nil {
+			t.Errorf("%s: %+v", policy, bad)
+		}
+	}
+}
+
 func TestHandler_ReadsAndResetsCounters(t *testing.T) {
 	e := newEndpoint(t)
 	for _, test := range []struct {

@@ -85,12 +85,12 @@ func TestExplain_CountsPoliciesOfOtherDomains(t *testing.T) {
 }
 
 func TestExplain_Outcomes(t *testing.T) {
-	fallback, tiered, shadow := rule("cluster/default"), rule("shop/b-tiers"), rule("shop/c-shadow")
+	fallback, tiered, shadow := rule("_cluster/default"), rule("shop/b-tiers"), rule("shop/c-shadow")
 	fallback.Domain, fallback.AllDomains, fallback.Default = "", true, true
 	tiered.Axis, tiered.Tiers = "User", []rules.Tier{{Name: "staff", When: rules.When{Identifiers: []string{"acme"}}, Unlimited: true}}
 	shadow.Axis, shadow.Shadow, shadow.Units = "IP", true, 1
 	replaces := rule("shop/a")
-	replaces.ReplacesDefaults = []string{"cluster/default"}
+	replaces.ReplacesDefaults = []string{"_cluster/default"}
 	costly := rule("shop/d-costly")
 	costly.Axis, costly.Cost = "Claim", &rules.Cost{Value: 5}
 	e := newEngine(t, memstore.New(epoch), fallback, replaces, tiered, shadow, costly)
@@ -100,7 +100,7 @@ func TestExplain_Outcomes(t *testing.T) {
 		got = append(got, p.Policy+" "+string(p.Outcome)+": "+p.Reason)
 	}
 	want := []string{
-		"cluster/default Replaced: policy shop/a replaces this default",
+		"_cluster/default Replaced: policy shop/a replaces this default",
 		"shop/a Allows: 0 of 2 units used",
 		"shop/b-tiers Unlimited: tier staff has no limit",
 		"shop/c-shadow Allows: 0 of 1 units used; a Shadow policy denies nothing",
@@ -174,7 +174,7 @@ func TestExplain_ReasonsOfWrites(t *testing.T) {
 			m.NamespaceSelector = rules.Selector{{Key: "a", Operator: rules.SelectorExists}}
 		},
 	} {
-		r := rule("cluster/a")
+		r := rule("_cluster/a")
 		r.Domain, r.AllDomains, r.Identifier = "", true, rules.Identifier{From: rules.FromKubernetesUser}
 		r.Match.Kubernetes = &rules.KubernetesMatch{Resources: []rules.KubernetesResources{
 			{APIGroups: []string{"*"}, Resources: []string{"*/*"}, Operations: []string{"CREATE"}},
@@ -196,7 +196,7 @@ func TestExplain_ReasonsOfWrites(t *testing.T) {
 }
 
 func TestExplain_ExemptWritesAreAllowed(t *testing.T) {
-	r := rule("cluster/a")
+	r := rule("_cluster/a")
 	r.Domain, r.AllDomains, r.Units, r.Cost, r.Identifier = "", true, 1, &rules.Cost{Value: 2}, rules.Identifier{From: rules.FromKubernetesUser}
 	r.Match.Kubernetes = &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{APIGroups: []string{""}, Resources: []string{"pods"}, Operations: []string{"CREATE"}}}}
 	for _, isExempt := range []bool{false, true} {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // CounterQuery selects counters.
@@ -129,10 +131,22 @@ func rulesOf(e *engine.Engine, policy string) (selected []*matching.Compiled, ba
 		}
 	}
 	if policy != "" && len(selected) == 0 {
-		return nil, reply.NewProblem(http.StatusNotFound, "policy",
-			fmt.Sprintf("policy %s is not enforced by this limiter; the form is namespace/name, or cluster/name for a ClusterRateLimitPolicy", quote(policy)))
+		message := fmt.Sprintf("policy %s is not enforced by this limiter; %s", quote(policy), advice(index, policy))
+		return nil, reply.NewProblem(http.StatusNotFound, "policy", message)
 	}
 	return selected, nil
+}
+
+// advice returns what to write in place of the name of a policy that is not enforced.
+func advice(index *matching.Index, policy string) string {
+	scope, name := policyname.Split(policy)
+	ofCluster := policyname.Join(policyname.Cluster, cmp.Or(name, scope))
+	for rule := range index.Rules() {
+		if rule.IsNamed(ofCluster) {
+			return "did you mean the ClusterRateLimitPolicy " + ofCluster + "?"
+		}
+	}
+	return "the form is namespace/name, or " + policyname.Join(policyname.Cluster, "name") + " for a ClusterRateLimitPolicy"
 }
 
 // oneRate returns a problem if the rules are several rates of a policy.

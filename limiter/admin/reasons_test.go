@@ -140,7 +140,7 @@ func TestExplain_ReasonsOfOtherKindsOfRequests(t *testing.T) {
 	expect(t, reasons(t, e, `{"domain":"shop","descriptors":[[{"key":"b","value":"1"}]]}`),
 		"shop/a NoMatch match.descriptors: no descriptor of the request has exactly the entries a=1",
 		"shop/b NoMatch match: the request is a list of descriptors; the policy matches only HTTP requests and HTTP requests with descriptors")
-	write := rule("cluster/w")
+	write := rule("_cluster/w")
 	write.Domain, write.AllDomains, write.Identifier = "", true, rules.Identifier{From: rules.FromKubernetesUser}
 	write.Match.Kubernetes = &rules.KubernetesMatch{Resources: []rules.KubernetesResources{
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Operations: []string{"CREATE"}},
@@ -150,14 +150,14 @@ func TestExplain_ReasonsOfOtherKindsOfRequests(t *testing.T) {
 		`{"domain":"shop","path":"/"}`:                                           "an HTTP request",
 		`{"domain":"shop","path":"/","descriptors":[[{"key":"b","value":"1"}]]}`: "an HTTP request with descriptors",
 	} {
-		expect(t, reasons(t, e, body), "cluster/w NoMatch match: the request is "+kind+"; the policy matches only writes to the Kubernetes API")
+		expect(t, reasons(t, e, body), "_cluster/w NoMatch match: the request is "+kind+"; the policy matches only writes to the Kubernetes API")
 	}
 }
 
 // review explains a write under a policy.
 func review(t *testing.T, write *rules.KubernetesRequest, change func(*rules.Rule)) admin.Policy {
 	t.Helper()
-	r := rule("cluster/w")
+	r := rule("_cluster/w")
 	r.Domain, r.AllDomains, r.Identifier = "", true, rules.Identifier{From: rules.FromKubernetesUser}
 	r.Match.Kubernetes = &rules.KubernetesMatch{Resources: []rules.KubernetesResources{
 		{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}, Operations: []string{"CREATE"}},
@@ -216,13 +216,13 @@ func TestExplain_SourcesOfIdentifiersOfWrites(t *testing.T) {
 }
 
 func TestExplain_NamesTheDomains(t *testing.T) {
-	one, several := rule("blog/a"), rule("cluster/a")
+	one, several := rule("blog/a"), rule("_cluster/a")
 	one.Domain, several.Domain, several.Domains = "blog", "", []string{"blog", "forum"}
 	gateway := rule("infra/a")
 	gateway.Domains, gateway.Match.Routes = several.Domains, []rules.Route{{Namespace: "blog", Target: "HTTPRoute/a"}, {Namespace: "forum", Target: "HTTPRoute/a"}}
-	expect(t, reasons(t, newEngine(t, memstore.New(epoch), one, several, gateway), ofAcme),
+	expect(t, reasons(t, newEngine(t, memstore.New(epoch), several, one, gateway), ofAcme),
+		`_cluster/a NoMatch domains: the request is in domain "shop"; the policy applies to blog, forum`,
 		`blog/a NoMatch metadata.namespace: the request is in domain "shop"; the policy applies to blog`,
-		`cluster/a NoMatch domains: the request is in domain "shop"; the policy applies to blog, forum`,
 		`infra/a NoMatch targetRefs: the request is in domain "shop"; the policy applies to blog, forum`)
 }
 

@@ -123,11 +123,14 @@ func TestAdd_BoundsEachNamespace(t *testing.T) {
 	}
 	for i := range 100 {
 		add(t, l, of("shop", i))
-		add(t, l, of("bank", i))
+		add(t, l, of("cluster", i))
+		add(t, l, of("_cluster", i))
 	}
-	for _, namespace := range []string{"shop", "bank"} {
-		if _, err := l.Add(of(namespace, 100)); err == nil {
-			t.Errorf("another bypass of %s is accepted", namespace)
+	for scope, want := range map[string]string{
+		"shop": "policies of namespace shop have", "cluster": "policies of namespace cluster have", "_cluster": "policies of the cluster have",
+	} {
+		if _, err := l.Add(of(scope, 100)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("another bypass of %s: %v, want %s", scope, err, want)
 		}
 	}
 }

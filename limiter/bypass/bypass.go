@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // The bounds of a Bypass.
@@ -52,10 +54,18 @@ func (b *Bypass) Kind() string {
 // IsActive reports whether b decides requests at that time.
 func (b *Bypass) IsActive(now time.Time) bool { return b.EndedBy == "" && now.Before(b.ExpiresAt) }
 
-// Namespace is the part of the name of the policy before the first slash.
-func (b *Bypass) Namespace() string {
-	namespace, _, _ := strings.Cut(b.Policy, "/")
-	return namespace
+// Scope is the namespace of the policy, or [policyname.Cluster].
+func (b *Bypass) Scope() string {
+	scope, _ := policyname.Split(b.Policy)
+	return scope
+}
+
+// place describes the policies of the same scope.
+func (b *Bypass) place() string {
+	if b.Scope() == policyname.Cluster {
+		return "of the cluster"
+	}
+	return "of namespace " + b.Scope()
 }
 
 // Validate returns an error if b is not within the bounds: another process can have written it.

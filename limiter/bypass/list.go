@@ -91,7 +91,7 @@ func (l *List) admit(b *Bypass, now time.Time) error {
 		}
 		l.sizes[other] = size
 		total += size
-		if other.Namespace() != b.Namespace() {
+		if other.Scope() != b.Scope() {
 			continue
 		}
 		bytes += size
@@ -102,18 +102,18 @@ func (l *List) admit(b *Bypass, now time.Time) error {
 	}
 	switch {
 	case active >= MaxPerNamespace:
-		return fmt.Errorf("the policies of namespace %s have %d bypasses and blocks, of at most %d: end some of them, or change the policy",
-			b.Namespace(), active, MaxPerNamespace)
+		return fmt.Errorf("the policies %s have %d bypasses and blocks, of at most %d: end some of them, or change the policy",
+			b.place(), active, MaxPerNamespace)
 	case entries >= maxEntriesPerNamespace:
-		return fmt.Errorf("the policies of namespace %s have %d bypasses and blocks, of at most %d, with those that have ended: "+
+		return fmt.Errorf("the policies %s have %d bypasses and blocks, of at most %d, with those that have ended: "+
 			"wait until some expire, or change the policy",
-			b.Namespace(), entries, maxEntriesPerNamespace)
+			b.place(), entries, maxEntriesPerNamespace)
 	case len(l.byName) >= maxEntries:
 		return fmt.Errorf("the policies of all namespaces have %d bypasses, of at most %d, with those that have ended: wait until some expire, or change the policy",
 			len(l.byName), maxEntries)
 	case bytes > maxBytesPerNamespace:
-		return fmt.Errorf("the bypasses for policies of namespace %s would have %d bytes, of at most %d, with those that have ended: "+
-			"wait until some expire, or write shorter reasons", b.Namespace(), bytes, maxBytesPerNamespace)
+		return fmt.Errorf("the bypasses for policies %s would have %d bytes, of at most %d, with those that have ended: "+
+			"wait until some expire, or write shorter reasons", b.place(), bytes, maxBytesPerNamespace)
 	case total > maxBytes:
 		return fmt.Errorf("the bypasses for policies of all namespaces would have %d bytes, of at most %d, with those that have ended: "+
 			"wait until some expire, or write shorter reasons", total, maxBytes)

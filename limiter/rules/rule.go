@@ -28,7 +28,7 @@ type Set struct {
 	// counters: a limiter with another key would count these identifiers under other keys, and find no secret in a tier.
 	HashKey string `json:"hashKey,omitempty"`
 	// ByAge lists the names of rules by namespace, those of the oldest policy first, for namespaces with more than matching.MaxPoliciesPerRequest rules, and under
-	// "cluster" those of cluster policies. Rules that it does not list are younger.
+	// policyname.Cluster those of cluster policies. Rules that it does not list are younger.
 	ByAge map[string][]string `json:"byAge,omitempty"`
 	// RouteTable has the routes of gateways that do not name the route of a request.
 	RouteTable *RouteTable `json:"routeTable,omitempty"`
@@ -47,7 +47,7 @@ func (r *Rule) HashesIdentifiers() bool { return r.HasSecrets() || r.Compact }
 
 // Rule is one compiled policy, or one rate of it. Fields are additive: if a field is absent, the rule means what it meant before the field existed.
 type Rule struct {
-	// Policy is the name of the policy: "namespace/name", or "cluster/name" for a cluster-scoped policy. If the policy has several rates, each is a
+	// Policy is the name of the policy: "namespace/name", or "_cluster/name" for a cluster-scoped policy. If the policy has several rates, each is a
 	// rule, and ":" and Rate follow the name.
 	Policy string `json:"policy"`
 	// Rate distinguishes the rules of a policy with several rates. For example: "1d".
@@ -62,7 +62,7 @@ type Rule struct {
 	AllDomains bool     `json:"allDomains,omitempty"`
 	// Default rules apply only if no other rule replaces them. Only rules without a Domain can be defaults.
 	Default bool `json:"default,omitempty"`
-	// ReplacesDefaults lists the policies, "cluster/name", whose rules do not apply to requests that this rule matches, if they are defaults. A
+	// ReplacesDefaults lists the policies, "_cluster/name", whose rules do not apply to requests that this rule matches, if they are defaults. A
 	// shadow rule replaces no default. Defaults must not have it.
 	ReplacesDefaults []string `json:"replacesDefaults,omitempty"`
 	// Axis is the axis of the policy, for example "Tenant". It is part of the counter keys.

@@ -73,7 +73,7 @@ func specCases() []schemaCase {
 			message: "may not be more than 63 bytes",
 		},
 		{
-			at: "spec.replaces[]", kind: kindRule, accepted: `spec: {replaces: [a-1.b]}`, rejected: `spec: {replaces: [cluster/a]}`,
+			at: "spec.replaces[]", kind: kindRule, accepted: `spec: {replaces: [a-1.b]}`, rejected: `spec: {replaces: [_cluster/a]}`,
 			message: "replaces must have names of ClusterRateLimitPolicies: lower-case letters, digits, hyphens and dots, with a letter or digit at both ends",
 		},
 		{at: "spec.counterName", kind: "minLength", accepted: `spec: {counterName: a}`, rejected: `spec: {counterName: ""}`, message: "should be at least 1 chars long"},

@@ -22,14 +22,14 @@ func testedKinds() []testedKind {
 func rateLimitPolicies() testedKind {
 	return testedKind{
 		kind: "RateLimitPolicy", file: "weir.dev_ratelimitpolicies.yaml", cases: cases,
-		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n", kubernetesFields: policySelectorFields(),
+		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n",
 	}
 }
 
 func clusterRateLimitPolicies() testedKind {
 	return testedKind{
 		kind: "ClusterRateLimitPolicy", file: "weir.dev_clusterratelimitpolicies.yaml", clusterScoped: true, cases: clusterCases,
-		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n", kubernetesFields: policySelectorFields(),
+		small: "metadata: {name: small}\nspec: {axis: Tenant, limit: 10, window: 1m}\n",
 	}
 }
 
@@ -42,17 +42,6 @@ func limiters() testedKind {
 			"spec.networkPolicy.from.http[]", "spec.networkPolicy.from.grpc[]", "spec.networkPolicy.from.metrics[]", "spec.networkPolicy.from.throttle[]",
 		},
 	}
-}
-
-// policySelectorFields returns the paths of the fields of a policy that have a type from the Kubernetes API. The namespaceSelector of a tier
-// is not one of them, because Weir has a rule for it: it must not be empty.
-func policySelectorFields() []string {
-	return append(selectorFields("spec.tiers[].when.namespaceSelector"), "spec.match.kubernetes.namespaceSelector")
-}
-
-// selectorFields returns the paths of the fields inside a label selector that has rules of Weir.
-func selectorFields(at string) []string {
-	return []string{at + ".matchLabels", at + ".matchExpressions", at + ".matchExpressions[]"}
 }
 
 // isKubernetesField reports whether a path of the schema is inside a type from the Kubernetes API.

@@ -36,6 +36,12 @@ func kubernetesCases() []schemaCase {
 	}
 	all = append(all, resourcesCases()...)
 	all = append(all, requestKindCases()...)
+	all = append(all, selectorCases(at+".namespaceSelector", func(selector string) string {
+		return kubernetesMatch(`namespaceSelector: `+selector+`, `, ``)
+	})...)
+	all = append(all, selectorCases("spec.tiers[].when.namespaceSelector", func(selector string) string {
+		return kubernetesMatch(``, `tiers: [{name: a, limit: 1, when: {namespaceSelector: `+selector+`}}], `)
+	})...)
 	return append(all, expressionCases(at+".expression", "true", func(text string) string { return kubernetesMatch(`expression: `+text+`, `, ``) })...)
 }
 

@@ -103,7 +103,7 @@ func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
 				identifier := m.Identify(request)
 				terms := m.Terms(request, identifier)
 				got = append(got, appliedLimit{
-					Policy: strings.TrimPrefix(m.Rule.Policy, "cluster/kubernetes-"), Identifier: identifier, Tier: terms.Tier,
+					Policy: strings.TrimPrefix(m.Rule.Policy, "_cluster/kubernetes-"), Identifier: identifier, Tier: terms.Tier,
 					Units: terms.Limit.Units(), Cost: terms.Cost,
 				})
 			}

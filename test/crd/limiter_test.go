@@ -82,9 +82,9 @@ func TestLimiter_RoundTripsThroughGoTypes(t *testing.T) {
 				Mode: v1alpha1.RedisSentinel, Addresses: []v1alpha1.RedisAddress{"a:1", "[2001:db8::7]:2"}, Database: 7, MasterName: "weir",
 				CredentialsSecretRef: secret, OperatorCredentialsSecretRef: &v1alpha1.SecretReference{Name: "operator"}, TLS: &v1alpha1.RedisTLS{SecretRef: secret}, Timeout: "1s",
 			},
-			PolicySelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"tier": "edge"}},
-			PolicyNamespaceSelector: &v1alpha1.LabelSelector{
-				MatchExpressions: []v1alpha1.LabelExpression{{Key: "team", Operator: v1alpha1.LabelExists}},
+			PolicySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "edge"}},
+			PolicyNamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpExists}},
 			},
 			Identity: v1alpha1.IdentityTable{
 				IP:     v1alpha1.IPIdentity{TrustedProxies: []v1alpha1.CIDR{"10.0.0.0/8"}, IPv6PrefixLength: 56, Header: v1alpha1.AddressHeaderForwarded},

@@ -63,7 +63,9 @@ func limiterNameCases() []schemaCase {
 	}
 }
 
+// selectorCases returns the cases for the label selector at a path. in returns an object with the selector.
 func selectorCases(at string, in func(selector string) string) []schemaCase {
+	field := strings.ReplaceAll(at, "[]", "[0]")
 	expression := func(rest string) string {
 		return in(`{matchExpressions: [{key: team, ` + rest + `}]}`)
 	}
@@ -91,11 +93,11 @@ func selectorCases(at string, in func(selector string) string) []schemaCase {
 			at: at + ".matchLabels", kind: kindRule, accepted: label("example.com/team", "retail"), rejected: label("a team", "retail"), message: labelKeyMessage,
 		},
 		{
-			at: at + ".matchLabels{}", field: at + ".matchLabels.team", kind: "maxLength", accepted: label("team", letters(63)), rejected: label("team", letters(64)),
+			at: at + ".matchLabels{}", field: field + ".matchLabels.team", kind: "maxLength", accepted: label("team", letters(63)), rejected: label("team", letters(64)),
 			message: "may not be more than 63 bytes",
 		},
 		{
-			at: at + ".matchLabels{}", field: at + ".matchLabels[team]", kind: kindRule, accepted: label("team", `""`), rejected: label("team", "payments team"),
+			at: at + ".matchLabels{}", field: field + ".matchLabels[team]", kind: kindRule, accepted: label("team", `""`), rejected: label("team", "payments team"),
 			message: labelValueMessage,
 		},
 		{

@@ -80,14 +80,14 @@ func TestSamples_OfTheClusterDoNotChangeOthers(t *testing.T) {
 		want                       []string
 	}{
 		{"a page in a domain with policies of its own", "shop", "GET", "/v1/search", nil},
-		{"a login in that domain", "shop", "POST", "/login", []string{"cluster/login-attempts"}},
-		{"a login in a domain without policies of its own", "forum", "POST", "/login", []string{"cluster/login-attempts"}},
-		{"another request in a domain without policies of its own", "billing", "GET", "/", []string{"cluster/tenant-default"}},
+		{"a login in that domain", "shop", "POST", "/login", []string{"_cluster/login-attempts"}},
+		{"a login in a domain without policies of its own", "forum", "POST", "/login", []string{"_cluster/login-attempts"}},
+		{"another request in a domain without policies of its own", "billing", "GET", "/", []string{"_cluster/tenant-default"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
 			for _, m := range index.Match(nil, &rules.Request{Domain: c.domain, Method: c.method, Path: c.path}) {
-				if strings.HasPrefix(m.Rule.Policy, "cluster/") {
+				if strings.HasPrefix(m.Rule.Policy, "_cluster/") {
 					got = append(got, m.Rule.Policy)
 				}
 			}

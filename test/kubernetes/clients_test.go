@@ -104,7 +104,7 @@ func TestClients_FailImmediatelyWithoutRetryAfter(t *testing.T) {
 		before, began := mustGet[int](t)(w.WebhookCalls(t.Context())), time.Now()
 		err := write("second")
 		t.Logf("%s: after %v: %v", name, time.Since(began).Round(10*time.Millisecond), err)
-		if err == nil || !strings.Contains(err.Error(), "over the limit of policy cluster/long: 1 per 1h for Namespace "+namespace) {
+		if err == nil || !strings.Contains(err.Error(), "over the limit of policy _cluster/long: 1 per 1h for Namespace "+namespace) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if wait, suggested := apierrors.SuggestsClientDelay(err); suggested {

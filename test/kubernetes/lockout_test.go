@@ -63,7 +63,7 @@ func TestLockout_ExemptUsersCanAlwaysWrite(t *testing.T) {
 		{
 			"a policy that matches everything", pipeline("some"),
 			func() error { return limited[0].Create(t.Context(), configMap(namespace)) }, func() error { return nil },
-			"over the limit of policy cluster/everything: 1 per 1h for User system:serviceaccount:builds:some",
+			"over the limit of policy _cluster/everything: 1 per 1h for User system:serviceaccount:builds:some",
 		},
 		{
 			"Redis is unavailable", pipeline("two"),

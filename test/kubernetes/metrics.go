@@ -22,7 +22,7 @@ func (w *World) WebhookCalls(ctx context.Context) (int, error) {
 
 // Decisions returns how many decisions with the result the running limiters made for a ClusterRateLimitPolicy, without dry runs.
 func (w *World) Decisions(ctx context.Context, policy, result string) (int, error) {
-	return w.sum(ctx, "weir_decisions_total", map[string]string{"policy": "cluster/" + policy, "result": result})
+	return w.sum(ctx, "weir_decisions_total", map[string]string{"policy": "_cluster/" + policy, "result": result})
 }
 
 // OperatorMetrics returns the address, as host:port, at which the operator serves its metrics.

@@ -55,7 +55,7 @@ func TestLockout_ATenantCannotBlockAdministrators(t *testing.T) {
 		}
 	}
 
-	admit := func(policies v1alpha1.NamespacedPolicies, selector *v1alpha1.LabelSelector) {
+	admit := func(policies v1alpha1.NamespacedPolicies, selector *metav1.LabelSelector) {
 		must(t, w.EditLimiter(context.Background(), func(l *v1alpha1.LimiterSpec) {
 			l.KubernetesThrottle.NamespacedPolicies, l.KubernetesThrottle.NamespacedPolicySelector = policies, selector
 			l.KubernetesThrottle.FailurePolicy = v1alpha1.WebhookFailureFail
@@ -64,7 +64,7 @@ func TestLockout_ATenantCannotBlockAdministrators(t *testing.T) {
 			}
 		}))
 	}
-	admit(v1alpha1.NamespacedPoliciesSelected, &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{TenantLabel: "greedy"}})
+	admit(v1alpha1.NamespacedPoliciesSelected, &metav1.LabelSelector{MatchLabels: map[string]string{TenantLabel: "greedy"}})
 	defer admit(v1alpha1.NamespacedPoliciesNone, nil)
 	awaitReady(metav1.ConditionTrue, v1alpha1.ReasonProgrammed, "")
 	must(t, w.AwaitWebhook(t.Context(), Person("another"), configMap(namespace)))

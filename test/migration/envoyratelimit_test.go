@@ -6,9 +6,13 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // values are drawn for the descriptors of requests and configurations. Wildcards match some of them.
@@ -94,6 +98,81 @@ func TestImport_DeniesNothingThatEnvoysServiceAllows(t *testing.T) {
 			denied = denied || want
 		}
 	})
+}
+
+// TestImport_ReplacesIsReportedOrHasNoEffect draws configurations with replaces. If the import reports no limit that replaces another, the
+// decisions are those of the model, in which limits replace others.
+func TestImport_ReplacesIsReportedOrHasNoEffect(t *testing.T) {
+	w, runs, compared := newWeir(t), 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		nodes := drawNodes(rt, 1)
+		drawNames(rt, nodes)
+		w.reset()
+		runs++
+		config := yaml("shop", nodes)
+		result := w.importFrom(rt, config, fmt.Sprint("run-", runs, ":"))
+		if result.Count(importer.NotImported) > 0 {
+			return
+		}
+		compared++
+		m, denied := newModel(nodes), false
+		for range 20 {
+			request := rapid.SliceOfN(rapid.Custom(drawDescriptor), 1, 4).Draw(rt, "request")
+			want := slices.ContainsFunc(m.decide(w.time(), request), func(o outcome) bool { return o.over })
+			got := w.decide(rt, "shop", request)
+			if is := isOver(got.GetOverallCode()); is && !want || !denied && is != want {
+				rt.Fatalf("%v: the model denies: %t, Weir answers %v with\n%s", request, want, got, config)
+			}
+			denied = denied || want
+		}
+	})
+	if compared == 0 || compared == runs {
+		t.Errorf("%d of %d configurations were compared, want some that are and some that are not", compared, runs)
+	}
+}
+
+// TestRateLimit_ADefaultIsReplacedWithinOneDescriptor shows why no policy expresses replaces: a policy that matches one descriptor of a request
+// replaces no default that matches another.
+func TestRateLimit_ADefaultIsReplacedWithinOneDescriptor(t *testing.T) {
+	spec := func(key string, limit int64, replaces ...v1alpha1.PolicyName) v1alpha1.RateLimitPolicySpec {
+		name := v1alpha1.DescriptorKey(key)
+		return v1alpha1.RateLimitPolicySpec{
+			Axis: v1alpha1.AxisCustom, Identifier: &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Descriptor: &name}},
+			Limit: &limit, Window: "1h", Algorithm: v1alpha1.FixedWindow, Replaces: replaces,
+			Match: &v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: name}}},
+		}
+	}
+	w := newWeir(t)
+	for own, over := range map[string]bool{"b": false, "a": true} { // the descriptor that the policy matches
+		compiled := compile.Policies{
+			Namespaced: []v1alpha1.RateLimitPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}, Spec: spec(own, 9, "default")}},
+			Cluster: []v1alpha1.ClusterRateLimitPolicy{{
+				ObjectMeta: metav1.ObjectMeta{Name: "default"},
+				Spec:       v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: spec("b", 0), Precedence: v1alpha1.PrecedenceDefault},
+			}},
+		}.Compile(compile.DefaultIdentity())
+		index, err := matching.NewIndex(compiled.Set, "sha256:1", own+":")
+		if err != nil || len(compiled.Problems) > 0 {
+			t.Fatal(err, compiled.Problems)
+		}
+		w.engine.Swap(index)
+		if got := w.decide(t, "shop", [][]entry{{{"a", "x"}}, {{"b", "x"}}}); isOver(got.GetOverallCode()) != over {
+			t.Errorf("a policy for %s replaces the default for b: %v, want over its limit: %t", own, got, over)
+		}
+	}
+}
+
+// drawNames draws names of limits, and which names they replace.
+func drawNames(t *rapid.T, nodes []*node) {
+	for _, n := range nodes {
+		if l := n.limit; l != nil {
+			l.name = rapid.SampledFrom([]string{"", "", "n", "m"}).Draw(t, "name")
+			if name := rapid.SampledFrom([]string{"", "", "", "n", "m", "other"}).Draw(t, "replaces"); name != l.name && name != "" {
+				l.replaces = []string{name}
+			}
+		}
+		drawNames(t, n.children)
+	}
 }
 
 func expectImported(t TB, result *importer.Result) {

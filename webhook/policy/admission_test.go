@@ -44,7 +44,7 @@ func TestValidateCreate_RejectsAPolicyOverBudgetInTheAPIServer(t *testing.T) {
 	w.waitForWebhook()
 	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
 	limiter.Spec.Redis.Addresses = []v1alpha1.RedisAddress{"redis:6379"}
-	limiter.Spec.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"of": v1alpha1.LabelValue(w.namespace)}}
+	limiter.Spec.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"of": w.namespace}}
 	limiter.Spec.PolicyBudget.PerNamespace.Rules = new(int64(1))
 	w.must(w.Create(t.Context(), limiter))
 	t.Cleanup(func() { w.must(w.Delete(context.Background(), limiter)) }) // the next test reports for all Limiters

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -20,10 +21,10 @@ func TestValidateCreate_WarnsOfAPolicyForWritesThatNoLimiterAdmits(t *testing.T)
 		change(&l.Spec)
 		return l
 	}
-	selecting := func(team v1alpha1.LabelValue) func(*v1alpha1.LimiterSpec) {
+	selecting := func(team string) func(*v1alpha1.LimiterSpec) {
 		return func(s *v1alpha1.LimiterSpec) {
 			s.KubernetesThrottle.NamespacedPolicies = v1alpha1.NamespacedPoliciesSelected
-			s.KubernetesThrottle.NamespacedPolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": team}}
+			s.KubernetesThrottle.NamespacedPolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 		}
 	}
 	off := limiter(func(s *v1alpha1.LimiterSpec) { s.KubernetesThrottle = nil })

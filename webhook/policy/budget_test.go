@@ -25,7 +25,7 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 	other := policytest.Policy(t, "other", validSpec)
 	other.Namespace = "elsewhere"
 	elsewhere := limiterWith("elsewhere", 1, 1)
-	elsewhere.Spec.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"at": "elsewhere"}}
+	elsewhere.Spec.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"at": "elsewhere"}}
 	tests := map[string]struct {
 		limiters []v1alpha1.Limiter
 		want     string // in the error; empty if the policy is accepted
@@ -191,9 +191,9 @@ func TestValidateCreate_ReportsTheAmountThatExceedsTheBudget(t *testing.T) {
 }
 
 func TestValidateCreate_ChecksBudgetsOfLimitersThatSelectTheNamespace(t *testing.T) {
-	for team, want := range map[v1alpha1.LabelValue]bool{"retail": false, "money": true} { // namespace shop has team: retail
+	for team, want := range map[string]bool{"retail": false, "money": true} { // namespace shop has team: retail
 		l := limiterWith("default", 1, 9)
-		l.Spec.PolicyNamespaceSelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": team}}
+		l.Spec.PolicyNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 		p := of(t, "shop", "b", 0, validSpec)
 		all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{l}}
 		if _, err := newValidator(all).ValidateCreate(t.Context(), &p); (err == nil) != want {
@@ -205,7 +205,7 @@ func TestValidateCreate_ChecksBudgetsOfLimitersThatSelectTheNamespace(t *testing
 // Otherwise a user could store policies that no Limiter selects, and then label them: the oldest policies take precedence.
 func TestValidateUpdate_ChecksBudgetsWhenLabelsChange(t *testing.T) {
 	l := limiterWith("default", 1, 9)
-	l.Spec.PolicySelector = &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"limiter": "default"}}
+	l.Spec.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"limiter": "default"}}
 	labeled := func(p v1alpha1.RateLimitPolicy, label string) *v1alpha1.RateLimitPolicy {
 		p.Labels = map[string]string{"limiter": "default", "team": label}
 		return &p

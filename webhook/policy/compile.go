@@ -67,20 +67,20 @@ func (c Config) others(ctx context.Context, namespace string) (compile.Policies,
 
 // compileWith compiles one policy together with others. The others may contain the stored version of the policy, which is ignored.
 func compileWith(one, others compile.Policies, identity compile.Identity) verdict {
-	name, ofCluster := nameOf(one), len(one.Cluster) > 0
+	name := nameOf(one)
 	for i := range others.Namespaced {
-		if ofCluster || compile.Name(&others.Namespaced[i]) != name {
+		if compile.Name(&others.Namespaced[i]) != name {
 			one.Namespaced = append(one.Namespaced, others.Namespaced[i])
 		}
 	}
 	for i := range others.Cluster {
-		if !ofCluster || compile.ClusterName(&others.Cluster[i]) != name {
+		if compile.ClusterName(&others.Cluster[i]) != name {
 			one.Cluster = append(one.Cluster, others.Cluster[i])
 		}
 	}
 	result := one.Compile(identity)
 	found := verdict{problems: slices.DeleteFunc(result.Problems, func(p compile.Problem) bool {
-		return p.Policy != name || p.Cluster != ofCluster
+		return p.Policy != name
 	})}
 	// During a rename, both policies exist for some time.
 	found.problems = slices.DeleteFunc(found.problems, func(p compile.Problem) bool {
@@ -89,9 +89,8 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 		}
 		return p.Reason == v1alpha1.ReasonConflicted
 	})
-	// The name alone does not identify the policy, because a namespace can have the name cluster.
 	for policy, own := range result.Set.Policies() {
-		if policy == name && (own[0].Domain == "") == ofCluster {
+		if policy == name {
 			all := func(*rules.Rule) []rules.Rule { return result.Set.Rules }
 			found.warnings = limitWarnings(slices.Concat(warning.ForPolicy(own, all), warning.ForSpec(&own[0], specOf(one))))
 		}

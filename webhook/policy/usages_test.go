@@ -58,7 +58,7 @@ func TestUsages_AreBounded(t *testing.T) {
 // A Limiter with an invalid selector keeps its previous selection, which the webhook does not know.
 func TestValidateCreate_SkipsLimitersWithInvalidSelectors(t *testing.T) {
 	invalid := limiterWith("invalid", 1, 1)
-	invalid.Spec.PolicySelector = &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{{Key: "a", Operator: "Near"}}}
+	invalid.Spec.PolicySelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 	all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{invalid, limiterWith("default", 1, 9)}}
 	p := of(t, "shop", "b", 0, validSpec)
 	if _, err := newValidator(all).ValidateCreate(t.Context(), &p); err == nil || !strings.Contains(err.Error(), "Limiter weir/default is 1") {

@@ -156,16 +156,16 @@ func TestValidateCreate_ValidatesClusterRateLimitPolicies(t *testing.T) {
 	if _, err := v(stored{}).ValidateCreate(t.Context(), &invalid); !apierrors.IsInvalid(err) {
 		t.Errorf("an invalid ClusterRateLimitPolicy: got error %v, want an error of an invalid object", err)
 	}
-	sameName := policytest.Policy(t, "a", invalidSpec) // in a namespace with the name cluster, so that its full name is cluster/a as well
+	sameName := policytest.Policy(t, "a", invalidSpec)
 	sameName.Namespace = "cluster"
 	all := stored{policies: []v1alpha1.RateLimitPolicy{sameName}, cluster: []v1alpha1.ClusterRateLimitPolicy{valid, clusterWide("b", validSpec)}}
 	warnings, err := v(all).ValidateUpdate(t.Context(), &invalid, &valid)
-	if want := "spec: has no effect, because policy cluster/b counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
+	if want := "spec: has no effect, because policy _cluster/b counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("an invalid policy becomes valid: error %v, warnings %q, want %q", err, warnings, want)
 	}
 	namespaced := policytest.Policy(t, "c", validSpec)
 	warnings, err = newValidator(all).ValidateCreate(t.Context(), &namespaced)
-	if want := "spec: has no effect, because policy cluster/a counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
+	if want := "spec: has no effect, because policy _cluster/a counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("a RateLimitPolicy next to it: error %v, warnings %q, want %q", err, warnings, want)
 	}
 }

@@ -41,7 +41,7 @@ type statuses []int
 func (s *statuses) Count(status int) { *s = append(*s, status) }
 
 func TestHandler_CountsEachRequestByItsStatus(t *testing.T) {
-	denial := engine.Answer{Results: []engine.Result{{Rule: &matching.Compiled{Rule: rules.Rule{Policy: "cluster/a", Axis: "User"}}}}}
+	denial := engine.Answer{Results: []engine.Result{{Rule: &matching.Compiled{Rule: rules.Rule{Policy: "_cluster/a", Axis: "User"}}}}}
 	create := reviewBody(t, "create")
 	for name, test := range map[string]struct {
 		engine stubEngine
@@ -53,7 +53,7 @@ func TestHandler_CountsEachRequestByItsStatus(t *testing.T) {
 		"exempt":                     {stubEngine{}, http.MethodPost, reviewBody(t, "create", inNamespace("kube-system")), 200},
 		"denied":                     {stubEngine{answer: denial}, http.MethodPost, create, 429},
 		"passes without a decision":  {stubEngine{err: engine.ErrNoRules}, http.MethodPost, create, 503},
-		"refused without a decision": {stubEngine{err: &engine.RefusedError{Policy: "cluster/a"}}, http.MethodPost, create, 503},
+		"refused without a decision": {stubEngine{err: &engine.RefusedError{Policy: "_cluster/a"}}, http.MethodPost, create, 503},
 		"no review":                  {stubEngine{}, http.MethodPost, []byte("{}"), 400},
 		"another method":             {stubEngine{}, http.MethodGet, create, 405},
 	} {

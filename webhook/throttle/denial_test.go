@@ -21,7 +21,7 @@ func TestDenial_ExplainsAWaitThatIsLongerThanTheWindow(t *testing.T) {
 		{limiter.SlidingWindowCounter, 10 * time.Minute, "; retry in 10m; "},
 		{limiter.TokenBucket, 16 * time.Minute, "; retry in 16m; "},
 	} {
-		rule := matching.Compiled{Rule: rules.Rule{Policy: "cluster/a", Algorithm: c.algorithm, Units: 1, WindowSeconds: 600}}
+		rule := matching.Compiled{Rule: rules.Rule{Policy: "_cluster/a", Algorithm: c.algorithm, Units: 1, WindowSeconds: 600}}
 		got := denial(&engine.Answer{Results: []engine.Result{{Rule: &rule, Window: 10 * time.Minute, Decision: limiter.Decision{RetryAfter: c.wait}}}})
 		if !strings.Contains(got+"; ", c.want) {
 			t.Errorf("%s, %s: %s", c.algorithm, c.wait, got)

@@ -72,19 +72,19 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 		allowed bool
 		times   int
 	}{
-		{write("", "pods", `{}`), "cluster/pods", true, 1},
+		{write("", "pods", `{}`), "_cluster/pods", true, 1},
 		{write("", "configmaps", `{}`), "", true, 1},
-		{job(`{}`), "cluster/jobs", true, 1},
-		{job(`{"parallelism":500}`), "cluster/jobs", false, 1},
-		{job(`{"parallelism":499}`), "cluster/jobs", true, 1},
-		{job(`{}`), "cluster/jobs", false, 1},
-		{event("a"), "cluster/events-namespace", true, 23},
-		{event("a"), "cluster/events-source-and-object", true, 2},
-		{event("a"), "cluster/events-source-and-object", false, 1},
-		{event("b"), "cluster/events-namespace", true, 1},
-		{newEvent("a"), "cluster/events-namespace", true, 24},
-		{newEvent("a"), "cluster/events-source-and-object", true, 1},
-		{newEvent("a"), "cluster/events-source-and-object", false, 1},
+		{job(`{}`), "_cluster/jobs", true, 1},
+		{job(`{"parallelism":500}`), "_cluster/jobs", false, 1},
+		{job(`{"parallelism":499}`), "_cluster/jobs", true, 1},
+		{job(`{}`), "_cluster/jobs", false, 1},
+		{event("a"), "_cluster/events-namespace", true, 23},
+		{event("a"), "_cluster/events-source-and-object", true, 2},
+		{event("a"), "_cluster/events-source-and-object", false, 1},
+		{event("b"), "_cluster/events-namespace", true, 1},
+		{newEvent("a"), "_cluster/events-namespace", true, 24},
+		{newEvent("a"), "_cluster/events-source-and-object", true, 1},
+		{newEvent("a"), "_cluster/events-source-and-object", false, 1},
 	} {
 		for range step.times {
 			got := reviewResponse(t, handler, reviewBody(t, "create", step.change))

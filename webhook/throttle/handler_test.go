@@ -66,13 +66,13 @@ func TestHandler_Responses(t *testing.T) {
 		"far from the limit": {
 			[]rules.Rule{limit("a", 10, hour)},
 			thrice, nil, nil,
-			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "10", "remaining": "7", "source": "memory"},
+			map[string]string{"result": "allowed", "policy": "_cluster/a", "limit": "10", "remaining": "7", "source": "memory"},
 		},
 		"near the limit": {
 			[]rules.Rule{limit("a", 3, 24*hour)},
 			thrice, nil,
-			[]string{"rate limit of policy cluster/a: 3 of 3 per 24h used by Namespace acme"},
-			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
+			[]string{"rate limit of policy _cluster/a: 3 of 3 per 24h used by Namespace acme"},
+			map[string]string{"result": "allowed", "policy": "_cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
 		},
 		"near five limits: three warnings, the strictest first": {
 			[]rules.Rule{
@@ -80,88 +80,88 @@ func TestHandler_Responses(t *testing.T) {
 			},
 			thrice, nil,
 			[]string{
-				"rate limit of policy cluster/a: 3 of 3 per 1h used by Namespace acme", "rate limit of policy cluster/b: 3 of 3 per 1m used by Namespace acme",
-				"rate limit of policy cluster/d: 3 of 3 per 1m30s used by Namespace acme",
+				"rate limit of policy _cluster/a: 3 of 3 per 1h used by Namespace acme", "rate limit of policy _cluster/b: 3 of 3 per 1m used by Namespace acme",
+				"rate limit of policy _cluster/d: 3 of 3 per 1m30s used by Namespace acme",
 			},
-			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
+			map[string]string{"result": "allowed", "policy": "_cluster/a", "limit": "3", "remaining": "0", "source": "memory"},
 		},
 		"the usage of a token bucket is that of its burst": {
 			[]rules.Rule{limit("a", 60, time.Minute, bursting)},
 			[][]byte{create, create},
 			nil,
-			[]string{"rate limit of policy cluster/a: 2 of a burst of 2 used by Namespace acme"},
-			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
+			[]string{"rate limit of policy _cluster/a: 2 of a burst of 2 used by Namespace acme"},
+			map[string]string{"result": "allowed", "policy": "_cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
 		},
 		"over the limit for an hour": {
 			[]rules.Rule{limit("a", 2, hour)},
 			thrice,
-			denied("over the limit of policy cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+			denied("over the limit of policy _cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
 		"over the limit for seconds": {
 			[]rules.Rule{limit("a", 2, 5*time.Second)},
 			thrice,
-			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+			denied("over the limit of policy _cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
 		"over the limit for seconds, as a controller": {
 			[]rules.Rule{limit("a", 2, 5*time.Second)},
 			[][]byte{create, create, reviewBody(t, "create", fromUser("system:serviceaccount:flux-system:kustomize-controller"))},
-			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 0), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+			denied("over the limit of policy _cluster/a: 2 per 5s for Namespace acme; retry in 5s", 0), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
 		"over two limits: the longest wait": {
 			[]rules.Rule{limit("a", 2, 5*time.Second), limit("b", 2, 2*time.Hour, byUser)},
 			[][]byte{alice, alice, alice},
-			denied("over the limit of policy cluster/b: 2 per 2h for User alice; retry in 2h; also over the limit of cluster/a", 0), nil,
-			map[string]string{"result": "denied", "policy": "cluster/b", "limit": "2", "remaining": "0", "source": "memory"},
+			denied("over the limit of policy _cluster/b: 2 per 2h for User alice; retry in 2h; also over the limit of _cluster/a", 0), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/b", "limit": "2", "remaining": "0", "source": "memory"},
 		},
 		"over one of three limits, one of which is in shadow": {
 			[]rules.Rule{limit("a", 2, 5*time.Second), limit("b", 20, hour), limit("c", 2, hour, inShadow)},
 			thrice,
-			denied("over the limit of policy cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory", "shadow-denied": "cluster/c"},
+			denied("over the limit of policy _cluster/a: 2 per 5s for Namespace acme; retry in 5s", 5), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "2", "remaining": "0", "source": "memory", "shadow-denied": "_cluster/c"},
 		},
 		"a limit of 0": {
 			[]rules.Rule{limit("a", 0, time.Minute), limit("b", 2, hour)},
 			[][]byte{create},
-			denied("over the limit of policy cluster/a: 0 per 1m for Namespace acme; the limit is 0, so every such write is denied", 0), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "0", "remaining": "0", "source": "none"},
+			denied("over the limit of policy _cluster/a: 0 per 1m for Namespace acme; the limit is 0, so every such write is denied", 0), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "0", "remaining": "0", "source": "none"},
 		},
 		"a write that costs more than the limit": {
 			[]rules.Rule{limit("a", 3, time.Second, dear)},
 			[][]byte{create},
-			denied("over the limit of policy cluster/a: 3 per 1s for Namespace acme; the write costs more than the limit ever allows", 0), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "3", "remaining": "3", "source": "memory"},
+			denied("over the limit of policy _cluster/a: 3 per 1s for Namespace acme; the write costs more than the limit ever allows", 0), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "3", "remaining": "3", "source": "memory"},
 		},
 		"a leaky bucket admits a write without a warning": {
 			[]rules.Rule{limit("a", 60, time.Minute, leaky)},
 			[][]byte{create},
 			nil, nil,
-			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
+			map[string]string{"result": "allowed", "policy": "_cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
 		},
 		"a leaky bucket denies a write that would have to wait": {
 			[]rules.Rule{limit("a", 60, time.Minute, leaky)},
 			[][]byte{create, create},
-			denied("over the limit of policy cluster/a: 60 per 1m for Namespace acme; retry in 1s", 1), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
+			denied("over the limit of policy _cluster/a: 60 per 1m for Namespace acme; retry in 1s", 1), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "60", "remaining": "0", "source": "memory"},
 		},
 		"a policy in shadow is only in the audit annotations": {
 			[]rules.Rule{limit("a", 2, hour, inShadow)},
 			thrice, nil, nil,
-			map[string]string{"result": "unlimited", "shadow-denied": "cluster/a"},
+			map[string]string{"result": "unlimited", "shadow-denied": "_cluster/a"},
 		},
 		"dry runs are not charged": {
 			[]rules.Rule{limit("a", 2, hour)},
 			[][]byte{reviewBody(t, "create", dryRun), reviewBody(t, "create", dryRun), reviewBody(t, "create", dryRun), create},
 			nil, nil,
-			map[string]string{"result": "allowed", "policy": "cluster/a", "limit": "2", "remaining": "1", "source": "memory"},
+			map[string]string{"result": "allowed", "policy": "_cluster/a", "limit": "2", "remaining": "1", "source": "memory"},
 		},
 		"a dry run gets the decision of the write": {
 			[]rules.Rule{limit("a", 2, hour)},
 			[][]byte{create, create, reviewBody(t, "create", dryRun)},
-			denied("over the limit of policy cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
-			map[string]string{"result": "denied", "policy": "cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
+			denied("over the limit of policy _cluster/a: 2 per 1h for Namespace acme; retry in 1h", 0), nil,
+			map[string]string{"result": "denied", "policy": "_cluster/a", "limit": "2", "remaining": "0", "source": "memory"},
 		},
 		"an exempt user spends nothing": {
 			[]rules.Rule{limit("a", 2, hour)},
@@ -192,7 +192,7 @@ func TestDenial_EndsWithTheMessageOfThePolicy(t *testing.T) {
 	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 1, time.Hour, custom)))
 	create := reviewBody(t, "create")
 	reviewResponse(t, handler, create)
-	const want = "over the limit of policy cluster/a: 1 per 1h for Namespace acme; retry in 1h; ask in #platform for a higher limit"
+	const want = "over the limit of policy _cluster/a: 1 per 1h for Namespace acme; retry in 1h; ask in #platform for a higher limit"
 	if got := reviewResponse(t, handler, create).Result; got.Message != want || got.Code != http.StatusTooManyRequests {
 		t.Errorf("%+v, want the message %q", got, want)
 	}
@@ -499,12 +499,12 @@ func TestFailureResponse_AllowsUnlessThePolicyDenies(t *testing.T) {
 			map[string]string{"result": "undecided", "cause": "the counters are unavailable; the request may or may not have been counted"},
 		},
 		"a policy that denies": {
-			&engine.RefusedError{Policy: "cluster/a"}, own, unavailable(1),
-			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies requests while its counters are unavailable"},
+			&engine.RefusedError{Policy: "_cluster/a"}, own, unavailable(1),
+			map[string]string{"result": "refused", "policy": "_cluster/a", "cause": "policy _cluster/a denies requests while its counters are unavailable"},
 		},
 		"a policy that denies a controller": {
-			&engine.RefusedError{Policy: "cluster/a"}, foreign, unavailable(0),
-			map[string]string{"result": "refused", "policy": "cluster/a", "cause": "policy cluster/a denies requests while its counters are unavailable"},
+			&engine.RefusedError{Policy: "_cluster/a"}, foreign, unavailable(0),
+			map[string]string{"result": "refused", "policy": "_cluster/a", "cause": "policy _cluster/a denies requests while its counters are unavailable"},
 		},
 	}
 	for name, test := range tests {
@@ -521,7 +521,7 @@ func TestFailureResponse_AllowsUnlessThePolicyDenies(t *testing.T) {
 func unavailable(retryAfter int32) *metav1.Status {
 	return &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: "policy cluster/a denies requests while its counters are unavailable",
+		Message: "policy _cluster/a denies requests while its counters are unavailable",
 		Details: &metav1.StatusDetails{Name: "settings", Kind: "ConfigMap", RetryAfterSeconds: retryAfter},
 	}
 }
@@ -537,24 +537,24 @@ func allowedResult(policy, identifier string, remaining int64) engine.Result {
 
 func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 	long := strings.Repeat("a", 253)
-	unavailableStore := allowedResult("cluster/a", "acme", 0)
+	unavailableStore := allowedResult("_cluster/a", "acme", 0)
 	unavailableStore.Source = engine.SourceLocal
 	tests := map[string]struct {
 		result  engine.Result
 		percent int
 		want    []string
 	}{
-		"one unit below the percentage":        {allowedResult("cluster/a", "acme", 21), 80, nil},
-		"at the percentage":                    {allowedResult("cluster/a", "acme", 20), 80, []string{"rate limit of policy cluster/a: 80 of 100 per 1m used by Custom acme"}},
-		"never with 0":                         {allowedResult("cluster/a", "acme", 0), 0, nil},
-		"only at the limit with 100":           {allowedResult("cluster/a", "acme", 1), 100, nil},
-		"without an identifier":                {allowedResult("cluster/a", limiter.Missing, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by writes without a Custom"}},
-		"control characters and invalid UTF-8": {allowedResult("cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom a\uFFFDb\uFFFDc\uFFFDd"}},
+		"one unit below the percentage":        {allowedResult("_cluster/a", "acme", 21), 80, nil},
+		"at the percentage":                    {allowedResult("_cluster/a", "acme", 20), 80, []string{"rate limit of policy _cluster/a: 80 of 100 per 1m used by Custom acme"}},
+		"never with 0":                         {allowedResult("_cluster/a", "acme", 0), 0, nil},
+		"only at the limit with 100":           {allowedResult("_cluster/a", "acme", 1), 100, nil},
+		"without an identifier":                {allowedResult("_cluster/a", limiter.Missing, 0), 80, []string{"rate limit of policy _cluster/a: 100 of 100 per 1m used by writes without a Custom"}},
+		"control characters and invalid UTF-8": {allowedResult("_cluster/a", "a\nb\x00c\xffd", 0), 80, []string{"rate limit of policy _cluster/a: 100 of 100 per 1m used by Custom a\uFFFDb\uFFFDc\uFFFDd"}},
 		"the usage is unknown":                 {unavailableStore, 80, nil},
-		"a long identifier is cut short":       {allowedResult("cluster/a", long, 0), 80, []string{"rate limit of policy cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 54) + "…"}},
-		"a long policy name":                   {allowedResult("cluster/"+long[:100], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:100] + ": 100 of 100 per 1m used"}},
-		"just enough room for 16 characters":   {allowedResult("cluster/"+long[:47], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:47] + ": 100 of 100 per 1m used by Custom acme"}},
-		"room for 15 characters":               {allowedResult("cluster/"+long[:48], "acme", 0), 80, []string{"rate limit of policy cluster/" + long[:48] + ": 100 of 100 per 1m used"}},
+		"a long identifier is cut short":       {allowedResult("_cluster/a", long, 0), 80, []string{"rate limit of policy _cluster/a: 100 of 100 per 1m used by Custom " + strings.Repeat("a", 53) + "…"}},
+		"a long policy name":                   {allowedResult("_cluster/"+long[:100], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:100] + ": 100 of 100 per 1m used"}},
+		"just enough room for 16 characters":   {allowedResult("_cluster/"+long[:46], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:46] + ": 100 of 100 per 1m used by Custom acme"}},
+		"room for 15 characters":               {allowedResult("_cluster/"+long[:47], "acme", 0), 80, []string{"rate limit of policy _cluster/" + long[:47] + ": 100 of 100 per 1m used"}},
 		"the longest policy name is cut off":   {allowedResult(long+"/"+long, "acme", 0), 80, []string{"rate limit of policy " + long[:127] + "…: 100 of 100 per 1m used"}},
 	}
 	for name, test := range tests {
@@ -574,7 +574,7 @@ func TestWarnings_ReportUsageNearTheLimit(t *testing.T) {
 }
 
 func TestUsage_UsesTheBurstOfTheTier(t *testing.T) {
-	r := allowedResult("cluster/a", "acme", 3)
+	r := allowedResult("_cluster/a", "acme", 3)
 	r.Rule.Algorithm, r.Rule.Burst = limiter.TokenBucket, 5
 	r.Rule.Tiers = []rules.Tier{{Name: "gold", Units: 1000, Burst: 10}}
 	for tier, want := range map[string]int64{"": 2, "gold": 7} {
@@ -593,7 +593,7 @@ func TestDenial_NamesTheTierAndHidesSecrets(t *testing.T) {
 	handler := newTestHandler(t, newEngine(t, atNoon(), limit("a", 5, hour, gold)))
 	reviewResponse(t, handler, reviewBody(t, "create"))
 	got := reviewResponse(t, handler, reviewBody(t, "create"))
-	want := "over the limit of policy cluster/a: 1 per 1h (tier gold) for Namespace " + testHashKey().Hash("acme") + "; retry in 1h" + advice
+	want := "over the limit of policy _cluster/a: 1 per 1h (tier gold) for Namespace " + testHashKey().Hash("acme") + "; retry in 1h" + advice
 	if got.Allowed || got.Result.Message != want {
 		t.Errorf("%+v", got.Result)
 	}

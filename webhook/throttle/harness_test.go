@@ -41,7 +41,7 @@ func atNoon() *memstore.Store { return memstore.New(func() time.Time { return no
 // limit returns a rule for writes to configmaps, counted by namespace, in all namespaces.
 func limit(name string, units int64, window time.Duration, changes ...func(*rules.Rule)) rules.Rule {
 	r := rules.Rule{
-		Policy: "cluster/" + name, AllDomains: true, Axis: "Namespace", Identifier: rules.Identifier{From: rules.FromKubernetesNamespace},
+		Policy: "_cluster/" + name, AllDomains: true, Axis: "Namespace", Identifier: rules.Identifier{From: rules.FromKubernetesNamespace},
 		Match: rules.Match{Kubernetes: &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, Operations: []string{"CREATE", "UPDATE", "DELETE"},
 		}}}},

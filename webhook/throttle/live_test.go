@@ -157,8 +157,8 @@ func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 		}
 	}
 	want := []string{
-		"rate limit of policy cluster/configmaps: 4 of 5 per 1h used by Namespace " + c.namespace,
-		"rate limit of policy cluster/configmaps: 5 of 5 per 1h used by Namespace " + c.namespace,
+		"rate limit of policy _cluster/configmaps: 4 of 5 per 1h used by Namespace " + c.namespace,
+		"rate limit of policy _cluster/configmaps: 5 of 5 per 1h used by Namespace " + c.namespace,
 	}
 	if strings.Join(warnings.texts, "\n") != strings.Join(want, "\n") {
 		t.Errorf("warnings %q, want %q", warnings.texts, want)
@@ -173,7 +173,7 @@ func TestAPIServer_ReturnsWarningsAndDenialsToClients(t *testing.T) {
 	}
 	status, _ := errors.AsType[*apierrors.StatusError](err)
 	got := status.Status()
-	wantMessage := `admission webhook "throttle.weir.dev" denied the request: over the limit of policy cluster/configmaps: ` +
+	wantMessage := `admission webhook "throttle.weir.dev" denied the request: over the limit of policy _cluster/configmaps: ` +
 		`5 per 1h for Namespace ` + c.namespace + `; retry in `
 	if got.Code != 429 || got.Details == nil || got.Details.Kind != "ConfigMap" || got.Details.Name != "f" || got.Details.RetryAfterSeconds != 0 {
 		t.Errorf("status %+v", got)
@@ -237,7 +237,7 @@ func TestAPIServer_KubectlPrintsTheDenial(t *testing.T) {
 	} {
 		began := time.Now()
 		err := kubectl(args...)
-		if err == nil || !strings.Contains(err.Error(), "over the limit of policy cluster/configmaps: 1 per 1h for Namespace ") {
+		if err == nil || !strings.Contains(err.Error(), "over the limit of policy _cluster/configmaps: 1 per 1h for Namespace ") {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}

@@ -74,10 +74,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.KubernetesResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesThrottle"):
 		return &apiv1alpha1.KubernetesThrottleApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("LabelExpression"):
-		return &apiv1alpha1.LabelExpressionApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("LabelSelector"):
-		return &apiv1alpha1.LabelSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Lease"):
 		return &apiv1alpha1.LeaseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // namedPolicies is the number of policies that a problem names.
@@ -22,8 +23,13 @@ type Policies struct {
 	Degraded int `json:"degraded"` // of them, with the condition Degraded
 	// Overridden is the number with the condition Overridden. It is not a problem.
 	Overridden int `json:"overridden"`
+	// Enforced is the number with the condition Enforced: a replica has decided a request under their generation.
+	Enforced int `json:"enforced"`
 	// NotReady counts the other policies by the reason of Ready. The reason is "" if the operator has not processed the generation.
 	NotReady []ReasonCount `json:"notReady"`
+	// NotEnforced groups the policies that are Ready and not Enforced by the reason of Enforced. They are not a problem: requests can follow.
+	// The reason is "" if the operator has not reported it for the generation.
+	NotEnforced []NotEnforced `json:"notEnforced"`
 	// List has each policy that is not Ready, or PartiallyProgrammed.
 	List []Policy `json:"list"`
 }
@@ -34,12 +40,20 @@ type ReasonCount struct {
 	Count  int    `json:"count"`
 }
 
-// Policy is a policy with a problem. Policy is namespace/name, or cluster/name of a ClusterRateLimitPolicy.
+// NotEnforced is the policies with a reason of the condition Enforced, which is not True, in the order of their names.
+type NotEnforced struct {
+	Reason   string   `json:"reason"`
+	Policies []string `json:"policies"`
+}
+
+// Policy is a policy with a problem. Policy is namespace/name, or _cluster/name of a ClusterRateLimitPolicy.
 type Policy struct {
 	Policy  string `json:"policy"`
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
+	// Enforced is the status of the condition Enforced: True, False or Unknown.
+	Enforced metav1.ConditionStatus `json:"enforced"`
 }
 
 // group is the policies with the same reason of a condition.
@@ -49,15 +63,15 @@ type group struct {
 }
 
 func (r *Report) addPolicies(o *Objects) {
-	r.Policies.NotReady, r.Policies.List = []ReasonCount{}, []Policy{}
-	degraded := map[string]*group{}
+	r.Policies.NotReady, r.Policies.NotEnforced, r.Policies.List = []ReasonCount{}, []NotEnforced{}, []Policy{}
+	degraded, notEnforced := map[string]*group{}, map[string]*group{}
 	for i := range o.Policies {
 		p := &o.Policies[i]
-		r.addPolicy(p.Namespace+"/"+p.Name, p.Generation, p.Status.Conditions, degraded)
+		r.addPolicy(policyname.Join(p.Namespace, p.Name), p.Generation, p.Status.Conditions, degraded, notEnforced)
 	}
 	for i := range o.ClusterPolicies {
 		p := &o.ClusterPolicies[i]
-		r.addPolicy("cluster/"+p.Name, p.Generation, p.Status.Conditions, degraded)
+		r.addPolicy(policyname.Join(policyname.Cluster, p.Name), p.Generation, p.Status.Conditions, degraded, notEnforced)
 	}
 	slices.SortFunc(r.Policies.List, func(a, b Policy) int { return strings.Compare(a.Policy, b.Policy) })
 	reasons := map[string]*group{}
@@ -70,20 +84,29 @@ func (r *Report) addPolicies(o *Objects) {
 		}
 		r.policyProblem(reason, reasons[reason], adviceForPolicy(reason))
 	}
+	for _, reason := range slices.Sorted(maps.Keys(notEnforced)) {
+		r.Policies.NotEnforced = append(r.Policies.NotEnforced, NotEnforced{reason, slices.Sorted(slices.Values(notEnforced[reason].names))})
+	}
 	for _, reason := range slices.Sorted(maps.Keys(degraded)) {
 		r.policyProblem(reason, degraded[reason], adviceForDegraded(reason))
 	}
 }
 
-func (r *Report) addPolicy(name string, generation int64, conditions []metav1.Condition, degraded map[string]*group) {
-	ready := readyOf(generation, conditions)
+func (r *Report) addPolicy(name string, generation int64, conditions []metav1.Condition, degraded, notEnforced map[string]*group) {
+	ready, enforced := readyOf(generation, conditions), conditionOf(v1alpha1.ConditionEnforced, generation, conditions)
 	r.Policies.Total++
 	isReady := ready.Status == metav1.ConditionTrue
 	if isReady {
 		r.Policies.Ready++
 	}
 	if !isReady || ready.Reason == v1alpha1.ReasonPartiallyProgrammed {
-		r.Policies.List = append(r.Policies.List, Policy{name, isReady, ready.Reason, ready.Message})
+		r.Policies.List = append(r.Policies.List, Policy{name, isReady, ready.Reason, ready.Message, enforced.Status})
+	}
+	switch {
+	case enforced.Status == metav1.ConditionTrue:
+		r.Policies.Enforced++
+	case isReady:
+		add(notEnforced, enforced.Reason, name, "")
 	}
 	if reasonIfTrue(conditions, v1alpha1.ConditionOverridden) != "" {
 		r.Policies.Overridden++

@@ -104,7 +104,7 @@ func printCertificates(w io.Writer, list []Limiter) {
 }
 
 func printPolicies(w io.Writer, p *Policies, wide bool) {
-	terminal.Printf(w, "\nPolicies: %d, %d ready, %d degraded, %d overridden\n", p.Total, p.Ready, p.Degraded, p.Overridden)
+	terminal.Printf(w, "\nPolicies: %d, %d ready, %d degraded, %d overridden, %d enforced\n", p.Total, p.Ready, p.Degraded, p.Overridden, p.Enforced)
 	if len(p.NotReady) > 0 {
 		var counts []string
 		for _, c := range p.NotReady {
@@ -112,17 +112,28 @@ func printPolicies(w io.Writer, p *Policies, wide bool) {
 		}
 		terminal.Printf(w, "Not ready: %s\n", strings.Join(counts, ", "))
 	}
+	for _, group := range p.NotEnforced {
+		named := group.Policies
+		if !wide {
+			named = named[:min(len(named), namedPolicies)]
+		}
+		list := strings.Join(named, ", ")
+		if more := len(group.Policies) - len(named); more > 0 {
+			list += fmt.Sprintf(" and %d more, which -o wide lists", more)
+		}
+		terminal.Printf(w, "Ready, not enforced: %d %s: %s\n", len(group.Policies), orDash(group.Reason), list)
+	}
 	if len(p.List) == 0 {
 		return
 	}
-	terminal.Printf(w, "\nPOLICY\tREADY\tREASON\tMESSAGE\n")
+	terminal.Printf(w, "\nPOLICY\tREADY\tREASON\tENFORCED\tMESSAGE\n")
 	for i := range p.List {
 		if i == listedPolicies && !wide {
-			terminal.Printf(w, "%d more, which -o wide lists\t\t\t\n", len(p.List)-i)
+			terminal.Printf(w, "%d more, which -o wide lists\t\t\t\t\n", len(p.List)-i)
 			break
 		}
 		one := &p.List[i]
-		terminal.Printf(w, "%s\t%s\t%s\t%s\n", one.Policy, yesNo(one.Ready), orDash(one.Reason), message(one.Message, wide))
+		terminal.Printf(w, "%s\t%s\t%s\t%s\t%s\n", one.Policy, yesNo(one.Ready), orDash(one.Reason), one.Enforced, message(one.Message, wide))
 	}
 }
 

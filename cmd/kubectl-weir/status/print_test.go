@@ -32,7 +32,8 @@ Webhook:   weir-throttle, registered, webhooks: 1
 LIMITER              READY  REASON           REPLICAS  VERSION  ENFORCING  REVISION      REDIS
 weir-system/default  False  ReplicasMissing  1/2       ab       1          0123456789ab  Reachable
 
-Policies: 2, 2 ready, 0 degraded, 1 overridden
+Policies: 2, 2 ready, 0 degraded, 1 overridden, 1 enforced
+Ready, not enforced: 1 NoRequests: _cluster/floor
 
 Problem 1: Limiter weir-system/default
   ReplicasMissing: message of ReplicasMissing
@@ -100,6 +101,23 @@ func TestPrint_ListsTenPoliciesAndAllInWide(t *testing.T) {
 	}
 	if diff := cmp.Diff(r, &decoded); diff != "" {
 		t.Errorf("JSON: -want +got:\n%s", diff)
+	}
+}
+
+func TestPrint_NamesThreePoliciesThatAreNotEnforcedAndAllInWide(t *testing.T) {
+	o := healthy()
+	for i := range 4 {
+		o.Policies = append(o.Policies, policy(fmt.Sprint("p", i), condition("Ready", "True", "Programmed"), condition("Enforced", "False", "NoRequests")))
+	}
+	o.Policies = append(o.Policies, policy("q", condition("Ready", "False", "Pending"), condition("Enforced", "Unknown", "Pending")))
+	r := New(o)
+	table := "\nReady, not enforced: 5 NoRequests: _cluster/floor, shop/p0, shop/p1 and 2 more, which -o wide lists\n\n" +
+		"POLICY  READY  REASON   ENFORCED  MESSAGE\nshop/q  False  Pending  Unknown   message of Pending\n"
+	if got := printed(t, "table", r); !strings.Contains(got, table) {
+		t.Errorf("%s\nwant %s", got, table)
+	}
+	if got, want := printed(t, "wide", r), "\nReady, not enforced: 5 NoRequests: _cluster/floor, shop/p0, shop/p1, shop/p2, shop/p3\n"; !strings.Contains(got, want) {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 

@@ -62,13 +62,18 @@ func isUnread(list []Unread, resource string) bool {
 	return slices.ContainsFunc(list, func(u Unread) bool { return u.Resource == resource })
 }
 
-// readyOf returns the condition Ready of an object. Its reason is empty if the operator has not processed this generation.
+// readyOf returns the condition Ready of an object, as conditionOf does.
 func readyOf(generation int64, conditions []metav1.Condition) metav1.Condition {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.ObservedGeneration < generation {
+	return conditionOf(v1alpha1.ConditionReady, generation, conditions)
+}
+
+// conditionOf returns a condition of an object. It is Unknown, and its reason is empty, if the operator has not processed this generation.
+func conditionOf(name string, generation int64, conditions []metav1.Condition) metav1.Condition {
+	c := meta.FindStatusCondition(conditions, name)
+	if c == nil || c.ObservedGeneration < generation {
 		return metav1.Condition{Status: metav1.ConditionUnknown, Message: "the operator has not processed this generation"}
 	}
-	return *ready
+	return *c
 }
 
 // reasonIfTrue returns the reason of a condition that is true, and "" otherwise.

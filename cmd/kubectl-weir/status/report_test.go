@@ -56,11 +56,11 @@ func healthy() *Objects {
 				ReadyReplicas: 2, EnforcingReplicas: 2, Revision: "sha256:0123456789abcdef", Redis: &v1alpha1.RedisState{Reachable: true},
 			},
 		}},
-		Policies: []v1alpha1.RateLimitPolicy{policy("a", condition("Ready", "True", "Programmed"))},
+		Policies: []v1alpha1.RateLimitPolicy{policy("a", condition("Ready", "True", "Programmed"), condition("Enforced", "True", "RequestDecided"))},
 		ClusterPolicies: []v1alpha1.ClusterRateLimitPolicy{{
 			ObjectMeta: metav1.ObjectMeta{Name: "floor", Generation: 3},
 			Status: v1alpha1.RateLimitPolicyStatus{Conditions: []metav1.Condition{
-				condition("Ready", "True", "Programmed"), condition("Overridden", "True", "NamespacePolicy"),
+				condition("Ready", "True", "Programmed"), condition("Overridden", "True", "NamespacePolicy"), condition("Enforced", "False", "NoRequests"),
 			}},
 		}},
 		Deployments: []appsv1.Deployment{
@@ -83,7 +83,10 @@ func TestNew_SummarizesAHealthyInstallation(t *testing.T) {
 			Image: "registry:5000/weir@sha256:ab", Version: "sha256:ab", Revision: "sha256:0123456789abcdef", Enforcing: 2, Redis: "Reachable",
 			ThrottleRegistered: "Registered",
 		}},
-		Policies: Policies{Total: 2, Ready: 2, Overridden: 1, NotReady: []ReasonCount{}, List: []Policy{}},
+		Policies: Policies{
+			Total: 2, Ready: 2, Overridden: 1, Enforced: 1, NotReady: []ReasonCount{},
+			NotEnforced: []NotEnforced{{"NoRequests", []string{"_cluster/floor"}}}, List: []Policy{},
+		},
 	}
 	if diff := cmp.Diff(want, New(healthy())); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -209,7 +212,7 @@ func TestNew_ReportsEachProblem(t *testing.T) {
 		tests["Ready of a policy: "+reason] = struct {
 			change func(*Objects)
 			want   []string
-		}{func(o *Objects) { o.ClusterPolicies[0].Status.Conditions[0] = condition("Ready", status, reason) }, []string{"Policy cluster/floor|" + reason + "|" + page}}
+		}{func(o *Objects) { o.ClusterPolicies[0].Status.Conditions[0] = condition("Ready", status, reason) }, []string{"Policy _cluster/floor|" + reason + "|" + page}}
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -292,5 +295,24 @@ func TestNew_FindsTheOperatorInTheNamespaceOfTheReport(t *testing.T) {
 	r = New(o)
 	if len(r.Problems) != 1 || r.Problems[0].Do != "set --operator-namespace=limits" || !strings.Contains(r.Problems[0].Message, "namespace limits has one") {
 		t.Errorf("problems %+v", r.Problems)
+	}
+}
+
+func TestNew_GroupsReadyPoliciesThatAreNotEnforced(t *testing.T) {
+	o := healthy()
+	old := condition("Enforced", "True", "RequestDecided")
+	old.ObservedGeneration = 2
+	ready := condition("Ready", "True", "Programmed")
+	o.Policies = append(o.Policies,
+		policy("d", ready, condition("Enforced", "Unknown", "Pending")), policy("c", ready, old),
+		policy("b", ready, condition("Enforced", "False", "NoRequests")),
+		policy("e", condition("Ready", "False", "Invalid"), condition("Enforced", "False", "Invalid")))
+	got := New(o).Policies
+	want := []NotEnforced{{"", []string{"shop/c"}}, {"NoRequests", []string{"_cluster/floor", "shop/b"}}, {"Pending", []string{"shop/d"}}}
+	if diff := cmp.Diff(want, got.NotEnforced); diff != "" || got.Enforced != 1 {
+		t.Errorf("%d enforced; -want +got:\n%s", got.Enforced, diff)
+	}
+	if diff := cmp.Diff([]Policy{{"shop/e", false, "Invalid", "message of Invalid", "False"}}, got.List); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -92,7 +92,7 @@ func TestLint_ReportsProblems(t *testing.T) {
 		},
 		"warnings are 0, with file and line": {
 			args: []string{"-"}, stdin: uselessPolicies,
-			stderr: "warning: -:4: shop/lax: spec: has no effect, because policy cluster/strict counts the same requests and is at least as strict\n" +
+			stderr: "warning: -:4: shop/lax: spec: has no effect, because policy _cluster/strict counts the same requests and is at least as strict\n" +
 				"warning: -:21: shop/bursts: spec.algorithm: FixedWindow can admit up to 10 units within a short time around the end of a window\n" +
 				"3 policies, 0 problems, 2 warnings\n",
 		},

@@ -113,7 +113,7 @@ func TestEvents_NameThePolicyAndItsGeneration(t *testing.T) {
 		r := newRecording(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = r.Run(ctx) }()
-		cluster := selection.Policy{Name: "cluster/all", Cluster: true, Object: &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "all"}}}
+		cluster := selection.Policy{Name: "_cluster/all", Cluster: true, Object: &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "all"}}}
 		r.record(policyNamed("a"), statusOf(""), statusOf("Accepted=False/3"))
 		r.record(cluster, statusOf(""), statusOf("Accepted=True/0"))
 		want := []string{

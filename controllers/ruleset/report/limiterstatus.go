@@ -94,6 +94,9 @@ func limiterStatus(
 		Policies:          &v1alpha1.PolicyCount{Accepted: int32(len(set.Rules)), Rejected: int32(len(set.Problems))},
 		Redis:             &v1alpha1.RedisState{Reachable: !d.Unavailable(), Primaries: int32(d.Redis.Primaries), Version: d.Redis.Version},
 	}
+	if d.Unavailable() && !d.Outage.Since.IsZero() {
+		status.Redis.UnreachableSince = new(metav1.NewTime(d.Outage.Since.Truncate(time.Second)))
+	}
 	if d.Local.Replicas > 0 {
 		status.LocalMode = &v1alpha1.LocalModeState{Replicas: d.Local.Replicas}
 		if !d.Local.Since.IsZero() {
@@ -144,6 +147,7 @@ func applyLimiterStatus(limiter *v1alpha1.Limiter, s v1alpha1.LimiterStatus) *v1
 		status.WithLocalMode(local)
 	}
 	redis := v1alpha1ac.RedisState().WithReachable(s.Redis.Reachable)
+	redis.UnreachableSince = s.Redis.UnreachableSince
 	if s.Redis.Primaries != 0 {
 		redis.WithPrimaries(s.Redis.Primaries)
 	}

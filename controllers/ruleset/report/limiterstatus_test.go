@@ -97,6 +97,29 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	}
 }
 
+func TestLimiterReporter_WritesSinceWhenRedisIsUnreachable(t *testing.T) {
+	r := newReporting(t)
+	reporter := &LimiterReporter{Client: r.cached, Clock: func() time.Time { return r.now }}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge", UID: "edge"}}
+	began := metav1.NewTime(r.now)
+	for _, step := range []struct {
+		outage publish.Outage
+		want   *metav1.Time
+	}{
+		{publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: r.now.Add(3 * time.Millisecond)}, &began},
+		{publish.Outage{Reason: "StoreDenied", Message: "NOPERM"}, nil}, // at an unknown time
+		{publish.Outage{}, nil},
+	} {
+		d := publish.Delivery{Outage: step.outage}
+		if err := reporter.Report(t.Context(), limiter, stateOf(d).RuleSet, d, Problems{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.limiter.Redis.UnreachableSince; !got.Equal(step.want) {
+			t.Errorf("outage %+v: unreachable since %v, want %v", step.outage, got, step.want)
+		}
+	}
+}
+
 func TestLimiterStatus_ReportsLimitersThatCountSeparately(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	d := publish.Delivery{Outage: publish.Outage{Reason: "StoreDenied", Message: "NOPERM", Since: at}}

@@ -131,7 +131,7 @@ func (r *reporting) add(name string) {
 		p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: meta}
 		p.Namespace, p.Spec.RateLimitPolicySpec = "", spec
 		r.cluster = append(r.cluster, p)
-		full = "cluster/" + name
+		full = "_cluster/" + name
 	} else {
 		r.namespaced = append(r.namespaced, v1alpha1.RateLimitPolicy{ObjectMeta: meta, Spec: spec})
 	}

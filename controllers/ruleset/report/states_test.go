@@ -79,7 +79,7 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-partially-programmed":     {1, outcome{rule: rule, enforced: true}},
 		"policy-edited-store-unreachable": {2, outcome{rule: rule, acknowledged: 0, replicas: 2, unavailable: gone, degradation: policyDegradation(outage)}},
 		"policy-over-budget":              {1, outcome{overBudget: "spec: over the policy budget of the Limiter: this policy needs 832612 bytes, and the older policies of namespace shop leave less of 524288: shorten or delete policies, or raise spec.policyBudget.perNamespace.bytes of the Limiter"}},
-		"policy-overridden":               {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(redundancy.Override{Policy: "a", Domain: "a", By: "cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
+		"policy-overridden":               {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(redundancy.Override{Policy: "a", Domain: "a", By: "_cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
 		"cluster-overridden":              {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(redundancy.Override{Policy: "a", Domain: "shop", By: "shop/tenant-free", Reason: v1alpha1.ReasonNamespacePolicy})}},
 	} {
 		data, err := os.ReadFile("../../../test/gitops/testdata/states/" + name + ".yaml")

@@ -18,13 +18,13 @@ func both(namespaced []v1alpha1.RateLimitPolicy, cluster ...v1alpha1.ClusterRate
 	return compile.Policies{Namespaced: namespaced, Cluster: cluster}
 }
 
-// A namespace can have the name cluster. Then only the kind distinguishes its policies from those of the cluster.
+// A namespace can have the name cluster.
 func TestList_DistinguishesPoliciesOfTheSameName(t *testing.T) {
 	twin := policy("floor", 2, 10)
 	twin.Namespace, twin.UID = "cluster", "twin"
 	of := both([]v1alpha1.RateLimitPolicy{twin}, clusterPolicy("floor", 1, 10))
 	list := List(of)
-	if len(list) != 2 || list[0].Key() != (Key{"cluster/floor", true}) || list[1].Key() != (Key{"cluster/floor", false}) {
+	if len(list) != 2 || list[0].Key() != (Key{"_cluster/floor", true}) || list[1].Key() != (Key{"cluster/floor", false}) {
 		t.Fatalf("keys %+v", list)
 	}
 	if list[0].Status != &of.Cluster[0].Status || list[1].Status != &of.Namespaced[0].Status || list[1].GetUID() != "twin" {
@@ -80,7 +80,7 @@ func TestCompile_CollectsAllProblemsOfAPolicy(t *testing.T) {
 	clusterBad.Spec.Match = bad.Spec.Match
 	all := both([]v1alpha1.RateLimitPolicy{bad}, clusterBad)
 	set := compiler.Compile(nil, limiterAt(1), all, Hashes{})
-	for _, key := range []Key{{"shop/bad", false}, {"cluster/bad", true}} {
+	for _, key := range []Key{{"shop/bad", false}, {"_cluster/bad", true}} {
 		if n := len(set.Problems[key]); n != 2 {
 			t.Errorf("%d problems of %v, want 2", n, key)
 		}
@@ -111,7 +111,7 @@ func TestCompile_SummarizesTheOverridesOfEachPolicy(t *testing.T) {
 	if len(result.Overrides) != 3 || len(set.Overridden) != 2 {
 		t.Fatalf("overridden %+v, of the overrides %+v", set.Overridden, result.Overrides)
 	}
-	for policy, n := range map[string]int{"cluster/floor": 2, "cluster/ceiling": 1} {
+	for policy, n := range map[string]int{"_cluster/floor": 2, "_cluster/ceiling": 1} {
 		of := slices.DeleteFunc(slices.Clone(result.Overrides), func(o redundancy.Override) bool { return o.Policy != policy })
 		reason, message := redundancy.OverriddenCondition(of)
 		if got := set.Overridden[policy]; len(of) != n || got.Reason != reason || got.Message != message || len(got.By) != n || int(got.Domains) != n || reason != v1alpha1.ReasonNamespacePolicy {
@@ -156,7 +156,7 @@ func TestUnselected_CompilesAgainOnlyAfterAChange(t *testing.T) {
 	}
 	mark := Key{"mark", false}
 	run(of(1))
-	if len(u.Problems(Key{"cluster/bad", true})) != 1 || len(u.Problems(Key{"shop/bad", false})) != 1 {
+	if len(u.Problems(Key{"_cluster/bad", true})) != 1 || len(u.Problems(Key{"shop/bad", false})) != 1 {
 		t.Errorf("problems %+v", u.problems)
 	}
 	u.problems[mark] = nil

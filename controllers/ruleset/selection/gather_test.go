@@ -65,7 +65,7 @@ func TestGather_OmitsPoliciesThatAreBeingDeleted(t *testing.T) {
 	for _, p := range List(in.Policies) {
 		names = append(names, p.Name)
 	}
-	if want := []string{"cluster/floor", "shop/daily"}; !slices.Equal(names, want) {
+	if want := []string{"_cluster/floor", "shop/daily"}; !slices.Equal(names, want) {
 		t.Errorf("policies %q, want %q", names, want)
 	}
 	want := []compile.Namespace{{Name: "shop", Labels: map[string]string{"tier": "gold"}, Annotations: map[string]string{"team": "shop"}}}

@@ -47,13 +47,13 @@ func TestRestore_ReportsRulesOfAnotherVersion(t *testing.T) {
 		return rules.Rule{Policy: policy, Domain: domain, Axis: "Tenant", Algorithm: algorithm, Units: 10, WindowSeconds: 60}
 	}
 	data, revision := rules.Encode(rules.Set{Rules: []rules.Rule{
-		rule("cluster/new", "", "Quantum"), rule("shop/new", "shop", "Quantum"), rule("shop/old", "shop", limiter.FixedWindow),
+		rule("_cluster/new", "", "Quantum"), rule("shop/new", "shop", "Quantum"), rule("shop/old", "shop", limiter.FixedWindow),
 	}})
 	restored, err := compiler.Restore(limiterAt(1), Inputs{}, data, revision)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []Key{{"cluster/new", true}, {"shop/new", false}} {
+	for _, key := range []Key{{"_cluster/new", true}, {"shop/new", false}} {
 		if problems := restored.Problems[key]; len(problems) != 1 || problems[0].Policy != key.Name || problems[0].Message == "" {
 			t.Errorf("problems of %v: %+v", key, problems)
 		}

@@ -142,7 +142,7 @@ func RuleUsage(rule *rules.Rule) Usage {
 
 // Charge is what a policy uses of a budget, with what decides its precedence.
 type Charge struct {
-	Policy    string // "namespace/name", or "cluster/name"
+	Policy    string // "namespace/name", or "_cluster/name"
 	Namespace string
 	Cluster   bool // the policy is a ClusterRateLimitPolicy
 	Created   time.Time

@@ -127,7 +127,7 @@ func TestIsRedundant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule, other := base, base
-			other.Policy, other.Domain, other.AllDomains = "cluster/a", "", true
+			other.Policy, other.Domain, other.AllDomains = "_cluster/a", "", true
 			if tc.rule != nil {
 				tc.rule(&rule)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // Override is a policy that has no effect in a domain, because another policy decides there.
@@ -102,7 +103,7 @@ func OverriddenBy(overrides []Override) (all []v1alpha1.PolicyOverride) {
 		if o.Reason == v1alpha1.ReasonStricterPolicy {
 			by.Kind = v1alpha1.PolicyKindCluster
 		}
-		_, by.Name, _ = strings.Cut(o.By, "/")
+		_, by.Name = policyname.Split(o.By)
 		all = append(all, by)
 	}
 	return all

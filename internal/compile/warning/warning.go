@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // Warning is a part of a valid policy that is expensive or has no effect.
@@ -172,7 +173,12 @@ func (w *warnings) warnRedundancy(others []rules.Rule) {
 }
 
 // nameWithin returns the name of a policy without its namespace if the namespace is domain.
-func nameWithin(domain, policy string) string { return strings.TrimPrefix(policy, domain+"/") }
+func nameWithin(domain, policy string) string {
+	if namespace, name := policyname.Split(policy); namespace == domain {
+		return name
+	}
+	return policy
+}
 
 // warnIdentifier warns of a descriptor key that is not in match.descriptors. The identifier then comes from another descriptor of the request
 // that has the key, if there is one.
@@ -233,7 +239,8 @@ func (w *warnings) warnReplaced(own, others []rules.Rule) {
 			return r.PolicyName() == name && r.Default && r.AppliesTo(w.rule.Domain)
 		})
 		if found < 0 {
-			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", nameWithin("cluster", name), w.rule.Domain)
+			_, objectName := policyname.Split(name)
+			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", objectName, w.rule.Domain)
 			continue
 		}
 		for j := found; j < len(others) && others[j].PolicyName() == name; j++ { // its rates

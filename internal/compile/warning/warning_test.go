@@ -322,7 +322,7 @@ func TestForPolicy_WarnsOfReplacedDefaults(t *testing.T) {
 		return fmt.Sprintf("spec.replaces[%d]: no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain shop", i, name)
 	}
 	stricter := func(most string) string {
-		return "spec.replaces[0]: replaces cluster/per-client, which is stricter: it admits 5 units in 1m0s, and this policy up to " + most
+		return "spec.replaces[0]: replaces _cluster/per-client, which is stricter: it admits 5 units in 1m0s, and this policy up to " + most
 	}
 	for spec, want := range map[string][]string{
 		`{axis: IP, limit: 1000000, window: 30d, replaces: [per-client]}`:                                             {stricter("1000000")},

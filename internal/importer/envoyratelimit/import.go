@@ -30,8 +30,7 @@ func Import(files []policyfile.File, options Options) *importer.Result {
 		return out
 	}
 	for _, d := range r.domains {
-		c := converter{out: out, options: options, domain: d.name}
-		c.level(nil, d.descriptors)
+		convert(d, out, options)
 	}
 	return out
 }
@@ -41,6 +40,13 @@ type converter struct {
 	out     *importer.Result
 	options Options
 	domain  string
+	named   map[string][]importer.Place // the limits that a limit of the domain can replace, by name
+}
+
+// convert adds the policies of a domain to out.
+func convert(d *domain, out *importer.Result, options Options) {
+	c := converter{out: out, options: options, domain: d.name, named: replaceable(d.descriptors)}
+	c.level(nil, d.descriptors)
 }
 
 // level converts the limits of the nodes in list and below. path leads to the list.
@@ -60,6 +66,7 @@ func (c *converter) level(path []step, list []*descriptor) {
 		case d.limit == nil && len(d.children) == 0:
 			c.out.Add(d.Place, importer.Note, "%s has no limit, so it does not need a policy: the policies for other values leave it out", d.name())
 		case d.limit == nil:
+		case c.replaces(d.limit):
 		case d.limit.unlimited:
 			c.out.Add(d.limit.Place, importer.Note, "%s is unlimited, so it does not need a policy: the policies for other values leave it out", d.name())
 		default:
@@ -80,11 +87,6 @@ func (c *converter) limit(path []step, d *descriptor) {
 	if int64(l.requests) > limiter.MaxUnits {
 		c.out.Add(l.Place, importer.NotImported, "requests_per_unit is %d, but a limit of Weir is at most %d; use unlimited: true or a lower limit",
 			l.requests, limiter.MaxUnits)
-		return
-	}
-	if len(l.replaces) > 0 {
-		c.out.Add(l.Place, importer.NotImported, "replaces switches off limits of other descriptors of the request (%s), but in Weir "+
-			"all policies of a request apply; remove replaces, or leave the values out of those limits", strings.Join(l.replaces, ", "))
 		return
 	}
 	spec := v1alpha1.RateLimitPolicySpec{

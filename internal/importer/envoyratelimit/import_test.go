@@ -102,7 +102,10 @@ func TestImport_ReportsWhatIsNotThePolicyOfALimit(t *testing.T) {
 		"a limit above the maximum":               {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1000000001}\n", "a.yaml:4: not imported: requests_per_unit is 1000000001, but a limit of Weir is at most 1000000000; use unlimited: true or a lower limit"},
 		"quota_mode":                              {"- key: a\n  quota_mode: true\n" + ok, "a.yaml:3: not imported: quota_mode denies a request only if all of its quota descriptors are over their limits, but in Weir each policy can deny; remove quota_mode if the limit can deny alone"},
 		"a value that is too long":                {"- key: a\n  value: " + strings.Repeat("v", 513) + "\n" + ok, "a.yaml:3: not imported: spec.match.descriptors[0].value: Too long: may not be more than 512 bytes"},
-		"replaces":                                {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}, {name: m}]}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n, m), but in Weir all policies of a request apply; remove replaces, or leave the values out of those limits"},
+		"replaces":                                {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}, {name: m}]}\n- key: b\n  rate_limit: {name: n, unit: hour, requests_per_unit: 1}\n  descriptors:\n  - key: c\n    rate_limit: {name: n, unit: hour, requests_per_unit: 1}\n- key: c\n  rate_limit: {name: m, unit: hour, requests_per_unit: 1}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n at a.yaml:6 and a.yaml:9, m at a.yaml:11), but spec.replaces of a policy applies only to a descriptor that the policy itself matches; remove replaces, or leave the values out of those limits"},
+		"replaces with many limits of a name":     {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}]}\n- {key: b, rate_limit: {name: n, unit: hour, requests_per_unit: 1}}\n- {key: c, rate_limit: {name: n, unit: hour, requests_per_unit: 1}}\n- {key: d, rate_limit: {name: n, unit: hour, requests_per_unit: 1}}\n- {key: e, rate_limit: {name: n, unit: hour, requests_per_unit: 1}}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n at a.yaml:5 and a.yaml:6 and a.yaml:7 and 1 more), but spec.replaces of a policy applies only to a descriptor that the policy itself matches; remove replaces, or leave the values out of those limits"},
+		"replaces of an unlimited descriptor":     {"- key: a\n  rate_limit: {unlimited: true, replaces: [{name: n}]}\n- key: b\n  rate_limit: {name: n, unit: hour, requests_per_unit: 1}\n", "a.yaml:4: not imported: replaces switches off limits of other descriptors of the request (n at a.yaml:6), but spec.replaces of a policy applies only to a descriptor that the policy itself matches; remove replaces, or leave the values out of those limits"},
+		"replaces without such a limit":           {"- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}]}\n", "a.yaml:4: note: replaces has no effect for n: the domain has no limit of this name that applies"},
 		"detailed_metric":                         {"- key: a\n  detailed_metric: true\n" + ok, "a.yaml:4: note: detailed_metric has no effect: metrics of Weir have the policy as a label, never the values of requests"},
 		"metadata":                                {"- key: a\n  metadata: {x: y}\n" + ok, "a.yaml:4: note: metadata has no effect except for weir.dev/algorithm: the dynamic metadata of Weir contains the policy and its result"},
 		"a node without a limit":                  {"- key: a\n  value: b\n", "a.yaml:3: note: a=b has no limit, so it does not need a policy: the policies for other values leave it out"},
@@ -316,5 +319,13 @@ func TestImport_NoNameOrCommentContainsACredential(t *testing.T) {
 	}
 	if strings.Contains(strings.Join(findings, "\n"), secret) {
 		t.Errorf("findings %q", findings)
+	}
+}
+
+func TestImport_WritesThePolicyOfALimitThatReplacesNothing(t *testing.T) {
+	findings, policies := run(t, envoyratelimit.Options{}, "domain: shop\ndescriptors:\n- key: a\n  rate_limit: {unit: hour, requests_per_unit: 1, replaces: [{name: n}]}\n"+
+		"- key: b\n  rate_limit: {name: n, unlimited: true}\n")
+	if !strings.Contains(policies, "name: a\n") || len(findings) != 2 || !strings.Contains(findings[0], ": note: replaces has no effect for n") {
+		t.Errorf("%q\n%s", findings, policies)
 	}
 }

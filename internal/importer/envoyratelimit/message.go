@@ -28,8 +28,7 @@ func ImportMessage(config *ratelimitv3.RateLimitConfig, options Options) *import
 	if out.Count(importer.Invalid) > 0 {
 		return out
 	}
-	c := converter{out: out, options: options, domain: d.name}
-	c.level(nil, d.descriptors)
+	convert(d, out, options)
 	return out
 }
 

@@ -14,7 +14,7 @@ import (
 
 // clusterRule returns a rule of a ClusterRateLimitPolicy for these domains, or for all domains if there are no arguments.
 func clusterRule(name string, domains ...string) rules.Rule {
-	r := rule("cluster/" + name)
+	r := rule("_cluster/" + name)
 	r.Domain, r.Domains, r.AllDomains = "", domains, len(domains) == 0
 	return r
 }
@@ -27,7 +27,7 @@ func withoutDomain(r rules.Rule) rules.Rule {
 // replacing returns r as a rule that replaces the defaults of these ClusterRateLimitPolicies.
 func replacing(r rules.Rule, names ...string) rules.Rule {
 	for _, name := range names {
-		r.ReplacesDefaults = append(r.ReplacesDefaults, "cluster/"+name)
+		r.ReplacesDefaults = append(r.ReplacesDefaults, "_cluster/"+name)
 	}
 	return r
 }
@@ -64,27 +64,27 @@ func TestMatch_AppliesRulesToSeveralDomains(t *testing.T) {
 		want   []string
 	}{
 		"a rule for all domains matches in a domain without policies": {
-			[]rules.Rule{clusterRule("all"), rule("shop/own")}, "unknown", []string{"cluster/all"},
+			[]rules.Rule{clusterRule("all"), rule("shop/own")}, "unknown", []string{"_cluster/all"},
 		},
-		"a rule for all domains matches together with the domain's own": {[]rules.Rule{clusterRule("all"), rule("shop/own")}, "shop", []string{"cluster/all", "shop/own"}},
+		"a rule for all domains matches together with the domain's own": {[]rules.Rule{clusterRule("all"), rule("shop/own")}, "shop", []string{"_cluster/all", "shop/own"}},
 		"only a rule for all domains matches a request without a domain": {
-			[]rules.Rule{clusterRule("all"), clusterRule("some", "shop"), withoutDomain(rule("none/own")), rule("shop/own")}, "", []string{"cluster/all"},
+			[]rules.Rule{clusterRule("all"), clusterRule("some", "shop"), withoutDomain(rule("none/own")), rule("shop/own")}, "", []string{"_cluster/all"},
 		},
 		"a rule for some domains matches in each of them": {
-			[]rules.Rule{clusterRule("some", "billing", "shop"), rule("shop/own")}, "billing", []string{"cluster/some"},
+			[]rules.Rule{clusterRule("some", "billing", "shop"), rule("shop/own")}, "billing", []string{"_cluster/some"},
 		},
 		"a rule for some domains matches in no other":                   {[]rules.Rule{clusterRule("some", "billing", "shop")}, "search", nil},
-		"a default matches where no other rule does":                    {[]rules.Rule{asDefault(clusterRule("all")), rule("shop/own")}, "billing", []string{"cluster/all"}},
+		"a default matches where no other rule does":                    {[]rules.Rule{asDefault(clusterRule("all")), rule("shop/own")}, "billing", []string{"_cluster/all"}},
 		"the domain's own rule replaces a default for all domains":      {[]rules.Rule{asDefault(clusterRule("all")), replacing(rule("shop/own"), "all")}, "shop", []string{"shop/own"}},
 		"the domain's own rule replaces a default for some domains":     {[]rules.Rule{asDefault(clusterRule("some", "shop")), replacing(rule("shop/own"), "some")}, "shop", []string{"shop/own"}},
-		"a rule that does not name a default does not replace it":       {[]rules.Rule{asDefault(clusterRule("all")), replacing(rule("shop/own"), "more")}, "shop", []string{"cluster/all", "shop/own"}},
+		"a rule that does not name a default does not replace it":       {[]rules.Rule{asDefault(clusterRule("all")), replacing(rule("shop/own"), "more")}, "shop", []string{"_cluster/all", "shop/own"}},
 		"a rule on another axis replaces a default that it names":       {[]rules.Rule{asDefault(clusterRule("all")), replacing(onAxis("User", rule("shop/own")), "all")}, "shop", []string{"shop/own"}},
-		"a cluster rule that is no default is not replaced":             {[]rules.Rule{clusterRule("all"), replacing(rule("shop/own"), "all")}, "shop", []string{"cluster/all", "shop/own"}},
-		"a shadow rule, which never denies, does not replace a default": {[]rules.Rule{asDefault(clusterRule("all")), replacing(inShadow(rule("shop/own")), "all")}, "shop", []string{"cluster/all", "shop/own"}},
-		"a cluster rule replaces a default that it names":               {[]rules.Rule{replacing(clusterRule("always", "shop"), "all"), asDefault(clusterRule("all"))}, "shop", []string{"cluster/always"}},
-		"a cluster rule does not replace a default":                     {[]rules.Rule{clusterRule("always"), asDefault(clusterRule("all"))}, "shop", []string{"cluster/all", "cluster/always"}},
-		"a default does not replace another default":                    {[]rules.Rule{asDefault(clusterRule("all")), asDefault(clusterRule("more"))}, "shop", []string{"cluster/all", "cluster/more"}},
-		"one rule replaces several defaults":                            {[]rules.Rule{asDefault(clusterRule("all")), asDefault(clusterRule("more")), asDefault(clusterRule("user")), replacing(rule("shop/own"), "all", "more")}, "shop", []string{"cluster/user", "shop/own"}},
+		"a cluster rule that is no default is not replaced":             {[]rules.Rule{clusterRule("all"), replacing(rule("shop/own"), "all")}, "shop", []string{"_cluster/all", "shop/own"}},
+		"a shadow rule, which never denies, does not replace a default": {[]rules.Rule{asDefault(clusterRule("all")), replacing(inShadow(rule("shop/own")), "all")}, "shop", []string{"_cluster/all", "shop/own"}},
+		"a cluster rule replaces a default that it names":               {[]rules.Rule{replacing(clusterRule("always", "shop"), "all"), asDefault(clusterRule("all"))}, "shop", []string{"_cluster/always"}},
+		"a cluster rule does not replace a default":                     {[]rules.Rule{clusterRule("always"), asDefault(clusterRule("all"))}, "shop", []string{"_cluster/all", "_cluster/always"}},
+		"a default does not replace another default":                    {[]rules.Rule{asDefault(clusterRule("all")), asDefault(clusterRule("more"))}, "shop", []string{"_cluster/all", "_cluster/more"}},
+		"one rule replaces several defaults":                            {[]rules.Rule{asDefault(clusterRule("all")), asDefault(clusterRule("more")), asDefault(clusterRule("user")), replacing(rule("shop/own"), "all", "more")}, "shop", []string{"_cluster/user", "shop/own"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			slices.SortFunc(tc.rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
@@ -99,7 +99,7 @@ func TestMatch_DropsADefaultOnlyIfAnotherRuleMatchesTheRequest(t *testing.T) {
 	own := replacing(rule("shop/own"), "all")
 	own.Match = path(rules.PathPrefix, "/v1")
 	x := index(t, asDefault(clusterRule("all")), own)
-	for path, want := range map[string]string{"/v1/search": "shop/own", "/v2/search": "cluster/all"} {
+	for path, want := range map[string]string{"/v1/search": "shop/own", "/v2/search": "_cluster/all"} {
 		if got := matchedPolicies(x, "shop", path); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %v, want %s", path, got, want)
 		}
@@ -127,7 +127,7 @@ func TestMatch_KeepsADefaultIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
 			own.Match = tc.match
 			x := index(t, asDefault(clusterRule("all")), own)
 			wantPolicies(t, x, request(tc.certain), "shop/own")
-			wantPolicies(t, x, request(tc.uncertain), "cluster/all", "shop/own")
+			wantPolicies(t, x, request(tc.uncertain), "_cluster/all", "shop/own")
 		})
 	}
 }
@@ -135,8 +135,8 @@ func TestMatch_KeepsADefaultIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
 func TestMatch_KeepsADefaultForWritesIfTheMatchOfAnotherRuleIsUncertain(t *testing.T) {
 	own := replacing(writeRule("shop/own", matchCreates("/pods")), "all")
 	own.Match.Expression = `int(request.name) > 100`
-	x := index(t, asDefault(writeRule("cluster/all", matchCreates("/pods"))), own)
-	for name, want := range map[string][]string{"101": {"shop/own"}, "many": {"cluster/all", "shop/own"}, "99": {"cluster/all"}} {
+	x := index(t, asDefault(writeRule("_cluster/all", matchCreates("/pods"))), own)
+	for name, want := range map[string][]string{"101": {"shop/own"}, "many": {"_cluster/all", "shop/own"}, "99": {"_cluster/all"}} {
 		r := writeRequest("CREATE /pods shop alice")
 		r.Kubernetes.Name = name
 		wantPolicies(t, x, r, want...)
@@ -172,7 +172,7 @@ func TestMatch_KeepsThePreviousElementsOfTheSlice(t *testing.T) {
 	for _, m := range dst {
 		got = append(got, m.Rule.Policy)
 	}
-	if diff := cmp.Diff([]string{"cluster/all", "shop/own"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"_cluster/all", "shop/own"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -263,7 +263,7 @@ func inherited(r rules.Rule, namespaces ...string) rules.Rule {
 
 func TestReplaces_APolicyOfAGatewayLoosensNothingForTheRoutesOfOtherNamespaces(t *testing.T) {
 	x := index(t, asDefault(clusterRule("all")), inherited(replacing(rule("infra/gateway"), "all"), "infra", "shop"))
-	for domain, want := range map[string][]string{"shop": {"cluster/all", "infra/gateway"}, "infra": {"infra/gateway"}, "blog": {"cluster/all"}} {
+	for domain, want := range map[string][]string{"shop": {"_cluster/all", "infra/gateway"}, "infra": {"infra/gateway"}, "blog": {"_cluster/all"}} {
 		r := requestWithDescriptors("target=HTTPRoute/a")
 		r.Domain = domain
 		wantPolicies(t, x, r, want...)

@@ -87,7 +87,7 @@ func TestExplain_NamesTheConditionsOfWrites(t *testing.T) {
 	match.ExceptUsers, match.ExceptGroups = []string{"bob"}, []string{"ops"}
 	match.Namespaces = []string{"shop", "blog"}
 	match.NamespaceSelector = rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free"}}}
-	r := writeRule("cluster/it", match)
+	r := writeRule("_cluster/it", match)
 	r.Match.Expression = `request.name == ""`
 	r.Identifier = rules.Identifier{From: rules.FromServiceAccount}
 	x := indexSet(t, rules.Set{Rules: []rules.Rule{r}, Namespaces: []rules.Namespace{
@@ -114,7 +114,7 @@ func TestExplain_NamesTheConditionsOfWrites(t *testing.T) {
 }
 
 func TestExplain_NamesThePolicyThatReplacesADefault(t *testing.T) {
-	fallback, own, other := rule("cluster/default"), replacing(rule("shop/own"), "default"), replacing(rule("shop/post"), "default")
+	fallback, own, other := rule("_cluster/default"), replacing(rule("shop/own"), "default"), replacing(rule("shop/post"), "default")
 	fallback.Domain, fallback.AllDomains, fallback.Default = "", true, true
 	other.Match.Methods = []string{"POST"}
 	x := index(t, fallback, own, other)

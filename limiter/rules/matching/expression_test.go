@@ -171,7 +171,7 @@ func TestExpression_HasReportsWhetherAFieldIsSet(t *testing.T) {
 		for req, want := range map[*rules.Request]outcome{tc.set: isTrue, tc.unset: isFalse} {
 			r := clusterRule("it")
 			if req.Kubernetes != nil {
-				r = writeRule("cluster/it", matchOperations([]string{req.Kubernetes.Operation}, "*/*/*"))
+				r = writeRule("_cluster/it", matchOperations([]string{req.Kubernetes.Operation}, "*/*/*"))
 			}
 			wantOutcome(t, r, "has("+field+")", req, want)
 		}

@@ -62,14 +62,14 @@ func TestIdentify_ReadsFallbackExpressions(t *testing.T) {
 func TestMatch_SkipsRequestsWithoutAnIdentifier(t *testing.T) {
 	skips := withFallbacks()
 	skips.OnMissing, skips.Fallbacks = rules.SkipMissing, skips.Fallbacks[:1]
-	skips.ReplacesDefaults = []string{"cluster/standard"}
-	standard := rule("cluster/standard")
+	skips.ReplacesDefaults = []string{"_cluster/standard"}
+	standard := rule("_cluster/standard")
 	standard.Domain, standard.AllDomains, standard.Default = "", true, true
 	x := index(t, standard, skips)
 	for text, want := range map[string]string{
 		"GET - / x-user-id=ada":         "shop/it",
 		"GET - / cookie=sid=s3cret":     "shop/it",
-		"GET - /":                       "cluster/standard",
+		"GET - /":                       "_cluster/standard",
 		"GET - / cookie=sid=a;sid=b":    "shop/it", // unreadable
 		"GET - / x-user-id=cookie:sid:": "shop/it", // the same
 	} {

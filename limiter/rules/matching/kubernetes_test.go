@@ -18,7 +18,7 @@ func writeRule(policy string, match rules.KubernetesMatch) rules.Rule {
 	r := rule(policy)
 	r.Axis, r.Identifier = "User", rules.Identifier{From: rules.FromKubernetesUser}
 	r.Match = rules.Match{Kubernetes: &match}
-	if strings.HasPrefix(policy, "cluster/") {
+	if strings.HasPrefix(policy, "_cluster/") {
 		r.Domain, r.AllDomains = "", true
 	}
 	return r
@@ -195,7 +195,7 @@ func TestMatch_FindsRulesForWrites(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := indexSet(t, rules.Set{Rules: []rules.Rule{writeRule("cluster/it", tc.match)}, Namespaces: testNamespaces()})
+			x := indexSet(t, rules.Set{Rules: []rules.Rule{writeRule("_cluster/it", tc.match)}, Namespaces: testNamespaces()})
 			for _, text := range tc.in {
 				if got := x.Match(nil, writeRequest(text)); len(got) != 1 {
 					t.Errorf("%q matched %d times, want once", text, len(got))
@@ -220,11 +220,11 @@ func testNamespaces() []rules.Namespace {
 
 func TestMatch_SeparatesWritesFromOtherRequests(t *testing.T) {
 	everything := matchOperations([]string{"CREATE"}, "*/*/*")
-	x := indexSet(t, rules.Set{Rules: []rules.Rule{rule("shop/requests"), clusterRule("requests"), writeRule("shop/writes", everything), writeRule("cluster/writes", everything)}})
+	x := indexSet(t, rules.Set{Rules: []rules.Rule{rule("shop/requests"), clusterRule("requests"), writeRule("shop/writes", everything), writeRule("_cluster/writes", everything)}})
 	for want, request := range map[string]*rules.Request{
-		"cluster/requests shop/requests": {Domain: "shop", Method: "GET", Path: "/"},
-		"cluster/writes shop/writes":     writeRequest("CREATE /pods shop alice"),
-		"cluster/writes":                 writeRequest("CREATE /namespaces - alice"),
+		"_cluster/requests shop/requests": {Domain: "shop", Method: "GET", Path: "/"},
+		"_cluster/writes shop/writes":     writeRequest("CREATE /pods shop alice"),
+		"_cluster/writes":                 writeRequest("CREATE /namespaces - alice"),
 	} {
 		var got []string
 		for _, m := range x.Match(nil, request) {
@@ -238,10 +238,10 @@ func TestMatch_SeparatesWritesFromOtherRequests(t *testing.T) {
 
 func TestMatch_DropsADefaultForWritesThatAnotherRuleMatches(t *testing.T) {
 	x := indexSet(t, rules.Set{Rules: []rules.Rule{
-		asDefault(writeRule("cluster/all", matchCreates("*/*"))), replacing(writeRule("shop/pods", matchCreates("/pods")), "all"),
+		asDefault(writeRule("_cluster/all", matchCreates("*/*"))), replacing(writeRule("shop/pods", matchCreates("/pods")), "all"),
 	}})
 	for text, want := range map[string]string{
-		"CREATE /pods shop alice": "shop/pods", "CREATE /secrets shop alice": "cluster/all", "CREATE /pods bank alice": "cluster/all",
+		"CREATE /pods shop alice": "shop/pods", "CREATE /secrets shop alice": "_cluster/all", "CREATE /pods bank alice": "_cluster/all",
 	} {
 		var got []string
 		for _, m := range x.Match(nil, writeRequest(text)) {
@@ -283,7 +283,7 @@ func TestIdentify_ReadsTheSourcesOfWrites(t *testing.T) {
 		"an expression over an absent field":                      {rules.Identifier{From: rules.FromExpression, Name: `request.object.metadata.labels.team`}, "CREATE /pods shop alice", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := writeRule("cluster/it", matchCreates("/pods"))
+			r := writeRule("_cluster/it", matchCreates("/pods"))
 			r.Identifier = tc.from
 			request, got := writeRequest(tc.text), noMatch
 			for _, m := range indexSet(t, rules.Set{Rules: []rules.Rule{r}, Namespaces: testNamespaces()}).Match(nil, request) {
@@ -313,7 +313,7 @@ func TestTerms_SelectsTheTierOfAWrite(t *testing.T) {
 		"by expression": {rules.When{Expression: `request.userInfo.username.startsWith("a")`}, map[string]bool{"CREATE /pods shop alice": true, "CREATE /pods shop bob": false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := writeRule("cluster/it", matchCreates("/pods"))
+			r := writeRule("_cluster/it", matchCreates("/pods"))
 			r.Tiers = []rules.Tier{{Name: "other", When: tc.when, Units: 7}}
 			x := indexSet(t, rules.Set{Rules: []rules.Rule{r}, Namespaces: testNamespaces()})
 			for text, want := range tc.want {
@@ -419,7 +419,7 @@ func TestMatch_AgreesWithTheDefinitionForWrites(t *testing.T) {
 					{Key: "exempt", Operator: rules.SelectorDoesNotExist},
 				}).Draw(t, "requirement")}
 			}
-			r := writeRule(rapid.SampledFrom([]string{"cluster", "bank", "shop"}).Draw(t, "scope")+fmt.Sprintf("/%02d", i), m)
+			r := writeRule(rapid.SampledFrom([]string{"_cluster", "bank", "cluster", "shop"}).Draw(t, "scope")+fmt.Sprintf("/%02d", i), m)
 			if domains := rarely("bank", "shop").Draw(t, "domains"); r.AllDomains && len(domains) > 0 {
 				r.AllDomains, r.Domains = false, domains
 			}
@@ -496,15 +496,15 @@ func BenchmarkMatchWrites(b *testing.B) {
 	set := rules.Set{}
 	for i := range 5000 {
 		set.Rules = append(set.Rules, writeRule(fmt.Sprintf("ns%d/p%05d", i%1000, i), matchCreates(fmt.Sprintf("apps/r%d", i/1000))))
-		set.Rules = append(set.Rules, writeRule(fmt.Sprintf("cluster/p%05d", i), matchCreates(fmt.Sprintf("g%d.example/r%d", i%100, i))))
+		set.Rules = append(set.Rules, writeRule(fmt.Sprintf("_cluster/p%05d", i), matchCreates(fmt.Sprintf("g%d.example/r%d", i%100, i))))
 	}
 	for i := range 1000 {
 		set.Namespaces = append(set.Namespaces, rules.Namespace{Name: fmt.Sprintf("ns%03d", i), Labels: map[string]string{"tier": "free"}, Tenant: "acme"})
 	}
-	tenants := writeRule("cluster/tenants", matchCreates("apps/*"))
+	tenants := writeRule("_cluster/tenants", matchCreates("apps/*"))
 	tenants.Identifier.From = rules.FromKubernetesTenant
 	tenants.Match.Kubernetes.NamespaceSelector = rules.Selector{{Key: "tier", Operator: rules.SelectorIn, Values: []string{"free"}}}
-	set.Rules = append(set.Rules, tenants, writeRule("cluster/any", matchCreates("*/*")))
+	set.Rules = append(set.Rules, tenants, writeRule("_cluster/any", matchCreates("*/*")))
 	x := indexSet(b, set)
 	request := writeRequest("CREATE apps/r3 ns444 alice system:authenticated")
 	dst := make([]matching.Matched, 0, 16)

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
+
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // MaxPoliciesPerRequest is the number of policies of one namespace, and of cluster policies, that one request is charged to. Each is a counter in
@@ -64,9 +65,9 @@ func (x *Index) setAges(byAge map[string][]string) {
 	for i := range x.rules {
 		x.rules[i].age = int32(len(x.rules) + i)
 	}
-	for namespace, names := range byAge {
+	for scope, names := range byAge {
 		for age, name := range names {
-			if rule, found := x.RuleOf(namespace + "/" + name); found {
+			if rule, found := x.RuleOf(policyname.Join(scope, name)); found {
 				rule.age = int32(age)
 			}
 		}
@@ -80,14 +81,16 @@ const MaxTierSeries = MaxPoliciesPerRequest * 16
 // boundTierSeries sets SharesTierSeries of the rules whose tiers, with those of the older rules of their namespace, exceed MaxTierSeries. So a
 // new policy never takes the series of an older one.
 func (x *Index) boundTierSeries() {
-	for rest := x.rules; len(rest) > 0; {
-		namespace, _, _ := strings.Cut(rest[0].Policy, "/")
-		n := 1
-		for n < len(rest) && strings.HasPrefix(rest[n].Policy, namespace+"/") {
-			n++
+	var first int // of the rules of a namespace, which follow each other
+	for i := range x.rules {
+		scope, _ := policyname.Split(x.rules[i].Policy)
+		if i+1 < len(x.rules) {
+			if next, _ := policyname.Split(x.rules[i+1].Policy); next == scope {
+				continue
+			}
 		}
-		boundTierSeriesOf(rest[:n])
-		rest = rest[n:]
+		boundTierSeriesOf(x.rules[first : i+1])
+		first = i + 1
 	}
 }
 

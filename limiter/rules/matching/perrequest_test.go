@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // many returns n rules that match every request of the domain, or of all domains if domain is empty.
@@ -15,7 +16,7 @@ func many(domain string, n int) (all []rules.Rule) {
 	for i := range n {
 		r := rule(fmt.Sprintf("%s/p%04d", domain, i))
 		if domain == "" {
-			r = rule(fmt.Sprintf("cluster/p%04d", i))
+			r = rule(policyname.Join(policyname.Cluster, fmt.Sprintf("p%04d", i)))
 			r.Domain, r.AllDomains = "", true
 		}
 		all = append(all, r)
@@ -44,7 +45,7 @@ func TestBounded_KeepsTheOldestOfANamespaceAndOfTheCluster(t *testing.T) {
 	kept, leftOut := matching.Bounded(matched)
 	var want []string // 32 of each: of shop the two that are listed, and the first ones by name
 	for i := range 32 {
-		want = append(want, fmt.Sprintf("cluster/p%04d", i))
+		want = append(want, policyname.Join(policyname.Cluster, fmt.Sprintf("p%04d", i)))
 	}
 	for i := range 30 {
 		want = append(want, fmt.Sprintf("shop/p%04d", i))
@@ -67,7 +68,7 @@ func TestBounded_LeavesOutNothingUpToTheBound(t *testing.T) {
 	}
 	// The policies of a tenant must not push out those of the cluster, nor these the tenant's.
 	kept, leftOut = matching.Bounded(index(t, slices.Concat(many("", 1), many("shop", 1000))...).Match(nil, request("GET - /")))
-	if len(kept) != 33 || kept[0].Rule.Policy != "cluster/p0000" || len(leftOut) != 968 {
+	if len(kept) != 33 || kept[0].Rule.Policy != "_cluster/p0000" || len(leftOut) != 968 {
 		t.Errorf("kept %v", policiesOf(kept))
 	}
 	if policy := leftOut[0].Rule.Policy; !strings.HasPrefix(policy, "shop/") {
@@ -89,10 +90,10 @@ func TestBounded_ThePoliciesOfAGatewayPushOutNoneOfTheNamespaceOfTheRoute(t *tes
 	kept, leftOut := matching.Bounded(index(t, all...).Match(nil, r))
 	count := map[string]int{}
 	for _, policy := range policiesOf(kept) {
-		namespace, _, _ := strings.Cut(policy, "/")
+		namespace, _ := policyname.Split(policy)
 		count[namespace]++
 	}
-	if count["cluster"] != 32 || count["infra"] != 32 || count["infra-2"] != 32 || count["shop"] != 32 || len(kept)+len(leftOut) != len(all) {
+	if count[policyname.Cluster] != 32 || count["infra"] != 32 || count["infra-2"] != 32 || count["shop"] != 32 || len(kept)+len(leftOut) != len(all) {
 		t.Errorf("kept %v, left out %d of %d", count, len(leftOut), len(all))
 	}
 	if !slices.IsSorted(policiesOf(kept)) || !slices.IsSorted(policiesOf(leftOut)) {
@@ -165,12 +166,12 @@ func TestNewIndex_TheOldestPoliciesOfANamespaceHaveSeriesOfTheirTiers(t *testing
 		t.Fatal(err)
 	}
 	for rule := range x.Rules() {
-		namespace, name, _ := strings.Cut(rule.Policy, "/")
+		namespace, name := policyname.Split(rule.Policy)
 		want := false
 		switch namespace {
 		case "shop":
 			want = name >= "p0030" && name != "p0039" && name != "p0035"
-		case "cluster":
+		case policyname.Cluster:
 			want = name >= "p0032"
 		}
 		if rule.SharesTierSeries != want {

@@ -66,10 +66,10 @@ func TestMatch_NoSpellingAvoidsAPolicy(t *testing.T) {
 func TestMatch_NoSpellingReachesAnExemption(t *testing.T) {
 	const spelling = "/v1/query/..%2F..%2Fstatic"
 	own := ruleMatching(path(rules.PathPrefix, "/static"))
-	own.Policy, own.ReplacesDefaults = "shop/own", []string{"cluster/default"}
+	own.Policy, own.ReplacesDefaults = "shop/own", []string{"_cluster/default"}
 	fallback := asDefault(clusterRule("default"))
 	x := index(t, fallback, own)
-	for target, want := range map[string]string{"/static": "shop/own", spelling: "cluster/default shop/own", "/v1/query": "cluster/default"} {
+	for target, want := range map[string]string{"/static": "shop/own", spelling: "_cluster/default shop/own", "/v1/query": "_cluster/default"} {
 		if got := strings.Join(policies(x.Match(nil, sent(target))), " "); got != want {
 			t.Errorf("%s is charged to %s, want %s", target, got, want)
 		}

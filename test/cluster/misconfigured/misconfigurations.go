@@ -215,10 +215,10 @@ func (s Steps) selectByTwoLimiters(ctx context.Context) error {
 // selectByNoLimiter creates a policy that no Limiter selects, and then selects it.
 func (s Steps) selectByNoLimiter(ctx context.Context) error {
 	p := labelled(scenario.Policy(scenario.Misconfigured, "alone", 10, "1m"), "alone")
-	selector := &v1alpha1.LabelSelector{MatchExpressions: []v1alpha1.LabelExpression{
-		{Key: "misconfiguration", Operator: v1alpha1.LabelNotIn, Values: []v1alpha1.LabelValue{"alone"}},
+	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "misconfiguration", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"alone"}},
 	}}
-	choose := func(selector *v1alpha1.LabelSelector) error {
+	choose := func(selector *metav1.LabelSelector) error {
 		return scenario.Change(ctx, s.Scenario, scenario.LimiterNamed(scenario.System, "default"), func(l *v1alpha1.Limiter) { l.Spec.PolicySelector = selector })
 	}
 	if err := errors.Join(s.CreateAll(ctx, p), choose(selector)); err != nil {

@@ -159,7 +159,7 @@ func SmallLimiter(namespace, name, selected string) *v1alpha1.Limiter {
 	l.Spec = v1alpha1.LimiterSpec{
 		Replicas:       new(int32(1)),
 		Redis:          v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"redis." + System + ":6379"}},
-		PolicySelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"misconfiguration": v1alpha1.LabelValue(selected)}},
+		PolicySelector: &metav1.LabelSelector{MatchLabels: map[string]string{"misconfiguration": selected}},
 		PodTemplate: v1alpha1.PodTemplate{Resources: &corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},

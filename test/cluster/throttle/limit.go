@@ -127,7 +127,7 @@ func (w *tenants) checkDenial(status *metav1.Status, limit int) {
 	if status == nil {
 		return
 	}
-	want := fmt.Sprintf("over the limit of policy cluster/e2e-configmaps: %d per 1m for Tenant %s; retry in ", limit, tenantA)
+	want := fmt.Sprintf("over the limit of policy _cluster/e2e-configmaps: %d per 1m for Tenant %s; retry in ", limit, tenantA)
 	w.Expect(status.Code == 429 && status.Reason == metav1.StatusReasonTooManyRequests && strings.Contains(status.Message, want),
 		"the denial is %+v, want %q", status, want)
 	w.Expect(status.Details != nil && status.Details.RetryAfterSeconds <= 5, "retryAfterSeconds above 5: %+v", status.Details)
@@ -144,7 +144,7 @@ func (w *tenants) showDenial(ctx context.Context) error {
 	}
 	_, output, _ := strings.Cut(err.Error(), "exit status ")
 	w.Logf("  exit status %s (after %v)", output, time.Since(began).Round(10*time.Millisecond))
-	w.Expect(strings.Contains(output, "over the limit of policy cluster/e2e-configmaps"), "kubectl does not print the reason")
+	w.Expect(strings.Contains(output, "over the limit of policy _cluster/e2e-configmaps"), "kubectl does not print the reason")
 	return nil
 }
 

@@ -655,47 +655,11 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
     - name: namespacedPolicySelector
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
     - name: warnAt
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
-  map:
-    fields:
-    - name: key
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelKey
-    - name: operator
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelOperator
-    - name: values
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.LabelValue
-          elementRelationship: atomic
-- name: com.github.weir-dev.weir.api.v1alpha1.LabelKey
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.LabelOperator
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
-  map:
-    fields:
-    - name: matchExpressions
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.LabelExpression
-          elementRelationship: atomic
-    - name: matchLabels
-      type:
-        map:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.LabelValue
-    elementRelationship: atomic
-- name: com.github.weir-dev.weir.api.v1alpha1.LabelValue
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Lease
   map:
@@ -791,10 +755,10 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyBudget
     - name: policyNamespaceSelector
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
     - name: policySelector
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.LabelSelector
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
     - name: redis
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.Redis
@@ -1280,6 +1244,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: reachable
       type:
         scalar: boolean
+    - name: unreachableSince
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
     - name: version
       type:
         scalar: string

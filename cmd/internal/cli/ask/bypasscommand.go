@@ -114,7 +114,7 @@ func onePolicy(cmd *cobra.Command, args []string) error {
 		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 			return cli.NoUnknownCommand(cmd, args)
 		}
-		return cli.UsageError(fmt.Errorf("policy %q is invalid: must be namespace/name, or cluster/name for a ClusterRateLimitPolicy", args[0]))
+		return cli.UsageError(fmt.Errorf("policy %q is invalid: must be namespace/name, or _cluster/name for a ClusterRateLimitPolicy", args[0]))
 	}
 	if len(args) > 1 {
 		return cli.NoArguments(cmd, args[1:])

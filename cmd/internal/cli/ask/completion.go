@@ -4,10 +4,10 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 	"github.com/weir-dev/weir/limiter/topk"
 )
 
@@ -15,7 +15,7 @@ import (
 func domains(limiters Limiters) func(context.Context) []string {
 	return func(ctx context.Context) (names []string) {
 		for _, policy := range limiters.Policies(ctx) {
-			if namespace, _, _ := strings.Cut(policy, "/"); namespace != "cluster" {
+			if namespace, _ := policyname.Split(policy); namespace != policyname.Cluster {
 				names = append(names, namespace)
 			}
 		}

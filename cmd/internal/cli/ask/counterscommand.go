@@ -63,7 +63,7 @@ each endpoint separately are left out, too.`,
 	}
 	limiters.AddFlags(cmd)
 	addListOutput(cmd, &output)
-	cmd.Flags().StringVar(&policy, "policy", "", "policy, as namespace/name or cluster/name; empty reads the counters of all policies")
+	cmd.Flags().StringVar(&policy, "policy", "", "policy, as namespace/name or _cluster/name; empty reads the counters of all policies")
 	completePolicies(cmd, limiters)
 	cmd.ValidArgsFunction = cli.OnlyFirst(cli.Completion(identifiers(limiters)))
 	return cmd
@@ -93,7 +93,7 @@ keys of the server: a page can be empty before the last one.`,
 	flags := cmd.Flags()
 	limiters.AddFlags(cmd)
 	addListOutput(cmd, &output)
-	flags.StringVar(&q.Policy, "policy", "", "policy, as namespace/name or cluster/name; required")
+	flags.StringVar(&q.Policy, "policy", "", "policy, as namespace/name or _cluster/name; required")
 	flags.StringVar(&q.Prefix, "identifier-prefix", "", "only identifiers that begin with this text")
 	flags.BoolVar(&q.Over, "over", false, "only counters without remaining units")
 	flags.IntVar(&q.Limit, "limit", 100, "number of counters from which on a page ends, 1 to 1000")
@@ -170,7 +170,7 @@ reset, and an event on the policy records the user and the reason. If a replica 
 	flags := cmd.Flags()
 	limiters.AddFlags(cmd)
 	AddOutput(cmd, &output)
-	flags.StringVar(&request.Policy, "policy", "", "policy, as namespace/name or cluster/name")
+	flags.StringVar(&request.Policy, "policy", "", "policy, as namespace/name or _cluster/name")
 	flags.BoolVar(&request.AllPolicies, "all-policies", false, "reset the counters of all policies")
 	flags.StringVar(&request.Reason, "reason", "", "reason, which the limiter logs; required")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "print the counters, and reset nothing")

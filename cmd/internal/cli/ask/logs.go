@@ -42,7 +42,7 @@ followed within ten seconds. The command reports on standard error which replica
 	flags := cmd.Flags()
 	limiters.AddFlags(cmd)
 	flags.StringVarP(&output, "output", "o", explain.Table, "output format: table, or json with one object per line")
-	flags.StringVar(&filter.Policy, "policy", "", "only denials by this policy, as namespace/name or cluster/name")
+	flags.StringVar(&filter.Policy, "policy", "", "only denials by this policy, as namespace/name or _cluster/name")
 	flags.StringVar(&filter.Identifier, "identifier", "", "only denials of this identifier, as it is printed")
 	flags.StringVar(&filter.Endpoint, "endpoint", "", "only denials at this endpoint: check, auth, rls, ext_authz or throttle")
 	cli.CompleteFlags(cmd, map[string]cli.Values{

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // exitDifferent is the exit status of weir rules diff if the rules differ. As with diff, all errors have cli.ExitUsage.
@@ -129,8 +130,8 @@ type ruleSide struct {
 
 // fileRules are what is known of rules from files.
 type fileRules struct {
-	namespaces map[string]bool // those of the policies; "cluster" for cluster policies
-	secrets    bool            // whether hashes of secret identifiers are those of the limiter
+	scopes  map[string]bool // those of the policies: namespaces and policyname.Cluster
+	secrets bool            // whether hashes of secret identifiers are those of the limiter
 }
 
 // sides returns one side for each revision.
@@ -175,7 +176,7 @@ func (f *rulesDiffFlags) readFiles(s cli.Streams) (ruleSide, error) {
 	if err != nil {
 		return ruleSide{}, err
 	}
-	side := ruleSide{Side: explain.Side{Name: f.policies}, files: &fileRules{namespaces: map[string]bool{}, secrets: key != nil}}
+	side := ruleSide{Side: explain.Side{Name: f.policies}, files: &fileRules{scopes: map[string]bool{}, secrets: key != nil}}
 	if key == nil {
 		key = limiter.RandomHashKey()
 	}
@@ -199,15 +200,14 @@ func (f *rulesDiffFlags) readFiles(s cli.Streams) (ruleSide, error) {
 	}
 	side.rules = loaded.Rules.Rules
 	for i := range side.rules {
-		side.files.namespaces[namespaceOf(&side.rules[i])] = true
+		side.files.scopes[scopeOf(&side.rules[i])] = true
 	}
 	return side, nil
 }
 
-// namespaceOf returns the namespace of a policy, or "cluster".
-func namespaceOf(rule *rules.Rule) string {
-	namespace, _, _ := strings.Cut(rule.Policy, "/")
-	return namespace
+func scopeOf(rule *rules.Rule) string {
+	scope, _ := policyname.Split(rule.Policy)
+	return scope
 }
 
 // compare compares the rules with those that replicas enforce. It reports whether they differ.
@@ -220,7 +220,7 @@ func (a *ruleSide) compare(enforced *ruleSide) (explain.Comparison, bool) {
 		c.Differences = explain.DiffRules(a.rules, enforced.rules, func(_, _ *rules.Rule, _ string) bool { return false })
 		return c, true
 	}
-	compared := slices.DeleteFunc(slices.Clone(enforced.rules), func(r rules.Rule) bool { return !a.files.namespaces[namespaceOf(&r)] })
+	compared := slices.DeleteFunc(slices.Clone(enforced.rules), func(r rules.Rule) bool { return !a.files.scopes[scopeOf(&r)] })
 	c.Differences = explain.DiffRules(a.rules, compared, a.files.ignore)
 	return c, len(c.Differences) > 0
 }

@@ -55,7 +55,7 @@ less ERROR. API keys are hashed.`,
 	flags := cmd.Flags()
 	limiters.AddFlags(cmd)
 	addListOutput(cmd, &f.output)
-	flags.StringVar(&f.policy, "policy", "", "only identifiers under this policy, as namespace/name or cluster/name")
+	flags.StringVar(&f.policy, "policy", "", "only identifiers under this policy, as namespace/name or _cluster/name")
 	flags.IntVar(&f.limit, "limit", 0, "number of identifiers in each list, 1 to 1000; 0 is as many as the screen has room for, or 100 as JSON or YAML, else 10")
 	flags.BoolVar(&f.once, "once", false, "print once, also on a terminal")
 	flags.DurationVar(&f.interval, "interval", 2*time.Second, "time between two updates of the screen")

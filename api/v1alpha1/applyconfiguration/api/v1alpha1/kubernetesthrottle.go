@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // KubernetesThrottleApplyConfiguration represents a declarative configuration of the KubernetesThrottle type for use
@@ -25,7 +26,7 @@ type KubernetesThrottleApplyConfiguration struct {
 	NamespacedPolicies *apiv1alpha1.NamespacedPolicies `json:"namespacedPolicies,omitempty"`
 	// namespacedPolicySelector selects namespaces by their labels. It is required with namespacedPolicies Selected, and must not be set
 	// otherwise. An empty selector selects every namespace.
-	NamespacedPolicySelector *LabelSelectorApplyConfiguration `json:"namespacedPolicySelector,omitempty"`
+	NamespacedPolicySelector *v1.LabelSelectorApplyConfiguration `json:"namespacedPolicySelector,omitempty"`
 	// additionalExemptNamespaces lists further namespaces in which no write is limited. Always exempt are kube-system, kube-node-lease,
 	// kube-public and the namespace of the Limiter.
 	AdditionalExemptNamespaces []apiv1alpha1.NamespaceName `json:"additionalExemptNamespaces,omitempty"`
@@ -77,7 +78,7 @@ func (b *KubernetesThrottleApplyConfiguration) WithNamespacedPolicies(value apiv
 // WithNamespacedPolicySelector sets the NamespacedPolicySelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the NamespacedPolicySelector field is set to the value of the last call.
-func (b *KubernetesThrottleApplyConfiguration) WithNamespacedPolicySelector(value *LabelSelectorApplyConfiguration) *KubernetesThrottleApplyConfiguration {
+func (b *KubernetesThrottleApplyConfiguration) WithNamespacedPolicySelector(value *v1.LabelSelectorApplyConfiguration) *KubernetesThrottleApplyConfiguration {
 	b.NamespacedPolicySelector = value
 	return b
 }

@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // LimiterSpecApplyConfiguration represents a declarative configuration of the LimiterSpec type for use
@@ -22,10 +23,10 @@ type LimiterSpecApplyConfiguration struct {
 	// of its own. For example: checkout.
 	CounterGroup *string `json:"counterGroup,omitempty"`
 	// policySelector selects policies by their labels. If omitted or empty, it selects all policies.
-	PolicySelector *LabelSelectorApplyConfiguration `json:"policySelector,omitempty"`
+	PolicySelector *v1.LabelSelectorApplyConfiguration `json:"policySelector,omitempty"`
 	// policyNamespaceSelector selects RateLimitPolicies by the labels of their namespace. It does not apply to a ClusterRateLimitPolicy,
 	// which has no namespace. If omitted or empty, it selects the policies of all namespaces.
-	PolicyNamespaceSelector *LabelSelectorApplyConfiguration `json:"policyNamespaceSelector,omitempty"`
+	PolicyNamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"policyNamespaceSelector,omitempty"`
 	// policyBudget bounds the size of the policies that the Limiter enforces, in each namespace and in total.
 	PolicyBudget *PolicyBudgetApplyConfiguration `json:"policyBudget,omitempty"`
 	// identity sets where requests carry their identifiers. It applies to policies without spec.identifier.
@@ -101,7 +102,7 @@ func (b *LimiterSpecApplyConfiguration) WithCounterGroup(value string) *LimiterS
 // WithPolicySelector sets the PolicySelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the PolicySelector field is set to the value of the last call.
-func (b *LimiterSpecApplyConfiguration) WithPolicySelector(value *LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
+func (b *LimiterSpecApplyConfiguration) WithPolicySelector(value *v1.LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.PolicySelector = value
 	return b
 }
@@ -109,7 +110,7 @@ func (b *LimiterSpecApplyConfiguration) WithPolicySelector(value *LabelSelectorA
 // WithPolicyNamespaceSelector sets the PolicyNamespaceSelector field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the PolicyNamespaceSelector field is set to the value of the last call.
-func (b *LimiterSpecApplyConfiguration) WithPolicyNamespaceSelector(value *LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
+func (b *LimiterSpecApplyConfiguration) WithPolicyNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *LimiterSpecApplyConfiguration {
 	b.PolicyNamespaceSelector = value
 	return b
 }

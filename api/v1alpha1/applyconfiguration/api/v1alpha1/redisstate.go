@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // RedisStateApplyConfiguration represents a declarative configuration of the RedisState type for use
 // with apply.
 //
@@ -9,6 +13,9 @@ package v1alpha1
 type RedisStateApplyConfiguration struct {
 	// reachable is true if Redis replies to the operator.
 	Reachable *bool `json:"reachable,omitempty"`
+	// unreachableSince is when the operator began to fail to use Redis, in whole seconds. An operator that starts during the outage begins with its
+	// first attempt. The field is present only while reachable is false, and absent if the time is unknown.
+	UnreachableSince *v1.Time `json:"unreachableSince,omitempty"`
 	// primaries is the number of Redis primaries that store counters.
 	Primaries *int32 `json:"primaries,omitempty"`
 	// version is the lowest Redis version among the primaries. For example: 7.2.4.
@@ -26,6 +33,14 @@ func RedisState() *RedisStateApplyConfiguration {
 // If called multiple times, the Reachable field is set to the value of the last call.
 func (b *RedisStateApplyConfiguration) WithReachable(value bool) *RedisStateApplyConfiguration {
 	b.Reachable = &value
+	return b
+}
+
+// WithUnreachableSince sets the UnreachableSince field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the UnreachableSince field is set to the value of the last call.
+func (b *RedisStateApplyConfiguration) WithUnreachableSince(value v1.Time) *RedisStateApplyConfiguration {
+	b.UnreachableSince = &value
 	return b
 }
 
