@@ -104,7 +104,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, refusal *RefusalError) {
 		refusal.Problem.Write(w)
 		return
 	}
-	d := reply.NewDenial(&refusal.Answer)
+	d := refusal.Denial()
 	d.Write(w)
 }
 

@@ -19,6 +19,14 @@ type RefusalError struct {
 	cause  error
 }
 
+// Denial returns the response that would be written without [OnDenied]: that of the policy which denies the request, or the problem.
+func (r *RefusalError) Denial() reply.Denial {
+	if r.cause != nil {
+		return reply.Denial{Status: r.Problem.Status, Problem: r.Problem}
+	}
+	return reply.NewDenial(&r.Answer)
+}
+
 func (r *RefusalError) Error() string {
 	if r.cause == nil {
 		return "request refused: " + r.Problem.Detail

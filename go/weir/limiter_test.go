@@ -200,7 +200,7 @@ func TestNew_NamesWhatIsWrong(t *testing.T) {
 		return func() (*weir.Limiter, error) { return weir.NewMemory(parse(t, text), append(options, discard())...) }
 	}
 	registry := prometheus.NewRegistry()
-	first, err := weir.NewMemory(parse(t, perTenant("shop", "a", "1", "")), weir.Metrics(registry))
+	first, err := weir.NewMemory(parse(t, perTenant("shop", "a", "1", "")), weir.Metrics(registry), discard())
 	closing(t, first, err)
 	for want, open := range map[string]func() (*weir.Limiter, error){
 		"the policies are nil":                            func() (*weir.Limiter, error) { return weir.NewMemory(nil) },
