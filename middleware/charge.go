@@ -29,8 +29,8 @@ func (g *Gate) Chargeable(ctx context.Context, c *engine.Check) context.Context 
 // Charge charges n units more to the policies of the request with this context, for a cost that is known only after the decision, such as the
 // size of the response. It needs the option ChargeLater of HTTP or grpclimit.
 //
-// A policy with overrun: Debt takes all units. If another policy has no room for n units, it takes none, nor does any policy without debts: the error
-// is then a *[RefusalError] with the answer. A [Remote] does not tell which policies take debts: its error can be about a debt that is counted.
+// A policy with overrun: Debt takes all units. If another policy has no room for n units, no policy without debts counts them, and the error is a
+// *[RefusalError] with the answer. The answers of a [Remote] do not show which policies take debts: its error can be about a debt that is counted.
 func Charge(ctx context.Context, n int64) error {
 	c, ok := ctx.Value(chargeKey{}).(charge)
 	switch {
