@@ -243,7 +243,7 @@ func metricNames(t *testing.T) map[string]string {
 	name := regexp.MustCompile(`^weir_[a-z_]+$`)
 	names := map[string]string{}
 	root := filepath.Join("..", "..")
-	for _, dir := range []string{"api", "cmd", "controllers", "internal", "limiter", "middleware", "webhook"} {
+	for _, dir := range []string{"api", "cmd", "controllers", "internal", "go", "limiter", "webhook"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/go/weir"
-	"github.com/weir-dev/weir/middleware"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -109,7 +109,7 @@ func answerOf(l *weir.Limiter, request map[string]string) answer {
 			r.Header.Set(name, value)
 		}
 	}
-	l.Handler(ok(), middleware.OnDenied(func(w http.ResponseWriter, _ *http.Request, refusal *middleware.RefusalError) {
+	l.Handler(ok(), httplimit.OnDenied(func(w http.ResponseWriter, _ *http.Request, refusal *httplimit.RefusalError) {
 		w.WriteHeader(refusal.Denial().Status)
 		fmt.Fprint(w, refusal.Problem.ViolatedPolicies)
 	})).ServeHTTP(w, r)
@@ -137,4 +137,3 @@ func startServe(t *testing.T, dir string) string {
 	}
 	return "http://" + listen
 }
-

@@ -13,17 +13,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/engine"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // ErrClosed is the error of a decision after Close.
 var ErrClosed = errors.New("the limiter is closed")
 
-// Limiter decides requests. It is safe for concurrent use, and a [middleware.Decider].
+// Limiter decides requests. It is safe for concurrent use, and a [httplimit.Decider].
 type Limiter struct {
-	decider middleware.Decider
-	gate    *middleware.Gate
+	decider httplimit.Decider
+	gate    *httplimit.Gate
 	timeout time.Duration // of a decision; 0 if it ends with its context
 	log     *slog.Logger
 
@@ -45,7 +45,7 @@ func newLimiter(o *options) *Limiter {
 
 // NewRemote returns a Limiter that lets another one decide: `weir serve` or a limiter of a cluster at this URL, for example "http://weir:8080". The
 // option Domain is required. While that limiter cannot be reached, requests are served and not counted, unless the Gate has
-// [middleware.FailClosed].
+// [httplimit.FailClosed].
 func NewRemote(url string, list ...Option) (*Limiter, error) {
 	o, err := newOptions(append([]Option{Timeout(200 * time.Millisecond)}, list...))
 	if err != nil {
@@ -54,7 +54,7 @@ func NewRemote(url string, list ...Option) (*Limiter, error) {
 	if o.domain == "" {
 		return nil, errors.New("the option Domain is missing: set it to the namespace of the policies that apply to this program")
 	}
-	remote, err := middleware.NewRemote(url, middleware.Timeout(o.timeout))
+	remote, err := httplimit.NewRemote(url, httplimit.Timeout(o.timeout))
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +67,16 @@ func NewRemote(url string, list ...Option) (*Limiter, error) {
 
 // open makes l ready to decide requests of a domain.
 func (l *Limiter) open(o *options, domain string) {
-	l.gate = middleware.NewGate(l, domain, append([]middleware.Option{middleware.Log(o.log)}, o.gate...)...)
+	l.gate = httplimit.NewGate(l, domain, append([]httplimit.Option{httplimit.Log(o.log)}, o.gate...)...)
 }
 
-// Handler returns a handler that serves the requests which the policies allow with next, and answers the others, see [middleware.HTTP].
-func (l *Limiter) Handler(next http.Handler, options ...middleware.HTTPOption) http.Handler {
-	return middleware.HTTP(l.gate, options...)(next)
+// Handler returns a handler that serves the requests which the policies allow with next, and answers the others, see [httplimit.Middleware].
+func (l *Limiter) Handler(next http.Handler, options ...httplimit.HTTPOption) http.Handler {
+	return httplimit.Middleware(l.gate, options...)(next)
 }
 
-// Gate returns the gate for other servers, for example gRPC with package middleware/grpclimit.
-func (l *Limiter) Gate() *middleware.Gate { return l.gate }
+// Gate returns the gate for other servers, for example gRPC with package grpclimit.
+func (l *Limiter) Gate() *httplimit.Gate { return l.gate }
 
 // Check decides one request. If ctx ends first, the error is that of ctx, and the request may have been counted.
 func (l *Limiter) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {

@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/go/weir"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/middleware"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -298,7 +298,7 @@ func TestDefine_ValidatesPoliciesOfPrograms(t *testing.T) {
 
 // A limiter that cannot be reached is no reason to stop the service.
 func TestNewRemote_ServesWithoutTheLimiterUnlessItFailsClosed(t *testing.T) {
-	for want, options := range map[int][]weir.Option{200: nil, 503: {weir.Gate(middleware.FailClosed())}} {
+	for want, options := range map[int][]weir.Option{200: nil, 503: {weir.Gate(httplimit.FailClosed())}} {
 		l, err := weir.NewRemote("http://127.0.0.1:1", append(options, weir.Domain("shop"), discard())...)
 		if got := statuses(closing(t, l, err).Handler(ok()), "acme", 1); got[0] != want {
 			t.Errorf("status %d, want %d", got[0], want)

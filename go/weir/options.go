@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // Option changes how a Limiter works.
@@ -26,7 +26,7 @@ type options struct {
 	replicas int
 	memory   int
 	timeout  time.Duration
-	gate     []middleware.Option
+	gate     []httplimit.Option
 }
 
 func newOptions(list []Option) (options, error) {
@@ -81,8 +81,8 @@ func Memory(bytes int) Option { return func(o *options) { o.memory = bytes } }
 // Timeout bounds how long a decision waits for Redis; the default is 50 ms. With NewRemote, the default is 200 ms.
 func Timeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// Gate sets options of the [middleware.Gate] that applies decisions, for example [middleware.Style] or [middleware.MaxDelay].
-func Gate(list ...middleware.Option) Option {
+// Gate sets options of the [httplimit.Gate] that applies decisions, for example [httplimit.Style] or [httplimit.MaxDelay].
+func Gate(list ...httplimit.Option) Option {
 	return func(o *options) { o.gate = append(o.gate, list...) }
 }
 

@@ -41,7 +41,7 @@ func isPartlyTimed(pkg string) bool { return pkg == "test/kubernetes" }
 
 // isConcurrent reports whether a package runs with the race detector. The others have no concurrent code, or run it in separate processes.
 func isConcurrent(pkg string) bool {
-	return slices.ContainsFunc([]string{"limiter", "controllers", "cmd", "webhook", "middleware"}, func(folder string) bool {
+	return slices.ContainsFunc([]string{"limiter", "controllers", "cmd", "webhook", "go"}, func(folder string) bool {
 		return pkg == folder || strings.HasPrefix(pkg, folder+"/")
 	})
 }

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/weir-dev/weir/go/grpclimit"
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/engine"
-	"github.com/weir-dev/weir/middleware"
-	"github.com/weir-dev/weir/middleware/grpclimit"
 )
 
 // program is a server with a Gate. It adds to the next request the parts that proxies do not send: verified claims, the cost and descriptors.
@@ -32,8 +32,8 @@ type program struct {
 	err    error
 }
 
-func (p *program) gate(d middleware.Decider) *middleware.Gate {
-	return middleware.NewGate(d, "shop", middleware.Log(quiet()), middleware.Observe(
+func (p *program) gate(d httplimit.Decider) *httplimit.Gate {
+	return httplimit.NewGate(d, "shop", httplimit.Log(quiet()), httplimit.Observe(
 		func(_ context.Context, _ *engine.Check, a engine.Answer, err error) { p.answer, p.err = a, err }))
 }
 
@@ -60,9 +60,9 @@ func (p *program) observed(t *testing.T, fields http.Header, allowed bool, text 
 	return result{allowed: allowed, fields: fields, outcomes: outcomesOf(&p.answer), text: text}
 }
 
-func remote(t *testing.T, l *testLimiter) middleware.Decider {
+func remote(t *testing.T, l *testLimiter) httplimit.Decider {
 	t.Helper()
-	r, err := middleware.NewRemote(serveHTTP(t, l).URL, middleware.Timeout(patience))
+	r, err := httplimit.NewRemote(serveHTTP(t, l).URL, httplimit.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,14 +86,14 @@ func openMiddleware(t *testing.T, l *testLimiter) sender { return openHTTPServer
 func openRemote(t *testing.T, l *testLimiter) sender { return openHTTPServer(t, remote(t, l)) }
 
 // openHTTPServer serves net/http with the middleware.
-func openHTTPServer(t *testing.T, d middleware.Decider) sender {
+func openHTTPServer(t *testing.T, d httplimit.Decider) sender {
 	t.Helper()
 	p := &program{}
-	handler := middleware.HTTP(p.gate(d),
-		middleware.ClientIP(middleware.ForwardedFor(trustedPrefixes()...)),
-		middleware.Claims(func(*http.Request) map[string]any { return p.claims }),
-		middleware.Cost(func(*http.Request) int64 { return p.next.cost }),
-		middleware.Describe(func(_ *http.Request, c *engine.Check) { p.describe(c) }),
+	handler := httplimit.Middleware(p.gate(d),
+		httplimit.ClientIP(httplimit.ForwardedFor(trustedPrefixes()...)),
+		httplimit.Claims(func(*http.Request) map[string]any { return p.claims }),
+		httplimit.Cost(func(*http.Request) int64 { return p.next.cost }),
+		httplimit.Describe(func(_ *http.Request, c *engine.Check) { p.describe(c) }),
 	)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	return func(t *testing.T, r *row) result {
 		t.Helper()
@@ -149,7 +149,7 @@ func openCalls(t *testing.T, l *testLimiter) sender { return openGRPCServer(t, l
 func openRemoteCalls(t *testing.T, l *testLimiter) sender { return openGRPCServer(t, remote(t, l)) }
 
 // openGRPCServer serves gRPC with the interceptor. The server implements every method.
-func openGRPCServer(t *testing.T, d middleware.Decider) sender {
+func openGRPCServer(t *testing.T, d httplimit.Decider) sender {
 	t.Helper()
 	p := &program{}
 	conn := serveCalls(t, grpclimit.StreamServerInterceptor(p.gate(d),

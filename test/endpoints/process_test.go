@@ -23,9 +23,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/middleware"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -241,7 +241,7 @@ func servesEachEndpoint(t *testing.T, s *serving) {
 		t.Errorf("a request with an API key, which must not be in the response or the log: %+v", a)
 	}
 
-	remote, err := middleware.NewRemote(s.http, middleware.Timeout(patience))
+	remote, err := httplimit.NewRemote(s.http, httplimit.Timeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}

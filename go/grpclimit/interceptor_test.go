@@ -27,6 +27,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/weir-dev/weir/go/grpclimit"
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
@@ -34,8 +36,6 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server"
-	"github.com/weir-dev/weir/middleware"
-	"github.com/weir-dev/weir/middleware/grpclimit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,13 +64,13 @@ func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine
 }
 
 // deciders are the ways to let e decide calls.
-func deciders() map[string]func(t *testing.T, e *engine.Engine) middleware.Decider {
-	return map[string]func(t *testing.T, e *engine.Engine) middleware.Decider{
-		"in this process": func(_ *testing.T, e *engine.Engine) middleware.Decider { return e },
-		"over HTTP": func(t *testing.T, e *engine.Engine) middleware.Decider {
+func deciders() map[string]func(t *testing.T, e *engine.Engine) httplimit.Decider {
+	return map[string]func(t *testing.T, e *engine.Engine) httplimit.Decider{
+		"in this process": func(_ *testing.T, e *engine.Engine) httplimit.Decider { return e },
+		"over HTTP": func(t *testing.T, e *engine.Engine) httplimit.Decider {
 			s := httptest.NewServer(server.NewHandler(server.Options{Engine: e, Style: reply.NoHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}))
 			t.Cleanup(s.Close)
-			remote, err := middleware.NewRemote(s.URL, middleware.Timeout(timeout))
+			remote, err := httplimit.NewRemote(s.URL, httplimit.Timeout(timeout))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,14 +128,14 @@ func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallS
 }
 
 // start starts a server that gate limits, and returns a client of it.
-func start(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*service, grpc_testing.TestServiceClient) {
+func start(t testing.TB, gate *httplimit.Gate, options ...grpclimit.Option) (*service, grpc_testing.TestServiceClient) {
 	t.Helper()
 	implementation, address := serve(t, gate, options...)
 	return implementation, dial(t, address)
 }
 
 // serve starts a server that gate limits, and returns its address.
-func serve(t testing.TB, gate *middleware.Gate, options ...grpclimit.Option) (*service, string) {
+func serve(t testing.TB, gate *httplimit.Gate, options ...grpclimit.Option) (*service, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -213,7 +213,7 @@ func compareStatus(t *testing.T, err error, code codes.Code, message string, wan
 func TestUnaryServerInterceptor_LimitsCalls(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
-			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
+			gate := httplimit.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
 			implementation, client := start(t, gate)
 			var header metadata.MD
 			if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}, grpc.Header(&header)); err != nil {
@@ -245,7 +245,7 @@ func TestUnaryServerInterceptor_DeniesWithTheMessageOfThePolicy(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			rule := tenantRule("a", 1)
 			rule.Denial = &rules.Denial{Status: 403, Message: "buy more"}
-			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, rule)), "shop")
+			gate := httplimit.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, rule)), "shop")
 			_, client := start(t, gate)
 			if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil {
 				t.Fatal(err)
@@ -257,7 +257,7 @@ func TestUnaryServerInterceptor_DeniesWithTheMessageOfThePolicy(t *testing.T) {
 }
 
 func TestUnaryServerInterceptor_CostAboveTheLimitHasNoRetryInfo(t *testing.T) {
-	gate := middleware.NewGate(newEngine(t, time.Now, tenantRule("a", 1)), "shop")
+	gate := httplimit.NewGate(newEngine(t, time.Now, tenantRule("a", 1)), "shop")
 	_, client := start(t, gate, grpclimit.Cost(func(context.Context, string, any) int64 { return 2 }))
 	_, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{})
 	compareStatus(t, err, codes.ResourceExhausted, "over the limit of shop/a; the request costs more than the limit, so a retry cannot succeed", overA(0)[1:])
@@ -266,7 +266,7 @@ func TestUnaryServerInterceptor_CostAboveTheLimitHasNoRetryInfo(t *testing.T) {
 func TestStreamServerInterceptor_ChargesAStreamAtItsStart(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
-			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
+			gate := httplimit.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, tenantRule("a", 1))), "shop")
 			implementation, client := start(t, gate)
 			stream := open(t, client)
 			for range 3 {
@@ -293,7 +293,7 @@ func TestStreamServerInterceptor_ChargesAStreamAtItsStart(t *testing.T) {
 func TestEachMessage_ChargesEveryMessage(t *testing.T) {
 	rule := tenantRule("a", 1)
 	rule.Units = 3
-	gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, rule), "shop")
+	gate := httplimit.NewGate(newEngine(t, func() time.Time { return noon }, rule), "shop")
 	var messages []bool // whether Cost received one
 	_, client := start(t, gate, grpclimit.EachMessage(), grpclimit.Cost(func(_ context.Context, method string, message any) int64 {
 		if method != grpc_testing.TestService_FullDuplexCall_FullMethodName {
@@ -349,8 +349,8 @@ func finish(t *testing.T, stream duplex) {
 
 func TestUnaryServerInterceptor_PassesTheCallToTheDecider(t *testing.T) {
 	var observed engine.Check
-	gate := middleware.NewGate(newEngine(t, time.Now), "shop",
-		middleware.Observe(func(_ context.Context, c *engine.Check, _ engine.Answer, _ error) { observed = *c }))
+	gate := httplimit.NewGate(newEngine(t, time.Now), "shop",
+		httplimit.Observe(func(_ context.Context, c *engine.Check, _ engine.Answer, _ error) { observed = *c }))
 	_, client := start(t, gate, grpclimit.Claims(func(context.Context) map[string]any { return map[string]any{"sub": "u1"} }))
 	ctx := metadata.AppendToOutgoingContext(callOf(t, "acme"), "x-list", "a", "X-List", "b", "trace-bin", "\xff", "x-forwarded-for", "203.0.113.7")
 	if _, err := client.EmptyCall(ctx, &grpc_testing.Empty{}); err != nil {
@@ -374,7 +374,7 @@ func TestUnaryServerInterceptor_PassesTheCallToTheDecider(t *testing.T) {
 
 func TestOnlyHeaders_PassesOnlyNamedMetadata(t *testing.T) {
 	var observed engine.Check
-	gate := middleware.NewGate(newEngine(t, time.Now), "shop")
+	gate := httplimit.NewGate(newEngine(t, time.Now), "shop")
 	_, client := start(t, gate, grpclimit.OnlyHeaders("X-Tenant-ID", "absent"),
 		grpclimit.ClientIP(func(context.Context) netip.Addr { return netip.MustParseAddr("203.0.113.7") }),
 		grpclimit.Describe(func(_ context.Context, c *engine.Check) { observed = *c }))
@@ -392,7 +392,7 @@ func TestUnaryServerInterceptor_WaitsForTheTurnOfACall(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			drip := tenantRule("drip", 20)
 			drip.Algorithm, drip.WindowSeconds, drip.Burst = limiter.LeakyBucket, 1, 5
-			gate := middleware.NewGate(decider(t, newEngine(t, time.Now, drip)), "shop")
+			gate := httplimit.NewGate(decider(t, newEngine(t, time.Now, drip)), "shop")
 			_, client := start(t, gate)
 			began := time.Now()
 			for range 3 {
@@ -411,8 +411,8 @@ func TestUnaryServerInterceptor_DoesNotServeACanceledCall(t *testing.T) {
 	slow := tenantRule("slow", 1)
 	slow.Algorithm, slow.WindowSeconds, slow.Burst = limiter.LeakyBucket, 3600, 1 // the second waits for an hour
 	decided := make(chan struct{}, 2)
-	gate := middleware.NewGate(newEngine(t, time.Now, slow), "shop",
-		middleware.Observe(func(context.Context, *engine.Check, engine.Answer, error) { decided <- struct{}{} }))
+	gate := httplimit.NewGate(newEngine(t, time.Now, slow), "shop",
+		httplimit.Observe(func(context.Context, *engine.Check, engine.Answer, error) { decided <- struct{}{} }))
 	implementation, client := start(t, gate)
 	// With a deadline, the gate would deny the call immediately, because the wait is longer. So these calls have no deadline.
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "x-tenant-id", "acme"))
@@ -443,7 +443,7 @@ func TestUnaryServerInterceptor_DoesNotServeACanceledCall(t *testing.T) {
 func TestUnaryServerInterceptor_DeniesACallWhoseDeadlineIsTooShort(t *testing.T) {
 	slow := tenantRule("a", 1)
 	slow.Algorithm, slow.WindowSeconds, slow.Burst = limiter.LeakyBucket, 60, 1
-	_, client := start(t, middleware.NewGate(newEngine(t, func() time.Time { return noon }, slow), "shop"))
+	_, client := start(t, httplimit.NewGate(newEngine(t, func() time.Time { return noon }, slow), "shop"))
 	if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil {
 		t.Fatal(err)
 	}
@@ -460,30 +460,30 @@ func TestUnaryServerInterceptor_DeniesACallWhoseDeadlineIsTooShort(t *testing.T)
 
 func TestUnaryServerInterceptor_WithoutADecision(t *testing.T) {
 	retry := []proto.Message{&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}}
-	unreachable := &middleware.UnreachableError{Cause: errors.New("dial 10.0.0.7")}
+	unreachable := &httplimit.UnreachableError{Cause: errors.New("dial 10.0.0.7")}
 	const unknown = "the counters are unavailable; the request may or may not have been counted"
 	tests := map[string]struct {
 		err     error
-		options []middleware.Option
+		options []httplimit.Option
 		code    codes.Code
 		message string
 		details []proto.Message
 	}{
 		"the limiter is unreachable":              {unreachable, nil, codes.OK, "", nil},
-		"the limiter is unreachable, fail closed": {unreachable, []middleware.Option{middleware.FailClosed()}, codes.Unavailable, unknown, retry},
+		"the limiter is unreachable, fail closed": {unreachable, []httplimit.Option{httplimit.FailClosed()}, codes.Unavailable, unknown, retry},
 		"a policy with onStoreFailure Deny": {
 			&engine.RefusedError{Policy: "shop/a"}, nil, codes.Unavailable, "policy shop/a denies requests while its counters are unavailable", retry,
 		},
 		"a check that is too large": {
-			&middleware.ProblemError{Problem: reply.NewProblem(431, "", "too large")}, nil, codes.InvalidArgument, "too large", nil,
+			&httplimit.ProblemError{Problem: reply.NewProblem(431, "", "too large")}, nil, codes.InvalidArgument, "too large", nil,
 		},
 		"the limiter rejects the check": {
-			&middleware.ProblemError{Problem: reply.NewProblem(400, "", "domain")}, nil, codes.Internal, "the limits of this request could not be checked", nil,
+			&httplimit.ProblemError{Problem: reply.NewProblem(400, "", "domain")}, nil, codes.Internal, "the limits of this request could not be checked", nil,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			gate := middleware.NewGate(failing{test.err}, "shop", append(test.options, middleware.Log(slog.New(slog.DiscardHandler)))...)
+			gate := httplimit.NewGate(failing{test.err}, "shop", append(test.options, httplimit.Log(slog.New(slog.DiscardHandler)))...)
 			_, client := start(t, gate)
 			_, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{})
 			compareStatus(t, err, test.code, test.message, test.details)
@@ -500,9 +500,9 @@ func (f failing) Check(context.Context, *engine.Check) (engine.Answer, error) {
 
 // What a server sends is known only while it sends it.
 func TestInterceptors_ChargeLaterLetsHandlersCharge(t *testing.T) {
-	implementation, client := start(t, middleware.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 10)), "shop"), grpclimit.ChargeLater())
+	implementation, client := start(t, httplimit.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 10)), "shop"), grpclimit.ChargeLater())
 	var errs []error
-	implementation.charge = func(ctx context.Context) { errs = append(errs, middleware.Charge(ctx, 4)) }
+	implementation.charge = func(ctx context.Context) { errs = append(errs, httplimit.Charge(ctx, 4)) }
 	if _, err := client.EmptyCall(callOf(t, "acme"), &grpc_testing.Empty{}); err != nil { // 1 + 4
 		t.Fatal(err)
 	}

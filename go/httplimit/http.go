@@ -1,4 +1,4 @@
-package middleware
+package httplimit
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// HTTPOption changes what HTTP passes from a request to the Decider.
+// HTTPOption changes what Middleware passes from a request to the Decider.
 type HTTPOption func(*requests)
 
 // ClientIP sets the function that returns the client's address; the zero Addr means unknown. The default is the peer address of the
@@ -56,10 +56,10 @@ func OnDenied(f func(w http.ResponseWriter, r *http.Request, refusal *RefusalErr
 // ChargeLater lets handlers call [Charge] with the context of the request.
 func ChargeLater() HTTPOption { return func(x *requests) { x.chargeLater = true } }
 
-// HTTP returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets the
+// Middleware returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets the
 // response that the policy sets, by default status 429 and a problem document (RFC 9457), and the next handler is not called. The path
 // is that of the request's URL: behind http.StripPrefix, it is the path without the prefix.
-func HTTP(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
+func Middleware(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 	x := &requests{
 		clientIP: peerIP,
 		claims:   func(*http.Request) map[string]any { return nil },

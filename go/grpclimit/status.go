@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // unavailableRetry is the retry delay of a call without a decision, as over HTTP.
@@ -26,7 +26,7 @@ const unavailableRetry = time.Second
 
 // statusOf is the status of a call that is not served because of err, an error of a Gate.
 func statusOf(err error) error {
-	refusal, ok := errors.AsType[*middleware.RefusalError](err)
+	refusal, ok := errors.AsType[*httplimit.RefusalError](err)
 	if !ok {
 		return status.FromContextError(err).Err()
 	}

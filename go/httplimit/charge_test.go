@@ -1,4 +1,4 @@
-package middleware_test
+package httplimit_test
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/middleware"
 )
 
 func TestCharge_TakesDebtsAndReportsWhatHasNoRoom(t *testing.T) {
@@ -28,16 +28,16 @@ func TestCharge_TakesDebtsAndReportsWhatHasNoRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := rule("size", 10, rules.Identifier{From: rules.FromClientIP})
 			r.Algorithm, r.Debt, r.WholeDebt = "FixedWindow", test.debt, test.debt
-			gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, r), "shop")
+			gate := httplimit.NewGate(newEngine(t, func() time.Time { return noon }, r), "shop")
 			var got []error
-			h := middleware.HTTP(gate, middleware.ChargeLater())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			h := httplimit.Middleware(gate, httplimit.ChargeLater())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				for _, n := range test.charges {
-					got = append(got, middleware.Charge(r.Context(), n))
+					got = append(got, httplimit.Charge(r.Context(), n))
 				}
 			}))
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 			for i, err := range got {
-				if _, refused := errors.AsType[*middleware.RefusalError](err); refused != test.refused[i] {
+				if _, refused := errors.AsType[*httplimit.RefusalError](err); refused != test.refused[i] {
 					t.Errorf("charge %d: %v, want a refusal: %t", i, err, test.refused[i])
 				}
 			}
@@ -54,29 +54,29 @@ func TestCharge_TakesDebtsAndReportsWhatHasNoRoom(t *testing.T) {
 }
 
 func TestCharge_NeedsARequestThatCanBeCharged(t *testing.T) {
-	if err := middleware.Charge(t.Context(), 1); !errors.Is(err, middleware.ErrNotChargeable) {
+	if err := httplimit.Charge(t.Context(), 1); !errors.Is(err, httplimit.ErrNotChargeable) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestHTTP_OnDeniedWritesEveryResponseToARequestThatIsNotServed(t *testing.T) {
-	own := middleware.OnDenied(func(w http.ResponseWriter, r *http.Request, refusal *middleware.RefusalError) {
+	own := httplimit.OnDenied(func(w http.ResponseWriter, r *http.Request, refusal *httplimit.RefusalError) {
 		w.Header().Set("X-Request-Id", r.Header.Get("X-Request-Id"))
 		w.WriteHeader(refusal.Problem.Status + 10)
 		_, _ = w.Write([]byte(w.Header().Get("RateLimit")))
 	})
 	denied := newEngine(t, func() time.Time { return noon }, tenantRule("a", 0))
 	for name, test := range map[string]struct {
-		decider middleware.Decider
+		decider httplimit.Decider
 		status  int
 		body    string
 	}{
-		"a denial":                                {denied, 439, `"shop/a";r=0`},
-		"no decision":                             {answering(engine.Answer{}, engine.ErrNoRules), 513, ""},
+		"a denial":    {denied, 439, `"shop/a";r=0`},
+		"no decision": {answering(engine.Answer{}, engine.ErrNoRules), 513, ""},
 		"a decider that answers without the rule": {answering(engine.Answer{Results: []engine.Result{{}}}, nil), 513, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := middleware.HTTP(middleware.NewGate(test.decider, "shop", middleware.Log(discard())), own)(served())
+			h := httplimit.Middleware(httplimit.NewGate(test.decider, "shop", httplimit.Log(discard())), own)(served())
 			r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
 			r.Header.Set("X-Request-Id", "42")
 			r.Header.Set("X-Tenant-Id", "acme")
@@ -90,9 +90,9 @@ func TestHTTP_OnDeniedWritesEveryResponseToARequestThatIsNotServed(t *testing.T)
 
 // Handlers, tests and other middleware read the headers with Get.
 func TestHTTP_SetsHeadersThatGetFinds(t *testing.T) {
-	gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 5)), "shop")
+	gate := httplimit.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 5)), "shop")
 	var inHandler string
-	h := middleware.HTTP(gate)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { inHandler = w.Header().Get("RateLimit") }))
+	h := httplimit.Middleware(gate)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { inHandler = w.Header().Get("RateLimit") }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	const want = `"shop/a";r=4;t=60`
@@ -107,8 +107,8 @@ func TestHTTP_SetsHeadersThatGetFinds(t *testing.T) {
 // Types of programs are identifiers, and one user's limit is not that of others.
 func TestHTTP_CountsClaimsOfNamedTypes(t *testing.T) {
 	type userID string
-	gate := middleware.NewGate(newEngine(t, func() time.Time { return noon }, rule("user", 1, rules.Identifier{From: rules.FromClaim, Name: "app.user"})), "shop")
-	h := middleware.HTTP(gate, middleware.Claims(func(r *http.Request) map[string]any {
+	gate := httplimit.NewGate(newEngine(t, func() time.Time { return noon }, rule("user", 1, rules.Identifier{From: rules.FromClaim, Name: "app.user"})), "shop")
+	h := httplimit.Middleware(gate, httplimit.Claims(func(r *http.Request) map[string]any {
 		return map[string]any{"app": map[string]userID{"user": userID(r.Header.Get("X-User"))}}
 	}))(served())
 	for _, step := range []struct {
@@ -122,4 +122,3 @@ func TestHTTP_CountsClaimsOfNamedTypes(t *testing.T) {
 		}
 	}
 }
-

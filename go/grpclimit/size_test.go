@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // Clients of several languages accept 8 KiB of header fields by default. What exceeds that is INTERNAL for them.
@@ -36,7 +36,7 @@ func TestUnaryServerInterceptor_ADenialFitsTheHeaderListOfClients(t *testing.T) 
 	} {
 		for way, decider := range deciders() {
 			t.Run(name+", "+way, func(t *testing.T) {
-				_, address := serve(t, middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, test.rules...)), "shop"))
+				_, address := serve(t, httplimit.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, test.rules...)), "shop"))
 				client := dial(t, address, grpc.WithMaxHeaderListSize(8<<10))
 				if _, err := client.EmptyCall(callOf(t, test.tenant), &grpc_testing.Empty{}); err != nil {
 					t.Fatal(err)

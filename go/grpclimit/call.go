@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/reading"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // Option changes what is passed from a call to the Decider, and when.
@@ -33,7 +33,7 @@ func Cost(f func(ctx context.Context, fullMethod string, message any) int64) Opt
 }
 
 // OnlyHeaders sets the metadata that is passed to the Decider. By default all metadata is passed, including credentials. With a
-// middleware.Remote, name the metadata that policies need.
+// httplimit.Remote, name the metadata that policies need.
 func OnlyHeaders(names ...string) Option {
 	return func(x *calls) {
 		for _, name := range names {
@@ -52,7 +52,7 @@ func Describe(f func(context.Context, *engine.Check)) Option {
 // do. The rate-limit fields are in the trailer.
 func EachMessage() Option { return func(x *calls) { x.eachMessage = true } }
 
-// ChargeLater lets handlers call [middleware.Charge] with the context of the call or stream, for a cost that is known only after the
+// ChargeLater lets handlers call [httplimit.Charge] with the context of the call or stream, for a cost that is known only after the
 // decision, such as that of the messages that a server sends.
 func ChargeLater() Option { return func(x *calls) { x.chargeLater = true } }
 
@@ -81,7 +81,7 @@ func newCalls(options []Option) *calls {
 }
 
 // check returns the check of a call or message. It warns of claims of types that no policy can read.
-func (x *calls) check(ctx context.Context, g *middleware.Gate, fullMethod string, message any) engine.Check {
+func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string, message any) engine.Check {
 	claims, err := rules.NativeClaims(x.claims(ctx))
 	if err != nil {
 		g.Warn(ctx, "claims of a call cannot be read", err)

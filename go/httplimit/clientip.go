@@ -1,4 +1,4 @@
-package middleware
+package httplimit
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func ForwardedFor(trusted ...netip.Prefix) func(*http.Request) netip.Addr {
 	}
 	proxies, err := address.ParseNetworks(networks)
 	if err != nil {
-		panic(fmt.Sprintf("middleware: ForwardedFor: %v", err))
+		panic(fmt.Sprintf("httplimit: ForwardedFor: %v", err))
 	}
 	clients := address.NewTrusted(address.XForwardedFor, proxies)
 	return func(r *http.Request) netip.Addr { return clients.Client(peerIP(r), r.Header) }

@@ -1,4 +1,4 @@
-package middleware_test
+package httplimit_test
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // A program that limits its own requests, with rules in Go and counters in its memory. With redisstore instead of memstore, several
@@ -36,7 +36,7 @@ func Example_inProcess() {
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/search", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "found") })
-	limited := middleware.HTTP(middleware.NewGate(e, "shop"))(mux)
+	limited := httplimit.Middleware(httplimit.NewGate(e, "shop"))(mux)
 
 	server := httptest.NewServer(limited)
 	defer server.Close()
@@ -58,21 +58,21 @@ func Example_inProcess() {
 // A program whose requests a limiter decides, by the policies of a cluster or of `weir serve`. In this example no limiter listens:
 // requests are served and not counted, and with FailClosed they are refused.
 func ExampleNewRemote() {
-	remote, err := middleware.NewRemote("http://127.0.0.1:1", middleware.Timeout(100*time.Millisecond))
+	remote, err := httplimit.NewRemote("http://127.0.0.1:1", httplimit.Timeout(100*time.Millisecond))
 	if err != nil {
 		panic(err)
 	}
 	defer remote.Close()
-	quiet := middleware.Log(slog.New(slog.DiscardHandler))
-	for _, gate := range []*middleware.Gate{
-		middleware.NewGate(remote, "shop", middleware.MaxDelay(2*time.Second), quiet),
-		middleware.NewGate(remote, "shop", middleware.FailClosed(), quiet),
+	quiet := httplimit.Log(slog.New(slog.DiscardHandler))
+	for _, gate := range []*httplimit.Gate{
+		httplimit.NewGate(remote, "shop", httplimit.MaxDelay(2*time.Second), quiet),
+		httplimit.NewGate(remote, "shop", httplimit.FailClosed(), quiet),
 	} {
-		limited := middleware.HTTP(gate,
+		limited := httplimit.Middleware(gate,
 			// Only 10.0.0.0/8 are proxies. All other peers are clients, whatever headers they send.
-			middleware.ClientIP(middleware.ForwardedFor(netip.MustParsePrefix("10.0.0.0/8"))),
+			httplimit.ClientIP(httplimit.ForwardedFor(netip.MustParsePrefix("10.0.0.0/8"))),
 			// The limiter needs no cookies and no credentials.
-			middleware.OnlyHeaders("X-Tenant-ID", "X-Plan"),
+			httplimit.OnlyHeaders("X-Tenant-ID", "X-Plan"),
 		)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		w := httptest.NewRecorder()
 		limited.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
@@ -86,12 +86,12 @@ func ExampleNewRemote() {
 // The handler that verifies the token puts the claims into the request's context.
 func ExampleClaims() {
 	type claimsKey struct{}
-	limited := middleware.HTTP(exampleGate(),
-		middleware.Claims(func(r *http.Request) map[string]any {
+	limited := httplimit.Middleware(exampleGate(),
+		httplimit.Claims(func(r *http.Request) map[string]any {
 			claims, _ := r.Context().Value(claimsKey{}).(map[string]any)
 			return claims
 		}),
-		middleware.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Request.Claims) }),
+		httplimit.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Request.Claims) }),
 	)(http.NotFoundHandler())
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -102,9 +102,9 @@ func ExampleClaims() {
 
 // An upload counts once per megabyte, and at least once.
 func ExampleCost() {
-	limited := middleware.HTTP(exampleGate(),
-		middleware.Cost(func(r *http.Request) int64 { return 1 + max(r.ContentLength, 0)>>20 }),
-		middleware.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Cost) }),
+	limited := httplimit.Middleware(exampleGate(),
+		httplimit.Cost(func(r *http.Request) int64 { return 1 + max(r.ContentLength, 0)>>20 }),
+		httplimit.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Cost) }),
 	)(http.NotFoundHandler())
 
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -114,12 +114,12 @@ func ExampleCost() {
 }
 
 // exampleGate has an engine without rules, which allows every request.
-func exampleGate() *middleware.Gate {
+func exampleGate() *httplimit.Gate {
 	index, err := matching.NewIndex(rules.Set{}, "1", "weir:")
 	if err != nil {
 		panic(err)
 	}
 	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
 	e.Swap(index)
-	return middleware.NewGate(e, "shop")
+	return httplimit.NewGate(e, "shop")
 }

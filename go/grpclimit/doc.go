@@ -1,4 +1,4 @@
-// Package grpclimit limits the calls of a gRPC server with a [middleware.Gate].
+// Package grpclimit limits the calls of a gRPC server with a [httplimit.Gate].
 //
 //	server := grpc.NewServer(
 //		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(gate)),

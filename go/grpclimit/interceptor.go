@@ -7,13 +7,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/reply"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // UnaryServerInterceptor returns an interceptor that serves the unary calls that g allows. The rate-limit fields are in the header metadata
 // of the response, in lower case. A call over a limit ends with RESOURCE_EXHAUSTED, with a RetryInfo and a QuotaFailure as details.
-func UnaryServerInterceptor(g *middleware.Gate, options ...Option) grpc.UnaryServerInterceptor {
+func UnaryServerInterceptor(g *httplimit.Gate, options ...Option) grpc.UnaryServerInterceptor {
 	x := newCalls(options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		check, fields := x.check(ctx, g, info.FullMethod, request), http.Header{}
@@ -33,7 +33,7 @@ func UnaryServerInterceptor(g *middleware.Gate, options ...Option) grpc.UnarySer
 
 // StreamServerInterceptor returns an interceptor that serves the streams that g allows, as UnaryServerInterceptor does for unary calls. A
 // stream is charged once, at its start, for any duration and number of messages, unless [EachMessage] is given.
-func StreamServerInterceptor(g *middleware.Gate, options ...Option) grpc.StreamServerInterceptor {
+func StreamServerInterceptor(g *httplimit.Gate, options ...Option) grpc.StreamServerInterceptor {
 	x := newCalls(options)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := stream.Context()
@@ -69,7 +69,7 @@ type meteredStream struct {
 	grpc.ServerStream
 
 	calls      *calls
-	gate       *middleware.Gate
+	gate       *httplimit.Gate
 	fullMethod string
 	started    bool // the first message was received
 }

@@ -1,4 +1,4 @@
-package middleware_test
+package httplimit_test
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // exchange is a request and the expected response.
@@ -40,8 +40,8 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 	custom.Denial = &rules.Denial{Status: 402, Message: "{}", ContentType: "application/json", Headers: []rules.DenialHeader{{Name: "x-plan", Value: "free"}}}
 	tests := map[string]struct {
 		rules     []rules.Rule
-		options   []middleware.Option
-		http      []middleware.HTTPOption
+		options   []httplimit.Option
+		http      []httplimit.HTTPOption
 		exchanges []exchange
 	}{
 		"a request that no policy matches is served": {
@@ -65,7 +65,7 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 		},
 		"a policy sets the response": {
 			rules:   []rules.Rule{custom},
-			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
+			options: []httplimit.Option{httplimit.Style(reply.NoHeaders)},
 			exchanges: []exchange{
 				{"GET", "/", acme, 200, map[string]string{}, "served"},
 				{
@@ -77,8 +77,8 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 		},
 		"a cost above the limit is never allowed": {
 			rules:   []rules.Rule{tenantRule("a", 3)},
-			options: []middleware.Option{middleware.Style(reply.NoHeaders)},
-			http:    []middleware.HTTPOption{middleware.Cost(func(*http.Request) int64 { return 4 })},
+			options: []httplimit.Option{httplimit.Style(reply.NoHeaders)},
+			http:    []httplimit.HTTPOption{httplimit.Cost(func(*http.Request) int64 { return 4 })},
 			exchanges: []exchange{
 				{
 					"GET", "/", acme, 429,
@@ -90,8 +90,8 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 		},
 		"a cost of 0 is not decided, and a negative cost counts as 1": {
 			rules:   []rules.Rule{tenantRule("a", 1)},
-			options: []middleware.Option{middleware.Style(reply.XRateLimitHeaders)},
-			http: []middleware.HTTPOption{middleware.Cost(func(r *http.Request) int64 {
+			options: []httplimit.Option{httplimit.Style(reply.XRateLimitHeaders)},
+			http: []httplimit.HTTPOption{httplimit.Cost(func(r *http.Request) int64 {
 				if r.URL.Path == "/free" {
 					return 0
 				}
@@ -110,13 +110,13 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 		},
 		"policies see only the headers in OnlyHeaders": {
 			rules:     []rules.Rule{tenantRule("a", 1)},
-			options:   []middleware.Option{middleware.Style(reply.NoHeaders)},
-			http:      []middleware.HTTPOption{middleware.OnlyHeaders("x-PLAN")},
+			options:   []httplimit.Option{httplimit.Style(reply.NoHeaders)},
+			http:      []httplimit.HTTPOption{httplimit.OnlyHeaders("x-PLAN")},
 			exchanges: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}, {"GET", "/", map[string]string{"X-Tenant-Id": "b"}, 429, nil, ""}},
 		},
 		"Describe changes the domain": {
 			rules:     []rules.Rule{tenantRule("a", 1)},
-			http:      []middleware.HTTPOption{middleware.Describe(func(_ *http.Request, c *engine.Check) { c.Request.Domain = "store" })},
+			http:      []httplimit.HTTPOption{httplimit.Describe(func(_ *http.Request, c *engine.Check) { c.Request.Domain = "store" })},
 			exchanges: []exchange{{"GET", "/", acme, 200, map[string]string{}, "served"}},
 		},
 	}
@@ -124,8 +124,8 @@ func TestHTTP_LimitsRequests(t *testing.T) {
 		for name, test := range tests {
 			t.Run(way+"/"+name, func(t *testing.T) {
 				d := decider(t, newEngine(t, func() time.Time { return noon }, test.rules...))
-				gate := middleware.NewGate(d, "shop", append(test.options, middleware.Log(discard()))...)
-				s := serve(t, middleware.HTTP(gate, test.http...)(served()))
+				gate := httplimit.NewGate(d, "shop", append(test.options, httplimit.Log(discard()))...)
+				s := serve(t, httplimit.Middleware(gate, test.http...)(served()))
 				for i, x := range test.exchanges {
 					x.compare(t, fmt.Sprintf("request %d", i), s)
 				}
@@ -198,15 +198,15 @@ func TestHTTP_ReadsTheSameIdentifiersInProcessAndOverHTTP(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			var observed engine.Answer
-			gate := middleware.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, list...)), "shop",
-				middleware.Observe(func(_ context.Context, _ *engine.Check, a engine.Answer, err error) {
+			gate := httplimit.NewGate(decider(t, newEngine(t, func() time.Time { return noon }, list...)), "shop",
+				httplimit.Observe(func(_ context.Context, _ *engine.Check, a engine.Answer, err error) {
 					if observed = a; err != nil {
 						t.Error(err)
 					}
 				}))
-			h := middleware.HTTP(gate, middleware.Claims(func(*http.Request) map[string]any {
+			h := httplimit.Middleware(gate, httplimit.Claims(func(*http.Request) map[string]any {
 				return map[string]any{"sub": "u1", "roles": []string{"x"}}
-			}), middleware.Describe(func(_ *http.Request, c *engine.Check) {
+			}), httplimit.Describe(func(_ *http.Request, c *engine.Check) {
 				c.Request.Descriptors = []rules.Descriptor{{{Key: "generic_key", Value: "login"}}, {{Key: "plan", Value: "free"}}}
 			}))(served())
 			r := httptest.NewRequest(http.MethodGet, "http://API.shop.example:80//a%20b/./%2541%3F%23?k+y=%C3%A9%26%3D&bad=%", nil)
@@ -257,7 +257,7 @@ func TestForwardedFor_IgnoresForgedAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.RemoteAddr, r.Header["X-Forwarded-For"] = test.peer, test.forwarded
-			if got := middleware.ForwardedFor(trusted...)(r).String(); got != test.want {
+			if got := httplimit.ForwardedFor(trusted...)(r).String(); got != test.want {
 				t.Errorf("client %s, want %s", got, test.want)
 			}
 		})
@@ -267,7 +267,7 @@ func TestForwardedFor_IgnoresForgedAddresses(t *testing.T) {
 // The clock of the synctest bubble makes every wait exact.
 func TestEnter_WaitsForTheTurnOfARequest(t *testing.T) {
 	tests := map[string]struct {
-		options  []middleware.Option
+		options  []httplimit.Option
 		deadline time.Duration // of the fourth request, which would wait for 150 ms
 		status   int
 		waited   time.Duration
@@ -276,11 +276,11 @@ func TestEnter_WaitsForTheTurnOfARequest(t *testing.T) {
 	}{
 		"as long as the policy requires": {status: 200, waited: 150 * time.Millisecond},
 		"no longer than MaxDelay": {
-			options: []middleware.Option{middleware.MaxDelay(149 * time.Millisecond)},
+			options: []httplimit.Option{httplimit.MaxDelay(149 * time.Millisecond)},
 			status:  429, retry: "1", detail: "over the limit of shop/drip; retry in 1 s",
 		},
 		"exactly as long as MaxDelay": {
-			options: []middleware.Option{middleware.MaxDelay(150 * time.Millisecond)},
+			options: []httplimit.Option{httplimit.MaxDelay(150 * time.Millisecond)},
 			status:  200, waited: 150 * time.Millisecond,
 		},
 		"not beyond the deadline": {deadline: 100 * time.Millisecond, status: 429, retry: "1", detail: "over the limit of shop/drip; retry in 1 s"},
@@ -292,7 +292,7 @@ func TestEnter_WaitsForTheTurnOfARequest(t *testing.T) {
 				shadow := tenantRule("shadow", 1)
 				shadow.Shadow = true
 				e := newEngine(t, time.Now, drip(5), shadow, tenantRule("wide", 1000))
-				h := middleware.HTTP(middleware.NewGate(e, "shop", append(test.options, middleware.Log(discard()))...))(served())
+				h := httplimit.Middleware(httplimit.NewGate(e, "shop", append(test.options, httplimit.Log(discard()))...))(served())
 				for range 3 {
 					if _, err := e.Check(t.Context(), &engine.Check{Cost: 1, Request: rules.Request{
 						Domain: "shop", Headers: map[string]string{"x-tenant-id": "acme"},
@@ -324,8 +324,8 @@ func TestEnter_WaitsForTheTurnOfARequest(t *testing.T) {
 func TestHTTP_WaitsForTheTurnOfARequest(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
-			gate := middleware.NewGate(decider(t, newEngine(t, time.Now, drip(5))), "shop")
-			s := serve(t, middleware.HTTP(gate)(served()))
+			gate := httplimit.NewGate(decider(t, newEngine(t, time.Now, drip(5))), "shop")
+			s := serve(t, httplimit.Middleware(gate)(served()))
 			began := time.Now()
 			for range 4 {
 				(&exchange{method: "GET", target: "/", headers: map[string]string{"X-Tenant-Id": "acme"}, status: 200}).compare(t, "request", s)
@@ -343,8 +343,8 @@ func TestMaxDelay_DeniesARequestThatWouldWaitLonger(t *testing.T) {
 	for way, decider := range deciders() {
 		t.Run(way, func(t *testing.T) {
 			e := newEngine(t, func() time.Time { return noon }, drip(5), tenantRule("wide", 1000))
-			gate := middleware.NewGate(decider(t, e), "shop", middleware.Style(reply.NoHeaders), middleware.MaxDelay(49*time.Millisecond))
-			s := serve(t, middleware.HTTP(gate)(served()))
+			gate := httplimit.NewGate(decider(t, e), "shop", httplimit.Style(reply.NoHeaders), httplimit.MaxDelay(49*time.Millisecond))
+			s := serve(t, httplimit.Middleware(gate)(served()))
 			(&exchange{method: "GET", target: "/", status: 200}).compare(t, "the first request", s)
 			(&exchange{
 				"GET", "/", nil, 429,
@@ -359,7 +359,7 @@ func TestMaxDelay_DeniesARequestThatWouldWaitLonger(t *testing.T) {
 // A request that is denied because it would wait too long must not make later requests wait.
 func TestMaxDelay_KeepsNoUnitsOfADeniedRequest(t *testing.T) {
 	e := newEngine(t, func() time.Time { return noon }, drip(5), tenantRule("wide", 1000))
-	h := middleware.HTTP(middleware.NewGate(e, "shop", middleware.MaxDelay(49*time.Millisecond), middleware.Log(discard())))(served())
+	h := httplimit.Middleware(httplimit.NewGate(e, "shop", httplimit.MaxDelay(49*time.Millisecond), httplimit.Log(discard())))(served())
 	statuses := []int{}
 	for range 4 {
 		w := httptest.NewRecorder()
@@ -390,10 +390,10 @@ func TestHTTP_DoesNotServeAClientThatDisconnectsWhileWaiting(t *testing.T) {
 			slow.Units = 1
 			slow.WindowSeconds = 3600 // the second waits for an hour
 			decided, returned := make(chan struct{}, 2), make(chan struct{}, 2)
-			gate := middleware.NewGate(decider(t, newEngine(t, time.Now, slow)), "shop",
-				middleware.Observe(func(context.Context, *engine.Check, engine.Answer, error) { decided <- struct{}{} }))
+			gate := httplimit.NewGate(decider(t, newEngine(t, time.Now, slow)), "shop",
+				httplimit.Observe(func(context.Context, *engine.Check, engine.Answer, error) { decided <- struct{}{} }))
 			calls := 0
-			limited := middleware.HTTP(gate)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
+			limited := httplimit.Middleware(gate)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
 			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				limited.ServeHTTP(w, r)
 				returned <- struct{}{}
@@ -438,7 +438,7 @@ func TestHTTP_Responds503WhenTheContextEndsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		h := middleware.HTTP(middleware.NewGate(answering(engine.Answer{Allowed: true, Delay: time.Hour}, nil), "shop"))(served())
+		h := httplimit.Middleware(httplimit.NewGate(answering(engine.Answer{Allowed: true, Delay: time.Hour}, nil), "shop"))(served())
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 		if w.Code != http.StatusServiceUnavailable {
@@ -448,7 +448,7 @@ func TestHTTP_Responds503WhenTheContextEndsWhileWaiting(t *testing.T) {
 }
 
 func TestHTTP_WithoutADecision(t *testing.T) {
-	unreachable := &middleware.UnreachableError{Cause: errors.New("dial 10.0.0.7")}
+	unreachable := &httplimit.UnreachableError{Cause: errors.New("dial 10.0.0.7")}
 	tests := map[string]struct {
 		err    error
 		open   int // status by default
@@ -460,21 +460,21 @@ func TestHTTP_WithoutADecision(t *testing.T) {
 		"no rules are loaded":               {engine.ErrNoRules, 503, 503, "no rules are loaded yet"},
 		"the store fails":                   {errors.New("dial 10.0.0.7"), 503, 503, "the counters are unavailable"},
 		"a remote policy with onStoreFailure Deny": {
-			&middleware.ProblemError{Problem: reply.Unavailable(&engine.RefusedError{Policy: "shop/a"})}, 503, 503, "policy shop/a denies requests",
+			&httplimit.ProblemError{Problem: reply.Unavailable(&engine.RefusedError{Policy: "shop/a"})}, 503, 503, "policy shop/a denies requests",
 		},
 		"the limiter rejects the check": {
-			&middleware.ProblemError{Problem: reply.NewProblem(400, "domain", "domain is 10.0.0.7")}, 500, 500, "could not be checked",
+			&httplimit.ProblemError{Problem: reply.NewProblem(400, "domain", "domain is 10.0.0.7")}, 500, 500, "could not be checked",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for want, options := range map[int][]middleware.Option{test.open: nil, test.closed: {middleware.FailClosed()}} {
+			for want, options := range map[int][]httplimit.Option{test.open: nil, test.closed: {httplimit.FailClosed()}} {
 				var observed error
 				var logged strings.Builder
-				gate := middleware.NewGate(answering(engine.Answer{}, test.err), "shop", append(options,
-					middleware.Log(slog.New(slog.NewTextHandler(&logged, nil))),
-					middleware.Observe(func(_ context.Context, _ *engine.Check, _ engine.Answer, err error) { observed = err }))...)
-				h := middleware.HTTP(gate)(served())
+				gate := httplimit.NewGate(answering(engine.Answer{}, test.err), "shop", append(options,
+					httplimit.Log(slog.New(slog.NewTextHandler(&logged, nil))),
+					httplimit.Observe(func(_ context.Context, _ *engine.Check, _ engine.Answer, err error) { observed = err }))...)
+				h := httplimit.Middleware(gate)(served())
 				refused := gate.Enter(t.Context(), search(), http.Header{})
 				if refused != nil && (!errors.Is(refused, test.err) || !strings.Contains(refused.Error(), test.err.Error())) {
 					t.Errorf("refused with %v, want it to wrap %v", refused, test.err)
@@ -503,5 +503,5 @@ func TestNewGate_PanicsWithoutADomain(t *testing.T) {
 			t.Error("NewGate did not panic without a domain")
 		}
 	}()
-	middleware.NewGate(answering(engine.Answer{}, nil), "")
+	httplimit.NewGate(answering(engine.Answer{}, nil), "")
 }

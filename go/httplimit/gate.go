@@ -1,4 +1,4 @@
-package middleware
+package httplimit
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func Log(log *slog.Logger) Option { return func(g *Gate) { g.log = log } }
 // no policy can match.
 func NewGate(d Decider, domain string, options ...Option) *Gate {
 	if domain == "" {
-		panic("middleware: NewGate: domain is empty; set it to the namespace of the policies that apply")
+		panic("httplimit: NewGate: domain is empty; set it to the namespace of the policies that apply")
 	}
 	g := &Gate{
 		decider: d, domain: domain, style: reply.RateLimitHeaders, maxDelay: math.MaxInt64, log: slog.Default(),

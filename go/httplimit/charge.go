@@ -1,4 +1,4 @@
-package middleware
+package httplimit
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (g *Gate) Chargeable(ctx context.Context, c *engine.Check) context.Context 
 }
 
 // Charge charges n units more to the policies of the request with this context, for a cost that is known only after the decision, such as the
-// size of the response. It needs the option ChargeLater of HTTP or grpclimit.
+// size of the response. It needs the option ChargeLater of Middleware or of package grpclimit.
 //
 // A policy with overrun: Debt takes all units. If another policy has no room for n units, no policy without debts counts them, and the error is a
 // *[RefusalError] with the answer. The answers of a [Remote] do not show which policies take debts: its error can be about a debt that is counted.

@@ -1,4 +1,4 @@
-package middleware_test
+package httplimit_test
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/middleware"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -34,7 +34,7 @@ func TestNewRemote_RejectsInvalidURLs(t *testing.T) {
 		"http://weir:80 80":          `invalid limiter URL: invalid port ":80 80" after host`,
 		"http:///v1/check?no=domain": `invalid limiter URL "http:///v1/check?no=domain": must have the form http://host:port`,
 	} {
-		if _, err := middleware.NewRemote(text); fmt.Sprint(err) != want && (err != nil || want != "") {
+		if _, err := httplimit.NewRemote(text); fmt.Sprint(err) != want && (err != nil || want != "") {
 			t.Errorf("%q: error %v, want %s", text, err, want)
 		}
 	}
@@ -84,10 +84,10 @@ func TestRemote_ReusesConnections(t *testing.T) {
 func TestGate_AppliesFailClosedWhenTheLimiterStops(t *testing.T) {
 	s := httptest.NewServer(limiterOf(newEngine(t, time.Now, tenantRule("a", 9))))
 	remote := newRemote(t, s.URL)
-	h := func(options ...middleware.Option) http.Handler {
-		return middleware.HTTP(middleware.NewGate(remote, "shop", append(options, middleware.Log(discard()))...))(served())
+	h := func(options ...httplimit.Option) http.Handler {
+		return httplimit.Middleware(httplimit.NewGate(remote, "shop", append(options, httplimit.Log(discard()))...))(served())
 	}
-	open, closed := h(), h(middleware.FailClosed())
+	open, closed := h(), h(httplimit.FailClosed())
 	for _, handler := range []http.Handler{open, closed} {
 		if w := get(handler); w.Code != http.StatusOK || !limited(w) {
 			t.Fatalf("while the limiter runs: %d, %v", w.Code, w.Header())
@@ -132,8 +132,8 @@ func TestRemote_StopsCallingALimiterThatTimesOut(t *testing.T) {
 		}
 		limiter.ServeHTTP(w, r)
 	}))
-	remote := newRemote(t, s.URL, middleware.Timeout(20*time.Millisecond))
-	var unreachable *middleware.UnreachableError
+	remote := newRemote(t, s.URL, httplimit.Timeout(20*time.Millisecond))
+	var unreachable *httplimit.UnreachableError
 	for range 5 {
 		began := time.Now()
 		_, err := remote.Check(t.Context(), search())
@@ -167,7 +167,7 @@ func TestHTTP_DoesNotServeAClientThatDisconnectsBeforeTheDecision(t *testing.T) 
 		called <- struct{}{}
 		<-r.Context().Done()
 	}))
-	h := middleware.HTTP(middleware.NewGate(newRemote(t, s.URL), "shop"))(served())
+	h := httplimit.Middleware(httplimit.NewGate(newRemote(t, s.URL), "shop"))(served())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan *httptest.ResponseRecorder, 1)
@@ -199,7 +199,7 @@ func TestTransport_CarriesTheChecks(t *testing.T) {
 		got <- r.Header.Get("Traceparent")
 		limiter.ServeHTTP(w, r)
 	}))
-	if _, err := newRemote(t, s.URL, middleware.Transport(stamped{s.Client().Transport})).Check(t.Context(), search()); err != nil {
+	if _, err := newRemote(t, s.URL, httplimit.Transport(stamped{s.Client().Transport})).Check(t.Context(), search()); err != nil {
 		t.Fatal(err)
 	}
 	if trace := <-got; trace != "00-1" {
@@ -214,7 +214,7 @@ func TestRemote_DoesNotCountCanceledCallersAsFailures(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 {
-		var unreachable *middleware.UnreachableError
+		var unreachable *httplimit.UnreachableError
 		if _, err := remote.Check(canceled, search()); !errors.Is(err, context.Canceled) || errors.As(err, &unreachable) {
 			t.Fatalf("error %v", err)
 		}
@@ -227,8 +227,8 @@ func TestRemote_DoesNotCountCanceledCallersAsFailures(t *testing.T) {
 // A request that is too large for the limiter is refused, although requests are served while the limiter is unreachable.
 func TestRemote_RefusesRequestsThatAreTooLargeForTheLimiter(t *testing.T) {
 	e := newEngine(t, time.Now, tenantRule("a", 1000))
-	gate := middleware.NewGate(newRemote(t, serve(t, limiterOf(e)).URL), "shop", middleware.Log(discard()))
-	all, named := middleware.HTTP(gate)(served()), middleware.HTTP(gate, middleware.OnlyHeaders("x-tenant-id"))(served())
+	gate := httplimit.NewGate(newRemote(t, serve(t, limiterOf(e)).URL), "shop", httplimit.Log(discard()))
+	all, named := httplimit.Middleware(gate)(served()), httplimit.Middleware(gate, httplimit.OnlyHeaders("x-tenant-id"))(served())
 	many := func(n int) http.Header {
 		h := http.Header{}
 		for i := range n {
@@ -274,7 +274,7 @@ func TestRemote_DeniesALongIdentifierThatManyPoliciesCount(t *testing.T) {
 		list = append(list, tenantRule(fmt.Sprintf("p%02d", i), 1))
 	}
 	limiter := serve(t, limiterOf(newEngine(t, time.Now, list...)))
-	handler := middleware.HTTP(middleware.NewGate(newRemote(t, limiter.URL), "shop", middleware.Log(discard())))(served())
+	handler := httplimit.Middleware(httplimit.NewGate(newRemote(t, limiter.URL), "shop", httplimit.Log(discard())))(served())
 	for i, want := range []int{200, 429, 429} {
 		r, w := httptest.NewRequest(http.MethodGet, "/", http.NoBody), httptest.NewRecorder()
 		r.Header.Set("X-Tenant-Id", strings.Repeat("a", 60_000))
@@ -297,7 +297,7 @@ func TestRemote_RefusesOnlyTheClientWhoseAnswerIsTooLarge(t *testing.T) {
 		}
 		limiter.ServeHTTP(w, r)
 	}))
-	handler := middleware.HTTP(middleware.NewGate(newRemote(t, s.URL), "shop", middleware.Log(discard())))(served())
+	handler := httplimit.Middleware(httplimit.NewGate(newRemote(t, s.URL), "shop", httplimit.Log(discard())))(served())
 	large.Store(true)
 	for range 10 { // more than open the circuit breaker
 		if w := get(handler); w.Code != http.StatusRequestHeaderFieldsTooLarge {
@@ -326,7 +326,7 @@ func TestRemote_RejectsChecksThatTheAPIDoesNotSupport(t *testing.T) {
 	noDelay.NoDelay = true
 	claims.Request.Claims = map[string]any{"f": func() {}}
 	for want, c := range map[string]*engine.Check{"Override": override, "NoDelay": noDelay, "func()": claims} {
-		var rejected *middleware.ProblemError
+		var rejected *httplimit.ProblemError
 		if _, err := remote.Check(t.Context(), c); !errors.As(err, &rejected) || rejected.Problem.Status != 400 || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want it to contain %q", err, want)
 		}
@@ -376,7 +376,7 @@ func TestRemote_TreatsForeignResponsesAsUnreachable(t *testing.T) {
 				_, _ = io.WriteString(w, test.body)
 			}))
 			_, err := newRemote(t, s.URL).Check(t.Context(), search())
-			var unreachable *middleware.UnreachableError
+			var unreachable *httplimit.UnreachableError
 			if errors.As(err, &unreachable) != test.unreachable || (err != nil) != (test.want != "") {
 				t.Fatalf("error %v", err)
 			}
@@ -408,7 +408,7 @@ func TestRemote_AppliesDenialsOfNewerLimiters(t *testing.T) {
 				_, _ = io.WriteString(w, body)
 			}))
 			served := false
-			handler := middleware.HTTP(middleware.NewGate(newRemote(t, s.URL), "shop"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
+			handler := httplimit.Middleware(httplimit.NewGate(newRemote(t, s.URL), "shop"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }))
 			for range 10 { // more than open the circuit breaker
 				w := httptest.NewRecorder()
 				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
@@ -428,7 +428,7 @@ func TestRemote_DoesNotRetryAfterAnIncompleteResponse(t *testing.T) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, `{"allowed":`)
 	}))
-	var unreachable *middleware.UnreachableError
+	var unreachable *httplimit.UnreachableError
 	if _, err := newRemote(t, s.URL).Check(t.Context(), search()); !errors.As(err, &unreachable) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v", err)
 	}

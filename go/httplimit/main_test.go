@@ -1,4 +1,4 @@
-package middleware_test
+package httplimit_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package middleware_test
+package httplimit_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
@@ -18,7 +19,6 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/server"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // timeout bounds every wait of the tests.
@@ -60,10 +60,10 @@ func newEngine(t testing.TB, clock func() time.Time, list ...rules.Rule) *engine
 }
 
 // deciders are the ways to let e decide requests.
-func deciders() map[string]func(t testing.TB, e *engine.Engine) middleware.Decider {
-	return map[string]func(t testing.TB, e *engine.Engine) middleware.Decider{
-		"in this process": func(_ testing.TB, e *engine.Engine) middleware.Decider { return e },
-		"over HTTP": func(t testing.TB, e *engine.Engine) middleware.Decider {
+func deciders() map[string]func(t testing.TB, e *engine.Engine) httplimit.Decider {
+	return map[string]func(t testing.TB, e *engine.Engine) httplimit.Decider{
+		"in this process": func(_ testing.TB, e *engine.Engine) httplimit.Decider { return e },
+		"over HTTP": func(t testing.TB, e *engine.Engine) httplimit.Decider {
 			return newRemote(t, serve(t, limiterOf(e)).URL)
 		},
 	}
@@ -73,10 +73,10 @@ func limiterOf(e *engine.Engine) http.Handler {
 	return server.NewHandler(server.Options{Engine: e, Style: reply.NoHeaders, Metrics: server.NewMetrics(prometheus.NewRegistry()), Log: discard()})
 }
 
-func newRemote(t testing.TB, url string, options ...middleware.RemoteOption) *middleware.Remote {
+func newRemote(t testing.TB, url string, options ...httplimit.RemoteOption) *httplimit.Remote {
 	t.Helper()
 	// A busy machine must not fail a test. Tests of the timeout set their own.
-	remote, err := middleware.NewRemote(url, append([]middleware.RemoteOption{middleware.Timeout(timeout)}, options...)...)
+	remote, err := httplimit.NewRemote(url, append([]httplimit.RemoteOption{httplimit.Timeout(timeout)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func serve(t testing.TB, h http.Handler) *httptest.Server {
 }
 
 // answering returns a Decider that always returns the same answer.
-func answering(a engine.Answer, err error) middleware.Decider { return decided{a, err} }
+func answering(a engine.Answer, err error) httplimit.Decider { return decided{a, err} }
 
 type decided struct {
 	answer engine.Answer

@@ -5,18 +5,18 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/weir-dev/weir/middleware"
-	"github.com/weir-dev/weir/middleware/grpclimit"
+	"github.com/weir-dev/weir/go/grpclimit"
+	"github.com/weir-dev/weir/go/httplimit"
 )
 
 // One gate limits unary calls, streams, and HTTP requests. A stream is charged for each message that it receives.
 func Example() {
-	remote, err := middleware.NewRemote("http://weir.weir-system:8080")
+	remote, err := httplimit.NewRemote("http://weir.weir-system:8080")
 	if err != nil {
 		panic(err)
 	}
 	defer remote.Close()
-	gate := middleware.NewGate(remote, "shop")
+	gate := httplimit.NewGate(remote, "shop")
 	server := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(gate)),
 		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(gate, grpclimit.EachMessage())))

@@ -1,4 +1,4 @@
-package middleware_test
+package httplimit_test
 
 import (
 	"net/http"
@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/middleware"
 )
 
 // nothing is a ResponseWriter that discards the response.
@@ -23,24 +23,24 @@ func (n nothing) WriteHeader(int)             {}
 func BenchmarkHTTP(b *testing.B) {
 	counter := tenantRule("a", limiter.MaxUnits)
 	counter.Algorithm = limiter.SlidingWindowCounter
-	names := middleware.OnlyHeaders("x-tenant-id")
-	plain := middleware.Style(reply.NoHeaders)
+	names := httplimit.OnlyHeaders("x-tenant-id")
+	plain := httplimit.Style(reply.NoHeaders)
 	benchmarks := []struct {
 		name    string
 		rules   []rules.Rule
-		options []middleware.Option
-		http    []middleware.HTTPOption
+		options []httplimit.Option
+		http    []httplimit.HTTPOption
 	}{
 		{"no policy", nil, nil, nil},
 		{"RateLimit", []rules.Rule{counter}, nil, nil},
-		{"RateLimit, one header passed", []rules.Rule{counter}, nil, []middleware.HTTPOption{names}},
-		{"None, one header passed", []rules.Rule{counter}, []middleware.Option{plain}, []middleware.HTTPOption{names}},
+		{"RateLimit, one header passed", []rules.Rule{counter}, nil, []httplimit.HTTPOption{names}},
+		{"None, one header passed", []rules.Rule{counter}, []httplimit.Option{plain}, []httplimit.HTTPOption{names}},
 	}
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for _, bench := range benchmarks {
 		b.Run(bench.name, func(b *testing.B) {
-			gate := middleware.NewGate(newEngine(b, time.Now, bench.rules...), "shop", bench.options...)
-			h := middleware.HTTP(gate, bench.http...)(next)
+			gate := httplimit.NewGate(newEngine(b, time.Now, bench.rules...), "shop", bench.options...)
+			h := httplimit.Middleware(gate, bench.http...)(next)
 			r := httptest.NewRequest(http.MethodGet, "http://api.shop.example/v1/search", nil)
 			for _, name := range []string{"X-Tenant-Id", "Accept", "Accept-Encoding", "Accept-Language", "User-Agent", "Cookie", "Referer", "Sec-Fetch-Mode"} {
 				r.Header.Set(name, "acme")
