@@ -150,6 +150,7 @@ func TestNewHTTP_RespondsOverHTTP2WithoutTheBody(t *testing.T) {
 					}
 					_ = response.Body.Close()
 					_ = body.Close()
+					synctest.Wait() // the transport has the connection again
 				}
 				if took := time.Since(began); took > 0 || dials != 1 {
 					t.Errorf("three responses took %v and %d connections", took, dials)
