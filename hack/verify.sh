@@ -48,10 +48,10 @@ formatted() {
 step "generated code and manifests" generated
 step "gofmt" formatted
 step "go vet" go vet ./...
-for module in hack/bench hack/prose test/conformance test/gitops test/gitops/argocd; do
+for module in go/examples hack/bench hack/prose test/conformance test/gitops test/gitops/argocd; do
   step "go vet in $module" go -C "$module" vet ./...
 done
-for module in . hack/tools hack/kube hack/mutate/gremlins hack/bench hack/prose hack/manifests hack/score hack/envoygateway test/conformance test/gitops; do
+for module in . go/examples hack/tools hack/kube hack/mutate/gremlins hack/bench hack/prose hack/manifests hack/score hack/envoygateway test/conformance test/gitops; do
   step "go mod tidy in $module" go -C "$module" mod tidy -diff
 done
 

@@ -61,9 +61,9 @@ func TestCharge_NeedsARequestThatCanBeCharged(t *testing.T) {
 
 func TestHTTP_OnDeniedWritesEveryResponseToARequestThatIsNotServed(t *testing.T) {
 	own := httplimit.OnDenied(func(w http.ResponseWriter, r *http.Request, refusal *httplimit.RefusalError) {
-		w.Header().Set("X-Request-Id", r.Header.Get("X-Request-Id"))
+		w.Header().Set("X-Request-ID", r.Header.Get("X-Request-ID"))
 		w.WriteHeader(refusal.Problem.Status + 10)
-		_, _ = w.Write([]byte(w.Header().Get("RateLimit")))
+		_, _ = w.Write([]byte(w.Header().Get("Ratelimit")))
 	})
 	denied := newEngine(t, func() time.Time { return noon }, tenantRule("a", 0))
 	for name, test := range map[string]struct {
@@ -78,28 +78,28 @@ func TestHTTP_OnDeniedWritesEveryResponseToARequestThatIsNotServed(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			h := httplimit.Middleware(httplimit.NewGate(test.decider, "shop", httplimit.Log(discard())), own)(served())
 			r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
-			r.Header.Set("X-Request-Id", "42")
+			r.Header.Set("X-Request-ID", "42")
 			r.Header.Set("X-Tenant-Id", "acme")
 			h.ServeHTTP(w, r)
-			if w.Code != test.status || w.Body.String() != test.body || w.Header().Get("X-Request-Id") != "42" {
+			if w.Code != test.status || w.Body.String() != test.body || w.Header().Get("X-Request-ID") != "42" {
 				t.Errorf("%d %q %v, want %d %q", w.Code, w.Body, w.Header(), test.status, test.body)
 			}
 		})
 	}
 }
 
-// Handlers, tests and other middleware read the headers with Get.
+// Handlers, tests and other middleware read the headers with Get, which finds only canonical keys: Get("RateLimit") looks for "Ratelimit".
 func TestHTTP_SetsHeadersThatGetFinds(t *testing.T) {
 	gate := httplimit.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 5)), "shop")
 	var inHandler string
-	h := httplimit.Middleware(gate)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { inHandler = w.Header().Get("RateLimit") }))
+	h := httplimit.Middleware(gate)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { inHandler = w.Header().Get("Ratelimit") }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	const want = `"shop/a";r=4;t=60`
-	if got := w.Result().Header.Get("RateLimit"); got != want || inHandler != want {
+	if got := w.Result().Header.Get("Ratelimit"); got != want || inHandler != want {
 		t.Errorf("%q, in the handler %q", got, inHandler)
 	}
-	if w.Result().Header.Get("RateLimit-Policy") == "" {
+	if w.Result().Header.Get("Ratelimit-Policy") == "" {
 		t.Error("no RateLimit-Policy")
 	}
 }

@@ -113,7 +113,7 @@ func answerOf(l *weir.Limiter, request map[string]string) answer {
 		w.WriteHeader(refusal.Denial().Status)
 		fmt.Fprint(w, refusal.Problem.ViolatedPolicies)
 	})).ServeHTTP(w, r)
-	return answer{w.Code, w.Header().Get("RateLimit-Policy"), w.Body.String()}
+	return answer{w.Code, w.Header().Get("Ratelimit-Policy"), w.Body.String()}
 }
 
 // startServe starts weir serve with the policies in dir, and returns the URL of its HTTP API.

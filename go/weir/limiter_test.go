@@ -36,9 +36,9 @@ func parse(t testing.TB, text string) *weir.Policies {
 	return policies
 }
 
-// perTenant returns a policy with spec fields, which each begin with a comma.
-func perTenant(namespace, name, limit, fields string) string {
-	return "---\napiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {namespace: " + namespace + ", name: " + name + "}\n" +
+// perTenant returns a policy "a" with spec fields, which each begin with a comma.
+func perTenant(namespace, limit, fields string) string {
+	return "---\napiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {namespace: " + namespace + ", name: a}\n" +
 		"spec: {axis: Tenant, window: 1h, algorithm: FixedWindow, limit: " + limit + fields + "}\n"
 }
 
@@ -79,7 +79,7 @@ func closing(t testing.TB, l *weir.Limiter, err error) *weir.Limiter {
 
 func TestLimiters_CountTogetherInRedis(t *testing.T) {
 	redis := fixture.Redis(t)
-	policies := parse(t, perTenant("shop", "a", "5", ""))
+	policies := parse(t, perTenant("shop", "5", ""))
 	n := 0
 	for range 2 {
 		l, err := weir.NewRedis(redis.URL(), policies, weir.Timeout(5*time.Second), discard())
@@ -99,7 +99,7 @@ func TestNewRedis_DecidesAsThePoliciesSetWhileRedisIsUnavailable(t *testing.T) {
 				if !started {
 					redis.Stop()
 				}
-				l, err := weir.NewRedis(redis.URL(), parse(t, perTenant("shop", "a", "5", ", onStoreFailure: "+onFailure)), weir.Timeout(time.Second), discard())
+				l, err := weir.NewRedis(redis.URL(), parse(t, perTenant("shop", "5", ", onStoreFailure: "+onFailure)), weir.Timeout(time.Second), discard())
 				h := closing(t, l, err).Handler(ok())
 				if started {
 					if got := served(statuses(h, "globex", 8)); got != 5 {
@@ -118,7 +118,7 @@ func TestNewRedis_DecidesAsThePoliciesSetWhileRedisIsUnavailable(t *testing.T) {
 
 func TestCheck_ReturnsAtTheDeadlineOfItsContext(t *testing.T) {
 	redis := fixture.Redis(t)
-	l, err := weir.NewRedis(redis.URL(), parse(t, perTenant("shop", "a", "5", "")), weir.Timeout(20*time.Second), discard())
+	l, err := weir.NewRedis(redis.URL(), parse(t, perTenant("shop", "5", "")), weir.Timeout(20*time.Second), discard())
 	closing(t, l, err)
 	check := func() *engine.Check {
 		return &engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Headers: map[string]string{"x-tenant-id": "acme"}}}
@@ -151,7 +151,7 @@ func TestWatch_FollowsEditsAndKeepsTheRulesOfABrokenOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(perTenant("shop", "a", "1", ""))
+	write(perTenant("shop", "1", ""))
 	policies, err := weir.LoadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestWatch_FollowsEditsAndKeepsTheRulesOfABrokenOne(t *testing.T) {
 	if got := served(statuses(h, "acme", 9)); got != 1 {
 		t.Errorf("%d served of a limit of 1", got)
 	}
-	write(perTenant("shop", "a", "4", "")) // the counter remains
+	write(perTenant("shop", "4", "")) // the counter remains
 	n := 0
 	fixture.Await(t, "the new limit", func() bool {
 		n += served(statuses(h, "acme", 1))
@@ -194,13 +194,13 @@ func (b *lockedBuffer) String() string {
 }
 
 func TestNew_NamesWhatIsWrong(t *testing.T) {
-	two := perTenant("shop", "a", "1", "") + perTenant("bank", "a", "1", "")
-	secret := strings.Replace(perTenant("shop", "a", "1", ""), "Tenant", "APIKey", 1)
+	two := perTenant("shop", "1", "") + perTenant("bank", "1", "")
+	secret := strings.Replace(perTenant("shop", "1", ""), "Tenant", "APIKey", 1)
 	memory := func(text string, options ...weir.Option) func() (*weir.Limiter, error) {
 		return func() (*weir.Limiter, error) { return weir.NewMemory(parse(t, text), append(options, discard())...) }
 	}
 	registry := prometheus.NewRegistry()
-	first, err := weir.NewMemory(parse(t, perTenant("shop", "a", "1", "")), weir.Metrics(registry), discard())
+	first, err := weir.NewMemory(parse(t, perTenant("shop", "1", "")), weir.Metrics(registry), discard())
 	closing(t, first, err)
 	for want, open := range map[string]func() (*weir.Limiter, error){
 		"the policies are nil":                            func() (*weir.Limiter, error) { return weir.NewMemory(nil) },
@@ -240,7 +240,7 @@ func TestNew_NamesWhatIsWrong(t *testing.T) {
 
 func TestClose_DuringCallsIsNoPanic(t *testing.T) {
 	redis := fixture.Redis(t)
-	l, err := weir.NewRedis(redis.URL(), parse(t, perTenant("shop", "a", "1000000", "")), weir.Timeout(time.Second), discard())
+	l, err := weir.NewRedis(redis.URL(), parse(t, perTenant("shop", "1000000", "")), weir.Timeout(time.Second), discard())
 	if err != nil {
 		t.Fatal(err)
 	}

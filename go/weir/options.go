@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -36,7 +37,7 @@ func newOptions(list []Option) (options, error) {
 	}
 	switch {
 	case o.log == nil:
-		return o, fmt.Errorf("the option Log must not be nil")
+		return o, errors.New("the option Log must not be nil")
 	case o.replicas < 1:
 		return o, fmt.Errorf("the option Replicas is %d and must be at least 1", o.replicas)
 	case o.memory < 1<<20:
@@ -44,7 +45,7 @@ func newOptions(list []Option) (options, error) {
 	case o.timeout < time.Millisecond:
 		return o, fmt.Errorf("the option Timeout is %v and must be at least 1ms", o.timeout)
 	case o.prefix == "":
-		return o, fmt.Errorf("the option Prefix must not be empty")
+		return o, errors.New("the option Prefix must not be empty")
 	}
 	return o, nil
 }

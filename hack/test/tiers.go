@@ -30,7 +30,7 @@ func onlyTestAll() map[string]string {
 
 // modules returns the folders of the other modules with tests. Only make test-all tests them: they prove that Weir fits other programs.
 func modules() []string {
-	return []string{"hack/bench", "test/conformance", "test/gitops", "test/gitops/argocd"}
+	return []string{"go/examples", "hack/bench", "test/conformance", "test/gitops", "test/gitops/argocd"}
 }
 
 // isTimed reports whether a package measures latency, so that it runs alone.
