@@ -215,6 +215,13 @@ func TestNew_NamesWhatIsWrong(t *testing.T) {
 		"hashes identifiers, and there is no hash key": func() (*weir.Limiter, error) {
 			return weir.NewRedis("redis://127.0.0.1:1", parse(t, secret), discard())
 		},
+		"so no request would be limited; with Watch": func() (*weir.Limiter, error) {
+			policies, err := weir.LoadDir(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return weir.NewMemory(policies)
+		},
 		"the option Domain is missing": func() (*weir.Limiter, error) { return weir.NewRemote("http://127.0.0.1:1") },
 	} {
 		if l, err := open(); l != nil || err == nil || !strings.Contains(err.Error(), want) {
@@ -303,5 +310,15 @@ func TestNewRemote_ServesWithoutTheLimiterUnlessItFailsClosed(t *testing.T) {
 		if got := statuses(closing(t, l, err).Handler(ok()), "acme", 1); got[0] != want {
 			t.Errorf("status %d, want %d", got[0], want)
 		}
+	}
+}
+
+func TestNewMemory_LogsTheWarningsOfLint(t *testing.T) {
+	logged := &lockedBuffer{}
+	twice := perTenant("shop", "5", "") + strings.Replace(perTenant("shop", "9", ""), "name: a", "name: b", 1)
+	l, err := weir.NewMemory(parse(t, twice), weir.Log(slog.New(slog.NewTextHandler(logged, nil))))
+	closing(t, l, err)
+	if !strings.Contains(logged.String(), "shop/b") {
+		t.Errorf("no warning of a policy without effect: %s", logged)
 	}
 }

@@ -123,6 +123,12 @@ func (l *Limiter) start(
 	if err != nil {
 		return err
 	}
+	if compiled.Policies == 0 && !p.watch {
+		return fmt.Errorf("there is no policy in %s, so no request would be limited; with Watch, policies can be added later", p.dir)
+	}
+	for _, warning := range compiled.Warnings() {
+		o.log.Warn("a policy is valid, but perhaps not what is meant", "problem", warning.String())
+	}
 	domain, err := domainOf(&compiled.Rules, o.domain)
 	if err != nil {
 		return err

@@ -348,3 +348,9 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+func TestNewMetrics_NeedsNoRegistry(t *testing.T) {
+	if engine.NewMetrics(nil) == nil {
+		t.Error("no metrics")
+	}
+}

@@ -24,8 +24,11 @@ type Metrics struct {
 	policies      prometheus.Gauge
 }
 
-// NewMetrics registers the engine's metrics.
+// NewMetrics registers the engine's metrics, unless registry is nil.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
+	if registry == nil {
+		registry = prometheus.NewRegistry()
+	}
 	m := &Metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total",
