@@ -77,14 +77,16 @@ func dropReplacedDefaults(dst []Matched, start int, domain string) []Matched {
 	return kept
 }
 
-// certainlyCharged returns the matches that are within the bound on policies of a request, also if no default is replaced. A rule beyond it limits
-// nothing, so it must not replace a default either.
+// certainlyCharged returns the matches of policies that are within the bound of a request with all of their rates, also if no default is replaced. A
+// policy beyond it does not limit as its author intends, so it must not replace a default either.
 func certainlyCharged(found []Matched) []Matched {
 	if len(found) <= MaxPoliciesPerRequest {
 		return found
 	}
-	kept, _ := Bounded(slices.Clone(found))
-	return kept
+	kept, leftOut := Bounded(slices.Clone(found))
+	return slices.DeleteFunc(kept, func(m Matched) bool {
+		return slices.ContainsFunc(leftOut, func(other Matched) bool { return other.Rule.Number == m.Rule.Number })
+	})
 }
 
 // isReplaced compares with rules that are not defaults. dropReplacedDefaults never removes those. A rule whose match is uncertain replaces

@@ -180,6 +180,22 @@ func TestNewIndex_TheOldestPoliciesOfANamespaceHaveSeriesOfTheirTiers(t *testing
 	}
 }
 
+// Without one of its rates, a policy can admit more than its author intends, and more than the default.
+func TestBounded_APolicyWithARateThatIsLeftOutReplacesNoDefault(t *testing.T) {
+	for others, want := range map[int]bool{30: false, 31: true} {
+		all := slices.Concat([]rules.Rule{asDefault(clusterRule("a"))}, many("shop", others))
+		for _, window := range []string{"1d", "1m"} {
+			own := replacing(rule("shop/plans:"+window), "a")
+			own.Rate = window
+			all = append(all, own)
+		}
+		kept, leftOut := matching.Bounded(index(t, all...).Match(nil, request("GET - /")))
+		if got := kept[0].Rule.Policy == "_cluster/a"; got != want {
+			t.Errorf("%d other policies: the default holds: %v, left out %v", others, got, policiesOf(leftOut))
+		}
+	}
+}
+
 // A policy beyond the bound limits nothing. If it replaced a default, neither would hold.
 func TestBounded_APolicyThatIsLeftOutReplacesNoDefault(t *testing.T) {
 	for name, tc := range map[string]struct {
