@@ -328,6 +328,22 @@ func TestInherited_ARouteHasThePoliciesOfItsOldestGateways(t *testing.T) {
 	}
 }
 
+// Policies in the namespace of a route are not inherited: the bound on the namespaces that a route inherits from does not apply to them.
+func TestInherited_ARouteKeepsThePoliciesOfItsOwnNamespaceForAnyGateway(t *testing.T) {
+	g := &gateway.Objects{}
+	route := gateway.Route{Kind: "HTTPRoute", Namespace: "shop", Name: "a"}
+	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		g.Gateways = append(g.Gateways, gateway.Gateway{Namespace: name, Name: "public", Created: time.Unix(int64(i), 0)})
+		g.Grants = append(g.Grants, gateway.Grant{Namespace: name, From: "shop"})
+		route.Parents = append(route.Parents, gateway.Parent{Namespace: name, Gateway: "public"})
+	}
+	g.Routes = []gateway.Route{route}
+	result := compile.Policies{Gateways: g, Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/p", "Gateway/e:public")}}.Compile(testIdentity())
+	if list := result.Set.Rules; len(list) != 1 || len(list[0].Match.Routes) != 1 || len(result.Unmatched) > 0 {
+		t.Errorf("rules %+v, without requests %+v", list, result.Unmatched)
+	}
+}
+
 // The operator has started and cannot read routes yet: it must not report that a policy has changed, or has not.
 func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(*s.Limit + 1) }} {

@@ -43,6 +43,21 @@ func TestCompile_ListsThePoliciesOfLargeNamespacesByAge(t *testing.T) {
 	}
 }
 
+// The names of rules sort differently from those of policies: "a-00" is before "a:1d", and a before a-00.
+func TestCompile_ListsTheRatesOfTheOldestPolicyFirst(t *testing.T) {
+	all := agedPolicies("large", 31)
+	for i := range all {
+		all[i].Name, all[i].CreationTimestamp = fmt.Sprintf("a-%02d", i), metav1.NewTime(time.Unix(int64(1+i), 0))
+	}
+	oldest := all[0]
+	oldest.Name, oldest.CreationTimestamp = "a", metav1.NewTime(time.Unix(0, 0))
+	oldest.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Rates: []v1alpha1.Rate{{Limit: 1, Window: "1m"}, {Limit: 5, Window: "1d"}}}
+	result := compile.Policies{Namespaced: append(all, oldest)}.Compile(compile.DefaultIdentity())
+	if got := result.Set.ByAge["large"]; len(got) != 33 || got[0] != "a:1d" || got[1] != "a:1m" {
+		t.Errorf("the rates of the oldest policy are not the first ones: %v", got)
+	}
+}
+
 func TestCompileWithin_ListsOnlyPoliciesThatFit(t *testing.T) {
 	all := compile.Policies{Namespaced: agedPolicies("large", 40)}
 	budget := budget.Budget{PerNamespace: budget.Usage{Rules: 35}}

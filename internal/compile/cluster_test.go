@@ -117,6 +117,41 @@ func TestCluster_IsNotTheNameOfANamespace(t *testing.T) {
 	}
 }
 
+// In a file, a name can have the separator of rates. With the name of another policy's rate it would make the rule set invalid.
+func TestCompile_RejectsTheSeparatorOfRatesInNames(t *testing.T) {
+	for _, name := range []string{"shop/x:1d", "shop:1d/x"} {
+		policy := v1alpha1.RateLimitPolicy{Spec: v1alpha1.RateLimitPolicySpec{Axis: "IP", Limit: new(int64(1)), Window: "1m"}}
+		policy.Namespace, policy.Name = policyname.Split(name)
+		other := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x"}}
+		other.Spec = v1alpha1.RateLimitPolicySpec{Axis: "IP", Rates: []v1alpha1.Rate{{Limit: 1, Window: "1m"}, {Limit: 5, Window: "1d"}}}
+		set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy, other}, testIdentity())
+		if len(problems) != 1 || problems[0].Policy != name || len(set.Rules) != 2 {
+			t.Errorf("%s: problems %v, rules %v", name, problems, set.Rules)
+		}
+	}
+}
+
+// A policy with onMissing: Skip does not match requests without an identifier, so that the default still limits these.
+func TestOverrides_ADefaultLimitsWhatAnotherPolicySkips(t *testing.T) {
+	var team v1alpha1.RateLimitPolicy
+	team.Namespace, team.Name = "shop", "team"
+	team.Spec = v1alpha1.RateLimitPolicySpec{Axis: "Tenant", Limit: new(int64(9)), Window: "1m", Replaces: []v1alpha1.PolicyName{"all"}}
+	var all v1alpha1.ClusterRateLimitPolicy
+	all.Name, all.Spec.Precedence = "all", v1alpha1.PrecedenceDefault
+	all.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{Axis: "Tenant", Limit: new(int64(1)), Window: "1m"}
+	skip := &v1alpha1.Identifier{OnMissing: v1alpha1.OnMissingSkip}
+	for name, tc := range map[string]struct {
+		team, all *v1alpha1.Identifier
+		want      int
+	}{"the policy": {skip, nil, 0}, "both": {skip, skip, 1}, "the default": {nil, skip, 1}, "none": {nil, nil, 1}} {
+		team.Spec.Identifier, all.Spec.Identifier = tc.team, tc.all
+		result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{team}, Cluster: []v1alpha1.ClusterRateLimitPolicy{all}}.Compile(testIdentity())
+		if len(result.Overrides) != tc.want {
+			t.Errorf("requests without an identifier are skipped by %s: overrides %v, want %d", name, result.Overrides, tc.want)
+		}
+	}
+}
+
 func TestCompile_IgnoresTheOrderOfPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policies := policiesOfBothKinds().Draw(t, "policies")

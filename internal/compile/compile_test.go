@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
+	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -181,5 +182,19 @@ func TestCompile_HandsCountersOver(t *testing.T) {
 	set, problems = compile.Compile([]v1alpha1.RateLimitPolicy{after, before}, testIdentity())
 	if len(problems) > 0 || set.Rules[0].Policy != compile.Name(&after) || keyOf(set) != own {
 		t.Errorf("without the old policy, %s is enforced with key %s and problems %v, want the new policy with key %s", set.Rules[0].Policy, keyOf(set), problems, own)
+	}
+}
+
+// The validation of a policy does not know the identity table of each Limiter. Limiters reject a rule set with one invalid rule, so that a policy could
+// stop the changes of all others.
+func TestCompile_AFallbackCanBeTheSourceInTheIdentityTable(t *testing.T) {
+	policy := policytest.Policy(t, "day", `{axis: Tenant, limit: 10, window: 1d, identifier: {fallbacks: [{header: X-Org}, {query: org}]}}`)
+	identity := compile.IdentityOf(&v1alpha1.LimiterSpec{Identity: v1alpha1.IdentityTable{Tenant: v1alpha1.TenantIdentity{Header: "x-org"}}})
+	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+	if len(problems) > 0 || len(set.Rules) != 1 || set.Rules[0].DescribeSources() != "header x-org or query parameter org or client address" {
+		t.Fatalf("problems %v, rules %+v", problems, set.Rules)
+	}
+	if _, err := matching.NewIndex(set, "sha256:test", "weir:"); err != nil {
+		t.Error(err)
 	}
 }

@@ -94,6 +94,9 @@ func kubernetesSourceFor(axis v1alpha1.Axis) rules.Identifier {
 func setIdentifier(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec, identity Identity) {
 	rule.Identifier = identity.resolve(sourceOf(spec, identity), spec, &rule.Match)
 	for _, source := range fallbacksOf(spec, rule.Identifier) {
+		if source.From == rule.Identifier.From && source.Name == rule.Identifier.Name {
+			continue // the identity table of the Limiter has it as the first source; read again, it adds nothing, and limiters reject such a rule
+		}
 		rule.Fallbacks = append(rule.Fallbacks, identity.resolve(source, spec, &rule.Match))
 	}
 	if spec.Identifier != nil {

@@ -114,6 +114,8 @@ func byAge(lowered []compiled) map[string][]string {
 		if len(policies) <= matching.MaxPoliciesPerRequest {
 			continue
 		}
+		// The order without the list is that of the rules' names: "a-b" is before "a:1d", although policy a is before a-b.
+		slices.SortFunc(policies, func(a, b policy) int { return cmp.Compare(a.name, b.name) })
 		oldest := func(a, b policy) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) }
 		if slices.IsSortedFunc(policies, oldest) {
 			continue

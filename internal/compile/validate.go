@@ -97,6 +97,8 @@ func (v *validator) validateName(field, name string) {
 		v.report(field, "must not be empty")
 	case strings.Contains(name, "/"):
 		v.report(field, "%q must not contain a slash", name)
+	case strings.Contains(name, ":"): // it separates the name of a rate
+		v.report(field, "%q must not contain a colon", name)
 	}
 }
 

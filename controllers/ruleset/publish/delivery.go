@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Delivery is the result of a Publish: which replicas enforce which rules, and the state of Redis.
@@ -117,9 +118,10 @@ func (l *LocalMode) Add(r Replica) {
 	}
 }
 
-// withCrowded returns the crowded policies with those that a replica reports. It changes all.
+// withCrowded returns the crowded policies with those that a replica reports. It changes all. Replicas report each rate of a policy.
 func withCrowded(all map[string]limiter.Crowding, r Replica) map[string]limiter.Crowding {
-	for policy, is := range r.Crowded {
+	for rule, is := range r.Crowded {
+		policy := rules.WithoutRate(rule)
 		if is.Severity() > all[policy].Severity() {
 			if all == nil {
 				all = map[string]limiter.Crowding{}

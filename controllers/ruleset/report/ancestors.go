@@ -99,7 +99,11 @@ func rejectedBy(problems []compile.Problem) []metav1.Condition {
 		waiting.Type = v1alpha1.ConditionReconciling
 		return all
 	case v1alpha1.ReasonConflicted:
-		return rejected(reason, "no target accepts the policy", problemText(problems))
+		cause := "no target accepts the policy"
+		if problems[0].Field == "spec.counterName" {
+			cause = "another policy has its counters"
+		}
+		return rejected(reason, cause, problemText(problems))
 	default:
 		return rejected(v1alpha1.ReasonInvalid, "the policy is invalid", problemText(problems))
 	}

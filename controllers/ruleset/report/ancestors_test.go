@@ -144,3 +144,18 @@ func TestUnchanged_DependsOnTheTargets(t *testing.T) {
 		}
 	}
 }
+
+// A policy without targets can have the reason Conflicted too.
+func TestRejectedBy_NamesTheCauseOfAConflict(t *testing.T) {
+	for field, want := range map[string]string{
+		"spec.counterName":   "not enforced: another policy has its counters",
+		"spec.targetRefs[0]": "not enforced: no target accepts the policy",
+	} {
+		all := rejectedBy([]compile.Problem{{Field: field, Reason: v1alpha1.ReasonConflicted, Message: "policy shop/a …"}})
+		for _, kind := range []string{v1alpha1.ConditionProgrammed, v1alpha1.ConditionEnforced} {
+			if c := meta.FindStatusCondition(all, kind); c == nil || c.Message != want {
+				t.Errorf("%s: condition %s is %+v, want the message %q", field, kind, c, want)
+			}
+		}
+	}
+}

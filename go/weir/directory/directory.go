@@ -81,14 +81,19 @@ func (d *Directory) Apply(set rules.Set, revision string) error {
 }
 
 // retain returns set plus each rule of before that is missing from set because of a problem: an invalid edit must not lift a limit. kept lists the
-// policies of these rules. A problem without the name of a policy concerns a file that is not valid YAML; the file may have contained any rule.
+// policies of these rules. A problem without the name of a policy concerns a file that is not valid YAML; the file may have contained any rule. A rule is
+// not missing if set has other rates of its policy, or a policy with its counters: each request would count twice on them.
 func retain(set, previous rules.Set, problems []policyfile.Problem) (_ rules.Set, kept []string) {
 	if len(problems) == 0 {
 		return set, nil
 	}
 	list := slices.Clone(set.Rules)
+	isIn := make(map[string]bool, len(set.Rules)) // policies, and names of counters
+	for i := range set.Rules {
+		isIn[set.Rules[i].PolicyName()], isIn[set.Rules[i].CounterScope()] = true, true
+	}
 	for _, rule := range previous.Rules {
-		_, replaced := slices.BinarySearchFunc(set.Rules, rule, byPolicy)
+		replaced := isIn[rule.PolicyName()] || isIn[rule.CounterScope()]
 		blamed := func(p policyfile.Problem) bool { return p.Policy == "" || p.Policy == rule.PolicyName() }
 		if !replaced && slices.ContainsFunc(problems, blamed) {
 			list, kept = append(list, rule), append(kept, rule.Policy)

@@ -93,6 +93,27 @@ func TestRetain_KeepsRulesThatAnInvalidEditWouldRemove(t *testing.T) {
 	}
 }
 
+// Two rules with the same counters would count each request twice.
+func TestRetain_KeepsNoRuleWhoseCountersAnotherRuleHas(t *testing.T) {
+	plain, minute, day := rules.Rule{Policy: "shop/plans"}, rules.Rule{Policy: "shop/plans:1m", Rate: "1m"}, rules.Rule{Policy: "shop/plans:1d", Rate: "1d"}
+	renamed := rules.Rule{Policy: "shop/a", Counter: "shop/plans"}
+	unreadable, conflicted := policyfile.Problem{File: "a.yaml"}, policyfile.Problem{Policy: "shop/plans", Field: "spec.counterName"}
+	for name, test := range map[string]struct {
+		read, before []rules.Rule
+		problem      policyfile.Problem
+	}{
+		"a policy gets a second rate":              {[]rules.Rule{day, minute}, []rules.Rule{plain}, unreadable},
+		"a policy loses a rate":                    {[]rules.Rule{plain}, []rules.Rule{day, minute}, unreadable},
+		"another policy takes over its counters":   {[]rules.Rule{renamed}, []rules.Rule{plain}, conflicted},
+		"a policy takes over those of another one": {[]rules.Rule{plain}, []rules.Rule{renamed}, unreadable},
+	} {
+		set, kept := retain(rules.Set{Rules: test.read}, rules.Set{Rules: test.before}, []policyfile.Problem{test.problem})
+		if diff := cmp.Diff(test.read, set.Rules); diff != "" || len(kept) > 0 {
+			t.Errorf("%s: kept %v (-read +retained):\n%s", name, kept, diff)
+		}
+	}
+}
+
 func TestDirectory_CompilesFilesOnlyAfterAChange(t *testing.T) {
 	const policy = `apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy

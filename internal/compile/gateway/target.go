@@ -130,8 +130,8 @@ func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
 		switch {
 		case place.namespace != "" && route.Namespace != place.namespace || !x.isOn(route, place.gateway, place.listener):
 			continue
-		case !place.isCluster && !x.inheritsFrom(route, place.gateway.Namespace):
-			leftOut++
+		case place.namespace == "" && !place.isCluster && !x.inheritsFrom(route, place.gateway.Namespace):
+			leftOut++ // a policy in the namespace of its routes is not inherited
 			continue
 		}
 		found.routes = append(found.routes, route.rule())

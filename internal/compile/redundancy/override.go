@@ -77,12 +77,19 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 	var overrides []Override
 	found := map[string]bool{}
 	for _, other := range namespaced {
-		if !found[other.Domain] && other.Replaces(rule, other.Domain) && rule.AppliesTo(other.Domain) && coversMatch(other, rule) {
+		if !found[other.Domain] && other.Replaces(rule, other.Domain) && rule.AppliesTo(other.Domain) && coversMatch(other, rule) &&
+			!skipsMore(other, rule) {
 			found[other.Domain] = true
 			overrides = append(overrides, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
 		}
 	}
 	return overrides
+}
+
+// skipsMore reports whether other may not match requests without an identifier that rule matches.
+func skipsMore(other, rule *rules.Rule) bool {
+	return other.OnMissing == rules.SkipMissing && !(rule.OnMissing == rules.SkipMissing && other.Identifier == rule.Identifier &&
+		slices.Equal(other.Fallbacks, rule.Fallbacks))
 }
 
 func firstOf(list []*rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Rule, found bool) {

@@ -100,6 +100,21 @@ func TestInherit_KeepsThePathsOfThePreviousIndex(t *testing.T) {
 	}
 }
 
+// The counters stay if a policy gets a second rate, or another policy with its counterName replaces it. So do the paths that have them.
+func TestInherit_KeepsThePathsOfTheSameCountersUnderAnotherName(t *testing.T) {
+	before := newIndex(t, perEndpointRule("shop/a", func(*rules.Rule) {}), perEndpointRule("shop/b", func(*rules.Rule) {}))
+	countKeys(before, 0, 1000)
+	after := newIndex(t,
+		perEndpointRule("shop/a:1h", func(r *rules.Rule) { r.Rate, r.WindowSeconds = "1h", 3600 }),
+		perEndpointRule("shop/a:1m", func(r *rules.Rule) { r.Rate = "1m" }),
+		perEndpointRule("shop/team-b", func(r *rules.Rule) { r.Counter = "shop/b" }),
+	)
+	after.Inherit(before)
+	if got, _ := countKeys(after, 1000, 1010); got["shop/a:1m"] != 1 || got["shop/a:1h"] != 10 || got["shop/team-b"] != 1 {
+		t.Errorf("10 new paths have the counters %v, want 1 where the counters are those of before", got)
+	}
+}
+
 // Stores know the same rule until it changes.
 func TestInherit_KeepsTheCountedRuleOfEqualRules(t *testing.T) {
 	key := limiter.RandomHashKey()

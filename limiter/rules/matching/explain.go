@@ -31,7 +31,7 @@ func (e *Explained) Charged() bool { return e.Matched != nil && e.ReplacedBy == 
 // same way as [Index.Match], and takes longer.
 func (x *Index) Explain(r *rules.Request) []Explained {
 	matches := x.search(r)
-	isCharged := map[*Compiled]Matched{}
+	isCharged, replacers := map[*Compiled]Matched{}, certainlyCharged(matches)
 	kept, _ := Bounded(x.Match(nil, r))
 	for _, m := range x.NameEndpoints(kept, true) {
 		isCharged[m.Rule] = m
@@ -49,7 +49,7 @@ func (x *Index) Explain(r *rules.Request) []Explained {
 		m, charged := isCharged[e.Rule]
 		if !charged {
 			m = matches[index]
-			e.ReplacedBy = replacing(e.Rule, matches, r.Domain)
+			e.ReplacedBy = replacing(e.Rule, replacers, r.Domain)
 			e.LeftOut = e.ReplacedBy == ""
 		}
 		e.Matched, e.Uncertain = &m, m.Uncertain()

@@ -166,11 +166,17 @@ func (x *Index) RuleOf(policy string) (*Compiled, bool) {
 // Inherit takes over what the previous index has of rules that are equal, or have the same counters. Stores then know which rules have not
 // changed, and no rule counts other paths than before: after each change of a policy it could count another 1000. x can have been in use before:
 // all of its rules that differ from those of the previous index have changed then.
+//
+// Rules are found by their counters: the name of a rule changes if its policy gets a second rate, or is replaced by one with its counterName.
 func (x *Index) Inherit(previous *Index) {
+	byCounters := make(map[string]*Compiled, len(previous.rules))
+	for i := range previous.rules {
+		byCounters[previous.rules[i].Keys.SharedKey("")] = &previous.rules[i]
+	}
 	for i := range x.rules {
 		c := &x.rules[i]
-		old, found := previous.RuleOf(c.Policy)
-		if found = found && old.Keys.SharedKey("") == c.Keys.SharedKey(""); !found { // other counters
+		old := byCounters[c.Keys.SharedKey("")]
+		if old == nil { // other counters
 			c.counted.Store(c.newCounted())
 			continue
 		}

@@ -50,8 +50,8 @@ func (m Matched) index() int32 { return m.order >> 2 }
 // Uncertain reports whether the rule matches because a condition could not be evaluated, because of what the client sent.
 func (m Matched) Uncertain() bool { return m.order&3 != int32(matchCertain) }
 
-// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, for rules with expressions, and for
-// a path with several readings. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
+// Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, for rules with expressions, for
+// a path with several readings, and for a default among more than MaxPoliciesPerRequest rules. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
 // longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint separately appears
 // once for each endpoint that a reading of the path leads to. Call [Index.NameEndpoints] for the matches that the request is charged to.
 func (x *Index) Match(dst []Matched, r *rules.Request) []Matched {
@@ -68,13 +68,25 @@ func (x *Index) Match(dst []Matched, r *rules.Request) []Matched {
 // dropReplacedDefaults removes from dst[start:] the defaults that another rule replaces for requests of domain.
 func dropReplacedDefaults(dst []Matched, start int, domain string) []Matched {
 	found := dst[start:]
-	kept := dst[:start]
+	kept, charged := dst[:start], certainlyCharged(found)
 	for i := range found {
-		if !isReplaced(found[i].Rule, found, domain) {
+		if !isReplaced(found[i].Rule, charged, domain) {
 			kept = append(kept, found[i]) // in place: a default replaces no other rule, so an overwritten default is not needed any more
 		}
 	}
 	return kept
+}
+
+// certainlyCharged returns the matches of policies that are within the bound of a request with all of their rates, also if no default is replaced. A
+// policy beyond it does not limit as its author intends, so it must not replace a default either.
+func certainlyCharged(found []Matched) []Matched {
+	if len(found) <= MaxPoliciesPerRequest {
+		return found
+	}
+	kept, leftOut := Bounded(slices.Clone(found))
+	return slices.DeleteFunc(kept, func(m Matched) bool {
+		return slices.ContainsFunc(leftOut, func(other Matched) bool { return other.Rule.Number == m.Rule.Number })
+	})
 }
 
 // isReplaced compares with rules that are not defaults. dropReplacedDefaults never removes those. A rule whose match is uncertain replaces

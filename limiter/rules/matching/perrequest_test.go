@@ -179,3 +179,45 @@ func TestNewIndex_TheOldestPoliciesOfANamespaceHaveSeriesOfTheirTiers(t *testing
 		}
 	}
 }
+
+// Without one of its rates, a policy can admit more than its author intends, and more than the default.
+func TestBounded_APolicyWithARateThatIsLeftOutReplacesNoDefault(t *testing.T) {
+	for others, want := range map[int]bool{30: false, 31: true} {
+		all := slices.Concat([]rules.Rule{asDefault(clusterRule("a"))}, many("shop", others))
+		for _, window := range []string{"1d", "1m"} {
+			own := replacing(rule("shop/plans:"+window), "a")
+			own.Rate = window
+			all = append(all, own)
+		}
+		kept, leftOut := matching.Bounded(index(t, all...).Match(nil, request("GET - /")))
+		if got := kept[0].Rule.Policy == "_cluster/a"; got != want {
+			t.Errorf("%d other policies: the default holds: %v, left out %v", others, got, policiesOf(leftOut))
+		}
+	}
+}
+
+// A policy beyond the bound limits nothing. If it replaced a default, neither would hold.
+func TestBounded_APolicyThatIsLeftOutReplacesNoDefault(t *testing.T) {
+	for name, tc := range map[string]struct {
+		others int
+		want   bool // the default holds
+	}{"within the bound": {31, false}, "beyond the bound": {32, true}} {
+		t.Run(name, func(t *testing.T) {
+			for _, domain := range []string{"shop", ""} {
+				own := replacing(many(domain, tc.others+1)[tc.others], "a")
+				all := slices.Concat([]rules.Rule{asDefault(clusterRule("a"))}, many(domain, tc.others), []rules.Rule{own})
+				if domain == "" {
+					all = slices.Delete(all, 1, 2) // the default is one of the policies of the cluster
+				}
+				x := index(t, all...)
+				kept, leftOut := matching.Bounded(x.Match(nil, request("GET - /")))
+				if got := kept[0].Rule.Policy == "_cluster/a"; got != tc.want {
+					t.Errorf("domain %q: the default holds: %v, left out %v", domain, got, policiesOf(leftOut))
+				}
+				if e := x.Explain(request("GET - /"))[0]; e.Charged() != tc.want || (e.ReplacedBy == own.Policy) == tc.want {
+					t.Errorf("domain %q: explained as charged: %v, replaced by %q", domain, e.Charged(), e.ReplacedBy)
+				}
+			}
+		})
+	}
+}
