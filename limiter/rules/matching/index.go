@@ -165,9 +165,7 @@ func (x *Index) RuleOf(policy string) (*Compiled, bool) {
 
 // Inherit takes over what the previous index has of rules that are equal, or have the same counters. Stores then know which rules have not
 // changed, and no rule counts other paths than before: after each change of a policy it could count another 1000. x can have been in use before:
-// all of its rules that differ from those of the previous index have changed then.
-//
-// Rules are found by their counters: the name of a rule changes if its policy gets a second rate, or is replaced by one with its counterName.
+// all of its rules that differ from those of the previous index have changed then. Rules are found by their counters: the name changes with rates.
 func (x *Index) Inherit(previous *Index) {
 	byCounters := make(map[string]*Compiled, len(previous.rules))
 	for i := range previous.rules {
@@ -175,17 +173,13 @@ func (x *Index) Inherit(previous *Index) {
 	}
 	for i := range x.rules {
 		c := &x.rules[i]
-		old := byCounters[c.Keys.SharedKey("")]
-		if old == nil { // other counters
-			c.counted.Store(c.newCounted())
-			continue
-		}
-		if reflect.DeepEqual(old.Rule, c.Rule) {
+		old, found := byCounters[c.Keys.SharedKey("")]
+		if found && reflect.DeepEqual(old.Rule, c.Rule) {
 			c.counted.Store(old.Counted())
 		} else {
 			c.counted.Store(c.newCounted())
 		}
-		if c.endpoints != nil && old.endpoints != nil && c.endpoints != old.endpoints {
+		if found && c.endpoints != nil && old.endpoints != nil && c.endpoints != old.endpoints {
 			c.endpoints = old.endpoints
 		}
 	}

@@ -51,9 +51,9 @@ func (m Matched) index() int32 { return m.order >> 2 }
 func (m Matched) Uncertain() bool { return m.order&3 != int32(matchCertain) }
 
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, for rules with expressions, for
-// a path with several readings, and for a default among more than MaxPoliciesPerRequest rules. A rule appears once, with the most specific path pattern that matches: an exact path before a prefix, a
-// longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint separately appears
-// once for each endpoint that a reading of the path leads to. Call [Index.NameEndpoints] for the matches that the request is charged to.
+// several readings of a path, and for a default among more than 32 rules. A rule appears once, with the most specific path pattern that matches: an
+// exact path before a prefix, a longer prefix before a shorter prefix, and any prefix before a regular expression. A rule that counts each endpoint
+// separately appears once for each endpoint that a reading of the path leads to. Call [Index.NameEndpoints] for the matches that the request is charged to.
 func (x *Index) Match(dst []Matched, r *rules.Request) []Matched {
 	start := len(dst)
 	s := search{index: x, request: r, kind: r.Kind(), found: dst, steps: pattern.MaxSteps}
@@ -84,9 +84,10 @@ func certainlyCharged(found []Matched) []Matched {
 		return found
 	}
 	kept, leftOut := Bounded(slices.Clone(found))
-	return slices.DeleteFunc(kept, func(m Matched) bool {
-		return slices.ContainsFunc(leftOut, func(other Matched) bool { return other.Rule.Number == m.Rule.Number })
-	})
+	isLeftOut := func(m Matched) bool {
+		return slices.ContainsFunc(leftOut, func(o Matched) bool { return o.Rule.Number == m.Rule.Number })
+	}
+	return slices.DeleteFunc(kept, isLeftOut)
 }
 
 // isReplaced compares with rules that are not defaults. dropReplacedDefaults never removes those. A rule whose match is uncertain replaces
