@@ -88,8 +88,10 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 
 // skipsMore reports whether other may not match requests without an identifier that rule matches.
 func skipsMore(other, rule *rules.Rule) bool {
-	return other.OnMissing == rules.SkipMissing && !(rule.OnMissing == rules.SkipMissing && other.Identifier == rule.Identifier &&
-		slices.Equal(other.Fallbacks, rule.Fallbacks))
+	if other.OnMissing != rules.SkipMissing {
+		return false
+	}
+	return rule.OnMissing != rules.SkipMissing || other.Identifier != rule.Identifier || !slices.Equal(other.Fallbacks, rule.Fallbacks)
 }
 
 func firstOf(list []*rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Rule, found bool) {
