@@ -59,5 +59,5 @@ func isDebt(a *engine.Answer) bool {
 			return false
 		}
 	}
-	return true
+	return len(a.Results) > 0
 }

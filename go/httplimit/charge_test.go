@@ -53,6 +53,30 @@ func TestCharge_TakesDebtsAndReportsWhatHasNoRoom(t *testing.T) {
 	}
 }
 
+// A request that costs nothing in advance, and is not decided, is charged for what it used.
+func TestCharge_CountsARequestThatWasNotDecided(t *testing.T) {
+	r := rule("size", 10, rules.Identifier{From: rules.FromClientIP})
+	gate := httplimit.NewGate(newEngine(t, func() time.Time { return noon }, r), "shop")
+	free := httplimit.Cost(func(*http.Request) int64 { return 0 })
+	var err error
+	httplimit.Middleware(gate, httplimit.ChargeLater(), free)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		err = httplimit.Charge(r.Context(), 10)
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	w := httptest.NewRecorder()
+	httplimit.Middleware(gate)(served()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if err != nil || w.Code != http.StatusTooManyRequests {
+		t.Errorf("charge: %v; status %d afterwards", err, w.Code)
+	}
+}
+
+func TestCharge_ReportsADenialWithoutResults(t *testing.T) {
+	gate := httplimit.NewGate(answering(engine.Answer{}, nil), "shop")
+	err := httplimit.Charge(gate.Chargeable(t.Context(), &engine.Check{}), 1)
+	if _, refused := errors.AsType[*httplimit.RefusalError](err); !refused {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
 func TestCharge_NeedsARequestThatCanBeCharged(t *testing.T) {
 	if err := httplimit.Charge(t.Context(), 1); !errors.Is(err, httplimit.ErrNotChargeable) {
 		t.Errorf("%v", err)

@@ -92,9 +92,6 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 		return nil
 	}
 	c.Cost = min(max(c.Cost, 1), limiter.MaxUnits)
-	if c.Request.Domain == "" {
-		c.Request.Domain = g.domain
-	}
 	g.boundDelay(ctx, c)
 	answer, err := g.decide(ctx, c)
 	if most := g.longestDelay(ctx); answer.Delay > most {
@@ -119,8 +116,11 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 // errNoRule is the error for a Decider, for example one of a test, whose results do not name their rules.
 var errNoRule = errors.New("the decider has returned a result without Rule; set engine.Result.Rule, at least its Policy")
 
-// decide lets the Decider decide c. An answer that cannot be applied is an error.
+// decide lets the Decider decide c, in the domain of g unless c has one. An answer that cannot be applied is an error.
 func (g *Gate) decide(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+	if c.Request.Domain == "" {
+		c.Request.Domain = g.domain
+	}
 	answer, err := g.decider.Check(ctx, c)
 	if err != nil {
 		return engine.Answer{}, err
