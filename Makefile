@@ -89,6 +89,7 @@ generate-api:
 	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
 	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
 	go run ./hack/labelselectors config/crd/bases
+	go run ./hack/policystructure config/crd/bases >internal/policyfile/structure/structure.json
 
 .PHONY: fmt
 fmt: ## Format the Go code

@@ -12,6 +12,8 @@ import (
 
 	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/structure"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -153,7 +155,8 @@ func (l *Limiter) start(
 
 // watch follows the changes of the directory of p.
 func (l *Limiter) watch(p *Policies, identity compile.Identity, install source.Apply) error {
-	dir := &directory.Directory{Path: p.dir, Identity: identity, Install: install, Log: l.log}
+	schema := func() (policyfile.Schema, error) { return structure.Schema{}, nil }
+	dir := &directory.Directory{Path: p.dir, Identity: identity, Schema: schema, Install: install, Log: l.log}
 	files := source.NewFiles(p.dir, dir.Load, dir.Apply, l.log)
 	if err := files.Reload(); err != nil {
 		return err

@@ -16,13 +16,14 @@ type layer struct {
 func layers() []layer {
 	return []layer{
 		{pkg: "limiter"},
-		{pkg: "api/v1alpha1", external: []string{"k8s.io/apimachinery", "k8s.io/api/core", "k8s.io/api/networking"}},
+		{pkg: "api/v1alpha1/policyapi"},
+		{pkg: "api/v1alpha1", internal: []string{"api/v1alpha1/policyapi"}, external: []string{"k8s.io/apimachinery", "k8s.io/api/core", "k8s.io/api/networking"}},
 		{pkg: "config/crd"}, // embeds the CRDs
 		{pkg: "internal/terminal", external: []string{"sigs.k8s.io/yaml"}},
 
 		{
 			pkg:      "api/v1alpha1/applyconfiguration/...", // generated
-			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
+			internal: []string{"api/v1alpha1", "api/v1alpha1/policyapi", "api/v1alpha1/applyconfiguration/..."},
 			external: []string{
 				"k8s.io/api/core", "k8s.io/api/networking", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
 			},
@@ -98,29 +99,27 @@ func layers() []layer {
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
-		{pkg: "internal/compile/budget", internal: []string{"api/v1alpha1", "limiter/rules"}},
-		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
+		{pkg: "internal/compile/budget", internal: []string{"limiter/rules"}},
+		{pkg: "internal/compile/labelselector", internal: []string{"api/v1alpha1/policyapi", "limiter/rules"}},
+		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1/policyapi", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
 		{
-			pkg: "internal/compile/gateway", internal: []string{"api/v1alpha1", "limiter/rules"},
-			external: []string{"k8s.io/apimachinery/pkg/apis/meta"},
+			pkg: "internal/compile/gateway", internal: []string{"api/v1alpha1/policyapi", "limiter/rules"},
 		},
 		{
-			pkg: "internal/compile/routetable", internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/route", "internal/compile/budget", "internal/compile/gateway"},
-			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels"},
+			pkg: "internal/compile/routetable", internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/route", "internal/compile/budget", "internal/compile/gateway", "internal/compile/labelselector"},
 		},
 		{
 			pkg:      "internal/compile/warning",
-			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/gateway", "internal/compile/redundancy"},
+			internal: []string{"api/v1alpha1/policyapi", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/gateway", "internal/compile/redundancy"},
 		},
-		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1", "limiter"}},
-		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1", "internal/compile/window", "limiter"}},
+		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1/policyapi", "limiter"}},
+		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1/policyapi", "internal/compile/window", "limiter"}},
 		{
 			pkg: "internal/compile",
 			internal: []string{
-				"api/v1alpha1", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
-				"internal/compile/rate", "internal/compile/window",
+				"api/v1alpha1/policyapi", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
+				"internal/compile/labelselector", "internal/compile/rate", "internal/compile/window",
 			},
-			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/types"},
 		},
 
 		{
@@ -188,11 +187,22 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/policyfile",
-			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/terminal"},
-			external: []string{
-				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils",
-				"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml",
+			internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/terminal"},
+			external: []string{"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
+		},
+		{
+			pkg:      "internal/policyfile/apischema",
+			internal: []string{"api/v1alpha1", "config/crd"},
+			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils", "sigs.k8s.io/yaml"},
+		},
+		{pkg: "internal/policyfile/structure", internal: []string{"api/v1alpha1/policyapi", "internal/compile/labelselector"}},
+		{
+			pkg: "internal/stored",
+			internal: []string{
+				"api/v1alpha1", "api/v1alpha1/policyapi", "internal/compile", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy",
+				"limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname",
 			},
+			external: []string{"k8s.io/apimachinery/pkg"},
 		},
 		{
 			pkg:      "go/weir/directory",
@@ -201,7 +211,7 @@ func layers() []layer {
 		{
 			pkg: "go/weir",
 			internal: []string{
-				"api/v1alpha1", "go/weir/directory", "internal/compile", "internal/policyfile", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
+				"api/v1alpha1/policyapi", "go/weir/directory", "internal/compile", "internal/policyfile", "internal/policyfile/structure", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
 				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisstore", "limiter/rules", "limiter/rules/matching", "limiter/source", "limiter/store", "go/httplimit",
 			},
 			external: []string{"github.com/prometheus/client_golang", "golang.org/x/time", "sigs.k8s.io/yaml"},
@@ -219,13 +229,13 @@ func layers() []layer {
 		{
 			pkg: "internal/ratelimitservice",
 			internal: []string{
-				"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile", "internal/compile/window", "internal/importer", "internal/importer/...",
+				"api/v1alpha1/policyapi", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile", "internal/compile/window", "internal/importer", "internal/importer/...",
 			},
-			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf", "k8s.io/apimachinery"},
+			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf"},
 		},
 		{
 			pkg:      "webhook/policy",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile/..."},
+			internal: []string{"internal/stored", "api/v1alpha1", "limiter", "limiter/rules", "internal/compile/..."},
 			external: []string{"k8s.io/api/core", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 		},
 		{
@@ -245,7 +255,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "controllers/...",
-			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile/...", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
+			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile/...", "internal/stored", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/gateway-api",
 				"github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/time",
