@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // The cache of the operator holds these objects.

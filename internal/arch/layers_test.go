@@ -33,12 +33,13 @@ func layers() []layer {
 		{pkg: "limiter/rules/reading"},
 		{pkg: "limiter/rules", internal: []string{"limiter", "limiter/clientip", "limiter/rules/reading"}},
 		{pkg: "limiter/rules/pattern", internal: []string{"limiter/clientip", "limiter/rules"}, external: []string{"github.com/gaissmai/bart"}},
+		{pkg: "limiter/rules/expr", internal: []string{"limiter/rules", "limiter/rules/reading"}},
+		{pkg: "limiter/rules/credentials", internal: []string{"limiter/rules"}},
 		{
-			pkg:      "limiter/rules/expr",
-			internal: []string{"limiter/clientip", "limiter/rules", "limiter/rules/pattern", "limiter/rules/reading"},
+			pkg:      "limiter/rules/expr/celexpr", // programs choose it by an import
+			internal: []string{"limiter/clientip", "limiter/rules", "limiter/rules/credentials", "limiter/rules/expr", "limiter/rules/pattern", "limiter/rules/reading"},
 			external: []string{"github.com/google/cel-go"},
 		},
-		{pkg: "limiter/rules/credentials", internal: []string{"limiter/rules", "limiter/rules/expr"}, external: []string{"github.com/google/cel-go/common"}},
 		{pkg: "limiter/rules/route", internal: []string{"limiter/rules", "limiter/rules/pattern"}},
 		{pkg: "limiter/rules/endpoint", internal: []string{"limiter/rules"}},
 		{
@@ -204,6 +205,7 @@ func layers() []layer {
 			},
 			external: []string{"k8s.io/apimachinery/pkg"},
 		},
+		{pkg: "go/weir/cel", internal: []string{"limiter/rules/expr/celexpr"}},
 		{
 			pkg:      "go/weir/directory",
 			internal: []string{"limiter/rules", "limiter/source", "internal/compile", "internal/policyfile"},
@@ -316,6 +318,9 @@ func bans() []ban {
 		{"go/httplimit", kubernetes, "programs that use the middleware do not depend on Kubernetes"},
 		{"go/httplimit", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
 		{"go/httplimit", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},
+		{"go/weir", []string{"k8s.io", "sigs.k8s.io/controller-runtime", module + "/api/v1alpha1/applyconfiguration"}, "programs that decide in process do not depend on Kubernetes"},
+		{"go/weir", []string{"github.com/google/cel-go", "google.golang.org/grpc"}, "a program chooses CEL with the package go/weir/cel, and gRPC with go/grpclimit"},
+		{"internal/compile", []string{"k8s.io"}, "programs that decide in process compile policies"},
 		{"cmd/...", testPackages, "the product does not import test packages"},
 		{"cmd/weir", client, "weir is a limiter and tools for files, which a stranger compiles first: only weir-operator and kubectl-weir call API servers"},
 		{"cmd/internal/...", client, "weir imports it, and has no Kubernetes client"},

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // A tenant creates routes for the Gateway of a platform. The policies of the platform must not grow until older policies do not fit.

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile/apischema"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // TestCompile_AgreesWithTheSchema compares the two validations of the API. The schema validates text fields in CEL for the

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/stored"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // policiesOfWritesAndRequests returns a policy for writes and one for requests: of two namespaces, and of the cluster.

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/test/fixture"
 )
 

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/stored"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // both returns policies of both kinds.

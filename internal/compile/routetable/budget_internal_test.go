@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // Amounts of 0 would not be bounded. Routes without their matches have no regular expressions.

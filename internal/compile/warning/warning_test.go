@@ -13,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/compile/warning"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 

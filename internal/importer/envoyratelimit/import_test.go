@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/policyfile/apischema"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // newLoader returns one loader for all tests, because it parses the CRDs.

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/importer/objects"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/policyfile/apischema"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // TestImport_CountsByHashesOfCredentials imports what counts by credentials from each source that can.

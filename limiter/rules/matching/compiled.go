@@ -250,7 +250,7 @@ func compileLease(c *Compiled) error {
 }
 
 // expression compiles text, or returns the cached expression.
-func (k *compiler) expression(language *expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
+func (k *compiler) expression(language expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
 	key := expr.Key{Language: language, Text: text, Result: result}
 	if e, found := k.expressions[key]; found {
 		return e, nil

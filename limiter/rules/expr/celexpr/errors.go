@@ -1,4 +1,4 @@
-package expr
+package celexpr
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 const maxIssues = 3
 
 // compileError joins the errors of CEL in one line: "1:9: undefined field 'pth' …; 2:1: …".
-func (l *Language) compileError(issues *cel.Issues) error {
+func (l *language) compileError(issues *cel.Issues) error {
 	var found []string
 	for i, e := range issues.Errors() {
 		if i == maxIssues {
@@ -26,7 +26,7 @@ func (l *Language) compileError(issues *cel.Issues) error {
 }
 
 // readable removes details of the parser from a CEL message, and adds what to write instead.
-func (l *Language) readable(message string) string {
+func (l *language) readable(message string) string {
 	message = strings.TrimSuffix(message, " (in container '')")
 	message = strings.ReplaceAll(message, "mismatched input '<EOF>'", "the expression ends too early")
 	message = strings.ReplaceAll(message, "'<EOF>'", "the end")
@@ -36,7 +36,7 @@ func (l *Language) readable(message string) string {
 	}
 	if name, ok := strings.CutPrefix(message, "undeclared reference to '"); ok {
 		name = strings.TrimSuffix(name, "'")
-		if _, ok := l.objects[RequestName].byName[name]; ok {
+		if _, ok := l.objects[requestName].byName[name]; ok {
 			return message + "; use request." + name
 		}
 	}

@@ -1,4 +1,4 @@
-package expr
+package celexpr
 
 import (
 	"github.com/google/cel-go/common/ast"
@@ -14,10 +14,6 @@ const (
 	// millisecond and half a mebibyte, half of what the documentation promises. An expression is rejected if it can cost more for a
 	// request of the sizes below. For a larger request it is charged before each step, and ends at this cost.
 	maxExpressionCost = 50_000
-	// maxRequestCost bounds the cost of all expressions of the policies of a namespace for one request. Those of cluster policies have as
-	// much for themselves. minExpressionCost is what each expression can cost, however much the others have cost.
-	maxRequestCost    = 50_000
-	minExpressionCost = 250
 	// maxMatchSteps bounds the steps of one regular expression in an expression. A step is at most a unit.
 	maxMatchSteps = 10_000
 )
@@ -52,7 +48,7 @@ func httpSizes() requestSizes {
 	return requestSizes{
 		loops: "headers, query, claims and descriptors", anything: claims,
 		fields: map[string]map[string]extent{
-			RequestName: {
+			requestName: {
 				"domain": text(253), "method": text(16), "host": text(253), "path": text(512), "clientIP": text(45),
 				"headers":     mapOf(32, text(64), text(text1K), 2048), // 14 KiB and 32 elements
 				"query":       mapOf(16, text(64), listOf(16, text(text1K), 1024), 2048),
@@ -72,7 +68,7 @@ func admissionSizes() requestSizes {
 	return requestSizes{
 		loops: "lists and maps of objects", anything: object,
 		fields: map[string]map[string]extent{
-			RequestName: {
+			requestName: {
 				"operation": text(16), "subResource": text(name), "namespace": text(63), "name": text(name),
 				"object": object, "oldObject": object, "options": object,
 			},

@@ -1,4 +1,4 @@
-package credentials
+package celexpr
 
 import (
 	"slices"
@@ -9,18 +9,19 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/credentials"
 	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
 // inExpression reports whether an expression reads credentials, or something that it chooses with the content of the request, such as
 // request.headers[request.query["h"][0]]. It lists what is harmless: a function or a variable that it does not know makes no difference.
 // Whether the result contains what was read does not matter either.
-func (c Names) inExpression(text string, match *rules.Match) bool {
-	language := expr.HTTP
+func inExpression(c credentials.Names, text string, match *rules.Match) bool {
+	language := languages[expr.HTTP]
 	if match.Kubernetes != nil {
-		language = expr.Admission
+		language = languages[expr.Admission]
 	}
-	env, err := language.Environment()
+	env, err := language.environment()
 	if err != nil {
 		return true
 	}
@@ -35,7 +36,7 @@ func (c Names) inExpression(text string, match *rules.Match) bool {
 
 // credentialReader collects what an expression reads.
 type credentialReader struct {
-	Names
+	credentials.Names
 
 	match  *rules.Match
 	found  bool // credentials, or a place that is not known
@@ -116,7 +117,7 @@ func stepsFrom(e ast.Expr) (steps []step, ok bool) {
 		switch e.Kind() {
 		case ast.IdentKind:
 			slices.Reverse(steps)
-			return steps, strings.TrimPrefix(e.AsIdent(), ".") == expr.RequestName
+			return steps, strings.TrimPrefix(e.AsIdent(), ".") == requestName
 		case ast.SelectKind:
 			s := e.AsSelect()
 			steps = append(steps, step{name: s.FieldName(), isName: true, exists: s.IsTestOnly()})
@@ -194,7 +195,7 @@ func (r *credentialReader) inDescriptors(steps []step) bool {
 		return true
 	}
 	entries, index := r.match.Descriptors, steps[2].index
-	return index < 0 || index >= int64(len(entries)) || r.entry(entries[index].Key)
+	return index < 0 || index >= int64(len(entries)) || r.Entry(entries[index].Key)
 }
 
 func (r *credentialReader) inWrite(steps []step) bool {

@@ -1,4 +1,4 @@
-package credentials_test
+package celexpr_test
 
 import (
 	"testing"

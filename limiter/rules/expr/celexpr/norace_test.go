@@ -1,6 +1,6 @@
 //go:build !race
 
-package expr_test
+package celexpr_test
 
 // slowdown is the factor for bounds of time.
 const slowdown = 1

@@ -1,4 +1,4 @@
-package expr
+package celexpr
 
 import (
 	"strings"
@@ -10,13 +10,13 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 
-	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
-// Language is the CEL environment for the expressions over one kind of requests.
-type Language struct {
-	// Environment returns the CEL environment. It is immutable. To create it takes a third of a millisecond.
-	Environment func() (*cel.Env, error)
+// language is the CEL environment for the expressions over one kind of requests.
+type language struct {
+	// environment returns the CEL environment. It is immutable. To create it takes a third of a millisecond.
+	environment func() (*cel.Env, error)
 	objects     map[string]fields
 	sizes       requestSizes
 	// bindings are the implementations of the functions of the environment.
@@ -25,26 +25,16 @@ type Language struct {
 	fields string
 }
 
-//nolint:gochecknoglobals // immutable values that cannot be constants
-var (
-	// HTTP is the language of expressions over HTTP requests.
-	HTTP = newLanguage(httpSizes(),
-		objectType{RequestName, RequestName, fieldsOf(requestFields())},
-		objectType{entryName, "an entry of a descriptor", fieldsOf(entryFields())})
-	// Admission is the language of expressions over writes to the Kubernetes API.
-	Admission = newLanguage(admissionSizes(),
-		objectType{RequestName, RequestName, fieldsOf(admissionFields())},
+// languages has the environment of each language.
+var languages = map[expr.Language]*language{ //nolint:gochecknoglobals // immutable
+	expr.HTTP: newLanguage(httpSizes(),
+		objectType{requestName, requestName, fieldsOf(requestFields())},
+		objectType{entryName, "an entry of a descriptor", fieldsOf(entryFields())}),
+	expr.Admission: newLanguage(admissionSizes(),
+		objectType{requestName, requestName, fieldsOf(admissionFields())},
 		objectType{resourceName, "request.resource", fieldsOf(resourceFields())},
 		objectType{kindName, "request.kind", fieldsOf(kindFields())},
-		objectType{userInfoName, "request.userInfo", fieldsOf(userInfoFields())})
-)
-
-// LanguageOf returns the language of the expressions of a rule.
-func LanguageOf(rule *rules.Rule) *Language {
-	if rule.Match.Kubernetes != nil {
-		return Admission
-	}
-	return HTTP
+		objectType{userInfoName, "request.userInfo", fieldsOf(userInfoFields())}),
 }
 
 // objectType is a type of a language.
@@ -55,18 +45,18 @@ type objectType struct {
 }
 
 // newLanguage returns a language with the given types.
-func newLanguage(sizes requestSizes, objects ...objectType) *Language {
-	l := &Language{objects: map[string]fields{}, sizes: sizes}
+func newLanguage(sizes requestSizes, objects ...objectType) *language {
+	l := &language{objects: map[string]fields{}, sizes: sizes}
 	var described []string
 	for _, o := range objects {
 		l.objects[o.name] = o.fields
 		described = append(described, o.label+" has "+strings.Join(o.fields.names, ", "))
 	}
 	l.fields = strings.Join(described, "; ")
-	l.Environment = sync.OnceValues(func() (*cel.Env, error) {
+	l.environment = sync.OnceValues(func() (*cel.Env, error) {
 		return cel.NewEnv(
-			cel.Variable(RequestName, types.NewObjectType(RequestName)),
-			cel.ParserExpressionSizeLimit(maxExpression),
+			cel.Variable(requestName, types.NewObjectType(requestName)),
+			cel.ParserExpressionSizeLimit(expr.MaxExpression),
 			cel.OptionalTypes(),
 			ext.Strings(ext.StringsVersion(5)),
 			ext.Sets(),
@@ -79,7 +69,7 @@ func newLanguage(sizes requestSizes, objects ...objectType) *Language {
 		)
 	})
 	l.bindings = sync.OnceValues(func() (map[string]*functions.Overload, error) {
-		env, err := l.Environment()
+		env, err := l.environment()
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +85,7 @@ func identity(name string) cel.EnvOption {
 }
 
 // withObjects is a cel.EnvOption that adds the types of the language to those of env.
-func (l *Language) withObjects(env *cel.Env) (*cel.Env, error) {
+func (l *language) withObjects(env *cel.Env) (*cel.Env, error) {
 	provider := typeProvider{env.CELTypeProvider(), l.objects}
 	env, err := cel.CustomTypeProvider(provider)(env)
 	if err != nil {

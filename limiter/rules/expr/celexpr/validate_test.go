@@ -1,4 +1,4 @@
-package expr_test
+package celexpr_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package expr
+package celexpr
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 
 // The names of the CEL types. They appear in error messages. Expressions cannot construct values of these types.
 const (
-	RequestName = "request"
+	requestName = "request"
 	entryName   = "entry"
 )
 
@@ -130,11 +130,11 @@ type adapter struct {
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case *rules.Request:
-		return &celObject{RequestName, v, a}
+		return &celObject{requestName, v, a}
 	case *rules.Entry:
 		return &celObject{entryName, v, a}
 	case *admissionRequest:
-		return &celObject{RequestName, v, a}
+		return &celObject{requestName, v, a}
 	case *admissionResource:
 		return &celObject{resourceName, v, a}
 	case *admissionKind:
