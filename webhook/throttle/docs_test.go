@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/engine"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
