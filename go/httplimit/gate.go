@@ -30,14 +30,27 @@ type Gate struct {
 	domain   string
 	style    reply.Style
 	maxDelay time.Duration
-	closed   bool // see FailClosed
-	observe  func(context.Context, *engine.Check, engine.Answer, error)
+	closed   bool                                                       // see FailClosed
+	observe  func(context.Context, *engine.Check, engine.Answer, error) // can be nil
 	log      *slog.Logger
 	warning  rate.Sometimes
 }
 
 // warnInterval is the least time between two warnings of a Gate that requests have no decision.
 const warnInterval = 10 * time.Second
+
+// LineReader is a Decider that reads the headers of a request from [rules.Request.HeaderLines], for example an [engine.Engine]. Other Deciders
+// get Headers.
+type LineReader interface {
+	Decider
+	ReadsHeaderLines()
+}
+
+// readsLines reports whether nothing that a check is passed to reads Headers.
+func (g *Gate) readsLines() bool {
+	_, reads := g.decider.(LineReader)
+	return reads && g.observe == nil
+}
 
 // Option changes how a Gate works.
 type Option func(*Gate)
@@ -73,7 +86,6 @@ func NewGate(d Decider, domain string, options ...Option) *Gate {
 	}
 	g := &Gate{
 		decider: d, domain: domain, style: reply.RateLimitHeaders, maxDelay: math.MaxInt64, log: slog.Default(),
-		observe: func(context.Context, *engine.Check, engine.Answer, error) {},
 		warning: rate.Sometimes{Interval: warnInterval},
 	}
 	for _, option := range options {
@@ -97,11 +109,13 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 	if most := g.longestDelay(ctx); answer.Delay > most {
 		answer = denyDelayed(answer, most)
 	}
-	g.observe(ctx, c, answer, err)
+	if g.observe != nil {
+		g.observe(ctx, c, answer, err)
+	}
 	if err != nil {
 		return g.fail(ctx, err)
 	}
-	if err := g.style.SetCanonicalHeaders(fields, &answer, time.Now()); err != nil {
+	if err := g.style.SetCanonicalHeaders(fields, &answer, time.Now); err != nil {
 		g.Warn(ctx, "response sent without rate-limit headers", err)
 	}
 	if !answer.Allowed {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -33,7 +34,7 @@ func Cost(f func(*http.Request) int64) HTTPOption {
 }
 
 // OnlyHeaders sets the request headers that are passed to the Decider; policies see no other headers. By default all headers are
-// passed, including cookies and credentials. Use it with a [Remote], or to save allocations.
+// passed, including cookies and credentials. Use it with a [Remote]. An engine in this process reads only the headers that a policy needs.
 func OnlyHeaders(names ...string) HTTPOption {
 	return func(x *requests) {
 		for _, name := range names {
@@ -64,25 +65,27 @@ func Middleware(g *Gate, options ...HTTPOption) func(next http.Handler) http.Han
 		clientIP: peerIP,
 		claims:   func(*http.Request) map[string]any { return nil },
 		cost:     func(*http.Request) int64 { return 1 },
-		describe: func(*http.Request, *engine.Check) {},
 		onDenied: refuse,
 	}
 	for _, option := range options {
 		option(x)
 	}
+	x.lines = g.readsLines() && x.only == nil && x.describe == nil
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			check, err := x.check(r)
-			if err != nil {
+			check := x.newCheck()
+			if err := x.read(r, check); err != nil {
 				g.Warn(r.Context(), "claims of a request cannot be read", err)
 			}
-			if err := g.Enter(r.Context(), &check, w.Header()); err != nil {
+			if err := g.Enter(r.Context(), check, w.Header()); err != nil {
 				x.onDenied(w, r, asRefusal(err))
 				return
 			}
 			if x.chargeLater {
-				r = r.WithContext(g.Chargeable(r.Context(), &check))
+				check.Request.ReadHeaders() // the handler can change those of r
+				r = r.WithContext(g.Chargeable(r.Context(), check))
 			}
+			x.release(check)
 			next.ServeHTTP(w, r)
 		})
 	}
@@ -113,9 +116,10 @@ type requests struct {
 	clientIP func(*http.Request) netip.Addr
 	claims   func(*http.Request) map[string]any
 	cost     func(*http.Request) int64
-	describe func(*http.Request, *engine.Check)
+	describe func(*http.Request, *engine.Check) // can be nil
 	onDenied func(http.ResponseWriter, *http.Request, *RefusalError)
 	only     []headerName // nil for all
+	lines    bool         // the Decider reads those headers that it needs
 
 	chargeLater bool
 }
@@ -123,25 +127,46 @@ type requests struct {
 // headerName is a header's name as net/http writes it, and in lower case, as rules do.
 type headerName struct{ canonical, lower string }
 
-// check returns the check of a request. The error is about claims of types that no policy can read; the check is without them.
-func (x *requests) check(r *http.Request) (engine.Check, error) {
-	claims, err := rules.NativeClaims(x.claims(r))
-	c := engine.Check{
-		Cost: x.cost(r),
-		Request: rules.Request{
-			Method:   r.Method,
-			Host:     rules.NormalHost(r.Host),
-			ClientIP: x.clientIP(r),
-			Claims:   claims,
-		},
+// checks are those that can be used again.
+var checks = sync.Pool{New: func() any { return &engine.Check{} }} //nolint:gochecknoglobals // memory that all of the program shares
+
+// newCheck returns an empty check.
+func (x *requests) newCheck() *engine.Check {
+	if !x.reuses() {
+		return &engine.Check{}
 	}
+	return checks.Get().(*engine.Check) //nolint:forcetypeassert // all its values have this type
+}
+
+// release lets another request use c, unless functions of the program have seen it: they can keep it.
+func (x *requests) release(c *engine.Check) {
+	if x.reuses() {
+		*c = engine.Check{}
+		checks.Put(c)
+	}
+}
+
+func (x *requests) reuses() bool { return x.lines && !x.chargeLater }
+
+// read sets c, which is empty, to the check of a request. The error is about claims of types that no policy can read; the check is without them.
+func (x *requests) read(r *http.Request, c *engine.Check) error {
+	claims, err := rules.NativeClaims(x.claims(r))
+	c.Cost = x.cost(r)
+	c.Request.Method, c.Request.Host = r.Method, rules.NormalHost(r.Host)
+	c.Request.ClientIP, c.Request.Claims = x.clientIP(r), claims
 	c.Request.SetTarget(r.URL.EscapedPath())
 	if r.URL.RawQuery != "" {
 		c.Request.SetQuery("?" + r.URL.RawQuery)
 	}
-	c.Request.Headers, c.Request.RepeatedHeaders = x.headers(r.Header)
-	x.describe(r, &c)
-	return c, err
+	if x.lines {
+		c.Request.HeaderLines = r.Header
+	} else {
+		c.Request.Headers, c.Request.RepeatedHeaders = x.headers(r.Header)
+	}
+	if x.describe != nil {
+		x.describe(r, c)
+	}
+	return err
 }
 
 func (x *requests) headers(h http.Header) (headers map[string]string, repeated []string) {

@@ -21,7 +21,7 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	s := e.borrow()
 	defer e.release(s)
 	active.matchAll(ctx, s, checks)
-	c := call{peek: checks[0].Peek, began: e.clock()}
+	c := call{peek: checks[0].Peek, began: e.now()}
 	charges := s.mergeCharges(checks[0].Alternative)
 	decide := e.decide
 	if checks[0].CountDebts && slices.ContainsFunc(charges, isDebt) {

@@ -87,7 +87,9 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.counters.unlimited(m.Rule, terms.Tier, c.Peek)
 			continue
 		}
-		r := ruleCharge{rule: m.Rule, identifier: identifier, tier: terms.Tier}
+		s.charged = append(s.charged, ruleCharge{})
+		r := &s.charged[len(s.charged)-1]
+		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
 		r.charge = limiter.Charge{
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
@@ -108,9 +110,8 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			r.charge.Limit = r.charge.Limit.WithMaxDelay(c.MaxDelay)
 		}
 		if identifier == "" {
-			a.withoutIdentifier(&r, *m, c)
+			a.withoutIdentifier(r, *m, c)
 		}
-		s.charged = append(s.charged, r)
 	}
 }
 

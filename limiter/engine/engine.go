@@ -118,7 +118,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	if len(s.charged) == 0 {
 		return e.unlimited(active, s, 0, c), nil
 	}
-	began := e.clock()
+	began := e.now()
 	results, err := e.decide(ctx, active, s, s.charged, c.Peek)
 	if err != nil {
 		return Answer{}, err
@@ -131,6 +131,17 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	}
 	return answer, nil
 }
+
+// now returns the time if identifiers are counted: nothing else needs it.
+func (e *Engine) now() (now time.Time) {
+	if e.top != nil {
+		now = e.clock()
+	}
+	return now
+}
+
+// ReadsHeaderLines promises that Check reads the headers of a request from [rules.Request.HeaderLines] if it has them.
+func (e *Engine) ReadsHeaderLines() {}
 
 // decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0, a block, or a missing identifier denies a
 // request, the store is called only for debts, and a peek for all other charges: its errors change nothing.

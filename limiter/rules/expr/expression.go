@@ -273,6 +273,7 @@ func (a *Activation) Left(rule *rules.Rule) *uint64 {
 
 // NewActivation returns the Activation of a request with all of its units.
 func NewActivation(r *rules.Request) *Activation {
+	r.ReadHeaders() // an expression can read them all
 	a := &Activation{Request: r, shared: &shared{namespaced: maxRequestCost, cluster: maxRequestCost}}
 	if r.Kubernetes != nil {
 		a.admission.set(r.Kubernetes)

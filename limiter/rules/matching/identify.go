@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/limiter"
@@ -112,11 +111,11 @@ func unlessAmbiguous(value string, isAmbiguous bool) string {
 // header returns the header with the identifier. It is ambiguous if the request has several lines. A credential with a comma can be several lines
 // that a proxy has joined.
 func (id *source) header(r *rules.Request) (value string, isAmbiguous bool) {
-	value = r.Headers[id.Name]
+	value, _ = r.Header(id.Name)
 	if strings.HasSuffix(id.Name, "authorization") {
 		value = normalAuthorization(value)
 	}
-	return value, slices.Contains(r.RepeatedHeaders, id.Name) || id.Secret && strings.Contains(value, ",")
+	return value, r.IsRepeated(id.Name) || id.Secret && strings.Contains(value, ",")
 }
 
 // normalAuthorization returns credentials in one spelling: the case of the scheme and the number of spaces after it do not matter.
