@@ -7,7 +7,10 @@ import (
 
 	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/go/weir"
+	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/reply"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 // discarded is a ResponseWriter that discards the response.
@@ -51,5 +54,26 @@ func BenchmarkHandler(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		serve()
+	}
+}
+
+// BenchmarkRedis measures a caller that is alone.
+func BenchmarkRedis(b *testing.B) {
+	server, err := fixture.StartRedis(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Stop() })
+	limiter, err := weir.NewRedis(server.URL(), parse(b, perTenant("shop", "100000000", "")), discard(), weir.Timeout(longTimeout))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = limiter.Close() })
+	check := engine.Check{Cost: 1, Request: rules.Request{Domain: "shop", Method: http.MethodGet, Path: "/", Headers: map[string]string{"x-tenant-id": "acme"}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if answer, err := limiter.Check(b.Context(), &check); err != nil || !answer.Allowed {
+			b.Fatal(answer, err)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type settings struct {
 	rounds int
 	slice  time.Duration
 	only   *regexp.Regexp
+	parts  *regexp.Regexp
 }
 
 func parse(args []string, output io.Writer) (settings, error) {
@@ -38,6 +39,7 @@ func parse(args []string, output io.Writer) (settings, error) {
 	flags.IntVar(&s.rounds, "rounds", 5, "number of `rounds` after a warm-up round; every contender has a turn in each")
 	flags.DurationVar(&s.slice, "slice", 500*time.Millisecond, "`length` of a turn")
 	only := flags.String("only", "", "`pattern` of the contenders to compare")
+	parts := flags.String("parts", "", "`pattern` of the titles of the tables to measure")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
@@ -45,7 +47,10 @@ func parse(args []string, output io.Writer) (settings, error) {
 		return s, fmt.Errorf("-rounds must be at least 1, -slice at least 1ms, and there must be no arguments, got %d, %v and %q", s.rounds, s.slice, flags.Args())
 	}
 	var err error
-	s.only, err = regexp.Compile(*only)
+	if s.only, err = regexp.Compile(*only); err != nil {
+		return s, err
+	}
+	s.parts, err = regexp.Compile(*parts)
 	return s, err
 }
 
@@ -72,6 +77,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		{"Decisions in Redis, 1 caller", baselineRedis, 1, redisContenders(server.URL())},
 		{"Decisions in Redis, 64 callers", baselineRedis, 64, redisContenders(server.URL())},
 	} {
+		if !s.parts.MatchString(part.title) {
+			continue
+		}
 		table, err := compare(ctx, part.title, part.baseline, part.contender, part.callers, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.title, err)
