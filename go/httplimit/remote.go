@@ -109,7 +109,7 @@ func isUnreachable(err error) bool {
 // errCallerLeft does not count as a failure of the limiter.
 var errCallerLeft = errors.New("the caller no longer waits for the decision")
 
-// Check implements [Decider]. It rejects a check with Override or NoDelay, because the limiter's API does not support them.
+// Check implements [Decider]. It rejects a check with NoDelay, because the limiter's API does not support it.
 func (r *Remote) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
 	body, err := encode(c)
 	if err != nil {

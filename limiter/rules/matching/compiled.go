@@ -278,8 +278,8 @@ func countTrue(conditions ...bool) int {
 	return n
 }
 
-// keysFor returns the keys of the rule for another limit. The units of the limit are part of the keys, so that they differ from the
-// rule's own keys.
+// keysFor returns the keys of the rule for another limit. They differ from the rule's own keys, and do not
+// depend on the units of the limit, except for a limit of 0: no counter has its keys.
 func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace { return c.Counted().KeysFor(limit) }
 
 // Counted is what stores know about the rule. Equal rules of successive indexes have the same, see [Index.Inherit].
@@ -314,7 +314,10 @@ func (c *Compiled) newCounted() *limiter.CountedRule {
 	return &limiter.CountedRule{
 		Policy: c.Policy, Namespace: c.Domain, Algorithm: c.Algorithm, Compact: c.Compact, Lifetime: longest, Keys: c.Keys,
 		KeysFor: func(limit limiter.Limit) limiter.KeySpace {
-			return keys(fmt.Sprintf("%s@%d", scope, limit.Units()), limit)
+			if limit.Blocks() {
+				return keys(scope+"@0", limit)
+			}
+			return keys(scope+"@", limit)
 		},
 	}
 }

@@ -202,7 +202,8 @@ func (m Matched) Key(identifier string) string {
 	return m.Rule.Keys.Key(identifier, m.CountedEndpoint())
 }
 
-// KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. It is a separate counter.
+// KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. Limits with the same window share a
+// counter, which is not that of the rule's own limit.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
 	return m.Rule.keysFor(limit).Key(identifier, m.CountedEndpoint())
 }
