@@ -111,6 +111,12 @@ var errCallerLeft = errors.New("the caller no longer waits for the decision")
 
 // Check implements [Decider]. It rejects a check with NoDelay, because the limiter's API does not support it.
 func (r *Remote) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+	switch {
+	case c == nil:
+		return engine.Answer{}, errNoCheck
+	case ctx == nil:
+		return engine.Answer{}, errNoContext
+	}
 	body, err := encode(c)
 	if err != nil {
 		return engine.Answer{}, err

@@ -92,6 +92,8 @@ func (l *Limiter) Check(ctx context.Context, c *engine.Check) (engine.Answer, er
 	switch {
 	case c == nil:
 		return engine.Answer{}, errors.New("the check is nil")
+	case ctx == nil:
+		return engine.Answer{}, errors.New("the context is nil")
 	case l.closed.Load():
 		return engine.Answer{}, ErrClosed
 	case ctx.Err() != nil:

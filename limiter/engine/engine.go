@@ -47,6 +47,12 @@ type active struct {
 // ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.
 var ErrNoRules = errors.New("no rules are loaded yet")
 
+// The errors of a program that hands over nil.
+var (
+	errNoCheck   = errors.New("the check is nil")
+	errNoContext = errors.New("the context is nil")
+)
+
 // Option changes how an Engine works.
 type Option func(*Engine)
 
@@ -108,6 +114,12 @@ func (e *Engine) Index() *matching.Index {
 // error is ErrNoRules, a [*RefusedError], or the error of a store that does not fail over: then the request may or may not
 // have been counted.
 func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
+	switch {
+	case c == nil:
+		return Answer{}, errNoCheck
+	case ctx == nil:
+		return Answer{}, errNoContext
+	}
 	active := e.active.Load()
 	if active == nil {
 		return Answer{}, ErrNoRules

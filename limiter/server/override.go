@@ -50,7 +50,8 @@ func (d *decoder) override() *reply.Problem {
 			return badField("override."+name, "is missing")
 		}
 	}
-	if limit, err := limiter.NewLimit(limiter.FixedWindow, o.Units, o.Window); err != nil || limit.Blocks() {
+	isWindow := o.Window >= limiter.MinWindow && o.Window <= limiter.MaxWindow && o.Window%time.Second == 0
+	if o.Units < 1 || o.Units > limiter.MaxUnits || !isWindow { // the engine ignores what exceeds the bounds of an algorithm
 		d.defect(defectLimit)
 		return nil
 	}

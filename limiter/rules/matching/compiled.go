@@ -278,10 +278,6 @@ func countTrue(conditions ...bool) int {
 	return n
 }
 
-// keysFor returns the keys of the rule for another limit. They differ from the rule's own keys, and do not
-// depend on the units of the limit, except for a limit of 0: no counter has its keys.
-func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace { return c.Counted().KeysFor(limit) }
-
 // Counted is what stores know about the rule. Equal rules of successive indexes have the same, see [Index.Inherit].
 func (c *Compiled) Counted() *limiter.CountedRule { return c.counted.Load() }
 

@@ -205,7 +205,7 @@ func (m Matched) Key(identifier string) string {
 // KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. Limits with the same window share a
 // counter, which is not that of the rule's own limit.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
-	return m.Rule.keysFor(limit).Key(identifier, m.CountedEndpoint())
+	return m.Rule.Counted().KeysFor(limit).Key(identifier, m.CountedEndpoint())
 }
 
 // UnreadableKey returns the key of the counter for requests whose identifier cannot be read.
@@ -213,7 +213,7 @@ func (m Matched) UnreadableKey() string { return m.Rule.Keys.UnreadableKey(m.Cou
 
 // UnreadableKeyFor is UnreadableKey under another limit, as KeyFor.
 func (m Matched) UnreadableKeyFor(limit limiter.Limit) string {
-	return m.Rule.keysFor(limit).UnreadableKey(m.CountedEndpoint())
+	return m.Rule.Counted().KeysFor(limit).UnreadableKey(m.CountedEndpoint())
 }
 
 // CountedEndpoint returns the endpoint that is counted separately, or "".
