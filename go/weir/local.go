@@ -131,7 +131,7 @@ func (l *Limiter) start(
 		calls = nil // calls that no one sees measured are faster
 	}
 	chain := store.New(counters, layers, calls)
-	e := engine.New(chain, from, engine.NewMetrics(metrics), engine.WithLayers(chain))
+	e := engine.New(chain, from, engine.NewMetrics(metrics), engine.WithLayers(chain), engine.WithSpans())
 	l.decider = e
 	install := func(set rules.Set, revision string) error {
 		index, err := matching.NewIndex(set, revision, o.prefix, matching.WithHashKey(key), matching.WithExpressionsOf(e.Index()))

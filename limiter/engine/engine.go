@@ -28,6 +28,7 @@ type Engine struct {
 	bypasses *bypass.List    // can be nil
 	observer Observer        // can be nil
 	layers   Layers          // of the store
+	spans    bool            // see WithSpans
 	active   atomic.Pointer[active]
 
 	scratches *sync.Pool
@@ -69,6 +70,10 @@ type Layers interface {
 
 // WithLayers lets the Engine pass the rules to the layers of its Store, and explain what they decide.
 func WithLayers(layers Layers) Option { return func(e *Engine) { e.layers = layers } }
+
+// WithSpans makes Check add a span below the OpenTelemetry span of its context. Endpoints of a limiter start spans of their own instead, see
+// [tracing.Tracer].
+func WithSpans() Option { return func(e *Engine) { e.spans = true } }
 
 // noLayers are those of a Store without any.
 type noLayers struct{}
@@ -120,6 +125,26 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	case ctx == nil:
 		return Answer{}, errNoContext
 	}
+	if !e.spans {
+		return e.check(ctx, c)
+	}
+	ctx, span := tracing.Under(ctx, "weir.check")
+	answer, err := e.check(ctx, c)
+	if span != nil {
+		span.End(errorKind(err))
+	}
+	return answer, err
+}
+
+// errorKind is the kind of an error in spans, "" without one.
+func errorKind(err error) string {
+	if err == nil {
+		return ""
+	}
+	return limiter.ErrorKind(err)
+}
+
+func (e *Engine) check(ctx context.Context, c *Check) (Answer, error) {
 	active := e.active.Load()
 	if active == nil {
 		return Answer{}, ErrNoRules
