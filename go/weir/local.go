@@ -164,7 +164,7 @@ func (l *Limiter) start(
 	}
 	l.open(o, domain)
 	if p.watch {
-		if err := l.watch(p, identity, install); err != nil {
+		if err := l.watch(p, identity, compiled.Rules, install); err != nil {
 			return err
 		}
 	}
@@ -174,9 +174,9 @@ func (l *Limiter) start(
 	return nil
 }
 
-// watch follows the changes of the directory of p.
-func (l *Limiter) watch(p *Policies, identity compile.Identity, install source.Apply) error {
-	dir := &directory.Directory{Path: p.dir, Identity: identity, Install: install, Log: l.log}
+// watch follows the changes of the directory of p, whose rules are active. The directory can have changed since then: an invalid edit keeps them.
+func (l *Limiter) watch(p *Policies, identity compile.Identity, active rules.Set, install source.Apply) error {
+	dir := &directory.Directory{Path: p.dir, Identity: identity, Install: install, Log: l.log, Active: active}
 	files := source.NewFiles(p.dir, dir.Load, dir.Apply, l.log)
 	if err := files.Reload(); err != nil {
 		return err
