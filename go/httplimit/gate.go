@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -30,14 +31,27 @@ type Gate struct {
 	domain   string
 	style    reply.Style
 	maxDelay time.Duration
-	closed   bool // see FailClosed
-	observe  func(context.Context, *engine.Check, engine.Answer, error)
+	closed   bool                                                       // see FailClosed
+	observe  func(context.Context, *engine.Check, engine.Answer, error) // can be nil
 	log      *slog.Logger
 	warning  rate.Sometimes
 }
 
 // warnInterval is the least time between two warnings of a Gate that requests have no decision.
 const warnInterval = 10 * time.Second
+
+// LineReader is a Decider that reads the headers of a request from [rules.Request.HeaderLines], for example an [engine.Engine]. Other Deciders
+// get Headers.
+type LineReader interface {
+	Decider
+	ReadsHeaderLines()
+}
+
+// readsLines reports whether nothing that a check is passed to reads Headers.
+func (g *Gate) readsLines() bool {
+	_, reads := g.decider.(LineReader)
+	return reads && g.observe == nil
+}
 
 // Option changes how a Gate works.
 type Option func(*Gate)
@@ -63,23 +77,55 @@ func Observe(f func(context.Context, *engine.Check, engine.Answer, error)) Optio
 }
 
 // Log sets the logger for warnings, at most one per 10 s, that requests have no decision; the default is [slog.Default].
-func Log(log *slog.Logger) Option { return func(g *Gate) { g.log = log } }
+func Log(log *slog.Logger) Option {
+	return func(g *Gate) { g.log = cmp.Or(log, g.log) }
+}
 
 // NewGate returns a Gate for requests of a domain, which is the namespace of the policies. It panics if domain is empty, because then
-// no policy can match.
+// no policy can match. A Gate without a Decider refuses every request.
 func NewGate(d Decider, domain string, options ...Option) *Gate {
 	if domain == "" {
 		panic("httplimit: NewGate: domain is empty; set it to the namespace of the policies that apply")
 	}
 	g := &Gate{
 		decider: d, domain: domain, style: reply.RateLimitHeaders, maxDelay: math.MaxInt64, log: slog.Default(),
-		observe: func(context.Context, *engine.Check, engine.Answer, error) {},
 		warning: rate.Sometimes{Interval: warnInterval},
 	}
 	for _, option := range options {
-		option(g)
+		if option != nil {
+			option(g)
+		}
 	}
 	return g
+}
+
+// orRefusing returns g, or a Gate that refuses every request if g is nil.
+func (g *Gate) orRefusing() *Gate {
+	if g == nil {
+		return NewGate(nil, "nil")
+	}
+	return g
+}
+
+// The errors of a program that hands over nil.
+var (
+	errNoDecider = errors.New("the gate has no decider: NewGate was called with nil, or the gate is nil")
+	errNoCheck   = errors.New("the check is nil")
+	errNoContext = errors.New("the context is nil")
+)
+
+// validate returns an error if g cannot decide c.
+func (g *Gate) validate(ctx context.Context, c *engine.Check) error {
+	switch {
+	case c == nil:
+		return errNoCheck
+	case ctx == nil:
+		return errNoContext
+	case g.decider == nil:
+		return errNoDecider
+	default:
+		return nil
+	}
 }
 
 // Enter lets the Decider decide c, sets the rate-limit fields in fields, and waits for the request's turn. It returns nil if the request
@@ -88,6 +134,9 @@ func NewGate(d Decider, domain string, options ...Option) *Gate {
 // A check without a domain gets the Gate's domain. A check of cost 0 is not decided: Enter returns nil. A negative cost counts as 1, so
 // that no request can refund units.
 func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) error {
+	if err := g.orRefusing().validate(ctx, c); err != nil {
+		return &RefusalError{Problem: problemOf(err), cause: err}
+	}
 	if c.Cost == 0 {
 		return nil
 	}
@@ -97,11 +146,16 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 	if most := g.longestDelay(ctx); answer.Delay > most {
 		answer = denyDelayed(answer, most)
 	}
-	g.observe(ctx, c, answer, err)
+	if g.observe != nil {
+		g.observe(ctx, c, answer, err)
+	}
 	if err != nil {
 		return g.fail(ctx, err)
 	}
-	if err := g.style.SetCanonicalHeaders(fields, &answer, time.Now()); err != nil {
+	if fields == nil {
+		fields = http.Header{}
+	}
+	if err := g.style.SetCanonicalHeaders(fields, &answer, time.Now); err != nil {
 		g.Warn(ctx, "response sent without rate-limit headers", err)
 	}
 	if !answer.Allowed {
@@ -168,6 +222,9 @@ func (g *Gate) fail(ctx context.Context, err error) error {
 
 // Warn logs a warning, at most one of a Gate per 10 s.
 func (g *Gate) Warn(ctx context.Context, message string, err error) {
+	if g == nil {
+		return
+	}
 	g.warning.Do(func() { g.log.WarnContext(ctx, message, "error", err) })
 }
 

@@ -109,8 +109,14 @@ func isUnreachable(err error) bool {
 // errCallerLeft does not count as a failure of the limiter.
 var errCallerLeft = errors.New("the caller no longer waits for the decision")
 
-// Check implements [Decider]. It rejects a check with Override or NoDelay, because the limiter's API does not support them.
+// Check implements [Decider]. It rejects a check with NoDelay, because the limiter's API does not support it.
 func (r *Remote) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+	switch {
+	case c == nil:
+		return engine.Answer{}, errNoCheck
+	case ctx == nil:
+		return engine.Answer{}, errNoContext
+	}
 	body, err := encode(c)
 	if err != nil {
 		return engine.Answer{}, err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weir-dev/weir/limiter/engine"
@@ -28,10 +29,17 @@ type checkBody struct {
 	Descriptors [][]entry      `json:"descriptors,omitempty"`
 	Cost        int64          `json:"cost"`
 	Peek        bool           `json:"peek,omitempty"`
+	Override    *override      `json:"override,omitempty"`
 }
 
 // jsonType is the media type of a decision.
 const jsonType = "application/json"
+
+type override struct {
+	Limit       int64 `json:"limit"`
+	WindowMs    int64 `json:"windowMs"`
+	WithoutCost bool  `json:"withoutCost,omitempty"`
+}
 
 type entry struct {
 	Key   string `json:"key"`
@@ -41,10 +49,7 @@ type entry struct {
 // encode writes c as a body. It rejects checks that are too large for a limiter: a client controls the size of a request, and must not be
 // able to evade its limits by a check that fails.
 func encode(c *engine.Check) ([]byte, error) {
-	switch {
-	case c.Override != nil:
-		return nil, rejected(http.StatusBadRequest, "a Remote does not support Override")
-	case c.NoDelay:
+	if c.NoDelay {
 		return nil, rejected(http.StatusBadRequest, "a Remote does not support NoDelay")
 	}
 	body, err := json.Marshal(newCheckBody(c))
@@ -69,6 +74,9 @@ func newCheckBody(c *engine.Check) checkBody {
 	}
 	if r.ClientIP.IsValid() {
 		q.ClientIP = r.ClientIP.String()
+	}
+	if o := c.Override; o != nil {
+		q.Override = &override{o.Units, (o.Window + time.Millisecond - 1).Milliseconds(), o.WithoutCost}
 	}
 	for _, d := range r.Descriptors {
 		entries := make([]entry, len(d))

@@ -7,8 +7,26 @@ import (
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-dev/weir/go/weir"
 )
+
+// A program that has a go-redis client already.
+func ExampleNewRedisClient() {
+	policies, err := weir.Parse([]byte(perClient))
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: "redis:6379", PoolSize: 50})
+	defer client.Close()
+	limiter, err := weir.NewRedisClient(client, policies, weir.Replicas(3))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limiter.Close()
+	http.Handle("/", limiter.Handler(http.HandlerFunc(search)))
+}
 
 const perClient = `
 apiVersion: weir.dev/v1alpha1

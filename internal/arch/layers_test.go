@@ -216,7 +216,10 @@ func layers() []layer {
 				"api/v1alpha1/policyapi", "go/weir/directory", "internal/compile", "internal/policyfile", "internal/policyfile/structure", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
 				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisstore", "limiter/rules", "limiter/rules/matching", "limiter/source", "limiter/store", "go/httplimit",
 			},
-			external: []string{"github.com/prometheus/client_golang", "golang.org/x/time", "sigs.k8s.io/yaml"},
+			external: []string{
+				"github.com/prometheus/client_golang", "github.com/redis/go-redis", // the type of a client that a program hands over, see NewRedisClient
+				"golang.org/x/time", "sigs.k8s.io/yaml",
+			},
 		},
 		{
 			pkg:      "internal/importer",

@@ -35,7 +35,8 @@ type Check struct {
 	Override *Override
 }
 
-// Override is a limit that comes with a request. It has counters of its own, and each rule's algorithm.
+// Override is a limit that comes with a request, with each rule's algorithm. An identifier has one counter under each rule for all overrides with the
+// same window, whatever their units: what was spent under one counts under the others. It is apart from the counter of the rule's own limit.
 type Override struct {
 	Units  int64
 	Window time.Duration
@@ -87,7 +88,9 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.counters.unlimited(m.Rule, terms.Tier, c.Peek)
 			continue
 		}
-		r := ruleCharge{rule: m.Rule, identifier: identifier, tier: terms.Tier}
+		s.charged = append(s.charged, ruleCharge{})
+		r := &s.charged[len(s.charged)-1]
+		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
 		r.charge = limiter.Charge{
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
@@ -108,9 +111,8 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			r.charge.Limit = r.charge.Limit.WithMaxDelay(c.MaxDelay)
 		}
 		if identifier == "" {
-			a.withoutIdentifier(&r, *m, c)
+			a.withoutIdentifier(r, *m, c)
 		}
-		s.charged = append(s.charged, r)
 	}
 }
 
@@ -168,7 +170,7 @@ func multiplied(cost, times int64) int64 {
 	return max(cost*times, 0)
 }
 
-// override replaces the limit by o, on a counter of its own. An invalid limit changes nothing: override then returns false.
+// override replaces the limit by o, on the counter of overrides with this window. An invalid limit changes nothing: override then returns false.
 func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 	limit, err := limiter.NewLimit(r.charge.Limit.Algorithm(), o.Units, o.Window)
 	if err != nil || limit.Blocks() {

@@ -61,33 +61,46 @@ type Field struct {
 // No field contains a shadow policy: a client that slowed down because of one would in effect
 // be limited by it. The error is about a policy name that a header cannot contain; Retry-After is set all the same.
 func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error {
-	return s.setHeaders(h, a, now, func(name string) string { return name }) // not h.Set, which would change the capitals of the drafts' names
-}
-
-// SetCanonicalHeaders is SetHeaders with the keys of net/http, such as "Ratelimit", so that h.Get finds the headers. Names of headers have no case on
-// the way to a client.
-func (s Style) SetCanonicalHeaders(h http.Header, a *engine.Answer, now time.Time) error {
-	return s.setHeaders(h, a, now, canonical)
-}
-
-func (s Style) setHeaders(h http.Header, a *engine.Answer, now time.Time, key func(name string) string) error {
 	var room [maxFields]Field
 	fields, err := s.AppendFields(room[:0], a, now)
-	values := make([]string, len(fields))
-	for i, f := range fields {
-		values[i] = f.Value
-		h[key(f.Name)] = values[i : i+1 : i+1]
-	}
+	setFields(h, fields, func(name string) string { return name }) // not h.Set, which would change the capitals of the drafts' names
 	return err
 }
 
-// canonical is http.CanonicalHeaderKey without an allocation for the two fields of the usual style.
+// SetCanonicalHeaders is SetHeaders with the keys of net/http, such as "Ratelimit", so that h.Get finds the headers. Names of headers have no case on
+// the way to a client. Only GitHubHeaders need the clock.
+func (s Style) SetCanonicalHeaders(h http.Header, a *engine.Answer, clock func() time.Time) error {
+	var now time.Time
+	if s == GitHubHeaders {
+		now = clock()
+	}
+	var room [maxFields]Field
+	fields, err := s.AppendFields(room[:0], a, now)
+	setFields(h, fields, canonical)
+	return err
+}
+
+func setFields(h http.Header, fields []Field, key func(name string) string) {
+	values := make([]string, len(fields))
+	for i := range fields {
+		values[i] = fields[i].Value
+		h[key(fields[i].Name)] = values[i : i+1 : i+1]
+	}
+}
+
+// canonical is http.CanonicalHeaderKey without an allocation for the fields of the styles.
 func canonical(name string) string {
 	switch name {
 	case "RateLimit":
 		return "Ratelimit"
 	case "RateLimit-Policy":
 		return "Ratelimit-Policy"
+	case "X-RateLimit-Limit":
+		return "X-Ratelimit-Limit"
+	case "X-RateLimit-Remaining":
+		return "X-Ratelimit-Remaining"
+	case "X-RateLimit-Reset":
+		return "X-Ratelimit-Reset"
 	default:
 		return http.CanonicalHeaderKey(name)
 	}
@@ -103,8 +116,7 @@ func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Fie
 	if strictest == nil {
 		return dst, nil
 	}
-	t := text{fields: dst}
-	t.built.Grow(usualText)
+	var t text
 	var err error
 	switch s {
 	case RateLimitHeaders:
@@ -120,7 +132,7 @@ func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Fie
 	default: // NoHeaders, or "" if no family was chosen
 		t.retryAfter(a, strictest)
 	}
-	return t.end(len(dst)), err
+	return t.appendTo(dst), err
 }
 
 func (t *text) retryAfter(a *engine.Answer, strictest *engine.Result) {

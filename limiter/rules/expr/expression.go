@@ -98,6 +98,7 @@ const (
 
 // NewActivation returns the Activation of a request with all of its units.
 func NewActivation(r *rules.Request) *Activation {
+	r.ReadHeaders() // an expression can read them all
 	return &Activation{Request: r, shared: &shared{namespaced: maxRequestCost, cluster: maxRequestCost}}
 }
 
