@@ -132,9 +132,10 @@ type counters struct {
 	// hashKey hashes API keys; nil without --hash-key if the counters are in Redis.
 	hashKey *limiter.HashKey
 	// The fields below are nil if the counters are in this process.
-	client *redisclient.Client
-	redis  *redisstore.Store
-	local  *local.Counters
+	client     *redisclient.Client
+	redis      *redisstore.Store
+	local      *local.Counters
+	connection *monitor.Connection // of the client; nil until connect
 }
 
 // memoryCounters returns counters in this process.
@@ -282,6 +283,18 @@ func (c *counters) guard(ctx context.Context) (stop func()) {
 	return stop
 }
 
+// connect finds out what Redis is, and logs it. Others are clients with the same options.
+func (c *counters) connect(ctx context.Context, names redisclient.Names, log *slog.Logger, others ...*redisclient.Client) {
+	c.connection = monitor.NewConnection(c.client, names, log, others...)
+	c.connection.AtStart(ctx)
+}
+
+// redisNames returns the names that every limiter uses.
+func (p *process) redisNames() redisclient.Names {
+	invalidations := redisstore.InvalidationChannel(p.keyPrefix)
+	return redisclient.Names{Counters: p.counterPrefix, Publishes: invalidations, Channels: []string{invalidations}}
+}
+
 // tasks returns the background tasks of the counters.
 func (c *counters) tasks(p *process) []func(context.Context) error {
 	if c.client == nil {
@@ -289,6 +302,7 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	}
 	return []func(context.Context) error{
 		monitor.NewInspector(c.client, p.registry, p.log).Run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.layers.Leases.Run),
+		asTask(c.connection.Run),
 	}
 }
 

@@ -101,6 +101,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		return err
 	}
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
+	counters.connect(ctx, exchange.AddNames(p.redisNames()), log, slow)
 	p.published = exchange
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {
@@ -128,7 +129,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,
 		asTask(published.Run), asTask(heartbeat.Run), monitor.NewInspector(slow, p.registry, log).Run, p.watchMemory(slow), p.followNotices(slow),
-		asTask(counters.layers.Leases.Run))...)
+		asTask(counters.layers.Leases.Run), asTask(counters.connection.Run))...)
 }
 
 // replicaName returns the given name, or a unique one: containers can have equal host names and process IDs.

@@ -138,6 +138,7 @@ func runRateLimit(ctx context.Context, f rateLimitFlags, settings *ratelimitserv
 	if err != nil {
 		return err
 	}
+	counters.connect(ctx, p.redisNames(), log)
 	defer counters.guard(ctx)()
 	s := newRateLimitService(p, settings, options, f.keep)
 	s.ping = client.Ping

@@ -81,6 +81,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return err
 	}
 	if counters.client != nil {
+		counters.connect(ctx, p.redisNames(), log)
 		p.shareBypasses(counters.client)
 	}
 	defer counters.guard(ctx)()
@@ -104,7 +105,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if f.sockets.decisionLog.IsOn() { // only decisions are on stdout
 		log.Info("serving", "listen", p.check.Addr(), "ops", p.ops.Addr())
 	} else {
-		printBanner(stdout, p, f, dir.Active)
+		printBanner(stdout, p, f, dir.Active, counters.connection == nil || counters.connection.Usable())
 	}
 	return p.run(ctx, files, append(tasks, files.Run)...)
 }

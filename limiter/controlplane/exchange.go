@@ -48,6 +48,14 @@ func Scripts() []redisclient.Script {
 // Channel is the name of the channel of revisions. The keys of Sets begin with it, too.
 func (e *Exchange) Channel() string { return e.prefix + "rules:" + e.limiter }
 
+// AddNames returns names with the keys and channels that the replicas of the limiter use, besides counters.
+func (e *Exchange) AddNames(names redisclient.Names) redisclient.Names {
+	names.Reads = append(names.Reads, e.currentKey())
+	names.Writes = append(names.Writes, e.replicasKey())
+	names.Channels = append(names.Channels, e.Channel())
+	return names
+}
+
 func (e *Exchange) currentKey() string            { return e.Channel() + ":current" }
 func (e *Exchange) supersededKey() string         { return e.Channel() + ":superseded" }
 func (e *Exchange) setKey(revision string) string { return e.Channel() + ":set:" + revision }

@@ -70,8 +70,14 @@ func clockSkew(primary string, serverTime, sent, received time.Time) ClockSkew {
 }
 
 // Inspect checks the version, the settings and the clock of every primary. It returns ErrTooOld if a primary is too old. Where an ACL
-// hides the settings, it assumes that they are right.
+// hides the settings, it assumes that they are right. The first Inspect of a Client that has discovered nothing yet calls [Client.Discover], and
+// returns its error.
 func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
+	if !c.discovery.succeeded.Load() {
+		if _, err := c.Discover(ctx); err != nil {
+			return Inspection{}, fmt.Errorf("inspect Redis: %w", err)
+		}
+	}
 	var mu sync.Mutex
 	var merged Inspection
 	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
