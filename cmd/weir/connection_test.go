@@ -17,12 +17,16 @@ import (
 func serveOn(t *testing.T, url string) (base string, log *Transcript) {
 	t.Helper()
 	dir, log := t.TempDir(), &Transcript{}
-	save(t, filepath.Join(dir, "policies.yaml"), tenantPolicy("10")+`
+	save(t, filepath.Join(dir, "policies.yaml"), `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: tenant, namespace: shop}
+spec: {axis: Tenant, limit: 1000000, window: 1h}
 ---
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata: {name: user, namespace: shop}
-spec: {axis: User, limit: 1000, window: 1h, identifier: {source: {header: X-User-Id}}}
+spec: {axis: User, limit: 1000000, window: 1h, identifier: {source: {header: X-User-Id}}}
 `)
 	counters := countersOf("weir:")
 	counters.timeout = 200 * time.Millisecond

@@ -43,10 +43,14 @@ func (s *Server) String() string {
 		text = "a server that reports no version"
 	}
 	text += ", " + string(s.Mode)
-	if s.Mode == ModeCluster {
-		text += fmt.Sprintf(" with %d primaries", s.Primaries)
+	switch {
+	case s.Mode != ModeCluster:
+		return text
+	case s.Primaries == 1:
+		return text + " with one primary"
+	default:
+		return fmt.Sprintf("%s with %d primaries", text, s.Primaries)
 	}
-	return text
 }
 
 // SetupError is the error of [Client.Discover] for a Redis that cannot work with the options: waiting does not help. Its text says what to change.

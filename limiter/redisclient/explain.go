@@ -257,7 +257,10 @@ func (o *Options) anyCertificate() *tls.Config {
 	return config
 }
 
-func isHTTP(reply []byte) bool { return bytes.HasPrefix(reply, []byte("HTTP/")) }
+// isHTTP also recognizes the page without a header that some servers send in reply to what is not HTTP/1.
+func isHTTP(reply []byte) bool {
+	return bytes.HasPrefix(reply, []byte("HTTP/")) || bytes.HasPrefix(reply, []byte("<"))
+}
 
 // isRedis reports whether reply is a status or an error of Redis.
 func isRedis(reply []byte) bool {
