@@ -135,7 +135,7 @@ type counters struct {
 	client     *redisclient.Client
 	redis      *redisstore.Store
 	local      *local.Counters
-	connection *monitor.Connection // of the client; nil until connect
+	connection *monitor.Connection // of the client; nil until the process has asked Redis
 }
 
 // memoryCounters returns counters in this process.
@@ -281,18 +281,6 @@ func (c *counters) guard(ctx context.Context) (stop func()) {
 		c.redis.EnableBreaker(guarded, c.layers.Failover)
 	}
 	return stop
-}
-
-// connect finds out what Redis is, and logs it. Others are clients with the same options.
-func (c *counters) connect(ctx context.Context, names redisclient.Names, log *slog.Logger, others ...*redisclient.Client) {
-	c.connection = monitor.NewConnection(c.client, names, log, others...)
-	c.connection.AtStart(ctx)
-}
-
-// redisNames returns the names that every limiter uses.
-func (p *process) redisNames() redisclient.Names {
-	invalidations := redisstore.InvalidationChannel(p.keyPrefix)
-	return redisclient.Names{Counters: p.counterPrefix, Publishes: invalidations, Channels: []string{invalidations}}
 }
 
 // tasks returns the background tasks of the counters.

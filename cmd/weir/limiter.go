@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/source"
 )
@@ -101,7 +102,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		return err
 	}
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
-	counters.connect(ctx, exchange.AddNames(p.redisNames()), log, slow)
+	names := redischeck.NamesOf(p.counterPrefix, p.keyPrefix).WithReplica(exchange)
+	counters.connection = monitor.Connect(ctx, client, names, log, slow)
 	p.published = exchange
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/weir/flags"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
@@ -81,7 +83,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return err
 	}
 	if counters.client != nil {
-		counters.connect(ctx, p.redisNames(), log)
+		counters.connection = monitor.Connect(ctx, counters.client, redischeck.NamesOf(p.counterPrefix, p.keyPrefix), log)
 		p.shareBypasses(counters.client)
 	}
 	defer counters.guard(ctx)()

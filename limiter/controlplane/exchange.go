@@ -48,13 +48,8 @@ func Scripts() []redisclient.Script {
 // Channel is the name of the channel of revisions. The keys of Sets begin with it, too.
 func (e *Exchange) Channel() string { return e.prefix + "rules:" + e.limiter }
 
-// AddNames returns names with the keys and channels that the replicas of the limiter use, besides counters.
-func (e *Exchange) AddNames(names redisclient.Names) redisclient.Names {
-	names.Reads = append(names.Reads, e.currentKey())
-	names.Writes = append(names.Writes, e.replicasKey())
-	names.Channels = append(names.Channels, e.Channel())
-	return names
-}
+// ReplicaKeys returns the key that the replicas of the limiter read, and the one that they also write.
+func (e *Exchange) ReplicaKeys() (reads, writes string) { return e.currentKey(), e.replicasKey() }
 
 func (e *Exchange) currentKey() string            { return e.Channel() + ":current" }
 func (e *Exchange) supersededKey() string         { return e.Channel() + ":superseded" }

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -155,8 +157,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// forEachPrimary calls do with a client for each primary. On a cluster the calls run concurrently.
-func (c *Client) forEachPrimary(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+// ForEachPrimary calls do with a client for each primary. On a cluster the calls run concurrently.
+func (c *Client) ForEachPrimary(ctx context.Context, do func(context.Context, *redis.Client) error) error {
 	switch rdb := c.Redis().(type) {
 	case *redis.ClusterClient:
 		return rdb.ForEachMaster(ctx, do)
@@ -165,4 +167,13 @@ func (c *Client) forEachPrimary(ctx context.Context, do func(context.Context, *r
 	default:
 		return fmt.Errorf("unsupported Redis client %T", rdb)
 	}
+}
+
+// Address returns the address of a node. A node that does not know its own host announces only a port: the host is then that of the options.
+func (c *Client) Address(node *redis.Client) string {
+	address := node.Options().Addr
+	if host, _, err := net.SplitHostPort(c.options.Addresses[0]); err == nil && strings.HasPrefix(address, ":") {
+		return net.JoinHostPort(host, address[1:])
+	}
+	return address
 }

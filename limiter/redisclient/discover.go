@@ -30,11 +30,14 @@ type Server struct {
 	MaxMemory, UsedMemory int64
 	// Eviction is the setting maxmemory-policy, such as noeviction.
 	Eviction string
-	// Persistence is "none", "RDB", "AOF" or "RDB and AOF".
+	// Persistence is RDB, AOF, "RDB and AOF", or PersistenceOff.
 	Persistence string
 	// RESP3 is true if the server has the command HELLO, and so version 3 of the protocol. Weir uses version 2.
 	RESP3 bool
 }
+
+// PersistenceOff is the Persistence of a server that does not save its data.
+const PersistenceOff = "off"
 
 // String describes the server in a few words, such as "Redis 7.0.15, Cluster with 3 primaries".
 func (s *Server) String() string {
@@ -53,7 +56,7 @@ func (s *Server) String() string {
 	}
 }
 
-// SetupError is the error of [Client.Discover] for a Redis that cannot work with the options: waiting does not help. Its text says what to change.
+// SetupError is the error of [Client.Discover] for a Redis that cannot work with the options: waiting does not help. Its text describes what to change.
 type SetupError struct {
 	Advice string // a sentence that names the address, the problem and the way out
 	Cause  error  // nil if a successful reply shows the problem
@@ -115,7 +118,7 @@ func (d *discovery) close() error {
 func (c *Client) Discover(ctx context.Context) (Server, error) {
 	found, err := c.discover(ctx)
 	if err != nil {
-		return Server{}, WithKind(c.explain(ctx, err))
+		return Server{}, WithKind(c.Explain(ctx, err))
 	}
 	c.discovery.succeeded.Store(true)
 	return found, nil
@@ -150,7 +153,7 @@ func (c *Client) survey(ctx context.Context) (Server, error) {
 	if _, ok := c.Cluster(); ok {
 		found.Mode, found.Corrected = ModeCluster, c.options.Mode != ModeCluster
 	}
-	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+	err := c.ForEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
 		one, err := describe(ctx, primary)
 		if err != nil {
 			return err
@@ -178,7 +181,7 @@ func describe(ctx context.Context, server *redis.Client) (description, error) {
 	pipe := server.Pipeline()
 	ping, hello, info := pipe.Ping(ctx), pipe.Do(ctx, "hello"), pipe.Info(ctx)
 	databases, save := pipe.Do(ctx, "config", "get", "databases"), pipe.Do(ctx, "config", "get", "save")
-	if err := execute(ctx, pipe); err != nil {
+	if err := Execute(ctx, pipe); err != nil {
 		return one, err
 	}
 	for _, cmd := range []redis.Cmder{ping, hello, info, databases, save} {
@@ -198,14 +201,14 @@ func describe(ctx context.Context, server *redis.Client) (description, error) {
 		}
 	}
 	one.info = infoFields(info.Val())
-	one.databases, one.readsConfig = setting(databases)
-	one.save, _ = setting(save)
+	one.databases, one.readsConfig = Setting(databases)
+	one.save, _ = Setting(save)
 	return one, nil
 }
 
-// execute sends a pipeline. The error is that of the pipeline as a whole: go-redis does not set the error of a connection whose handshake Redis
+// Execute sends a pipeline. The error is that of the pipeline as a whole: go-redis does not set the error of a connection whose handshake Redis
 // rejects as that of the commands. Read the error of each command otherwise.
-func execute(ctx context.Context, pipe redis.Pipeliner) error {
+func Execute(ctx context.Context, pipe redis.Pipeliner) error {
 	cmds, err := pipe.Exec(ctx)
 	if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
 		err = nil
@@ -213,8 +216,8 @@ func execute(ctx context.Context, pipe redis.Pipeliner) error {
 	return err
 }
 
-// setting returns the value in a reply of CONFIG GET.
-func setting(reply *redis.Cmd) (value string, ok bool) {
+// Setting returns the value in a reply of CONFIG GET.
+func Setting(reply *redis.Cmd) (value string, ok bool) {
 	pair, err := reply.StringSlice()
 	if err != nil || len(pair) != 2 {
 		return "", false
@@ -317,7 +320,7 @@ func (d description) persistence() string {
 	case rdb:
 		return "RDB"
 	default:
-		return "none"
+		return PersistenceOff
 	}
 }
 

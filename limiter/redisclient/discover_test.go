@@ -89,14 +89,14 @@ func TestDiscover_DescribesTheServer(t *testing.T) {
 		args []string
 		want redisclient.Server
 	}{
-		"defaults of the tests": {nil, redisclient.Server{Databases: 16, Eviction: "noeviction", Persistence: "none"}},
+		"defaults of the tests": {nil, redisclient.Server{Databases: 16, Eviction: "noeviction", Persistence: redisclient.PersistenceOff}},
 		"settings": {
 			[]string{"--databases", "3", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--save", "3600 1"},
 			redisclient.Server{Databases: 3, MaxMemory: 100 << 20, Eviction: "allkeys-lru", Persistence: "RDB and AOF"},
 		},
 		"CONFIG is forbidden": {
 			[]string{"--save", "3600 1", "--user", "default", "on", "nopass", "~*", "&*", "+@all", "-config"},
-			redisclient.Server{Eviction: "noeviction", Persistence: "none"},
+			redisclient.Server{Eviction: "noeviction", Persistence: redisclient.PersistenceOff},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package redisclient
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,12 +10,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/weir-dev/weir/limiter/redisclient/wire"
 )
 
-// explain returns a [*SetupError] with the way out if the options do not fit the servers, else err. It can ask the first address what it is,
-// without credentials and without trust in its certificate.
-func (c *Client) explain(ctx context.Context, err error) error {
+// Explain returns a [*SetupError] with the way out if the options do not fit the servers, else err. It can ask the first address what it is,
+// without credentials and without trust in its certificate. [Client.Discover] has explained its errors.
+func (c *Client) Explain(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*SetupError](err); ok {
 		return err
 	}
@@ -170,18 +170,6 @@ func databaseError(address string, database int, cause error) error {
 	return &SetupError{fmt.Sprintf("%s is a node of a Redis Cluster, which has only database 0: use database 0 in place of %d", address, database), cause}
 }
 
-// What a server at an address can be.
-type wire int
-
-const (
-	wireUnknown  wire = iota
-	wireRedis         // replies as Redis does, without TLS
-	wireHTTP          // an HTTP server, without TLS
-	wireRedisTLS      // replies as Redis does, with TLS
-	wireHTTPS         // an HTTP server, with TLS
-	wireTLS           // another server with TLS, or one that requires a client certificate
-)
-
 // explainConnection asks the server at address what it is. It returns nil if that does not explain the error.
 func (o *Options) explainConnection(ctx context.Context, address string, err error) error {
 	var untrusted *tls.CertificateVerificationError
@@ -193,13 +181,13 @@ func (o *Options) explainConnection(ctx context.Context, address string, err err
 		return nil // nothing listens, or no such name: the error is clear
 	}
 	switch found := o.identify(ctx, address); {
-	case found == wireHTTP, found == wireHTTPS:
+	case found == wire.HTTP, found == wire.HTTPS:
 		return &SetupError{address + " is an HTTP server, not Redis: check host and port", err}
-	case o.TLS == nil && (found == wireRedisTLS || found == wireTLS):
+	case o.TLS == nil && (found == wire.RedisTLS || found == wire.TLS):
 		return &SetupError{address + " requires TLS: use rediss:// in place of redis:// (in a Limiter: set spec.redis.tls)", err}
-	case o.TLS != nil && found == wireRedis:
+	case o.TLS != nil && found == wire.Redis:
 		return &SetupError{address + " does not use TLS: use redis:// in place of rediss:// (in a Limiter: remove spec.redis.tls), or the port with TLS", err}
-	case o.TLS != nil && found == wireTLS, isAlert(err):
+	case o.TLS != nil && found == wire.TLS, wire.IsAlert(err):
 		return &SetupError{address + " accepts TLS, but not this client: check the client certificate, --redis-cert and --redis-key " +
 			"(in a Limiter: tls.crt and tls.key of spec.redis.tls.secretRef), and that the port is that of Redis", err}
 	default:
@@ -220,90 +208,14 @@ func (o *Options) certificateAdvice(address string, err *tls.CertificateVerifica
 	}
 }
 
-// identify sends a PING to the server at address, first without TLS and then with it, and looks at the reply. It trusts any certificate, because
-// it sends no credentials and only classifies the reply.
-func (o *Options) identify(ctx context.Context, address string) wire {
-	ctx, cancel := context.WithTimeout(ctx, 2*o.dialTimeout())
-	defer cancel()
-	switch reply, err := o.exchange(ctx, address, nil); {
-	case err != nil:
-		return wireUnknown
-	case isHTTP(reply):
-		// A server with TLS can reply to plain HTTP with an HTTP error.
-		if over, err := o.exchange(ctx, address, o.anyCertificate()); err == nil && isRedis(over) {
-			return wireRedisTLS
-		}
-		return wireHTTP
-	case isRedis(reply):
-		return wireRedis
-	}
-	switch reply, err := o.exchange(ctx, address, o.anyCertificate()); {
-	case err == nil && isRedis(reply):
-		return wireRedisTLS
-	case err == nil && isHTTP(reply):
-		return wireHTTPS
-	case err == nil, isAlert(err):
-		return wireTLS
-	default:
-		return wireUnknown
-	}
-}
-
-func (o *Options) anyCertificate() *tls.Config {
-	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // see identify
-	if o.TLS != nil {
-		config.ServerName = o.TLS.ServerName
-	}
-	return config
-}
-
-// isHTTP also recognizes the page without a header that some servers send in reply to what is not HTTP/1.
-func isHTTP(reply []byte) bool {
-	return bytes.HasPrefix(reply, []byte("HTTP/")) || bytes.HasPrefix(reply, []byte("<"))
-}
-
-// isRedis reports whether reply is a status or an error of Redis.
-func isRedis(reply []byte) bool {
-	return len(reply) > 1 && (reply[0] == '+' || reply[0] == '-') && reply[1] >= 'A' && reply[1] <= 'Z'
-}
-
-func isAlert(err error) bool {
-	var operation *net.OpError
-	return errors.As(err, &operation) && operation.Op == "remote error"
-}
-
-// exchange sends a PING over a new connection, and returns the beginning of the reply, or nothing if the server closes the connection. An error
-// is that of the dial or of the TLS handshake.
-func (o *Options) exchange(ctx context.Context, address string, config *tls.Config) ([]byte, error) {
+// identify finds out what the server at address is.
+func (o *Options) identify(ctx context.Context, address string) wire.Server {
 	if o.DialAddress != nil {
 		address = o.DialAddress(address)
 	}
-	dialer := &net.Dialer{Timeout: o.dialTimeout()}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
+	serverName := ""
+	if o.TLS != nil {
+		serverName = o.TLS.ServerName
 	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(o.dialTimeout())); err != nil {
-		return nil, err
-	}
-	if config != nil {
-		if config.ServerName == "" {
-			if host, _, err := net.SplitHostPort(address); err == nil {
-				config.ServerName = host
-			}
-		}
-		encrypted := tls.Client(conn, config)
-		if err := encrypted.HandshakeContext(ctx); err != nil {
-			return nil, err
-		}
-		conn = encrypted
-	}
-	_, _ = conn.Write([]byte("PING\r\n\r\n")) // fails if the server has closed the connection; a reply can have arrived before
-	reply := make([]byte, 64)
-	n, err := conn.Read(reply)
-	if n == 0 && isAlert(err) {
-		return nil, err // TLS 1.3: the server rejects the certificate of the client after the handshake
-	}
-	return reply[:n], nil
+	return wire.Identify(ctx, address, serverName, o.dialTimeout())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 )
 
 const (
@@ -24,23 +25,21 @@ const (
 type Connection struct {
 	client *redisclient.Client
 	others []*redisclient.Client
-	names  redisclient.Names
+	names  redischeck.Names
 	log    *slog.Logger
 
 	logged string // the subject of the last line
 	usable bool
 }
 
-// NewConnection returns a Connection of client. The other clients have the same options, except for the timeout.
-func NewConnection(client *redisclient.Client, names redisclient.Names, log *slog.Logger, others ...*redisclient.Client) *Connection {
-	return &Connection{client: client, others: others, names: names, log: log}
-}
-
-// AtStart asks Redis for the first time. It returns within about a second. It does not fail, because a limiter also serves without Redis.
-func (c *Connection) AtStart(ctx context.Context) {
+// Connect asks Redis for the first time. It returns within about a second. It does not fail, because a limiter also serves without Redis. The
+// other clients have the same options as client, except for the timeout.
+func Connect(ctx context.Context, client *redisclient.Client, names redischeck.Names, log *slog.Logger, others ...*redisclient.Client) *Connection {
+	c := &Connection{client: client, others: others, names: names, log: log}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	c.ask(ctx)
+	return c
 }
 
 // Usable reports whether the last answer of Redis was that of one that fits the options. Call it before Run.
@@ -72,7 +71,7 @@ func (c *Connection) ask(ctx context.Context) (pause time.Duration) {
 	for _, other := range c.others {
 		_, _ = other.Discover(ctx) // the error is that of client
 	}
-	missing, err := c.client.MissingPermissions(ctx, c.names)
+	missing, err := redischeck.MissingPermissions(ctx, c.client, c.names)
 	if err != nil {
 		c.logProblem(ctx, err)
 		return connectionRetry

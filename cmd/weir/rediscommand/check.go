@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -81,7 +82,7 @@ type finding struct {
 
 // settings are the flags of the command.
 type settings struct {
-	names    redisclient.Names
+	names    redischeck.Names
 	samples  int
 	timeout  time.Duration // of decisions
 	policies []policyUse   // without Identifiers
@@ -137,8 +138,8 @@ func (r *report) addError(err error) {
 }
 
 // checkPermissions returns false if the rest cannot be found out.
-func (r *report) checkPermissions(ctx context.Context, client *redisclient.Client, names redisclient.Names) bool {
-	all, err := client.MissingPermissions(ctx, names)
+func (r *report) checkPermissions(ctx context.Context, client *redisclient.Client, names redischeck.Names) bool {
+	all, err := redischeck.MissingPermissions(ctx, client, names)
 	for _, m := range all {
 		r.Permissions = append(r.Permissions, missing{m.Rule, m.Optional != "", m.Reply})
 		severity := severityError
@@ -151,12 +152,12 @@ func (r *report) checkPermissions(ctx context.Context, client *redisclient.Clien
 		r.addError(err)
 		return false
 	}
-	return !slices.ContainsFunc(all, func(m redisclient.Missing) bool { return m.Rule == "+time" })
+	return !slices.ContainsFunc(all, func(m redischeck.Missing) bool { return m.Rule == "+time" })
 }
 
 // measure returns false if Redis is unavailable.
 func (r *report) measure(ctx context.Context, client *redisclient.Client, s settings) bool {
-	measured, err := client.Measure(ctx, s.samples)
+	measured, err := redischeck.Measure(ctx, client, s.samples)
 	if err != nil {
 		r.addError(err)
 		return false
@@ -191,10 +192,10 @@ func (r *report) checkSettings(ctx context.Context, client *redisclient.Client) 
 	if r.Server.Eviction != "" && r.Server.MaxMemory == 0 {
 		r.add(severityWarning, "maxmemory is not set, so Weir does not know how full Redis is: set it, with maxmemory-policy noeviction")
 	}
-	if p := r.Server.Persistence; p != "" && p != "none" {
+	if p := r.Server.Persistence; p != "" && p != redisclient.PersistenceOff {
 		r.add(severityWarning, "Redis saves its data to disk (%s), and rejects writes while it cannot: if Redis is only for Weir, set save \"\" and appendonly no", p)
 	}
-	if client.FullCoverage(ctx) {
+	if redischeck.FullCoverage(ctx, client) {
 		r.add(severityWarning, "cluster-require-full-coverage is yes: while one primary is unavailable, the others reject calls too; set it to no")
 	}
 	if r.Server.Mode == string(redisclient.ModeCluster) && r.Server.Replicas < r.Server.Primaries {

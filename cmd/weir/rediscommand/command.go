@@ -16,7 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
-	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 )
 
 // The values of --output.
@@ -140,11 +140,10 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 }
 
 // names returns the keys and channels of the limiter.
-func (f *checkFlags) names(client *redisclient.Client) redisclient.Names {
-	invalidations := redisstore.InvalidationChannel(f.prefix)
-	names := redisclient.Names{Counters: f.prefix, Publishes: invalidations, Channels: []string{invalidations}}
+func (f *checkFlags) names(client *redisclient.Client) redischeck.Names {
+	names := redischeck.NamesOf(f.prefix, f.prefix)
 	if f.limiter != "" {
-		names = controlplane.NewExchange(client, f.prefix, f.limiter).AddNames(names)
+		names = names.WithReplica(controlplane.NewExchange(client, f.prefix, f.limiter))
 	}
 	if owner := cmp.Or(f.groupName(), f.limiter); owner != "" {
 		names.Counters += owner + ":"

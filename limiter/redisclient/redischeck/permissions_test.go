@@ -1,19 +1,31 @@
-package redisclient_test
+package redischeck_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
+	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func names() redisclient.Names {
-	return redisclient.Names{
-		Counters: "weir:a/b:", Reads: []string{"weir:rules:a/b:current"}, Writes: []string{"weir:replicas:a/b"},
-		Channels: []string{"weir:rules:a/b", "weir:forget"}, Publishes: "weir:forget",
+func names() redischeck.Names {
+	return redischeck.NamesOf("weir:a/b:", "weir:").WithReplica(replica{})
+}
+
+type replica struct{}
+
+func (replica) ReplicaKeys() (reads, writes string) { return "weir:rules:a/b:current", "weir:replicas:a/b" }
+func (replica) Channel() string                     { return "weir:rules:a/b" }
+
+// The channel is also that of the store, which this package does not import.
+func TestNamesOf_HasTheChannelOfTheStore(t *testing.T) {
+	if channel := redisstore.InvalidationChannel("weir:"); names().Publishes != channel || !slices.Contains(names().Channels, channel) {
+		t.Errorf("%+v, want the channel %s", names(), channel)
 	}
 }
 
@@ -27,7 +39,7 @@ func permissions() []string {
 func missingRules(t *testing.T, server *fixture.RedisProcess, granted []string) []string {
 	t.Helper()
 	do(t, server, append([]string{"ACL", "SETUSER", "weir", "reset"}, granted...)...)
-	missing, err := open(t, "redis://weir:secret@"+server.Addr()).MissingPermissions(t.Context(), names())
+	missing, err := redischeck.MissingPermissions(t.Context(), open(t, "redis://weir:secret@"+server.Addr()), names())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +75,7 @@ func TestMissingPermissions_NamesEachThatIsMissing(t *testing.T) {
 
 func TestMissingPermissions_NamesACommandThatTheServerDoesNotHave(t *testing.T) {
 	server := fixture.Redis(t, "--rename-command", "EVALSHA", "")
-	missing, err := open(t, server.URL()).MissingPermissions(t.Context(), names())
+	missing, err := redischeck.MissingPermissions(t.Context(), open(t, server.URL()), names())
 	if err != nil || len(missing) != 1 || !strings.Contains(missing[0].String(), "no command evalsha") {
 		t.Errorf("%v, %v", missing, err)
 	}
@@ -71,7 +83,7 @@ func TestMissingPermissions_NamesACommandThatTheServerDoesNotHave(t *testing.T) 
 
 func TestMissingPermissions_LeavesNothingBehind(t *testing.T) {
 	server := fixture.Redis(t)
-	if _, err := open(t, server.URL()).MissingPermissions(t.Context(), names()); err != nil {
+	if _, err := redischeck.MissingPermissions(t.Context(), open(t, server.URL()), names()); err != nil {
 		t.Fatal(err)
 	}
 	if keys, err := server.Do(t.Context(), "KEYS", "*"); err != nil || fmt.Sprint(keys) != "[]" {
@@ -80,7 +92,7 @@ func TestMissingPermissions_LeavesNothingBehind(t *testing.T) {
 }
 
 func TestMissingPermissions_WorkOnACluster(t *testing.T) {
-	missing, err := open(t, fixture.RedisCluster(t).URL()).MissingPermissions(t.Context(), names())
+	missing, err := redischeck.MissingPermissions(t.Context(), open(t, fixture.RedisCluster(t).URL()), names())
 	if err != nil || len(missing) != 0 {
 		t.Errorf("%v, %v", missing, err)
 	}
@@ -88,7 +100,9 @@ func TestMissingPermissions_WorkOnACluster(t *testing.T) {
 
 func TestMissingPermissions_ReportAReplica(t *testing.T) {
 	primary := fixture.Redis(t)
-	replica := fixture.Redis(t, "--replicaof", strings.ReplaceAll(primary.Addr(), ":", " "))
-	_, err := open(t, replica.URL()).MissingPermissions(t.Context(), names())
-	wantAdvice(t, "a replica", err, "is a replica")
+	server := fixture.Redis(t, "--replicaof", strings.ReplaceAll(primary.Addr(), ":", " "))
+	_, err := redischeck.MissingPermissions(t.Context(), open(t, server.URL()), names())
+	if setup, ok := errors.AsType[*redisclient.SetupError](err); !ok || !strings.Contains(setup.Advice, "is a replica") {
+		t.Errorf("error %v", err)
+	}
 }

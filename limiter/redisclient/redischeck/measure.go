@@ -1,30 +1,31 @@
-package redisclient
+package redischeck
 
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
-// Measurement is the result of [Client.Measure] for one primary.
+// Measurement is the result of [Measure] for one primary.
 type Measurement struct {
-	Clock ClockSkew
+	Clock redisclient.ClockSkew
 	Trips []time.Duration // of calls, sorted
 }
 
 // Measure sends n calls to each primary, one after another, and returns how long they took and what the clocks show, sorted by address. The
 // clock is compared in the fastest call, so that its error is at most the duration of that call.
-func (c *Client) Measure(ctx context.Context, n int) ([]Measurement, error) {
+func Measure(ctx context.Context, c *redisclient.Client, n int) ([]Measurement, error) {
 	var mu sync.Mutex
 	var all []Measurement
-	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
-		m := Measurement{Clock: ClockSkew{Primary: c.address(primary)}}
+	err := c.ForEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+		m := Measurement{Clock: redisclient.ClockSkew{Primary: c.Address(primary)}}
 		if err := primary.Ping(ctx).Err(); err != nil { // connects
 			return err
 		}
@@ -40,7 +41,7 @@ func (c *Client) Measure(ctx context.Context, n int) ([]Measurement, error) {
 			m.Trips = append(m.Trips, took)
 			if fastest < 0 || took < fastest {
 				fastest = took
-				m.Clock = clockSkew(m.Clock.Primary, at, sent, sent.Add(took))
+				m.Clock = redisclient.SkewOf(m.Clock.Primary, at, sent, sent.Add(took))
 			}
 		}
 		slices.Sort(m.Trips)
@@ -50,31 +51,22 @@ func (c *Client) Measure(ctx context.Context, n int) ([]Measurement, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, WithKind(fmt.Errorf("measure round trips: %w", err))
+		return nil, redisclient.WithKind(fmt.Errorf("measure round trips: %w", err))
 	}
 	slices.SortFunc(all, func(a, b Measurement) int { return strings.Compare(a.Clock.Primary, b.Clock.Primary) })
 	return all, nil
 }
 
-// address returns the address of a node. A node that does not know its own host announces none; it is then that of the client.
-func (c *Client) address(node *redis.Client) string {
-	address := node.Options().Addr
-	if host, _, err := net.SplitHostPort(c.options.Addresses[0]); err == nil && strings.HasPrefix(address, ":") {
-		return net.JoinHostPort(host, address[1:])
-	}
-	return address
-}
-
 // FullCoverage reports whether a node of a Redis Cluster rejects calls while another one is unavailable, the setting
 // cluster-require-full-coverage. It is false if Redis is no cluster, or if the user must not read the settings.
-func (c *Client) FullCoverage(ctx context.Context) bool {
+func FullCoverage(ctx context.Context, c *redisclient.Client) bool {
 	if _, ok := c.Cluster(); !ok {
 		return false
 	}
 	var mu sync.Mutex
 	full := false
-	_ = c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error { // without permission, it is unknown
-		value, _ := setting(primary.Do(ctx, "config", "get", "cluster-require-full-coverage"))
+	_ = c.ForEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error { // without permission, it is unknown
+		value, _ := redisclient.Setting(primary.Do(ctx, "config", "get", "cluster-require-full-coverage"))
 		mu.Lock()
 		defer mu.Unlock()
 		full = full || value == "yes"

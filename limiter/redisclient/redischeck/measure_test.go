@@ -1,10 +1,12 @@
-package redisclient_test
+package redischeck_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -13,7 +15,7 @@ func TestMeasure_ComparesTheClockInTheFastestCall(t *testing.T) {
 	if err := clock.Shift(-time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	measured, err := open(t, server.URL()).Measure(t.Context(), 20)
+	measured, err := redischeck.Measure(t.Context(), open(t, server.URL()), 20)
 	if err != nil || len(measured) != 1 {
 		t.Fatalf("%v, %v", measured, err)
 	}
@@ -28,11 +30,11 @@ func TestMeasure_ComparesTheClockInTheFastestCall(t *testing.T) {
 
 func TestMeasure_AsksEachPrimary(t *testing.T) {
 	client := open(t, fixture.RedisCluster(t).URL())
-	measured, err := client.Measure(t.Context(), 3)
+	measured, err := redischeck.Measure(t.Context(), client, 3)
 	if err != nil || len(measured) != 3 || measured[0].Clock.Primary >= measured[1].Clock.Primary {
 		t.Errorf("%v, %v", measured, err)
 	}
-	if !client.FullCoverage(t.Context()) {
+	if !redischeck.FullCoverage(t.Context(), client) {
 		t.Error("full coverage is not reported, which is the default of Redis")
 	}
 }
@@ -40,12 +42,12 @@ func TestMeasure_AsksEachPrimary(t *testing.T) {
 func TestMeasure_NamesANodeThatAnnouncesNoHost(t *testing.T) {
 	node := fixture.RedisClusterNode(t)
 	client := open(t, node.URL()+"?cluster=true")
-	measured, err := client.Measure(t.Context(), 1)
+	measured, err := redischeck.Measure(t.Context(), client, 1)
 	if err != nil || measured[0].Clock.Primary != node.Addr() {
 		t.Errorf("%v, %v, want %s", measured, err, node.Addr())
 	}
 	do(t, node, "CONFIG", "SET", "cluster-require-full-coverage", "no")
-	if client.FullCoverage(t.Context()) {
+	if redischeck.FullCoverage(t.Context(), client) {
 		t.Error("full coverage is reported")
 	}
 }
@@ -53,8 +55,10 @@ func TestMeasure_NamesANodeThatAnnouncesNoHost(t *testing.T) {
 func TestMeasure_FailsWithoutRedis(t *testing.T) {
 	server := fixture.Redis(t)
 	server.Kill()
-	_, err := open(t, server.URL()).Measure(t.Context(), 1)
-	wantKind(t, err, "unreachable")
+	_, err := redischeck.Measure(t.Context(), open(t, server.URL()), 1)
+	if kind := redisclient.Kind(err); kind != redisclient.KindUnreachable {
+		t.Errorf("kind %q of %v", kind, err)
+	}
 	if !strings.Contains(err.Error(), "measure round trips") {
 		t.Error(err)
 	}

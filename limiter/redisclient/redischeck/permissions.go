@@ -1,4 +1,5 @@
-package redisclient
+// Package redischeck finds out whether a Redis has what a limiter needs: permissions, clocks, and round trips that are short enough.
+package redischeck
 
 import (
 	"context"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 // Names are the keys and channels of a limiter in Redis.
@@ -22,6 +25,27 @@ type Names struct {
 	Publishes string
 }
 
+// NamesOf returns the names that every limiter uses: counters with a prefix, and the channel of a prefix for invalidations.
+func NamesOf(counters, prefix string) Names {
+	invalidations := prefix + "forget"
+	return Names{Counters: counters, Publishes: invalidations, Channels: []string{invalidations}}
+}
+
+// Replica has the names that a replica of a Limiter uses besides counters.
+type Replica interface {
+	// ReplicaKeys returns the key that it reads, and the one that it also writes.
+	ReplicaKeys() (reads, writes string)
+	// Channel is that of the rules.
+	Channel() string
+}
+
+// WithReplica returns the names with those of a replica.
+func (n Names) WithReplica(r Replica) Names {
+	reads, writes := r.ReplicaKeys()
+	n.Reads, n.Writes, n.Channels = append(n.Reads, reads), append(n.Writes, writes), append(n.Channels, r.Channel())
+	return n
+}
+
 // Permission is one that a limiter needs.
 type Permission struct {
 	Rule     string // in the form of ACL SETUSER, such as +evalsha or ~weir:*
@@ -33,12 +57,14 @@ type Missing struct {
 	Permission
 
 	Reply string // of Redis
+
+	unknown bool // the server does not have the command
 }
 
 // String describes what to change.
 func (m Missing) String() string {
 	what := "grant the user " + m.Rule
-	if kindOfReply(m.Reply) == KindMisconfigured {
+	if m.unknown {
 		what = "the server has no command " + strings.TrimPrefix(m.Rule, "+") + ": allow it, or use another server"
 	}
 	if m.Optional != "" {
@@ -86,12 +112,15 @@ func (n Names) attempts() []attempt {
 	return all
 }
 
+// firstKey is the index of the first key in an EVALSHA command.
+const firstKey = 3
+
 // rules is the end of the key of the counter on which permissions are tried.
 const rules = "check"
 
 // MissingPermissions tries each command that a limiter needs, and returns those that Redis rejects, in one or two round trips. It counts nothing.
 // Errors are those of an unavailable Redis.
-func (c *Client) MissingPermissions(ctx context.Context, names Names) ([]Missing, error) {
+func MissingPermissions(ctx context.Context, c *redisclient.Client, names Names) ([]Missing, error) {
 	all := names.attempts()
 	pipe := c.Redis().Pipeline()
 	replies := make([]*redis.Cmd, len(all))
@@ -100,23 +129,23 @@ func (c *Client) MissingPermissions(ctx context.Context, names Names) ([]Missing
 		if one.words[0] == "eval" || one.words[0] == "evalsha" {
 			replies[i].SetFirstKeyPos(firstKey)
 		}
-		_ = pipe.Process(ctx, noRetry{replies[i]}) // only queues the command
+		_ = pipe.Process(ctx, replies[i]) // only queues the command
 	}
-	if err := execute(ctx, pipe); err != nil {
-		return nil, WithKind(c.explain(ctx, err))
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.WithKind(c.Explain(ctx, err))
 	}
 	var missing []Missing
 	for i, reply := range replies {
 		err := reply.Err()
-		switch kindOf(err) {
-		case KindDenied, KindMisconfigured:
+		switch redisclient.Kind(err) {
+		case redisclient.KindDenied, redisclient.KindMisconfigured:
 			missing = append(missing, all[i].missing(err))
-		case "", KindNoScript, KindOther: // the command ran; a nil reply, or the wrong type of a value
+		case "", redisclient.KindNoScript, redisclient.KindOther: // the command ran; a nil reply, or the wrong type of a value
 		default:
-			return nil, WithKind(c.explain(ctx, fmt.Errorf("try %v: %w", all[i].words[0], err)))
+			return nil, redisclient.WithKind(c.Explain(ctx, fmt.Errorf("try %v: %w", all[i].words[0], err)))
 		}
 	}
-	channels, err := c.missingChannels(ctx, names.Channels)
+	channels, err := missingChannels(ctx, c, names.Channels)
 	slices.SortStableFunc(missing, func(a, b Missing) int { return strings.Compare(a.Rule, b.Rule) })
 	return slices.CompactFunc(append(missing, channels...), func(a, b Missing) bool { return a.Rule == b.Rule }), err
 }
@@ -133,7 +162,7 @@ func (a attempt) missing(err error) Missing {
 	case !strings.HasPrefix(a.Rule, "+") && !strings.Contains(text, "key"):
 		rule = fmt.Sprint("+", a.words[0])
 	}
-	return Missing{Permission{rule, a.Optional}, err.Error()}
+	return Missing{Permission{rule, a.Optional}, err.Error(), redisclient.Kind(err) == redisclient.KindMisconfigured}
 }
 
 // counters returns the prefix of the key of an attempt that writes a counter.
@@ -147,22 +176,22 @@ func (a attempt) counters() string {
 }
 
 // missingChannels subscribes to each channel.
-func (c *Client) missingChannels(ctx context.Context, channels []string) ([]Missing, error) {
+func missingChannels(ctx context.Context, c *redisclient.Client, channels []string) ([]Missing, error) {
 	var missing []Missing
 	for _, channel := range channels {
 		subscription := c.Redis().Subscribe(ctx, channel)
 		_, err := subscription.Receive(ctx)
 		err = errors.Join(err, subscription.Close())
-		switch kindOf(err) {
+		switch redisclient.Kind(err) {
 		case "":
-		case KindDenied, KindMisconfigured:
+		case redisclient.KindDenied, redisclient.KindMisconfigured:
 			rule := "+subscribe"
 			if strings.Contains(err.Error(), "channel") {
 				rule = "&" + channel
 			}
-			missing = append(missing, Missing{Permission{Rule: rule}, err.Error()})
+			missing = append(missing, Missing{Permission{Rule: rule}, err.Error(), false})
 		default:
-			return nil, WithKind(fmt.Errorf("subscribe to %s: %w", channel, err))
+			return nil, redisclient.WithKind(fmt.Errorf("subscribe to %s: %w", channel, err))
 		}
 	}
 	return missing, nil
