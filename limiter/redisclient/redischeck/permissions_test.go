@@ -19,8 +19,11 @@ func names() redischeck.Names {
 
 type replica struct{}
 
-func (replica) ReplicaKeys() (reads, writes string) { return "weir:rules:a/b:current", "weir:replicas:a/b" }
-func (replica) Channel() string                     { return "weir:rules:a/b" }
+func (replica) ReplicaKeys() (reads, writes string) {
+	return "weir:rules:a/b:current", "weir:replicas:a/b"
+}
+
+func (replica) Channel() string { return "weir:rules:a/b" }
 
 // The channel is also that of the store, which this package does not import.
 func TestNamesOf_HasTheChannelOfTheStore(t *testing.T) {
