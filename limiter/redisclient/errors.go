@@ -70,6 +70,21 @@ func IsOutage(err error) bool {
 	}
 }
 
+// IsUnclear reports whether err shows only that a command failed. It shows that Redis is unusable if all commands fail with such errors for some time.
+func IsUnclear(err error) bool {
+	switch kindOf(err) {
+	case KindMoving, KindCrossSlot, KindOther:
+		return true
+	default:
+		return false
+	}
+}
+
+// NoConnection is err, the error of a call that got no connection in time and was not sent, while Redis answered other calls.
+func NoConnection(err error) error {
+	return &kindError{error: fmt.Errorf("no connection in time, although Redis answers other calls: %w", err), kind: KindUnreachable}
+}
+
 // kindError is an error that reports its kind to packages that do not import this one.
 type kindError struct {
 	error

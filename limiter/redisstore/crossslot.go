@@ -63,7 +63,7 @@ func (s *Store) groupByNode(deadline time.Time, charges []limiter.Charge) []char
 	now := time.Now()
 	return groupBy(charges, func(c *limiter.Charge) string {
 		node := s.batchers.address(deadline, c.Key)
-		if isReadInPlace(*c) || s.together.isPaused(node, now) {
+		if isReadInPlace(*c) || s.together.IsPaused(node, now) {
 			return "{" + hashslot.Tag(c.Key)
 		}
 		return node
@@ -73,7 +73,7 @@ func (s *Store) groupByNode(deadline time.Time, charges []limiter.Charge) []char
 // onOneNode reports whether one node can decide all charges together.
 func (s *Store) onOneNode(deadline time.Time, charges []limiter.Charge) bool {
 	first := s.batchers.address(deadline, charges[0].Key)
-	return !s.together.isPaused(first, time.Now()) && !slices.ContainsFunc(charges, func(c limiter.Charge) bool {
+	return !s.together.IsPaused(first, time.Now()) && !slices.ContainsFunc(charges, func(c limiter.Charge) bool {
 		return isReadInPlace(c) || s.batchers.address(deadline, c.Key) != first
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore/lua"
+	"github.com/weir-dev/weir/limiter/redisstore/together"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
@@ -18,7 +19,7 @@ import (
 type Store struct {
 	scripts       *lua.Scripts
 	client        *redisclient.Client
-	together      togetherness
+	together      together.Nodes
 	timeout       time.Duration
 	clock         func() time.Time
 	batchers      *batchers
