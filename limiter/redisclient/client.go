@@ -64,7 +64,7 @@ func New(o Options) (*Client, error) {
 		// All commands here have keys or can run on any node. With routing policies go-redis would request the list of
 		// all commands, which is long, and which an ACL can forbid.
 		cluster.DisableRoutingPolicies = true
-		return &Client{rdb: redis.NewClusterClient(cluster), id: rand.Text()}, nil
+		return &Client{rdb: resolveUnknownEndpoints(redis.NewClusterClient(cluster)), id: rand.Text()}, nil
 	case ModeSentinel:
 		return &Client{rdb: redis.NewFailoverClient(options.Failover()), name: "the primary " + o.MasterName, id: rand.Text()}, nil
 	default:

@@ -102,7 +102,15 @@ func WithKind(err error) error {
 	if err == nil {
 		return nil
 	}
+	if isUnknownPrimary(err) {
+		err = fmt.Errorf("no Sentinel knows a primary of this name: %w", err)
+	}
 	return &kindError{error: err, kind: kindOf(err)}
+}
+
+// isUnknownPrimary reports whether Sentinels answered that they monitor no primary of the name. go-redis calls them unreachable.
+func isUnknownPrimary(err error) bool {
+	return errors.Is(err, redis.Nil) && strings.Contains(err.Error(), "all sentinels specified in configuration are unreachable")
 }
 
 func kindOf(err error) string {
@@ -113,6 +121,8 @@ func kindOf(err error) string {
 		return ""
 	case errors.As(err, &kindErr):
 		return kindErr.kind
+	case isUnknownPrimary(err):
+		return KindUnreachable
 	case errors.As(err, &reply):
 		return kindOfReply(reply.Error())
 	default:
@@ -198,7 +208,7 @@ func kindOfReply(reply string) string {
 		return KindDisk
 	case "NOREPLICAS":
 		return KindReplicas
-	case "NOAUTH", "WRONGPASS", "NOPERM":
+	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED": // the last one in protected mode
 		return KindDenied
 	default:
 		return KindOther
