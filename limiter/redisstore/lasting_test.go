@@ -85,26 +85,21 @@ func TestBreaker_AnUnknownPrimaryIsUnreachable(t *testing.T) {
 func TestBreaker_AMissingPermissionAffectsWhatNeedsIt(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		permissions   []string
-		algorithm     limiter.Algorithm
-		units         int64
-		isCompact     bool
-		same          bool // the same counter, which has units
-		part          string
-		otherIsDenied bool
+		permission string
+		algorithm  limiter.Algorithm
+		units      int64
+		isCompact  bool
+		same       bool // the same counter, which has units
+		part       string
 	}{
-		"expiry of blocks":    {permissions: []string{"pexpireat"}, algorithm: limiter.FixedWindow, units: 10, isCompact: true, part: "Compact counters of FixedWindow"},
-		"fields":              {permissions: []string{"hget"}, algorithm: limiter.SlidingWindowCounter, units: 10, isCompact: true, part: "Compact counters of SlidingWindowCounter"},
-		"parts of large logs": {permissions: []string{"setrange"}, algorithm: limiter.SlidingWindowLog, units: 1000, same: true, part: "large counters of SlidingWindowLog"},
+		"expiry of blocks":    {permission: "pexpireat", algorithm: limiter.FixedWindow, units: 10, isCompact: true, part: "Compact counters of FixedWindow"},
+		"fields":              {permission: "hget", algorithm: limiter.SlidingWindowCounter, units: 10, isCompact: true, part: "Compact counters of SlidingWindowCounter"},
+		"parts of large logs": {permission: "setrange", algorithm: limiter.SlidingWindowLog, units: 1000, same: true, part: "large counters of SlidingWindowLog"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, outages := fixture.Redis(t), newOutageRecorder()
-			set := func(sign string) {
-				for _, p := range test.permissions {
-					do(t, server, "ACL", "SETUSER", "default", sign+p)
-				}
-			}
+			set := func(sign string) { do(t, server, "ACL", "SETUSER", "default", sign+test.permission) }
 			set("-")
 			store := storeWithBreaker(t, server.URL(), outages)
 			failing, others := newCounter(t, test.algorithm, test.units, test.isCompact), newCounter(t, limiter.TokenBucket, 10, false)
