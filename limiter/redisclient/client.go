@@ -31,6 +31,8 @@ type Client struct {
 	rdb  redis.UniversalClient
 	name string
 	id   string
+
+	recovery recovery
 }
 
 // ID is a random name of this Client, the same until it is closed. Messages contain it, so that their sender can recognize them.

@@ -106,8 +106,8 @@ type breakerConfig struct {
 	parts    atomic.Int64         // number of parts of calls that are rejected
 	// probeNeed makes calls like those on the counter of a charge, on counters that have no units yet. nil: needs are not tracked.
 	probeNeed func(ctx context.Context, charge limiter.Charge) error
-	// serves returns the address of the node that serves key now; nil if there is one node.
-	serves func(key string) string
+	// recovered is called after an outage of a node; nil: nothing is called.
+	recovered func()
 }
 
 func (c *breakerConfig) newBreaker(address string) *breaker {
@@ -355,6 +355,9 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 	b.tripped.Add(-1)
 	if reported {
 		b.observer.Recovered(b.address)
+		if b.recovered != nil {
+			b.recovered()
+		}
 	}
 }
 
@@ -459,7 +462,7 @@ func firstError(batch []*call) error {
 func (s *Store) EnableBreaker(ctx context.Context, observer OutageObserver) {
 	s.batchers.breaker = &breakerConfig{
 		probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout, keys: quarantine.New(ctx, s.probeKey, observer.CounterUnavailable),
-		probeNeed: s.probeNeed,
+		probeNeed: s.probeNeed, recovered: s.client.Recovered,
 	}
 }
 
