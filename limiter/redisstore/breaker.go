@@ -57,6 +57,13 @@ const maxLateness = 10
 // aloneInFlight is the number of calls to a node that are sent alone at the same time.
 const aloneInFlight = 2
 
+// settles is how long another node has to have the slot of a probe until that ends the outage of this one. While the nodes of a cluster disagree about
+// their addresses, the next call can be for this node again.
+const settles = time.Second
+
+// errElsewhere is the error of a probe that another node answered.
+var errElsewhere = fmt.Errorf("%w: another node answered the probe", limiter.ErrOverloaded)
+
 // probeKeyTTL is the time to live of the key that a probe writes.
 const probeKeyTTL = time.Second
 
@@ -87,8 +94,9 @@ type breaker struct {
 	outage     sync.Mutex    // held during an outage, until the observer knows that it is over: the next outage waits
 	alone      chan struct{} // holds a value for each call that is in flight alone
 
-	needs        *lasting.Tracker // nil without it
-	unclearSince atomic.Int64     // when the first of the calls failed that all have failed unclearly since, in nanoseconds since created; 0 without
+	isElsewhere  func(key string) bool // another node has the slot of key now; nil: never
+	needs        *lasting.Tracker      // nil without it
+	unclearSince atomic.Int64          // when the first of the calls failed that all have failed unclearly since, in nanoseconds since created; 0 without
 
 	tripping sync.Mutex
 	probed   chan struct{} // closed when the first probe since the breaker opened has ended, or after quarantine.ProbeWait; nil before
@@ -325,16 +333,16 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 	b.outage.Lock()
 	defer b.outage.Unlock()
 	defer endWait()
-	reported := false
+	reported, elsewhere := false, time.Time{}
 	for pause := time.Duration(0); ; pause = min(max(2*pause, firstPause), maxPause) {
 		if !wait.Sleep(b.ctx, wait.Jittered(pause)) {
 			return
 		}
-		err := b.recover(key, time.Since(began), reported)
+		err := b.recover(key, time.Since(began), reported, &elsewhere)
 		if err == nil {
 			break
 		}
-		if errors.Is(err, limiter.ErrOverloaded) { // the node was not asked
+		if errors.Is(err, limiter.ErrOverloaded) { // this node was not asked
 			continue
 		}
 		b.become(open)
@@ -376,9 +384,20 @@ func (b *breaker) become(state int32) {
 }
 
 // recover probes the node, and after an outage lets the observer report what happened in it. A report that fails can be due to its counter: the
-// node is available if it answers another probe.
-func (b *breaker) recover(key string, unavailableFor time.Duration, wasOutage bool) error {
-	if err := b.probe(b.ctx, key); err != nil || !wasOutage {
+// node is available if it answers another probe. elsewhere is since when another node has answered, zero if this one did.
+func (b *breaker) recover(key string, unavailableFor time.Duration, wasOutage bool, elsewhere *time.Time) error {
+	err := b.probe(b.ctx, key)
+	if err == nil && b.isElsewhere != nil && b.isElsewhere(key) {
+		if elsewhere.IsZero() {
+			*elsewhere = time.Now()
+		}
+		if time.Since(*elsewhere) < settles {
+			return errElsewhere
+		}
+	} else {
+		*elsewhere = time.Time{}
+	}
+	if err != nil || !wasOutage {
 		return err
 	}
 	b.become(recovering)
