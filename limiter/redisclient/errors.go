@@ -80,6 +80,9 @@ func IsUnclear(err error) bool {
 	}
 }
 
+// Unclear is err, which is about a reply that is not one of the command, as an error of [KindOther].
+func Unclear(err error) error { return &kindError{error: err, kind: KindOther} }
+
 // NoConnection is err, the error of a call that got no connection in time and was not sent, while Redis answered other calls.
 func NoConnection(err error) error {
 	return &kindError{error: fmt.Errorf("no connection in time, although Redis answers other calls: %w", err), kind: KindUnreachable}

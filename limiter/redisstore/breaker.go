@@ -518,10 +518,14 @@ func (s *Store) UnavailableFor(charge *limiter.Charge) bool {
 // probeKey returns nil if Redis decides a charge, without counting it, within the timeout of a call.
 func (s *Store) probeKey(ctx context.Context, charge limiter.Charge) error {
 	return s.within(ctx, s.timeout, func(ctx context.Context) error {
-		peek := []*call{{mode: modePeek, charges: []limiter.Charge{charge}}}
-		s.decodeReply(peek, s.runScript(ctx, peek))
-		return peek[0].reply.err
+		return s.try(ctx, []*call{{mode: modePeek, charges: []limiter.Charge{charge}}})
 	})
+}
+
+// try runs one script for calls, and returns the error of the reply, which can also be that the reply is not one of the script.
+func (s *Store) try(ctx context.Context, calls []*call) error {
+	s.decodeReply(calls, s.runScript(ctx, calls))
+	return calls[0].reply.err
 }
 
 // probeNeed spends on two new counters like that of charge, alone and then together, so that all commands of such calls run.
@@ -540,7 +544,7 @@ func (s *Store) probeNeed(ctx context.Context, charge limiter.Charge) error {
 	}
 	one, other := &call{mode: modeSpend, charges: counter()}, &call{mode: modeSpend, charges: counter()}
 	for _, calls := range [][]*call{{one}, {one, other}} {
-		err := s.within(ctx, s.timeout, func(ctx context.Context) error { return s.runScript(ctx, calls).Err() })
+		err := s.within(ctx, s.timeout, func(ctx context.Context) error { return s.try(ctx, calls) })
 		if err != nil {
 			return err
 		}
@@ -568,8 +572,7 @@ func (s *Store) probe(ctx context.Context, key string) error {
 		if err := s.client.Redis().Set(ctx, key+":probe", "", probeKeyTTL).Err(); err != nil {
 			return err
 		}
-		peek := &call{mode: modePeek, charges: []limiter.Charge{{Key: key + ":unused", Limit: probeLimit(), Cost: 1}}}
-		return s.runScript(ctx, []*call{peek}).Err()
+		return s.try(ctx, []*call{{mode: modePeek, charges: []limiter.Charge{{Key: key + ":unused", Limit: probeLimit(), Cost: 1}}}})
 	})
 }
 

@@ -126,7 +126,7 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 			c.reply.decisions, rest = rest[:count:count], rest[count:]
 		}
 		if r.IsShort {
-			err = fmt.Errorf("got %d numbers for %d charges", len(numbers), n)
+			err = redisclient.Unclear(fmt.Errorf("got %d numbers for %d charges: does a proxy change replies?", len(numbers), n))
 		}
 	}
 	if err != nil {
