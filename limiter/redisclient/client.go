@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +36,7 @@ type Client struct {
 	current atomic.Pointer[pool]
 
 	discovery discovery
+	recovery  recovery
 }
 
 // pool has the connections of a Client.
@@ -90,7 +89,7 @@ func newClusterPool(options *redis.UniversalOptions) *pool {
 	// All commands here have keys or can run on any node. With routing policies go-redis would request the list of
 	// all commands, which is long, and which an ACL can forbid.
 	cluster.DisableRoutingPolicies = true
-	return &pool{rdb: redis.NewClusterClient(cluster)}
+	return &pool{rdb: resolveUnknownEndpoints(redis.NewClusterClient(cluster))}
 }
 
 func (o *Options) universal() *redis.UniversalOptions {
@@ -171,9 +170,13 @@ func (c *Client) ForEachPrimary(ctx context.Context, do func(context.Context, *r
 
 // Address returns the address of a node. A node that does not know its own host announces only a port: the host is then that of the options.
 func (c *Client) Address(node *redis.Client) string {
-	address := node.Options().Addr
-	if host, _, err := net.SplitHostPort(c.options.Addresses[0]); err == nil && strings.HasPrefix(address, ":") {
-		return net.JoinHostPort(host, address[1:])
-	}
-	return address
+	options := c.options.asCluster()
+	return options.knownHost(node.Options().Addr)
+}
+
+// asCluster returns the options of the cluster that has the nodes of o.
+func (o *Options) asCluster() *Options {
+	cluster := *o
+	cluster.Mode = ModeCluster
+	return &cluster
 }

@@ -349,8 +349,7 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	if len(slots) == 0 {
 		return &SetupError{Advice: address + " is a node of a Redis Cluster without slots: create the cluster, for example with redis-cli --cluster create"}
 	}
-	universal := c.options.universal()
-	cluster := newClusterPool(universal)
+	cluster := newClusterPool(c.options.asCluster().universal())
 	rdb, ok := cluster.rdb.(*redis.ClusterClient)
 	if !ok {
 		return fmt.Errorf("unsupported Redis client %T", cluster.rdb)

@@ -60,6 +60,22 @@ func TestDiscover_UsesAClusterOfOneNode(t *testing.T) {
 	}
 }
 
+func TestDiscover_UsesAClusterThatReportsNoHosts(t *testing.T) {
+	cluster := fixture.RedisCluster(t)
+	for _, node := range cluster.Nodes() {
+		do(t, node, "CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
+	}
+	client := open(t, cluster.Nodes()[0].URL())
+	if found, err := client.Discover(t.Context()); err != nil || found.Primaries != 3 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	for i := range 20 {
+		if err := client.Redis().Set(t.Context(), fmt.Sprint("key", i), "", 0).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestClient_BecomesThatOfAClusterAfterAReplyOfOne(t *testing.T) {
 	cluster := fixture.RedisCluster(t)
 	for name, call := range map[string]func(*redisclient.Client, string){

@@ -33,6 +33,9 @@ func (b *batchers) forKey(deadline time.Time, key string) *batcher {
 		node = &batcher{send: b.send, node: b.describe(address), meter: b.meter}
 		if b.breaker != nil {
 			node.breaker = b.breaker.newBreaker(node.node)
+			node.breaker.isElsewhere = func(key string) bool {
+				return address != "" && b.address(time.Now().Add(b.breaker.timeout), key) != address
+			}
 		}
 		b.byNode[address] = node
 	}
