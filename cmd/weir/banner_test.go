@@ -83,7 +83,7 @@ func TestPrintBanner_NamesListenersOnAllInterfaces(t *testing.T) {
 	}
 	banner := func(p *process) string {
 		var out strings.Builder
-		printBanner(&out, p, serveFlags{policies: "policies"}, rules.Set{})
+		printBanner(&out, p, serveFlags{policies: "policies"}, rules.Set{}, true)
 		return out.String()
 	}
 	got := banner(&process{check: all, ops: local})

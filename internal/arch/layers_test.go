@@ -54,7 +54,9 @@ func layers() []layer {
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
 		{pkg: "limiter/wait"},
-		{pkg: "limiter/redisclient", internal: []string{"limiter", "limiter/wait"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisclient/wire"},
+		{pkg: "limiter/redisclient", internal: []string{"limiter", "limiter/redisclient/wire", "limiter/wait"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisclient/redischeck", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/bypass", internal: []string{"limiter/rules/policyname"}},
 		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 		{

@@ -83,7 +83,7 @@ func (s *Store) decideRest(charges []limiter.Charge, partial *limiter.PartialErr
 // decideDebt spends one debt where its counter is now. Unlike decideWhileRecovering it does not spend it on both sides: it could not
 // refund it on one of them.
 func (s *Store) decideDebt(ctx context.Context, charge []limiter.Charge, began time.Time) ([]limiter.Decision, error) {
-	if s.remote.Unavailable(charge[0].Key) {
+	if s.isUnavailable(&charge[0]) {
 		return s.decideLocally(charge, countsAll, nil)
 	}
 	decisions, err := s.call(ctx, charge, false, began)

@@ -48,7 +48,7 @@ func canBeRepeated(err error) bool {
 
 // areAvailable reports whether the counters of all charges are available.
 func (s *Store) areAvailable(charges []limiter.Charge) bool {
-	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return s.remote.Unavailable(c.Key) })
+	return !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return s.isUnavailable(&c) })
 }
 
 // subset is some of the charges of a request, with their indices in it.
@@ -72,7 +72,7 @@ func (s *subset) copyTo(merged, decisions []limiter.Decision) {
 // nothing is allocated.
 func (s *Store) split(charges []limiter.Charge) (remote, unavailable subset) {
 	for i := range charges {
-		if s.remote.Unavailable(charges[i].Key) {
+		if s.isUnavailable(&charges[i]) {
 			unavailable.add(i, charges[i])
 		}
 	}

@@ -31,18 +31,27 @@ type Remote interface {
 	ResetOnce(ctx context.Context, key, id string) error
 }
 
+// Selective is a [Remote] that can be unavailable for some kinds of counters, although it is available for others.
+type Selective interface {
+	Remote
+	// UnavailableFor is Unavailable for the counter of a charge. It makes no call.
+	UnavailableFor(charge *limiter.Charge) bool
+}
+
 // ObserveCall receives the duration and the error of a call of the remote store. The op is "spend" or "peek".
 type ObserveCall func(op string, took time.Duration, err error)
 
 // Store is a [limiter.Store] that goes on deciding while its remote store is unavailable. It is safe for concurrent use.
 //
-// The remote store calls [Store.Unavailable], [Store.Recovering] and [Store.Recovered] when its availability changes.
+// The remote store calls [Store.Unavailable], [Store.Recovering] and [Store.Recovered] when its availability changes, and [Store.PartUnavailable] and
+// [Store.PartRecovered] when that of some of its counters does.
 type Store struct {
-	remote  Remote
-	local   *local.Counters
-	clock   func() time.Time
-	observe ObserveCall
-	outages *outages
+	remote        Remote
+	isUnavailable func(*limiter.Charge) bool
+	local         *local.Counters
+	clock         func() time.Time
+	observe       ObserveCall
+	outages       *outages
 
 	reportsLater  atomic.Bool  // a task waits, see reportLater
 	recoveryUntil atomic.Int64 // end of the recovery window, in nanoseconds since the epoch
@@ -53,9 +62,14 @@ type Store struct {
 // New returns a Store that decides charges on remote, and on counters while remote is unavailable. The clock must not step;
 // time.Now does not.
 func New(remote Remote, counters *local.Counters, clock func() time.Time, log *slog.Logger) *Store {
+	metrics := newMetrics()
+	isUnavailable := func(c *limiter.Charge) bool { return remote.Unavailable(c.Key) }
+	if selective, ok := remote.(Selective); ok {
+		isUnavailable = selective.UnavailableFor
+	}
 	return &Store{
-		remote: remote, local: counters, clock: clock, observe: func(string, time.Duration, error) {},
-		outages: newOutages(clock, log), metrics: newMetrics(),
+		remote: remote, isUnavailable: isUnavailable, local: counters, clock: clock, observe: func(string, time.Duration, error) {},
+		outages: newOutages(clock, log, metrics.probeErrors), metrics: metrics,
 	}
 }
 
@@ -90,7 +104,8 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	var remote []limiter.Refund
 	now := s.clock()
 	for _, r := range refunds {
-		charge, isUnavailable := limiter.Charge{Key: r.Key, Limit: r.Limit, Cost: r.Cost}, s.remote.Unavailable(r.Key)
+		charge := limiter.Charge{Key: r.Key, Limit: r.Limit, Cost: r.Cost}
+		isUnavailable := s.isUnavailable(&charge)
 		if isUnavailable || s.inRecoveryWindow(now, []limiter.Charge{charge}) {
 			s.refundLocally(charge, &r)
 		}

@@ -412,7 +412,7 @@ func TestUnavailable_LogsEachCauseOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.Unavailable("redis-0", test.cause)
-			if want := `address=redis-0 error="` + test.want + "\"\n"; !strings.HasSuffix(w.log.String(), want) {
+			if want := `address=redis-0 error="` + test.want + "\" kind=other\n"; !strings.HasSuffix(w.log.String(), want) {
 				t.Errorf("log %q\nwant …%q", &w.log, want)
 			}
 		})

@@ -1,18 +1,23 @@
 package failover
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-dev/weir/limiter"
+)
 
 // metrics describe local mode.
 type metrics struct {
 	mode, activations, seconds, replicas, counters, bytes, unreported, evicted, floored, lost *prometheus.Desc
 
 	reportedUnits *prometheus.CounterVec
+	probeErrors   *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
 	m := &metrics{
-		mode:        describe("weir_local_mode", "1 while the store, or a part of it, is unavailable and every policy applies its onStoreFailure; otherwise 0."),
+		mode:        describe("weir_local_mode", "1 while the store, or a part of it, is unavailable and policies apply their onStoreFailure; otherwise 0."),
 		activations: describe("weir_local_mode_activations_total", "Times that the store, or a part of it, became unavailable."),
 		seconds:     describe("weir_local_mode_seconds_total", "Seconds during which the store, or a part of it, was unavailable."),
 		replicas: describe("weir_local_replicas",
@@ -29,6 +34,14 @@ func newMetrics() *metrics {
 			Help: "Units spent locally and then reported to the store: result is counted, uncounted (they are reported again) " +
 				"or unknown (the reply was lost).",
 		}, []string{"result"}),
+		probeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_redis_probe_errors_total",
+			Help: "Failed probes of an unavailable Redis node, by kind, as weir_store_errors_total. During an outage, calls are not made, and their errors " +
+				"are those of its beginning: the kinds of the probes are those of now.",
+		}, []string{"kind"}),
+	}
+	for _, kind := range []string{limiter.KindTimeout, "disconnected", "unreachable", "denied"} {
+		m.probeErrors.WithLabelValues(kind)
 	}
 	for _, result := range []string{resultCounted, resultUncounted, resultUnknown} {
 		m.reportedUnits.WithLabelValues(result) // with a series that begins with the first outage, rate() misses this outage
@@ -62,6 +75,7 @@ func (s *Store) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	m.reportedUnits.Describe(ch)
+	m.probeErrors.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -89,4 +103,5 @@ func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	counter(m.floored, float64(stats.Estimated))
 	counter(m.lost, float64(stats.Lost))
 	m.reportedUnits.Collect(ch)
+	m.probeErrors.Collect(ch)
 }

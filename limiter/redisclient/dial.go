@@ -17,9 +17,9 @@ type dialFunc = func(ctx context.Context, network, address string) (net.Conn, er
 func (o *Options) dialer() dialFunc {
 	dial := o.dialTLS()
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
+		conn, err := dial(ctx, network, o.knownHost(address))
 		if err != nil {
-			return failedConn{dialError{err}}, nil //nolint:nilerr // its Read and Write return the error
+			return failedConn{unwrappedOnce{err}}, nil //nolint:nilerr // its Read and Write return the error
 		}
 		return conn, nil
 	}
@@ -51,12 +51,12 @@ func (o *Options) dialTLS() dialFunc {
 }
 
 func (o *Options) dialTCP() dialFunc {
-	dialer := &net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}
+	hosts := &hosts{dialer: net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if o.DialAddress != nil {
 			address = o.DialAddress(address)
 		}
-		conn, err := dialer.DialContext(ctx, network, address)
+		conn, err := hosts.dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
@@ -83,10 +83,10 @@ func (o *Options) tlsConfig(address string) (*tls.Config, error) {
 	return config, err
 }
 
-// dialError wraps the cause of a failed dial: go-redis unwraps an error once before it returns it.
-type dialError struct{ error }
+// unwrappedOnce wraps an error of a connection: go-redis unwraps an error once before it returns it.
+type unwrappedOnce struct{ error }
 
-func (e dialError) Unwrap() error { return e.error }
+func (e unwrappedOnce) Unwrap() error { return e.error }
 
 // failedConn is the connection of a dial that failed.
 type failedConn struct{ err error }

@@ -70,6 +70,24 @@ func IsOutage(err error) bool {
 	}
 }
 
+// IsUnclear reports whether err shows only that a command failed. It shows that Redis is unusable if all commands fail with such errors for some time.
+func IsUnclear(err error) bool {
+	switch kindOf(err) {
+	case KindMoving, KindCrossSlot, KindOther:
+		return true
+	default:
+		return false
+	}
+}
+
+// Unclear is err, which is about a reply that is not one of the command, as an error of [KindOther].
+func Unclear(err error) error { return &kindError{error: err, kind: KindOther} }
+
+// NoConnection is err, the error of a call that got no connection in time and was not sent, while Redis answered other calls.
+func NoConnection(err error) error {
+	return &kindError{error: fmt.Errorf("no connection in time, although Redis answers other calls: %w", err), kind: KindUnreachable}
+}
+
 // kindError is an error that reports its kind to packages that do not import this one.
 type kindError struct {
 	error
@@ -87,7 +105,15 @@ func WithKind(err error) error {
 	if err == nil {
 		return nil
 	}
+	if isUnknownPrimary(err) {
+		err = fmt.Errorf("no Sentinel knows a primary of this name: %w", err)
+	}
 	return &kindError{error: err, kind: kindOf(err)}
+}
+
+// isUnknownPrimary reports whether Sentinels answered that they monitor no primary of the name. go-redis calls them unreachable.
+func isUnknownPrimary(err error) bool {
+	return errors.Is(err, redis.Nil) && strings.Contains(err.Error(), "all sentinels specified in configuration are unreachable")
 }
 
 func kindOf(err error) string {
@@ -98,6 +124,8 @@ func kindOf(err error) string {
 		return ""
 	case errors.As(err, &kindErr):
 		return kindErr.kind
+	case isUnknownPrimary(err):
+		return KindUnreachable
 	case errors.As(err, &reply):
 		return kindOfReply(reply.Error())
 	default:
@@ -183,7 +211,7 @@ func kindOfReply(reply string) string {
 		return KindDisk
 	case "NOREPLICAS":
 		return KindReplicas
-	case "NOAUTH", "WRONGPASS", "NOPERM":
+	case "NOAUTH", "WRONGPASS", "NOPERM", "DENIED": // the last one in protected mode
 		return KindDenied
 	default:
 		return KindOther

@@ -66,13 +66,14 @@ func RunOnNode[C redis.Cmder](
 	return cmd
 }
 
-// RunEach runs n scripts, each as [RunAs] does, in one round trip to each node of a cluster. script returns script i with
-// its keys and arguments. The errors of the results have a kind only if the script was sent again.
+// RunEach runs n scripts, each as [RunAs] does, in one round trip to the server, or to each node of a cluster. script returns script i with
+// its keys and arguments. The errors of the results have a kind only if the script was sent again, which isLate reports: it ran after the others.
 func RunEach[C command](
-	ctx context.Context, c *Client, cluster *redis.ClusterClient, reply func(context.Context, ...any) C,
+	ctx context.Context, c *Client, rdb redis.UniversalClient, reply func(context.Context, ...any) C,
 	n int, script func(i int) (Script, []string, []any),
-) []C {
-	pipe, commands := cluster.Pipeline(), make([]C, n)
+) (commands []C, isLate []bool) {
+	commands, isLate = make([]C, n), make([]bool, n)
+	pipe := rdb.Pipeline()
 	for i := range commands {
 		commands[i] = reply(ctx, evalsha(script(i))...)
 		commands[i].SetFirstKeyPos(firstKey)
@@ -83,14 +84,11 @@ func RunEach[C command](
 	for i, cmd := range commands {
 		if nothingRan(cmd.Err()) {
 			s, keys, args := script(i)
-			commands[i] = RunAs(ctx, c, reply, s, keys, args)
+			commands[i], isLate[i] = RunAs(ctx, c, reply, s, keys, args), true
 		}
 	}
-	return commands
+	return commands, isLate
 }
-
-// WasSentWithSource reports whether a script was sent again because its node did not have it.
-func WasSentWithSource(cmd redis.Cmder) bool { return cmd.Args()[0] == "eval" }
 
 // firstKey is the index of the first key in an EVALSHA command.
 const firstKey = 3
@@ -111,7 +109,7 @@ func sendUntilMoved[C command](ctx context.Context, c *Client, reply func(contex
 	for {
 		cmd := reply(ctx, words...)
 		cmd.SetFirstKeyPos(firstKey)
-		c.RefreshTopology(ctx, c.rdb.Process(ctx, noRetry{cmd}))
+		c.RefreshTopology(ctx, c.Redis().Process(ctx, noRetry{cmd}))
 		if !redis.IsTryAgainError(cmd.Err()) || !wait.Sleep(ctx, tryAgainPause) {
 			return cmd
 		}

@@ -309,7 +309,7 @@ func TestRunEach_LooksForNewPrimariesIfANodeFails(t *testing.T) {
 	}
 	cluster, _ := client.Cluster()
 	before := reloads()
-	results := redisclient.RunEach(t.Context(), client, cluster, redis.NewCmd, 1, func(int) (redisclient.Script, []string, []any) {
+	results, _ := redisclient.RunEach(t.Context(), client, cluster, redis.NewCmd, 1, func(int) (redisclient.Script, []string, []any) {
 		return redisclient.NewScript("one", "return 1"), []string{"key"}, nil
 	})
 	if kind := redisclient.Kind(results[0].Err()); kind != "disconnected" {

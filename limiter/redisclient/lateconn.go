@@ -32,6 +32,8 @@ type lateConn struct {
 	began     time.Time     // of the connection
 	deadline  atomic.Int64  // of Read, in nanoseconds since began
 	lastWrite atomic.Int64  // end of the last Write, in nanoseconds since began
+
+	first refusal // the first reply
 }
 
 func newLateConn(conn net.Conn, timeout time.Duration) *lateConn {
@@ -44,7 +46,20 @@ func (c *lateConn) Write(b []byte) (int, error) {
 		n, err = c.Conn.Write(b)
 	}
 	c.lastWrite.Store(int64(time.Since(c.began)))
-	return n, err //nolint:wrapcheck // a net.Conn returns the errors of net
+	if isBroken(err) {
+		c.readPending()
+	}
+	return n, c.first.explain(err)
+}
+
+// readPending reads the reply that the server sent before it closed the connection: a server that accepts no more clients writes why, and closes.
+func (c *lateConn) readPending() {
+	if !c.first.isOpen() || c.SetReadDeadline(time.Now().Add(leastExtension)) != nil {
+		return
+	}
+	reply := make([]byte, maxRefusal)
+	n, _ := c.Conn.Read(reply)
+	c.first.add(reply[:n])
 }
 
 func (c *lateConn) Read(b []byte) (int, error) {
@@ -61,7 +76,8 @@ func (c *lateConn) Read(b []byte) (int, error) {
 		}
 		n, err = c.Conn.Read(b)
 	}
-	return n, err //nolint:wrapcheck // as Write
+	c.first.add(b[:n])
+	return n, c.first.explain(err)
 }
 
 // extension returns how much longer a Read waits that noticed its deadline late by that time, when the peer has been

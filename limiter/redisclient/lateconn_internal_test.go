@@ -155,7 +155,7 @@ func TestLateConn_ReadsAgainOnlyAfterATimeoutWithoutData(t *testing.T) {
 			if err := conn.SetReadDeadline(time.Now().Add(-time.Minute)); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := conn.Read(nil); n != test.n || !errors.Is(err, test.err) || inner.reads != test.want {
+			if n, err := conn.Read(make([]byte, 8)); n != test.n || !errors.Is(err, test.err) || inner.reads != test.want {
 				t.Errorf("%d bytes, %v after %d reads, want %d, %v after %d", n, err, inner.reads, test.n, test.err, test.want)
 			}
 		})

@@ -44,9 +44,10 @@ func TestRunEach_RunsEachScriptOnceWhereItsKeyIs(t *testing.T) {
 	script := redisclient.NewScript("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 	const n = 50
 	for round := range 3 {
-		for i, cmd := range redisclient.RunEach(t.Context(), client, cluster, redis.NewCmd, n, func(i int) (redisclient.Script, []string, []any) {
+		commands, _ := redisclient.RunEach(t.Context(), client, cluster, redis.NewCmd, n, func(i int) (redisclient.Script, []string, []any) {
 			return script, []string{fmt.Sprint("key-", i)}, []any{i}
-		}) {
+		})
+		for i, cmd := range commands {
 			if got, err := cmd.Int(); err != nil || got != i*(round+1) {
 				t.Errorf("round %d, script %d: %d, %v, want %d", round, i, got, err, i*(round+1))
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -67,7 +66,7 @@ func (s *Store) sendTogether(ctx context.Context, cluster *redis.ClusterClient, 
 		return
 	}
 	address := node.Options().Addr
-	if s.together.isPaused(address, time.Now()) {
+	if s.together.IsPaused(address, time.Now()) {
 		s.sendEach(ctx, cluster, calls)
 		return
 	}
@@ -76,9 +75,9 @@ func (s *Store) sendTogether(ctx context.Context, cluster *redis.ClusterClient, 
 	inVain := cmd.Err() == nil && len(cmd.Val()) == 0
 	switch {
 	case inVain, isRejected(cmd.Err()):
-		s.together.pause(address, time.Now())
+		s.together.Pause(address, time.Now())
 	case cmd.Err() == nil:
-		s.together.resume(address)
+		s.together.Resume(address)
 	}
 	if inVain || isRejectedBeforeItRan(cmd.Err()) {
 		s.sendEach(ctx, cluster, calls)
@@ -116,49 +115,4 @@ func (s *Store) anySlotRequest(calls []*call) (script redisclient.Script, args [
 // isReadInPlace reports whether the scripts do not read the counter as a whole, as any_slot.lua does.
 func isReadInPlace(c limiter.Charge) bool {
 	return c.Limit.Traits().Log && c.Limit.Units() > lua.MaxWholeLog
-}
-
-// The pauses after a node did not decide a batch together.
-const (
-	firstApart = 100 * time.Millisecond
-	maxApart   = time.Minute
-)
-
-// togetherness pauses the runs for several slots, node by node: while slots move, some of them are in vain, and a service that behaves
-// like a Redis Cluster may not permit them at all. Each run in vain doubles the pause of its node, until a run of that node succeeds.
-type togetherness struct {
-	mu     sync.Mutex
-	byNode map[string]apart // by address
-}
-
-// apart is the pause of a node.
-type apart struct {
-	length time.Duration
-	endsAt time.Time
-}
-
-func (t *togetherness) isPaused(node string, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return now.Before(t.byNode[node].endsAt)
-}
-
-func (t *togetherness) pause(node string, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	last := t.byNode[node]
-	if now.Before(last.endsAt) {
-		return // a run that began before the pause
-	}
-	if t.byNode == nil {
-		t.byNode = map[string]apart{}
-	}
-	length := min(max(2*last.length, firstApart), maxApart)
-	t.byNode[node] = apart{length, now.Add(length)}
-}
-
-func (t *togetherness) resume(node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.byNode, node)
 }

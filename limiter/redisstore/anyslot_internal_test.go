@@ -14,36 +14,6 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
-func TestTogetherness_DoublesThePauseAfterEachRunInVain(t *testing.T) {
-	var together togetherness
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	paused := func(want time.Duration) {
-		t.Helper()
-		if want > 0 && !together.isPaused("a", now.Add(want-1)) || together.isPaused("a", now.Add(want)) {
-			t.Errorf("want a pause of %v", want)
-		}
-		now = now.Add(want)
-	}
-	paused(0)
-	for _, want := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
-		together.pause("a", now)
-		together.pause("a", now.Add(want/2)) // a batch that was sent before
-		paused(want)
-	}
-	for range 12 {
-		together.pause("a", now)
-		now = now.Add(time.Hour)
-	}
-	together.pause("a", now)
-	paused(time.Minute)
-	together.resume("b")
-	together.pause("a", now)
-	paused(time.Minute)
-	together.resume("a")
-	together.pause("a", now)
-	paused(100 * time.Millisecond)
-}
-
 // runCounter counts the runs of scripts on a node: those for any slots, which declare no key, and the others.
 type runCounter struct{ together, apart atomic.Int64 }
 

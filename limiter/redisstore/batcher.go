@@ -120,10 +120,10 @@ type batcher struct {
 // whether Redis has answered.
 func (b *batcher) do(c *call) ([]limiter.Decision, error) {
 	if b.breaker != nil && b.breaker.keys != nil {
-		if b.breaker.keys.rejectsAny(c.charges) {
+		if b.breaker.keys.RejectsAny(c.charges) || b.breaker.rejectsNeed(c.purpose, c.charges) {
 			return nil, redisclient.ErrUnavailable
 		}
-		if b.breaker.keys.isolates(c.charges) && b.doAlone(c) {
+		if b.breaker.keys.Isolates(c.charges) && b.doAlone(c) {
 			return c.reply.decisions, c.reply.err
 		}
 	}
@@ -326,7 +326,8 @@ func (b *batcher) sendBatch(batch []*call) {
 		b.trips.Add(now, now.Sub(began))
 	}
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool {
-		rejected := b.breaker.rejects(c.purpose) || b.breaker != nil && b.breaker.keys.rejectsAny(c.charges)
+		rejected := b.breaker.rejects(c.purpose) ||
+			b.breaker != nil && (b.breaker.keys.RejectsAny(c.charges) || b.breaker.rejectsNeed(c.purpose, c.charges))
 		if rejected {
 			c.settle(result{err: redisclient.ErrUnavailable})
 		}

@@ -5,34 +5,27 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
 // batchers has one batcher per Redis node: a slow node of a cluster does not delay calls to the others.
 type batchers struct {
 	send    func([]*call)
-	meter   Meter                // nil: no measurements
-	cluster *redis.ClusterClient // nil if there is only one node
-	name    string               // of that node
-	breaker *breakerConfig       // nil: no breakers
+	meter   Meter               // nil: no measurements
+	client  *redisclient.Client // it can become that of a cluster
+	breaker *breakerConfig      // nil: no breakers
 
 	mu     sync.Mutex
 	byNode map[string]*batcher // by address
 }
 
 func newBatchers(client *redisclient.Client, send func([]*call), meter Meter) *batchers {
-	cluster, _ := client.Cluster()
-	return &batchers{send: send, meter: meter, cluster: cluster, name: client.Name(), byNode: map[string]*batcher{}}
+	return &batchers{send: send, meter: meter, client: client, byNode: map[string]*batcher{}}
 }
 
 // forKey returns the batcher of the node that has key. Keys for which no node is known share a batcher, and their calls fail.
 func (b *batchers) forKey(deadline time.Time, key string) *batcher {
-	address := ""
-	if b.cluster != nil {
-		address = b.address(deadline, key)
-	}
+	address := b.address(deadline, key)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	node, ok := b.byNode[address]
@@ -40,15 +33,22 @@ func (b *batchers) forKey(deadline time.Time, key string) *batcher {
 		node = &batcher{send: b.send, node: b.describe(address), meter: b.meter}
 		if b.breaker != nil {
 			node.breaker = b.breaker.newBreaker(node.node)
+			node.breaker.isElsewhere = func(key string) bool {
+				return address != "" && b.address(time.Now().Add(b.breaker.timeout), key) != address
+			}
 		}
 		b.byNode[address] = node
 	}
 	return node
 }
 
-// address returns "" if no node is known for key.
+// address returns "" if no node is known for key, or if there is only one node.
 func (b *batchers) address(deadline time.Time, key string) string {
-	node, err := b.cluster.MasterForKey(untilContext{context.Background(), deadline}, key)
+	cluster, ok := b.client.Cluster()
+	if !ok {
+		return ""
+	}
+	node, err := cluster.MasterForKey(untilContext{context.Background(), deadline}, key)
 	if err != nil {
 		return ""
 	}
@@ -68,12 +68,11 @@ func (c untilContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // describe returns the name of a node for messages about its outages.
 func (b *batchers) describe(address string) string {
-	switch {
-	case address != "":
+	if address != "" {
 		return address
-	case b.cluster != nil:
-		return "the unknown node of a slot"
-	default:
-		return b.name
 	}
+	if _, ok := b.client.Cluster(); ok {
+		return "the unknown node of a slot"
+	}
+	return b.client.Name()
 }

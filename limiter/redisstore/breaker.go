@@ -2,9 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,10 +16,13 @@ import (
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore/hashslot"
+	"github.com/weir-dev/weir/limiter/redisstore/lasting"
+	"github.com/weir-dev/weir/limiter/redisstore/lua"
+	"github.com/weir-dev/weir/limiter/redisstore/quarantine"
 	"github.com/weir-dev/weir/limiter/wait"
 )
 
-// OutageObserver is notified of outages of Redis. One goroutine per Redis node calls its methods.
+// OutageObserver is notified of outages of Redis. One goroutine per Redis node, and one per part, calls its methods.
 type OutageObserver interface {
 	// Unavailable reports that the node at address failed a call and then a probe.
 	Unavailable(address string, cause error)
@@ -28,6 +32,16 @@ type OutageObserver interface {
 	Recovering(ctx context.Context, unavailableFor time.Duration) error
 	// Recovered reports that all calls reach the node again.
 	Recovered(address string)
+	// ProbeFailed reports that a probe of the node, or of a part of its calls, failed. It is called for every probe.
+	ProbeFailed(address string, cause error)
+	// PartUnavailable reports that calls of the node fail for the counters that part describes, although it answers others. Recovering, and then
+	// PartRecovered follow.
+	PartUnavailable(address, part string, cause error)
+	PartRecovered(address, part string)
+	// CounterUnavailable reports that the calls on one counter fail, and its own probe, although the node answers others.
+	CounterUnavailable(key string, cause error)
+	// SplitsBySlot reports that the server, which is no cluster, rejects keys in several slots, so that calls are split.
+	SplitsBySlot(address string)
 }
 
 // The pauses between probes of an unavailable node. The first probe follows the failure without a pause. Each pause is
@@ -39,6 +53,16 @@ const (
 
 // maxLateness is the share of a timeout, as a divisor, by which a process that keeps up can be late.
 const maxLateness = 10
+
+// aloneInFlight is the number of calls to a node that are sent alone at the same time.
+const aloneInFlight = 2
+
+// settles is how long another node has to have the slot of a probe until that ends the outage of this one. While the nodes of a cluster disagree about
+// their addresses, the next call can be for this node again.
+const settles = time.Second
+
+// errElsewhere is the error of a probe that another node answered.
+var errElsewhere = fmt.Errorf("%w: another node answered the probe", limiter.ErrOverloaded)
 
 // probeKeyTTL is the time to live of the key that a probe writes.
 const probeKeyTTL = time.Second
@@ -70,23 +94,41 @@ type breaker struct {
 	outage     sync.Mutex    // held during an outage, until the observer knows that it is over: the next outage waits
 	alone      chan struct{} // holds a value for each call that is in flight alone
 
+	isElsewhere  func(key string) bool // another node has the slot of key now; nil: never
+	needs        *lasting.Tracker      // nil without it
+	unclearSince atomic.Int64          // when the first of the calls failed that all have failed unclearly since, in nanoseconds since created; 0 without
+
 	tripping sync.Mutex
-	probed   chan struct{} // closed when the first probe since the breaker opened has ended, or after probeWait; nil before
+	probed   chan struct{} // closed when the first probe since the breaker opened has ended, or after quarantine.ProbeWait; nil before
 }
 
 // breakerConfig is what the breakers of a Store share.
 type breakerConfig struct {
 	probe    func(ctx context.Context, key string) error
 	observer OutageObserver
-	meter    Meter           // nil: no measurements
-	ctx      context.Context //nolint:containedctx // it ends the probes
-	timeout  time.Duration   // of a call
-	tripped  atomic.Int64    // number of breakers that are not closed
-	keys     *quarantine     // of single counters; nil without quarantine
+	meter    Meter                // nil: no measurements
+	ctx      context.Context      //nolint:containedctx // it ends the probes
+	timeout  time.Duration        // of a call
+	tripped  atomic.Int64         // number of breakers that are not closed
+	keys     *quarantine.Counters // of single counters; nil without quarantine
+	parts    atomic.Int64         // number of parts of calls that are rejected
+	// probeNeed makes calls like those on the counter of a charge, on counters that have no units yet. nil: needs are not tracked.
+	probeNeed func(ctx context.Context, charge limiter.Charge) error
+	// recovered is called after an outage of a node; nil: nothing is called.
+	recovered func()
 }
 
 func (c *breakerConfig) newBreaker(address string) *breaker {
-	return &breaker{breakerConfig: c, address: address, created: time.Now(), alone: make(chan struct{}, aloneInFlight)}
+	b := &breaker{breakerConfig: c, address: address, created: time.Now(), alone: make(chan struct{}, aloneInFlight)}
+	if c.probeNeed != nil {
+		b.needs = lasting.New(c.ctx, func(ctx context.Context, charge limiter.Charge) error {
+			if b.rejects(decides) {
+				return redisclient.ErrUnavailable // the outage of the node explains it
+			}
+			return c.probeNeed(ctx, charge)
+		}, (*partObserver)(b))
+	}
+	return b
 }
 
 // rejects reports whether calls for that purpose do not reach the node.
@@ -110,7 +152,8 @@ func (b *breaker) rejects(p purpose) bool {
 // A timeout is evidence of an outage only if the node had half of the timeout of a call: a call across slots may have spent
 // its time on another node. A batch that was not sent is no evidence if this process was late, or if the node has answered
 // another batch meanwhile. Nor is a batch whose reply was lost if the node has answered another one: then one of its counters can
-// be the cause, see [quarantine].
+// be the cause, see [quarantine.Counters]. Nor is an error reply to a call if the node has answered another one: it can be due to what the call needs. An
+// error without a known kind is evidence when it lasts.
 func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	if b == nil {
 		send(batch)
@@ -123,29 +166,96 @@ func (b *breaker) send(batch []*call, send func([]*call)) (sent bool) {
 	late := time.Until(latestDeadline(batch)) < b.timeout/2
 	began := time.Now()
 	send(batch)
-	err := outageError(batch)
+	err := failure(batch)
 	answeredOthers := b.answered.Load() > int64(began.Sub(b.created))
 	switch {
 	case err == nil:
 		b.answered.Store(int64(time.Since(b.created)))
-		b.keys.answered(batch)
-		b.keys.fail(suspectCharges(batch), began, len(batch) == 1)
-	case wasNotSent(err) && (isLate(latestDeadline(batch), b.timeout) || answeredOthers):
+		b.unclearSince.Store(0)
+		if !b.keys.IsEmpty() {
+			b.keys.Answered(answeredCharges(batch))
+		}
+		b.blame(batch, began)
+	case wasNotSent(err) && isLate(latestDeadline(batch), b.timeout):
 		for _, c := range batch {
 			c.reply.err = limiter.ErrOverloaded
 		}
+	case wasNotSent(err) && answeredOthers:
+		for _, c := range batch {
+			c.reply.err = redisclient.NoConnection(c.reply.err)
+		}
 	case late && isTimeout(err):
 	case answeredOthers && redisclient.MayHaveRun(err):
-		b.keys.fail(suspectCharges(batch), began, len(batch) == 1)
+		b.blame(batch, began)
 		markLost(batch)
+	case answeredOthers && isReplyToCall(err), redisclient.IsUnclear(err) && !b.lasts():
+		b.blame(batch, began)
 	default:
 		suspects, isAlone := suspectCharges(batch), len(batch) == 1 // the calls are used again
-		b.trip(recoveries, batch[0].key(), err, func() { b.keys.fail(suspects, began, isAlone) })
+		b.trip(recoveries, batch[0].key(), err, func() { b.blameCharges(suspects, began, isAlone, err) })
 		if isTimeout(err) { // a connection that breaks is usually the end of the node, not of a reply
 			markLost(batch)
 		}
 	}
 	return true
+}
+
+// lasts reports whether all calls have failed unclearly for so long that it is an outage. Then the node is probed.
+func (b *breaker) lasts() bool {
+	now := int64(time.Since(b.created)) + 1
+	b.unclearSince.CompareAndSwap(0, now)
+	return time.Duration(now-b.unclearSince.Load()) >= lasting.Lasts
+}
+
+// blame records the charges of a batch that failed in a way that can be due to their counters, or to what they need.
+func (b *breaker) blame(batch []*call, began time.Time) {
+	if charges := suspectCharges(batch); len(charges) > 0 {
+		b.blameCharges(charges, began, len(batch) == 1, firstError(batch))
+	}
+}
+
+func (b *breaker) blameCharges(charges []limiter.Charge, began time.Time, isAlone bool, cause error) {
+	b.keys.Fail(charges, began, isAlone)
+	if b.needs == nil || !isReplyToCall(cause) {
+		return
+	}
+	failed := map[lasting.Need]bool{} // of this batch
+	for _, c := range charges {
+		if need := needOf(c.Key, c.Limit); !failed[need] {
+			failed[need] = true
+			b.needs.Failed(need, c, cause)
+		}
+	}
+}
+
+func needOf(key string, limit limiter.Limit) lasting.Need {
+	return lasting.NeedOf(key, limit, lua.MaxWholeLog)
+}
+
+// rejectsNeed reports whether calls on one of the counters of charges are rejected because of what they need.
+func (b *breaker) rejectsNeed(p purpose, charges []limiter.Charge) bool {
+	return b.needs.HasOutage() && slices.ContainsFunc(charges, func(c limiter.Charge) bool {
+		return b.needs.Rejects(needOf(c.Key, c.Limit), p == reportsUsage)
+	})
+}
+
+// partObserver reports the outages of needs at a node.
+type partObserver breaker
+
+func (o *partObserver) Began(need lasting.Need, cause error) {
+	o.parts.Add(1)
+	o.observer.PartUnavailable(o.address, need.String(), cause)
+}
+
+func (o *partObserver) Failed(_ lasting.Need, cause error) { o.observer.ProbeFailed(o.address, cause) }
+
+func (o *partObserver) Ending(ctx context.Context, lasted time.Duration) {
+	_ = o.observer.Recovering(ctx, lasted) // what cannot be reported now is reported later
+}
+
+func (o *partObserver) Ended(need lasting.Need) {
+	o.parts.Add(-1)
+	o.observer.PartRecovered(o.address, need.String())
 }
 
 // markLost makes the errors of calls that may have run [limiter.ErrReplyLost].
@@ -197,7 +307,7 @@ func (b *breaker) trip(recoveries int64, key string, cause error, blameKeys func
 	probed := make(chan struct{})
 	b.probed = probed
 	endWait := sync.OnceFunc(func() { close(probed) })
-	time.AfterFunc(probeWait, endWait)
+	time.AfterFunc(quarantine.ProbeWait, endWait)
 	b.tripped.Add(1)
 	b.changed(BreakerOpen)
 	go b.probeUntilRecovered(key, cause, time.Now(), blameKeys, endWait)
@@ -223,21 +333,22 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 	b.outage.Lock()
 	defer b.outage.Unlock()
 	defer endWait()
-	reported := false
+	reported, elsewhere := false, time.Time{}
 	for pause := time.Duration(0); ; pause = min(max(2*pause, firstPause), maxPause) {
-		if !wait.Sleep(b.ctx, jittered(pause)) {
+		if !wait.Sleep(b.ctx, wait.Jittered(pause)) {
 			return
 		}
-		err := b.recover(key, time.Since(began), reported)
+		err := b.recover(key, time.Since(began), reported, &elsewhere)
 		if err == nil {
 			break
 		}
-		if errors.Is(err, limiter.ErrOverloaded) { // the node was not asked
+		if errors.Is(err, limiter.ErrOverloaded) { // this node was not asked
 			continue
 		}
 		b.become(open)
+		b.observer.ProbeFailed(b.address, err)
 		if !reported {
-			b.keys.reset()
+			b.keys.Reset()
 			b.observer.Unavailable(b.address, errors.Join(cause, err))
 			endWait()
 			reported = true
@@ -252,6 +363,9 @@ func (b *breaker) probeUntilRecovered(key string, cause error, began time.Time, 
 	b.tripped.Add(-1)
 	if reported {
 		b.observer.Recovered(b.address)
+		if b.recovered != nil {
+			b.recovered()
+		}
 	}
 }
 
@@ -270,9 +384,20 @@ func (b *breaker) become(state int32) {
 }
 
 // recover probes the node, and after an outage lets the observer report what happened in it. A report that fails can be due to its counter: the
-// node is available if it answers another probe.
-func (b *breaker) recover(key string, unavailableFor time.Duration, wasOutage bool) error {
-	if err := b.probe(b.ctx, key); err != nil || !wasOutage {
+// node is available if it answers another probe. elsewhere is since when another node has answered, zero if this one did.
+func (b *breaker) recover(key string, unavailableFor time.Duration, wasOutage bool, elsewhere *time.Time) error {
+	err := b.probe(b.ctx, key)
+	if err == nil && b.isElsewhere != nil && b.isElsewhere(key) {
+		if elsewhere.IsZero() {
+			*elsewhere = time.Now()
+		}
+		if time.Since(*elsewhere) < settles {
+			return errElsewhere
+		}
+	} else {
+		*elsewhere = time.Time{}
+	}
+	if err != nil || !wasOutage {
 		return err
 	}
 	b.become(recovering)
@@ -280,11 +405,6 @@ func (b *breaker) recover(key string, unavailableFor time.Duration, wasOutage bo
 		return b.probe(b.ctx, key)
 	}
 	return nil
-}
-
-// jittered returns a random duration from d/2 to 3d/2.
-func jittered(d time.Duration) time.Duration {
-	return time.Duration((0.5 + rand.Float64()) * float64(d))
 }
 
 // key returns one key of the call, "" if it has no charges.
@@ -295,14 +415,64 @@ func (c *call) key() string {
 	return c.charges[0].Key
 }
 
-// outageError returns the first error of a batch if all of its calls failed because Redis is unusable, else nil.
-func outageError(batch []*call) error {
+// failure returns the first error of a batch if all of its calls failed, other than by the caller, else nil.
+func failure(batch []*call) error {
 	for _, c := range batch {
-		if !redisclient.IsOutage(c.reply.err) {
+		if kind := redisclient.Kind(c.reply.err); kind == "" || kind == redisclient.KindCanceled || errors.Is(c.reply.err, errSeveralSlots) {
 			return nil
 		}
 	}
 	return batch[0].reply.err
+}
+
+// answeredCharges are the charges of the calls of a batch that were answered.
+func answeredCharges(batch []*call) iter.Seq[[]limiter.Charge] {
+	return func(yield func([]limiter.Charge) bool) {
+		for _, c := range batch {
+			if c.reply.err == nil && !yield(c.charges) {
+				return
+			}
+		}
+	}
+}
+
+// suspectCharges returns the charges of the calls of a batch that failed in a way that can be due to one of their counters.
+func suspectCharges(batch []*call) (charges []limiter.Charge) {
+	for _, c := range batch {
+		if c.reply.err != nil && mayBeDueToKey(c.reply.err) {
+			charges = append(charges, c.charges...)
+		}
+	}
+	return charges
+}
+
+// mayBeDueToKey reports whether an error can be due to one counter: a lost reply, missing permission for its key, or an error of the script.
+func mayBeDueToKey(err error) bool {
+	switch redisclient.Kind(err) {
+	case redisclient.KindTimeout, redisclient.KindDisconnected:
+		return !wasNotSent(err)
+	default:
+		return isReplyToCall(err)
+	}
+}
+
+// isReplyToCall reports whether err is an error reply that can be due to the call: to its counters, or to the commands that it needs.
+func isReplyToCall(err error) bool {
+	switch redisclient.Kind(err) {
+	case redisclient.KindDenied, redisclient.KindMisconfigured, redisclient.KindNoScript, redisclient.KindOther:
+		return true
+	default:
+		return false
+	}
+}
+
+func firstError(batch []*call) error {
+	for _, c := range batch {
+		if c.reply.err != nil {
+			return c.reply.err
+		}
+	}
+	return nil
 }
 
 // EnableBreaker adds a circuit breaker to each Redis node of the Store: after a failure, calls to the node fail immediately
@@ -310,14 +480,15 @@ func outageError(batch []*call) error {
 // Call it before the Store is used.
 func (s *Store) EnableBreaker(ctx context.Context, observer OutageObserver) {
 	s.batchers.breaker = &breakerConfig{
-		probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout, keys: newQuarantine(ctx, s.probeKey),
+		probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout, keys: quarantine.New(ctx, s.probeKey, observer.CounterUnavailable),
+		probeNeed: s.probeNeed, recovered: s.client.Recovered,
 	}
 }
 
 // Quarantined returns the number of counters for which calls are rejected at the moment although their node is available.
 func (s *Store) Quarantined() int {
 	if c := s.batchers.breaker; c != nil {
-		return c.keys.held()
+		return c.keys.Held()
 	}
 	return 0
 }
@@ -331,16 +502,54 @@ func (s *Store) Unavailable(key string) bool {
 	if c.tripped.Load() > 0 && s.batchers.forKey(time.Now().Add(s.timeout), key).breaker.isUnavailable() {
 		return true
 	}
-	return c.keys.isUnavailable(key)
+	return c.keys.IsUnavailable(key)
+}
+
+// UnavailableFor is Unavailable for the counter of a charge. It also reports whether calls like this one are rejected.
+func (s *Store) UnavailableFor(charge *limiter.Charge) bool {
+	if s.Unavailable(charge.Key) {
+		return true
+	}
+	c := s.batchers.breaker
+	return c != nil && c.parts.Load() > 0 &&
+		s.batchers.forKey(time.Now().Add(s.timeout), charge.Key).breaker.rejectsNeed(decides, []limiter.Charge{*charge})
 }
 
 // probeKey returns nil if Redis decides a charge, without counting it, within the timeout of a call.
 func (s *Store) probeKey(ctx context.Context, charge limiter.Charge) error {
 	return s.within(ctx, s.timeout, func(ctx context.Context) error {
-		peek := []*call{{mode: modePeek, charges: []limiter.Charge{charge}}}
-		s.decodeReply(peek, s.runScript(ctx, peek))
-		return peek[0].reply.err
+		return s.try(ctx, []*call{{mode: modePeek, charges: []limiter.Charge{charge}}})
 	})
+}
+
+// try runs one script for calls, and returns the error of the reply, which can also be that the reply is not one of the script.
+func (s *Store) try(ctx context.Context, calls []*call) error {
+	s.decodeReply(calls, s.runScript(ctx, calls))
+	return calls[0].reply.err
+}
+
+// probeNeed spends on two new counters like that of charge, alone and then together, so that all commands of such calls run.
+func (s *Store) probeNeed(ctx context.Context, charge limiter.Charge) error {
+	limit, err := limiter.NewLimit(charge.Limit.Algorithm(), charge.Limit.Units(), time.Second)
+	if err != nil {
+		return err
+	}
+	_, isCluster := s.client.Cluster()
+	counter := func() []limiter.Charge {
+		key := hashslot.Neighbour(charge.Key, isCluster) + ":probe:" + rand.Text()
+		if _, _, isCompact := limiter.CompactKey(charge.Key); isCompact {
+			key += ":0#000000000000"
+		}
+		return []limiter.Charge{{Key: key, Limit: limit, Cost: 1}}
+	}
+	one, other := &call{mode: modeSpend, charges: counter()}, &call{mode: modeSpend, charges: counter()}
+	for _, calls := range [][]*call{{one}, {one, other}} {
+		err := s.within(ctx, s.timeout, func(ctx context.Context) error { return s.try(ctx, calls) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // probe returns nil if the node with key accepts writes and runs scripts within the timeout of a call. Connecting can take
@@ -363,8 +572,7 @@ func (s *Store) probe(ctx context.Context, key string) error {
 		if err := s.client.Redis().Set(ctx, key+":probe", "", probeKeyTTL).Err(); err != nil {
 			return err
 		}
-		peek := &call{mode: modePeek, charges: []limiter.Charge{{Key: key + ":unused", Limit: probeLimit(), Cost: 1}}}
-		return s.runScript(ctx, []*call{peek}).Err()
+		return s.try(ctx, []*call{{mode: modePeek, charges: []limiter.Charge{{Key: key + ":unused", Limit: probeLimit(), Cost: 1}}}})
 	})
 }
 

@@ -29,12 +29,16 @@ type outageRecorder struct {
 	unavailable   chan string // addresses
 	recovered     chan string
 	recovering    func(ctx context.Context, unavailableFor time.Duration) error
+	probes        map[string]int // failed probes by kind
+	counters      chan string    // keys that are unavailable on their own
+	split         chan string    // addresses
 }
 
 func newOutageRecorder() *outageRecorder {
 	return &outageRecorder{
 		unavailable: make(chan string, 100), recovered: make(chan string, 100),
 		recovering: func(context.Context, time.Duration) error { return nil },
+		probes:     map[string]int{}, counters: make(chan string, 1000), split: make(chan string, 10),
 	}
 }
 
@@ -43,6 +47,24 @@ func (r *outageRecorder) Unavailable(address string, _ error) {
 }
 
 func (r *outageRecorder) Recovered(address string) { r.record("recovered", address, r.recovered) }
+
+func (r *outageRecorder) PartUnavailable(address, part string, _ error) {
+	r.record("unavailable", address+" "+part, r.unavailable)
+}
+
+func (r *outageRecorder) PartRecovered(address, part string) {
+	r.record("recovered", address+" "+part, r.recovered)
+}
+
+func (r *outageRecorder) ProbeFailed(_ string, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.probes[redisclient.Kind(cause)]++
+}
+
+func (r *outageRecorder) CounterUnavailable(key string, _ error) { r.counters <- key }
+
+func (r *outageRecorder) SplitsBySlot(address string) { r.split <- address }
 
 func (r *outageRecorder) Recovering(ctx context.Context, unavailableFor time.Duration) error {
 	return r.recovering(ctx, unavailableFor)

@@ -33,8 +33,28 @@ func inOneSlot(charges []limiter.Charge) bool {
 
 // inOneRun reports whether one run of a script can decide the charges, wherever they are.
 func (s *Store) inOneRun(charges []limiter.Charge) bool {
-	_, cluster := s.client.Cluster()
-	return !cluster || inOneSlot(charges)
+	return !s.separatesSlots() || inOneSlot(charges)
+}
+
+// separatesSlots reports whether the keys of a script must be in one slot.
+func (s *Store) separatesSlots() bool {
+	_, isCluster := s.client.Cluster()
+	return isCluster || s.splits.Load()
+}
+
+// learnsSlots reports whether err shows that the server, which is no cluster, rejects keys in several slots. Services do that which hide a cluster
+// behind one address. The Store splits its calls from then on.
+func (s *Store) learnsSlots(err error) bool {
+	if redisclient.Kind(err) != redisclient.KindCrossSlot {
+		return false
+	}
+	if _, isCluster := s.client.Cluster(); isCluster {
+		return false
+	}
+	if c := s.batchers.breaker; !s.splits.Swap(true) && c != nil {
+		c.observer.SplitsBySlot(s.client.Name())
+	}
+	return true
 }
 
 // groupBy returns a group for each name that nameOf returns for a charge.
@@ -63,7 +83,7 @@ func (s *Store) groupByNode(deadline time.Time, charges []limiter.Charge) []char
 	now := time.Now()
 	return groupBy(charges, func(c *limiter.Charge) string {
 		node := s.batchers.address(deadline, c.Key)
-		if isReadInPlace(*c) || s.together.isPaused(node, now) {
+		if isReadInPlace(*c) || s.together.IsPaused(node, now) {
 			return "{" + hashslot.Tag(c.Key)
 		}
 		return node
@@ -73,7 +93,7 @@ func (s *Store) groupByNode(deadline time.Time, charges []limiter.Charge) []char
 // onOneNode reports whether one node can decide all charges together.
 func (s *Store) onOneNode(deadline time.Time, charges []limiter.Charge) bool {
 	first := s.batchers.address(deadline, charges[0].Key)
-	return !s.together.isPaused(first, time.Now()) && !slices.ContainsFunc(charges, func(c limiter.Charge) bool {
+	return !s.together.IsPaused(first, time.Now()) && !slices.ContainsFunc(charges, func(c limiter.Charge) bool {
 		return isReadInPlace(c) || s.batchers.address(deadline, c.Key) != first
 	})
 }
@@ -84,6 +104,9 @@ func (s *Store) across(origin origin, mode string, charges []limiter.Charge) ([]
 	inGroups := s.spendGroups
 	if mode == modePeek {
 		inGroups = s.peekGroups
+	}
+	if _, isCluster := s.client.Cluster(); !isCluster { // its nodes are hidden
+		return inGroups(origin, groupBySlot(charges), len(charges))
 	}
 	var decisions []limiter.Decision
 	var err error
@@ -205,8 +228,7 @@ func (s *Store) uncount(origin origin, counted []chargeGroup, decisions []limite
 
 // refundAndPeek refunds groups and peeks at them, in one round trip to each node.
 func (s *Store) refundAndPeek(counted []chargeGroup, decisions []limiter.Decision) error {
-	cluster, ok := s.client.Cluster()
-	if !ok || len(counted) == 0 {
+	if len(counted) == 0 {
 		return nil
 	}
 	var slots []chargeGroup // with indexes in decisions
@@ -228,7 +250,7 @@ func (s *Store) refundAndPeek(counted []chargeGroup, decisions []limiter.Decisio
 	for i, slot := range slots {
 		peeks[i] = &call{mode: modePeek, charges: slot.charges}
 	}
-	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, 2*len(slots),
+	commands, isLate := redisclient.RunEach(ctx, s.client, s.client.Redis(), redis.NewIntSliceCmd, 2*len(slots),
 		func(i int) (redisclient.Script, []string, []any) {
 			if i%2 == 0 {
 				return s.refundRequest(slots[i/2].refunds(decisions))
@@ -240,7 +262,7 @@ func (s *Store) refundAndPeek(counted []chargeGroup, decisions []limiter.Decisio
 		if err := s.refunded(slot.refunds(decisions), commands[2*i]); err != nil {
 			s.refundFailed(err)
 		}
-		if redisclient.WasSentWithSource(commands[2*i]) { // after the peek
+		if isLate[2*i] { // after the peek
 			commands[2*i+1] = s.runScript(ctx, peeks[i:i+1])
 		}
 		s.decodeReply(peeks[i:i+1], commands[2*i+1])

@@ -4,8 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
@@ -21,30 +19,11 @@ func (s *Store) resetMessage(key string) string { return resetMessage + s.client
 
 // FollowInvalidations subscribes to channel until ctx ends or the client is closed. It calls invalidate for every key that a refund has
 // changed, and reset for every key that another client has reset. It calls invalidateAll when keys may have been missed: when the subscription starts and
-// after every reconnection. The calls are sequential. They must be quick: go-redis drops messages if hundreds of them wait for a minute.
+// after every reconnection. The calls are sequential. They must be quick, because the server drops a subscription with too many messages that wait.
 func FollowInvalidations(
 	ctx context.Context, client *redisclient.Client, channel string, invalidate, reset func(key string), invalidateAll func(),
 ) {
-	subscription := client.Redis().Subscribe(ctx, channel)
-	// Close fails only on a connection that is already closed.
-	defer func() { _ = subscription.Close() }()
-	messages := subscription.ChannelWithSubscriptions()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case message, open := <-messages:
-			if !open {
-				return
-			}
-			switch m := message.(type) {
-			case *redis.Message:
-				notify(m.Payload, client.ID(), invalidate, reset)
-			case *redis.Subscription:
-				invalidateAll()
-			}
-		}
-	}
+	client.Follow(ctx, channel, func(message string) { notify(message, client.ID(), invalidate, reset) }, invalidateAll)
 }
 
 // notify calls invalidate or reset for a message. A client's own resets are left out: the process has reset what it knows before it sent the

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,3 +173,49 @@ func TestFollowInvalidations_EndsWhenTheClientIsClosed(t *testing.T) {
 	}
 	awaitEnd(t, ended)
 }
+
+// The host of the server stops without closing its connections, and a name leads to another server: an endpoint of a cloud, after a failover.
+func TestFollowInvalidations_LeavesADeadHost(t *testing.T) {
+	t.Parallel()
+	dead, alive := fixture.Redis(t), fixture.Redis(t)
+	for name, recovers := range map[string]bool{"it does not answer": false, "the store is available again": true} {
+		t.Run(name, func(t *testing.T) {
+			var address atomic.Value
+			address.Store(dead.Addr())
+			client, err := redisclient.New(redisclient.Options{
+				Mode: redisclient.ModeStandalone, Addresses: []string{"redis:6379"}, Timeout: 100 * time.Millisecond,
+				DialAddress: func(string) string { return address.Load().(string) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			ctx, cancel := context.WithCancel(t.Context())
+			keys, ended := follow(ctx, client)
+			awaitKey(t, keys, all)
+			began := time.Now()
+			address.Store(alive.Addr())
+			if recovers { // the host answers, but is not the primary any more
+				client.Recovered()
+			} else if err := dead.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			awaitKey(t, keys, all)
+			if took, most := time.Since(began), 4*heartbeatOfSubscriptions; took > most {
+				t.Errorf("subscribed again after %v, want at most %v", took, most)
+			}
+			if _, err := alive.Do(t.Context(), "PUBLISH", InvalidationChannel("weir:"), "weir:{a}"); err != nil {
+				t.Fatal(err)
+			}
+			awaitKey(t, keys, "weir:{a}")
+			cancel()
+			awaitEnd(t, ended)
+			if err := dead.Resume(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// heartbeatOfSubscriptions is that of redisclient.
+const heartbeatOfSubscriptions = time.Second

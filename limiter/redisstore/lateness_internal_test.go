@@ -21,6 +21,11 @@ type unusedObserver struct{}
 func (o unusedObserver) Unavailable(string, error)                       {}
 func (o unusedObserver) Recovering(context.Context, time.Duration) error { return nil }
 func (o unusedObserver) Recovered(string)                                {}
+func (o unusedObserver) ProbeFailed(string, error)                       {}
+func (o unusedObserver) PartUnavailable(string, string, error)           {}
+func (o unusedObserver) PartRecovered(string, string)                    {}
+func (o unusedObserver) CounterUnavailable(string, error)                {}
+func (o unusedObserver) SplitsBySlot(string)                             {}
 
 // neverReached is the probe of a node that does not answer.
 func neverReached(context.Context, string) error { return context.DeadlineExceeded }
@@ -259,7 +264,8 @@ type countingObserver struct {
 
 func (o *countingObserver) Unavailable(string, error) { o.outages++ }
 
-// While the node answers others, a call that waited in vain for a connection shows only that this process is busy.
+// While the node answers others, a call that waited in vain for a connection is no evidence against it. A process in time decides the call without
+// Redis, and a late one is busy.
 func TestBreaker_IgnoresACallThatWasNotSentWhileTheNodeAnswersOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no probes
@@ -270,8 +276,15 @@ func TestBreaker_IgnoresACallThatWasNotSentWhileTheNodeAnswersOthers(t *testing.
 		b.send([]*call{soon()}, func([]*call) {}) // is answered
 		batch[0].reply.err = redisclient.WithKind(context.DeadlineExceeded)
 	})
-	if got := b.state.Load(); got != closed || !errors.Is(waiting[0].reply.err, limiter.ErrOverloaded) {
-		t.Errorf("state %d, %v, want closed and ErrOverloaded", got, waiting[0].reply.err)
+	if err := waiting[0].reply.err; b.state.Load() != closed || errors.Is(err, limiter.ErrOverloaded) || redisclient.Kind(err) != redisclient.KindUnreachable {
+		t.Errorf("state %d, %v, want closed and the kind unreachable", b.state.Load(), err)
+	}
+	b.send(waiting, func(batch []*call) {
+		b.send([]*call{soon()}, func([]*call) {}) // is answered
+		batch[0].reply.err, batch[0].deadline = redisclient.WithKind(context.DeadlineExceeded), time.Now().Add(-patience)
+	})
+	if err := waiting[0].reply.err; b.state.Load() != closed || !errors.Is(err, limiter.ErrOverloaded) {
+		t.Errorf("a process that is late: state %d, %v, want closed and ErrOverloaded", b.state.Load(), err)
 	}
 	b.send([]*call{soon()}, func(batch []*call) {
 		batch[0].reply.err = redisclient.WithKind(context.DeadlineExceeded)

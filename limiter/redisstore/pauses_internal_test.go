@@ -44,3 +44,45 @@ func TestBreaker_PausesBetweenProbes(t *testing.T) {
 		}
 	})
 }
+
+// The nodes of a cluster disagree about who has a slot. A probe that another node answered is no recovery of this one, until it is the only one that
+// answers for a second.
+func TestBreaker_AProbeOfAnotherNodeIsNoRecovery(t *testing.T) {
+	for name, test := range map[string]struct {
+		isElsewhere func(since time.Duration) bool
+		want        time.Duration // until the breaker closes; 0 if it does not within a minute
+	}{
+		"another node takes over":  {func(time.Duration) bool { return true }, settles},
+		"this node answers":        {func(time.Duration) bool { return false }, 1},
+		"the nodes disagree":       {func(since time.Duration) bool { return since/(500*time.Millisecond)%2 == 0 }, 0},
+		"and agree after a second": {func(since time.Duration) bool { return since > time.Second || since < 500*time.Millisecond }, time.Second + settles},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				began := time.Now()
+				isElsewhere := func(string) bool { return test.isElsewhere(time.Since(began)) }
+				answers := func(ctx context.Context, key string) error {
+					if test.want != 1 && !isElsewhere(key) {
+						return errors.New("no route to host")
+					}
+					return nil
+				}
+				b := (&breakerConfig{probe: answers, observer: unusedObserver{}, ctx: ctx, timeout: patience}).newBreaker("node")
+				b.isElsewhere = isElsewhere
+				b.trip(0, "", errors.New("down"), func() {})
+				for b.state.Load() != closed && time.Since(began) < time.Minute {
+					time.Sleep(time.Millisecond)
+				}
+				took := time.Since(began)
+				switch {
+				case test.want == 0 && took < time.Minute:
+					t.Errorf("closed after %v, want not to close", took)
+				case test.want > 0 && (took < test.want-time.Millisecond || took > test.want+250*time.Millisecond):
+					t.Errorf("closed after %v, want about %v", took, test.want)
+				}
+			})
+		})
+	}
+}

@@ -38,14 +38,17 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 }
 
 func (s *Store) refundAll(ctx context.Context, refunds []limiter.Refund) (failed failedRefunds) {
-	cluster, isCluster := s.client.Cluster()
 	for len(refunds) > 0 {
 		n := s.refundsPerScript(refunds)
-		if isCluster && n < len(refunds) {
+		if n < len(refunds) && s.separatesSlots() {
 			n = refundsPerTrip(refunds)
-			s.refundAcross(ctx, cluster, refunds[:n], &failed)
+			s.refundAcross(ctx, refunds[:n], &failed)
 		} else {
-			failed.add(refunds[:n], s.refundInSlot(ctx, refunds[:n]))
+			err := s.refundInSlot(ctx, refunds[:n])
+			if s.learnsSlots(err) && s.refundsPerScript(refunds) < n {
+				continue // in a script for each slot
+			}
+			failed.add(refunds[:n], err)
 		}
 		refunds = refunds[n:]
 	}
@@ -90,12 +93,12 @@ func refundsPerTrip(refunds []limiter.Refund) int {
 
 // refundsPerScript returns the number of the first refunds that one script can make: of distinct keys and, on a Redis Cluster, in one slot.
 func (s *Store) refundsPerScript(refunds []limiter.Refund) int {
-	_, cluster := s.client.Cluster()
+	separates := s.separatesSlots()
 	keys := make(map[string]bool, len(refunds))
 	logs := 0
 	for i, r := range refunds {
 		logs += countLog(r.Limit)
-		if keys[r.Key] || i == maxRefunds || logs > maxLogRefunds || cluster && hashslot.Tag(r.Key) != hashslot.Tag(refunds[0].Key) {
+		if keys[r.Key] || i == maxRefunds || logs > maxLogRefunds || separates && hashslot.Tag(r.Key) != hashslot.Tag(refunds[0].Key) {
 			return i
 		}
 		keys[r.Key] = true
@@ -125,7 +128,7 @@ func (s *Store) refundInSlot(ctx context.Context, refunds []limiter.Refund) erro
 }
 
 // refundAcross runs refund.lua for each slot in one round trip, with its own timeout, except for slots whose node is unavailable.
-func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, refunds []limiter.Refund, failed *failedRefunds) {
+func (s *Store) refundAcross(ctx context.Context, refunds []limiter.Refund, failed *failedRefunds) {
 	var inSlots [][]limiter.Refund
 	for len(refunds) > 0 {
 		n := s.refundsPerScript(refunds)
@@ -138,7 +141,7 @@ func (s *Store) refundAcross(ctx context.Context, cluster *redis.ClusterClient, 
 	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, len(inSlots),
+	commands, _ := redisclient.RunEach(ctx, s.client, s.client.Redis(), redis.NewIntSliceCmd, len(inSlots),
 		func(i int) (redisclient.Script, []string, []any) { return s.refundRequest(inSlots[i]) })
 	for i, cmd := range commands {
 		failed.add(inSlots[i], s.refunded(inSlots[i], cmd))

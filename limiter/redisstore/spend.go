@@ -26,7 +26,16 @@ func (s *Store) send(calls []*call) {
 		s.sendToNode(ctx, cluster, calls)
 		return
 	}
-	s.decodeReply(calls, s.runScript(ctx, calls))
+	if len(calls) > 1 && s.splits.Load() {
+		s.sendEach(ctx, s.client.Redis(), calls)
+		return
+	}
+	cmd := s.runScript(ctx, calls)
+	if (len(calls) > 1 || !inOneSlot(calls[0].charges)) && s.learnsSlots(cmd.Err()) {
+		s.sendEach(ctx, s.client.Redis(), calls)
+		return
+	}
+	s.decodeReply(calls, cmd)
 }
 
 // leaveTime returns the deadline of a batch. It prolongs a batch that has less than half of a timeout, because the batcher has decided that there
@@ -46,7 +55,7 @@ func (s *Store) runScript(ctx context.Context, calls []*call) *redis.IntSliceCmd
 }
 
 // sendEach runs one script per call in one round trip. A call with several slots fails.
-func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, batch []*call) {
+func (s *Store) sendEach(ctx context.Context, client redis.UniversalClient, batch []*call) {
 	calls := make([]*call, 0, len(batch))
 	for _, c := range batch {
 		if inOneSlot(c.charges) {
@@ -55,7 +64,7 @@ func (s *Store) sendEach(ctx context.Context, cluster *redis.ClusterClient, batc
 			c.reply.err = errSeveralSlots
 		}
 	}
-	commands := redisclient.RunEach(ctx, s.client, cluster, redis.NewIntSliceCmd, len(calls),
+	commands, _ := redisclient.RunEach(ctx, s.client, client, redis.NewIntSliceCmd, len(calls),
 		func(i int) (redisclient.Script, []string, []any) { return s.request(calls[i : i+1]) })
 	for i, cmd := range commands {
 		s.decodeReply(calls[i:i+1], cmd)
@@ -117,7 +126,7 @@ func (s *Store) decodeReply(calls []*call, cmd *redis.IntSliceCmd) {
 			c.reply.decisions, rest = rest[:count:count], rest[count:]
 		}
 		if r.IsShort {
-			err = fmt.Errorf("got %d numbers for %d charges", len(numbers), n)
+			err = redisclient.Unclear(fmt.Errorf("got %d numbers for %d charges: does a proxy change replies?", len(numbers), n))
 		}
 	}
 	if err != nil {

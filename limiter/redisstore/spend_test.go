@@ -559,3 +559,15 @@ func BenchmarkSpend(b *testing.B) {
 		})
 	}
 }
+
+// Redis Enterprise, and other services that hide a cluster behind one address, report that they are no cluster and reject keys in several slots.
+func TestStore_ConformsOnAServerThatHidesItsSlots(t *testing.T) {
+	t.Parallel()
+	node := fixture.RedisClusterNode(t) // without ?cluster=true
+	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) storetest.Subject {
+		flush(t, node.URL())
+		s := subject(t, node.URL(), clock)
+		s.Spread = true
+		return s
+	})
+}

@@ -2,14 +2,17 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/overload"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore/lua"
+	"github.com/weir-dev/weir/limiter/redisstore/together"
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
@@ -18,7 +21,8 @@ import (
 type Store struct {
 	scripts       *lua.Scripts
 	client        *redisclient.Client
-	together      togetherness
+	together      together.Nodes
+	splits        atomic.Bool // the server is no cluster, and rejects keys in several slots all the same
 	timeout       time.Duration
 	clock         func() time.Time
 	batchers      *batchers
@@ -112,7 +116,11 @@ func (o origin) later() origin {
 func (s *Store) spendUntil(origin origin, charges []limiter.Charge) ([]limiter.Decision, error) {
 	switch {
 	case s.inOneRun(charges):
-		return s.run(origin, modeSpend, charges)
+		decisions, err := s.run(origin, modeSpend, charges)
+		if errors.Is(err, errSeveralSlots) { // the server has just shown that it needs a run for each slot
+			return s.spendUntil(origin.later(), charges)
+		}
+		return decisions, err
 	case haveDebts(charges):
 		return s.spendDebts(origin, charges)
 	default:
@@ -132,7 +140,11 @@ func (s *Store) peekUntil(origin origin, charges []limiter.Charge) ([]limiter.De
 	if !s.inOneRun(charges) {
 		return s.across(origin, modePeek, charges)
 	}
-	return s.run(origin, modePeek, charges)
+	decisions, err := s.run(origin, modePeek, charges)
+	if errors.Is(err, errSeveralSlots) { // as in spendUntil
+		return s.peekUntil(origin.later(), charges)
+	}
+	return decisions, err
 }
 
 // run decides charges whose keys are in one slot, or on one node of a Redis Cluster.

@@ -22,7 +22,7 @@ func (s *Store) ReportUsage(_ context.Context, charge limiter.Charge) (uncounted
 			return false, nil
 		}
 		b := s.batchers.forKey(deadline, charge.Key)
-		if b.breaker.rejects(reportsUsage) || b.breaker != nil && b.breaker.keys.rejects(charge.Key) {
+		if b.breaker.rejects(reportsUsage) || b.breaker != nil && b.breaker.keys.Rejects(charge.Key) {
 			return true, nil
 		}
 		decisions, err := b.do(&call{

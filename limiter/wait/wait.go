@@ -3,6 +3,7 @@ package wait
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -19,4 +20,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// Jittered returns a random duration from d/2 to 3d/2.
+func Jittered(d time.Duration) time.Duration {
+	return time.Duration((0.5 + rand.Float64()) * float64(d))
 }

@@ -10,7 +10,7 @@ for i = 1, key_count do
   local value = redis.pcall('GETRANGE', key, '0', '1793')
   if type(value) == 'table' then
     if not string.find(value.err, 'WRONGTYPE', 1, true) then return {} end
-    value = false -- as read_value
+    value = WRONG_TYPE
   elseif value == '' then
     value = false
   end

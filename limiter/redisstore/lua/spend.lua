@@ -36,13 +36,13 @@ local before, problems = 0, {} -- the number of charges of the requests before
 
 -- What is known about the charges of a request with several until all of them are decided: where their decisions are in the reply, and what to
 -- write.
-local firsts, next_values, expiries, keep_ttls, appends = {}, {}, {}, {}, {}
+local firsts, next_values, expiries, keep_ttls, appends, news = {}, {}, {}, {}, {}, {}
 
 -- The time of the last SET, in microseconds and in milliseconds. Mostly, many counters expire at the same time.
 local last_expiry, last_milliseconds
 
--- write writes what step returned.
-local function write(key, value, expires_at, keep_ttl, append)
+-- write writes what step returned. is_new is the index of the charge if its key had no value. If the key exists nevertheless, it is not a string.
+local function write(key, value, expires_at, keep_ttl, append, is_new)
   if append then
     append()
     value = written and read_value(key)
@@ -50,7 +50,12 @@ local function write(key, value, expires_at, keep_ttl, append)
     call('SET', key, value, 'KEEPTTL')
   else
     if expires_at ~= last_expiry then last_expiry, last_milliseconds = expires_at, to_milliseconds(expires_at) end
-    call('SET', key, value, 'PXAT', last_milliseconds)
+    if not is_new then
+      call('SET', key, value, 'PXAT', last_milliseconds)
+    elseif not call('SET', key, value, 'PXAT', last_milliseconds, 'NX') then
+      problems[#problems + 1] = is_new - 1
+      call('SET', key, value, 'PXAT', last_milliseconds)
+    end
   end
   if written then written[key] = value end
 end
@@ -81,8 +86,9 @@ for request = 1, #shape_numbers do
     end
     if count > 1 then
       firsts[i], next_values[i], expiries[i], keep_ttls[i], appends[i] = size + 1, next_value, expires_at, keep_ttl, append
+      news[i] = not value and index
     elseif expires_at and counts and charge.cost > 0 then -- alone, as mostly: nothing else decides whether it is counted
-      write(key, next_value, expires_at, keep_ttl, append)
+      write(key, next_value, expires_at, keep_ttl, append, not value and index)
       remaining, reset_after = remaining - charge.cost, expires_at - now
       if remaining < 0 then remaining = 0 end
     end
@@ -98,7 +104,7 @@ for request = 1, #shape_numbers do
     for i = 1, count do
       local charge, expires_at = shape[i], expiries[i]
       if expires_at and charge.cost > 0 and (counts or charge.is_debt) then
-        write(KEYS[before + i], next_values[i], expires_at, keep_ttls[i], appends[i])
+        write(KEYS[before + i], next_values[i], expires_at, keep_ttls[i], appends[i], news[i])
         local first = firsts[i]
         local head = reply[first] - 4 * charge.cost
         if head < 0 then head = head % 4 end -- nothing remains

@@ -1,5 +1,5 @@
--- values has the values of KEYS, false for a key that does not exist or is not a string: the next write replaces it. One command reads them,
--- unless a counter of this run is a log: it can be a ring of megabytes, which MGET would return.
+-- values has the values of KEYS, false for a key that does not exist. MGET returns false for one that is not a string, too: see write. One command
+-- reads them, unless a counter of this run is a log: it can be a ring of megabytes, which MGET would return.
 local values
 if ARGV[4] == 'logs' then
   values = {}

@@ -8,6 +8,10 @@ local byte, char, floor, max, min = string.byte, string.char, math.floor, math.m
 -- larger proves that no script wrote the value.
 local NEVER, MAX_UNITS = -9007199254740991, 1000000000
 
+-- WRONG_TYPE is read in place of the value of a key that is not a string. No script writes it, so the counter starts over: the next write replaces the
+-- key.
+local WRONG_TYPE = '!'
+
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
 local function format_integer(number)
@@ -55,14 +59,14 @@ if not pack then -- a server that behaves like Redis, without the library
   end
 end
 
--- read_value returns the first bytes of a value, false if the key does not exist or is not a string: the next write replaces it. No value is longer
+-- read_value returns the first bytes of a value, false if the key does not exist. No value is longer
 -- except the ring of a log, which can have 16 MB, and a corrupt one: 1794 bytes are the largest list of a log, and a byte that proves that it is one.
 -- Indexes of commands are text: a number as an argument takes Redis three times as long.
 local function read_value(key)
   local value = redis.pcall('GETRANGE', key, '0', '1793')
   if value == '' then return false end
   if type(value) == 'table' then
-    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return WRONG_TYPE end
     return call('GETRANGE', key, '0', '0') -- raises the error
   end
   return value
@@ -646,8 +650,8 @@ local function read_shapes(at, width)
   return shapes
 end
 
--- values has the values of KEYS, false for a key that does not exist or is not a string: the next write replaces it. One command reads them,
--- unless a counter of this run is a log: it can be a ring of megabytes, which MGET would return.
+-- values has the values of KEYS, false for a key that does not exist. MGET returns false for one that is not a string, too: see write. One command
+-- reads them, unless a counter of this run is a log: it can be a ring of megabytes, which MGET would return.
 local values
 if ARGV[4] == 'logs' then
   values = {}
@@ -733,13 +737,13 @@ local before, problems = 0, {} -- the number of charges of the requests before
 
 -- What is known about the charges of a request with several until all of them are decided: where their decisions are in the reply, and what to
 -- write.
-local firsts, next_values, expiries, keep_ttls, appends = {}, {}, {}, {}, {}
+local firsts, next_values, expiries, keep_ttls, appends, news = {}, {}, {}, {}, {}, {}
 
 -- The time of the last SET, in microseconds and in milliseconds. Mostly, many counters expire at the same time.
 local last_expiry, last_milliseconds
 
--- write writes what step returned.
-local function write(key, value, expires_at, keep_ttl, append)
+-- write writes what step returned. is_new is the index of the charge if its key had no value. If the key exists nevertheless, it is not a string.
+local function write(key, value, expires_at, keep_ttl, append, is_new)
   if append then
     append()
     value = written and read_value(key)
@@ -747,7 +751,12 @@ local function write(key, value, expires_at, keep_ttl, append)
     call('SET', key, value, 'KEEPTTL')
   else
     if expires_at ~= last_expiry then last_expiry, last_milliseconds = expires_at, to_milliseconds(expires_at) end
-    call('SET', key, value, 'PXAT', last_milliseconds)
+    if not is_new then
+      call('SET', key, value, 'PXAT', last_milliseconds)
+    elseif not call('SET', key, value, 'PXAT', last_milliseconds, 'NX') then
+      problems[#problems + 1] = is_new - 1
+      call('SET', key, value, 'PXAT', last_milliseconds)
+    end
   end
   if written then written[key] = value end
 end
@@ -778,8 +787,9 @@ for request = 1, #shape_numbers do
     end
     if count > 1 then
       firsts[i], next_values[i], expiries[i], keep_ttls[i], appends[i] = size + 1, next_value, expires_at, keep_ttl, append
+      news[i] = not value and index
     elseif expires_at and counts and charge.cost > 0 then -- alone, as mostly: nothing else decides whether it is counted
-      write(key, next_value, expires_at, keep_ttl, append)
+      write(key, next_value, expires_at, keep_ttl, append, not value and index)
       remaining, reset_after = remaining - charge.cost, expires_at - now
       if remaining < 0 then remaining = 0 end
     end
@@ -795,7 +805,7 @@ for request = 1, #shape_numbers do
     for i = 1, count do
       local charge, expires_at = shape[i], expiries[i]
       if expires_at and charge.cost > 0 and (counts or charge.is_debt) then
-        write(KEYS[before + i], next_values[i], expires_at, keep_ttls[i], appends[i])
+        write(KEYS[before + i], next_values[i], expires_at, keep_ttls[i], appends[i], news[i])
         local first = firsts[i]
         local head = reply[first] - 4 * charge.cost
         if head < 0 then head = head % 4 end -- nothing remains

@@ -8,6 +8,10 @@ local byte, char, floor, max, min = string.byte, string.char, math.floor, math.m
 -- larger proves that no script wrote the value.
 local NEVER, MAX_UNITS = -9007199254740991, 1000000000
 
+-- WRONG_TYPE is read in place of the value of a key that is not a string. No script writes it, so the counter starts over: the next write replaces the
+-- key.
+local WRONG_TYPE = '!'
+
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
 local function format_integer(number)
@@ -67,7 +71,7 @@ for i = 1, key_count do
   local value = redis.pcall('GETRANGE', key, '0', '1793')
   if type(value) == 'table' then
     if not string.find(value.err, 'WRONGTYPE', 1, true) then return {} end
-    value = false -- as read_value
+    value = WRONG_TYPE
   elseif value == '' then
     value = false
   end
@@ -75,14 +79,14 @@ for i = 1, key_count do
 end
 for i = key_count + 2, #arguments do ARGV[#ARGV + 1] = arguments[i] end
 
--- read_value returns the first bytes of a value, false if the key does not exist or is not a string: the next write replaces it. No value is longer
+-- read_value returns the first bytes of a value, false if the key does not exist. No value is longer
 -- except the ring of a log, which can have 16 MB, and a corrupt one: 1794 bytes are the largest list of a log, and a byte that proves that it is one.
 -- Indexes of commands are text: a number as an argument takes Redis three times as long.
 local function read_value(key)
   local value = redis.pcall('GETRANGE', key, '0', '1793')
   if value == '' then return false end
   if type(value) == 'table' then
-    if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+    if string.find(value.err, 'WRONGTYPE', 1, true) then return WRONG_TYPE end
     return call('GETRANGE', key, '0', '0') -- raises the error
   end
   return value

@@ -8,6 +8,10 @@ local byte, char, floor, max, min = string.byte, string.char, math.floor, math.m
 -- larger proves that no script wrote the value.
 local NEVER, MAX_UNITS = -9007199254740991, 1000000000
 
+-- WRONG_TYPE is read in place of the value of a key that is not a string. No script writes it, so the counter starts over: the next write replaces the
+-- key.
+local WRONG_TYPE = '!'
+
 -- format_integer formats a number for a Redis command; tostring would round above 10^14. '%.0f' takes twice as long, and '%d' can be
 -- limited to 32 bits.
 local function format_integer(number)

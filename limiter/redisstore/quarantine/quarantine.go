@@ -1,18 +1,20 @@
-package redisstore
+// Package quarantine holds back the calls on single counters that fail although their Redis node answers others.
+package quarantine
 
 import (
 	"context"
+	"iter"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 const (
-	// maxSuspects bounds the keys of a quarantine. Calls on other keys that fail are made again with the next request.
+	// maxSuspects bounds the keys of Counters. Calls on other keys that fail are made again with the next request.
 	maxSuspects = 4096
 	// suspectMemory is how long a failure of a key counts.
 	suspectMemory = 10 * time.Second
@@ -22,21 +24,20 @@ const (
 	maxQuarantine   = 5 * time.Second
 	// keyProbes is the number of keys that are probed at the same time. Each one that does not answer occupies a connection.
 	keyProbes = 2
-	// probeWait bounds how long a request waits for a probe that begins right after a failure: most counters of a failed batch answer it.
-	probeWait = 25 * time.Millisecond
-	// aloneInFlight is the number of calls to a node that are sent alone at the same time.
-	aloneInFlight = 2
+	// ProbeWait bounds how long a request waits for a probe that begins right after a failure: most counters of a failed batch answer it.
+	ProbeWait = 25 * time.Millisecond
 )
 
-// quarantine is a circuit breaker for each counter whose calls fail although its node answers others: because a proxy loses their replies, or
+// Counters is a circuit breaker for each counter whose calls fail although its node answers others: because a proxy loses their replies, or
 // because a script fails on them. Like the breaker of a node, it opens at the first failure, and a probe in the background closes it. So a
 // counter cannot keep others from being decided in Redis. A key whose calls failed several times recently is sent alone, not in a batch.
 //
 // A failed call does not show which of the keys of its batch is the cause. All of them are probed, each on its own.
-type quarantine struct {
+type Counters struct {
 	probe  func(ctx context.Context, charge limiter.Charge) error
-	ctx    context.Context //nolint:containedctx // it ends the probes
-	probes chan struct{}   // holds a value for each probe
+	ctx    context.Context               //nolint:containedctx // it ends the probes
+	probes chan struct{}                 // holds a value for each probe
+	report func(key string, cause error) // of a counter that failed its own probe; nil: nothing is reported
 
 	size     atomic.Int64 // len(suspects), to be read without the lock
 	mu       sync.Mutex
@@ -55,13 +56,17 @@ type suspect struct {
 	next     time.Time      // when it can be probed
 }
 
-func newQuarantine(ctx context.Context, probe func(context.Context, limiter.Charge) error) *quarantine {
-	return &quarantine{ctx: ctx, probe: probe, probes: make(chan struct{}, keyProbes), suspects: map[string]*suspect{}}
+// New returns Counters that are probed with probe until ctx ends. report, if not nil, receives the counters that fail their own probe.
+func New(ctx context.Context, probe func(context.Context, limiter.Charge) error, report func(key string, cause error)) *Counters {
+	return &Counters{ctx: ctx, probe: probe, report: report, probes: make(chan struct{}, keyProbes), suspects: map[string]*suspect{}}
 }
 
-// rejects reports whether calls on the counter at key are not made now. It starts the next probe of the counter when it is due.
-func (q *quarantine) rejects(key string) bool {
-	if q == nil || q.size.Load() == 0 {
+// IsEmpty reports whether no counter failed recently.
+func (q *Counters) IsEmpty() bool { return q == nil || q.size.Load() == 0 }
+
+// Rejects reports whether calls on the counter at key are not made now. It starts the next probe of the counter when it is due.
+func (q *Counters) Rejects(key string) bool {
+	if q.IsEmpty() {
 		return false
 	}
 	q.mu.Lock()
@@ -78,9 +83,9 @@ func (q *quarantine) rejects(key string) bool {
 	return true
 }
 
-// isUnavailable is rejects, but waits for a probe that has begun right after a failure: the calls of that moment need no local decision then.
-func (q *quarantine) isUnavailable(key string) bool {
-	if !q.rejects(key) {
+// IsUnavailable is Rejects, but waits for a probe that has begun right after a failure: the calls of that moment need no local decision then.
+func (q *Counters) IsUnavailable(key string) bool {
+	if !q.Rejects(key) {
 		return false
 	}
 	q.mu.Lock()
@@ -91,32 +96,32 @@ func (q *quarantine) isUnavailable(key string) bool {
 	}
 	q.mu.Unlock()
 	if probing != nil {
-		timer := time.NewTimer(probeWait)
+		timer := time.NewTimer(ProbeWait)
 		defer timer.Stop()
 		select {
 		case <-probing:
 		case <-timer.C:
 		}
 	}
-	return q.rejects(key)
+	return q.Rejects(key)
 }
 
-// rejectsAny is rejects for the counters of charges.
-func (q *quarantine) rejectsAny(charges []limiter.Charge) bool {
-	if q == nil || q.size.Load() == 0 {
+// RejectsAny is Rejects for the counters of charges.
+func (q *Counters) RejectsAny(charges []limiter.Charge) bool {
+	if q.IsEmpty() {
 		return false
 	}
 	for i := range charges {
-		if q.rejects(charges[i].Key) {
+		if q.Rejects(charges[i].Key) {
 			return true
 		}
 	}
 	return false
 }
 
-// isolates reports whether a call is sent alone, because calls on one of its counters failed several times recently.
-func (q *quarantine) isolates(charges []limiter.Charge) bool {
-	if q == nil || q.size.Load() == 0 {
+// Isolates reports whether a call is sent alone, because calls on one of its counters failed several times recently.
+func (q *Counters) Isolates(charges []limiter.Charge) bool {
+	if q.IsEmpty() {
 		return false
 	}
 	q.mu.Lock()
@@ -129,30 +134,27 @@ func (q *quarantine) isolates(charges []limiter.Charge) bool {
 	return false
 }
 
-// answered records that a call on the counters of charges was answered.
-func (q *quarantine) answered(batch []*call) {
-	if q == nil || q.size.Load() == 0 {
+// Answered records that calls on the counters of charges were answered.
+func (q *Counters) Answered(calls iter.Seq[[]limiter.Charge]) {
+	if q.IsEmpty() {
 		return
 	}
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, c := range batch {
-		if c.reply.err != nil {
-			continue
-		}
-		for i := range c.charges {
-			if s := q.suspects[c.charges[i].Key]; s != nil {
+	for charges := range calls {
+		for i := range charges {
+			if s := q.suspects[charges[i].Key]; s != nil {
 				s.answered = now
 			}
 		}
 	}
 }
 
-// fail records that a batch of calls on the counters of charges, which began at an instant, failed although their node answers, and probes
+// Fail records that a batch of calls on the counters of charges, which began at an instant, failed although their node answers, and probes
 // them. A counter that has answered another call since then is not the cause. A counter that failed in a batch with others only, however often,
 // is probed and sent alone: only if it fails alone, or in a probe, is it not probed for some time.
-func (q *quarantine) fail(charges []limiter.Charge, began time.Time, isAlone bool) {
+func (q *Counters) Fail(charges []limiter.Charge, began time.Time, isAlone bool) {
 	if q == nil {
 		return
 	}
@@ -179,7 +181,7 @@ func (q *quarantine) fail(charges []limiter.Charge, began time.Time, isAlone boo
 }
 
 // suspect returns the suspect of a charge, a new one if it is not known, nil if there are too many. The lock is held.
-func (q *quarantine) suspect(c limiter.Charge, now time.Time) *suspect {
+func (q *Counters) suspect(c limiter.Charge, now time.Time) *suspect {
 	if s, ok := q.suspects[c.Key]; ok {
 		return s
 	}
@@ -196,7 +198,7 @@ func (q *quarantine) suspect(c limiter.Charge, now time.Time) *suspect {
 }
 
 // forget drops the suspects whose failures no longer count, or on which no call was to be made recently, as long as there are any.
-func (q *quarantine) forget() {
+func (q *Counters) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key, s := range q.suspects {
@@ -218,12 +220,12 @@ func (s *suspect) fail(now time.Time) {
 	s.failures, s.failed, s.open, s.next = s.failures+1, now, true, now
 	if s.failures > freeFailures {
 		doublings := min(s.failures-freeFailures-1, bits.Len(uint(maxQuarantine/firstQuarantine)))
-		s.next = now.Add(jittered(min(firstQuarantine<<doublings, maxQuarantine)))
+		s.next = now.Add(wait.Jittered(min(firstQuarantine<<doublings, maxQuarantine)))
 	}
 }
 
 // probeKeys probes counters, a few at a time, and closes the breakers of those that answer.
-func (q *quarantine) probeKeys(suspects []*suspect) {
+func (q *Counters) probeKeys(suspects []*suspect) {
 	for _, s := range suspects {
 		select {
 		case <-q.ctx.Done():
@@ -240,14 +242,16 @@ func (q *quarantine) probeKeys(suspects []*suspect) {
 			if err == nil {
 				s.open, s.answered = false, time.Now()
 			} else if q.ctx.Err() == nil {
-				s.fail(time.Now())
+				if s.fail(time.Now()); s.failures > freeFailures && q.report != nil {
+					go q.report(s.charge.Key, err)
+				}
 			}
 		}()
 	}
 }
 
-// reset drops all suspects: their node is unavailable, so their failures are no evidence.
-func (q *quarantine) reset() {
+// Reset drops all suspects: their node is unavailable, so their failures are no evidence.
+func (q *Counters) Reset() {
 	if q == nil {
 		return
 	}
@@ -257,8 +261,8 @@ func (q *quarantine) reset() {
 	q.size.Store(0)
 }
 
-// held returns the number of counters that are rejected now.
-func (q *quarantine) held() (n int) {
+// Held returns the number of counters that are rejected now.
+func (q *Counters) Held() (n int) {
 	if q == nil {
 		return 0
 	}
@@ -270,24 +274,4 @@ func (q *quarantine) held() (n int) {
 		}
 	}
 	return n
-}
-
-// suspectCharges returns the charges of the calls of a batch that failed in a way that can be due to one of their counters.
-func suspectCharges(batch []*call) (charges []limiter.Charge) {
-	for _, c := range batch {
-		if c.reply.err != nil && mayBeDueToKey(c.reply.err) {
-			charges = append(charges, c.charges...)
-		}
-	}
-	return charges
-}
-
-// mayBeDueToKey reports whether an error can be due to one counter: a lost reply, missing permission for its key, or an error of the script.
-func mayBeDueToKey(err error) bool {
-	switch redisclient.Kind(err) {
-	case redisclient.KindTimeout, redisclient.KindDisconnected, redisclient.KindDenied, redisclient.KindOther:
-		return !wasNotSent(err)
-	default:
-		return false
-	}
 }
