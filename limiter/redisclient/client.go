@@ -70,7 +70,7 @@ func New(o Options) (*Client, error) {
 	}
 	// go-redis writes connection errors to stderr. Here every call returns its error, and the caller logs it.
 	logging.Disable()
-	c := &Client{options: o, id: rand.Text()}
+	c := newClient(o)
 	switch universal := o.universal(); o.Mode {
 	case ModeCluster:
 		c.current.Store(newClusterPool(universal))
@@ -83,6 +83,9 @@ func New(o Options) (*Client, error) {
 	}
 	return c, nil
 }
+
+// newClient returns a Client without connections.
+func newClient(o Options) *Client { return &Client{options: o, id: rand.Text()} }
 
 func newClusterPool(options *redis.UniversalOptions) *pool {
 	cluster := options.Cluster()

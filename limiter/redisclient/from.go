@@ -2,7 +2,6 @@ package redisclient
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -56,7 +55,14 @@ func fromServer(of *redis.Options, timeout time.Duration) *Client {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = own.dialTimeout(), timeout, timeout, timeout
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.PushNotificationProcessor, o.ClientSideCacheConfig, o.ClientSideCache = nil, nil, nil // they need protocol 3
-	return &Client{rdb: redis.NewClient(&o), name: o.Addr, id: rand.Text()}
+	c := newClient(Options{
+		Mode: ModeStandalone, Addresses: []string{o.Addr}, Database: o.DB, TLS: o.TLSConfig, Timeout: timeout,
+		Username: o.Username, Password: o.Password, Credentials: o.CredentialsProviderContext,
+	})
+	single := redis.NewClient(&o)
+	single.AddHook(movedHook{c})
+	c.current.Store(&pool{rdb: single, name: o.Addr})
+	return c
 }
 
 func fromCluster(of *redis.ClusterOptions, timeout time.Duration) *Client {
@@ -73,7 +79,12 @@ func fromCluster(of *redis.ClusterOptions, timeout time.Duration) *Client {
 	o.NewClient = nil                                                   // it can change the options of the nodes
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false // a replica counts nothing
 	o.DisableRoutingPolicies = true                                     // see New
-	return &Client{rdb: redis.NewClusterClient(&o), id: rand.Text()}
+	c := newClient(Options{
+		Mode: ModeCluster, Addresses: o.Addrs, TLS: o.TLSConfig, Timeout: timeout,
+		Username: o.Username, Password: o.Password, Credentials: o.CredentialsProviderContext,
+	})
+	c.current.Store(&pool{rdb: resolveUnknownEndpoints(redis.NewClusterClient(&o))})
+	return c
 }
 
 // dialerOf returns the dial function for go-redis that dials with dial, see [Options.dialer]. A dial that ignores its context, as that of go-redis does
@@ -90,7 +101,7 @@ func (o *Options) dialerOf(dial dialFunc) dialFunc {
 		select {
 		case d := <-dialed:
 			if d.err != nil {
-				return failedConn{dialError{d.err}}, nil
+				return failedConn{unwrappedOnce{d.err}}, nil
 			}
 			return o.late(d.conn), nil
 		case <-ctx.Done():
@@ -99,7 +110,7 @@ func (o *Options) dialerOf(dial dialFunc) dialFunc {
 					_ = d.conn.Close()
 				}
 			}()
-			return failedConn{dialError{ctx.Err()}}, nil
+			return failedConn{unwrappedOnce{ctx.Err()}}, nil
 		}
 	}
 }
