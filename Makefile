@@ -91,6 +91,11 @@ generate-api:
 	go run ./hack/labelselectors config/crd/bases
 	go run ./hack/policystructure config/crd/bases >internal/policyfile/structure/structure.json
 
+.PHONY: go-module
+go-module: ## Write the Go module that programs import to dist/go
+	rm -rf dist/go
+	go run ./hack/gomodule dist/go
+
 .PHONY: fmt
 fmt: ## Format the Go code
 	$(TOOL) golangci-lint fmt

@@ -11,7 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/clientip"
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
@@ -53,7 +53,7 @@ func OnlyHeaders(names ...string) Option {
 }
 
 // Describe sets a function that may change the check before it is decided: the domain, descriptors, an override of the limit.
-func Describe(f func(context.Context, *engine.Check)) Option {
+func Describe(f func(context.Context, *decision.Check)) Option {
 	return func(x *calls) { x.describe = f }
 }
 
@@ -62,7 +62,9 @@ func Describe(f func(context.Context, *engine.Check)) Option {
 func Key(f func(context.Context) string) Option { return func(x *calls) { x.key = f } }
 
 // Skip sets the function that selects calls and streams which are served without a decision, for example health checks.
-func Skip(f func(ctx context.Context, fullMethod string) bool) Option { return func(x *calls) { x.skip = f } }
+func Skip(f func(ctx context.Context, fullMethod string) bool) Option {
+	return func(x *calls) { x.skip = f }
+}
 
 // EachMessage charges a stream for every message that it receives. The charge at the start of the stream covers the first message. The
 // first message over a limit ends the stream: RecvMsg returns the status, which the client gets when the handler returns it, as handlers
@@ -80,7 +82,7 @@ type calls struct {
 	key         func(context.Context) string
 	skip        func(context.Context, string) bool
 	cost        func(context.Context, string, any) int64
-	describe    func(context.Context, *engine.Check)
+	describe    func(context.Context, *decision.Check)
 	only        []string // nil for all
 	eachMessage bool
 	chargeLater bool
@@ -100,7 +102,7 @@ func newCalls(options []Option) *calls {
 }
 
 // check returns the check of a call or message. It warns of claims of types that no policy can read.
-func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string, message any) engine.Check {
+func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string, message any) decision.Check {
 	var claims map[string]any
 	if x.claims != nil {
 		var err error
@@ -112,7 +114,7 @@ func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string,
 		claims = rules.WithSubject(claims, x.key(ctx))
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	c := engine.Check{
+	c := decision.Check{
 		Cost: x.cost(ctx, fullMethod, message),
 		Request: rules.Request{
 			Method:   http.MethodPost,

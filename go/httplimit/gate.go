@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/wait"
 )
@@ -21,7 +21,7 @@ import (
 // Decider decides requests, for example an [engine.Engine] or a [Remote]. A Decider that cannot be reached returns an
 // [UnreachableError]. The Gate applies every other result.
 type Decider interface {
-	Check(ctx context.Context, c *engine.Check) (engine.Answer, error)
+	Check(ctx context.Context, c *decision.Check) (decision.Answer, error)
 }
 
 // Gate lets a Decider decide requests, and applies the decisions. It does not depend on the protocol: several servers of a program may
@@ -31,8 +31,8 @@ type Gate struct {
 	domain   string
 	style    reply.Style
 	maxDelay time.Duration
-	closed   bool                                                       // see FailClosed
-	observe  func(context.Context, *engine.Check, engine.Answer, error) // can be nil
+	closed   bool                                                           // see FailClosed
+	observe  func(context.Context, *decision.Check, decision.Answer, error) // can be nil
 	log      *slog.Logger
 	warning  rate.Sometimes
 }
@@ -72,7 +72,7 @@ func FailClosed() Option { return func(g *Gate) { g.closed = true } }
 
 // Observe sets a function that receives every answer before the Gate applies it, and every error, for metrics and logs. It is called
 // from many goroutines. A request that is denied because of [MaxDelay] is observed as denied.
-func Observe(f func(context.Context, *engine.Check, engine.Answer, error)) Option {
+func Observe(f func(context.Context, *decision.Check, decision.Answer, error)) Option {
 	return func(g *Gate) { g.observe = f }
 }
 
@@ -115,7 +115,7 @@ var (
 )
 
 // validate returns an error if g cannot decide c.
-func (g *Gate) validate(ctx context.Context, c *engine.Check) error {
+func (g *Gate) validate(ctx context.Context, c *decision.Check) error {
 	switch {
 	case c == nil:
 		return errNoCheck
@@ -133,7 +133,7 @@ func (g *Gate) validate(ctx context.Context, c *engine.Check) error {
 //
 // A check without a domain gets the Gate's domain. A check of cost 0 is not decided: Enter returns nil. A negative cost counts as 1, so
 // that no request can refund units.
-func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) error {
+func (g *Gate) Enter(ctx context.Context, c *decision.Check, fields http.Header) error {
 	if err := g.orRefusing().validate(ctx, c); err != nil {
 		return &RefusalError{Problem: problemOf(err), cause: err}
 	}
@@ -168,20 +168,20 @@ func (g *Gate) Enter(ctx context.Context, c *engine.Check, fields http.Header) e
 }
 
 // errNoRule is the error for a Decider, for example one of a test, whose results do not name their rules.
-var errNoRule = errors.New("the decider has returned a result without Rule; set engine.Result.Rule, at least its Policy")
+var errNoRule = errors.New("the decider has returned a result without Rule; set decision.Result.Rule, at least its Policy")
 
 // decide lets the Decider decide c, in the domain of g unless c has one. An answer that cannot be applied is an error.
-func (g *Gate) decide(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+func (g *Gate) decide(ctx context.Context, c *decision.Check) (decision.Answer, error) {
 	if c.Request.Domain == "" {
 		c.Request.Domain = g.domain
 	}
 	answer, err := g.decider.Check(ctx, c)
 	if err != nil {
-		return engine.Answer{}, err
+		return decision.Answer{}, err
 	}
 	for i := range answer.Results {
 		if answer.Results[i].Rule == nil {
-			return engine.Answer{}, errNoRule
+			return decision.Answer{}, errNoRule
 		}
 	}
 	return answer, nil
@@ -196,7 +196,7 @@ func (g *Gate) longestDelay(ctx context.Context) time.Duration {
 }
 
 // boundDelay lets the Decider deny a request that would wait too long, before it counts the request.
-func (g *Gate) boundDelay(ctx context.Context, c *engine.Check) {
+func (g *Gate) boundDelay(ctx context.Context, c *decision.Check) {
 	most := g.longestDelay(ctx)
 	if most == math.MaxInt64 {
 		return
@@ -230,14 +230,14 @@ func (g *Gate) Warn(ctx context.Context, message string, err error) {
 
 // denyDelayed turns an allowed answer into a denial by every rule whose delay is longer than most. The delay becomes the RetryAfter:
 // the client waits instead of the server.
-func denyDelayed(a engine.Answer, most time.Duration) engine.Answer {
+func denyDelayed(a decision.Answer, most time.Duration) decision.Answer {
 	a.Allowed, a.Delay, a.Results = false, 0, slices.Clone(a.Results)
 	for i := range a.Results {
 		if r := &a.Results[i]; r.Delay > most && !r.Rule.Shadow {
 			r.Allowed, r.RetryAfter, r.Delay = false, r.Delay, 0
 		}
 	}
-	slices.SortStableFunc(a.Results, func(x, y engine.Result) int {
+	slices.SortStableFunc(a.Results, func(x, y decision.Result) int {
 		if x.Rule.Shadow || y.Rule.Shadow { // shadow rules are last already
 			return 0
 		}

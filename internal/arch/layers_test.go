@@ -96,9 +96,10 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/bound", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
+		{pkg: "limiter/decision", internal: []string{"limiter", "limiter/bypass", "limiter/rules", "limiter/rules/matching"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/bypass", "limiter/topk", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/decision", "limiter/rules", "limiter/rules/matching", "limiter/bypass", "limiter/topk", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
@@ -127,7 +128,7 @@ func layers() []layer {
 
 		{
 			pkg:      "limiter/reply",
-			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/engine"},
+			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/decision"},
 			external: []string{"github.com/dunglas/httpsfv"},
 		},
 		{
@@ -180,12 +181,12 @@ func layers() []layer {
 		},
 		{
 			pkg:      "go/httplimit",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/wait"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/decision", "limiter/reply", "limiter/server/address", "limiter/wait"},
 			external: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
 		},
 		{
 			pkg:      "go/grpclimit",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/reading", "limiter/engine", "limiter/reply", "go/httplimit"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/reading", "limiter/decision", "limiter/reply", "go/httplimit"},
 			external: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
 		},
 		{
@@ -322,6 +323,10 @@ func bans() []ban {
 		{"go/grpclimit", redis, "only the Redis packages import go-redis"},
 		{"go/httplimit", kubernetes, "programs that use the middleware do not depend on Kubernetes"},
 		{"go/httplimit", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
+		{
+			"go/httplimit", []string{module + "/limiter/engine", "github.com/google/cel-go", "github.com/prometheus", "google.golang.org/protobuf"},
+			"programs whose requests another limiter decides do without the engine",
+		},
 		{"go/httplimit", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},
 		{"go/weir", []string{"k8s.io", "sigs.k8s.io/controller-runtime", module + "/api/v1alpha1/applyconfiguration"}, "programs that decide in process do not depend on Kubernetes"},
 		{"go/weir", []string{"github.com/google/cel-go", "google.golang.org/grpc"}, "a program chooses CEL with the package go/weir/cel, and gRPC with go/grpclimit"},

@@ -11,39 +11,6 @@ import (
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
-// Check is one request to decide.
-type Check struct {
-	Request rules.Request
-	// Endpoint that received the request, for an [Observer].
-	Endpoint string
-	// Cost is how many times the request counts, at least 0: a rule charges Cost times what one such request costs under the
-	// rule. A request of Cost 0 is decided and changes nothing.
-	Cost int64
-	// Peek decides the request without charging it.
-	Peek bool
-	// CountDebts, with Peek and in [Engine.CheckAll], charges the debts of a request that is denied for a reason outside its check.
-	CountDebts bool
-	// Alternative, in [Engine.CheckAll], means that the checks are one request, which can be each of them. It is charged to all of their counters,
-	// and to each only once.
-	Alternative bool
-	// NoDelay denies a request that would have to wait for its turn under a LeakyBucket, for callers that cannot hold it back.
-	NoDelay bool
-	// MaxDelay, unless 0, denies a request that would have to wait longer for its turn. It is rounded down to milliseconds, and ignored
-	// if it is longer than 30 minutes.
-	MaxDelay time.Duration
-	// Override, unless nil, replaces the limit of every rule.
-	Override *Override
-}
-
-// Override is a limit that comes with a request, with each rule's algorithm. An identifier has one counter under each rule for all overrides with the
-// same window, whatever their units: what was spent under one counts under the others. It is apart from the counter of the rule's own limit.
-type Override struct {
-	Units  int64
-	Window time.Duration
-	// WithoutCost makes a request cost 1 unit under each rule, in place of the cost of the rule.
-	WithoutCost bool
-}
-
 // ruleCharge is what one rule charges for a request.
 type ruleCharge struct {
 	rule       *matching.Compiled

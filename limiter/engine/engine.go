@@ -45,9 +45,6 @@ type active struct {
 	bypasses *bypass.List // of the Engine
 }
 
-// ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.
-var ErrNoRules = errors.New("no rules are loaded yet")
-
 // The errors of a program that hands over nil.
 var (
 	errNoCheck   = errors.New("the check is nil")
@@ -269,24 +266,8 @@ func (e *Engine) decisionError(err error, active *active, matched []ruleCharge, 
 		active.counters.refused(charge)
 		e.top.refused(charge, e.clock)
 	}
-	return &RefusedError{Policy: charge.rule.Policy, cause: refused.Cause}
+	return &RefusedError{Policy: charge.rule.Policy, Cause: refused.Cause}
 }
-
-// RefusedError is the error of Check for a request that a rule refuses because the store is unavailable.
-type RefusedError struct {
-	// Policy whose onStoreFailure is Deny.
-	Policy string
-	cause  error // nil if the store was not called
-}
-
-func (e *RefusedError) Error() string {
-	if e.cause == nil {
-		return "policy " + e.Policy + " denies while the store is unavailable"
-	}
-	return fmt.Sprintf("policy %s denies while the store is unavailable: %v", e.Policy, e.cause)
-}
-
-func (e *RefusedError) Unwrap() error { return e.cause }
 
 // call describes a call of Check or CheckAll.
 type call struct {
