@@ -62,7 +62,9 @@ func Describe(f func(context.Context, *engine.Check)) Option {
 func Key(f func(context.Context) string) Option { return func(x *calls) { x.key = f } }
 
 // Skip sets the function that selects calls and streams which are served without a decision, for example health checks.
-func Skip(f func(ctx context.Context, fullMethod string) bool) Option { return func(x *calls) { x.skip = f } }
+func Skip(f func(ctx context.Context, fullMethod string) bool) Option {
+	return func(x *calls) { x.skip = f }
+}
 
 // EachMessage charges a stream for every message that it receives. The charge at the start of the stream covers the first message. The
 // first message over a limit ends the stream: RecvMsg returns the status, which the client gets when the handler returns it, as handlers
