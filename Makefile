@@ -130,6 +130,10 @@ bench: ## Compare decisions in Redis with other rate limiters, and write docs/re
 bench-endpoints: ## Measure the endpoints of a limiter, its capacity and its latency under load, and write docs/reference/performance.md (takes minutes; BENCH='-help' for flags)
 	@go run -C hack/bench ./endpoints -page ../../docs/reference/performance.md -plot ../../docs/reference/latency-under-load.svg $(BENCH)
 
+.PHONY: bench-golibraries
+bench-golibraries: ## Compare go/weir with other Go libraries (takes a minute; BENCH='-help' for flags)
+	@go run -C hack/bench ./golibraries $(BENCH)
+
 .PHONY: bench-compare
 bench-compare: ## Compare the endpoints of this tree with those of a revision (takes minutes; BASE=main; BENCH='-help' for flags)
 	@go build -C hack/bench -o ../../bin/bench-compare ./compare

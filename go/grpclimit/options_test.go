@@ -119,7 +119,9 @@ func ExampleSkip() {
 	type userKey struct{}
 	gate := httplimit.NewGate(failing{}, "shop") // or the Gate of a weir.Limiter
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(gate,
-		grpclimit.Skip(func(_ context.Context, method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }),
+		grpclimit.Skip(func(_ context.Context, method string) bool {
+			return strings.HasPrefix(method, "/grpc.health.v1.Health/")
+		}),
 		grpclimit.Key(func(ctx context.Context) string { user, _ := ctx.Value(userKey{}).(string); return user }))))
 	defer server.Stop()
 	fmt.Println(len(server.GetServiceInfo()), "services yet")

@@ -99,7 +99,7 @@ func TestNil_IsAnErrorOrTheDefault(t *testing.T) {
 			t.Errorf("status %d, want %d", w.Code, want)
 		}
 	}
-	var none context.Context //nolint:wastedassign // nil
+	var none context.Context
 	check := &engine.Check{Cost: 1}
 	for name, gate := range map[string]*httplimit.Gate{"a gate": gate, "a gate without a decider": httplimit.NewGate(nil, "shop", httplimit.Log(discard())), "no gate": nil} {
 		if w := get(httplimit.Middleware(gate)(served())); name != "a gate" && w.Code != http.StatusServiceUnavailable {

@@ -78,6 +78,7 @@ func breakages() map[string]func(net.Conn) {
 
 // A Redis that breaks is an outage, in which each instance decides on its share. It is no panic, and no request waits for it without end.
 func TestNewRedis_DecidesWhileRedisIsBroken(t *testing.T) {
+	t.Parallel()
 	for name, handle := range breakages() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,6 +113,7 @@ func TestNewRedis_DecidesWhileRedisIsBroken(t *testing.T) {
 
 // So is a limiter that breaks: the option FailClosed decides.
 func TestNewRemote_DecidesWhileTheLimiterIsBroken(t *testing.T) {
+	t.Parallel()
 	for name, handle := range breakages() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 
@@ -12,20 +13,23 @@ import (
 	"github.com/weir-dev/weir/go/weir"
 )
 
-// A program that has a go-redis client already.
+// A program that has a go-redis client already. In this example Redis is unavailable: each instance decides on its share of the limits.
 func ExampleNewRedisClient() {
 	policies, err := weir.Parse([]byte(perClient))
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: "redis:6379", PoolSize: 50})
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 50})
 	defer client.Close()
-	limiter, err := weir.NewRedisClient(client, policies, weir.Replicas(3))
+	limiter, err := weir.NewRedisClient(client, policies, weir.Replicas(1), weir.Log(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer limiter.Close()
-	http.Handle("/", limiter.Handler(http.HandlerFunc(search)))
+	w := httptest.NewRecorder()
+	limiter.Handler(http.HandlerFunc(search)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/search", nil))
+	fmt.Println(w.Code)
+	// Output: 200
 }
 
 const perClient = `

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,13 +20,13 @@ import (
 
 // A limit that comes from a token, and changes by request, is one counter, wherever the decision is made.
 func TestOverride_IsOneCounterWhateverTheLimit(t *testing.T) {
-	text := ""
+	var text strings.Builder
 	for i, algorithm := range limiter.Algorithms() {
-		text += fmt.Sprintf("---\n{apiVersion: weir.dev/v1alpha1, kind: RateLimitPolicy, metadata: {namespace: shop, name: p%d}, "+
+		fmt.Fprintf(&text, "---\n{apiVersion: weir.dev/v1alpha1, kind: RateLimitPolicy, metadata: {namespace: shop, name: p%d}, "+
 			"spec: {axis: IP, limit: 1, window: 1d, algorithm: %s, match: {http: {paths: [{value: /%s}]}}}}\n", i, algorithm, algorithm)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	policies, err := weir.LoadDir(dir)

@@ -167,15 +167,17 @@ func (r *ruleCharge) denial() *limiter.Decision {
 	return &limiter.Decision{Limit: r.charge.Limit.Units(), RetryAfter: limiter.Never}
 }
 
-func (r *ruleCharge) result(d *limiter.Decision, source Source) Result {
-	result := Result{
-		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: source, Decision: *d, Key: r.charge.Key,
-	}
+// addResult appends the result of a decision about r to results.
+func (r *ruleCharge) addResult(results []Result, d *limiter.Decision, source Source) []Result {
+	results = append(results, Result{})
+	result := &results[len(results)-1] // is filled where it is: a copy takes longer than to decide
+	result.Rule, result.Identifier, result.Tier, result.Window = r.rule, r.identifier, r.tier, r.charge.Limit.Window()
+	result.Source, result.Decision, result.Key = source, *d, r.charge.Key
 	if r.charge.Deny && r.by == nil && !r.charge.Limit.Blocks() {
 		result.Missing = r.rule.DescribeSources()
 	}
 	if most, bounded := r.charge.Limit.MaxDelay(); bounded && d.ResetAfter > most { // only a request that can wait can spend what remains
 		result.Remaining = 0
 	}
-	return result
+	return results
 }

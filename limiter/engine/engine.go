@@ -189,7 +189,7 @@ func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched
 	for i := range matched {
 		switch c := &matched[i]; {
 		case c.charge.Deny:
-			denials = append(denials, c.result(c.denial(), SourceNone))
+			denials = c.addResult(denials, c.denial(), SourceNone)
 		case peek || !isDenied || c.charge.CountsAlways():
 			asked = append(asked, *c)
 		}
@@ -231,7 +231,7 @@ func (e *Engine) ask(ctx context.Context, active *active, s *scratch, matched []
 	results := make([]Result, 0, len(matched))
 	for i := range matched {
 		if d := &decisions[i]; d.Origin != limiter.Undecided {
-			results = append(results, matched[i].result(d, e.sourceOf(d)))
+			results = matched[i].addResult(results, d, e.sourceOf(d))
 		}
 	}
 	return results, nil

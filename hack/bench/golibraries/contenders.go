@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,6 +38,9 @@ const (
 	limit         = 100_000_000 // per hour; it is not reached
 )
 
+// quiet drops the warning that a FixedWindow admits bursts.
+func quiet() weir.Option { return weir.Log(slog.New(slog.DiscardHandler)) }
+
 var errDenied = errors.New("a request is denied")
 
 // policies returns one policy that limits each client by an algorithm.
@@ -65,7 +69,7 @@ func handlers(name string, middleware func() (func(http.Handler) http.Handler, f
 		handler := wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 		requests := make([]*http.Request, keys)
 		for i := range requests {
-			requests[i] = httptest.NewRequest(http.MethodGet, "/v1/search", nil)
+			requests[i] = httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/v1/search", nil)
 			requests[i].RemoteAddr = addressOf(i) + ":4711"
 		}
 		return func() decide {
@@ -132,7 +136,7 @@ func weirHandler(algorithm string, options ...weir.Option) func() (func(http.Han
 		if err != nil {
 			return nil, nil, err
 		}
-		limiter, err := weir.NewMemory(p, options...)
+		limiter, err := weir.NewMemory(p, append(options, quiet())...)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -223,7 +227,7 @@ func weirDecisions(url, algorithm string) func() (func() decide, func(), error) 
 		if err != nil {
 			return nil, nil, err
 		}
-		limiter, err := weir.NewRedis(url, p, weir.Prefix("weir:"+algorithm+":"), weir.Timeout(time.Second))
+		limiter, err := weir.NewRedis(url, p, weir.Prefix("weir:"+algorithm+":"), weir.Timeout(time.Second), quiet())
 		if err != nil {
 			return nil, nil, err
 		}

@@ -39,7 +39,7 @@ func (m *measured) turn(ctx context.Context, callers int, length time.Duration, 
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	for caller := range callers {
-		decide, random := m.decide(), rand.New(rand.NewPCG(uint64(caller), 1)) //nolint:gosec // the same clients for each contender
+		decide, random := m.decide(), rand.New(rand.NewPCG(uint64(caller), 1)) // the same clients for each contender
 		group.Go(func() error {
 			const unclocked = 16 // decisions between two looks at the clock
 			for time.Since(began) < length {

@@ -62,8 +62,8 @@ type regexRule struct {
 	rule    int
 }
 
-// NewIndex compiles set for matching. All keys start with prefix, for example "weir:". The rules can be in any order; an error names the invalid rule. A usual expression takes about a tenth of a millisecond to compile, see [WithExpressionsOf]. Equal expressions are
-// compiled once.
+// NewIndex compiles set for matching. All keys start with prefix, for example "weir:". The rules can be in any order; an error names the
+// invalid rule. A usual expression takes about a tenth of a millisecond to compile, see [WithExpressionsOf]. Equal expressions are compiled once.
 func NewIndex(set rules.Set, revision, prefix string, options ...Option) (*Index, error) {
 	x := &Index{revision: revision, rules: make([]Compiled, len(set.Rules)), domains: map[string]*hostIndex{}, clock: time.Now}
 	x.kubernetes = newKubernetesIndex(set.Namespaces)
