@@ -101,7 +101,7 @@ func (o *Options) dialerOf(dial dialFunc) dialFunc {
 		select {
 		case d := <-dialed:
 			if d.err != nil {
-				return failedConn{unwrappedOnce{d.err}}, nil
+				return failedConn{wrappedError{d.err}}, nil
 			}
 			return o.late(d.conn), nil
 		case <-ctx.Done():
@@ -110,7 +110,7 @@ func (o *Options) dialerOf(dial dialFunc) dialFunc {
 					_ = d.conn.Close()
 				}
 			}()
-			return failedConn{unwrappedOnce{ctx.Err()}}, nil
+			return failedConn{wrappedError{ctx.Err()}}, nil
 		}
 	}
 }

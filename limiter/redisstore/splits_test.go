@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -11,12 +13,29 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
+// patientStore returns a Store with a breaker whose calls have time on a loaded machine.
+func patientStore(t *testing.T, url string, observer redisstore.OutageObserver) *redisstore.Store {
+	t.Helper()
+	client, err := redisclient.Open(url, longTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := redisstore.NewStore(client, longTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
+	store.EnableBreaker(ctx, observer)
+	t.Cleanup(func() {
+		cancel()
+		_ = client.Close()
+	})
+	return store
+}
+
 // The first call whose keys are in several slots shows that the server separates them. It is decided in Redis nevertheless, and so are all later ones:
 // calls of several slots, batches, and refunds.
 func TestSpend_SplitsCallsBySlotAfterCROSSSLOT(t *testing.T) {
 	t.Parallel()
 	node, outages := fixture.RedisClusterNode(t), newOutageRecorder()
-	store := storeWithBreaker(t, node.URL(), outages)
+	store := patientStore(t, node.URL(), outages)
 	chargesOf := func(request int) (charges []limiter.Charge) {
 		for policy := range 3 {
 			charges = append(charges, unitsOf(t, fmt.Sprint("shop/", policy), fmt.Sprint(request, "-", policy), 5)...)
@@ -62,7 +81,7 @@ func TestRefund_SplitsBySlotAfterCROSSSLOT(t *testing.T) {
 	store := redisstore.NewStore(client, callTimeout)
 	var refunds []limiter.Refund
 	for i := range 4 {
-		charges := unitsOf(t, "shop/a", fmt.Sprint(i), 5)
+		charges := unitsOf(t, "shop/a", strconv.Itoa(i), 5)
 		d, err := store.Spend(t.Context(), charges)
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +92,7 @@ func TestRefund_SplitsBySlotAfterCROSSSLOT(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		if left := peekRemaining(t, store, unitsOf(t, "shop/a", fmt.Sprint(i), 5)); left != 5 {
+		if left := peekRemaining(t, store, unitsOf(t, "shop/a", strconv.Itoa(i), 5)); left != 5 {
 			t.Errorf("%d units remain of counter %d, want 5", left, i)
 		}
 	}
