@@ -106,7 +106,7 @@ func (o *Options) inspectWith(ctx context.Context, address, username, password s
 	other := *o
 	o = &other
 	o.Mode, o.MasterName, o.Database, o.Addresses = ModeStandalone, "", 0, []string{address}
-	o.Username, o.Password, o.Credentials = username, password, nil
+	o.Username, o.Password, o.Credentials, o.RenewCredentials = username, password, nil, 0
 	client, err := New(other)
 	if err != nil {
 		return nil, err
