@@ -66,13 +66,16 @@ func layers() []layer {
 		{pkg: "limiter/overload", internal: []string{"limiter"}},
 		{pkg: "limiter/redisstore/hashslot"},
 		{pkg: "limiter/redisstore/roundtrip"},
+		{pkg: "limiter/redisstore/together"},
+		{pkg: "limiter/redisstore/lasting", internal: []string{"limiter", "limiter/wait"}},
+		{pkg: "limiter/redisstore/quarantine", internal: []string{"limiter", "limiter/wait"}},
 		{
 			pkg: "limiter/redisstore/bypasses", internal: []string{"limiter/bypass", "limiter/redisclient"},
 			external: []string{"github.com/redis/go-redis"},
 		},
 		{pkg: "limiter/redisstore/lua", internal: []string{"limiter", "limiter/redisclient"}},
 		{
-			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/redisstore/lua", "limiter/redisstore/roundtrip", "limiter/tracing", "limiter/wait"},
+			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/redisstore/lasting", "limiter/redisstore/lua", "limiter/redisstore/quarantine", "limiter/redisstore/roundtrip", "limiter/redisstore/together", "limiter/tracing", "limiter/wait"},
 			external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
 		},
 		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},

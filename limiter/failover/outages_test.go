@@ -54,7 +54,7 @@ func TestProbeFailed_LogsAnotherCauseWhenItLasts(t *testing.T) {
 	}
 }
 
-// A part of the counters is unavailable: that is local mode, and the log says of which.
+// A part of the counters is unavailable: that is local mode, and the log names it.
 func TestPartUnavailable_IsLocalMode(t *testing.T) {
 	w := newWorld()
 	w.PartUnavailable("redis-0", "Compact counters of FixedWindow", kinded("denied"))

@@ -19,7 +19,7 @@ func (o *Options) dialer() dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, o.knownHost(address))
 		if err != nil {
-			return failedConn{unwrappedOnce{err}}, nil //nolint:nilerr // its Read and Write return the error
+			return failedConn{wrappedError{err}}, nil //nolint:nilerr // its Read and Write return the error
 		}
 		return conn, nil
 	}
@@ -83,10 +83,10 @@ func (o *Options) tlsConfig(address string) (*tls.Config, error) {
 	return config, err
 }
 
-// unwrappedOnce wraps an error of a connection: go-redis unwraps an error once before it returns it.
-type unwrappedOnce struct{ error }
+// wrappedError wraps an error of a connection: go-redis unwraps an error once before it returns it.
+type wrappedError struct{ error }
 
-func (e unwrappedOnce) Unwrap() error { return e.error }
+func (e wrappedError) Unwrap() error { return e.error }
 
 // failedConn is the connection of a dial that failed.
 type failedConn struct{ err error }

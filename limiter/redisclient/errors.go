@@ -105,7 +105,8 @@ func WithKind(err error) error {
 	if err == nil {
 		return nil
 	}
-	if isUnknownPrimary(err) {
+	var known *kindError
+	if !errors.As(err, &known) && isUnknownPrimary(err) {
 		err = fmt.Errorf("no Sentinel knows a primary of this name: %w", err)
 	}
 	return &kindError{error: err, kind: kindOf(err)}

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// heartbeat is how long a subscription is silent before its server is asked whether it is still there, and how long that has time for the answer.
-	// go-redis only writes such a question, and keeps a subscription to a dead host until the operating system gives up.
+	// heartbeat is how long a subscription is silent before a ping, and how long its server has for the answer.
+	// go-redis only writes pings, and keeps a subscription to a dead host until the operating system gives up.
 	heartbeat = time.Second
 	// The pauses between attempts to subscribe.
 	firstResubscription, maxResubscription = 100 * time.Millisecond, time.Second

@@ -101,6 +101,11 @@ func TestKind_ClassifiesEveryError(t *testing.T) {
 		{reply("ERR This instance has cluster support disabled"), "misconfigured"},
 		{reply("ERR unknown command 'EVALSHA', with args beginning with: "), "misconfigured"},
 		{reply("ERR Unknown Redis command called from script script: x, on @user_script:1."), "misconfigured"},
+		{reply("DENIED Redis is running in protected mode because protected mode is enabled"), "denied"},
+		{fmt.Errorf("redis: all sentinels specified in configuration are unreachable: %w", errors.Join(redis.Nil, redis.Nil)), "unreachable"},
+		{redis.Nil, "other"},
+		{redisclient.Unclear(errors.New("got 0 numbers")), "other"},
+		{redisclient.NoConnection(context.DeadlineExceeded), "unreachable"},
 		{reply("WRONGTYPE Operation against a key holding the wrong kind of value"), "other"},
 		{reply("ERR value is not an integer or out of range"), "other"},
 	} {
@@ -120,7 +125,22 @@ func TestKind_ClassifiesEveryError(t *testing.T) {
 			t.Errorf("no error of kind %s", kind)
 		}
 	}
+	for kind := range kinds {
+		if want := kind == "moving" || kind == "crossslot" || kind == "other"; redisclient.IsUnclear(errorOfKind(kind)) != want {
+			t.Errorf("an error of the kind %s is unclear: %t, want %t", kind, !want, want)
+		}
+	}
 	if redisclient.MayHaveRun(nil) || redisclient.IsOutage(nil) {
 		t.Error("no error is an outage, or may have run")
 	}
+}
+
+// errorOfKind returns an error of some kinds: of those that an error reply has.
+func errorOfKind(kind string) error {
+	for _, text := range []string{"MOVED 1 a:1", "CROSSSLOT", "ERR what", "OOM", "LOADING", "NOPERM", "BUSY", "READONLY"} {
+		if redisclient.Kind(reply(text)) == kind {
+			return reply(text)
+		}
+	}
+	return nil
 }

@@ -47,14 +47,15 @@ func (r *refusal) explain(err error) error {
 	defer r.mu.Unlock()
 	line, _, complete := strings.Cut(string(r.reply), "\r\n")
 	if !complete {
-		return unwrappedOnce{&brokenError{text: "the server closed the connection during the handshake: it may be no Redis, or a proxy that does not support HELLO", cause: err}}
+		const text = "the server closed the connection during the handshake: it may be no Redis, or a proxy that does not support HELLO"
+		return wrappedError{&brokenError{text: text, cause: err}}
 	}
 	text := strings.TrimPrefix(line, "-")
 	refused := &brokenError{text: "the server refused the connection: " + text, cause: err}
 	if kind := kindOfReply(text); kind == KindClients || kind == KindDenied { // nothing ran
-		return unwrappedOnce{&kindError{error: refused, kind: kind}}
+		return wrappedError{&kindError{error: refused, kind: kind}}
 	}
-	return unwrappedOnce{refused}
+	return wrappedError{refused}
 }
 
 // isBroken reports whether err is that of a connection that the server has closed.

@@ -12,6 +12,13 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
+// reset makes the next Close reset the connection.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+}
+
 // accept serves each connection to the returned address, and then closes it.
 func accept(t *testing.T, serve func(net.Conn)) (address string) {
 	t.Helper()
@@ -62,7 +69,7 @@ func TestClient_ReportsAConnectionThatIsClosedDuringTheHandshake(t *testing.T) {
 	}{
 		"without a reply": {read, "disconnected", "closed the connection during the handshake"},
 		"before anything is read": {
-			func(conn net.Conn) { time.Sleep(5 * time.Millisecond); _ = conn.(*net.TCPConn).SetLinger(0) },
+			func(conn net.Conn) { time.Sleep(5 * time.Millisecond); reset(conn) },
 			"disconnected", "closed the connection during the handshake",
 		},
 		"in protected mode": {

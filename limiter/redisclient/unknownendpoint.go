@@ -11,9 +11,9 @@ import (
 )
 
 // A cluster with cluster-preferred-endpoint-type unknown-endpoint reports NULL in place of the hosts of its nodes, and MOVED with a port alone. Both
-// mean the host that was asked: all nodes are behind one address. go-redis fails on NULL, and dials this machine for a port alone.
+// mean the host that was queried: all nodes are behind one address. go-redis fails on NULL, and dials this machine for a port alone.
 
-// resolveUnknownEndpoints makes the nodes of a cluster replace NULL by the host that was asked.
+// resolveUnknownEndpoints makes the nodes of a cluster replace NULL by the host that was queried.
 func resolveUnknownEndpoints(cluster *redis.ClusterClient) *redis.ClusterClient {
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(slotsHook{node.Options().Addr}) })
 	return cluster
@@ -87,10 +87,10 @@ func (h slotsHook) parse(reply []any) ([]redis.ClusterSlot, error) {
 	return slots, nil
 }
 
-// knownHost returns an address with the host of the first address of the options if it has none: a node of a cluster that reports no hosts.
+// knownHost returns an address with the host of the first address of the options if it has no host: a node of a cluster that reports no hosts.
 func (o *Options) knownHost(address string) string {
-	port, hasNone := strings.CutPrefix(address, ":")
-	if !hasNone || o.Mode != ModeCluster {
+	port, noHost := strings.CutPrefix(address, ":")
+	if !noHost || o.Mode != ModeCluster {
 		return address
 	}
 	host, _, err := net.SplitHostPort(o.Addresses[0])

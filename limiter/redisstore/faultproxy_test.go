@@ -36,7 +36,7 @@ const (
 type faultProxy struct {
 	listener net.Listener
 	target   string
-	fault    atomic.Pointer[respFault] // nil: none
+	fault    atomic.Pointer[respFault] // nil: no fault
 	left     atomic.Int64              // commands that still get the fault
 	scripts  atomic.Int64              // commands that run a script, and are no probe of a node or of a need
 
@@ -131,7 +131,9 @@ func (p *faultProxy) serve(client net.Conn) {
 			case goesOn:
 			case closes, resets:
 				if f.then == resets {
-					_ = client.(*net.TCPConn).SetLinger(0)
+					if tcp, ok := client.(*net.TCPConn); ok {
+						_ = tcp.SetLinger(0)
+					}
 				}
 				return
 			case hangs:

@@ -175,16 +175,17 @@ func TestFollowInvalidations_EndsWhenTheClientIsClosed(t *testing.T) {
 }
 
 // The host of the server stops without closing its connections, and a name leads to another server: an endpoint of a cloud, after a failover.
-func TestFollowInvalidations_LeavesADeadHost(t *testing.T) {
+func TestFollowInvalidations_LeavesADeadHost(t *testing.T) { //nolint:tparallel // the subtests share the servers
 	t.Parallel()
 	dead, alive := fixture.Redis(t), fixture.Redis(t)
 	for name, recovers := range map[string]bool{"it does not answer": false, "the store is available again": true} {
 		t.Run(name, func(t *testing.T) {
-			var address atomic.Value
-			address.Store(dead.Addr())
+			var address atomic.Pointer[string]
+			first, second := dead.Addr(), alive.Addr()
+			address.Store(&first)
 			client, err := redisclient.New(redisclient.Options{
 				Mode: redisclient.ModeStandalone, Addresses: []string{"redis:6379"}, Timeout: 100 * time.Millisecond,
-				DialAddress: func(string) string { return address.Load().(string) },
+				DialAddress: func(string) string { return *address.Load() },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -194,7 +195,7 @@ func TestFollowInvalidations_LeavesADeadHost(t *testing.T) {
 			keys, ended := follow(ctx, client)
 			awaitKey(t, keys, all)
 			began := time.Now()
-			address.Store(alive.Addr())
+			address.Store(&second)
 			if recovers { // the host answers, but is not the primary any more
 				client.Recovered()
 			} else if err := dead.Pause(); err != nil {

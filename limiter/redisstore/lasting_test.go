@@ -175,7 +175,7 @@ func TestBreaker_ReportsTheErrorsOfProbes(t *testing.T) {
 	fixture.Await(t, "probes are denied", func() bool { return probes("denied") > 3 })
 }
 
-// NULL in place of a host means the host that was asked.
+// NULL in place of a host means the host that was queried.
 func TestSpend_OnAClusterThatReportsNoHosts(t *testing.T) {
 	t.Parallel()
 	cluster, err := fixture.StartRedisPrimaries(t.Context(), 3, "--cluster-preferred-endpoint-type", "unknown-endpoint")

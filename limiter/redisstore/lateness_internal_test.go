@@ -293,3 +293,46 @@ func TestBreaker_IgnoresACallThatWasNotSentWhileTheNodeAnswersOthers(t *testing.
 		t.Errorf("state %d after a call that nothing contradicts, want open", got)
 	}
 }
+
+// An error reply to a call while the node answers others can be due to what the call needs. It is no reason to hold back the others.
+func TestBreaker_StaysClosedAfterAnErrorReplyWhileTheNodeAnswersOthers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no probes
+	b := (&breakerConfig{probe: neverReached, observer: unusedObserver{}, ctx: ctx, timeout: patience}).newBreaker("node")
+	for _, text := range []string{"NOPERM no permissions to run hget", "ERR unknown command", "ERR what", "NOSCRIPT"} {
+		b.send([]*call{{deadline: time.Now().Add(patience)}}, func(batch []*call) {
+			b.send([]*call{{deadline: time.Now().Add(patience)}}, func([]*call) {}) // is answered
+			batch[0].reply.err = redisclient.WithKind(replyError(text))
+		})
+		if got := b.state.Load(); got != closed {
+			t.Errorf("%s: state %d, want closed", text, got)
+		}
+	}
+	b.send([]*call{{deadline: time.Now().Add(patience)}}, func(batch []*call) {
+		batch[0].reply.err = redisclient.WithKind(replyError("NOPERM no permissions to run hget"))
+	})
+	if got := b.state.Load(); got != open {
+		t.Errorf("state %d after a reply that nothing contradicts, want open", got)
+	}
+}
+
+// Subscriptions connect again after an outage, and not after a broken connection.
+func TestBreaker_AnnouncesARecovery(t *testing.T) {
+	for probes, want := range map[int]int{1: 0, 2: 1} {
+		n, announced := 0, 0
+		b := (&breakerConfig{
+			observer: unusedObserver{}, ctx: t.Context(), timeout: patience, recovered: func() { announced++ },
+			probe: func(context.Context, string) error {
+				if n++; n < probes {
+					return io.EOF
+				}
+				return nil
+			},
+		}).newBreaker("node")
+		b.state.Store(open)
+		b.probeUntilRecovered("key", io.EOF, time.Now(), func() {}, func() {})
+		if announced != want {
+			t.Errorf("%d recoveries announced after %d probes, want %d", announced, probes, want)
+		}
+	}
+}

@@ -63,7 +63,7 @@ func TestBreaker_AProbeOfAnotherNodeIsNoRecovery(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				isElsewhere := func(string) bool { return test.isElsewhere(time.Since(began)) }
-				answers := func(ctx context.Context, key string) error {
+				answers := func(_ context.Context, key string) error {
 					if test.want != 1 && !isElsewhere(key) {
 						return errors.New("no route to host")
 					}

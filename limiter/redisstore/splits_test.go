@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -62,7 +63,7 @@ func TestRefund_SplitsBySlotAfterCROSSSLOT(t *testing.T) {
 	store := redisstore.NewStore(client, callTimeout)
 	var refunds []limiter.Refund
 	for i := range 4 {
-		charges := unitsOf(t, "shop/a", fmt.Sprint(i), 5)
+		charges := unitsOf(t, "shop/a", strconv.Itoa(i), 5)
 		d, err := store.Spend(t.Context(), charges)
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +74,7 @@ func TestRefund_SplitsBySlotAfterCROSSSLOT(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		if left := peekRemaining(t, store, unitsOf(t, "shop/a", fmt.Sprint(i), 5)); left != 5 {
+		if left := peekRemaining(t, store, unitsOf(t, "shop/a", strconv.Itoa(i), 5)); left != 5 {
 			t.Errorf("%d units remain of counter %d, want 5", left, i)
 		}
 	}

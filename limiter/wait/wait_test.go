@@ -33,3 +33,14 @@ func TestSleep_EndsWithTheTimeOrTheContext(t *testing.T) {
 		})
 	}
 }
+
+func TestJittered_IsHalfToThreeHalves(t *testing.T) {
+	shortest, longest := time.Hour, time.Duration(0)
+	for range 10_000 {
+		d := wait.Jittered(100 * time.Millisecond)
+		shortest, longest = min(shortest, d), max(longest, d)
+	}
+	if shortest < 50*time.Millisecond || shortest > 55*time.Millisecond || longest > 150*time.Millisecond || longest < 145*time.Millisecond {
+		t.Errorf("%v to %v, want 50 ms to 150 ms", shortest, longest)
+	}
+}

@@ -161,5 +161,5 @@ func (t *Tracker) Rejects(need Need, reportsUsage bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.needs[need]
-	return s != nil && s.rejects && !(reportsUsage && s.ending)
+	return s != nil && s.rejects && (!reportsUsage || !s.ending)
 }
