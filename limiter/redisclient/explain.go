@@ -156,7 +156,7 @@ func (c *Client) explainMisconfigured(ctx context.Context, address string, err e
 		return &SetupError{address + " is not a node of a Redis Cluster: remove cluster=true and the other addresses from the URL " +
 			"(in a Limiter: use mode Auto with one address)", err}
 	case strings.Contains(text, "DB index"):
-		return &SetupError{fmt.Sprintf("%s has no database %d: use a smaller number, or raise the setting databases of Redis",
+		return &SetupError{fmt.Sprintf("%s has no database %d: use database 0, or another one that exists; Redis has as many as its setting databases",
 			address, c.options.Database), err}
 	case strings.Contains(text, "SELECT is not allowed in cluster mode"):
 		return databaseError(address, c.options.Database, err)

@@ -2,6 +2,7 @@ package redisclient_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func TestRenewCredentials_KeepsConnectionsWhoseTokensExpire(t *testing.T) {
 	}
 }
 
-func TestRenewCredentials_KeepsConnectionsWhileTheProviderIsAway(t *testing.T) {
+func TestRenewCredentials_KeepsConnectionsWhileTheProviderIsUnavailable(t *testing.T) {
 	server := fixture.Redis(t)
 	token := issue(t, server, 0)
 	options, err := redisclient.ParseURL(server.URL())
@@ -98,7 +99,7 @@ func TestRenewCredentials_KeepsConnectionsWhileTheProviderIsAway(t *testing.T) {
 	options.Credentials = func(context.Context) (username, password string, err error) {
 		calls.Add(1)
 		if away.Load() {
-			return "", "", fmt.Errorf("the provider is away")
+			return "", "", errors.New("the provider is unavailable")
 		}
 		return "weir", token, nil
 	}
