@@ -75,8 +75,8 @@ func New(o Options) (*Client, error) {
 	}
 	// go-redis writes connection errors to stderr. Here every call returns its error, and the caller logs it.
 	logging.Disable()
-	c := &Client{options: o, id: rand.Text()}
-	c.background.ctx, c.background.stop = context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{options: o, id: rand.Text(), background: background{ctx: ctx, stop: stop}}
 	c.current.Store(c.newPool(o.Mode))
 	return c, nil
 }

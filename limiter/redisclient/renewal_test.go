@@ -36,15 +36,15 @@ func issue(t *testing.T, server *fixture.RedisProcess, n int) string {
 func expiringTokens(t *testing.T, change func(*redisclient.Options)) (failed int64, expired int64, longest time.Duration) {
 	t.Helper()
 	server := fixture.Redis(t)
-	var token atomic.Value
-	token.Store(issue(t, server, 0))
+	var token atomic.Pointer[string]
+	token.Store(new(issue(t, server, 0)))
 	proxy := connection.StartExpiring(t, server.Addr(), tokenLife)
 	options, err := redisclient.ParseURL("redis://" + proxy.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	options.Credentials = func(context.Context) (username, password string, err error) {
-		return "weir", token.Load().(string), nil
+		return "weir", *token.Load(), nil
 	}
 	change(&options)
 	client := connect(t, options)
@@ -69,7 +69,7 @@ func expiringTokens(t *testing.T, change func(*redisclient.Options)) (failed int
 	}
 	for n := 1; n < tokens; n++ {
 		time.Sleep(tokenLife / 2)
-		token.Store(issue(t, server, n))
+		token.Store(new(issue(t, server, n)))
 	}
 	stop()
 	callers.Wait()
