@@ -29,6 +29,8 @@ const (
 	// operatorRedisTimeout is the timeout of a Redis command of the operator. It is longer than that of limiters, because no
 	// request waits for it.
 	operatorRedisTimeout = time.Second
+	// credentialsInterval is how often the Secret with credentials is read while there are connections.
+	credentialsInterval = 30 * time.Second
 	// secretTimeout is the timeout for reading a Secret.
 	secretTimeout = 5 * time.Second
 )
@@ -94,6 +96,7 @@ func servicesOf(namespace string) func(string) string {
 
 // addCredentials adds the credentials in the Secret. The credentials of Sentinels are read once.
 func (s limiterStores) addCredentials(options *redisclient.Options, name types.NamespacedName) error {
+	options.RenewCredentials = credentialsInterval
 	options.Credentials = func(ctx context.Context) (username, password string, err error) {
 		data, err := s.read(ctx, name)
 		if err != nil {

@@ -10,7 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/test/fixture"
+	"github.com/weir-dev/weir/test/fixture/connection"
 )
 
 // serveOn runs `weir serve` with that Redis and two policies that apply to each request, and returns the base URL and the log.
@@ -104,5 +108,52 @@ func TestServe_ReportsAWrongSetUpAtStart(t *testing.T) {
 		if lines != 1 || strings.Contains(log.String(), "hunter2") {
 			t.Errorf("%s: %d lines with %q, want 1:\n%s", name, lines, test.want, log)
 		}
+	}
+}
+
+// Tokens expire like those of cloud providers: Redis accepts the last two, and the service closes connections that were authenticated too long ago.
+func TestServe_KeepsDecidingInRedisWhileCredentialsExpire(t *testing.T) {
+	const life, tokens = time.Second, 10
+	server := fixture.Redis(t)
+	proxy := connection.StartExpiring(t, server.Addr(), life)
+	dir, credentials, log := t.TempDir(), t.TempDir(), &Transcript{}
+	issue := func(n int) {
+		words := []string{"ACL", "SETUSER", "weir", "on", "~*", "&*", "+@all", fmt.Sprint(">s3cret-", n)}
+		if n >= 2 {
+			words = append(words, fmt.Sprint("<s3cret-", n-2))
+		}
+		if _, err := server.Do(t.Context(), words...); err != nil {
+			t.Fatal(err)
+		}
+		save(t, filepath.Join(credentials, "password"), fmt.Sprint("s3cret-", n))
+	}
+	save(t, filepath.Join(credentials, "username"), "weir")
+	issue(0)
+	save(t, filepath.Join(dir, "policies.yaml"), tenantPolicy("1000000"))
+	counters := countersOf("weir:")
+	counters.timeout = 200 * time.Millisecond
+	files := flags.RedisTLS{}
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	files.Add(set)
+	if err := set.Set("redis-credentials", credentials); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, func(ctx context.Context) error {
+		return runServe(ctx, serveFlags{policies: dir, redis: "redis://" + proxy.Addr(), redisTLS: files, counters: counters, sockets: anyPort}, log, log.Logger())
+	})
+	base := find(t, log, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis`)
+	sources := map[string]int{}
+	for n := 1; n < tokens; n++ {
+		for began := time.Now(); time.Since(began) < life/2; {
+			sources[check(t, base, acme).Source]++
+		}
+		issue(n)
+	}
+	t.Logf("decisions by source: %v", sources)
+	if len(sources) != 1 || sources["redis"] == 0 {
+		t.Errorf("decisions by source %v, want only redis:\n%s", sources, log)
+	}
+	if strings.Contains(log.String(), "s3cret") {
+		t.Errorf("the log contains a password:\n%s", log)
 	}
 }

@@ -168,7 +168,7 @@ func (g *Gate) Enter(ctx context.Context, c *decision.Check, fields http.Header)
 }
 
 // errNoRule is the error for a Decider, for example one of a test, whose results do not name their rules.
-var errNoRule = errors.New("the decider has returned a result without Rule; set decision.Result.Rule, at least its Policy")
+var errNoRule = errors.New("the decider has returned a result without Rule; set httplimit.Result.Rule, at least its Policy")
 
 // decide lets the Decider decide c, in the domain of g unless c has one. An answer that cannot be applied is an error.
 func (g *Gate) decide(ctx context.Context, c *decision.Check) (decision.Answer, error) {

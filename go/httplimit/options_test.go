@@ -136,7 +136,7 @@ func TestGate_AResultWithoutARuleIsAnError(t *testing.T) {
 			t.Errorf("allowed %t: status %d", allowed, w.Code)
 		}
 		err := gate.Enter(t.Context(), &engine.Check{Cost: 1}, http.Header{})
-		if err == nil || err.Error() != "request refused: no decision: the decider has returned a result without Rule; set engine.Result.Rule, at least its Policy" {
+		if err == nil || err.Error() != "request refused: no decision: the decider has returned a result without Rule; set httplimit.Result.Rule, at least its Policy" {
 			t.Errorf("error %v", err)
 		}
 	}

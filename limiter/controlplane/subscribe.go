@@ -1,10 +1,6 @@
 package controlplane
 
-import (
-	"context"
-
-	"github.com/redis/go-redis/v9"
-)
+import "context"
 
 // Subscribe returns a channel of published revisions. The subscription reconnects after a restart of Redis. The channel is
 // closed when ctx ends or the client is closed.
@@ -13,33 +9,11 @@ import (
 // slow reader misses older revisions, never the latest.
 func (e *Exchange) Subscribe(ctx context.Context) <-chan string {
 	out := make(chan string, 1)
-	subscription := e.client.Redis().Subscribe(ctx, e.Channel())
-	messages := subscription.ChannelWithSubscriptions()
 	go func() {
 		defer close(out)
-		// Close fails only on a connection that is already closed.
-		defer func() { _ = subscription.Close() }()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case m, open := <-messages:
-				if !open {
-					return
-				}
-				replace(out, payload(m))
-			}
-		}
+		e.client.Follow(ctx, e.Channel(), func(revision string) { replace(out, revision) }, func() { replace(out, "") })
 	}()
 	return out
-}
-
-// payload returns the revision of a message, "" for the confirmation of a subscription.
-func payload(m any) string {
-	if message, ok := m.(*redis.Message); ok {
-		return message.Payload
-	}
-	return ""
 }
 
 // replace sends revision, and drops the previous one if the reader has not received it. out has capacity 1, and this

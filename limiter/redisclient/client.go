@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,12 @@ type Client struct {
 	id      string
 	current atomic.Pointer[pool]
 
-	discovery discovery
-	recovery  recovery
+	switching sync.Mutex // held while current is replaced
+
+	background background
+	discovery  discovery
+	recovery   recovery
+	renewal    renewal
 }
 
 // pool has the connections of a Client.
@@ -71,21 +76,29 @@ func New(o Options) (*Client, error) {
 	// go-redis writes connection errors to stderr. Here every call returns its error, and the caller logs it.
 	logging.Disable()
 	c := newClient(o)
-	switch universal := o.universal(); o.Mode {
-	case ModeCluster:
-		c.current.Store(newClusterPool(universal))
-	case ModeSentinel:
-		c.current.Store(&pool{rdb: redis.NewFailoverClient(universal.Failover()), name: "the primary " + o.MasterName})
-	default:
-		single := redis.NewClient(universal.Simple())
-		single.AddHook(movedHook{c})
-		c.current.Store(&pool{rdb: single, name: o.Addresses[0]})
-	}
+	c.current.Store(c.newPool(o.Mode))
 	return c, nil
 }
 
 // newClient returns a Client without connections.
-func newClient(o Options) *Client { return &Client{options: o, id: rand.Text()} }
+func newClient(o Options) *Client {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Client{options: o, id: rand.Text(), background: background{ctx: ctx, stop: stop}}
+}
+
+// newPool returns connections to Redis in that mode.
+func (c *Client) newPool(mode Mode) *pool {
+	switch mode {
+	case ModeCluster:
+		return newClusterPool(c.universal(c.options.asCluster()))
+	case ModeSentinel:
+		return &pool{rdb: redis.NewFailoverClient(c.universal(&c.options).Failover()), name: "the primary " + c.options.MasterName}
+	default:
+		single := redis.NewClient(c.universal(&c.options).Simple())
+		single.AddHook(movedHook{c})
+		return &pool{rdb: single, name: c.options.Addresses[0]}
+	}
+}
 
 func newClusterPool(options *redis.UniversalOptions) *pool {
 	cluster := options.Cluster()
@@ -93,6 +106,15 @@ func newClusterPool(options *redis.UniversalOptions) *pool {
 	// all commands, which is long, and which an ACL can forbid.
 	cluster.DisableRoutingPolicies = true
 	return &pool{rdb: resolveUnknownEndpoints(redis.NewClusterClient(cluster))}
+}
+
+// universal returns the options of go-redis.
+func (c *Client) universal(o *Options) *redis.UniversalOptions {
+	options := o.universal()
+	if o.RenewCredentials > 0 {
+		options.CredentialsProviderContext = c.credentials
+	}
+	return options
 }
 
 func (o *Options) universal() *redis.UniversalOptions {
@@ -153,7 +175,7 @@ func (c *Client) Ping(ctx context.Context) error {
 
 // Close closes all connections.
 func (c *Client) Close() error {
-	if err := errors.Join(c.discovery.close(), c.Redis().Close()); err != nil {
+	if err := errors.Join(c.background.close(), c.Redis().Close()); err != nil {
 		return fmt.Errorf("close Redis connections: %w", err)
 	}
 	return nil

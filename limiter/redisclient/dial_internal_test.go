@@ -61,3 +61,13 @@ func awaitBytes(ctx context.Context, conn *lateConn) error {
 		return nil
 	})
 }
+
+func TestKindOf_ADialToAnyAddressThatFailsIsUnreachable(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	unknown := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}
+	for _, err := range []error{errors.Join(refused, refused), unknown} {
+		if got := kindOf(err); got != KindUnreachable {
+			t.Errorf("%v has the kind %q, want unreachable", err, got)
+		}
+	}
+}

@@ -86,29 +86,9 @@ const rediscoverPause = 10 * time.Second
 // discovery is the state of [Client.Discover].
 type discovery struct {
 	succeeded atomic.Bool
-	switching sync.Mutex // held while the connections are replaced
 
-	mu       sync.Mutex
-	replaced redis.UniversalClient // by a client of the cluster; its subscriptions stay open
-	last     time.Time             // of a discovery that a reply caused
-	closed   bool
-	running  sync.WaitGroup
-	stop     context.CancelFunc // of those that run in the background
-	ctx      context.Context    //nolint:containedctx // it ends them
-}
-
-func (d *discovery) close() error {
-	d.mu.Lock()
-	d.closed = true
-	if d.stop != nil {
-		d.stop()
-	}
-	d.mu.Unlock()
-	d.running.Wait()
-	if d.replaced == nil {
-		return nil
-	}
-	return d.replaced.Close()
+	mu   sync.Mutex
+	last time.Time // of a discovery that a reply caused
 }
 
 // Discover asks the servers what they are. A Client of one server becomes a client of the Redis Cluster whose node the server is, if the nodes
@@ -327,8 +307,8 @@ func (d description) persistence() string {
 // becomeCluster replaces the connections to one node by those to its cluster. It does so only if the node returns the nodes of its cluster, and
 // each primary replies. A proxy in front of a cluster can report that it is one, without the addresses of the nodes.
 func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error {
-	c.discovery.switching.Lock()
-	defer c.discovery.switching.Unlock()
+	c.switching.Lock()
+	defer c.switching.Unlock()
 	if _, ok := c.Cluster(); ok {
 		return nil
 	}
@@ -349,7 +329,7 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	if len(slots) == 0 {
 		return &SetupError{Advice: address + " is a node of a Redis Cluster without slots: create the cluster, for example with redis-cli --cluster create"}
 	}
-	cluster := newClusterPool(c.options.asCluster().universal())
+	cluster := c.newPool(ModeCluster)
 	rdb, ok := cluster.rdb.(*redis.ClusterClient)
 	if !ok {
 		return fmt.Errorf("unsupported Redis client %T", cluster.rdb)
@@ -364,13 +344,7 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 		return &SetupError{address + " is a node of a Redis Cluster, and an address that it announces for its nodes is not usable from here: " +
 			"check cluster-announce-ip, cluster-preferred-endpoint-type, firewalls and NetworkPolicies", errors.Join(err, rdb.Close())}
 	}
-	c.discovery.mu.Lock()
-	defer c.discovery.mu.Unlock()
-	if c.discovery.closed {
-		return rdb.Close()
-	}
-	c.discovery.replaced = single
-	c.current.Store(cluster)
+	c.replace(cluster)
 	return nil
 }
 
@@ -416,15 +390,12 @@ func (c *Client) rediscoverAfter(err error) {
 	d := &c.discovery
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || d.replaced != nil || (!d.last.IsZero() && time.Since(d.last) < rediscoverPause) {
+	if _, ok := c.Cluster(); ok || (!d.last.IsZero() && time.Since(d.last) < rediscoverPause) {
 		return
 	}
 	d.last = time.Now()
-	if d.ctx == nil {
-		d.ctx, d.stop = context.WithCancel(context.Background())
-	}
-	ctx, cancel := context.WithTimeout(d.ctx, rediscoverPause)
-	d.running.Go(func() {
+	c.background.start(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, rediscoverPause)
 		defer cancel()
 		_, _ = c.Discover(ctx) // the errors of commands are reported
 	})

@@ -236,7 +236,7 @@ func TestDiscover_ExplainsTheWrongServer(t *testing.T) {
 
 func TestDiscover_ExplainsAClusterThatCannotBeUsed(t *testing.T) {
 	node := fixture.RedisClusterNode(t)
-	wantAdvice(t, "a database", discover(t, node.URL()+"/1"), "has only database 0")
+	wantAdvice(t, "a database", discover(t, node.URL()+"/1"), "use database 0")
 	do(t, node, "ACL", "SETUSER", "weir", "on", ">hunter2", "~*", "&*", "+@all", "-cluster")
 	wantAdvice(t, "without permission", discover(t, at(node.Addr(), "weir:hunter2@")), "+cluster|slots and +asking")
 	do(t, node, "CONFIG", "SET", "cluster-announce-ip", "127.0.0.2", "cluster-announce-port", "1")

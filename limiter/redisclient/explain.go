@@ -106,7 +106,7 @@ func (o *Options) inspectWith(ctx context.Context, address, username, password s
 	other := *o
 	o = &other
 	o.Mode, o.MasterName, o.Database, o.Addresses = ModeStandalone, "", 0, []string{address}
-	o.Username, o.Password, o.Credentials = username, password, nil
+	o.Username, o.Password, o.Credentials, o.RenewCredentials = username, password, nil, 0
 	client, err := New(other)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (c *Client) explainMisconfigured(ctx context.Context, address string, err e
 		return &SetupError{address + " is not a node of a Redis Cluster: remove cluster=true and the other addresses from the URL " +
 			"(in a Limiter: use mode Auto with one address)", err}
 	case strings.Contains(text, "DB index"):
-		return &SetupError{fmt.Sprintf("%s has no database %d: use a smaller number, or raise the setting databases of Redis",
+		return &SetupError{fmt.Sprintf("%s has no database %d: use database 0, or another one that exists; Redis has as many as its setting databases",
 			address, c.options.Database), err}
 	case strings.Contains(text, "SELECT is not allowed in cluster mode"):
 		return databaseError(address, c.options.Database, err)

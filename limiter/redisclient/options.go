@@ -37,8 +37,11 @@ type Options struct {
 	// Username and Password for the servers. A password without a username authenticates the default user.
 	Username, Password string
 	// Credentials, if not nil, replaces Username and Password. The client calls it for every new connection to a server, so
-	// that changed credentials need no restart. Open connections stay authenticated when the credentials change.
+	// that changed credentials need no restart.
 	Credentials func(context.Context) (username, password string, err error)
+	// RenewCredentials is how often the client also calls Credentials while it has connections. If they have changed, it authenticates its open
+	// connections again, because some servers close a connection whose token has expired. With 0, they stay as they are.
+	RenewCredentials time.Duration
 	// SentinelUsername and SentinelPassword for the Sentinels. They can be empty or differ from those for the servers.
 	SentinelUsername, SentinelPassword string
 	// TLS encrypts connections to servers and Sentinels; nil for plain TCP.
@@ -172,6 +175,8 @@ func (o *Options) validate() error {
 		return errors.New("mode Sentinel requires the name of the primary")
 	case o.Mode != ModeSentinel && o.MasterName != "":
 		return fmt.Errorf("mode %s does not use a name of the primary", o.Mode)
+	case o.RenewCredentials < 0 || o.RenewCredentials > 0 && o.Credentials == nil:
+		return fmt.Errorf("interval %v for the renewal of credentials requires Credentials, and must not be negative", o.RenewCredentials)
 	case o.RootCAs != nil && o.TLS == nil:
 		return errors.New("certificate authorities require TLS")
 	case o.Mode != ModeStandalone && o.Mode != ModeCluster && o.Mode != ModeSentinel:

@@ -18,6 +18,9 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
 
+// credentialsInterval is how often the files with credentials are read while there are connections.
+const credentialsInterval = 200 * time.Millisecond
+
 // RedisTLS has the files for access to Redis: a directory with credentials, and PEM files for a rediss:// URL.
 type RedisTLS struct {
 	Ca          string
@@ -33,7 +36,8 @@ func (f *RedisTLS) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Cert, "redis-cert", "", "PEM file with the client certificate for Redis; reloaded for each connection")
 	flags.StringVar(&f.Key, "redis-key", "", "PEM file with the private key of --redis-cert; reloaded for each connection")
 	flags.StringVar(&f.credentials, "redis-credentials", "",
-		"directory with the files username (optional) and password, for example a mounted Secret; reloaded for each connection.\n"+
+		"directory with the files username (optional) and password, for example a mounted Secret; reloaded for each connection\n"+
+			"and whenever they change, when open connections are replaced.\n"+
 			"The optional files sentinel-username and sentinel-password are read at start; empty uses the credentials in the URL")
 }
 
@@ -115,6 +119,7 @@ func (f *RedisTLS) addCredentials(options *redisclient.Options) error {
 	if _, err := last.Get(); err != nil {
 		return err
 	}
+	options.RenewCredentials = credentialsInterval
 	options.Credentials = func(context.Context) (username, password string, err error) {
 		now, err := last.Get()
 		return now.name, now.password, err

@@ -1,4 +1,4 @@
-package redisclient
+package hosts
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func addressesOf(ips ...string) func(context.Context, string) ([]net.IPAddr, err
 }
 
 // The addresses of a name share the time of a dial. One that does not answer comes last afterwards.
-func TestHosts_DivideTheTimeAmongTheAddresses(t *testing.T) {
+func TestDial_DivideTheTimeAmongTheAddresses(t *testing.T) {
 	dead := connection.BlackHole(t, "127.0.0.2")
 	_, port, _ := net.SplitHostPort(dead)
 	alive, err := net.Listen("tcp", "127.0.0.1:"+port)
@@ -32,10 +32,10 @@ func TestHosts_DivideTheTimeAmongTheAddresses(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = alive.Close() })
 	const patience = 400 * time.Millisecond
-	h := &hosts{dialer: net.Dialer{Timeout: patience}, lookup: addressesOf("127.0.0.2", "127.0.0.1")}
+	h := &Dialer{Dialer: net.Dialer{Timeout: patience}, lookup: addressesOf("127.0.0.2", "127.0.0.1")}
 	for i, atLeast := range []time.Duration{patience / 2, 0} {
 		began := time.Now()
-		conn, err := h.dial(t.Context(), "tcp", "redis:"+port)
+		conn, err := h.Dial(t.Context(), "tcp", "redis:"+port)
 		took := time.Since(began)
 		if err != nil {
 			t.Fatalf("dial %d: %v after %v", i, err, took)
@@ -47,27 +47,28 @@ func TestHosts_DivideTheTimeAmongTheAddresses(t *testing.T) {
 	}
 }
 
-func TestHosts_DialTheNextAddressWhenOneRefuses(t *testing.T) {
+func TestDial_DialTheNextAddressWhenOneRefuses(t *testing.T) {
 	alive, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = alive.Close() })
 	_, port, _ := net.SplitHostPort(alive.Addr().String())
-	h := &hosts{dialer: net.Dialer{Timeout: time.Minute}, lookup: addressesOf("127.0.0.3", "127.0.0.4", "127.0.0.1")}
-	conn, err := h.dial(t.Context(), "tcp", "redis:"+port)
+	h := &Dialer{Dialer: net.Dialer{Timeout: time.Minute}, lookup: addressesOf("127.0.0.3", "127.0.0.4", "127.0.0.1")}
+	conn, err := h.Dial(t.Context(), "tcp", "redis:"+port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
 	h.lookup = addressesOf("127.0.0.3", "127.0.0.4")
-	if _, err = h.dial(t.Context(), "tcp", "redis:"+port); kindOf(err) != KindUnreachable || !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err = h.Dial(t.Context(), "tcp", "redis:"+port); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%v, want that the connection is refused", err)
 	}
 	h.lookup = func(context.Context, string) ([]net.IPAddr, error) {
 		return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
 	}
-	if _, err = h.dial(t.Context(), "tcp", "redis:"+port); kindOf(err) != KindUnreachable {
-		t.Errorf("%v has the kind %q, want unreachable", err, kindOf(err))
+	_, err = h.Dial(t.Context(), "tcp", "redis:"+port)
+	if operation, ok := errors.AsType[*net.OpError](err); !ok || operation.Op != "dial" {
+		t.Errorf("%v is no error of a dial", err)
 	}
 }

@@ -1,4 +1,5 @@
-package redisclient
+// Package hosts dials names that have several addresses, within the time of one dial.
+package hosts
 
 import (
 	"context"
@@ -12,24 +13,25 @@ import (
 // failureMemory is how long an address of a name to which a dial failed comes after its others.
 const failureMemory = 30 * time.Second
 
-// hosts dials names that can have several addresses, for example those of a load balancer or of a headless Service. The dialer of package net gives
+// Dialer dials names that can have several addresses, for example those of a load balancer or of a headless Service. The dialer of package net gives
 // the first one at least two seconds, which is more than a dial has here: a name whose first address is dead would never connect.
-type hosts struct {
-	dialer net.Dialer
+type Dialer struct {
+	// Dialer dials one address. Its Timeout is that of all addresses of a name together.
+	Dialer net.Dialer
 	lookup func(ctx context.Context, host string) ([]net.IPAddr, error) // nil: that of the system
 
 	mu     sync.Mutex
 	failed map[string]time.Time // by address
 }
 
-// dial connects to the first address of a name that answers. It divides the time of a dial among the addresses: when the part of one has passed, it
+// Dial connects to the first address of a name that answers. It divides the time of a dial among the addresses: when the part of one has passed, it
 // dials the next one as well.
-func (h *hosts) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (h *Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || net.ParseIP(host) != nil {
-		return h.dialer.DialContext(ctx, network, address)
+		return h.Dialer.DialContext(ctx, network, address)
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.dialer.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, h.Dialer.Timeout)
 	defer cancel()
 	lookup := h.lookup
 	if lookup == nil {
@@ -47,14 +49,14 @@ func (h *hosts) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 // inOrder returns the addresses with those last to which a dial failed recently.
-func (h *hosts) inOrder(addresses []string) []string {
+func (h *Dialer) inOrder(addresses []string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	slices.SortStableFunc(addresses, func(a, b string) int { return h.rank(a) - h.rank(b) })
 	return addresses
 }
 
-func (h *hosts) rank(address string) int {
+func (h *Dialer) rank(address string) int {
 	if failed, ok := h.failed[address]; ok && time.Since(failed) < failureMemory {
 		return 1
 	}
@@ -62,7 +64,7 @@ func (h *hosts) rank(address string) int {
 }
 
 // note records whether a dial to an address failed.
-func (h *hosts) note(address string, failed bool) {
+func (h *Dialer) note(address string, failed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !failed {
@@ -89,13 +91,13 @@ type attempt struct {
 
 // dialAny dials addresses one after the other, each after its part of the time, or after the one before has failed. It returns the first connection, and
 // closes the others.
-func (h *hosts) dialAny(ctx context.Context, network string, addresses []string) (net.Conn, error) {
+func (h *Dialer) dialAny(ctx context.Context, network string, addresses []string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	outcomes := make(chan attempt, len(addresses))
 	begin := func(address string) {
 		go func() {
-			conn, err := h.dialer.DialContext(ctx, network, address)
+			conn, err := h.Dialer.DialContext(ctx, network, address)
 			outcomes <- attempt{conn, err, address}
 		}()
 	}
@@ -131,10 +133,10 @@ func (h *hosts) dialAny(ctx context.Context, network string, addresses []string)
 }
 
 // part is the time of one of n addresses, of the time that is left.
-func (h *hosts) part(ctx context.Context, n int) time.Duration {
+func (h *Dialer) part(ctx context.Context, n int) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		deadline = time.Now().Add(h.dialer.Timeout)
+		deadline = time.Now().Add(h.Dialer.Timeout)
 	}
 	return time.Until(deadline) / time.Duration(n)
 }
