@@ -47,7 +47,7 @@ func (c Names) InText(expression string) bool {
 var inExpression atomic.Pointer[func(Names, string, *rules.Match) bool] //nolint:gochecknoglobals // set by the import of package celexpr
 
 // RegisterExpressions sets what reports whether an expression reads credentials. Package celexpr calls it when a program imports it. Without it, each
-// expression is one that does; such a program compiles none.
+// expression is one that does; such a program compiles no expression.
 func RegisterExpressions(reads func(c Names, expression string, match *rules.Match) bool) {
 	inExpression.Store(&reads)
 }
