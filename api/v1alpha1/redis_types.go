@@ -1,30 +1,33 @@
 package v1alpha1
 
 // Redis configures the Redis server or cluster that stores the counters of a Limiter.
-// +kubebuilder:validation:XValidation:rule="has(self.mode) && self.mode != 'Standalone' || size(self.addresses) == 1",fieldPath=".addresses",message="mode Standalone requires exactly one address; use mode Sentinel or Cluster for several addresses"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Standalone' || size(self.addresses) == 1",fieldPath=".addresses",message="mode Standalone requires exactly one address; use mode Auto, Sentinel or Cluster for several addresses"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Sentinel' || has(self.masterName)",fieldPath=".masterName",message="masterName is required with mode Sentinel: it is the name of the primary in the Sentinel configuration"
-// +kubebuilder:validation:XValidation:rule="has(self.mode) && self.mode == 'Sentinel' || !has(self.masterName)",fieldPath=".masterName",message="masterName is valid only with mode Sentinel; remove it or use mode Sentinel"
+// +kubebuilder:validation:XValidation:rule="!has(self.masterName) || !has(self.mode) || self.mode in ['Auto', 'Sentinel']",fieldPath=".masterName",message="masterName is valid only with mode Auto or Sentinel; remove it or use one of these modes"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Cluster' || !has(self.database) || self.database == 0",fieldPath=".database",message="database must be 0 with mode Cluster, because a Redis Cluster has only database 0"
+// +kubebuilder:validation:XValidation:rule="has(self.mode) && self.mode != 'Auto' || has(self.masterName) || size(self.addresses) == 1 || !has(self.database) || self.database == 0",fieldPath=".database",message="database must be 0 with several addresses and without masterName: they are those of a Redis Cluster, which has only database 0"
 type Redis struct {
 	// mode is how Redis is deployed. Standalone is a single server. Sentinel is a primary that Redis Sentinels monitor. Cluster is a
-	// Redis Cluster. Defaults to Standalone.
+	// Redis Cluster. Auto is Sentinel with masterName, Cluster with several addresses, and otherwise what the server at the address is:
+	// a single server or a node of a Redis Cluster. Defaults to Auto.
 	// +optional
 	Mode RedisMode `json:"mode,omitempty"`
 	// addresses lists addresses as host:port, without a scheme. With Standalone, it is the address of the server. With Sentinel, list
-	// one or more Sentinels. With Cluster, list one or more nodes; the limiter discovers the other nodes. For example:
+	// one or more Sentinels. With Cluster, list one or more nodes; the limiter discovers the other nodes. If the nodes have other ports
+	// than the address, set mode Cluster: with Auto and one address, the NetworkPolicy permits only the port of the address. For example:
 	// redis.redis:6379.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Addresses []RedisAddress `json:"addresses"`
-	// database is the number of the Redis database. It must be 0 with mode Cluster. Defaults to 0.
+	// database is the number of the Redis database. It must be 0 with a Redis Cluster. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16383
 	Database int32 `json:"database,omitempty"`
-	// masterName is the name of the primary in the Sentinel configuration. It is required with mode Sentinel and invalid with other
-	// modes. For example: mymaster.
+	// masterName is the name of the primary in the Sentinel configuration. It is required with mode Sentinel, and selects it with mode
+	// Auto. It is invalid with other modes. For example: mymaster.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$')",message="masterName must be one or more letters, digits, dots, hyphens and underscores"
@@ -50,10 +53,12 @@ type Redis struct {
 }
 
 // RedisMode is how Redis is deployed.
-// +kubebuilder:validation:Enum=Standalone;Sentinel;Cluster
+// +kubebuilder:validation:Enum=Auto;Standalone;Sentinel;Cluster
 type RedisMode string
 
 const (
+	// RedisAuto is found out: from the other fields, and from what the server reports.
+	RedisAuto RedisMode = "Auto"
 	// RedisStandalone is a single Redis server.
 	RedisStandalone RedisMode = "Standalone"
 	// RedisSentinel is a Redis primary that Sentinels monitor.
@@ -83,4 +88,19 @@ type SecretReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')",message="the name of a Secret must consist of lower-case letters, digits, hyphens and dots, and must begin and end with a letter or digit"
 	Name string `json:"name"`
+}
+
+// EffectiveMode returns the mode that Auto selects from the other fields. Standalone means one address: the server there can also be a node of
+// a Redis Cluster.
+func (r *Redis) EffectiveMode() RedisMode {
+	switch {
+	case r.Mode != "" && r.Mode != RedisAuto:
+		return r.Mode
+	case r.MasterName != "":
+		return RedisSentinel
+	case len(r.Addresses) > 1:
+		return RedisCluster
+	default:
+		return RedisStandalone
+	}
 }

@@ -61,13 +61,10 @@ func (s limiterStores) open(limiter *v1alpha1.Limiter) (publish.Store, error) {
 func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisclient.Options, error) {
 	redis := limiter.Spec.Redis
 	options := redisclient.Options{
-		Mode:       redisclient.Mode(redis.Mode),
+		Mode:       redisclient.Mode(redis.EffectiveMode()),
 		MasterName: redis.MasterName,
 		Database:   int(redis.Database),
 		Timeout:    operatorRedisTimeout,
-	}
-	if redis.Mode == "" {
-		options.Mode = redisclient.ModeStandalone
 	}
 	for _, address := range redis.Addresses {
 		options.Addresses = append(options.Addresses, string(address))

@@ -16,10 +16,13 @@ import (
 )
 
 // printBanner prints the addresses of a standalone limiter and a command to try it.
-func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set) {
+func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set, redisUsable bool) {
 	counters := "in this process"
 	if f.redis != "" {
 		counters = "in " + redisPlace(f.redis)
+	}
+	if !redisUsable {
+		counters += " as soon as it is available"
 	}
 	envoy := ""
 	if p.grpc != nil {

@@ -132,9 +132,10 @@ type counters struct {
 	// hashKey hashes API keys; nil without --hash-key if the counters are in Redis.
 	hashKey *limiter.HashKey
 	// The fields below are nil if the counters are in this process.
-	client *redisclient.Client
-	redis  *redisstore.Store
-	local  *local.Counters
+	client     *redisclient.Client
+	redis      *redisstore.Store
+	local      *local.Counters
+	connection *monitor.Connection // of the client; nil until the process has asked Redis
 }
 
 // memoryCounters returns counters in this process.
@@ -289,6 +290,7 @@ func (c *counters) tasks(p *process) []func(context.Context) error {
 	}
 	return []func(context.Context) error{
 		monitor.NewInspector(c.client, p.registry, p.log).Run, p.watchMemory(c.client), p.followNotices(c.client), asTask(c.layers.Leases.Run),
+		asTask(c.connection.Run),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/source"
 )
@@ -101,6 +102,8 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		return err
 	}
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
+	names := redischeck.NamesOf(p.counterPrefix, p.keyPrefix).WithReplica(exchange)
+	counters.connection = monitor.Connect(ctx, client, names, log, slow)
 	p.published = exchange
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {
@@ -128,7 +131,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,
 		asTask(published.Run), asTask(heartbeat.Run), monitor.NewInspector(slow, p.registry, log).Run, p.watchMemory(slow), p.followNotices(slow),
-		asTask(counters.layers.Leases.Run))...)
+		asTask(counters.layers.Leases.Run), asTask(counters.connection.Run))...)
 }
 
 // replicaName returns the given name, or a unique one: containers can have equal host names and process IDs.

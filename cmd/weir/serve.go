@@ -12,9 +12,13 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/weir/flags"
+	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
@@ -81,6 +85,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return err
 	}
 	if counters.client != nil {
+		counters.connection = monitor.Connect(ctx, counters.client, redischeck.NamesOf(p.counterPrefix, p.keyPrefix), log)
 		p.shareBypasses(counters.client)
 	}
 	defer counters.guard(ctx)()
@@ -96,7 +101,10 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		}
 		tasks = append(tasks, serveAdmin(p, handler, listener))
 	}
-	dir := &directory.Directory{Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log}
+	dir := &directory.Directory{
+		Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log,
+		Schema: func() (policyfile.Schema, error) { return apischema.New() },
+	}
 	files := source.NewFiles(f.policies, dir.Load, dir.Apply, log)
 	if err := files.Reload(); err != nil {
 		return err
@@ -104,7 +112,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 	if f.sockets.decisionLog.IsOn() { // only decisions are on stdout
 		log.Info("serving", "listen", p.check.Addr(), "ops", p.ops.Addr())
 	} else {
-		printBanner(stdout, p, f, dir.Active)
+		printBanner(stdout, p, f, dir.Active, counters.connection == nil || counters.connection.Usable())
 	}
 	return p.run(ctx, files, append(tasks, files.Run)...)
 }

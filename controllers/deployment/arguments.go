@@ -89,12 +89,12 @@ func redisURL(redis v1alpha1.Redis) string {
 	for _, address := range redis.Addresses[1:] {
 		query = append(query, "addr="+string(address))
 	}
-	switch redis.Mode {
+	switch redis.EffectiveMode() {
 	case v1alpha1.RedisCluster:
 		query = append(query, "cluster=true")
 	case v1alpha1.RedisSentinel:
 		query = append(query, "master="+url.QueryEscape(redis.MasterName))
-	case v1alpha1.RedisStandalone:
+	case v1alpha1.RedisStandalone, v1alpha1.RedisAuto:
 	}
 	if redis.Database != 0 {
 		u.Path = fmt.Sprintf("/%d", redis.Database)

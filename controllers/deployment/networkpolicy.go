@@ -85,7 +85,7 @@ func policyPort(protocol corev1.Protocol, port int32) networkingv1.NetworkPolicy
 
 func redisPorts(redis v1alpha1.Redis) []networkingv1.NetworkPolicyPort {
 	everyPort := []networkingv1.NetworkPolicyPort{{Protocol: new(corev1.ProtocolTCP)}}
-	if redis.Mode == v1alpha1.RedisSentinel || redis.Mode == v1alpha1.RedisCluster {
+	if mode := redis.EffectiveMode(); mode == v1alpha1.RedisSentinel || mode == v1alpha1.RedisCluster {
 		return everyPort
 	}
 	var numbers []int32

@@ -137,6 +137,18 @@ func TestRedisURL_IsParsedByTheLimiterAsIntended(t *testing.T) {
 			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379"}},
 			redisclient.Options{Mode: redisclient.ModeCluster, Addresses: []string{"a:6379"}},
 		},
+		"one address": {
+			v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"a:6379"}, Database: 3},
+			redisclient.Options{Mode: redisclient.ModeStandalone, Addresses: []string{"a:6379"}, Database: 3},
+		},
+		"several addresses": {
+			v1alpha1.Redis{Addresses: []v1alpha1.RedisAddress{"a:6379", "b:6379"}},
+			redisclient.Options{Mode: redisclient.ModeCluster, Addresses: []string{"a:6379", "b:6379"}},
+		},
+		"Auto with a name": {
+			v1alpha1.Redis{Mode: v1alpha1.RedisAuto, MasterName: "weir", Addresses: []v1alpha1.RedisAddress{"a:26379"}},
+			redisclient.Options{Mode: redisclient.ModeSentinel, MasterName: "weir", Addresses: []string{"a:26379"}},
+		},
 		"a cluster with two addresses": {
 			v1alpha1.Redis{Mode: v1alpha1.RedisCluster, Addresses: []v1alpha1.RedisAddress{"a:6379", "b:6379"}},
 			redisclient.Options{Mode: redisclient.ModeCluster, Addresses: []string{"a:6379", "b:6379"}},
@@ -169,7 +181,7 @@ func drawLimiter(t *rapid.T, name, namespace string) *v1alpha1.Limiter {
 	limiter.Spec.Replicas = new(rapid.Int32Range(0, 1000).Draw(t, "replicas"))
 	limiter.Spec.Image = rapid.StringMatching(`([a-z]{1,9}:[a-z]{1,9})?`).Draw(t, "image")
 	limiter.Spec.Redis.Mode = rapid.SampledFrom([]v1alpha1.RedisMode{
-		v1alpha1.RedisStandalone, v1alpha1.RedisSentinel, v1alpha1.RedisCluster,
+		"", v1alpha1.RedisAuto, v1alpha1.RedisStandalone, v1alpha1.RedisSentinel, v1alpha1.RedisCluster,
 	}).Draw(t, "mode")
 	for range rapid.IntRange(1, 3).Draw(t, "addresses") {
 		address := rapid.StringMatching(`[a-z]{1,9}:[1-9][0-9]{0,3}`).Draw(t, "address")

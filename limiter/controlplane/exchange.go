@@ -48,6 +48,9 @@ func Scripts() []redisclient.Script {
 // Channel is the name of the channel of revisions. The keys of Sets begin with it, too.
 func (e *Exchange) Channel() string { return e.prefix + "rules:" + e.limiter }
 
+// ReplicaKeys returns the key that the replicas of the limiter read, and the one that they also write.
+func (e *Exchange) ReplicaKeys() (reads, writes string) { return e.currentKey(), e.replicasKey() }
+
 func (e *Exchange) currentKey() string            { return e.Channel() + ":current" }
 func (e *Exchange) supersededKey() string         { return e.Channel() + ":superseded" }
 func (e *Exchange) setKey(revision string) string { return e.Channel() + ":set:" + revision }

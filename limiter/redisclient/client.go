@@ -3,7 +3,9 @@ package redisclient
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,13 +28,21 @@ const connMaxIdle = 5 * time.Minute
 const keepAlive = 5 * time.Minute
 
 // Client is a connection pool to one Redis: a server, the primary behind Sentinels, or a cluster. It is safe for
-// concurrent use and follows a failover to a new primary.
+// concurrent use and follows a failover to a new primary. If the one server of its options is a node of a Redis Cluster, it becomes a client of
+// that cluster, see [Client.Discover].
 type Client struct {
+	options Options
+	id      string
+	current atomic.Pointer[pool]
+
+	discovery discovery
+	recovery  recovery
+}
+
+// pool has the connections of a Client.
+type pool struct {
 	rdb  redis.UniversalClient
 	name string
-	id   string
-
-	recovery recovery
 }
 
 // ID is a random name of this Client, the same until it is closed. Messages contain it, so that their sender can recognize them.
@@ -60,18 +70,29 @@ func New(o Options) (*Client, error) {
 	}
 	// go-redis writes connection errors to stderr. Here every call returns its error, and the caller logs it.
 	logging.Disable()
-	switch options := o.universal(); o.Mode {
+	c := newClient(o)
+	switch universal := o.universal(); o.Mode {
 	case ModeCluster:
-		cluster := options.Cluster()
-		// All commands here have keys or can run on any node. With routing policies go-redis would request the list of
-		// all commands, which is long, and which an ACL can forbid.
-		cluster.DisableRoutingPolicies = true
-		return &Client{rdb: resolveUnknownEndpoints(redis.NewClusterClient(cluster)), id: rand.Text()}, nil
+		c.current.Store(newClusterPool(universal))
 	case ModeSentinel:
-		return &Client{rdb: redis.NewFailoverClient(options.Failover()), name: "the primary " + o.MasterName, id: rand.Text()}, nil
+		c.current.Store(&pool{rdb: redis.NewFailoverClient(universal.Failover()), name: "the primary " + o.MasterName})
 	default:
-		return &Client{rdb: redis.NewClient(options.Simple()), name: o.Addresses[0], id: rand.Text()}, nil
+		single := redis.NewClient(universal.Simple())
+		single.AddHook(movedHook{c})
+		c.current.Store(&pool{rdb: single, name: o.Addresses[0]})
 	}
+	return c, nil
+}
+
+// newClient returns a Client without connections.
+func newClient(o Options) *Client { return &Client{options: o, id: rand.Text()} }
+
+func newClusterPool(options *redis.UniversalOptions) *pool {
+	cluster := options.Cluster()
+	// All commands here have keys or can run on any node. With routing policies go-redis would request the list of
+	// all commands, which is long, and which an ACL can forbid.
+	cluster.DisableRoutingPolicies = true
+	return &pool{rdb: resolveUnknownEndpoints(redis.NewClusterClient(cluster))}
 }
 
 func (o *Options) universal() *redis.UniversalOptions {
@@ -100,21 +121,31 @@ func (o *Options) dialTimeout() time.Duration {
 	return max(dialTimeoutFactor*o.Timeout, MinDialTimeout)
 }
 
-// Redis returns the go-redis client, for the packages that store data in Redis.
-func (c *Client) Redis() redis.UniversalClient { return c.rdb }
+// Redis returns the go-redis client, for the packages that store data in Redis. Do not keep it: it changes if Redis turns out to be a cluster.
+func (c *Client) Redis() redis.UniversalClient { return c.current.Load().rdb }
 
-// Cluster returns the go-redis client of a Redis Cluster; ok is false if Redis is not a cluster.
+// Cluster returns the go-redis client of a Redis Cluster; ok is false if Redis is not a cluster. Do not keep it, as that of [Client.Redis].
 func (c *Client) Cluster() (cluster *redis.ClusterClient, ok bool) {
-	cluster, ok = c.rdb.(*redis.ClusterClient)
+	connections := c.current.Load()
+	if connections == nil { // the zero value, which connects to nothing
+		return nil, false
+	}
+	cluster, ok = connections.rdb.(*redis.ClusterClient)
 	return cluster, ok
 }
 
 // Name describes the server or primary in messages; it is empty for a cluster.
-func (c *Client) Name() string { return c.name }
+func (c *Client) Name() string {
+	connections := c.current.Load()
+	if connections == nil {
+		return ""
+	}
+	return connections.name
+}
 
 // Ping returns an error if Redis does not reply.
 func (c *Client) Ping(ctx context.Context) error {
-	if err := c.rdb.Ping(ctx).Err(); err != nil {
+	if err := c.Redis().Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("ping Redis: %w", err)
 	}
 	return nil
@@ -122,15 +153,15 @@ func (c *Client) Ping(ctx context.Context) error {
 
 // Close closes all connections.
 func (c *Client) Close() error {
-	if err := c.rdb.Close(); err != nil {
+	if err := errors.Join(c.discovery.close(), c.Redis().Close()); err != nil {
 		return fmt.Errorf("close Redis connections: %w", err)
 	}
 	return nil
 }
 
-// forEachPrimary calls do with a client for each primary. On a cluster the calls run concurrently.
-func (c *Client) forEachPrimary(ctx context.Context, do func(context.Context, *redis.Client) error) error {
-	switch rdb := c.rdb.(type) {
+// ForEachPrimary calls do with a client for each primary. On a cluster the calls run concurrently.
+func (c *Client) ForEachPrimary(ctx context.Context, do func(context.Context, *redis.Client) error) error {
+	switch rdb := c.Redis().(type) {
 	case *redis.ClusterClient:
 		return rdb.ForEachMaster(ctx, do)
 	case *redis.Client:
@@ -138,4 +169,17 @@ func (c *Client) forEachPrimary(ctx context.Context, do func(context.Context, *r
 	default:
 		return fmt.Errorf("unsupported Redis client %T", rdb)
 	}
+}
+
+// Address returns the address of a node. A node that does not know its own host announces only a port: the host is then that of the options.
+func (c *Client) Address(node *redis.Client) string {
+	options := c.options.asCluster()
+	return options.knownHost(node.Options().Addr)
+}
+
+// asCluster returns the options of the cluster that has the nodes of o.
+func (o *Options) asCluster() *Options {
+	cluster := *o
+	cluster.Mode = ModeCluster
+	return &cluster
 }

@@ -109,7 +109,7 @@ func sendUntilMoved[C command](ctx context.Context, c *Client, reply func(contex
 	for {
 		cmd := reply(ctx, words...)
 		cmd.SetFirstKeyPos(firstKey)
-		c.RefreshTopology(ctx, c.rdb.Process(ctx, noRetry{cmd}))
+		c.RefreshTopology(ctx, c.Redis().Process(ctx, noRetry{cmd}))
 		if !redis.IsTryAgainError(cmd.Err()) || !wait.Sleep(ctx, tryAgainPause) {
 			return cmd
 		}

@@ -42,7 +42,7 @@ func (c *Client) Follow(ctx context.Context, channel string, received func(paylo
 // followOnce follows a channel on one connection. It returns nil after a recovery.
 func (c *Client) followOnce(ctx context.Context, channel string, received func(payload string), subscribed func()) error {
 	recovery := c.recovery.next()
-	subscription := c.rdb.Subscribe(ctx, channel)
+	subscription := c.Redis().Subscribe(ctx, channel)
 	// Close fails only on a connection that is already closed.
 	defer func() { _ = subscription.Close() }()
 	ended := make(chan struct{})

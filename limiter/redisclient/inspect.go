@@ -56,8 +56,8 @@ func (s ClockSkew) String() string {
 	return fmt.Sprintf("%s: its clock is %d s %s the clock of its client; synchronize both clocks", s.Primary, int(s.Ahead.Abs().Seconds()), direction)
 }
 
-// clockSkew compares a clock with that of this process before and after the call that read it. A zero time is unknown.
-func clockSkew(primary string, serverTime, sent, received time.Time) ClockSkew {
+// SkewOf compares a clock with that of this process before and after the call that read it. A zero time is unknown.
+func SkewOf(primary string, serverTime, sent, received time.Time) ClockSkew {
 	s := ClockSkew{Primary: primary}
 	switch {
 	case serverTime.IsZero():
@@ -70,11 +70,17 @@ func clockSkew(primary string, serverTime, sent, received time.Time) ClockSkew {
 }
 
 // Inspect checks the version, the settings and the clock of every primary. It returns ErrTooOld if a primary is too old. Where an ACL
-// hides the settings, it assumes that they are right.
+// hides the settings, it assumes that they are right. The first Inspect of a Client that has discovered nothing yet calls [Client.Discover], and
+// returns its error.
 func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
+	if !c.discovery.succeeded.Load() {
+		if _, err := c.Discover(ctx); err != nil {
+			return Inspection{}, fmt.Errorf("inspect Redis: %w", err)
+		}
+	}
 	var mu sync.Mutex
 	var merged Inspection
-	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+	err := c.ForEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
 		sent := time.Now().Round(0) // without the monotonic time, as the time of Redis
 		info, err := primary.Info(ctx).Result()
 		received := time.Now().Round(0)
@@ -101,7 +107,7 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 			merged.Warnings = append(merged.Warnings, primary.Options().Addr+": "+warning)
 		}
 		merged.Evicted += one.Evicted
-		skew := clockSkew(primary.Options().Addr, serverTime, sent, received)
+		skew := SkewOf(primary.Options().Addr, serverTime, sent, received)
 		if skew.Ahead.Abs() > merged.Clock.Ahead.Abs() {
 			merged.Clock = skew
 		}
@@ -122,7 +128,7 @@ func (c *Client) Inspect(ctx context.Context) (Inspection, error) {
 func (c *Client) Memory(ctx context.Context) (limiter.Memory, error) {
 	var mu sync.Mutex
 	total := limiter.Memory{Rejects: true}
-	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+	err := c.ForEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
 		info, err := primary.Info(ctx, "memory").Result()
 		switch kindOf(err) {
 		case KindDenied, KindMisconfigured, KindOther: // INFO is forbidden or unknown

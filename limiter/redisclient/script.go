@@ -38,7 +38,7 @@ func (c *Client) LoadScripts(ctx context.Context, scripts []Script) ([]LoadedScr
 		loaded[i] = LoadedScript{Script: s}
 	}
 	var mu sync.Mutex
-	err := c.forEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
+	err := c.ForEachPrimary(ctx, func(ctx context.Context, primary *redis.Client) error {
 		if err := loadMissing(ctx, primary, scripts); err != nil {
 			return err
 		}

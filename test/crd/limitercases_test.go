@@ -149,23 +149,30 @@ func redisCases() []schemaCase {
 	return append([]schemaCase{
 		{
 			at: "spec.redis.mode", kind: "enum", accepted: redis(`{mode: Cluster}`), rejected: redis(`{mode: cluster}`),
-			message: `Unsupported value: "cluster": supported values: "Standalone", "Sentinel", "Cluster"`,
+			message: `Unsupported value: "cluster": supported values: "Auto", "Standalone", "Sentinel", "Cluster"`,
 		},
 		{
-			at: "spec.redis", kind: kindRule, field: "spec.redis.addresses", accepted: redis(addresses(1)), rejected: redis(addresses(2)),
-			message: "mode Standalone requires exactly one address; use mode Sentinel or Cluster for several addresses",
+			at: "spec.redis", kind: kindRule, field: "spec.redis.addresses", accepted: redis(addresses(2)),
+			rejected: redis(`{mode: Standalone, addresses: ["a:6379", "b:6379"]}`),
+			message:  "mode Standalone requires exactly one address; use mode Auto, Sentinel or Cluster for several addresses",
 		},
 		{
 			at: "spec.redis", kind: kindRule, field: "spec.redis.masterName", accepted: sentinel(`masterName: weir`), rejected: redis(`{mode: Sentinel}`),
 			message: "masterName is required with mode Sentinel: it is the name of the primary in the Sentinel configuration",
 		},
 		{
-			at: "spec.redis", kind: kindRule, field: "spec.redis.masterName", accepted: redis(`{}`), rejected: redis(`{masterName: weir}`),
-			message: "masterName is valid only with mode Sentinel; remove it or use mode Sentinel",
+			at: "spec.redis", kind: kindRule, field: "spec.redis.masterName", accepted: redis(`{masterName: weir}`), rejected: redis(`{mode: Cluster, masterName: weir}`),
+			message: "masterName is valid only with mode Auto or Sentinel; remove it or use one of these modes",
 		},
 		{
 			at: "spec.redis", kind: kindRule, field: "spec.redis.database", accepted: redis(`{mode: Cluster, database: 0}`), rejected: redis(`{mode: Cluster, database: 1}`),
 			message: "database must be 0 with mode Cluster, because a Redis Cluster has only database 0",
+		},
+		{
+			at: "spec.redis", kind: kindRule, field: "spec.redis.database",
+			accepted: redis(`{addresses: ["a:6379", "b:6379"], masterName: weir, database: 1}`),
+			rejected: redis(`{addresses: ["a:6379", "b:6379"], database: 1}`),
+			message:  "database must be 0 with several addresses and without masterName: they are those of a Redis Cluster, which has only database 0",
 		},
 		{
 			at: "spec.redis.masterName", kind: "maxLength",

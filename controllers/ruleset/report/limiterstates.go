@@ -43,7 +43,7 @@ type CounterSpace struct{ redis, group string }
 func CountersOf(limiter *v1alpha1.Limiter) CounterSpace {
 	spec := &limiter.Spec.Redis
 	addresses := slices.Sorted(slices.Values(spec.Addresses))
-	return CounterSpace{fmt.Sprint(addresses, cmp.Or(spec.Mode, v1alpha1.RedisStandalone), spec.MasterName, spec.Database), limiter.Spec.CounterGroup}
+	return CounterSpace{fmt.Sprint(addresses, spec.MasterName, spec.Database), limiter.Spec.CounterGroup}
 }
 
 // CountsSeparately names another Limiter that selects policies of this one and has the same Redis, without a common counter group. It is empty if there is

@@ -19,15 +19,22 @@ func TestCountsSeparately_NamesALimiterOnTheSameRedisWithoutACommonGroup(t *test
 			RuleSet: &selection.RuleSet{Rules: map[string]selection.Rule{policy: {}, "own/" + name: {}}},
 		}
 	}
+	in := func(mode v1alpha1.RedisMode) LimiterState {
+		state, l := of("b", "", "shop/x"), &v1alpha1.Limiter{}
+		l.Spec.Redis = v1alpha1.Redis{Mode: mode, Addresses: []v1alpha1.RedisAddress{"r1:6379", "r2:6379"}}
+		state.Counters = CountersOf(l)
+		return state
+	}
 	for name, test := range map[string]struct {
 		other LimiterState
 		want  bool
 	}{
-		"the same Redis": {of("b", "", "shop/x", "r2:6379", "r1:6379"), true},
-		"another group":  {of("b", "other", "shop/x", "r1:6379", "r2:6379"), true},
-		"the same group": {of("b", "g", "shop/x", "r1:6379", "r2:6379"), false},
-		"another Redis":  {of("b", "", "shop/x", "r3:6379"), false},
-		"other policies": {of("b", "", "shop/y", "r1:6379", "r2:6379"), false},
+		"the same Redis, whose mode is named": {in(v1alpha1.RedisCluster), true},
+		"the same Redis":                      {of("b", "", "shop/x", "r2:6379", "r1:6379"), true},
+		"another group":                       {of("b", "other", "shop/x", "r1:6379", "r2:6379"), true},
+		"the same group":                      {of("b", "g", "shop/x", "r1:6379", "r2:6379"), false},
+		"another Redis":                       {of("b", "", "shop/x", "r3:6379"), false},
+		"other policies":                      {of("b", "", "shop/y", "r1:6379", "r2:6379"), false},
 	} {
 		states := NewLimiterStates()
 		own := of("a", "g", "shop/x", "r1:6379", "r2:6379")

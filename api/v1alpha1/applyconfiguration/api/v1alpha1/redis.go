@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // RedisApplyConfiguration represents a declarative configuration of the Redis type for use
@@ -12,16 +13,18 @@ import (
 // Redis configures the Redis server or cluster that stores the counters of a Limiter.
 type RedisApplyConfiguration struct {
 	// mode is how Redis is deployed. Standalone is a single server. Sentinel is a primary that Redis Sentinels monitor. Cluster is a
-	// Redis Cluster. Defaults to Standalone.
+	// Redis Cluster. Auto is Sentinel with masterName, Cluster with several addresses, and otherwise what the server at the address is:
+	// a single server or a node of a Redis Cluster. Defaults to Auto.
 	Mode *apiv1alpha1.RedisMode `json:"mode,omitempty"`
 	// addresses lists addresses as host:port, without a scheme. With Standalone, it is the address of the server. With Sentinel, list
-	// one or more Sentinels. With Cluster, list one or more nodes; the limiter discovers the other nodes. For example:
+	// one or more Sentinels. With Cluster, list one or more nodes; the limiter discovers the other nodes. If the nodes have other ports
+	// than the address, set mode Cluster: with Auto and one address, the NetworkPolicy permits only the port of the address. For example:
 	// redis.redis:6379.
 	Addresses []apiv1alpha1.RedisAddress `json:"addresses,omitempty"`
-	// database is the number of the Redis database. It must be 0 with mode Cluster. Defaults to 0.
+	// database is the number of the Redis database. It must be 0 with a Redis Cluster. Defaults to 0.
 	Database *int32 `json:"database,omitempty"`
-	// masterName is the name of the primary in the Sentinel configuration. It is required with mode Sentinel and invalid with other
-	// modes. For example: mymaster.
+	// masterName is the name of the primary in the Sentinel configuration. It is required with mode Sentinel, and selects it with mode
+	// Auto. It is invalid with other modes. For example: mymaster.
 	MasterName *string `json:"masterName,omitempty"`
 	// credentialsSecretRef references a Secret with the key password and the optional key username. If the Sentinels require
 	// credentials, add the keys sentinel-password and, optionally, sentinel-username. If omitted, the limiter connects without
@@ -35,7 +38,7 @@ type RedisApplyConfiguration struct {
 	TLS *RedisTLSApplyConfiguration `json:"tls,omitempty"`
 	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s.
 	// With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
-	Timeout *apiv1alpha1.Duration `json:"timeout,omitempty"`
+	Timeout *policyapi.Duration `json:"timeout,omitempty"`
 }
 
 // RedisApplyConfiguration constructs a declarative configuration of the Redis type for use with
@@ -105,7 +108,7 @@ func (b *RedisApplyConfiguration) WithTLS(value *RedisTLSApplyConfiguration) *Re
 // WithTimeout sets the Timeout field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Timeout field is set to the value of the last call.
-func (b *RedisApplyConfiguration) WithTimeout(value apiv1alpha1.Duration) *RedisApplyConfiguration {
+func (b *RedisApplyConfiguration) WithTimeout(value policyapi.Duration) *RedisApplyConfiguration {
 	b.Timeout = &value
 	return b
 }
