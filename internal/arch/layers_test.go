@@ -207,7 +207,8 @@ func layers() []layer {
 			pkg: "go/weir",
 			internal: []string{
 				"api/v1alpha1", "go/weir/directory", "internal/compile", "internal/policyfile", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
-				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisstore", "limiter/rules", "limiter/rules/matching", "limiter/source", "limiter/store", "go/httplimit",
+				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisclient/redischeck", "limiter/redisstore", "limiter/rules", "limiter/rules/matching",
+				"limiter/source", "limiter/store", "go/httplimit",
 			},
 			external: []string{"github.com/prometheus/client_golang", "golang.org/x/time", "sigs.k8s.io/yaml"},
 		},
