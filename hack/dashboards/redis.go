@@ -77,9 +77,12 @@ func callsToRedis() section {
 			},
 			{
 				title:       "Failed calls",
-				description: "By kind. docs/reference/redis.md lists the kinds. Runbook: WeirStoreErrors.",
+				description: "By kind, and the failed probes of an unavailable Redis. docs/reference/redis.md lists the kinds. Runbook: WeirStoreErrors.",
 				unit:        perSecond,
-				queries:     []query{{rate("kind", of("weir_store_errors_total")), "{{kind}}"}},
+				queries: []query{
+					{rate("kind", of("weir_store_errors_total")), "{{kind}}"},
+					{rate("kind", of("weir_redis_probe_errors_total")), "probe: {{kind}}"},
+				},
 			},
 			{
 				title:       "Time in the queue",

@@ -25,6 +25,8 @@ const (
 	causeLasts = time.Second
 	// The lines about an address that repeatedly becomes unavailable: some immediately, then one per interval.
 	lineBurst, lineInterval = 6, 10 * time.Second
+	// maxAddresses bounds the addresses whose lines are limited.
+	maxAddresses = 1000
 )
 
 // outages records when the remote store, or a part of it, is unavailable, and logs how an outage begins and ends.
@@ -131,6 +133,9 @@ func (o *outages) begin(p part, err error) {
 func (o *outages) mayLog(address string) bool {
 	lines, ok := o.lines[address]
 	if !ok {
+		if len(o.lines) >= maxAddresses { // of nodes that were replaced long ago
+			clear(o.lines)
+		}
 		lines = rate.NewLimiter(rate.Every(lineInterval), lineBurst)
 		o.lines[address] = lines
 	}

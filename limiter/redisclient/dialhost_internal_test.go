@@ -7,33 +7,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// blackHole returns the address of a socket whose backlog is full: it answers no SYN.
-func blackHole(t *testing.T) (address string) {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 2}}), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bound, _ := name.(*syscall.SockaddrInet4)
-	tcp := &net.TCPAddr{IP: net.IP(bound.Addr[:]), Port: bound.Port}
-	for {
-		conn, err := net.DialTimeout("tcp", tcp.String(), 50*time.Millisecond)
-		if err != nil {
-			return tcp.String()
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-	}
-}
+	"github.com/weir-dev/weir/test/fixture/connection"
+)
 
 // addressesOf returns a lookup of a name that has these addresses.
 func addressesOf(ips ...string) func(context.Context, string) ([]net.IPAddr, error) {
@@ -48,7 +24,7 @@ func addressesOf(ips ...string) func(context.Context, string) ([]net.IPAddr, err
 
 // The addresses of a name share the time of a dial. One that does not answer comes last afterwards.
 func TestHosts_DivideTheTimeAmongTheAddresses(t *testing.T) {
-	dead := blackHole(t)
+	dead := connection.BlackHole(t, "127.0.0.2")
 	_, port, _ := net.SplitHostPort(dead)
 	alive, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {

@@ -69,8 +69,9 @@ func (c *Client) followOnce(ctx context.Context, channel string, received func(p
 		case *redis.Subscription:
 			subscribed()
 		}
+		var reply redis.Error
 		switch {
-		case err == nil:
+		case err == nil, asked && errors.As(err, &reply): // a server that forbids the ping answers, too
 			asked = false
 		case asked || !errors.Is(err, os.ErrDeadlineExceeded):
 			return err

@@ -218,5 +218,24 @@ func TestFollowInvalidations_LeavesADeadHost(t *testing.T) { //nolint:tparallel 
 	}
 }
 
+// A server that forbids PING is still there.
+func TestFollowInvalidations_WithoutPermissionToPing(t *testing.T) {
+	t.Parallel()
+	server := fixture.Redis(t)
+	if _, err := server.Do(t.Context(), "ACL", "SETUSER", "default", "-ping"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	keys, ended := follow(ctx, openURL(t, server.URL()))
+	awaitKey(t, keys, all)
+	select {
+	case key := <-keys:
+		t.Errorf("%q although the subscription was not interrupted", key)
+	case <-time.After(4 * heartbeatOfSubscriptions):
+	}
+	cancel()
+	awaitEnd(t, ended)
+}
+
 // heartbeatOfSubscriptions is that of redisclient.
 const heartbeatOfSubscriptions = time.Second

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -12,12 +13,29 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
+// patientStore returns a Store with a breaker whose calls have time on a loaded machine.
+func patientStore(t *testing.T, url string, observer redisstore.OutageObserver) *redisstore.Store {
+	t.Helper()
+	client, err := redisclient.Open(url, longTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := redisstore.NewStore(client, longTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
+	store.EnableBreaker(ctx, observer)
+	t.Cleanup(func() {
+		cancel()
+		_ = client.Close()
+	})
+	return store
+}
+
 // The first call whose keys are in several slots shows that the server separates them. It is decided in Redis nevertheless, and so are all later ones:
 // calls of several slots, batches, and refunds.
 func TestSpend_SplitsCallsBySlotAfterCROSSSLOT(t *testing.T) {
 	t.Parallel()
 	node, outages := fixture.RedisClusterNode(t), newOutageRecorder()
-	store := storeWithBreaker(t, node.URL(), outages)
+	store := patientStore(t, node.URL(), outages)
 	chargesOf := func(request int) (charges []limiter.Charge) {
 		for policy := range 3 {
 			charges = append(charges, unitsOf(t, fmt.Sprint("shop/", policy), fmt.Sprint(request, "-", policy), 5)...)

@@ -47,6 +47,13 @@ func (r *recorder) probe(context.Context, limiter.Charge) error {
 	return r.err
 }
 
+// seen returns the number of probes, and the events.
+func (r *recorder) seen() (probes int, events []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.probes, slices.Clone(r.events)
+}
+
 func (r *recorder) set(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,23 +87,25 @@ func fail(tracker *lasting.Tracker, times int, every time.Duration) {
 func TestTracker_RejectsWhatFailsForASecondUntilItsProbeSucceeds(t *testing.T) {
 	track(t, func(tracker *lasting.Tracker, r *recorder) {
 		fail(tracker, 10, 100*time.Millisecond) // the last one after 900 ms
-		if tracker.HasOutage() || r.probes > 0 {
-			t.Fatalf("%d probes, or an outage, before a second has passed", r.probes)
+		if probes, _ := r.seen(); tracker.HasOutage() || probes > 0 {
+			t.Fatalf("%d probes, or an outage, before a second has passed", probes)
 		}
 		fail(tracker, 1, 0)
 		if !tracker.Rejects(need(), false) || tracker.Rejects(lasting.Need{Algorithm: limiter.FixedWindow}, false) || !tracker.Rejects(need(), true) {
-			t.Fatalf("want this need rejected and no other; events %q", r.events)
+			t.Fatal("want this need rejected and no other")
 		}
 		time.Sleep(3 * time.Second)
 		fail(tracker, 10, 100*time.Millisecond) // of calls that were in flight
-		probes := r.probes
-		if time.Sleep(20 * time.Second); r.probes-probes < 6 || r.probes-probes > 20 {
-			t.Errorf("%d probes in 20 s, want one in 2 s, give or take a half", r.probes-probes)
+		before, _ := r.seen()
+		time.Sleep(20 * time.Second)
+		if probes, _ := r.seen(); probes-before < 6 || probes-before > 20 {
+			t.Errorf("%d probes in 20 s, want one in 2 s, give or take a half", probes-before)
 		}
 		r.set(limiter.ErrNotSent) // the node is unavailable
-		failures := len(r.events)
-		if time.Sleep(10 * time.Second); len(r.events) != failures {
-			t.Errorf("events %q of probes that made no call", r.events[failures:])
+		_, failures := r.seen()
+		time.Sleep(10 * time.Second)
+		if _, events := r.seen(); len(events) != len(failures) {
+			t.Errorf("events %q of probes that made no call", events[len(failures):])
 		}
 		r.ending = func() {
 			if !tracker.Rejects(need(), false) || tracker.Rejects(need(), true) {
@@ -109,7 +118,8 @@ func TestTracker_RejectsWhatFailsForASecondUntilItsProbeSucceeds(t *testing.T) {
 		if tracker.HasOutage() || tracker.Rejects(need(), false) {
 			t.Error("rejects calls after the probe has succeeded")
 		}
-		events := slices.DeleteFunc(r.events, func(e string) bool { return e == "failed" })
+		_, events := r.seen()
+		events = slices.DeleteFunc(events, func(e string) bool { return e == "failed" })
 		if want := []string{"began Compact counters of FixedWindow: denied", "ending", "ended"}; !slices.Equal(events, want) {
 			t.Errorf("events %q, want %q", events, want)
 		}
@@ -135,8 +145,8 @@ func TestTracker_IgnoresFailuresWithAnotherReason(t *testing.T) {
 			track(t, func(tracker *lasting.Tracker, r *recorder) {
 				r.set(test.err)
 				fail(tracker, test.times, test.every)
-				if r.probes != test.want || tracker.HasOutage() || len(r.events) > 0 {
-					t.Errorf("%d probes, want %d; events %q", r.probes, test.want, r.events)
+				if probes, events := r.seen(); probes != test.want || tracker.HasOutage() || len(events) > 0 {
+					t.Errorf("%d probes, want %d; events %q", probes, test.want, events)
 				}
 			})
 		})

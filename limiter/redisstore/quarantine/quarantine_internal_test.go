@@ -166,6 +166,34 @@ func TestCounters_DoesNotHoldAKeyThatAnswersOtherCalls(t *testing.T) {
 	})
 }
 
+// A counter that fails its own probe repeatedly is decided locally. That is reported, with the reason.
+func TestCounters_ReportACounterThatFailsItsProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		keys := &brokenKeys{broken: map[string]bool{"bad": true}, probes: map[string]int{}}
+		reported := make(chan string, 100)
+		q := New(ctx, keys.probe, func(key string, cause error) { reported <- key + ": " + cause.Error() })
+		q.Fail(onKeys("good", "bad"), time.Now(), true)
+		synctest.Wait()
+		for range 10 {
+			q.Rejects("good")
+			q.Rejects("bad")
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if n := len(reported); n < 2 || n > 20 {
+			t.Fatalf("%d reports, want one for each probe that failed after the first ones", n)
+		}
+		for range len(reported) {
+			if got := <-reported; got != "bad: no reply" {
+				t.Errorf("reported %q", got)
+			}
+		}
+		cancel()
+		time.Sleep(2 * suspectMemory)
+	})
+}
+
 func TestCounters_IsBounded(t *testing.T) {
 	inQuarantine(t, func(q *Counters, _ *brokenKeys) {
 		for i := range 2 * maxSuspects {
