@@ -89,6 +89,12 @@ generate-api:
 	rm -rf api/v1alpha1/applyconfiguration config/crd/bases
 	$(TOOL) controller-gen object crd:crdVersions=v1 applyconfiguration paths=./api/... output:crd:dir=config/crd/bases
 	go run ./hack/labelselectors config/crd/bases
+	go run ./hack/policystructure config/crd/bases >internal/policyfile/structure/structure.json
+
+.PHONY: go-module
+go-module: ## Write the Go module that programs import to dist/go
+	rm -rf dist/go
+	go run ./hack/gomodule dist/go
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -123,6 +129,10 @@ bench: ## Compare decisions in Redis with other rate limiters, and write docs/re
 .PHONY: bench-endpoints
 bench-endpoints: ## Measure the endpoints of a limiter, its capacity and its latency under load, and write docs/reference/performance.md (takes minutes; BENCH='-help' for flags)
 	@go run -C hack/bench ./endpoints -page ../../docs/reference/performance.md -plot ../../docs/reference/latency-under-load.svg $(BENCH)
+
+.PHONY: bench-golibraries
+bench-golibraries: ## Compare go/weir with other Go libraries (takes a minute; BENCH='-help' for flags)
+	@go run -C hack/bench ./golibraries $(BENCH)
 
 .PHONY: bench-compare
 bench-compare: ## Compare the endpoints of this tree with those of a revision (takes minutes; BASE=main; BENCH='-help' for flags)

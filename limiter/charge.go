@@ -27,7 +27,7 @@ type Charge struct {
 	Rule *CountedRule
 	// Endpoint is that in the key, "" if endpoints are not counted separately.
 	Endpoint string
-	// Override charges have a limit that replaces that of the rule, and a counter of their own.
+	// Override charges have a limit that replaces that of the rule, and a counter for such limits with this window.
 	Override bool
 	// Placeholder charges are those of requests without an identifier, which share the counter.
 	Placeholder bool
@@ -45,7 +45,7 @@ type CountedRule struct {
 	Lifetime time.Duration
 	// Keys of the counters. Rules with equal Keys have the same counters.
 	Keys KeySpace
-	// KeysFor returns the keys of counters under a limit that replaces that of the rule.
+	// KeysFor returns the keys of counters under a limit that replaces that of the rule. They do not depend on its units, unless it is 0.
 	KeysFor func(Limit) KeySpace
 }
 

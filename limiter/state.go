@@ -52,10 +52,11 @@ func (l Limit) newState(coarse bool) State {
 func Spend(now Instant, charges []Charge, states []State) []Decision {
 	decisions, startsOver := decide(now, charges, states)
 	passed := true
-	for i, c := range charges {
-		passed = passed && (c.Shadow || decisions[i].Allowed)
+	for i := range charges {
+		passed = passed && (charges[i].Shadow || decisions[i].Allowed)
 	}
-	for i, c := range charges {
+	for i := range charges {
+		c := &charges[i]
 		if c.Units() == 0 || !c.Debt && (!passed || !decisions[i].Allowed) {
 			continue
 		}

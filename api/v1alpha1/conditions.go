@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "github.com/weir-dev/weir/api/v1alpha1/policyapi"
+
 // Condition types. Reconciling, Stalled, Degraded, Overridden and CountsSeparately are present only while they are true.
 const (
 	// ConditionAccepted of a policy is true if the policy compiles. Accepted of a Limiter is true if the API server accepted all
@@ -33,11 +35,11 @@ const (
 
 // Reasons of the conditions.
 const (
-	ReasonAccepted   = "Accepted"   // Accepted=True
-	ReasonInvalid    = "Invalid"    // Accepted=False, Stalled=True: the policy does not compile
-	ReasonOverBudget = "OverBudget" // Accepted=False, Stalled=True: the policy exceeds spec.policyBudget of the Limiter
-	ReasonProgrammed = "Programmed" // Programmed=True, Ready=True
-	ReasonPending    = "Pending"    // Programmed=False: some replicas have not acknowledged this generation yet
+	ReasonAccepted   = policyapi.ReasonAccepted   // Accepted=True
+	ReasonInvalid    = policyapi.ReasonInvalid    // Accepted=False, Stalled=True: the policy does not compile
+	ReasonOverBudget = policyapi.ReasonOverBudget // Accepted=False, Stalled=True: the policy exceeds spec.policyBudget of the Limiter
+	ReasonProgrammed = "Programmed"               // Programmed=True, Ready=True
+	ReasonPending    = "Pending"                  // Programmed=False: some replicas have not acknowledged this generation yet
 	// ReasonPartiallyProgrammed is the reason of Ready=True: some Limiters enforce this generation, and the others cannot.
 	ReasonPartiallyProgrammed = "PartiallyProgrammed"
 	ReasonNoReplicas          = "NoReplicas"       // Programmed=False: no live limiter replica has rules
@@ -48,9 +50,9 @@ const (
 	ReasonLocalMode           = "LocalMode"        // Degraded=True: live replicas decide without Redis
 
 	// ReasonNoRoutes and the reasons below are reasons of Ready=False: the replicas enforce this generation, and no request can match it.
-	ReasonNoRoutes     = "NoRoutes"     // gateways route no request to the targets of the policy; also of an entry in status.ancestors
-	ReasonNoNamespaces = "NoNamespaces" // match.kubernetes selects no namespace that exists
-	ReasonNoMatch      = "NoMatch"      // the fields of the policy contradict each other
+	ReasonNoRoutes     = policyapi.ReasonNoRoutes     // gateways route no request to the targets of the policy; also of an entry in status.ancestors
+	ReasonNoNamespaces = policyapi.ReasonNoNamespaces // match.kubernetes selects no namespace that exists
+	ReasonNoMatch      = policyapi.ReasonNoMatch      // the fields of the policy contradict each other
 
 	// ReasonRequestDecided and the reasons below are reasons of Enforced.
 	ReasonRequestDecided = "RequestDecided" // Enforced=True: a replica has decided a request under this generation
@@ -59,15 +61,15 @@ const (
 
 	// ReasonNamespacePolicy is the reason of Overridden=True of a ClusterRateLimitPolicy with precedence Default: in at least one
 	// domain, a RateLimitPolicy that replaces it matches every request that the policy matches.
-	ReasonNamespacePolicy = "NamespacePolicy"
+	ReasonNamespacePolicy = policyapi.ReasonNamespacePolicy
 	// ReasonStricterPolicy is the reason of Overridden=True of a policy if a ClusterRateLimitPolicy counts the same requests and is
 	// at least as strict.
-	ReasonStricterPolicy = "StricterPolicy"
+	ReasonStricterPolicy = policyapi.ReasonStricterPolicy
 
 	// ReasonTargetNotFound and the reasons below are reasons of Accepted=False, of a policy and of an entry in status.ancestors.
-	ReasonTargetNotFound  = "TargetNotFound"  // the target, or the section of it, does not exist
-	ReasonRefNotPermitted = "RefNotPermitted" // no ReferenceGrant permits the reference to another namespace
-	ReasonConflicted      = "Conflicted"      // an older policy limits the same requests of the target in the same way
+	ReasonTargetNotFound  = policyapi.ReasonTargetNotFound  // the target, or the section of it, does not exist
+	ReasonRefNotPermitted = policyapi.ReasonRefNotPermitted // no ReferenceGrant permits the reference to another namespace
+	ReasonConflicted      = policyapi.ReasonConflicted      // an older policy limits the same requests of the target in the same way
 	// ReasonTargetsUnreadable is for Degraded=True: the operator cannot read the targets, and the policy keeps its previous rule.
 	ReasonTargetsUnreadable = "TargetsUnreadable"
 	// ReasonManyIdentifiers is for Degraded=True: if the policy gets more identifiers, new ones get no counter of their own.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/ask"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies have expressions
 )
 
 func main() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
@@ -39,10 +40,11 @@ spec:
 `
 
 func TestCurlCommand_MatchesTheFirstEnforcedPolicy(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()), schema)
 	result, err := loader.Load(strings.NewReader(awkward), "-")
 	if err != nil || len(result.Problems) > 0 {
 		t.Fatal(err, result.Problems)
@@ -107,10 +109,11 @@ func TestCurlCommand_WithoutPolicies(t *testing.T) {
 }
 
 func TestExampleRequest_MatchesEachSample(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()), schema)
 	samples, err := filepath.Glob("../../config/samples/*.yaml")
 	if err != nil {
 		t.Fatal(err)

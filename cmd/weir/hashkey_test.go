@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
@@ -53,10 +54,11 @@ func compileWith(t *testing.T, key string) rules.Set {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(hashKey))
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(hashKey), schema)
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "keys.yaml"), keysPolicy)
 	result, err := loader.Load(nil, dir)

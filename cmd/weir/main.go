@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies have expressions
 )
 
 func main() {

@@ -14,6 +14,8 @@ import (
 	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/source"
@@ -98,7 +100,10 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		}
 		tasks = append(tasks, serveAdmin(p, handler, listener))
 	}
-	dir := &directory.Directory{Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log}
+	dir := &directory.Directory{
+		Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log,
+		Schema: func() (policyfile.Schema, error) { return apischema.New() },
+	}
 	files := source.NewFiles(f.policies, dir.Load, dir.Apply, log)
 	if err := files.Reload(); err != nil {
 		return err

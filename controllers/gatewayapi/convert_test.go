@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -9,7 +10,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // The cache of the operator holds these objects.
@@ -78,7 +81,7 @@ func TestConvert_ListenersAcceptRoutesOfTheirNamespacesOnly(t *testing.T) {
 			t.Errorf("%s: created at %v", name, converted.Created)
 		}
 		l := converted.Listeners[0]
-		if l.SameNamespace != test.same || l.Namespaces != test.matched {
+		if l.SameNamespace != test.same || !reflect.DeepEqual(l.Namespaces, stored.LabelSelector(test.matched)) {
 			t.Errorf("%s: %+v, want its own namespace %v and the selector %v", name, l, test.same, test.matched)
 		}
 	}

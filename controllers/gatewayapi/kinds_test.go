@@ -11,6 +11,7 @@ import (
 	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -99,7 +100,7 @@ func TestConvert_ReadsWhatPoliciesDependOn(t *testing.T) {
 			{Name: "https", Port: 443, HTTP: true, Hostname: "*.example", Kinds: []v1alpha1.TargetKind{"HTTPRoute"}},
 		}}},
 		ListenerSets: []gateway.ListenerSet{{Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public", Listeners: []gateway.Listener{
-			{Name: "tls", Port: 8443, Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
+			{Name: "tls", Port: 8443, Namespaces: &policyapi.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
 		}}},
 		Grants: []gateway.Grant{{Namespace: "infra", From: "shop", Gateway: "public"}, {Namespace: "infra", From: "shop"}},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 const listenerSetKind = "ListenerSet"
@@ -27,7 +28,7 @@ func listener(
 	if n := allowed.Namespaces; n != nil && n.From != nil {
 		l.SameNamespace = *n.From != gatewayv1.NamespacesFromAll
 		if *n.From == gatewayv1.NamespacesFromSelector && n.Selector != nil {
-			l.SameNamespace, l.Namespaces = false, n.Selector
+			l.SameNamespace, l.Namespaces = false, stored.LabelSelector(n.Selector)
 		}
 	}
 	for _, kind := range allowed.Kinds {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // webhooksOf returns for which policies API servers call each Limiter. The error is that of writing the configuration: it is then unknown
@@ -36,11 +36,11 @@ func (s *limiterState) coverage() map[types.UID]report.Coverage {
 	all := make(map[types.UID]report.Coverage, len(s.selected.Namespaced)+len(s.selected.Cluster))
 	for i := range s.selected.Namespaced {
 		p := &s.selected.Namespaced[i]
-		all[p.UID] = report.Coverage{Generation: p.Generation, Covered: covered[policyKey{compile.Name(p), false}]}
+		all[p.UID] = report.Coverage{Generation: p.Generation, Covered: covered[policyKey{stored.Name(p), false}]}
 	}
 	for i := range s.selected.Cluster {
 		p := &s.selected.Cluster[i]
-		all[p.UID] = report.Coverage{Generation: p.Generation, Covered: covered[policyKey{compile.ClusterName(p), true}]}
+		all[p.UID] = report.Coverage{Generation: p.Generation, Covered: covered[policyKey{stored.ClusterName(p), true}]}
 	}
 	return all
 }

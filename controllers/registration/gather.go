@@ -15,12 +15,13 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // inputs are the objects that a reconciliation depends on. The lists belong to the cache and must not be changed.
 type inputs struct {
 	limiters      []v1alpha1.Limiter
-	policies      compile.Policies             // those that limit writes
+	policies      stored.Policies              // those that limit writes
 	deployments   map[string]appsv1.Deployment // of the operator's namespace, by name
 	secret        *corev1.Secret               // nil if it does not exist
 	configuration *admissionv1.ValidatingWebhookConfiguration

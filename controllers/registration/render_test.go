@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // objectsIn decodes Limiters and policies.
-func objectsIn(t *testing.T, text []byte) (limiters []v1alpha1.Limiter, policies compile.Policies) {
+func objectsIn(t *testing.T, text []byte) (limiters []v1alpha1.Limiter, policies stored.Policies) {
 	t.Helper()
 	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		var kind metav1.TypeMeta

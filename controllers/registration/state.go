@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -20,7 +21,7 @@ type limiterState struct {
 	limiter         *v1alpha1.Limiter
 	reason, message string
 	throttling      ThrottlingLimiter
-	selected        compile.Policies // that limit writes
+	selected        stored.Policies // that limit writes
 	// hasWebhook means that API servers already call the Limiter.
 	hasWebhook bool
 	// unreachable means that no pod is ready. The webhook remains for unreadyGracePeriod.
@@ -135,7 +136,7 @@ func (s *limiterState) setRegistered() {
 
 // throttleRules returns the rules about writes of the policies. It omits policies that do not compile: the status of such a policy reports
 // why.
-func throttleRules(selected compile.Policies) []rules.Rule {
+func throttleRules(selected stored.Policies) []rules.Rule {
 	var set []rules.Rule
 	for _, rule := range selected.Compile(compile.DefaultIdentity()).Set.Rules { // webhook rules do not depend on the identity table
 		if rule.Match.Kubernetes != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // limiterReconciler reconciles one Limiter.
@@ -50,7 +50,7 @@ type selected struct {
 	limiter         selection.LimiterVersion
 	at              time.Time
 	considered      map[types.UID]int64  // generations of all policies
-	notAdmitted     map[types.UID]string // see compile.Policies.NotAdmitted
+	notAdmitted     map[types.UID]string // see stored.Policies.NotAdmitted
 	invalidSelector error
 }
 
@@ -155,7 +155,7 @@ func (l *limiterReconciler) keepPrevious(ctx context.Context, limiter *v1alpha1.
 		return fmt.Errorf("read the active rule set %s: %w", limiter.Status.Revision, err)
 	}
 	if data == nil {
-		l.setRuleSet(before, l.compiler.Compile(before, limiter, compile.Policies{}, inputs.Hashes))
+		l.setRuleSet(before, l.compiler.Compile(before, limiter, stored.Policies{}, inputs.Hashes))
 		return nil
 	}
 	restored, err := l.compiler.Restore(limiter, inputs, data, limiter.Status.Revision)

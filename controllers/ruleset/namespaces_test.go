@@ -35,7 +35,7 @@ func TestReconcile_PublishesTheNamespaceLabelsThatRulesUse(t *testing.T) {
 			Resources: []v1alpha1.KubernetesResources{{
 				APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}, Operations: []v1alpha1.Operation{v1alpha1.OperationCreate},
 			}},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}},
+			NamespaceSelector: &v1alpha1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}},
 		}}
 	})
 	h.reconcile()

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // staleCache is a client whose cache has these versions of policies and receives no others.
@@ -32,9 +32,9 @@ func (c staleCache) List(ctx context.Context, list client.ObjectList, options ..
 }
 
 // staleReporter gives the Reporter a cache that keeps the current versions of the policies.
-func (h *harness) staleReporter(names ...string) compile.Policies {
+func (h *harness) staleReporter(names ...string) stored.Policies {
 	h.Helper()
-	var shown compile.Policies
+	var shown stored.Policies
 	for _, name := range names {
 		shown.Namespaced = append(shown.Namespaced, *h.policy(name))
 	}
@@ -43,7 +43,7 @@ func (h *harness) staleReporter(names ...string) compile.Policies {
 }
 
 // reportDelivery sets the state of the Limiter named default to this delivery of the policies, and reports it.
-func (h *harness) reportDelivery(of compile.Policies, d publish.Delivery) ctrl.Result {
+func (h *harness) reportDelivery(of stored.Policies, d publish.Delivery) ctrl.Result {
 	h.Helper()
 	l := h.state()
 	l.ruleSet = l.compiler.Compile(l.ruleSet, h.limiter(limiterName.Name), of, selection.Hashes{})

@@ -11,17 +11,23 @@ import (
 
 	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/clientip"
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
-// Option changes what is passed from a call to the Decider, and when.
+// Option changes what is passed from a call to the Decider, and when. An option with a nil function changes nothing.
 type Option func(*calls)
 
 // ClientIP sets the function that returns the client's address; the zero Addr means unknown. The default is the peer address of the
 // connection, which no client can forge.
-func ClientIP(f func(context.Context) netip.Addr) Option { return func(x *calls) { x.clientIP = f } }
+func ClientIP(f func(context.Context) netip.Addr) Option {
+	return func(x *calls) {
+		if f != nil {
+			x.clientIP = f
+		}
+	}
+}
 
 // Claims sets the function that returns the claims of the caller's token, which an earlier interceptor must have verified.
 func Claims(f func(context.Context) map[string]any) Option { return func(x *calls) { x.claims = f } }
@@ -29,7 +35,11 @@ func Claims(f func(context.Context) map[string]any) Option { return func(x *call
 // Cost sets the function that returns how many times a call counts; the default is 1. A call of cost 0 is served without a decision. The
 // message is the request of a unary call, nil at the start of a stream, and with [EachMessage] a message of the stream.
 func Cost(f func(ctx context.Context, fullMethod string, message any) int64) Option {
-	return func(x *calls) { x.cost = f }
+	return func(x *calls) {
+		if f != nil {
+			x.cost = f
+		}
+	}
 }
 
 // OnlyHeaders sets the metadata that is passed to the Decider. By default all metadata is passed, including credentials. With a
@@ -43,8 +53,17 @@ func OnlyHeaders(names ...string) Option {
 }
 
 // Describe sets a function that may change the check before it is decided: the domain, descriptors, an override of the limit.
-func Describe(f func(context.Context, *engine.Check)) Option {
+func Describe(f func(context.Context, *decision.Check)) Option {
 	return func(x *calls) { x.describe = f }
+}
+
+// Key sets the function that returns the identifier of the caller, which an earlier interceptor must have verified, for example from the context.
+// Policies count by it as the claim "sub": identifier: {claim: sub}. An empty text means that the call has no identifier.
+func Key(f func(context.Context) string) Option { return func(x *calls) { x.key = f } }
+
+// Skip sets the function that selects calls and streams which are served without a decision, for example health checks.
+func Skip(f func(ctx context.Context, fullMethod string) bool) Option {
+	return func(x *calls) { x.skip = f }
 }
 
 // EachMessage charges a stream for every message that it receives. The charge at the start of the stream covers the first message. The
@@ -52,7 +71,7 @@ func Describe(f func(context.Context, *engine.Check)) Option {
 // do. The rate-limit fields are in the trailer.
 func EachMessage() Option { return func(x *calls) { x.eachMessage = true } }
 
-// ChargeLater lets handlers call [httplimit.Charge] with the context of the call or stream, for a cost that is known only after the
+// ChargeLater lets handlers call [httplimit.Charge] and [httplimit.Peek] with the context of the call or stream, for a cost that is known only after the
 // decision, such as that of the messages that a server sends.
 func ChargeLater() Option { return func(x *calls) { x.chargeLater = true } }
 
@@ -60,8 +79,10 @@ func ChargeLater() Option { return func(x *calls) { x.chargeLater = true } }
 type calls struct {
 	clientIP    func(context.Context) netip.Addr
 	claims      func(context.Context) map[string]any
+	key         func(context.Context) string
+	skip        func(context.Context, string) bool
 	cost        func(context.Context, string, any) int64
-	describe    func(context.Context, *engine.Check)
+	describe    func(context.Context, *decision.Check)
 	only        []string // nil for all
 	eachMessage bool
 	chargeLater bool
@@ -70,24 +91,30 @@ type calls struct {
 func newCalls(options []Option) *calls {
 	x := &calls{
 		clientIP: peerIP,
-		claims:   func(context.Context) map[string]any { return nil },
 		cost:     func(context.Context, string, any) int64 { return 1 },
-		describe: func(context.Context, *engine.Check) {},
 	}
 	for _, option := range options {
-		option(x)
+		if option != nil {
+			option(x)
+		}
 	}
 	return x
 }
 
 // check returns the check of a call or message. It warns of claims of types that no policy can read.
-func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string, message any) engine.Check {
-	claims, err := rules.NativeClaims(x.claims(ctx))
-	if err != nil {
-		g.Warn(ctx, "claims of a call cannot be read", err)
+func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string, message any) decision.Check {
+	var claims map[string]any
+	if x.claims != nil {
+		var err error
+		if claims, err = rules.NativeClaims(x.claims(ctx)); err != nil {
+			g.Warn(ctx, "claims of a call cannot be read", err)
+		}
+	}
+	if x.key != nil {
+		claims = rules.WithSubject(claims, x.key(ctx))
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	c := engine.Check{
+	c := decision.Check{
 		Cost: x.cost(ctx, fullMethod, message),
 		Request: rules.Request{
 			Method:   http.MethodPost,
@@ -100,8 +127,17 @@ func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string,
 	if authority := md[":authority"]; len(authority) > 0 {
 		c.Request.Host = rules.NormalHost(authority[0])
 	}
-	x.describe(ctx, &c)
+	if x.describe != nil {
+		x.describe(ctx, &c)
+	}
+	if x.skips(ctx, fullMethod) {
+		c.Cost = 0 // is not decided
+	}
 	return c
+}
+
+func (x *calls) skips(ctx context.Context, fullMethod string) bool {
+	return x.skip != nil && x.skip(ctx, fullMethod)
 }
 
 func (x *calls) headers(md metadata.MD) (headers map[string]string, repeated []string) {

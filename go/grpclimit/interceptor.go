@@ -16,6 +16,9 @@ import (
 func UnaryServerInterceptor(g *httplimit.Gate, options ...Option) grpc.UnaryServerInterceptor {
 	x := newCalls(options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if !x.chargeLater && x.skips(ctx, info.FullMethod) {
+			return handler(ctx, request)
+		}
 		check, fields := x.check(ctx, g, info.FullMethod, request), http.Header{}
 		refused := g.Enter(ctx, &check, fields)
 		if err := grpc.SetHeader(ctx, newMetadata(fields)); err != nil {
@@ -37,6 +40,9 @@ func StreamServerInterceptor(g *httplimit.Gate, options ...Option) grpc.StreamSe
 	x := newCalls(options)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := stream.Context()
+		if !x.chargeLater && x.skips(ctx, info.FullMethod) {
+			return handler(server, stream)
+		}
 		check, fields := x.check(ctx, g, info.FullMethod, nil), http.Header{}
 		refused := g.Enter(ctx, &check, fields)
 		if err := stream.SetHeader(newMetadata(fields)); err != nil {

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -145,4 +146,54 @@ func TestHTTP_CountsClaimsOfNamedTypes(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", step.user, w.Code, step.status)
 		}
 	}
+}
+
+// A handler that changes the headers of its request, as proxies do, still charges the identifier that was decided.
+func TestCharge_IsToTheIdentifierThatWasDecided(t *testing.T) {
+	gate := httplimit.NewGate(newEngine(t, func() time.Time { return noon }, tenantRule("a", 3)), "shop")
+	h := httplimit.Middleware(gate, httplimit.ChargeLater())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r.Header.Set("X-Tenant-Id", "other")
+		if err := httplimit.Charge(r.Context(), 2); err != nil {
+			t.Error(err)
+		}
+	}))
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+		r.Header.Set("X-Tenant-Id", "acme")
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("status %d, want %d", w.Code, want)
+		}
+	}
+}
+
+// What the program's functions see of a request has all of its headers, and is theirs to keep.
+func TestMiddleware_FunctionsOfTheProgramSeeAllHeaders(t *testing.T) {
+	var seen []*engine.Check
+	keep := func(c *engine.Check) { seen = append(seen, c) }
+	observe := httplimit.Observe(func(_ context.Context, c *engine.Check, _ engine.Answer, _ error) { keep(c) })
+	describe := httplimit.Describe(func(_ *http.Request, c *engine.Check) { keep(c) })
+	e := newEngine(t, time.Now, tenantRule("a", 100))
+	for name, h := range map[string]http.Handler{
+		"Observe":  httplimit.Middleware(httplimit.NewGate(e, "shop", observe))(served()),
+		"Describe": httplimit.Middleware(httplimit.NewGate(e, "shop"), describe)(served()),
+		"Decider":  httplimit.Middleware(httplimit.NewGate(keeper{keep}, "shop"))(served()),
+	} {
+		seen = nil
+		for _, tenant := range []string{"acme", "globex"} {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("X-Tenant-Id", tenant)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if len(seen) != 2 || seen[0].Request.Headers["x-tenant-id"] != "acme" || seen[1].Request.Headers["x-tenant-id"] != "globex" {
+			t.Errorf("%s has seen %+v", name, seen)
+		}
+	}
+}
+
+// keeper is a Decider that keeps the checks.
+type keeper struct{ keep func(*engine.Check) }
+
+func (k keeper) Check(_ context.Context, c *engine.Check) (engine.Answer, error) {
+	k.keep(c)
+	return engine.Answer{Allowed: true}, nil
 }

@@ -11,6 +11,9 @@ import (
 
 // peerIP is the peer address of the connection. It is invalid on a Unix socket, which has no address.
 func peerIP(r *http.Request) netip.Addr {
+	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil { // as net/http writes it, and in half of the time
+		return clientip.Plain(peer.Addr())
+	}
 	peer, _ := clientip.Parse(r.RemoteAddr) // without a port, if a middleware of the program has replaced it
 	return peer
 }

@@ -113,9 +113,68 @@ func ExampleCost() {
 	// Output: 6
 }
 
-// exampleGate has an engine without rules, which allows every request.
-func exampleGate() *httplimit.Gate {
-	index, err := matching.NewIndex(rules.Set{}, "1", "weir:")
+// An earlier handler has authenticated the user. The policy counts by identifier: {claim: sub}.
+func ExampleKey() {
+	type userKey struct{}
+	limited := httplimit.Middleware(exampleGate(),
+		httplimit.Key(func(r *http.Request) string { user, _ := r.Context().Value(userKey{}).(string); return user }),
+		httplimit.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Request.Claims["sub"]) }),
+	)(http.NotFoundHandler())
+
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	limited.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithValue(r.Context(), userKey{}, "ann")))
+	// Output: ann
+}
+
+// Probes are not limited.
+func ExampleSkip() {
+	limited := httplimit.Middleware(exampleGate(2),
+		httplimit.Skip(func(r *http.Request) bool { return r.URL.Path == "/healthz" }),
+	)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, path := range []string{"/", "/healthz", "/", "/", "/healthz"} {
+		w := httptest.NewRecorder()
+		limited.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		fmt.Println(path, w.Code)
+	}
+	// Output:
+	// / 200
+	// /healthz 200
+	// / 200
+	// / 429
+	// /healthz 200
+}
+
+// An endpoint that shows clients what remains, and costs nothing.
+func ExamplePeek() {
+	limits := func(w http.ResponseWriter, r *http.Request) {
+		answer, err := httplimit.Peek(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		for _, result := range answer.Results {
+			fmt.Println(result.Rule.Policy, result.Remaining, "of", result.Decision.Limit)
+		}
+	}
+	limited := httplimit.Middleware(exampleGate(2), httplimit.ChargeLater(),
+		httplimit.Skip(func(r *http.Request) bool { return r.URL.Path == "/limits" }))(http.HandlerFunc(limits))
+	limited.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/limits", nil))
+	limited.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/limits", nil))
+	// Output:
+	// shop/per-client 2 of 2
+	// shop/per-client 2 of 2
+}
+
+// exampleGate has an engine with a rule for each limit, by the client's address. Without rules, it allows every request.
+func exampleGate(limits ...int64) *httplimit.Gate {
+	var set rules.Set
+	for _, units := range limits {
+		set.Rules = append(set.Rules, rules.Rule{
+			Policy: "shop/per-client", Domain: "shop", Axis: "IP", Identifier: rules.Identifier{From: rules.FromClientIP},
+			Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
+		})
+	}
+	index, err := matching.NewIndex(set, "1", "weir:")
 	if err != nil {
 		panic(err)
 	}

@@ -5,19 +5,24 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// HTTPOption changes what Middleware passes from a request to the Decider.
+// HTTPOption changes what Middleware passes from a request to the Decider. An option with a nil function changes nothing.
 type HTTPOption func(*requests)
 
 // ClientIP sets the function that returns the client's address; the zero Addr means unknown. The default is the peer address of the
 // connection, which no client can forge. Behind proxies, use [ForwardedFor].
 func ClientIP(f func(*http.Request) netip.Addr) HTTPOption {
-	return func(x *requests) { x.clientIP = f }
+	return func(x *requests) {
+		if f != nil {
+			x.clientIP = f
+		}
+	}
 }
 
 // Claims sets the function that returns the claims of the caller's token. An earlier handler must have verified the token; it can,
@@ -29,11 +34,15 @@ func Claims(f func(*http.Request) map[string]any) HTTPOption {
 // Cost sets the function that returns how many times a request counts; the default is 1. A request of cost 0 is served without a
 // decision.
 func Cost(f func(*http.Request) int64) HTTPOption {
-	return func(x *requests) { x.cost = f }
+	return func(x *requests) {
+		if f != nil {
+			x.cost = f
+		}
+	}
 }
 
 // OnlyHeaders sets the request headers that are passed to the Decider; policies see no other headers. By default all headers are
-// passed, including cookies and credentials. Use it with a [Remote], or to save allocations.
+// passed, including cookies and credentials. Use it with a [Remote]. An engine in this process reads only the headers that a policy needs.
 func OnlyHeaders(names ...string) HTTPOption {
 	return func(x *requests) {
 		for _, name := range names {
@@ -43,17 +52,28 @@ func OnlyHeaders(names ...string) HTTPOption {
 }
 
 // Describe sets a function that may change the check before it is decided: the domain, descriptors, an override of the limit.
-func Describe(f func(*http.Request, *engine.Check)) HTTPOption {
+func Describe(f func(*http.Request, *decision.Check)) HTTPOption {
 	return func(x *requests) { x.describe = f }
 }
 
 // OnDenied sets the function that writes the response to a request that is not served, in place of the one of the policy or of this package. The
 // problem of the refusal has the status and the text that would be written; w has the rate-limit headers and, after a denial, Retry-After.
 func OnDenied(f func(w http.ResponseWriter, r *http.Request, refusal *RefusalError)) HTTPOption {
-	return func(x *requests) { x.onDenied = f }
+	return func(x *requests) {
+		if f != nil {
+			x.onDenied = f
+		}
+	}
 }
 
-// ChargeLater lets handlers call [Charge] with the context of the request.
+// Key sets the function that returns the identifier of the caller, which an earlier handler must have verified, for example from the context of the
+// request. Policies count by it as the claim "sub": identifier: {claim: sub}. An empty text means that the request has no identifier.
+func Key(f func(*http.Request) string) HTTPOption { return func(x *requests) { x.key = f } }
+
+// Skip sets the function that selects requests which are served without a decision, and without rate-limit headers, for example health checks.
+func Skip(f func(*http.Request) bool) HTTPOption { return func(x *requests) { x.skip = f } }
+
+// ChargeLater lets handlers call [Charge] and [Peek] with the context of the request.
 func ChargeLater() HTTPOption { return func(x *requests) { x.chargeLater = true } }
 
 // Middleware returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets the
@@ -62,27 +82,39 @@ func ChargeLater() HTTPOption { return func(x *requests) { x.chargeLater = true 
 func Middleware(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 	x := &requests{
 		clientIP: peerIP,
-		claims:   func(*http.Request) map[string]any { return nil },
 		cost:     func(*http.Request) int64 { return 1 },
-		describe: func(*http.Request, *engine.Check) {},
 		onDenied: refuse,
 	}
 	for _, option := range options {
-		option(x)
+		if option != nil {
+			option(x)
+		}
 	}
+	g = g.orRefusing()
+	x.lines = g.readsLines() && x.only == nil && x.describe == nil
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			check, err := x.check(r)
-			if err != nil {
+			skips := x.skip != nil && x.skip(r)
+			if skips && !x.chargeLater {
+				next.ServeHTTP(w, r)
+				return
+			}
+			check := x.newCheck()
+			if err := x.read(r, check); err != nil {
 				g.Warn(r.Context(), "claims of a request cannot be read", err)
 			}
-			if err := g.Enter(r.Context(), &check, w.Header()); err != nil {
+			if skips {
+				check.Cost = 0 // is not decided
+			}
+			if err := g.Enter(r.Context(), check, w.Header()); err != nil {
 				x.onDenied(w, r, asRefusal(err))
 				return
 			}
 			if x.chargeLater {
-				r = r.WithContext(g.Chargeable(r.Context(), &check))
+				check.Request.ReadHeaders() // the handler can change those of r
+				r = r.WithContext(g.Chargeable(r.Context(), check))
 			}
+			x.release(check)
 			next.ServeHTTP(w, r)
 		})
 	}
@@ -111,11 +143,14 @@ func refuse(w http.ResponseWriter, _ *http.Request, refusal *RefusalError) {
 // requests builds checks from requests.
 type requests struct {
 	clientIP func(*http.Request) netip.Addr
-	claims   func(*http.Request) map[string]any
+	claims   func(*http.Request) map[string]any // can be nil, as all of these
+	key      func(*http.Request) string
+	skip     func(*http.Request) bool
 	cost     func(*http.Request) int64
-	describe func(*http.Request, *engine.Check)
+	describe func(*http.Request, *decision.Check)
 	onDenied func(http.ResponseWriter, *http.Request, *RefusalError)
 	only     []headerName // nil for all
+	lines    bool         // the Decider reads those headers that it needs
 
 	chargeLater bool
 }
@@ -123,25 +158,51 @@ type requests struct {
 // headerName is a header's name as net/http writes it, and in lower case, as rules do.
 type headerName struct{ canonical, lower string }
 
-// check returns the check of a request. The error is about claims of types that no policy can read; the check is without them.
-func (x *requests) check(r *http.Request) (engine.Check, error) {
-	claims, err := rules.NativeClaims(x.claims(r))
-	c := engine.Check{
-		Cost: x.cost(r),
-		Request: rules.Request{
-			Method:   r.Method,
-			Host:     rules.NormalHost(r.Host),
-			ClientIP: x.clientIP(r),
-			Claims:   claims,
-		},
+// checks are those that can be used again.
+var checks = sync.Pool{New: func() any { return &decision.Check{} }} //nolint:gochecknoglobals // memory that all of the program shares
+
+// newCheck returns an empty check.
+func (x *requests) newCheck() *decision.Check {
+	if !x.reuses() {
+		return &decision.Check{}
 	}
+	return checks.Get().(*decision.Check) //nolint:forcetypeassert // all its values have this type
+}
+
+// release lets another request use c, unless functions of the program have seen it: they can keep it.
+func (x *requests) release(c *decision.Check) {
+	if x.reuses() {
+		*c = decision.Check{}
+		checks.Put(c)
+	}
+}
+
+func (x *requests) reuses() bool { return x.lines && !x.chargeLater }
+
+// read sets c, which is empty, to the check of a request. The error is about claims of types that no policy can read; the check is without them.
+func (x *requests) read(r *http.Request, c *decision.Check) error {
+	var err error
+	if x.claims != nil {
+		c.Request.Claims, err = rules.NativeClaims(x.claims(r))
+	}
+	if x.key != nil {
+		c.Request.Claims = rules.WithSubject(c.Request.Claims, x.key(r))
+	}
+	c.Cost = x.cost(r)
+	c.Request.Method, c.Request.Host, c.Request.ClientIP = r.Method, rules.NormalHost(r.Host), x.clientIP(r)
 	c.Request.SetTarget(r.URL.EscapedPath())
 	if r.URL.RawQuery != "" {
 		c.Request.SetQuery("?" + r.URL.RawQuery)
 	}
-	c.Request.Headers, c.Request.RepeatedHeaders = x.headers(r.Header)
-	x.describe(r, &c)
-	return c, err
+	if x.lines {
+		c.Request.HeaderLines = r.Header
+	} else {
+		c.Request.Headers, c.Request.RepeatedHeaders = x.headers(r.Header)
+	}
+	if x.describe != nil {
+		x.describe(r, c)
+	}
+	return err
 }
 
 func (x *requests) headers(h http.Header) (headers map[string]string, repeated []string) {

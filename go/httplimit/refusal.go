@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -15,7 +15,7 @@ type RefusalError struct {
 	// about it, is too large for a Remote), 500 (the limiter rejected the check as invalid) or 503.
 	Problem *reply.Problem
 	// Answer that denies the request; empty if there is no decision.
-	Answer engine.Answer
+	Answer decision.Answer
 	cause  error
 }
 

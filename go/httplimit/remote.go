@@ -14,7 +14,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 )
 
 // defaultTimeout of a decision is four times a limiter's default timeout for Redis, and short compared with most handlers.
@@ -50,7 +50,7 @@ type Remote struct {
 	shown   string // the URL without a password, for messages
 	timeout time.Duration
 	client  *http.Client
-	circuit *gobreaker.CircuitBreaker[engine.Answer]
+	circuit *gobreaker.CircuitBreaker[decision.Answer]
 }
 
 // RemoteOption changes how a Remote calls its limiter.
@@ -91,7 +91,7 @@ func NewRemote(limiterURL string, options ...RemoteOption) (*Remote, error) {
 	for _, option := range options {
 		option(r)
 	}
-	r.circuit = gobreaker.NewCircuitBreaker[engine.Answer](gobreaker.Settings{
+	r.circuit = gobreaker.NewCircuitBreaker[decision.Answer](gobreaker.Settings{
 		Name:         u.Host,
 		Timeout:      openTimeout,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxFailures },
@@ -109,13 +109,19 @@ func isUnreachable(err error) bool {
 // errCallerLeft does not count as a failure of the limiter.
 var errCallerLeft = errors.New("the caller no longer waits for the decision")
 
-// Check implements [Decider]. It rejects a check with Override or NoDelay, because the limiter's API does not support them.
-func (r *Remote) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+// Check implements [Decider]. It rejects a check with NoDelay, because the limiter's API does not support it.
+func (r *Remote) Check(ctx context.Context, c *decision.Check) (decision.Answer, error) {
+	switch {
+	case c == nil:
+		return decision.Answer{}, errNoCheck
+	case ctx == nil:
+		return decision.Answer{}, errNoContext
+	}
 	body, err := encode(c)
 	if err != nil {
-		return engine.Answer{}, err
+		return decision.Answer{}, err
 	}
-	answer, err := r.circuit.Execute(func() (engine.Answer, error) { return r.call(ctx, body) })
+	answer, err := r.circuit.Execute(func() (decision.Answer, error) { return r.call(ctx, body) })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		err = &UnreachableError{fmt.Errorf("POST %s: %w", r.shown, errCircuitOpen)}
 	}
@@ -125,24 +131,24 @@ func (r *Remote) Check(ctx context.Context, c *engine.Check) (engine.Answer, err
 // Close closes idle connections. Checks in flight finish.
 func (r *Remote) Close() { r.client.CloseIdleConnections() }
 
-func (r *Remote) call(ctx context.Context, body []byte) (engine.Answer, error) {
+func (r *Remote) call(ctx context.Context, body []byte) (decision.Answer, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(within, http.MethodPost, r.url, bytes.NewReader(body)) //nolint:gosec // the program's own URL
 	if err != nil {
-		return engine.Answer{}, err
+		return decision.Answer{}, err
 	}
 	request.Header.Set("Content-Type", jsonType)
 	received, err := r.exchange(request)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return engine.Answer{}, fmt.Errorf("%w: %w", errCallerLeft, err)
+		return decision.Answer{}, fmt.Errorf("%w: %w", errCallerLeft, err)
 	case err != nil:
-		return engine.Answer{}, &UnreachableError{err}
+		return decision.Answer{}, &UnreachableError{err}
 	}
 	answer, err := received.decode()
 	if err != nil {
-		return engine.Answer{}, fmt.Errorf("POST %s: %w", r.shown, err)
+		return decision.Answer{}, fmt.Errorf("POST %s: %w", r.shown, err)
 	}
 	return answer, nil
 }

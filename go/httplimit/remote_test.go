@@ -321,11 +321,10 @@ func names(n int) string {
 
 func TestRemote_RejectsChecksThatTheAPIDoesNotSupport(t *testing.T) {
 	remote := newRemote(t, "http://127.0.0.1:1")
-	override, noDelay, claims := search(), search(), search()
-	override.Override = &engine.Override{Units: 1, Window: time.Second}
+	noDelay, claims := search(), search()
 	noDelay.NoDelay = true
 	claims.Request.Claims = map[string]any{"f": func() {}}
-	for want, c := range map[string]*engine.Check{"Override": override, "NoDelay": noDelay, "func()": claims} {
+	for want, c := range map[string]*engine.Check{"NoDelay": noDelay, "func()": claims} {
 		var rejected *httplimit.ProblemError
 		if _, err := remote.Check(t.Context(), c); !errors.As(err, &rejected) || rejected.Problem.Status != 400 || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want it to contain %q", err, want)

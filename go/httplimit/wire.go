@@ -6,9 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 	"unicode/utf8"
 
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -28,10 +29,17 @@ type checkBody struct {
 	Descriptors [][]entry      `json:"descriptors,omitempty"`
 	Cost        int64          `json:"cost"`
 	Peek        bool           `json:"peek,omitempty"`
+	Override    *override      `json:"override,omitempty"`
 }
 
 // jsonType is the media type of a decision.
 const jsonType = "application/json"
+
+type override struct {
+	Limit       int64 `json:"limit"`
+	WindowMs    int64 `json:"windowMs"`
+	WithoutCost bool  `json:"withoutCost,omitempty"`
+}
 
 type entry struct {
 	Key   string `json:"key"`
@@ -40,11 +48,8 @@ type entry struct {
 
 // encode writes c as a body. It rejects checks that are too large for a limiter: a client controls the size of a request, and must not be
 // able to evade its limits by a check that fails.
-func encode(c *engine.Check) ([]byte, error) {
-	switch {
-	case c.Override != nil:
-		return nil, rejected(http.StatusBadRequest, "a Remote does not support Override")
-	case c.NoDelay:
+func encode(c *decision.Check) ([]byte, error) {
+	if c.NoDelay {
 		return nil, rejected(http.StatusBadRequest, "a Remote does not support NoDelay")
 	}
 	body, err := json.Marshal(newCheckBody(c))
@@ -61,7 +66,7 @@ func rejected(status int, detail string) error {
 	return &ProblemError{reply.NewProblem(status, "", detail)}
 }
 
-func newCheckBody(c *engine.Check) checkBody {
+func newCheckBody(c *decision.Check) checkBody {
 	r := &c.Request
 	q := checkBody{
 		Domain: r.Domain, Method: r.Method, Host: r.Host, Headers: headersOf(r), Claims: r.Claims,
@@ -69,6 +74,9 @@ func newCheckBody(c *engine.Check) checkBody {
 	}
 	if r.ClientIP.IsValid() {
 		q.ClientIP = r.ClientIP.String()
+	}
+	if o := c.Override; o != nil {
+		q.Override = &override{o.Units, (o.Window + time.Millisecond - 1).Milliseconds(), o.WithoutCost}
 	}
 	for _, d := range r.Descriptors {
 		entries := make([]entry, len(d))
@@ -131,30 +139,30 @@ func escapeText(path string) string {
 // decode reads the response. A response that no limiter writes is an UnreachableError: another server is at the URL, or a proxy
 // responded. A decision that is too large is a ProblemError, because a client may have caused it: the limiter is available, and the
 // request must not be served.
-func (r response) decode() (engine.Answer, error) {
+func (r response) decode() (decision.Answer, error) {
 	if len(r.text) > maxAnswer {
 		tooLarge := fmt.Errorf("larger than %d bytes", maxAnswer)
 		if r.kind != jsonType || r.code != status(true) && r.code != status(false) {
-			return engine.Answer{}, r.unexpected(tooLarge)
+			return decision.Answer{}, r.unexpected(tooLarge)
 		}
-		return engine.Answer{}, fmt.Errorf("response %s is %w: %w", r.status, tooLarge,
+		return decision.Answer{}, fmt.Errorf("response %s is %w: %w", r.status, tooLarge,
 			rejected(http.StatusRequestHeaderFieldsTooLarge, "the answer about the request's limits is too large; send shorter headers"))
 	}
 	switch r.kind {
 	case reply.ProblemType:
 		p, err := r.problem()
 		if err != nil {
-			return engine.Answer{}, r.unexpected(err)
+			return decision.Answer{}, r.unexpected(err)
 		}
-		return engine.Answer{}, &ProblemError{p}
+		return decision.Answer{}, &ProblemError{p}
 	case jsonType:
 		a, err := r.decision()
 		if err != nil {
-			return engine.Answer{}, r.unexpected(err)
+			return decision.Answer{}, r.unexpected(err)
 		}
 		return a, nil
 	default:
-		return engine.Answer{}, r.unexpected(fmt.Errorf("unknown Content-Type %q", r.kind))
+		return decision.Answer{}, r.unexpected(fmt.Errorf("unknown Content-Type %q", r.kind))
 	}
 }
 
@@ -162,7 +170,7 @@ func (r response) unexpected(err error) error {
 	return &UnreachableError{fmt.Errorf("unexpected response %s, not from a limiter: %w", r.status, err)}
 }
 
-func (r response) decision() (engine.Answer, error) {
+func (r response) decision() (decision.Answer, error) {
 	a, err := reply.ReadAnswer(r.text)
 	if err == nil && r.code != status(a.Allowed) {
 		err = fmt.Errorf("allowed is %t, which contradicts the status", a.Allowed)
@@ -183,7 +191,7 @@ func (r response) problem() (*reply.Problem, error) {
 	if err := json.Unmarshal(r.text, p); err != nil {
 		return nil, err
 	}
-	unavailable := r.code == http.StatusServiceUnavailable && p.Type == reply.Unavailable(engine.ErrNoRules).Type
+	unavailable := r.code == http.StatusServiceUnavailable && p.Type == reply.Unavailable(decision.ErrNoRules).Type
 	if r.code != http.StatusBadRequest && !unavailable {
 		return nil, fmt.Errorf("unknown problem type %q", p.Type)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/go/weir"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/test/fixture"
 )
 

@@ -4,11 +4,33 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-dev/weir/go/weir"
 )
+
+// A program that has a go-redis client already. In this example Redis is unavailable: each instance decides on its share of the limits.
+func ExampleNewRedisClient() {
+	policies, err := weir.Parse([]byte(perClient))
+	if err != nil {
+		panic(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 50})
+	defer client.Close()
+	limiter, err := weir.NewRedisClient(client, policies, weir.Replicas(1), weir.Log(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Close()
+	w := httptest.NewRecorder()
+	limiter.Handler(http.HandlerFunc(search)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/search", nil))
+	fmt.Println(w.Code)
+	// Output: 200
+}
 
 const perClient = `
 apiVersion: weir.dev/v1alpha1

@@ -67,8 +67,17 @@ func NewRemote(url string, list ...Option) (*Limiter, error) {
 
 // open makes l ready to decide requests of a domain.
 func (l *Limiter) open(o *options, domain string) {
-	l.gate = httplimit.NewGate(l, domain, append([]httplimit.Option{httplimit.Log(o.log)}, o.gate...)...)
+	var decider httplimit.Decider = l
+	if _, reads := l.decider.(httplimit.LineReader); reads {
+		decider = lineReader{l}
+	}
+	l.gate = httplimit.NewGate(decider, domain, append([]httplimit.Option{httplimit.Log(o.log)}, o.gate...)...)
 }
+
+// lineReader is a Limiter with an engine in this process.
+type lineReader struct{ *Limiter }
+
+func (lineReader) ReadsHeaderLines() {}
 
 // Handler returns a handler that serves the requests which the policies allow with next, and answers the others, see [httplimit.Middleware].
 func (l *Limiter) Handler(next http.Handler, options ...httplimit.HTTPOption) http.Handler {
@@ -83,6 +92,8 @@ func (l *Limiter) Check(ctx context.Context, c *engine.Check) (engine.Answer, er
 	switch {
 	case c == nil:
 		return engine.Answer{}, errors.New("the check is nil")
+	case ctx == nil:
+		return engine.Answer{}, errors.New("the context is nil")
 	case l.closed.Load():
 		return engine.Answer{}, ErrClosed
 	case ctx.Err() != nil:
@@ -100,6 +111,7 @@ func (l *Limiter) checkUntil(ctx context.Context, c engine.Check) (engine.Answer
 		answer engine.Answer
 		err    error
 	}
+	c.Request.ReadHeaders() // the check can go on while the caller changes its request
 	decided := make(chan outcome, 1)
 	if !l.goCheck(func() {
 		answer, err := l.decider.Check(ctx, &c)

@@ -15,9 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/go/weir"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -273,12 +272,12 @@ func TestClose_DuringCallsIsNoPanic(t *testing.T) {
 }
 
 func TestDefine_ValidatesPoliciesOfPrograms(t *testing.T) {
-	policy := func(limit int64, window v1alpha1.Duration) v1alpha1.RateLimitPolicy {
-		return v1alpha1.RateLimitPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"},
-			Spec: v1alpha1.RateLimitPolicySpec{
-				Axis: v1alpha1.AxisTenant, Limit: &limit, Window: window,
-				Identifier: &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName("X-TENANT-Id"))}}, // in any spelling
+	policy := func(limit int64, window policyapi.Duration) policyapi.RateLimitPolicy {
+		return policyapi.RateLimitPolicy{
+			ObjectMeta: policyapi.ObjectMeta{Namespace: "shop", Name: "a"},
+			Spec: policyapi.RateLimitPolicySpec{
+				Axis: policyapi.AxisTenant, Limit: &limit, Window: window,
+				Identifier: &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Header: new(policyapi.HeaderName("X-TENANT-Id"))}}, // in any spelling
 			},
 		}
 	}

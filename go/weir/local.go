@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/structure"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/denials"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -53,6 +56,24 @@ func NewMemory(p *Policies, list ...Option) (*Limiter, error) {
 // "redis://sentinel-1:26379?addr=sentinel-2:26379&master=mymaster". NewRedis does not wait for Redis: while it is unavailable, also at the start, each instance
 // decides as the policies set with onStoreFailure, by default on its share of the limits.
 func NewRedis(url string, p *Policies, list ...Option) (*Limiter, error) {
+	return newRedis(p, list, func(timeout time.Duration) (*redisclient.Client, error) {
+		client, err := redisclient.Open(url, timeout)
+		if err != nil {
+			return nil, fmt.Errorf("the URL of Redis: %w", err)
+		}
+		return client, nil
+	})
+}
+
+// NewRedisClient is [NewRedis] for the Redis that a *redis.Client or a *redis.ClusterClient of the program uses. It takes the options of the client:
+// address, credentials, TLS, dialer, size of the pool. The Limiter has connections of its own, with the option Timeout and without retries: a command
+// that go-redis repeats because its reply was lost would count a request several times. Hooks of the client are not taken over, and Close does not
+// close it. Clients that ask Sentinels are an error; [NewRedis] has URLs for them.
+func NewRedisClient(client redis.UniversalClient, p *Policies, list ...Option) (*Limiter, error) {
+	return newRedis(p, list, func(timeout time.Duration) (*redisclient.Client, error) { return redisclient.From(client, timeout) })
+}
+
+func newRedis(p *Policies, list []Option, connect func(timeout time.Duration) (*redisclient.Client, error)) (*Limiter, error) {
 	o, err := newOptions(list)
 	if err != nil {
 		return nil, err
@@ -61,29 +82,29 @@ func NewRedis(url string, p *Policies, list ...Option) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := redisclient.Open(url, o.timeout)
+	client, err := connect(o.timeout)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of Redis: %w", err)
+		return nil, err
 	}
 	l := newLimiter(&o)
 	l.timeout = o.timeout
 	l.onClose(client.Close)
-	redis := redisstore.NewStore(client, o.timeout,
+	counters := redisstore.NewStore(client, o.timeout,
 		redisstore.WithRefundFailures(sometimes(o.log, "refunds in Redis failed: units of denied requests stay spent until their windows end")),
 		redisstore.WithCorruptCounters(sometimesKeys(o.log, "counters in Redis have values that Weir did not write, and start over")),
 		redisstore.WithCountersAhead(sometimesKeys(o.log, "the clock of Redis has stepped back: counters that it counted ahead of now start over")),
 		redisstore.WithInvalidations(redisstore.InvalidationChannel(o.prefix)))
 	counts := local.New(o.memory, monotonicClock())
 	counts.Share(local.Peers{Replicas: int64(o.replicas), Rank: int64(o.replicas) - 1})
-	leases := lease.New(redis, time.Now)
+	leases := lease.New(counters, time.Now)
 	leases.Share(int64(o.replicas))
 	layers := store.Layers{
-		Leases: leases, Denials: denials.NewCache(maxCachedDenials, time.Now), Failover: failover.New(redis, counts, monotonicClock(), o.log),
+		Leases: leases, Denials: denials.NewCache(maxCachedDenials, time.Now), Failover: failover.New(counters, counts, monotonicClock(), o.log),
 	}
-	redis.EnableBreaker(l.work, layers.Failover)
+	counters.EnableBreaker(l.work, layers.Failover)
 	l.run(leases.Run)
 	l.run(redischeck.NewConnection(client, redischeck.NamesOf(o.prefix, o.prefix), o.log).Run)
-	return l.decide(p, &o, key, redis, layers, engine.SourceRedis, func(chain *store.Chain) {
+	return l.decide(p, &o, key, counters, layers, engine.SourceRedis, func(chain *store.Chain) {
 		l.run(func(ctx context.Context) {
 			redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(o.prefix),
 				func(key string) { chain.WasRefunded(key) }, func(key string) { chain.WasReset(key) }, chain.MayHaveChanged)
@@ -109,8 +130,12 @@ func (l *Limiter) start(
 		return errors.New("the policies are nil: make them with LoadDir, Parse or Define")
 	}
 	metrics := prometheus.NewRegistry()
-	chain := store.New(counters, layers, metrics)
-	e := engine.New(chain, from, engine.NewMetrics(metrics), engine.WithLayers(chain))
+	var calls prometheus.Registerer = metrics
+	if o.registry == nil {
+		calls = nil // calls that no one sees measured are faster
+	}
+	chain := store.New(counters, layers, calls)
+	e := engine.New(chain, from, engine.NewMetrics(metrics), engine.WithLayers(chain), engine.WithSpans())
 	l.decider = e
 	install := func(set rules.Set, revision string) error {
 		index, err := matching.NewIndex(set, revision, o.prefix, matching.WithHashKey(key), matching.WithExpressionsOf(e.Index()))
@@ -143,7 +168,7 @@ func (l *Limiter) start(
 	}
 	l.open(o, domain)
 	if p.watch {
-		if err := l.watch(p, identity, install); err != nil {
+		if err := l.watch(p, identity, compiled.Rules, install); err != nil {
 			return err
 		}
 	}
@@ -153,9 +178,10 @@ func (l *Limiter) start(
 	return nil
 }
 
-// watch follows the changes of the directory of p.
-func (l *Limiter) watch(p *Policies, identity compile.Identity, install source.Apply) error {
-	dir := &directory.Directory{Path: p.dir, Identity: identity, Install: install, Log: l.log}
+// watch follows the changes of the directory of p, whose rules are active. The directory can have changed since then: an invalid edit keeps them.
+func (l *Limiter) watch(p *Policies, identity compile.Identity, active rules.Set, install source.Apply) error {
+	schema := func() (policyfile.Schema, error) { return structure.Schema{}, nil }
+	dir := &directory.Directory{Path: p.dir, Identity: identity, Schema: schema, Install: install, Log: l.log, Active: active}
 	files := source.NewFiles(p.dir, dir.Load, dir.Apply, l.log)
 	if err := files.Reload(); err != nil {
 		return err

@@ -33,7 +33,9 @@ type options struct {
 func newOptions(list []Option) (options, error) {
 	o := options{log: slog.Default(), prefix: "weir:", replicas: 1, memory: 64 << 20, timeout: 50 * time.Millisecond}
 	for _, option := range list {
-		option(&o)
+		if option != nil {
+			option(&o)
+		}
 	}
 	switch {
 	case o.log == nil:

@@ -7,9 +7,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/structure"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -38,30 +39,20 @@ func Parse(text []byte) (*Policies, error) {
 
 // Define returns policies that are built in Go. They are validated as by an API server, with the names of fields as in YAML, for example
 // spec.window. The error is a *[ProblemsError] if a policy is invalid.
-func Define(policies ...v1alpha1.RateLimitPolicy) (*Policies, error) {
+func Define(policies ...policyapi.RateLimitPolicy) (*Policies, error) {
 	var text []byte
 	for i := range policies {
-		policy := policies[i]
-		policy.APIVersion, policy.Kind = v1alpha1.GroupVersion.String(), "RateLimitPolicy"
-		document, err := yaml.Marshal(withoutStatus(policy))
+		p := &policies[i]
+		document, err := yaml.Marshal(map[string]any{
+			"apiVersion": "weir.dev/v1alpha1", "kind": "RateLimitPolicy", "spec": p.Spec,
+			"metadata": policyapi.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels},
+		})
 		if err != nil {
-			return nil, fmt.Errorf("policies[%d] %s: %w", i, policy.Name, err)
+			return nil, fmt.Errorf("policies[%d] %s: %w", i, p.Name, err)
 		}
 		text = append(append(text, "---\n"...), document...)
 	}
 	return Parse(text)
-}
-
-// withoutStatus returns what an author writes: an API server ignores the status of a new object.
-func withoutStatus(policy v1alpha1.RateLimitPolicy) any {
-	metadata := map[string]any{"name": policy.Name}
-	if policy.Namespace != "" {
-		metadata["namespace"] = policy.Namespace
-	}
-	if len(policy.Labels) > 0 {
-		metadata["labels"] = policy.Labels
-	}
-	return map[string]any{"apiVersion": policy.APIVersion, "kind": policy.Kind, "metadata": metadata, "spec": policy.Spec}
 }
 
 // Watch makes a Limiter follow the changes of the directory that LoadDir has read: they are enforced within one second, those in subdirectories
@@ -96,11 +87,7 @@ func validated(p *Policies) (*Policies, error) {
 func (p *Policies) isDir() bool { return p.dir != "" }
 
 func (p *Policies) compile(identity compile.Identity) (policyfile.Result, error) {
-	loader, err := policyfile.NewLoader(identity)
-	if err != nil {
-		return policyfile.Result{}, err
-	}
-	result := loader.Compile(p.files)
+	result := policyfile.NewLoader(identity, structure.Schema{}).Compile(p.files)
 	if len(result.Problems) == 0 {
 		return result, nil
 	}

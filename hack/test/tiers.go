@@ -20,6 +20,7 @@ func onlyTestAll() map[string]string {
 	return map[string]string{
 		"test/contributing": "compiles the programs with the edits of each page",
 		"test/dashboards":   "needs Prometheus, and proves what Grafana shows",
+		"test/gomodule":     "downloads the oldest versions of the libraries, and builds five programs",
 		"test/kubernetes":   "needs kube-controller-manager and two API servers, and measures latency",
 		"test/manifests":    "needs kustomize, helm, kube-score and promtool, and proves the chart and the manifests",
 		"test/permissions":  "needs helm, and proves the permissions that the chart grants",

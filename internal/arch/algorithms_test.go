@@ -25,23 +25,24 @@ import (
 func namesAlgorithms() map[string]string {
 	const imported = "has the algorithm that counts as the imported product does"
 	return map[string]string{
-		"limiter/algorithm.go":                          "has the table, and the default",
-		"limiter/bucket.go":                             "is TokenBucket and LeakyBucket",
-		"limiter/fixedwindow.go":                        "is FixedWindow",
-		"limiter/firstrequestwindow.go":                 "is the algorithm of the tag sixthalgorithm",
-		"limiter/windowcounter.go":                      "is SlidingWindowCounter",
-		"limiter/windowlog.go":                          "is SlidingWindowLog",
-		"limiter/storetest/definition.go":               "defines each algorithm again, and shares no code with it",
-		"limiter/storetest/draw.go":                     "draws limits within the bounds of each definition",
-		"limiter/storetest/concurrency.go":              "gives a queue the length that the definition asks for",
-		"limiter/storetest/historysteps.go":             "does not edit the limit of a bucket that is spread",
-		"api/v1alpha1/ratelimitpolicy_types.go":         "has the values of the API",
-		"internal/importer/envoyratelimit/algorithm.go": imported,
-		"internal/importer/objects/envoygateway.go":     imported,
-		"internal/importer/objects/eventratelimit.go":   imported,
-		"internal/importer/objects/kong.go":             imported,
-		"internal/importer/objects/kuadrant.go":         imported,
-		"internal/importer/objects/traefik.go":          imported,
+		"limiter/algorithm.go":                            "has the table, and the default",
+		"limiter/bucket.go":                               "is TokenBucket and LeakyBucket",
+		"limiter/fixedwindow.go":                          "is FixedWindow",
+		"limiter/firstrequestwindow.go":                   "is the algorithm of the tag sixthalgorithm",
+		"limiter/windowcounter.go":                        "is SlidingWindowCounter",
+		"limiter/windowlog.go":                            "is SlidingWindowLog",
+		"limiter/storetest/definition.go":                 "defines each algorithm again, and shares no code with it",
+		"limiter/storetest/draw.go":                       "draws limits within the bounds of each definition",
+		"limiter/storetest/concurrency.go":                "gives a queue the length that the definition asks for",
+		"limiter/storetest/historysteps.go":               "does not edit the limit of a bucket that is spread",
+		"api/v1alpha1/policyapi/ratelimitpolicy_types.go": "has the values of the API",
+		"api/v1alpha1/policyapi.go":                       "has the names of these values in package v1alpha1",
+		"internal/importer/envoyratelimit/algorithm.go":   imported,
+		"internal/importer/objects/envoygateway.go":       imported,
+		"internal/importer/objects/eventratelimit.go":     imported,
+		"internal/importer/objects/kong.go":               imported,
+		"internal/importer/objects/kuadrant.go":           imported,
+		"internal/importer/objects/traefik.go":            imported,
 	}
 }
 
@@ -63,7 +64,7 @@ func TestAlgorithms_AreNamedOnlyWhereTheyStand(t *testing.T) {
 }
 
 func TestAlgorithms_AreThoseOfTheAPI(t *testing.T) {
-	enum := regexp.MustCompile(`\+kubebuilder:validation:Enum=(FixedWindow.*)`).FindStringSubmatch(readPage(t, "api/v1alpha1/ratelimitpolicy_types.go"))
+	enum := regexp.MustCompile(`\+kubebuilder:validation:Enum=(FixedWindow.*)`).FindStringSubmatch(readPage(t, "api/v1alpha1/policyapi/ratelimitpolicy_types.go"))
 	if enum == nil {
 		t.Fatal("there is no enumeration with FixedWindow")
 	}

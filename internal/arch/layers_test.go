@@ -16,13 +16,14 @@ type layer struct {
 func layers() []layer {
 	return []layer{
 		{pkg: "limiter"},
-		{pkg: "api/v1alpha1", external: []string{"k8s.io/apimachinery", "k8s.io/api/core", "k8s.io/api/networking"}},
+		{pkg: "api/v1alpha1/policyapi"},
+		{pkg: "api/v1alpha1", internal: []string{"api/v1alpha1/policyapi"}, external: []string{"k8s.io/apimachinery", "k8s.io/api/core", "k8s.io/api/networking"}},
 		{pkg: "config/crd"}, // embeds the CRDs
 		{pkg: "internal/terminal", external: []string{"sigs.k8s.io/yaml"}},
 
 		{
 			pkg:      "api/v1alpha1/applyconfiguration/...", // generated
-			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/..."},
+			internal: []string{"api/v1alpha1", "api/v1alpha1/policyapi", "api/v1alpha1/applyconfiguration/..."},
 			external: []string{
 				"k8s.io/api/core", "k8s.io/api/networking", "k8s.io/apimachinery", "k8s.io/client-go/applyconfigurations", "sigs.k8s.io/structured-merge-diff",
 			},
@@ -32,12 +33,13 @@ func layers() []layer {
 		{pkg: "limiter/rules/reading"},
 		{pkg: "limiter/rules", internal: []string{"limiter", "limiter/clientip", "limiter/rules/reading"}},
 		{pkg: "limiter/rules/pattern", internal: []string{"limiter/clientip", "limiter/rules"}, external: []string{"github.com/gaissmai/bart"}},
+		{pkg: "limiter/rules/expr", internal: []string{"limiter/rules", "limiter/rules/reading"}},
+		{pkg: "limiter/rules/credentials", internal: []string{"limiter/rules"}},
 		{
-			pkg:      "limiter/rules/expr",
-			internal: []string{"limiter/clientip", "limiter/rules", "limiter/rules/pattern", "limiter/rules/reading"},
+			pkg:      "limiter/rules/expr/celexpr", // programs choose it by an import
+			internal: []string{"limiter/clientip", "limiter/rules", "limiter/rules/credentials", "limiter/rules/expr", "limiter/rules/pattern", "limiter/rules/reading"},
 			external: []string{"github.com/google/cel-go"},
 		},
-		{pkg: "limiter/rules/credentials", internal: []string{"limiter/rules", "limiter/rules/expr"}, external: []string{"github.com/google/cel-go/common"}},
 		{pkg: "limiter/rules/route", internal: []string{"limiter/rules", "limiter/rules/pattern"}},
 		{pkg: "limiter/rules/endpoint", internal: []string{"limiter/rules"}},
 		{
@@ -52,8 +54,9 @@ func layers() []layer {
 		{pkg: "limiter/exempt", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/memstore", internal: []string{"limiter"}},
 		{pkg: "limiter/wait"},
+		{pkg: "limiter/redisclient/hostdial"},
 		{pkg: "limiter/redisclient/wire"},
-		{pkg: "limiter/redisclient", internal: []string{"limiter", "limiter/redisclient/wire", "limiter/wait"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisclient", internal: []string{"limiter", "limiter/redisclient/hostdial", "limiter/redisclient/wire", "limiter/wait"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/redisclient/redischeck", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/bypass", internal: []string{"limiter/rules/policyname"}},
 		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},
@@ -97,40 +100,39 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/bound", "limiter/denials", "limiter/failover", "limiter/lease", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang"},
 		},
+		{pkg: "limiter/decision", internal: []string{"limiter", "limiter/bypass", "limiter/rules", "limiter/rules/matching"}},
 		{
 			pkg:      "limiter/engine",
-			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/bypass", "limiter/topk", "limiter/tracing"},
+			internal: []string{"limiter", "limiter/decision", "limiter/rules", "limiter/rules/matching", "limiter/bypass", "limiter/topk", "limiter/tracing"},
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
-		{pkg: "internal/compile/budget", internal: []string{"api/v1alpha1", "limiter/rules"}},
-		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
+		{pkg: "internal/compile/budget", internal: []string{"limiter/rules"}},
+		{pkg: "internal/compile/labelselector", internal: []string{"api/v1alpha1/policyapi", "limiter/rules"}},
+		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1/policyapi", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
 		{
-			pkg: "internal/compile/gateway", internal: []string{"api/v1alpha1", "limiter/rules"},
-			external: []string{"k8s.io/apimachinery/pkg/apis/meta"},
+			pkg: "internal/compile/gateway", internal: []string{"api/v1alpha1/policyapi", "limiter/rules"},
 		},
 		{
-			pkg: "internal/compile/routetable", internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/route", "internal/compile/budget", "internal/compile/gateway"},
-			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels"},
+			pkg: "internal/compile/routetable", internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/route", "internal/compile/budget", "internal/compile/gateway", "internal/compile/labelselector"},
 		},
 		{
 			pkg:      "internal/compile/warning",
-			internal: []string{"api/v1alpha1", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/gateway", "internal/compile/redundancy"},
+			internal: []string{"api/v1alpha1/policyapi", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/gateway", "internal/compile/redundancy"},
 		},
-		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1", "limiter"}},
-		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1", "internal/compile/window", "limiter"}},
+		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1/policyapi", "limiter"}},
+		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1/policyapi", "internal/compile/window", "limiter"}},
 		{
 			pkg: "internal/compile",
 			internal: []string{
-				"api/v1alpha1", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
-				"internal/compile/rate", "internal/compile/window",
+				"api/v1alpha1/policyapi", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
+				"internal/compile/labelselector", "internal/compile/rate", "internal/compile/window",
 			},
-			external: []string{"k8s.io/apimachinery/pkg/apis/meta", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/types"},
 		},
 
 		{
 			pkg:      "limiter/reply",
-			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/engine"},
+			internal: []string{"limiter", "limiter/rules", "limiter/rules/matching", "limiter/decision"},
 			external: []string{"github.com/dunglas/httpsfv"},
 		},
 		{
@@ -183,22 +185,34 @@ func layers() []layer {
 		},
 		{
 			pkg:      "go/httplimit",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/engine", "limiter/reply", "limiter/server/address", "limiter/wait"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/decision", "limiter/reply", "limiter/server/address", "limiter/wait"},
 			external: []string{"github.com/sony/gobreaker", "golang.org/x/time"},
 		},
 		{
 			pkg:      "go/grpclimit",
-			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/reading", "limiter/engine", "limiter/reply", "go/httplimit"},
+			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/reading", "limiter/decision", "limiter/reply", "go/httplimit"},
 			external: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
 		},
 		{
 			pkg:      "internal/policyfile",
-			internal: []string{"api/v1alpha1", "config/crd", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/terminal"},
-			external: []string{
-				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils",
-				"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml",
-			},
+			internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/terminal"},
+			external: []string{"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
+		{
+			pkg:      "internal/policyfile/apischema",
+			internal: []string{"api/v1alpha1", "config/crd"},
+			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils", "sigs.k8s.io/yaml"},
+		},
+		{pkg: "internal/policyfile/structure", internal: []string{"api/v1alpha1/policyapi", "internal/compile/labelselector"}},
+		{
+			pkg: "internal/stored",
+			internal: []string{
+				"api/v1alpha1", "api/v1alpha1/policyapi", "internal/compile", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy",
+				"limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname",
+			},
+			external: []string{"k8s.io/apimachinery/pkg"},
+		},
+		{pkg: "go/weir/cel", internal: []string{"limiter/rules/expr/celexpr"}},
 		{
 			pkg:      "go/weir/directory",
 			internal: []string{"limiter/rules", "limiter/source", "internal/compile", "internal/policyfile"},
@@ -206,11 +220,14 @@ func layers() []layer {
 		{
 			pkg: "go/weir",
 			internal: []string{
-				"api/v1alpha1", "go/weir/directory", "internal/compile", "internal/policyfile", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
+				"api/v1alpha1/policyapi", "go/weir/directory", "internal/compile", "internal/policyfile", "internal/policyfile/structure", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
 				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisclient/redischeck", "limiter/redisstore", "limiter/rules", "limiter/rules/matching",
 				"limiter/source", "limiter/store", "go/httplimit",
 			},
-			external: []string{"github.com/prometheus/client_golang", "golang.org/x/time", "sigs.k8s.io/yaml"},
+			external: []string{
+				"github.com/prometheus/client_golang", "github.com/redis/go-redis", // the type of a client that a program hands over, see NewRedisClient
+				"golang.org/x/time", "sigs.k8s.io/yaml",
+			},
 		},
 		{
 			pkg:      "internal/importer",
@@ -225,13 +242,13 @@ func layers() []layer {
 		{
 			pkg: "internal/ratelimitservice",
 			internal: []string{
-				"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile", "internal/compile/window", "internal/importer", "internal/importer/...",
+				"api/v1alpha1/policyapi", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile", "internal/compile/window", "internal/importer", "internal/importer/...",
 			},
-			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf", "k8s.io/apimachinery"},
+			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf"},
 		},
 		{
 			pkg:      "webhook/policy",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "internal/compile/..."},
+			internal: []string{"internal/stored", "api/v1alpha1", "limiter", "limiter/rules", "internal/compile/..."},
 			external: []string{"k8s.io/api/core", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
 		},
 		{
@@ -251,7 +268,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "controllers/...",
-			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile/...", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
+			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile/...", "internal/stored", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/gateway-api",
 				"github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/time",
@@ -311,7 +328,14 @@ func bans() []ban {
 		{"go/grpclimit", redis, "only the Redis packages import go-redis"},
 		{"go/httplimit", kubernetes, "programs that use the middleware do not depend on Kubernetes"},
 		{"go/httplimit", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
+		{
+			"go/httplimit", []string{module + "/limiter/engine", "github.com/google/cel-go", "github.com/prometheus", "google.golang.org/protobuf"},
+			"programs whose requests another limiter decides do without the engine",
+		},
 		{"go/httplimit", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},
+		{"go/weir", []string{"k8s.io", "sigs.k8s.io/controller-runtime", module + "/api/v1alpha1/applyconfiguration"}, "programs that decide in process do not depend on Kubernetes"},
+		{"go/weir", []string{"github.com/google/cel-go", "google.golang.org/grpc"}, "a program chooses CEL with the package go/weir/cel, and gRPC with go/grpclimit"},
+		{"internal/compile", []string{"k8s.io"}, "programs that decide in process compile policies"},
 		{"cmd/...", testPackages, "the product does not import test packages"},
 		{"cmd/weir", client, "weir is a limiter and tools for files, which a stranger compiles first: only weir-operator and kubectl-weir call API servers"},
 		{"cmd/internal/...", client, "weir imports it, and has no Kubernetes client"},

@@ -5,9 +5,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter"
 )
@@ -16,21 +14,21 @@ func TestCompile_AcceptsOfEachAlgorithmWhatItsTraitsPermit(t *testing.T) {
 	for _, algorithm := range limiter.Algorithms() {
 		traits := algorithm.Traits()
 		for field, test := range map[string]struct {
-			set  func(*v1alpha1.RateLimitPolicySpec)
+			set  func(*policyapi.RateLimitPolicySpec)
 			want bool
 		}{
-			"":             {func(*v1alpha1.RateLimitPolicySpec) {}, true},
-			"spec.burst":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Burst = new(int64(5)) }, traits.Drains},
-			"spec.overrun": {func(s *v1alpha1.RateLimitPolicySpec) { s.Overrun = v1alpha1.OverrunDebt }, traits.Debts},
-			"spec.storage": {func(s *v1alpha1.RateLimitPolicySpec) { s.Storage = v1alpha1.StorageCompact }, algorithm.HasCompact()},
-			"spec.lease":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Lease = &v1alpha1.Lease{} }, !traits.Queues},
-			"spec.window":  {func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "31d" }, traits.MaxWindow > 31*24*time.Hour},
-			"spec.limit":   {func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(int64(limiter.MaxLogUnits + 1)) }, traits.MaxUnits > limiter.MaxLogUnits},
+			"":             {func(*policyapi.RateLimitPolicySpec) {}, true},
+			"spec.burst":   {func(s *policyapi.RateLimitPolicySpec) { s.Burst = new(int64(5)) }, traits.Drains},
+			"spec.overrun": {func(s *policyapi.RateLimitPolicySpec) { s.Overrun = policyapi.OverrunDebt }, traits.Debts},
+			"spec.storage": {func(s *policyapi.RateLimitPolicySpec) { s.Storage = policyapi.StorageCompact }, algorithm.HasCompact()},
+			"spec.lease":   {func(s *policyapi.RateLimitPolicySpec) { s.Lease = &policyapi.Lease{} }, !traits.Queues},
+			"spec.window":  {func(s *policyapi.RateLimitPolicySpec) { s.Window = "31d" }, traits.MaxWindow > 31*24*time.Hour},
+			"spec.limit":   {func(s *policyapi.RateLimitPolicySpec) { s.Limit = new(int64(limiter.MaxLogUnits + 1)) }, traits.MaxUnits > limiter.MaxLogUnits},
 		} {
-			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(100)), Window: "1m", Algorithm: v1alpha1.Algorithm(algorithm)}
+			policy := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{Namespace: "shop", Name: "a"}}
+			policy.Spec = policyapi.RateLimitPolicySpec{Axis: policyapi.AxisIP, Limit: new(int64(100)), Window: "1m", Algorithm: policyapi.Algorithm(algorithm)}
 			test.set(&policy.Spec)
-			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
+			set, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, testIdentity())
 			if accepted := len(problems) == 0; accepted != test.want || accepted && set.Rules[0].Algorithm != algorithm {
 				t.Errorf("%s with %q: accepted %t, want %t: %v", algorithm, field, accepted, test.want, problems)
 			}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -66,8 +66,8 @@ func claimsOf(p *validPolicy) []claim {
 func (taken claims) reject(wanted []claim, targets []gateway.Target) {
 	for i := range targets {
 		t := &targets[i]
-		if other, isTaken := taken[wanted[i]]; isTaken && t.Reason == v1alpha1.ReasonAccepted {
-			t.Fail(v1alpha1.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
+		if other, isTaken := taken[wanted[i]]; isTaken && t.Reason == policyapi.ReasonAccepted {
+			t.Fail(policyapi.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
 				"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, wanted[i].target)
 			t.Routes = nil
 		}
@@ -77,7 +77,7 @@ func (taken claims) reject(wanted []claim, targets []gateway.Target) {
 // add adds the accepted targets of a policy that is enforced.
 func (taken claims) add(policy string, wanted []claim, targets []gateway.Target) {
 	for i := range targets {
-		if targets[i].Reason == v1alpha1.ReasonAccepted {
+		if targets[i].Reason == policyapi.ReasonAccepted {
 			taken[wanted[i]] = policy
 		}
 	}
@@ -87,7 +87,7 @@ func (taken claims) add(policy string, wanted []claim, targets []gateway.Target)
 // units they allow.
 func waysToCount(p *validPolicy) string {
 	spec := p.spec
-	text, err := json.Marshal(v1alpha1.RateLimitPolicySpec{
+	text, err := json.Marshal(policyapi.RateLimitPolicySpec{
 		Axis: spec.Axis, Identifier: spec.Identifier, Scope: spec.Scope, Match: spec.Match, Cost: spec.Cost, Enforcement: spec.Enforcement,
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func waysToCount(p *validPolicy) string {
 // problems returns the problems of a policy that no target accepts, and nil if a target accepts it.
 func (a *Attachment) problems() (list []Problem) {
 	for i, t := range a.Targets {
-		if t.Reason == v1alpha1.ReasonAccepted {
+		if t.Reason == policyapi.ReasonAccepted {
 			return nil
 		}
 		list = append(list, Problem{

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
@@ -19,9 +18,9 @@ import (
 )
 
 // ref parses "HTTPRoute/checkout", "HTTPRoute/checkout#pay", or "Gateway/infra:public" in namespace infra.
-func ref(text string) v1alpha1.TargetReference {
+func ref(text string) policyapi.TargetReference {
 	kind, name, _ := strings.Cut(text, "/")
-	r := v1alpha1.TargetReference{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetKind(kind)}
+	r := policyapi.TargetReference{Group: policyapi.GatewayGroup, Kind: policyapi.TargetKind(kind)}
 	name, section, hasSection := strings.Cut(name, "#")
 	if hasSection {
 		r.SectionName = &section
@@ -34,11 +33,11 @@ func ref(text string) v1alpha1.TargetReference {
 }
 
 // attached returns a policy "namespace/name" for the targets.
-func attached(name string, targets ...string) v1alpha1.RateLimitPolicy {
+func attached(name string, targets ...string) policyapi.RateLimitPolicy {
 	namespace, name, _ := strings.Cut(name, "/")
-	p := v1alpha1.RateLimitPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(3)), Window: "1m"},
+	p := policyapi.RateLimitPolicy{
+		ObjectMeta: policyapi.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       policyapi.RateLimitPolicySpec{Axis: policyapi.AxisIP, Limit: new(int64(3)), Window: "1m"},
 	}
 	for _, t := range targets {
 		p.Spec.TargetRefs = append(p.Spec.TargetRefs, ref(t))
@@ -46,9 +45,9 @@ func attached(name string, targets ...string) v1alpha1.RateLimitPolicy {
 	return p
 }
 
-func attachedToCluster(name string, targets ...string) v1alpha1.ClusterRateLimitPolicy {
+func attachedToCluster(name string, targets ...string) policyapi.ClusterRateLimitPolicy {
 	p := attached("/"+name, targets...)
-	return v1alpha1.ClusterRateLimitPolicy{ObjectMeta: p.ObjectMeta, Spec: v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec}}
+	return policyapi.ClusterRateLimitPolicy{ObjectMeta: p.ObjectMeta, Spec: policyapi.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec}}
 }
 
 // gateways is a Gateway infra/public with three routes of two namespaces, and infra/internal with one of them.
@@ -85,7 +84,7 @@ func routesOf(rule rules.Rule) []string {
 
 func TestCompile_ResolvesTheTargetsOfAPolicy(t *testing.T) {
 	for name, test := range map[string]struct {
-		policy v1alpha1.RateLimitPolicy
+		policy policyapi.RateLimitPolicy
 		routes []string // nil if the policy has no rule
 		// states are the reasons of the targets, and a part of the message of each.
 		states []string
@@ -133,7 +132,7 @@ func TestCompile_ResolvesTheTargetsOfAPolicy(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{test.policy}, Gateways: gateways()}.Compile(testIdentity())
+			result := compile.Policies{Namespaced: []policyapi.RateLimitPolicy{test.policy}, Gateways: gateways()}.Compile(testIdentity())
 			check(t, result, test.routes, test.states)
 		})
 	}
@@ -172,11 +171,11 @@ func check(t *testing.T, result compile.Result, routes, states []string) {
 // The usual layout has the Gateway in one namespace, and its routes in others.
 func TestCompile_ReportsPoliciesWithoutRoutes(t *testing.T) {
 	policies := compile.Policies{
-		Namespaced: []v1alpha1.RateLimitPolicy{
+		Namespaced: []policyapi.RateLimitPolicy{
 			attached("infra/inherited", "Gateway/public"), attached("idle/elsewhere", "Gateway/infra:public"), attached("shop/draft", "HTTPRoute/draft"), attached("shop/mesh", "HTTPRoute/mesh"),
 			attached("shop/mixed", "Gateway/own", "HTTPRoute/checkout"), attached("shop/one-missing", "HTTPRoute/gone", "Gateway/own#http"),
 		},
-		Cluster:  []v1alpha1.ClusterRateLimitPolicy{attachedToCluster("all", "Gateway/infra:public"), attachedToCluster("own", "Gateway/shop:own")},
+		Cluster:  []policyapi.ClusterRateLimitPolicy{attachedToCluster("all", "Gateway/infra:public"), attachedToCluster("own", "Gateway/shop:own")},
 		Gateways: gateways(),
 	}
 	policies.Gateways.Gateways[2].Listeners = []gateway.Listener{{Name: "http"}}
@@ -222,7 +221,7 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 		"unknown":   {[]string{"Gateway/infra:gone"}, nil, []string{"TargetNotFound: does not exist"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policies := compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{attachedToCluster("a", test.targets...)}, Gateways: gateways()}
+			policies := compile.Policies{Cluster: []policyapi.ClusterRateLimitPolicy{attachedToCluster("a", test.targets...)}, Gateways: gateways()}
 			result := policies.Compile(testIdentity())
 			check(t, result, test.routes, test.states)
 			for _, rule := range result.Set.Rules {
@@ -236,7 +235,7 @@ func TestCompile_AClusterPolicyLimitsTheRoutesOfAllNamespaces(t *testing.T) {
 
 // A limiter finds the rule in the domain of the request, which is the namespace of the route, and counts all of its domains together.
 func TestCompile_RoutesOfOtherNamespacesInheritThePoliciesOfTheirGateway(t *testing.T) {
-	policies := compile.Policies{Gateways: gateways(), Namespaced: []v1alpha1.RateLimitPolicy{
+	policies := compile.Policies{Gateways: gateways(), Namespaced: []policyapi.RateLimitPolicy{
 		attached("infra/public", "Gateway/public"), attached("shop/checkout", "HTTPRoute/checkout"), attached("shop/granted", "Gateway/infra:public"),
 	}}
 	result := policies.Compile(testIdentity())
@@ -277,8 +276,8 @@ func TestCompile_RoutesOfTheTableInheritThePoliciesOfTheirGateway(t *testing.T) 
 		})
 	}
 	g.Routes[0].Parents[0].Gateway = "another"
-	p := compile.Policies{Gateways: g, RouteMatching: []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}}
-	p.Namespaced = []v1alpha1.RateLimitPolicy{attached("infra/public", "Gateway/public#http")}
+	p := compile.Policies{Gateways: g, RouteMatching: []policyapi.GatewayReference{{Namespace: "infra", Name: "public"}}}
+	p.Namespaced = []policyapi.RateLimitPolicy{attached("infra/public", "Gateway/public#http")}
 	result := p.Compile(testIdentity())
 	x, err := matching.NewIndex(result.Set, "sha256:test", "weir:")
 	if err != nil {
@@ -307,7 +306,7 @@ func TestInherited_ARouteHasThePoliciesOfItsOldestGateways(t *testing.T) {
 		route.Parents = append(route.Parents, gateway.Parent{Namespace: name, Gateway: "young"}, gateway.Parent{Namespace: name, Gateway: "old"})
 	}
 	g.Routes = []gateway.Route{route}
-	p := compile.Policies{Gateways: g, Cluster: []v1alpha1.ClusterRateLimitPolicy{attachedToCluster("a", "Gateway/a:young")}}
+	p := compile.Policies{Gateways: g, Cluster: []policyapi.ClusterRateLimitPolicy{attachedToCluster("a", "Gateway/a:young")}}
 	for _, namespace := range []string{"a", "b", "c", "d", "e", "shop", "z"} {
 		p.Namespaced = append(p.Namespaced, attached(namespace+"/p", "Gateway/young"))
 	}
@@ -338,7 +337,7 @@ func TestInherited_ARouteKeepsThePoliciesOfItsOwnNamespaceForAnyGateway(t *testi
 		route.Parents = append(route.Parents, gateway.Parent{Namespace: name, Gateway: "public"})
 	}
 	g.Routes = []gateway.Route{route}
-	result := compile.Policies{Gateways: g, Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/p", "Gateway/e:public")}}.Compile(testIdentity())
+	result := compile.Policies{Gateways: g, Namespaced: []policyapi.RateLimitPolicy{attached("shop/p", "Gateway/e:public")}}.Compile(testIdentity())
 	if list := result.Set.Rules; len(list) != 1 || len(list[0].Match.Routes) != 1 || len(result.Unmatched) > 0 {
 		t.Errorf("rules %+v, without requests %+v", list, result.Unmatched)
 	}
@@ -346,10 +345,10 @@ func TestInherited_ARouteKeepsThePoliciesOfItsOwnNamespaceForAnyGateway(t *testi
 
 // The operator has started and cannot read routes yet: it must not report that a policy has changed, or has not.
 func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *v1alpha1.RateLimitPolicySpec) { s.Limit = new(*s.Limit + 1) }} {
+	for name, change := range map[string]func(*policyapi.RateLimitPolicySpec){"unchanged": nil, "changed": func(s *policyapi.RateLimitPolicySpec) { s.Limit = new(*s.Limit + 1) }} {
 		cluster, namespaced := attachedToCluster("a", "Gateway/infra:public"), attached("infra/a", "Gateway/public")
 		policies := func(g *gateway.Objects) compile.Policies {
-			return compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Namespaced: []v1alpha1.RateLimitPolicy{namespaced}, Gateways: g}
+			return compile.Policies{Cluster: []policyapi.ClusterRateLimitPolicy{cluster}, Namespaced: []policyapi.RateLimitPolicy{namespaced}, Gateways: g}
 		}
 		before := policies(gateways()).Compile(testIdentity())
 		if change != nil {
@@ -367,8 +366,8 @@ func TestCompile_KeepsTheRuleOfAPolicyWhileRoutesAreUnreadable(t *testing.T) {
 }
 
 func TestCompile_ReportsThatTheGatewayAPIIsNotInstalled(t *testing.T) {
-	missing := &gateway.Objects{Missing: []v1alpha1.TargetKind{v1alpha1.TargetGRPCRoute}, Gateways: gateways().Gateways, Routes: gateways().Routes}
-	policies := []v1alpha1.RateLimitPolicy{attached("shop/a", "GRPCRoute/stock"), attached("shop/b", "HTTPRoute/checkout")}
+	missing := &gateway.Objects{Missing: []policyapi.TargetKind{policyapi.TargetGRPCRoute}, Gateways: gateways().Gateways, Routes: gateways().Routes}
+	policies := []policyapi.RateLimitPolicy{attached("shop/a", "GRPCRoute/stock"), attached("shop/b", "HTTPRoute/checkout")}
 	result := compile.Policies{Namespaced: policies, Gateways: missing}.Compile(testIdentity())
 	want := []compile.Problem{{
 		Policy: "shop/a", Field: "spec.targetRefs[0]", Reason: "TargetNotFound",
@@ -381,7 +380,7 @@ func TestCompile_ReportsThatTheGatewayAPIIsNotInstalled(t *testing.T) {
 
 // Files and the webhook do not know the objects of the cluster.
 func TestCompile_AssumesThatRoutesExistIfTheyAreUnknown(t *testing.T) {
-	policies := []v1alpha1.RateLimitPolicy{attached("shop/a", "HTTPRoute/x"), attached("shop/b", "HTTPRoute/x"), attached("shop/c", "Gateway/infra:public")}
+	policies := []policyapi.RateLimitPolicy{attached("shop/a", "HTTPRoute/x"), attached("shop/b", "HTTPRoute/x"), attached("shop/c", "Gateway/infra:public")}
 	result := compile.Policies{Namespaced: policies}.Compile(testIdentity())
 	var got []string
 	for _, rule := range result.Set.Rules {
@@ -393,20 +392,20 @@ func TestCompile_AssumesThatRoutesExistIfTheyAreUnknown(t *testing.T) {
 }
 
 func TestCompile_RejectsTheYoungerOfTwoPoliciesThatCountTheSame(t *testing.T) {
-	at := func(p v1alpha1.RateLimitPolicy, minute int, change func(*v1alpha1.RateLimitPolicySpec)) v1alpha1.RateLimitPolicy {
-		p.CreationTimestamp = metav1.NewTime(time.Date(2026, 11, 1, 0, minute, 0, 0, time.UTC))
+	at := func(p policyapi.RateLimitPolicy, minute int, change func(*policyapi.RateLimitPolicySpec)) policyapi.RateLimitPolicy {
+		p.CreationTimestamp = time.Date(2026, 11, 1, 0, minute, 0, 0, time.UTC)
 		p.Spec.Limit = new(*p.Spec.Limit + int64(minute)) // another limit is the same conflict
 		if change != nil {
 			change(&p.Spec)
 		}
 		return p
 	}
-	get := func(s *v1alpha1.RateLimitPolicySpec) {
-		s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Methods: []v1alpha1.Method{"GET"}}}
+	get := func(s *policyapi.RateLimitPolicySpec) {
+		s.Match = &policyapi.Match{HTTP: &policyapi.HTTPMatch{Methods: []policyapi.Method{"GET"}}}
 	}
 	older := at(attached("shop/old", "HTTPRoute/checkout", "HTTPRoute/draft"), 1, nil)
 	for name, test := range map[string]struct {
-		other  v1alpha1.RateLimitPolicy
+		other  policyapi.RateLimitPolicy
 		routes []string
 		states []string
 	}{
@@ -414,15 +413,15 @@ func TestCompile_RejectsTheYoungerOfTwoPoliciesThatCountTheSame(t *testing.T) {
 		"one target of two":     {at(attached("shop/new", "HTTPRoute/draft", "GRPCRoute/stock"), 2, nil), []string{"shop:GRPCRoute/stock"}, []string{"Conflicted: of HTTPRoute/draft", "Accepted: GRPCRoute/stock"}},
 		"another rule":          {at(attached("shop/new", "HTTPRoute/checkout#pay"), 2, nil), []string{"shop:HTTPRoute/checkout/pay"}, []string{"Accepted: "}},
 		"another target":        {at(attached("shop/new", "GRPCRoute/stock"), 2, nil), []string{"shop:GRPCRoute/stock"}, []string{"Accepted: "}},
-		"another axis":          {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisUser }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
-		"another window":        {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *v1alpha1.RateLimitPolicySpec) { s.Window = "1h" }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
-		"shadow":                {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *v1alpha1.RateLimitPolicySpec) { s.Enforcement = "Shadow" }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
+		"another axis":          {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *policyapi.RateLimitPolicySpec) { s.Axis = policyapi.AxisUser }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
+		"another window":        {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *policyapi.RateLimitPolicySpec) { s.Window = "1h" }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
+		"shadow":                {at(attached("shop/new", "HTTPRoute/checkout"), 2, func(s *policyapi.RateLimitPolicySpec) { s.Enforcement = "Shadow" }), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
 		"another match":         {at(attached("shop/new", "HTTPRoute/checkout"), 2, get), []string{"shop:HTTPRoute/checkout"}, []string{"Accepted: "}},
 		"no target":             {at(attached("shop/new"), 2, nil), nil, nil},
 		"a target that is gone": {at(attached("shop/new", "HTTPRoute/gone"), 2, nil), nil, []string{"TargetNotFound: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, order := range [][]v1alpha1.RateLimitPolicy{{older, test.other}, {test.other, older}} {
+			for _, order := range [][]policyapi.RateLimitPolicy{{older, test.other}, {test.other, older}} {
 				result := compile.Policies{Namespaced: order, Gateways: gateways()}.Compile(testIdentity())
 				var got []string
 				for _, a := range result.Attachments {
@@ -460,11 +459,11 @@ func TestCompile_RejectsTheYoungerOfTwoPoliciesThatCountTheSame(t *testing.T) {
 // A policy of a team replaces the default of the platform for its routes.
 func TestCompile_APolicyForARouteRefinesTheDefaultOfItsGateway(t *testing.T) {
 	platform := attachedToCluster("platform", "Gateway/infra:public")
-	platform.Spec.Precedence = v1alpha1.PrecedenceDefault
+	platform.Spec.Precedence = policyapi.PrecedenceDefault
 	checkout := attached("shop/checkout", "HTTPRoute/checkout")
-	checkout.Spec.Replaces = []v1alpha1.PolicyName{"platform"}
+	checkout.Spec.Replaces = []policyapi.PolicyName{"platform"}
 	policies := compile.Policies{
-		Namespaced: []v1alpha1.RateLimitPolicy{checkout}, Cluster: []v1alpha1.ClusterRateLimitPolicy{platform}, Gateways: gateways(),
+		Namespaced: []policyapi.RateLimitPolicy{checkout}, Cluster: []policyapi.ClusterRateLimitPolicy{platform}, Gateways: gateways(),
 	}
 	x, err := matching.NewIndex(policies.Compile(testIdentity()).Set, "sha256:test", "weir:")
 	if err != nil {
@@ -487,17 +486,17 @@ func TestCompile_APolicyForARouteRefinesTheDefaultOfItsGateway(t *testing.T) {
 }
 
 func TestCompile_RejectsInvalidTargets(t *testing.T) {
-	policy := func(change func(*v1alpha1.RateLimitPolicySpec), targets ...string) compile.Policies {
+	policy := func(change func(*policyapi.RateLimitPolicySpec), targets ...string) compile.Policies {
 		p := attached("shop/a", targets...)
 		if change != nil {
 			change(&p.Spec)
 		}
-		return compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p}}
+		return compile.Policies{Namespaced: []policyapi.RateLimitPolicy{p}}
 	}
-	inCluster := func(domains []v1alpha1.Domain, targets ...string) compile.Policies {
+	inCluster := func(domains []policyapi.Domain, targets ...string) compile.Policies {
 		p := attachedToCluster("a", targets...)
 		p.Spec.Domains = domains
-		return compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{p}}
+		return compile.Policies{Cluster: []policyapi.ClusterRateLimitPolicy{p}}
 	}
 	many := make([]string, 17)
 	for i := range many {
@@ -510,19 +509,19 @@ func TestCompile_RejectsInvalidTargets(t *testing.T) {
 		"another kind":      {policy(nil, "Service/a"), []string{`spec.targetRefs[0].kind: unknown value "Service"; supported values: HTTPRoute, GRPCRoute, Gateway`}},
 		"no kind":           {policy(nil, "/a"), []string{"spec.targetRefs[0].kind: must not be empty"}},
 		"no name":           {policy(nil, "HTTPRoute/"), []string{"spec.targetRefs[0].name: must not be empty"}},
-		"another group":     {policy(func(s *v1alpha1.RateLimitPolicySpec) { s.TargetRefs[0].Group = "example.com" }, "HTTPRoute/a"), []string{"spec.targetRefs[0].group: unknown group"}},
+		"another group":     {policy(func(s *policyapi.RateLimitPolicySpec) { s.TargetRefs[0].Group = "example.com" }, "HTTPRoute/a"), []string{"spec.targetRefs[0].group: unknown group"}},
 		"a route elsewhere": {policy(nil, "HTTPRoute/blog:a"), []string{"spec.targetRefs[0].namespace: namespace is valid only with kind Gateway"}},
 		"twice":             {policy(nil, "HTTPRoute/a", "HTTPRoute/a#x", "HTTPRoute/a"), []string{"spec.targetRefs: targetRefs must be unique"}},
 		"too many":          {policy(nil, many...), []string{"spec.targetRefs: 17 targets, but at most 16"}},
-		"descriptors": {policy(func(s *v1alpha1.RateLimitPolicySpec) {
-			s.Match = &v1alpha1.Match{Descriptors: []v1alpha1.DescriptorMatch{{Key: "a"}}}
+		"descriptors": {policy(func(s *policyapi.RateLimitPolicySpec) {
+			s.Match = &policyapi.Match{Descriptors: []policyapi.DescriptorMatch{{Key: "a"}}}
 		}, "HTTPRoute/a"), []string{"spec.match: match must not have descriptors"}},
-		"hosts": {policy(func(s *v1alpha1.RateLimitPolicySpec) {
-			s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Hosts: []v1alpha1.Host{"a.example"}}}
+		"hosts": {policy(func(s *policyapi.RateLimitPolicySpec) {
+			s.Match = &policyapi.Match{HTTP: &policyapi.HTTPMatch{Hosts: []policyapi.Host{"a.example"}}}
 		}, "HTTPRoute/a"), []string{"spec.match: match must not have descriptors, kubernetes and http.hosts"}},
 		"a route in a cluster policy":                     {inCluster(nil, "HTTPRoute/a"), []string{"spec.targetRefs[0]: targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace"}},
 		"a Gateway without namespace in a cluster policy": {inCluster(nil, "Gateway/a"), []string{"spec.targetRefs[0]: targetRefs of a ClusterRateLimitPolicy"}},
-		"domains": {inCluster([]v1alpha1.Domain{"shop"}, "Gateway/infra:a"), []string{"spec.domains: domains must not be set together with targetRefs"}},
+		"domains": {inCluster([]policyapi.Domain{"shop"}, "Gateway/infra:a"), []string{"spec.domains: domains must not be set together with targetRefs"}},
 	} {
 		result := test.policies.Compile(testIdentity())
 		if len(result.Problems) != len(test.want) || len(result.Set.Rules) > 0 {
@@ -538,8 +537,8 @@ func TestCompile_RejectsInvalidTargets(t *testing.T) {
 }
 
 func TestIsRedundant_ComparesPoliciesForRoutes(t *testing.T) {
-	compiled := func(gateways *gateway.Objects, cluster v1alpha1.ClusterRateLimitPolicy, route v1alpha1.RateLimitPolicy) (clusterRule, rule *rules.Rule) {
-		p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{route}, Cluster: []v1alpha1.ClusterRateLimitPolicy{cluster}, Gateways: gateways}
+	compiled := func(gateways *gateway.Objects, cluster policyapi.ClusterRateLimitPolicy, route policyapi.RateLimitPolicy) (clusterRule, rule *rules.Rule) {
+		p := compile.Policies{Namespaced: []policyapi.RateLimitPolicy{route}, Cluster: []policyapi.ClusterRateLimitPolicy{cluster}, Gateways: gateways}
 		set := p.Compile(testIdentity()).Set
 		if len(set.Rules) != 2 {
 			t.Fatalf("%d rules", len(set.Rules))
@@ -564,7 +563,7 @@ func TestIsRedundant_ComparesPoliciesForRoutes(t *testing.T) {
 func TestCompile_ComparesEachTargetWithThoseOfOlderPolicies(t *testing.T) {
 	known := gateways()
 	known.Gateways = append(known.Gateways, gateway.Gateway{Namespace: "edge", Name: "public"})
-	cluster := compile.Policies{Gateways: known, Cluster: []v1alpha1.ClusterRateLimitPolicy{
+	cluster := compile.Policies{Gateways: known, Cluster: []policyapi.ClusterRateLimitPolicy{
 		attachedToCluster("a", "Gateway/infra:public"), attachedToCluster("b", "Gateway/edge:public", "Gateway/infra:gone", "Gateway/infra:public", "Gateway/infra:internal"),
 		attachedToCluster("c", "Gateway/infra:public", "Gateway/infra:internal"),
 	}}
@@ -586,8 +585,8 @@ func TestCompile_ComparesEachTargetWithThoseOfOlderPolicies(t *testing.T) {
 // Policies of two namespaces for one Gateway limit different routes. A policy must not disable that of another tenant, or reveal its name.
 func TestCompile_PoliciesOfTwoNamespacesForOneGatewayDoNotConflict(t *testing.T) {
 	old, young := attached("blog/old", "Gateway/infra:public"), attached("shop/young", "Gateway/infra:public")
-	old.CreationTimestamp, young.CreationTimestamp = metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
-	result := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{old, young}, Gateways: gateways()}.Compile(testIdentity())
+	old.CreationTimestamp, young.CreationTimestamp = time.Unix(1, 0), time.Unix(2, 0)
+	result := compile.Policies{Namespaced: []policyapi.RateLimitPolicy{old, young}, Gateways: gateways()}.Compile(testIdentity())
 	if len(result.Problems) > 0 || len(result.Set.Rules) != 2 {
 		t.Errorf("%d rules, want 2; problems %v", len(result.Set.Rules), result.Problems)
 	}
@@ -598,10 +597,10 @@ func TestUnreadable_PolicyThatGetsATargetKeepsItsRule(t *testing.T) {
 	policy := attached("shop/a", "HTTPRoute/checkout")
 	targets := policy.Spec.TargetRefs
 	policy.Spec.TargetRefs = nil
-	before := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}.Compile(testIdentity())
+	before := compile.Policies{Namespaced: []policyapi.RateLimitPolicy{policy}}.Compile(testIdentity())
 	policy.Spec.TargetRefs = targets
 	g := &gateway.Objects{Unreadable: gateway.ErrGatewaysPending, Previous: before.Set}
-	after := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}, Gateways: g}.Compile(testIdentity())
+	after := compile.Policies{Namespaced: []policyapi.RateLimitPolicy{policy}, Gateways: g}.Compile(testIdentity())
 	if len(before.Set.Rules) != 1 {
 		t.Fatalf("%d rules before", len(before.Set.Rules))
 	}

@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // A tenant creates routes for the Gateway of a platform. The policies of the platform must not grow until older policies do not fit.
@@ -24,9 +23,9 @@ func TestCompileWithin_RoutesOfATenantDisplaceNoPolicyOfAnother(t *testing.T) {
 		})
 	}
 	victim := attached("shop/victim")
-	victim.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
-	p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{victim}, Gateways: g}
-	for i, window := range []v1alpha1.Duration{"1s", "1m", "1h", "1d", "7d"} {
+	victim.CreationTimestamp = time.Unix(1, 0)
+	p := compile.Policies{Namespaced: []policyapi.RateLimitPolicy{victim}, Gateways: g}
+	for i, window := range []policyapi.Duration{"1s", "1m", "1h", "1d", "7d"} {
 		c := attachedToCluster(fmt.Sprintf("platform-%d", i), "Gateway/infra:public")
 		c.Spec.Window = window
 		p.Cluster = append(p.Cluster, c)
@@ -71,7 +70,7 @@ func TestCompileWithin_BoundsThePoliciesThatOthersInherit(t *testing.T) {
 			}
 			for i := range 200 {
 				a := attached(fmt.Sprintf("infra/p%03d", i), test.target)
-				a.Spec.Window = v1alpha1.Duration(fmt.Sprintf("%ds", i+1))
+				a.Spec.Window = policyapi.Duration(fmt.Sprintf("%ds", i+1))
 				p.Namespaced = append(p.Namespaced, a)
 			}
 			result := p.CompileWithin(testIdentity(), budget.Default())
@@ -85,7 +84,7 @@ func TestCompileWithin_BoundsThePoliciesThatOthersInherit(t *testing.T) {
 // The owner of a policy in a namespace also owns the routes that it limits.
 func TestCompileWithin_CountsTheRoutesOfANamespace(t *testing.T) {
 	used := func(targets ...string) int64 {
-		p := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attached("shop/a", targets...)}, Gateways: gateways()}
+		p := compile.Policies{Namespaced: []policyapi.RateLimitPolicy{attached("shop/a", targets...)}, Gateways: gateways()}
 		return p.CompileWithin(testIdentity(), budget.Default()).Used.Bytes
 	}
 	if one, two := used("HTTPRoute/checkout"), used("HTTPRoute/checkout", "HTTPRoute/draft"); two-one < int64(len("HTTPRoute/draft")) {
@@ -95,13 +94,13 @@ func TestCompileWithin_CountsTheRoutesOfANamespace(t *testing.T) {
 
 // A policy over budget limits nothing. The policy that its author writes to replace it must not conflict with it.
 func TestCompileWithin_APolicyOverBudgetConflictsWithNoNewerOne(t *testing.T) {
-	expression := []v1alpha1.Tier{{Name: "gold", Limit: new(int64(9)), When: v1alpha1.When{Expression: new(v1alpha1.Expression("request.method == 'GET'"))}}}
-	var all []v1alpha1.RateLimitPolicy
+	expression := []policyapi.Tier{{Name: "gold", Limit: new(int64(9)), When: policyapi.When{Expression: new(policyapi.Expression("request.method == 'GET'"))}}}
+	var all []policyapi.RateLimitPolicy
 	for i, name := range []string{"shop/first", "shop/old", "shop/new", "shop/newest"} {
 		p := attached(name, "HTTPRoute/checkout")
-		p.CreationTimestamp = metav1.NewTime(time.Unix(int64(i), 0))
+		p.CreationTimestamp = time.Unix(int64(i), 0)
 		if name == "shop/first" {
-			p.Spec.Axis = v1alpha1.AxisTenant
+			p.Spec.Axis = policyapi.AxisTenant
 		}
 		if i < 2 {
 			p.Spec.Tiers = expression

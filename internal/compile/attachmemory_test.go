@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
@@ -29,7 +29,7 @@ func TestCompileWithin_SharesTheRoutesOfAListener(t *testing.T) {
 	p := compile.Policies{Gateways: g}
 	for i := range 500 {
 		a := attached(fmt.Sprintf("shop/p%d", i), refs...)
-		a.Spec.Window = v1alpha1.Duration(fmt.Sprintf("%ds", i+1))
+		a.Spec.Window = policyapi.Duration(fmt.Sprintf("%ds", i+1))
 		p.Namespaced = append(p.Namespaced, a)
 	}
 	var before, after runtime.MemStats

@@ -6,20 +6,18 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 )
 
 // agedPolicies returns n policies of a namespace. The last one by name is the oldest.
-func agedPolicies(namespace string, n int) (all []v1alpha1.RateLimitPolicy) {
+func agedPolicies(namespace string, n int) (all []policyapi.RateLimitPolicy) {
 	for i := range n {
-		p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("p%03d", i), CreationTimestamp: metav1.NewTime(time.Unix(int64(10_000-i), 0)),
+		p := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("p%03d", i), CreationTimestamp: time.Unix(int64(10_000-i), 0),
 		}}
-		p.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(1)), Window: "1m"}
+		p.Spec = policyapi.RateLimitPolicySpec{Axis: policyapi.AxisTenant, Limit: new(int64(1)), Window: "1m"}
 		all = append(all, p)
 	}
 	return all
@@ -36,7 +34,7 @@ func TestCompile_ListsThePoliciesOfLargeNamespacesByAge(t *testing.T) {
 		t.Errorf("another order of the objects: %v", again.Set.ByAge)
 	}
 	for i := range all {
-		all[i].CreationTimestamp = metav1.Time{}
+		all[i].CreationTimestamp = time.Time{}
 	}
 	if files := (compile.Policies{Namespaced: all}).Compile(compile.DefaultIdentity()); files.Set.ByAge != nil {
 		t.Errorf("policies without an age: %v", files.Set.ByAge)
@@ -47,11 +45,11 @@ func TestCompile_ListsThePoliciesOfLargeNamespacesByAge(t *testing.T) {
 func TestCompile_ListsTheRatesOfTheOldestPolicyFirst(t *testing.T) {
 	all := agedPolicies("large", 31)
 	for i := range all {
-		all[i].Name, all[i].CreationTimestamp = fmt.Sprintf("a-%02d", i), metav1.NewTime(time.Unix(int64(1+i), 0))
+		all[i].Name, all[i].CreationTimestamp = fmt.Sprintf("a-%02d", i), time.Unix(int64(1+i), 0)
 	}
 	oldest := all[0]
-	oldest.Name, oldest.CreationTimestamp = "a", metav1.NewTime(time.Unix(0, 0))
-	oldest.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Rates: []v1alpha1.Rate{{Limit: 1, Window: "1m"}, {Limit: 5, Window: "1d"}}}
+	oldest.Name, oldest.CreationTimestamp = "a", time.Unix(0, 0)
+	oldest.Spec = policyapi.RateLimitPolicySpec{Axis: policyapi.AxisTenant, Rates: []policyapi.Rate{{Limit: 1, Window: "1m"}, {Limit: 5, Window: "1d"}}}
 	result := compile.Policies{Namespaced: append(all, oldest)}.Compile(compile.DefaultIdentity())
 	if got := result.Set.ByAge["large"]; len(got) != 33 || got[0] != "a:1d" || got[1] != "a:1m" {
 		t.Errorf("the rates of the oldest policy are not the first ones: %v", got)

@@ -11,9 +11,7 @@ import (
 	"math"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
@@ -24,15 +22,15 @@ import (
 
 // Policies are the policies to compile, and the namespaces of the cluster.
 type Policies struct {
-	Namespaced []v1alpha1.RateLimitPolicy
-	Cluster    []v1alpha1.ClusterRateLimitPolicy
+	Namespaced []policyapi.RateLimitPolicy
+	Cluster    []policyapi.ClusterRateLimitPolicy
 	// Namespaces of the cluster, in any order. Rules that read labels or tenants of namespaces use them.
 	Namespaces []Namespace
 	// Gateways are the possible targets of policies. If nil, they are unknown: each route that a policy targets is assumed to exist, and a
 	// policy that targets a Gateway limits no requests.
 	Gateways *gateway.Objects
 	// RouteMatching are the Gateways that do not name the route of a request.
-	RouteMatching []v1alpha1.GatewayReference
+	RouteMatching []policyapi.GatewayReference
 }
 
 // Namespace has the properties of a namespace that policies can depend on.
@@ -75,7 +73,7 @@ type Problem struct {
 	// Cluster is true if the policy is a ClusterRateLimitPolicy.
 	Cluster bool   `json:"cluster,omitempty"`
 	Field   string `json:"field"`  // "spec.match.http.paths[0].value"
-	Reason  string `json:"reason"` // a reason of the condition Accepted: v1alpha1.ReasonInvalid
+	Reason  string `json:"reason"` // a reason of the condition Accepted: policyapi.ReasonInvalid
 	Message string `json:"message"`
 }
 
@@ -88,7 +86,7 @@ func (p Policies) Compile(identity Identity) Result {
 	return p.CompileWithin(identity, budget.Budget{})
 }
 
-// CompileWithin is [Policies.Compile] for the policies that fit the budget. The others have a problem with v1alpha1.ReasonOverBudget.
+// CompileWithin is [Policies.Compile] for the policies that fit the budget. The others have a problem with policyapi.ReasonOverBudget.
 func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result {
 	var result Result
 	policies := result.validate(p)
@@ -163,7 +161,7 @@ func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget 
 // sharesCounters is the problem of a policy that would count on the counters of another one: each request would count twice.
 func sharesCounters(p *validPolicy, other string) Problem {
 	return Problem{
-		Policy: p.name, Cluster: p.cluster != nil, Field: "spec.counterName", Reason: v1alpha1.ReasonConflicted,
+		Policy: p.name, Cluster: p.cluster != nil, Field: "spec.counterName", Reason: policyapi.ReasonConflicted,
 		Message: fmt.Sprintf("policy %s has the counters of %s; delete it to hand them over, or use another counterName",
 			other, p.counter()),
 	}
@@ -203,7 +201,7 @@ func (r *Result) validate(p Policies) (policies []validPolicy) {
 }
 
 // Compile is [Policies.Compile] for namespaced policies only. These never override each other.
-func Compile(policies []v1alpha1.RateLimitPolicy, identity Identity) (rules.Set, []Problem) {
+func Compile(policies []policyapi.RateLimitPolicy, identity Identity) (rules.Set, []Problem) {
 	result := Policies{Namespaced: policies}.Compile(identity)
 	return result.Set, result.Problems
 }
@@ -226,7 +224,7 @@ func fitRules(fits *budget.Fitting, c *compiled) *Problem {
 		return nil
 	}
 	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RulesUsage(c.rules)}
-	inherits := func(ref v1alpha1.TargetReference) bool { return gateway.Inherits(c.namespace, &ref) }
+	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(c.namespace, &ref) }
 	if c.cluster == nil && slices.ContainsFunc(c.spec.TargetRefs, inherits) {
 		charge.Usage.Bytes += budget.InheritedBytes * int64(len(c.rules))
 	}
@@ -234,7 +232,7 @@ func fitRules(fits *budget.Fitting, c *compiled) *Problem {
 	if fit {
 		return nil
 	}
-	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: v1alpha1.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
+	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
 }
 
 func compareBool(x, y bool) int {
@@ -256,7 +254,7 @@ func (p Policies) routeTable() (table *rules.RouteTable, leftOut string) {
 	case p.Gateways.Unreadable != nil:
 		return p.Gateways.Previous.RouteTable, ""
 	}
-	namespaces := make(map[string]labels.Set, len(p.Namespaces))
+	namespaces := make(map[string]map[string]string, len(p.Namespaces))
 	for _, n := range p.Namespaces {
 		namespaces[n.Name] = n.Labels
 	}

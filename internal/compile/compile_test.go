@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pgregory.net/rapid"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -20,8 +20,9 @@ import (
 func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := goodPolicy().Draw(t, "policy")
-		printIfFailed(t, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}})
-		shuffled := *policy.DeepCopy()
+		printIfFailed(t, compile.Policies{Namespaced: []policyapi.RateLimitPolicy{policy}})
+		shuffled := policy
+		shuffled.Spec = *policy.Spec.DeepCopy()
 		if shuffled.Spec.Match != nil && shuffled.Spec.Match.HTTP != nil {
 			http := shuffled.Spec.Match.HTTP
 			http.Hosts = rapid.Permutation(http.Hosts).Draw(t, "hosts")
@@ -55,22 +56,23 @@ func TestCompile_IgnoresTheOrderOfUnorderedLists(t *testing.T) {
 }
 
 func TestCompile_DoesNotModifyPolicies(t *testing.T) {
-	policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(1)), Window: "1m", Match: &v1alpha1.Match{
-		HTTP: &v1alpha1.HTTPMatch{Hosts: []v1alpha1.Host{"B.example", "a.example", "a.example"}, Methods: []v1alpha1.Method{"POST", "GET"}},
+	policy := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{Namespace: "shop", Name: "a"}}
+	policy.Spec = policyapi.RateLimitPolicySpec{Axis: policyapi.AxisIP, Limit: new(int64(1)), Window: "1m", Match: &policyapi.Match{
+		HTTP: &policyapi.HTTPMatch{Hosts: []policyapi.Host{"B.example", "a.example", "a.example"}, Methods: []policyapi.Method{"POST", "GET"}},
 	}}
-	before := policy.DeepCopy()
+	before := policy
+	before.Spec = *policy.Spec.DeepCopy()
 	mustCompile(t, policy)
-	if diff := cmp.Diff(*before, policy); diff != "" {
+	if diff := cmp.Diff(before, policy); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestCompile_ReturnsAnEmptySetWithoutPolicies(t *testing.T) {
-	deleted := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "a", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+	deleted := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{
+		Namespace: "shop", Name: "a", DeletionTimestamp: new(time.Unix(1, 0)),
 	}}
-	for name, policies := range map[string][]v1alpha1.RateLimitPolicy{"no policies": nil, "a policy that is being deleted": {deleted}} {
+	for name, policies := range map[string][]policyapi.RateLimitPolicy{"no policies": nil, "a policy that is being deleted": {deleted}} {
 		set, problems := compile.Compile(policies, compile.DefaultIdentity())
 		if len(set.Rules)+len(problems) > 0 {
 			t.Errorf("%s: got %v, %v", name, set, problems)
@@ -84,46 +86,46 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 	identity.IP = rules.Identifier{From: rules.FromHeader, Name: "x-real-ip"}
 	identity.Credentials = credentials.New("X-License")
 	for name, tc := range map[string]struct {
-		axis v1alpha1.Axis
-		own  *v1alpha1.Identifier
+		axis policyapi.Axis
+		own  *policyapi.Identifier
 		want rules.Identifier
 	}{
-		"the API key of the table is a secret": {v1alpha1.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
+		"the API key of the table is a secret": {policyapi.AxisAPIKey, nil, rules.Identifier{From: rules.FromQuery, Name: "key", Secret: true}},
 		"a header with credentials is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName("Authorization"))}},
+			policyapi.AxisUser, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Header: new(policyapi.HeaderName("Authorization"))}},
 			rules.Identifier{From: rules.FromHeader, Name: "authorization", Secret: true},
 		},
 		"a cookie is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Cookie: new("theme")}}, rules.Identifier{From: rules.FromCookie, Name: "theme", Secret: true},
+			policyapi.AxisUser, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Cookie: new("theme")}}, rules.Identifier{From: rules.FromCookie, Name: "theme", Secret: true},
 		},
 		"a query parameter with credentials is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Query: new("api_key")}}, rules.Identifier{From: rules.FromQuery, Name: "api_key", Secret: true},
+			policyapi.AxisUser, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Query: new("api_key")}}, rules.Identifier{From: rules.FromQuery, Name: "api_key", Secret: true},
 		},
 		"an entry with credentials is a secret": {
-			v1alpha1.AxisCustom, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Descriptor: new(v1alpha1.DescriptorKey("authorization"))}},
+			policyapi.AxisCustom, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Descriptor: new(policyapi.DescriptorKey("authorization"))}},
 			rules.Identifier{From: rules.FromDescriptor, Name: "authorization", Secret: true},
 		},
 		"a claim with credentials is a secret": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Claim: new("realm.access_token")}},
+			policyapi.AxisUser, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Claim: new("realm.access_token")}},
 			rules.Identifier{From: rules.FromClaim, Name: "realm.access_token", Secret: true},
 		},
 		"a name on the list of the Limiter is one of credentials": {
-			v1alpha1.AxisUser, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName("X-License"))}},
+			policyapi.AxisUser, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Header: new(policyapi.HeaderName("X-License"))}},
 			rules.Identifier{From: rules.FromHeader, Name: "x-license", Secret: true},
 		},
 		"an expression that reads credentials is a secret": {
-			v1alpha1.AxisCustom, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression(`request.path + request.headers["x-api-key"]`))}},
+			policyapi.AxisCustom, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Expression: new(policyapi.Expression(`request.path + request.headers["x-api-key"]`))}},
 			rules.Identifier{From: rules.FromExpression, Name: `request.path + request.headers["x-api-key"]`, Secret: true},
 		},
-		"the identifier of the policy replaces the table's": {v1alpha1.AxisAPIKey, &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName("X-Key"))}}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
-		"the IP identifier of the table is an address":      {v1alpha1.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},
-		"a tenant is neither a secret nor an address":       {v1alpha1.AxisTenant, nil, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}},
-		"the endpoint does not depend on the table":         {v1alpha1.AxisEndpoint, nil, rules.Identifier{From: rules.FromEndpoint}},
+		"the identifier of the policy replaces the table's": {policyapi.AxisAPIKey, &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Header: new(policyapi.HeaderName("X-Key"))}}, rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}},
+		"the IP identifier of the table is an address":      {policyapi.AxisIP, nil, rules.Identifier{From: rules.FromHeader, Name: "x-real-ip", Address: true}},
+		"a tenant is neither a secret nor an address":       {policyapi.AxisTenant, nil, rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}},
+		"the endpoint does not depend on the table":         {policyapi.AxisEndpoint, nil, rules.Identifier{From: rules.FromEndpoint}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: new(int64(1)), Window: "1m", Identifier: tc.own}
-			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+			policy := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{Namespace: "shop", Name: "a"}}
+			policy.Spec = policyapi.RateLimitPolicySpec{Axis: tc.axis, Limit: new(int64(1)), Window: "1m", Identifier: tc.own}
+			set, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, identity)
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
@@ -134,9 +136,9 @@ func TestCompile_UsesTheIdentityTableForPoliciesWithoutIdentifier(t *testing.T) 
 	}
 }
 
-func mustCompile(t rapid.TB, policy v1alpha1.RateLimitPolicy) rules.Set {
+func mustCompile(t rapid.TB, policy policyapi.RateLimitPolicy) rules.Set {
 	t.Helper()
-	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
+	set, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, testIdentity())
 	if len(problems) > 0 {
 		t.Fatalf("unexpected problems: %v", problems)
 	}
@@ -158,7 +160,7 @@ func testIdentity() compile.Identity { return compile.DefaultIdentity().WithHash
 func TestCompile_HandsCountersOver(t *testing.T) {
 	before := policytest.Policy(t, "day", `{axis: Tenant, limit: 10, window: 1d}`)
 	after := policytest.Policy(t, "a-daily", `{axis: Tenant, limit: 10, window: 1d, counterName: day}`)
-	before.CreationTimestamp, after.CreationTimestamp = metav1.Unix(1, 0), metav1.Unix(2, 0)
+	before.CreationTimestamp, after.CreationTimestamp = time.Unix(1, 0), time.Unix(2, 0)
 	keyOf := func(set rules.Set) string {
 		t.Helper()
 		if len(set.Rules) != 1 {
@@ -171,15 +173,15 @@ func TestCompile_HandsCountersOver(t *testing.T) {
 		return keys.Key("acme", "")
 	}
 	own := keyOf(mustCompile(t, before))
-	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{after, before}, testIdentity())
+	set, problems := compile.Compile([]policyapi.RateLimitPolicy{after, before}, testIdentity())
 	if set.Rules[0].Policy != compile.Name(&before) || keyOf(set) != own {
 		t.Errorf("with both policies, %s is enforced with key %s, want the older one", set.Rules[0].Policy, keyOf(set))
 	}
-	if len(problems) != 1 || problems[0].Policy != compile.Name(&after) || problems[0].Reason != v1alpha1.ReasonConflicted || problems[0].Field != "spec.counterName" {
+	if len(problems) != 1 || problems[0].Policy != compile.Name(&after) || problems[0].Reason != policyapi.ReasonConflicted || problems[0].Field != "spec.counterName" {
 		t.Errorf("problems %v, want that of the new policy", problems)
 	}
-	before.DeletionTimestamp = new(metav1.Unix(3, 0))
-	set, problems = compile.Compile([]v1alpha1.RateLimitPolicy{after, before}, testIdentity())
+	before.DeletionTimestamp = new(time.Unix(3, 0))
+	set, problems = compile.Compile([]policyapi.RateLimitPolicy{after, before}, testIdentity())
 	if len(problems) > 0 || set.Rules[0].Policy != compile.Name(&after) || keyOf(set) != own {
 		t.Errorf("without the old policy, %s is enforced with key %s and problems %v, want the new policy with key %s", set.Rules[0].Policy, keyOf(set), problems, own)
 	}
@@ -189,8 +191,9 @@ func TestCompile_HandsCountersOver(t *testing.T) {
 // stop the changes of all others.
 func TestCompile_AFallbackCanBeTheSourceInTheIdentityTable(t *testing.T) {
 	policy := policytest.Policy(t, "day", `{axis: Tenant, limit: 10, window: 1d, identifier: {fallbacks: [{header: X-Org}, {query: org}]}}`)
-	identity := compile.IdentityOf(&v1alpha1.LimiterSpec{Identity: v1alpha1.IdentityTable{Tenant: v1alpha1.TenantIdentity{Header: "x-org"}}})
-	set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+	identity := compile.DefaultIdentity()
+	identity.Tenant.Name = "x-org"
+	set, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, identity)
 	if len(problems) > 0 || len(set.Rules) != 1 || set.Rules[0].DescribeSources() != "header x-org or query parameter org or client address" {
 		t.Fatalf("problems %v, rules %+v", problems, set.Rules)
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-func (v *validator) validateDenial(d *v1alpha1.Denial) {
+func (v *validator) validateDenial(d *policyapi.Denial) {
 	const field = "spec.denial"
 	if d == nil {
 		return
@@ -50,7 +50,7 @@ func (v *validator) reportError(field string, err error) {
 }
 
 // lowerDenial omits the defaults.
-func lowerDenial(d *v1alpha1.Denial) *rules.Denial {
+func lowerDenial(d *policyapi.Denial) *rules.Denial {
 	if d == nil {
 		return nil
 	}

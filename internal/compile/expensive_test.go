@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 )
 
@@ -13,22 +13,24 @@ func TestCompile_RejectsExpensiveExpressionsInEveryField(t *testing.T) {
 	const format, double = `"%s".format([request == request])`, `[[1]].map(x, x + x).map(x, x + x)[0][0]`
 	json := strings.Repeat("json.encode(", 27) + "request" + strings.Repeat(")", 27)
 	limit := int64(5)
-	fields := map[string]func(*v1alpha1.RateLimitPolicySpec, *v1alpha1.Expression){
-		"spec.match.http.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {
-			s.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{Expression: e}}
+	fields := map[string]func(*policyapi.RateLimitPolicySpec, *policyapi.Expression){
+		"spec.match.http.expression": func(s *policyapi.RateLimitPolicySpec, e *policyapi.Expression) {
+			s.Match = &policyapi.Match{HTTP: &policyapi.HTTPMatch{Expression: e}}
 		},
-		"spec.match.kubernetes.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {
-			s.Axis = v1alpha1.AxisNamespace
-			s.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
-				Resources: []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}}, Expression: e,
+		"spec.match.kubernetes.expression": func(s *policyapi.RateLimitPolicySpec, e *policyapi.Expression) {
+			s.Axis = policyapi.AxisNamespace
+			s.Match = &policyapi.Match{Kubernetes: &policyapi.KubernetesMatch{
+				Resources: []policyapi.KubernetesResources{{APIGroups: []policyapi.APIGroup{""}, Resources: []policyapi.ResourceName{"pods"}}}, Expression: e,
 			}}
 		},
-		"spec.identifier.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {
-			s.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: e}}
+		"spec.identifier.expression": func(s *policyapi.RateLimitPolicySpec, e *policyapi.Expression) {
+			s.Identifier = &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Expression: e}}
 		},
-		"spec.cost.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) { s.Cost = &v1alpha1.Cost{Expression: e} },
-		"spec.tiers[0].when.expression": func(s *v1alpha1.RateLimitPolicySpec, e *v1alpha1.Expression) {
-			s.Tiers = []v1alpha1.Tier{{Name: "a", Limit: &limit, When: v1alpha1.When{Expression: e}}}
+		"spec.cost.expression": func(s *policyapi.RateLimitPolicySpec, e *policyapi.Expression) {
+			s.Cost = &policyapi.Cost{Expression: e}
+		},
+		"spec.tiers[0].when.expression": func(s *policyapi.RateLimitPolicySpec, e *policyapi.Expression) {
+			s.Tiers = []policyapi.Tier{{Name: "a", Limit: &limit, When: policyapi.When{Expression: e}}}
 		},
 	}
 	wraps := map[string]string{
@@ -39,11 +41,11 @@ func TestCompile_RejectsExpensiveExpressionsInEveryField(t *testing.T) {
 		for text, want := range map[string]string{
 			format: "the function format must not be called", json: "the function json.encode must not be called", double: "lists must not be added",
 		} {
-			policy := v1alpha1.RateLimitPolicy{}
+			policy := policyapi.RateLimitPolicy{}
 			policy.Namespace, policy.Name = "shop", "a"
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisUser, Limit: new(int64(10)), Window: "1m"}
-			set(&policy.Spec, new(v1alpha1.Expression(strings.ReplaceAll(wraps[field], "X", text))))
-			_, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
+			policy.Spec = policyapi.RateLimitPolicySpec{Axis: policyapi.AxisUser, Limit: new(int64(10)), Window: "1m"}
+			set(&policy.Spec, new(policyapi.Expression(strings.ReplaceAll(wraps[field], "X", text))))
+			_, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, testIdentity())
 			if len(problems) != 1 || problems[0].Field != field || !strings.Contains(problems[0].Message, want) {
 				t.Errorf("%s: %v, want a problem with %q", field, problems, want)
 			}

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/google/go-cmp/cmp"
+
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
@@ -107,9 +109,19 @@ func addObject(policies *compile.Policies, document []byte) error {
 		return json.Unmarshal(document, policies.Gateways)
 	}
 	if kind.Kind == "ClusterRateLimitPolicy" {
-		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{})
-		return strict.Decode(&policies.Cluster[len(policies.Cluster)-1])
+		var object struct {
+			APIVersion, Kind string
+			policyapi.ClusterRateLimitPolicy
+		}
+		err := strict.Decode(&object)
+		policies.Cluster = append(policies.Cluster, object.ClusterRateLimitPolicy)
+		return err
 	}
-	policies.Namespaced = append(policies.Namespaced, v1alpha1.RateLimitPolicy{})
-	return strict.Decode(&policies.Namespaced[len(policies.Namespaced)-1])
+	var object struct {
+		APIVersion, Kind string
+		policyapi.RateLimitPolicy
+	}
+	err := strict.Decode(&object)
+	policies.Namespaced = append(policies.Namespaced, object.RateLimitPolicy)
+	return err
 }

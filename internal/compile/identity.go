@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
@@ -30,24 +30,6 @@ func (i Identity) WithHashKey(key *limiter.HashKey) Identity {
 	return i
 }
 
-// IdentityOf returns the identity table of a Limiter. It replaces missing fields by those of [DefaultIdentity].
-func IdentityOf(spec *v1alpha1.LimiterSpec) Identity {
-	table, identity := spec.Identity, DefaultIdentity()
-	for _, header := range []struct {
-		given      v1alpha1.HeaderName
-		identifier *rules.Identifier
-	}{{table.Tenant.Header, &identity.Tenant}, {table.User.Header, &identity.User}, {table.APIKey.Header, &identity.APIKey}} {
-		if header.given != "" {
-			header.identifier.Name = lowercase(header.given)
-		}
-	}
-	identity.IPv6PrefixLength = int(table.IP.IPv6PrefixLength)
-	identity.NamespaceLabel = string(table.Tenant.NamespaceLabel)
-	identity.NamespaceAnnotation = string(table.Tenant.NamespaceAnnotation)
-	identity.Credentials = credentials.New(mapEach(table.Credentials, text[v1alpha1.CredentialName])...)
-	return identity
-}
-
 // DefaultIdentity returns the identity table with the defaults of a Limiter.
 func DefaultIdentity() Identity {
 	return Identity{
@@ -59,17 +41,17 @@ func DefaultIdentity() Identity {
 }
 
 // sourceFor returns the source of the identifier for an axis. There is no source for Custom: the policy must have an identifier.
-func (i Identity) sourceFor(axis v1alpha1.Axis) (id rules.Identifier, exists bool) {
+func (i Identity) sourceFor(axis policyapi.Axis) (id rules.Identifier, exists bool) {
 	switch axis {
-	case v1alpha1.AxisIP:
+	case policyapi.AxisIP:
 		return i.IP, true
-	case v1alpha1.AxisTenant:
+	case policyapi.AxisTenant:
 		return i.Tenant, true
-	case v1alpha1.AxisUser:
+	case policyapi.AxisUser:
 		return i.User, true
-	case v1alpha1.AxisAPIKey:
+	case policyapi.AxisAPIKey:
 		return i.APIKey, true
-	case v1alpha1.AxisEndpoint:
+	case policyapi.AxisEndpoint:
 		return rules.Identifier{From: rules.FromEndpoint}, true
 	default:
 		return rules.Identifier{}, false
@@ -77,13 +59,13 @@ func (i Identity) sourceFor(axis v1alpha1.Axis) (id rules.Identifier, exists boo
 }
 
 // kubernetesSourceFor returns the source of the identifier for an axis of writes to the Kubernetes API.
-func kubernetesSourceFor(axis v1alpha1.Axis) rules.Identifier {
+func kubernetesSourceFor(axis policyapi.Axis) rules.Identifier {
 	switch axis {
-	case v1alpha1.AxisTenant:
+	case policyapi.AxisTenant:
 		return rules.Identifier{From: rules.FromKubernetesTenant}
-	case v1alpha1.AxisNamespace:
+	case policyapi.AxisNamespace:
 		return rules.Identifier{From: rules.FromKubernetesNamespace}
-	case v1alpha1.AxisServiceAccount:
+	case policyapi.AxisServiceAccount:
 		return rules.Identifier{From: rules.FromServiceAccount}
 	default: // User, or Custom, whose own identifier replaces it
 		return rules.Identifier{From: rules.FromKubernetesUser}
@@ -91,7 +73,7 @@ func kubernetesSourceFor(axis v1alpha1.Axis) rules.Identifier {
 }
 
 // setIdentifier sets the sources of the policy's identifier: the one in the policy, or else the one in the identity table, and the fallbacks.
-func setIdentifier(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec, identity Identity) {
+func setIdentifier(rule *rules.Rule, spec *policyapi.RateLimitPolicySpec, identity Identity) {
 	rule.Identifier = identity.resolve(sourceOf(spec, identity), spec, &rule.Match)
 	for _, source := range fallbacksOf(spec, rule.Identifier) {
 		if source.From == rule.Identifier.From && source.Name == rule.Identifier.Name {
@@ -105,7 +87,7 @@ func setIdentifier(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec, identit
 }
 
 // sourceOf returns the first source of the policy's identifier.
-func sourceOf(spec *v1alpha1.RateLimitPolicySpec, identity Identity) rules.Identifier {
+func sourceOf(spec *policyapi.RateLimitPolicySpec, identity Identity) rules.Identifier {
 	if spec.Identifier != nil && countSources(&spec.Identifier.IdentifierSource) > 0 {
 		return identifierOf(&spec.Identifier.IdentifierSource)
 	}
@@ -117,12 +99,12 @@ func sourceOf(spec *v1alpha1.RateLimitPolicySpec, identity Identity) rules.Ident
 }
 
 // fallbacksOf returns the sources that follow the first one. The client address is the last one, unless the policy excludes it.
-func fallbacksOf(spec *v1alpha1.RateLimitPolicySpec, first rules.Identifier) (all []rules.Identifier) {
-	missing := v1alpha1.OnMissingClientAddress
-	if first.From == rules.FromDescriptor && spec.Match != nil && slices.ContainsFunc(spec.Match.Descriptors, func(d v1alpha1.DescriptorMatch) bool {
+func fallbacksOf(spec *policyapi.RateLimitPolicySpec, first rules.Identifier) (all []rules.Identifier) {
+	missing := policyapi.OnMissingClientAddress
+	if first.From == rules.FromDescriptor && spec.Match != nil && slices.ContainsFunc(spec.Match.Descriptors, func(d policyapi.DescriptorMatch) bool {
 		return string(d.Key) == first.Name
 	}) {
-		missing = v1alpha1.OnMissingShared // the entry is there, and an empty value is one value, as in Envoy's rate limit service
+		missing = policyapi.OnMissingShared // the entry is there, and an empty value is one value, as in Envoy's rate limit service
 	}
 	if given := spec.Identifier; given != nil {
 		for i := range given.Fallbacks {
@@ -133,7 +115,7 @@ func fallbacksOf(spec *v1alpha1.RateLimitPolicySpec, first rules.Identifier) (al
 		missing = cmp.Or(given.OnMissing, missing)
 	}
 	hasAddress := !isKubernetes(spec) && first.From != rules.FromEndpoint && first.From != rules.FromClientIP
-	if missing == v1alpha1.OnMissingClientAddress && hasAddress {
+	if missing == policyapi.OnMissingClientAddress && hasAddress {
 		all = append(all, rules.Identifier{From: rules.FromClientIP})
 	}
 	return all
@@ -141,10 +123,10 @@ func fallbacksOf(spec *v1alpha1.RateLimitPolicySpec, first rules.Identifier) (al
 
 // resolve returns what the limiter needs to know about a source. An API key and what can contain credentials are always secrets, and the
 // identifier on axis IP is always an address.
-func (i Identity) resolve(id rules.Identifier, spec *v1alpha1.RateLimitPolicySpec, match *rules.Match) rules.Identifier {
+func (i Identity) resolve(id rules.Identifier, spec *policyapi.RateLimitPolicySpec, match *rules.Match) rules.Identifier {
 	isClient := id.From == rules.FromClientIP
-	id.Secret = !isClient && (spec.Axis == v1alpha1.AxisAPIKey || i.Credentials.In(id, match))
-	id.Address = !isClient && spec.Axis == v1alpha1.AxisIP
+	id.Secret = !isClient && (spec.Axis == policyapi.AxisAPIKey || i.Credentials.In(id, match))
+	id.Address = !isClient && spec.Axis == policyapi.AxisIP
 	if id.IsAddress() && i.IPv6PrefixLength != rules.DefaultIPv6Prefix { // rules omit the default
 		id.IPv6Prefix = i.IPv6PrefixLength
 	}
@@ -152,18 +134,18 @@ func (i Identity) resolve(id rules.Identifier, spec *v1alpha1.RateLimitPolicySpe
 }
 
 // lowerOnMissing returns what happens without any source. A client address is a source.
-func lowerOnMissing(missing v1alpha1.OnMissing) rules.OnMissing {
+func lowerOnMissing(missing policyapi.OnMissing) rules.OnMissing {
 	switch missing {
-	case v1alpha1.OnMissingSkip:
+	case policyapi.OnMissingSkip:
 		return rules.SkipMissing
-	case v1alpha1.OnMissingDeny:
+	case policyapi.OnMissingDeny:
 		return rules.DenyMissing
 	default:
 		return rules.ShareMissing
 	}
 }
 
-func identifierOf(identifier *v1alpha1.IdentifierSource) rules.Identifier {
+func identifierOf(identifier *policyapi.IdentifierSource) rules.Identifier {
 	switch {
 	case identifier.Header != nil:
 		return rules.Identifier{From: rules.FromHeader, Name: lowercase(*identifier.Header)}

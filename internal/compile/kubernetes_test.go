@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pgregory.net/rapid"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -85,19 +85,19 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		narrow := kubernetesMatch().Draw(t, "narrow")
 		wide := narrow.DeepCopy()
-		for _, widen := range rapid.SliceOfN(rapid.SampledFrom([]func(m, other *v1alpha1.KubernetesMatch){
-			func(m, other *v1alpha1.KubernetesMatch) { m.Resources = other.Resources },
-			func(m, other *v1alpha1.KubernetesMatch) { m.Users = other.Users },
-			func(m, other *v1alpha1.KubernetesMatch) { m.Groups = other.Groups },
-			func(m, other *v1alpha1.KubernetesMatch) { m.ExceptUsers = other.ExceptUsers },
-			func(m, other *v1alpha1.KubernetesMatch) { m.NamespaceSelector = other.NamespaceSelector },
-			func(m, _ *v1alpha1.KubernetesMatch) { m.Expression = nil },
+		for _, widen := range rapid.SliceOfN(rapid.SampledFrom([]func(m, other *policyapi.KubernetesMatch){
+			func(m, other *policyapi.KubernetesMatch) { m.Resources = other.Resources },
+			func(m, other *policyapi.KubernetesMatch) { m.Users = other.Users },
+			func(m, other *policyapi.KubernetesMatch) { m.Groups = other.Groups },
+			func(m, other *policyapi.KubernetesMatch) { m.ExceptUsers = other.ExceptUsers },
+			func(m, other *policyapi.KubernetesMatch) { m.NamespaceSelector = other.NamespaceSelector },
+			func(m, _ *policyapi.KubernetesMatch) { m.Expression = nil },
 		}), 1, 2).Draw(t, "widen") {
 			widen(wide, kubernetesMatch().Draw(t, "other"))
 		}
 		policies := compile.Policies{Namespaces: []compile.Namespace{{Name: "shop", Labels: map[string]string{"plan": "free"}}}}
-		for name, match := range map[string]*v1alpha1.KubernetesMatch{"narrow": narrow, "wide": wide} {
-			policy := v1alpha1.RateLimitPolicy{Spec: v1alpha1.RateLimitPolicySpec{Axis: "User", Limit: new(int64(1)), Window: "1m", Match: &v1alpha1.Match{Kubernetes: match}}}
+		for name, match := range map[string]*policyapi.KubernetesMatch{"narrow": narrow, "wide": wide} {
+			policy := policyapi.RateLimitPolicy{Spec: policyapi.RateLimitPolicySpec{Axis: "User", Limit: new(int64(1)), Window: "1m", Match: &policyapi.Match{Kubernetes: match}}}
 			policy.Namespace, policy.Name = "shop", name
 			policies.Namespaced = append(policies.Namespaced, policy)
 		}
@@ -133,57 +133,33 @@ func TestCovers_HoldsForEveryWrite(t *testing.T) {
 	t.Logf("%d covered pairs", covered)
 }
 
-func TestIdentityOf_ReturnsTheTableOfALimiter(t *testing.T) {
-	var spec v1alpha1.LimiterSpec
-	if got := compile.IdentityOf(&spec); got != compile.DefaultIdentity() {
-		t.Errorf("a Limiter without an identity table has %+v", got)
-	}
-	spec.Identity = v1alpha1.IdentityTable{
-		IP:     v1alpha1.IPIdentity{IPv6PrefixLength: 56, TrustedProxies: []v1alpha1.CIDR{"10.0.0.0/8"}},
-		Tenant: v1alpha1.TenantIdentity{Header: "X-Org", NamespaceLabel: "example.com/Tenant"},
-		User:   v1alpha1.UserIdentity{Header: "X-Who"},
-		APIKey: v1alpha1.APIKeyIdentity{Header: "X-Key"},
-	}
-	want := compile.DefaultIdentity()
-	want.Tenant.Name, want.User.Name, want.APIKey.Name = "x-org", "x-who", "x-key"
-	want.IPv6PrefixLength, want.NamespaceLabel = 56, "example.com/Tenant"
-	if got := compile.IdentityOf(&spec); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	spec.Identity.Tenant = v1alpha1.TenantIdentity{NamespaceAnnotation: "tenant"}
-	want.Tenant.Name, want.NamespaceLabel, want.NamespaceAnnotation = "x-tenant-id", "", "tenant"
-	if got := compile.IdentityOf(&spec); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 func TestCompile_ReportsPoliciesForWritesThatMatchNoNamespace(t *testing.T) {
-	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-	of := func(name string, change func(*v1alpha1.KubernetesMatch), domains ...v1alpha1.Domain) v1alpha1.ClusterRateLimitPolicy {
-		p := podCreationPolicy(name, v1alpha1.AxisUser, func(s *v1alpha1.RateLimitPolicySpec) { change(s.Match.Kubernetes) })
+	team := &policyapi.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	of := func(name string, change func(*policyapi.KubernetesMatch), domains ...policyapi.Domain) policyapi.ClusterRateLimitPolicy {
+		p := podCreationPolicy(name, policyapi.AxisUser, func(s *policyapi.RateLimitPolicySpec) { change(s.Match.Kubernetes) })
 		p.Spec.Domains = domains
 		return p
 	}
 	policies := compile.Policies{
 		Namespaces: []compile.Namespace{{Name: "bank"}, {Name: "shop", Labels: map[string]string{"team": "a"}}},
-		Cluster: []v1alpha1.ClusterRateLimitPolicy{
-			of("a-all", func(*v1alpha1.KubernetesMatch) {}),
-			of("b-empty-selector", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = &metav1.LabelSelector{} }),
-			of("c-selected", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = team }),
-			of("d-other-domain", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = team }, "bank"),
-			of("e-named", func(m *v1alpha1.KubernetesMatch) { m.Namespaces = []v1alpha1.NamespaceName{"gone", "bank"} }),
-			of("f-unknown", func(m *v1alpha1.KubernetesMatch) { m.Namespaces = []v1alpha1.NamespaceName{"gone"} }),
-			of("g-both", func(m *v1alpha1.KubernetesMatch) {
-				m.NamespaceSelector, m.Namespaces = team, []v1alpha1.NamespaceName{"bank"}
+		Cluster: []policyapi.ClusterRateLimitPolicy{
+			of("a-all", func(*policyapi.KubernetesMatch) {}),
+			of("b-empty-selector", func(m *policyapi.KubernetesMatch) { m.NamespaceSelector = &policyapi.LabelSelector{} }),
+			of("c-selected", func(m *policyapi.KubernetesMatch) { m.NamespaceSelector = team }),
+			of("d-other-domain", func(m *policyapi.KubernetesMatch) { m.NamespaceSelector = team }, "bank"),
+			of("e-named", func(m *policyapi.KubernetesMatch) { m.Namespaces = []policyapi.NamespaceName{"gone", "bank"} }),
+			of("f-unknown", func(m *policyapi.KubernetesMatch) { m.Namespaces = []policyapi.NamespaceName{"gone"} }),
+			of("g-both", func(m *policyapi.KubernetesMatch) {
+				m.NamespaceSelector, m.Namespaces = team, []policyapi.NamespaceName{"bank"}
 			}),
-			of("h-contradiction", func(m *v1alpha1.KubernetesMatch) {
-				m.Users, m.ExceptUsers = []v1alpha1.KubernetesUser{"eve"}, []v1alpha1.KubernetesUser{"eve"}
+			of("h-contradiction", func(m *policyapi.KubernetesMatch) {
+				m.Users, m.ExceptUsers = []policyapi.KubernetesUser{"eve"}, []policyapi.KubernetesUser{"eve"}
 			}),
 		},
 	}
 	for _, namespace := range []string{"bank", "shop"} {
-		p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
-		p.Spec = of("", func(m *v1alpha1.KubernetesMatch) { m.NamespaceSelector = team }).Spec.RateLimitPolicySpec
+		p := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{Namespace: namespace, Name: "own"}}
+		p.Spec = of("", func(m *policyapi.KubernetesMatch) { m.NamespaceSelector = team }).Spec.RateLimitPolicySpec
 		policies.Namespaced = append(policies.Namespaced, p)
 	}
 	unmatched := func() (got []string) {
@@ -203,12 +179,12 @@ func TestCompile_ReportsPoliciesForWritesThatMatchNoNamespace(t *testing.T) {
 }
 
 // podCreationPolicy returns a ClusterRateLimitPolicy that limits the creation of pods.
-func podCreationPolicy(name string, axis v1alpha1.Axis, change func(*v1alpha1.RateLimitPolicySpec)) v1alpha1.ClusterRateLimitPolicy {
-	var policy v1alpha1.ClusterRateLimitPolicy
+func podCreationPolicy(name string, axis policyapi.Axis, change func(*policyapi.RateLimitPolicySpec)) policyapi.ClusterRateLimitPolicy {
+	var policy policyapi.ClusterRateLimitPolicy
 	policy.Name = name
-	policy.Spec.RateLimitPolicySpec = v1alpha1.RateLimitPolicySpec{
-		Axis: axis, Limit: new(int64(1)), Window: "1m", Match: &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
-			Resources: []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}},
+	policy.Spec.RateLimitPolicySpec = policyapi.RateLimitPolicySpec{
+		Axis: axis, Limit: new(int64(1)), Window: "1m", Match: &policyapi.Match{Kubernetes: &policyapi.KubernetesMatch{
+			Resources: []policyapi.KubernetesResources{{APIGroups: []policyapi.APIGroup{""}, Resources: []policyapi.ResourceName{"pods"}}},
 		}},
 	}
 	if change != nil {

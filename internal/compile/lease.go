@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -21,7 +21,7 @@ const (
 )
 
 // validateLease returns the lease of a policy, nil without one.
-func (v *validator) validateLease(spec *v1alpha1.RateLimitPolicySpec) *rules.Lease {
+func (v *validator) validateLease(spec *policyapi.RateLimitPolicySpec) *rules.Lease {
 	if spec.Lease == nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
@@ -40,39 +40,39 @@ func lowerCommon(policy validPolicy) rules.Rule {
 		Policy:  policy.name,
 		Counter: policy.counterBesidesName(),
 		Domain:  policy.namespace,
-		ReplacesDefaults: sorted(mapEach(policy.spec.Replaces, func(name v1alpha1.PolicyName) string { return policyname.Join(policyname.Cluster, string(name)) }),
+		ReplacesDefaults: sorted(mapEach(policy.spec.Replaces, func(name policyapi.PolicyName) string { return policyname.Join(policyname.Cluster, string(name)) }),
 			strings.Compare),
 		Axis:           string(policy.spec.Axis),
-		PerEndpoint:    policy.spec.Scope == v1alpha1.ScopeEndpoint,
+		PerEndpoint:    policy.spec.Scope == policyapi.ScopeEndpoint,
 		Match:          lowerMatch(policy.spec.Match),
 		Cost:           lowerCost(policy.spec.Cost),
-		Debt:           policy.spec.Overrun == v1alpha1.OverrunDebt,
-		Shadow:         policy.spec.Enforcement == v1alpha1.EnforcementShadow,
+		Debt:           policy.spec.Overrun == policyapi.OverrunDebt,
+		Shadow:         policy.spec.Enforcement == policyapi.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
-		Compact:        policy.spec.Storage == v1alpha1.StorageCompact,
+		Compact:        policy.spec.Storage == policyapi.StorageCompact,
 		Denial:         lowerDenial(policy.spec.Denial),
 	}
 	if cluster := policy.cluster; cluster != nil {
-		rule.Domains = sorted(mapEach(cluster.Domains, text[v1alpha1.Domain]), strings.Compare)
+		rule.Domains = sorted(mapEach(cluster.Domains, text[policyapi.Domain]), strings.Compare)
 		rule.AllDomains = len(cluster.Domains) == 0
-		rule.Default = cluster.Precedence == v1alpha1.PrecedenceDefault
+		rule.Default = cluster.Precedence == policyapi.PrecedenceDefault
 	}
 	return rule
 }
 
 // lowerStoreFailure omits the default, which limiters that do not know the field apply.
-func lowerStoreFailure(failure v1alpha1.StoreFailure) rules.StoreFailure {
+func lowerStoreFailure(failure policyapi.StoreFailure) rules.StoreFailure {
 	switch failure {
-	case v1alpha1.StoreFailureAllow:
+	case policyapi.StoreFailureAllow:
 		return rules.AllowOnFailure
-	case v1alpha1.StoreFailureDeny:
+	case policyapi.StoreFailureDeny:
 		return rules.DenyOnFailure
 	default:
 		return rules.LocalOnFailure
 	}
 }
 
-func lowerMatch(match *v1alpha1.Match) rules.Match {
+func lowerMatch(match *policyapi.Match) rules.Match {
 	if match == nil {
 		return rules.Match{}
 	}
@@ -83,10 +83,10 @@ func lowerMatch(match *v1alpha1.Match) rules.Match {
 		return rules.Match{Descriptors: mapEach(match.Descriptors, lowerDescriptor)} // in the order of the descriptor
 	}
 	return rules.Match{
-		Hosts:       sorted(mapEach(match.HTTP.Hosts, lowercase[v1alpha1.Host]), strings.Compare),
+		Hosts:       sorted(mapEach(match.HTTP.Hosts, lowercase[policyapi.Host]), strings.Compare),
 		Paths:       sorted(mapEach(match.HTTP.Paths, lowerPath), comparePaths),
 		IgnoreCase:  match.HTTP.IgnoreCase,
-		Methods:     sorted(mapEach(match.HTTP.Methods, upper[v1alpha1.Method]), strings.Compare),
+		Methods:     sorted(mapEach(match.HTTP.Methods, upper[policyapi.Method]), strings.Compare),
 		Headers:     sorted(mapEach(match.HTTP.Headers, lowerHeader), compareHeaders),
 		CIDRs:       sorted(mapEach(match.HTTP.CIDRs, lowerCIDR), strings.Compare),
 		ExceptCIDRs: sorted(mapEach(match.HTTP.ExceptCIDRs, lowerCIDR), strings.Compare),
@@ -94,7 +94,7 @@ func lowerMatch(match *v1alpha1.Match) rules.Match {
 	}
 }
 
-func lowerDescriptor(entry v1alpha1.DescriptorMatch) rules.DescriptorMatch {
+func lowerDescriptor(entry policyapi.DescriptorMatch) rules.DescriptorMatch {
 	m := rules.DescriptorMatch{Key: string(entry.Key)}
 	if entry.Value != nil {
 		m.Value = *entry.Value
@@ -102,29 +102,29 @@ func lowerDescriptor(entry v1alpha1.DescriptorMatch) rules.DescriptorMatch {
 	if entry.Pattern != nil {
 		m.Pattern = *entry.Pattern
 	}
-	m.Except = sorted(mapEach(entry.Except, text[v1alpha1.DescriptorPattern]), strings.Compare)
+	m.Except = sorted(mapEach(entry.Except, text[policyapi.DescriptorPattern]), strings.Compare)
 	return m
 }
 
 // lowerPath does not change regular expressions. NormalPath removes the trailing slash, so that the prefixes /v1 and /v1/ are the same.
-func lowerPath(path v1alpha1.PathMatch) rules.PathMatch {
+func lowerPath(path policyapi.PathMatch) rules.PathMatch {
 	switch pathType(path) {
-	case v1alpha1.PathRegularExpression:
+	case policyapi.PathRegularExpression:
 		return rules.PathMatch{Type: rules.PathRegex, Value: path.Value}
-	case v1alpha1.PathExact:
+	case policyapi.PathExact:
 		return rules.PathMatch{Type: rules.PathExact, Value: reading.NormalPath(path.Value)}
 	default:
 		return rules.PathMatch{Type: rules.PathPrefix, Value: reading.NormalPath(path.Value)}
 	}
 }
 
-func lowerHeader(header v1alpha1.HeaderMatch) rules.HeaderMatch {
+func lowerHeader(header policyapi.HeaderMatch) rules.HeaderMatch {
 	m := rules.HeaderMatch{Name: lowercase(header.Name), Invert: header.Invert}
 	switch headerType(header) {
-	case v1alpha1.HeaderPresent:
+	case policyapi.HeaderPresent:
 		m.Type = rules.HeaderPresent
 		return m
-	case v1alpha1.HeaderRegularExpression:
+	case policyapi.HeaderRegularExpression:
 		m.Type = rules.HeaderRegex
 	default:
 		m.Type = rules.HeaderExact

@@ -4,14 +4,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
+	"github.com/weir-dev/weir/internal/compile/labelselector"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
 // lowerTiers keeps the order of the tiers, because the first tier that matches applies.
-func lowerTiers(spec *v1alpha1.RateLimitPolicySpec, limits []limiter.Limit, rule *rules.Rule, hashKey *limiter.HashKey) []rules.Tier {
+func lowerTiers(spec *policyapi.RateLimitPolicySpec, limits []limiter.Limit, rule *rules.Rule, hashKey *limiter.HashKey) []rules.Tier {
 	var tiers []rules.Tier
 	for i := range spec.Tiers {
 		tier, limit := &spec.Tiers[i], limits[i]
@@ -26,9 +27,9 @@ func lowerTiers(spec *v1alpha1.RateLimitPolicySpec, limits []limiter.Limit, rule
 	return tiers
 }
 
-func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, rule *rules.Rule, hashKey *limiter.HashKey) rules.When {
+func lowerWhen(when policyapi.When, spec *policyapi.RateLimitPolicySpec, rule *rules.Rule, hashKey *limiter.HashKey) rules.When {
 	out := rules.When{
-		Identifiers: sorted(mapEach(when.Identifiers, func(given v1alpha1.TierIdentifier) string {
+		Identifiers: sorted(mapEach(when.Identifiers, func(given policyapi.TierIdentifier) string {
 			source, n := rule.SourceOf(string(given))
 			prefix, text := string(given[:n]), string(given[n:])
 			if hash, isHash := strings.CutPrefix(text, rules.HashPrefix); isHash && source.Secret {
@@ -40,10 +41,10 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, rule *rul
 			return prefix + lowerTierIdentifier(text, spec, source)
 		}), strings.Compare),
 		CIDRs:      sorted(mapEach(when.CIDRs, lowerCIDR), strings.Compare),
-		Groups:     sorted(mapEach(when.Groups, text[v1alpha1.Group]), strings.Compare),
+		Groups:     sorted(mapEach(when.Groups, text[policyapi.Group]), strings.Compare),
 		Expression: lowerExpression(when.Expression),
 
-		NamespaceSelector: lowerSelector(when.NamespaceSelector),
+		NamespaceSelector: labelselector.Lower(when.NamespaceSelector),
 	}
 	if when.Header != nil {
 		header := lowerHeader(*when.Header)
@@ -53,13 +54,13 @@ func lowerWhen(when v1alpha1.When, spec *v1alpha1.RateLimitPolicySpec, rule *rul
 }
 
 // lowerTierIdentifier converts an identifier that is not secret to the form in which requests are counted.
-func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, identifier rules.Identifier) string {
+func lowerTierIdentifier(given string, spec *policyapi.RateLimitPolicySpec, identifier rules.Identifier) string {
 	switch {
-	case spec.Axis == v1alpha1.AxisServiceAccount:
+	case spec.Axis == policyapi.AxisServiceAccount:
 		return lowerServiceAccount(given)
 	case identifier.IsAddress():
 		return rules.ClientIdentifier(given, identifier.IPv6Prefix)
-	case spec.Axis == v1alpha1.AxisEndpoint:
+	case spec.Axis == policyapi.AxisEndpoint:
 		return lowerEndpoint(given, spec.Match)
 	default:
 		return given
@@ -68,7 +69,7 @@ func lowerTierIdentifier(given string, spec *v1alpha1.RateLimitPolicySpec, ident
 
 // lowerEndpoint converts an endpoint to the form that Match returns: a regular expression in match and [rules.OtherEndpoints] unchanged, any
 // other endpoint as a normalized path.
-func lowerEndpoint(given string, match *v1alpha1.Match) string {
+func lowerEndpoint(given string, match *policyapi.Match) string {
 	if given == rules.OtherEndpoints || isExpressionOf(match, given) {
 		return given
 	}
@@ -78,14 +79,14 @@ func lowerEndpoint(given string, match *v1alpha1.Match) string {
 	return reading.NormalPath(given)
 }
 
-func isExpressionOf(match *v1alpha1.Match, endpoint string) bool {
-	return match != nil && match.HTTP != nil && slices.ContainsFunc(match.HTTP.Paths, func(path v1alpha1.PathMatch) bool {
-		return pathType(path) == v1alpha1.PathRegularExpression && path.Value == endpoint
+func isExpressionOf(match *policyapi.Match, endpoint string) bool {
+	return match != nil && match.HTTP != nil && slices.ContainsFunc(match.HTTP.Paths, func(path policyapi.PathMatch) bool {
+		return pathType(path) == policyapi.PathRegularExpression && path.Value == endpoint
 	})
 }
 
 // lowerCost omits the default cost of 1.
-func lowerCost(cost *v1alpha1.Cost) *rules.Cost {
+func lowerCost(cost *policyapi.Cost) *rules.Cost {
 	switch {
 	case cost == nil, cost.Value != nil && *cost.Value == 1:
 		return nil
@@ -98,7 +99,7 @@ func lowerCost(cost *v1alpha1.Cost) *rules.Cost {
 	}
 }
 
-func lowerExpression(expression *v1alpha1.Expression) string {
+func lowerExpression(expression *policyapi.Expression) string {
 	if expression == nil {
 		return ""
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pgregory.net/rapid"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -25,11 +25,11 @@ func namespaces() []compile.Namespace {
 }
 
 func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
-	selecting := func(selector metav1.LabelSelector) func(*v1alpha1.RateLimitPolicySpec) {
-		return func(s *v1alpha1.RateLimitPolicySpec) { s.Match.Kubernetes.NamespaceSelector = &selector }
+	selecting := func(selector policyapi.LabelSelector) func(*policyapi.RateLimitPolicySpec) {
+		return func(s *policyapi.RateLimitPolicySpec) { s.Match.Kubernetes.NamespaceSelector = &selector }
 	}
 	for name, tc := range map[string]struct {
-		policy   v1alpha1.ClusterRateLimitPolicy
+		policy   policyapi.ClusterRateLimitPolicy
 		identity compile.Identity
 		want     []rules.Namespace
 	}{
@@ -44,35 +44,35 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 			[]rules.Namespace{{Name: "search", Tenant: strings.Repeat("y", 253)}, {Name: "shop", Tenant: "globex"}},
 		},
 		"no tenants for a policy with another identifier": {
-			podCreationPolicy("a", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) {
-				s.Identifier = &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression("request.name"))}}
+			podCreationPolicy("a", "Tenant", func(s *policyapi.RateLimitPolicySpec) {
+				s.Identifier = &policyapi.Identifier{IdentifierSource: policyapi.IdentifierSource{Expression: new(policyapi.Expression("request.name"))}}
 			}),
 			compile.Identity{NamespaceLabel: "tenant"},
 			nil,
 		},
 		"only the labels that the selector reads": {
-			podCreationPolicy("a", "User", selecting(metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}})),
+			podCreationPolicy("a", "User", selecting(policyapi.LabelSelector{MatchLabels: map[string]string{"plan": "free"}})),
 			compile.Identity{},
 			[]rules.Namespace{{Name: "search", Labels: map[string]string{"plan": "paid"}}, {Name: "shop", Labels: map[string]string{"plan": "free"}}},
 		},
 		"the labels that a tier reads": {
-			podCreationPolicy("a", "User", func(s *v1alpha1.RateLimitPolicySpec) {
-				when := v1alpha1.When{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"colour": "blue"}}}
-				s.Tiers = []v1alpha1.Tier{{Name: "blue", Unlimited: true, When: when}}
+			podCreationPolicy("a", "User", func(s *policyapi.RateLimitPolicySpec) {
+				when := policyapi.When{NamespaceSelector: &policyapi.LabelSelector{MatchLabels: map[string]string{"colour": "blue"}}}
+				s.Tiers = []policyapi.Tier{{Name: "blue", Unlimited: true, When: when}}
 			}),
 			compile.Identity{},
 			[]rules.Namespace{{Name: "shop", Labels: map[string]string{"colour": "blue"}}},
 		},
 		"every namespace if a selector requires that a label is absent": {
-			podCreationPolicy("a", "User", selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: "colour", Operator: metav1.LabelSelectorOpDoesNotExist},
+			podCreationPolicy("a", "User", selecting(policyapi.LabelSelector{MatchExpressions: []policyapi.LabelSelectorRequirement{
+				{Key: "colour", Operator: policyapi.LabelSelectorOpDoesNotExist},
 			}})),
 			compile.Identity{},
 			[]rules.Namespace{{Name: "bank"}, {Name: "forum"}, {Name: "search"}, {Name: "shop", Labels: map[string]string{"colour": "blue"}}},
 		},
 		"every namespace if a selector excludes a label value": {
-			podCreationPolicy("a", "User", selecting(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: "plan", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"free"}},
+			podCreationPolicy("a", "User", selecting(policyapi.LabelSelector{MatchExpressions: []policyapi.LabelSelectorRequirement{
+				{Key: "plan", Operator: policyapi.LabelSelectorOpNotIn, Values: []string{"free"}},
 			}})),
 			compile.Identity{},
 			[]rules.Namespace{
@@ -81,7 +81,7 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policies := compile.Policies{Cluster: []v1alpha1.ClusterRateLimitPolicy{tc.policy}, Namespaces: namespaces()}
+			policies := compile.Policies{Cluster: []policyapi.ClusterRateLimitPolicy{tc.policy}, Namespaces: namespaces()}
 			result := policies.Compile(tc.identity)
 			if len(result.Problems) > 0 {
 				t.Fatal(result.Problems)
@@ -96,15 +96,15 @@ func TestCompile_ReturnsOnlyTheNamespacePropertiesThatRulesRead(t *testing.T) {
 // TestCompile_ReturnsTheNamespacePropertiesOfAllPolicies compiles policies that read different properties, in every order: the order of
 // the names decides the order of the rules.
 func TestCompile_ReturnsTheNamespacePropertiesOfAllPolicies(t *testing.T) {
-	specs := map[string]func(*v1alpha1.RateLimitPolicySpec){
-		"HTTP requests": func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil },
-		"tenants":       func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = v1alpha1.AxisTenant },
-		"a label": func(s *v1alpha1.RateLimitPolicySpec) {
-			s.Match.Kubernetes.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}}
+	specs := map[string]func(*policyapi.RateLimitPolicySpec){
+		"HTTP requests": func(s *policyapi.RateLimitPolicySpec) { s.Match = nil },
+		"tenants":       func(s *policyapi.RateLimitPolicySpec) { s.Axis = policyapi.AxisTenant },
+		"a label": func(s *policyapi.RateLimitPolicySpec) {
+			s.Match.Kubernetes.NamespaceSelector = &policyapi.LabelSelector{MatchLabels: map[string]string{"plan": "free"}}
 		},
-		"an absent label": func(s *v1alpha1.RateLimitPolicySpec) {
-			s.Match.Kubernetes.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: "colour", Operator: metav1.LabelSelectorOpDoesNotExist},
+		"an absent label": func(s *policyapi.RateLimitPolicySpec) {
+			s.Match.Kubernetes.NamespaceSelector = &policyapi.LabelSelector{MatchExpressions: []policyapi.LabelSelectorRequirement{
+				{Key: "colour", Operator: policyapi.LabelSelectorOpDoesNotExist},
 			}}
 		},
 	}
@@ -128,7 +128,7 @@ func TestCompile_ReturnsTheNamespacePropertiesOfAllPolicies(t *testing.T) {
 
 func TestCompile_ChangesTheRevisionOnlyWithNamespacePropertiesThatRulesRead(t *testing.T) {
 	identity := compile.Identity{NamespaceLabel: "tenant"}
-	revision := func(change func([]compile.Namespace) []compile.Namespace, policies ...v1alpha1.ClusterRateLimitPolicy) string {
+	revision := func(change func([]compile.Namespace) []compile.Namespace, policies ...policyapi.ClusterRateLimitPolicy) string {
 		all := compile.Policies{Cluster: policies, Namespaces: change(namespaces())}
 		_, revision := rules.Encode(all.Compile(identity).Set)
 		return revision
@@ -146,7 +146,7 @@ func TestCompile_ChangesTheRevisionOnlyWithNamespacePropertiesThatRulesRead(t *t
 		all[0], all[3] = all[3], all[0]
 		return all
 	}
-	tenants, httpRequests := podCreationPolicy("tenants", "Tenant", nil), podCreationPolicy("requests", "Tenant", func(s *v1alpha1.RateLimitPolicySpec) { s.Match = nil })
+	tenants, httpRequests := podCreationPolicy("tenants", "Tenant", nil), podCreationPolicy("requests", "Tenant", func(s *policyapi.RateLimitPolicySpec) { s.Match = nil })
 	if revision(unchanged, tenants) != revision(changeUnread, tenants) || revision(unchanged, tenants) != revision(changeOrder, tenants) {
 		t.Error("the revision changes with properties that no rule reads, or with the order of namespaces")
 	}

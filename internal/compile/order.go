@@ -5,18 +5,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // Name returns the name of a policy in rules, responses and problems: "namespace/name".
-func Name(policy *v1alpha1.RateLimitPolicy) string {
+func Name(policy *policyapi.RateLimitPolicy) string {
 	return policyname.Join(policy.Namespace, policy.Name)
 }
 
 // ClusterName returns the name of a cluster-scoped policy in rules, responses and problems: "_cluster/name".
-func ClusterName(policy *v1alpha1.ClusterRateLimitPolicy) string {
+func ClusterName(policy *policyapi.ClusterRateLimitPolicy) string {
 	return policyname.Join(policyname.Cluster, policy.Name)
 }
 
@@ -26,18 +26,18 @@ type candidate struct {
 	namespace  string // empty if the policy is cluster-scoped
 	objectName string
 	created    time.Time // zero in a file
-	spec       *v1alpha1.RateLimitPolicySpec
-	cluster    *v1alpha1.ClusterRateLimitPolicySpec // nil if the policy is namespaced
+	spec       *policyapi.RateLimitPolicySpec
+	cluster    *policyapi.ClusterRateLimitPolicySpec // nil if the policy is namespaced
 }
 
 // withDefaults returns the spec with the defaults of its enumerations. The schema has no defaults, so that objects do not keep those of
 // their time. Package rate has the default of algorithms, and pathType, headerType and operationsOf those of entries of lists.
-func withDefaults(spec v1alpha1.RateLimitPolicySpec) v1alpha1.RateLimitPolicySpec {
-	spec.Scope = cmp.Or(spec.Scope, v1alpha1.ScopePolicy)
-	spec.Overrun = cmp.Or(spec.Overrun, v1alpha1.OverrunDeny)
-	spec.Enforcement = cmp.Or(spec.Enforcement, v1alpha1.EnforcementEnforce)
-	spec.OnStoreFailure = cmp.Or(spec.OnStoreFailure, v1alpha1.StoreFailureLocal)
-	spec.Storage = cmp.Or(spec.Storage, v1alpha1.StorageExact)
+func withDefaults(spec policyapi.RateLimitPolicySpec) policyapi.RateLimitPolicySpec {
+	spec.Scope = cmp.Or(spec.Scope, policyapi.ScopePolicy)
+	spec.Overrun = cmp.Or(spec.Overrun, policyapi.OverrunDeny)
+	spec.Enforcement = cmp.Or(spec.Enforcement, policyapi.EnforcementEnforce)
+	spec.OnStoreFailure = cmp.Or(spec.OnStoreFailure, policyapi.StoreFailureLocal)
+	spec.Storage = cmp.Or(spec.Storage, policyapi.StorageExact)
 	return spec
 }
 
@@ -70,16 +70,16 @@ func groupByName(policies Policies) [][]candidate {
 	for i := range policies.Namespaced {
 		if p := &policies.Namespaced[i]; p.DeletionTimestamp == nil {
 			spec := withDefaults(p.Spec)
-			add(candidate{name: Name(p), namespace: p.Namespace, objectName: p.Name, created: p.CreationTimestamp.Time, spec: &spec})
+			add(candidate{name: Name(p), namespace: p.Namespace, objectName: p.Name, created: p.CreationTimestamp, spec: &spec})
 		}
 	}
 	for i := range policies.Cluster {
 		if p := &policies.Cluster[i]; p.DeletionTimestamp == nil {
 			spec := p.Spec
 			spec.RateLimitPolicySpec = withDefaults(spec.RateLimitPolicySpec)
-			spec.Precedence = cmp.Or(spec.Precedence, v1alpha1.PrecedenceOverride)
+			spec.Precedence = cmp.Or(spec.Precedence, policyapi.PrecedenceOverride)
 			add(candidate{
-				name: ClusterName(p), objectName: p.Name, created: p.CreationTimestamp.Time, spec: &spec.RateLimitPolicySpec, cluster: &spec,
+				name: ClusterName(p), objectName: p.Name, created: p.CreationTimestamp, spec: &spec.RateLimitPolicySpec, cluster: &spec,
 			})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/engine"
@@ -48,7 +48,7 @@ func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 }
 
 // drawPolicy draws each field of a policy from few values. Two drawn policies often have values in common.
-func drawPolicy(t *rapid.T, name string) v1alpha1.RateLimitPolicy {
+func drawPolicy(t *rapid.T, name string) policyapi.RateLimitPolicy {
 	oneOf := func(label string, values ...string) string { return rapid.SampledFrom(values).Draw(t, name+": "+label) }
 	spec := []string{
 		"axis: " + oneOf("axis", "User", "User", "IP", "Endpoint"),
@@ -90,7 +90,7 @@ func drawRequest(t *rapid.T) rules.Request {
 }
 
 // drawPair draws two policies. They often differ in few fields.
-func drawPair(t *rapid.T) (a, b v1alpha1.RateLimitPolicy) {
+func drawPair(t *rapid.T) (a, b policyapi.RateLimitPolicy) {
 	a, b = drawPolicy(t, "a"), drawPolicy(t, "b")
 	if rapid.IntRange(0, 2).Draw(t, "similar") == 0 {
 		return a, b
@@ -113,10 +113,10 @@ func TestIsRedundant_HoldsForEveryRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 10 { // few pairs are comparable
 			a, b := drawPair(t)
-			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{a, b}, testIdentity())
+			set, problems := compile.Compile([]policyapi.RateLimitPolicy{a, b}, testIdentity())
 			if len(problems) == 0 && redundancy.IsRedundant(&set.Rules[0], &set.Rules[1]) {
 				redundant++
-				printIfFailed(t, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{a, b}})
+				printIfFailed(t, compile.Policies{Namespaced: []policyapi.RateLimitPolicy{a, b}})
 				denials += mustBeRedundant(t, set)
 			}
 		}

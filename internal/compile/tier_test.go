@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pgregory.net/rapid"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
@@ -22,16 +22,16 @@ import (
 
 const secret = "s3cr3t-of-acme"
 
-func policyWithTiers(axis v1alpha1.Axis, identifiers ...v1alpha1.TierIdentifier) v1alpha1.RateLimitPolicy {
-	policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plans"}}
-	policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: axis, Limit: new(int64(1)), Window: "1m", Tiers: []v1alpha1.Tier{
-		{Name: "known", When: v1alpha1.When{Identifiers: identifiers}, Limit: new(int64(10))},
+func policyWithTiers(axis policyapi.Axis, identifiers ...policyapi.TierIdentifier) policyapi.RateLimitPolicy {
+	policy := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{Namespace: "shop", Name: "plans"}}
+	policy.Spec = policyapi.RateLimitPolicySpec{Axis: axis, Limit: new(int64(1)), Window: "1m", Tiers: []policyapi.Tier{
+		{Name: "known", When: policyapi.When{Identifiers: identifiers}, Limit: new(int64(10))},
 	}}
 	return policy
 }
 
 func TestCompile_HashesAPIKeys(t *testing.T) {
-	set := mustCompile(t, policyWithTiers(v1alpha1.AxisAPIKey, secret))
+	set := mustCompile(t, policyWithTiers(policyapi.AxisAPIKey, secret))
 	data, _ := rules.Encode(set)
 	unpacked, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -52,12 +52,12 @@ func TestCompile_HashesAPIKeys(t *testing.T) {
 
 func TestCompile_KeepsTheHashOfAnAPIKeyInATier(t *testing.T) {
 	hash := testHashKey().Hash(secret)
-	set := mustCompile(t, policyWithTiers(v1alpha1.AxisAPIKey, v1alpha1.TierIdentifier("hash:"+hash)))
+	set := mustCompile(t, policyWithTiers(policyapi.AxisAPIKey, policyapi.TierIdentifier("hash:"+hash)))
 	if diff := cmp.Diff([]string{hash}, set.Rules[0].Tiers[0].When.Identifiers); diff != "" {
 		t.Error(diff)
 	}
 	for _, invalid := range []string{"hash:", "hash:" + hash[1:], "hash:" + hash + "0", "hash:" + strings.ToUpper(hash[:31]) + "F", "hash: " + hash[1:], "hash:" + secret} {
-		_, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policyWithTiers(v1alpha1.AxisAPIKey, v1alpha1.TierIdentifier(invalid))}, testIdentity())
+		_, problems := compile.Compile([]policyapi.RateLimitPolicy{policyWithTiers(policyapi.AxisAPIKey, policyapi.TierIdentifier(invalid))}, testIdentity())
 		if len(problems) != 1 || problems[0].Field != "spec.tiers[0].when.identifiers[0]" || strings.Contains(problems[0].Message, secret) {
 			t.Errorf("%s: %v", invalid, problems)
 		}
@@ -65,21 +65,21 @@ func TestCompile_KeepsTheHashOfAnAPIKeyInATier(t *testing.T) {
 }
 
 func TestCompile_NeverQuotesAPIKeysInProblems(t *testing.T) {
-	for name, invalidate := range map[string]func(*v1alpha1.RateLimitPolicySpec){
-		"an additional empty key": func(s *v1alpha1.RateLimitPolicySpec) {
+	for name, invalidate := range map[string]func(*policyapi.RateLimitPolicySpec){
+		"an additional empty key": func(s *policyapi.RateLimitPolicySpec) {
 			s.Tiers[0].When.Identifiers = append(s.Tiers[0].When.Identifiers, "")
 		},
-		"a tier with two conditions":             func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].When.Groups = []v1alpha1.Group{"a"} },
-		"a tier without a limit":                 func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Limit = nil },
-		"two tiers with the same name":           func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers = append(s.Tiers, s.Tiers[0]) },
-		"a tier without a name":                  func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Name = "" },
-		"a burst for an algorithm without burst": func(s *v1alpha1.RateLimitPolicySpec) { s.Tiers[0].Burst = new(int64(1)) },
-		"an unknown axis":                        func(s *v1alpha1.RateLimitPolicySpec) { s.Axis = "apikey" },
+		"a tier with two conditions":             func(s *policyapi.RateLimitPolicySpec) { s.Tiers[0].When.Groups = []policyapi.Group{"a"} },
+		"a tier without a limit":                 func(s *policyapi.RateLimitPolicySpec) { s.Tiers[0].Limit = nil },
+		"two tiers with the same name":           func(s *policyapi.RateLimitPolicySpec) { s.Tiers = append(s.Tiers, s.Tiers[0]) },
+		"a tier without a name":                  func(s *policyapi.RateLimitPolicySpec) { s.Tiers[0].Name = "" },
+		"a burst for an algorithm without burst": func(s *policyapi.RateLimitPolicySpec) { s.Tiers[0].Burst = new(int64(1)) },
+		"an unknown axis":                        func(s *policyapi.RateLimitPolicySpec) { s.Axis = "apikey" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy := policyWithTiers(v1alpha1.AxisAPIKey, secret)
+			policy := policyWithTiers(policyapi.AxisAPIKey, secret)
 			invalidate(&policy.Spec)
-			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, testIdentity())
+			set, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, testIdentity())
 			if len(problems) == 0 || len(set.Rules) > 0 {
 				t.Fatalf("want problems and no rules, got %v and %v", problems, set.Rules)
 			}
@@ -102,8 +102,8 @@ func TestCompile_NormalizesAddressesInTiersLikeLimiters(t *testing.T) {
 		}
 		identity := compile.DefaultIdentity()
 		identity.IPv6PrefixLength = rapid.IntRange(0, 128).Draw(t, "prefix length")
-		policy := policyWithTiers(v1alpha1.AxisIP, v1alpha1.TierIdentifier(address.String()))
-		set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+		policy := policyWithTiers(policyapi.AxisIP, policyapi.TierIdentifier(address.String()))
+		set, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, identity)
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -124,22 +124,22 @@ func TestCompile_NormalizesAddressesInTiersLikeLimiters(t *testing.T) {
 
 func TestCompile_AppliesTheIPv6PrefixLengthToAddressesOnly(t *testing.T) {
 	for _, tc := range []struct {
-		axis   v1alpha1.Axis
+		axis   policyapi.Axis
 		length int
 		want   int
 	}{
-		{v1alpha1.AxisIP, 0, 0},
-		{v1alpha1.AxisIP, 64, 0},
-		{v1alpha1.AxisIP, 56, 56},
-		{v1alpha1.AxisIP, 128, 128},
-		{v1alpha1.AxisTenant, 56, 0},
+		{policyapi.AxisIP, 0, 0},
+		{policyapi.AxisIP, 64, 0},
+		{policyapi.AxisIP, 56, 56},
+		{policyapi.AxisIP, 128, 128},
+		{policyapi.AxisTenant, 56, 0},
 	} {
 		t.Run(fmt.Sprintf("%s /%d", tc.axis, tc.length), func(t *testing.T) {
-			policy := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-			policy.Spec = v1alpha1.RateLimitPolicySpec{Axis: tc.axis, Limit: new(int64(1)), Window: "1m"}
+			policy := policyapi.RateLimitPolicy{ObjectMeta: policyapi.ObjectMeta{Namespace: "shop", Name: "a"}}
+			policy.Spec = policyapi.RateLimitPolicySpec{Axis: tc.axis, Limit: new(int64(1)), Window: "1m"}
 			identity := compile.DefaultIdentity()
 			identity.IPv6PrefixLength = tc.length
-			set, problems := compile.Compile([]v1alpha1.RateLimitPolicy{policy}, identity)
+			set, problems := compile.Compile([]policyapi.RateLimitPolicy{policy}, identity)
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
@@ -151,9 +151,9 @@ func TestCompile_AppliesTheIPv6PrefixLengthToAddressesOnly(t *testing.T) {
 }
 
 func TestCompile_KeepsTheOrderOfTiers(t *testing.T) {
-	policy := policyWithTiers(v1alpha1.AxisTenant, "acme")
-	policy.Spec.Tiers = append([]v1alpha1.Tier{
-		{Name: "zero", When: v1alpha1.When{Groups: []v1alpha1.Group{"staff"}}, Unlimited: true},
+	policy := policyWithTiers(policyapi.AxisTenant, "acme")
+	policy.Spec.Tiers = append([]policyapi.Tier{
+		{Name: "zero", When: policyapi.When{Groups: []policyapi.Group{"staff"}}, Unlimited: true},
 	}, policy.Spec.Tiers...)
 	var names []string
 	for _, tier := range mustCompile(t, policy).Rules[0].Tiers {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -14,7 +14,7 @@ import (
 type Unmatched struct {
 	Policy  string
 	Cluster bool
-	// Reason of the condition Ready: v1alpha1.ReasonNoRoutes, ReasonNoNamespaces or ReasonNoMatch.
+	// Reason of the condition Ready: policyapi.ReasonNoRoutes, ReasonNoNamespaces or ReasonNoMatch.
 	Reason  string
 	Message string
 }
@@ -35,15 +35,15 @@ func unmatched(set rules.Set, attachments []Attachment, namespaces []Namespace) 
 		u := Unmatched{Policy: name, Cluster: rule.Domain == ""}
 		redundancy.NoMatch(rule, func(field, why string) {
 			if u.Reason == "" {
-				u.Reason, u.Message = v1alpha1.ReasonNoMatch, field+": "+why
+				u.Reason, u.Message = policyapi.ReasonNoMatch, field+": "+why
 			}
 		})
 		if u.Reason == "" {
 			u.Message = attached[previousKey{u.Policy, u.Cluster}].idle()
 			if u.Message != "" {
-				u.Reason = v1alpha1.ReasonNoRoutes
+				u.Reason = policyapi.ReasonNoRoutes
 			} else if len(namespaces) > 0 && !matchesNamespace(rule, namespaces, byName) {
-				u.Reason = v1alpha1.ReasonNoNamespaces
+				u.Reason = policyapi.ReasonNoNamespaces
 				u.Message = "spec.match.kubernetes: no namespace of the cluster has a name and labels that namespaces and namespaceSelector select, " +
 					"and to which the policy applies; label a namespace, or correct the selection"
 			}
@@ -63,7 +63,7 @@ func (a *Attachment) idle() string {
 	var reasons []string
 	for i, t := range a.Targets {
 		switch {
-		case t.Reason != v1alpha1.ReasonAccepted:
+		case t.Reason != policyapi.ReasonAccepted:
 		case !t.Idle:
 			return ""
 		default:

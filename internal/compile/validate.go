@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
@@ -40,8 +40,8 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	tiers := v.validateTiers(spec)
 	v.validateCost(spec, tiers)
 	v.validateOverrun(spec)
-	validateEnum(&v, "spec.enforcement", spec.Enforcement, v1alpha1.EnforcementEnforce, v1alpha1.EnforcementShadow)
-	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, v1alpha1.StoreFailureLocal, v1alpha1.StoreFailureAllow, v1alpha1.StoreFailureDeny)
+	validateEnum(&v, "spec.enforcement", spec.Enforcement, policyapi.EnforcementEnforce, policyapi.EnforcementShadow)
+	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, policyapi.StoreFailureLocal, policyapi.StoreFailureAllow, policyapi.StoreFailureDeny)
 	lease := v.validateLease(spec)
 	v.validateStorage(spec)
 	v.validateDenial(spec.Denial)
@@ -72,7 +72,7 @@ type validator struct {
 
 func (v *validator) report(field, format string, args ...any) {
 	v.problems = append(v.problems, Problem{
-		Policy: v.policy, Cluster: v.cluster, Field: field, Reason: v1alpha1.ReasonInvalid, Message: fmt.Sprintf(format, args...),
+		Policy: v.policy, Cluster: v.cluster, Field: field, Reason: policyapi.ReasonInvalid, Message: fmt.Sprintf(format, args...),
 	})
 }
 
@@ -102,29 +102,29 @@ func (v *validator) validateName(field, name string) {
 	}
 }
 
-func (v *validator) validateAxis(spec *v1alpha1.RateLimitPolicySpec) {
+func (v *validator) validateAxis(spec *policyapi.RateLimitPolicySpec) {
 	if spec.Axis == "" {
 		v.report("spec.axis", "must not be empty; set the axis, such as Tenant")
 	}
 	validateEnum(v, "spec.axis", spec.Axis,
-		v1alpha1.AxisIP, v1alpha1.AxisTenant, v1alpha1.AxisUser, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint, v1alpha1.AxisNamespace,
-		v1alpha1.AxisServiceAccount, v1alpha1.AxisCustom)
+		policyapi.AxisIP, policyapi.AxisTenant, policyapi.AxisUser, policyapi.AxisAPIKey, policyapi.AxisEndpoint, policyapi.AxisNamespace,
+		policyapi.AxisServiceAccount, policyapi.AxisCustom)
 	v.validateAxisOfKind(spec.Axis)
 }
 
-func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
+func (v *validator) validateIdentifier(spec *policyapi.RateLimitPolicySpec) {
 	const field = "spec.identifier"
 	id := spec.Identifier
 	v.sources.Identifier = sourceOf(spec, DefaultIdentity())
 	v.sources.Fallbacks = fallbacksOf(spec, v.sources.Identifier)
-	if spec.Axis == v1alpha1.AxisCustom && (id == nil || countSources(&id.IdentifierSource) == 0) {
+	if spec.Axis == policyapi.AxisCustom && (id == nil || countSources(&id.IdentifierSource) == 0) {
 		v.report(field, "identifier is required with axis Custom; set the source of the identifier, or use an axis that has a default identifier")
 	}
 	if id == nil {
 		return
 	}
 	v.validateIdentifierOfKind(spec.Axis, id)
-	if spec.Axis == v1alpha1.AxisEndpoint {
+	if spec.Axis == policyapi.AxisEndpoint {
 		v.report(field, "identifier must not be set with axis Endpoint, because the endpoint is the identifier; remove identifier, "+
 			"or use the axis of the identifier with scope: Endpoint")
 	}
@@ -144,7 +144,7 @@ func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 		v.report(field+".fallbacks", "must have at most %d entries, got %d", maxFallbacks, len(id.Fallbacks))
 	}
 	validateEnum(v, field+".onMissing", id.OnMissing,
-		v1alpha1.OnMissingClientAddress, v1alpha1.OnMissingShared, v1alpha1.OnMissingSkip, v1alpha1.OnMissingDeny)
+		policyapi.OnMissingClientAddress, policyapi.OnMissingShared, policyapi.OnMissingSkip, policyapi.OnMissingDeny)
 	if len(v.problems) == 0 { // each source is one
 		if err := rules.ValidateFallbacks(v.sources.Identifier, v.sources.Fallbacks); err != nil {
 			v.report(field, "%v; remove one of them", err)
@@ -153,7 +153,7 @@ func (v *validator) validateIdentifier(spec *v1alpha1.RateLimitPolicySpec) {
 }
 
 // countSources returns the number of fields that are set.
-func countSources(s *v1alpha1.IdentifierSource) int {
+func countSources(s *policyapi.IdentifierSource) int {
 	n := 0
 	for _, isSet := range []bool{s.Header != nil, s.Query != nil, s.Cookie != nil, s.Claim != nil, s.Descriptor != nil, s.Expression != nil} {
 		if isSet {
@@ -164,7 +164,7 @@ func countSources(s *v1alpha1.IdentifierSource) int {
 }
 
 // validateSource reports invalid sources, and more than one.
-func (v *validator) validateSource(field string, id *v1alpha1.IdentifierSource) {
+func (v *validator) validateSource(field string, id *policyapi.IdentifierSource) {
 	if id.Header != nil {
 		v.validateHeaderName(field+".header", *id.Header)
 	}
@@ -196,17 +196,17 @@ func (v *validator) validateNotEmpty(field, value string) {
 	}
 }
 
-func (v *validator) validateScope(spec *v1alpha1.RateLimitPolicySpec) {
-	validateEnum(v, "spec.scope", spec.Scope, v1alpha1.ScopePolicy, v1alpha1.ScopeEndpoint)
-	if spec.Axis == v1alpha1.AxisEndpoint && spec.Scope == v1alpha1.ScopeEndpoint {
+func (v *validator) validateScope(spec *policyapi.RateLimitPolicySpec) {
+	validateEnum(v, "spec.scope", spec.Scope, policyapi.ScopePolicy, policyapi.ScopeEndpoint)
+	if spec.Axis == policyapi.AxisEndpoint && spec.Scope == policyapi.ScopeEndpoint {
 		v.report("spec.scope", "scope: Endpoint must not be set with axis Endpoint, which already has one counter per endpoint; remove scope")
 	}
-	if v.kubernetes && spec.Scope == v1alpha1.ScopeEndpoint {
+	if v.kubernetes && spec.Scope == policyapi.ScopeEndpoint {
 		v.report("spec.scope", "scope: Endpoint must not be set with match.kubernetes, because a write has no endpoint; remove scope")
 	}
 }
 
-func (v *validator) validateHeaderName(field string, name v1alpha1.HeaderName) {
+func (v *validator) validateHeaderName(field string, name policyapi.HeaderName) {
 	if !isToken(name) {
 		v.report(field, "%q: a header name must be one or more letters, digits or characters of %s", name, tokenMarks)
 	}
@@ -227,9 +227,9 @@ func isToken[T ~string](s T) bool {
 func isAlphanumeric(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // validateOverrun reports debts on counters that cannot hold more units than their limit, and on leased units.
-func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
-	validateEnum(v, "spec.overrun", spec.Overrun, v1alpha1.OverrunDeny, v1alpha1.OverrunDebt)
-	if spec.Overrun != v1alpha1.OverrunDebt {
+func (v *validator) validateOverrun(spec *policyapi.RateLimitPolicySpec) {
+	validateEnum(v, "spec.overrun", spec.Overrun, policyapi.OverrunDeny, policyapi.OverrunDebt)
+	if spec.Overrun != policyapi.OverrunDebt {
 		return
 	}
 	if slices.ContainsFunc(v.rates, func(r rate.Rate) bool { return r.AlgorithmValid && !r.Algorithm.Traits().Debts }) {
@@ -241,10 +241,10 @@ func (v *validator) validateOverrun(spec *v1alpha1.RateLimitPolicySpec) {
 	}
 }
 
-func (v *validator) validateStorage(spec *v1alpha1.RateLimitPolicySpec) {
-	validateEnum(v, "spec.storage", spec.Storage, v1alpha1.StorageExact, v1alpha1.StorageCompact)
+func (v *validator) validateStorage(spec *policyapi.RateLimitPolicySpec) {
+	validateEnum(v, "spec.storage", spec.Storage, policyapi.StorageExact, policyapi.StorageCompact)
 	isUnable := func(r rate.Rate) bool { return r.AlgorithmValid && r.WindowValid && !r.Algorithm.HasCompact() }
-	if spec.Storage == v1alpha1.StorageCompact && slices.ContainsFunc(v.rates, isUnable) {
+	if spec.Storage == policyapi.StorageCompact && slices.ContainsFunc(v.rates, isUnable) {
 		v.report("spec.storage", "storage must be Exact with this algorithm, because only the counts of a window are small enough; "+
 			"use Exact, or algorithm SlidingWindowCounter or FixedWindow")
 	}
@@ -273,19 +273,19 @@ func (v *validator) validateReplaces(policy candidate) {
 				"and dots, with a letter or digit at both ends, and at most %d characters", name, maxLabel)
 		}
 	}
-	if len(policy.spec.Replaces) > 0 && policy.cluster != nil && policy.cluster.Precedence == v1alpha1.PrecedenceDefault {
+	if len(policy.spec.Replaces) > 0 && policy.cluster != nil && policy.cluster.Precedence == policyapi.PrecedenceDefault {
 		v.report("spec.replaces", "replaces must not be set with precedence: Default, because a default replaces no other one; remove one of them")
 	}
 }
 
-func (v *validator) validateCluster(spec *v1alpha1.ClusterRateLimitPolicySpec) {
+func (v *validator) validateCluster(spec *policyapi.ClusterRateLimitPolicySpec) {
 	for i, domain := range spec.Domains {
 		if domain == "" || strings.ContainsFunc(string(domain), isSpaceOrControl) {
 			v.report(fmt.Sprintf("spec.domains[%d]", i),
 				"%q: a domain must be one or more characters without spaces: the name of a namespace, or the domain that your proxy sends", domain)
 		}
 	}
-	validateEnum(v, "spec.precedence", spec.Precedence, v1alpha1.PrecedenceOverride, v1alpha1.PrecedenceDefault)
+	validateEnum(v, "spec.precedence", spec.Precedence, policyapi.PrecedenceOverride, policyapi.PrecedenceDefault)
 }
 
 func isSpaceOrControl(r rune) bool {

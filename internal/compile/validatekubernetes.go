@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
+	"github.com/weir-dev/weir/internal/compile/labelselector"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
 )
@@ -16,46 +15,46 @@ import (
 // A policy for writes to the Kubernetes API must not use parts of HTTP requests: writes have no headers, addresses and endpoints. A policy for
 // HTTP requests must not use parts of writes: only writes have a namespace with labels.
 
-func (v *validator) validateAxisOfKind(axis v1alpha1.Axis) {
+func (v *validator) validateAxisOfKind(axis policyapi.Axis) {
 	switch axis {
-	case v1alpha1.AxisNamespace, v1alpha1.AxisServiceAccount:
+	case policyapi.AxisNamespace, policyapi.AxisServiceAccount:
 		if !v.kubernetes {
 			v.report("spec.axis", "axes Namespace and ServiceAccount are valid only for writes to the Kubernetes API; set match.kubernetes or use another axis")
 		}
-	case v1alpha1.AxisIP, v1alpha1.AxisAPIKey, v1alpha1.AxisEndpoint:
+	case policyapi.AxisIP, policyapi.AxisAPIKey, policyapi.AxisEndpoint:
 		if v.kubernetes {
 			v.report("spec.axis", "axis must be Tenant, User, ServiceAccount, Namespace or Custom with match.kubernetes")
 		}
 	}
 }
 
-func (v *validator) validateIdentifierOfKind(axis v1alpha1.Axis, id *v1alpha1.Identifier) {
+func (v *validator) validateIdentifierOfKind(axis policyapi.Axis, id *policyapi.Identifier) {
 	const field = "spec.identifier"
-	if axis == v1alpha1.AxisNamespace || axis == v1alpha1.AxisServiceAccount {
+	if axis == policyapi.AxisNamespace || axis == policyapi.AxisServiceAccount {
 		v.report(field, "identifier must not be set with axis Namespace or ServiceAccount; remove identifier or use axis Custom")
 	}
 	if v.kubernetes && id.Expression == nil {
 		v.report(field, "identifier must be an expression with match.kubernetes, because a write has no headers, query parameters, cookies, claims "+
 			"or descriptors; use identifier.expression or remove identifier")
 	}
-	if v.kubernetes && (len(id.Fallbacks) > 0 || id.OnMissing == v1alpha1.OnMissingClientAddress) {
+	if v.kubernetes && (len(id.Fallbacks) > 0 || id.OnMissing == policyapi.OnMissingClientAddress) {
 		v.report(field, "identifier must not have fallbacks or onMissing: ClientAddress with match.kubernetes, because a write has no other source and "+
 			"no client address; use another expression, or another value of onMissing")
 	}
 }
 
-func (v *validator) validateTiersOfKind(tiers []v1alpha1.Tier) {
+func (v *validator) validateTiersOfKind(tiers []policyapi.Tier) {
 	const field = "spec.tiers"
-	if v.kubernetes && slices.ContainsFunc(tiers, func(t v1alpha1.Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
+	if v.kubernetes && slices.ContainsFunc(tiers, func(t policyapi.Tier) bool { return t.When.Header != nil || len(t.When.CIDRs) > 0 }) {
 		v.report(field, "tiers must not use header or cidrs with match.kubernetes, because a write has no headers and no client address; "+
 			"use identifiers, groups, namespaceSelector or expression")
 	}
-	if !v.kubernetes && slices.ContainsFunc(tiers, func(t v1alpha1.Tier) bool { return t.When.NamespaceSelector != nil }) {
+	if !v.kubernetes && slices.ContainsFunc(tiers, func(t policyapi.Tier) bool { return t.When.NamespaceSelector != nil }) {
 		v.report(field, "tiers can use namespaceSelector only with match.kubernetes; set match.kubernetes or use another condition")
 	}
 }
 
-func (v *validator) validateKubernetesMatch(field string, match *v1alpha1.KubernetesMatch) {
+func (v *validator) validateKubernetesMatch(field string, match *policyapi.KubernetesMatch) {
 	if len(match.Resources) == 0 {
 		v.report(field+".resources", "must not be empty; list the resources to limit, such as {apiGroups: [apps], resources: [deployments]}")
 	}
@@ -73,7 +72,7 @@ func (v *validator) validateKubernetesMatch(field string, match *v1alpha1.Kubern
 	}
 	for _, list := range []struct {
 		name  string
-		users []v1alpha1.KubernetesUser
+		users []policyapi.KubernetesUser
 	}{{"users", match.Users}, {"groups", match.Groups}, {"exceptUsers", match.ExceptUsers}, {"exceptGroups", match.ExceptGroups}} {
 		for i, user := range list.users {
 			v.validateNotEmpty(fmt.Sprintf("%s.%s[%d]", field, list.name, i), string(user))
@@ -89,7 +88,7 @@ var (
 	resourceName = regexp.MustCompile(`^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)(/([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?))?$`)
 )
 
-func (v *validator) validateResources(field string, resources v1alpha1.KubernetesResources) {
+func (v *validator) validateResources(field string, resources policyapi.KubernetesResources) {
 	if len(resources.APIGroups) == 0 {
 		v.report(field+".apiGroups", `must not be empty; list the API groups, "" for the core group`)
 	}
@@ -111,20 +110,20 @@ func (v *validator) validateResources(field string, resources v1alpha1.Kubernete
 	for i, operation := range resources.Operations {
 		path := fmt.Sprintf("%s.operations[%d]", field, i)
 		switch operation {
-		case v1alpha1.OperationCreate, v1alpha1.OperationUpdate, v1alpha1.OperationConnect:
+		case policyapi.OperationCreate, policyapi.OperationUpdate, policyapi.OperationConnect:
 		default:
 			v.report(path, "operation must be CREATE, UPDATE or CONNECT; deletions are never limited, because a deletion frees what a limit protects")
 		}
 	}
 }
 
-func (v *validator) validateSelector(field string, selector *metav1.LabelSelector) {
-	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+func (v *validator) validateSelector(field string, selector *policyapi.LabelSelector) {
+	if err := labelselector.Validate(selector); err != nil {
 		v.report(field, "%v", err)
 	}
 }
 
-func isEmptySelector(selector *metav1.LabelSelector) bool {
+func isEmptySelector(selector *policyapi.LabelSelector) bool {
 	return len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
@@ -132,7 +131,7 @@ func isEmptySelector(selector *metav1.LabelSelector) bool {
 const serviceAccountPrefix = "system:serviceaccount:"
 
 // validateServiceAccount validates an identifier of a tier on axis ServiceAccount.
-func (v *validator) validateServiceAccount(field string, identifier v1alpha1.TierIdentifier) {
+func (v *validator) validateServiceAccount(field string, identifier policyapi.TierIdentifier) {
 	account := lowerServiceAccount(string(identifier))
 	if namespace, name, isComplete := strings.Cut(account, "/"); !isComplete || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {
 		v.report(field, "%q: a service account must be namespace/name, or %snamespace:name", identifier, serviceAccountPrefix)

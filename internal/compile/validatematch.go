@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter/rules/expr"
 	"github.com/weir-dev/weir/limiter/rules/pattern"
 )
 
 // validateMatch rejects an empty match. It may have fields of a later version, and must not match every request.
-func (v *validator) validateMatch(match *v1alpha1.Match) {
+func (v *validator) validateMatch(match *policyapi.Match) {
 	if match == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (v *validator) validateMatch(match *v1alpha1.Match) {
 // maxExceptPatterns bounds the patterns that a value, which a client chooses, is compared with. Values without a star are looked up.
 const maxExceptPatterns = 64
 
-func countWildcards(list []v1alpha1.DescriptorPattern) (n int) {
+func countWildcards(list []policyapi.DescriptorPattern) (n int) {
 	for _, pattern := range list {
 		if strings.Contains(string(pattern), "*") {
 			n++
@@ -55,7 +55,7 @@ func countWildcards(list []v1alpha1.DescriptorPattern) (n int) {
 
 const valueWithPattern = "value must not be set together with pattern or except, because it already is one value; remove value or the others"
 
-func (v *validator) validateDescriptor(field string, entry v1alpha1.DescriptorMatch) {
+func (v *validator) validateDescriptor(field string, entry policyapi.DescriptorMatch) {
 	v.validateNotEmpty(field+".key", string(entry.Key))
 	if entry.Value != nil && *entry.Value == "" {
 		v.report(field+".value", "must not be empty; omit value to match any value")
@@ -71,7 +71,7 @@ func (v *validator) validateDescriptor(field string, entry v1alpha1.DescriptorMa
 	}
 }
 
-func (v *validator) validateHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
+func (v *validator) validateHTTPMatch(field string, match *policyapi.HTTPMatch) {
 	lists := len(match.Hosts) + len(match.Paths) + len(match.Methods) + len(match.Headers) + len(match.CIDRs) + len(match.ExceptCIDRs)
 	if lists == 0 && match.Expression == nil && !match.IgnoreCase {
 		v.report(field, "http must not be empty: set hosts, paths, methods, headers, cidrs, exceptCIDRs or expression, or omit match to limit "+
@@ -96,7 +96,7 @@ func (v *validator) validateHTTPMatch(field string, match *v1alpha1.HTTPMatch) {
 	}
 }
 
-func (v *validator) validateHost(field string, host v1alpha1.Host) {
+func (v *validator) validateHost(field string, host policyapi.Host) {
 	for label := range strings.SplitSeq(strings.TrimPrefix(string(host), "*."), ".") {
 		if !isLabel(label) {
 			v.report(field, "%q: a host must be a DNS name without scheme, port and trailing dot, such as api.shop.example or *.shop.example", host)
@@ -123,16 +123,16 @@ func isObjectName(name string) bool {
 		!slices.ContainsFunc(strings.Split(name, "."), func(label string) bool { return !isLabel(label) })
 }
 
-func pathType(match v1alpha1.PathMatch) v1alpha1.PathMatchType {
-	return cmp.Or(match.Type, v1alpha1.PathPrefix)
+func pathType(match policyapi.PathMatch) policyapi.PathMatchType {
+	return cmp.Or(match.Type, policyapi.PathPrefix)
 }
 
-func (v *validator) validatePath(field string, match v1alpha1.PathMatch, ignoreCase bool) {
-	validateEnum(v, field+".type", match.Type, v1alpha1.PathExact, v1alpha1.PathPrefix, v1alpha1.PathRegularExpression)
+func (v *validator) validatePath(field string, match policyapi.PathMatch, ignoreCase bool) {
+	validateEnum(v, field+".type", match.Type, policyapi.PathExact, policyapi.PathPrefix, policyapi.PathRegularExpression)
 	switch {
 	case match.Value == "":
 		v.report(field+".value", "must not be empty")
-	case pathType(match) == v1alpha1.PathRegularExpression:
+	case pathType(match) == policyapi.PathRegularExpression:
 		v.validateRegularExpression(field+".value", match.Value, ignoreCase)
 	case match.Value[0] != '/' || strings.ContainsAny(match.Value, "?# \t\n\f\r"):
 		v.report(field+".value", "%q: a path must begin with a slash and must not have a query, a fragment or spaces", match.Value)
@@ -152,7 +152,7 @@ func isNormal(value string) bool {
 	return value == clean || value == clean+"/" && clean != "/"
 }
 
-func (v *validator) validateMethod(field string, method v1alpha1.Method) {
+func (v *validator) validateMethod(field string, method policyapi.Method) {
 	switch upper(method) {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		http.MethodOptions, http.MethodConnect, http.MethodTrace:
@@ -161,18 +161,18 @@ func (v *validator) validateMethod(field string, method v1alpha1.Method) {
 	}
 }
 
-func headerType(header v1alpha1.HeaderMatch) v1alpha1.HeaderMatchType {
-	return cmp.Or(header.Type, v1alpha1.HeaderExact)
+func headerType(header policyapi.HeaderMatch) policyapi.HeaderMatchType {
+	return cmp.Or(header.Type, policyapi.HeaderExact)
 }
 
-func (v *validator) validateHeader(field string, header v1alpha1.HeaderMatch) {
+func (v *validator) validateHeader(field string, header policyapi.HeaderMatch) {
 	v.validateHeaderName(field+".name", header.Name)
-	validateEnum(v, field+".type", header.Type, v1alpha1.HeaderExact, v1alpha1.HeaderPresent, v1alpha1.HeaderRegularExpression)
-	if (headerType(header) == v1alpha1.HeaderPresent) != (header.Value == nil) {
+	validateEnum(v, field+".type", header.Type, policyapi.HeaderExact, policyapi.HeaderPresent, policyapi.HeaderRegularExpression)
+	if (headerType(header) == policyapi.HeaderPresent) != (header.Value == nil) {
 		v.report(field+".value", "value is required with type Exact or RegularExpression, and must not be set with type Present")
 		return
 	}
-	if headerType(header) == v1alpha1.HeaderRegularExpression {
+	if headerType(header) == policyapi.HeaderRegularExpression {
 		v.validateRegularExpression(field+".value", *header.Value, false)
 	}
 }
@@ -189,7 +189,7 @@ func (v *validator) validateRegularExpression(field, expression string, ignoreCa
 }
 
 // validateCIDRs rejects bits after the prefix instead of clearing them, because the author may have meant the single address.
-func (v *validator) validateCIDRs(field string, cidrs []v1alpha1.CIDR) {
+func (v *validator) validateCIDRs(field string, cidrs []policyapi.CIDR) {
 	for i, cidr := range cidrs {
 		item := fmt.Sprintf("%s[%d]", field, i)
 		prefix, ok := parseCIDR(cidr)
@@ -206,13 +206,13 @@ func (v *validator) validateCIDRs(field string, cidrs []v1alpha1.CIDR) {
 }
 
 // parseCIDR rejects IPv4-mapped IPv6 networks (::ffff:10.0.0.0/104), because client addresses are converted to IPv4 before the comparison.
-func parseCIDR(cidr v1alpha1.CIDR) (prefix netip.Prefix, ok bool) {
+func parseCIDR(cidr policyapi.CIDR) (prefix netip.Prefix, ok bool) {
 	prefix, err := netip.ParsePrefix(string(cidr))
 	return prefix, err == nil && !prefix.Addr().Is4In6()
 }
 
 // lowerCIDR returns the canonical form of a network.
-func lowerCIDR(cidr v1alpha1.CIDR) string {
+func lowerCIDR(cidr policyapi.CIDR) string {
 	prefix, _ := parseCIDR(cidr) // validateCIDRs rejects invalid networks
 	return prefix.String()
 }

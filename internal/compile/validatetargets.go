@@ -3,7 +3,7 @@ package compile
 import (
 	"fmt"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // maxTargets is the number of targets of a policy, and of entries in its status.ancestors.
@@ -24,7 +24,7 @@ func (v *validator) validateTargets(policy candidate) {
 			"use other fields of match.http, or remove targetRefs")
 	}
 	type object struct {
-		kind                     v1alpha1.TargetKind
+		kind                     policyapi.TargetKind
 		namespace, name, section string
 	}
 	seen := map[object]bool{}
@@ -48,19 +48,19 @@ func (v *validator) validateTargets(policy candidate) {
 	}
 }
 
-func (v *validator) validateTarget(field string, ref v1alpha1.TargetReference, cluster bool) {
-	if ref.Group != v1alpha1.GatewayGroup {
-		v.report(field+".group", "unknown group %q; use %s", ref.Group, v1alpha1.GatewayGroup)
+func (v *validator) validateTarget(field string, ref policyapi.TargetReference, cluster bool) {
+	if ref.Group != policyapi.GatewayGroup {
+		v.report(field+".group", "unknown group %q; use %s", ref.Group, policyapi.GatewayGroup)
 	}
 	if ref.Kind == "" {
 		v.report(field+".kind", "must not be empty; set HTTPRoute, GRPCRoute or Gateway")
 	}
-	validateEnum(v, field+".kind", ref.Kind, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute, v1alpha1.TargetGateway)
+	validateEnum(v, field+".kind", ref.Kind, policyapi.TargetHTTPRoute, policyapi.TargetGRPCRoute, policyapi.TargetGateway)
 	v.validateName(field+".name", ref.Name)
 	switch {
 	case cluster && ref.Namespace == nil:
 		v.report(field, "targetRefs of a ClusterRateLimitPolicy must have kind Gateway and a namespace; use a RateLimitPolicy for a route")
-	case ref.Namespace != nil && ref.Kind != v1alpha1.TargetGateway:
+	case ref.Namespace != nil && ref.Kind != policyapi.TargetGateway:
 		v.report(field+".namespace", "namespace is valid only with kind Gateway, because a policy can target only routes of its own namespace; remove namespace")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/rate"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -13,7 +13,7 @@ import (
 )
 
 // validateTiers returns the limits of each tier. An unlimited tier has no limit.
-func (v *validator) validateTiers(spec *v1alpha1.RateLimitPolicySpec) [][]limiter.Limit {
+func (v *validator) validateTiers(spec *policyapi.RateLimitPolicySpec) [][]limiter.Limit {
 	limits := make([][]limiter.Limit, len(spec.Tiers))
 	v.rates = slices.Clone(v.base)
 	named := map[string]int{}
@@ -40,7 +40,7 @@ func (v *validator) validateTierName(field, name string) {
 
 // validateTierRates returns the limits of a tier. The limit of a tier has the window and the algorithm of a policy with one rate. A limit of 0 denies
 // whatever the other rates admit, so it needs only one of them.
-func (v *validator) validateTierRates(field string, severalRates bool, tier *v1alpha1.Tier) []limiter.Limit {
+func (v *validator) validateTierRates(field string, severalRates bool, tier *policyapi.Tier) []limiter.Limit {
 	given := 0
 	for _, isSet := range []bool{tier.Limit != nil, len(tier.Rates) > 0, tier.Unlimited} {
 		if isSet {
@@ -68,7 +68,7 @@ func (v *validator) validateTierRates(field string, severalRates bool, tier *v1a
 	}
 }
 
-func (v *validator) validateWhen(field string, spec *v1alpha1.RateLimitPolicySpec, when *v1alpha1.When) {
+func (v *validator) validateWhen(field string, spec *policyapi.RateLimitPolicySpec, when *policyapi.When) {
 	given := 0
 	if when.Header != nil {
 		given++
@@ -109,7 +109,7 @@ func (v *validator) validateWhen(field string, spec *v1alpha1.RateLimitPolicySpe
 
 // validateTierIdentifier quotes only addresses and service accounts in messages, because other identifiers may be secrets. A network can be an
 // identifier only if the policy reads it from a part of the request, for example from a masked address.
-func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimitPolicySpec, identifier v1alpha1.TierIdentifier) {
+func (v *validator) validateTierIdentifier(field string, spec *policyapi.RateLimitPolicySpec, identifier policyapi.TierIdentifier) {
 	if identifier == "" {
 		v.report(field, "must not be empty")
 		return
@@ -121,11 +121,11 @@ func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimi
 		v.report(field, "a hash must consist of hash: and %d hexadecimal digits in lower case, as weir hash prints it", limiter.HashLength)
 		return
 	}
-	if spec.Axis == v1alpha1.AxisServiceAccount {
+	if spec.Axis == policyapi.AxisServiceAccount {
 		v.validateServiceAccount(field, identifier)
 	}
 	isClient := source.From == rules.FromClientIP
-	if !isClient && spec.Axis != v1alpha1.AxisIP {
+	if !isClient && spec.Axis != policyapi.AxisIP {
 		return
 	}
 	if rules.ClientIdentifier(text, 0) == "" || isClient && strings.Contains(text, "/") {
@@ -134,7 +134,7 @@ func (v *validator) validateTierIdentifier(field string, spec *v1alpha1.RateLimi
 }
 
 // validateCost rejects a value that no request can ever spend.
-func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, tiers [][]limiter.Limit) {
+func (v *validator) validateCost(spec *policyapi.RateLimitPolicySpec, tiers [][]limiter.Limit) {
 	cost := spec.Cost
 	if cost == nil {
 		return
@@ -167,7 +167,7 @@ func (v *validator) validateCost(spec *v1alpha1.RateLimitPolicySpec, tiers [][]l
 	}
 }
 
-func (v *validator) validateExpression(field string, expression v1alpha1.Expression, result expr.ResultType) {
+func (v *validator) validateExpression(field string, expression policyapi.Expression, result expr.ResultType) {
 	check := expr.Validate
 	if v.kubernetes {
 		check = expr.ValidateKubernetes

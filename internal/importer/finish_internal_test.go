@@ -10,14 +10,16 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 )
 
 func loader(t *testing.T) *policyfile.Loader {
 	t.Helper()
-	l, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	return l
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 )
 
 // zeros is an endless file.
@@ -91,10 +92,11 @@ const head = "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {n
 
 // TestCompile_TakesLinearTime compiles hostile files of a size, and of four times the size. Twice the work of four times the size is left for noise.
 func TestCompile_TakesLinearTime(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	numbered := func(n int, format string) string {
 		var b strings.Builder
 		for i := range n {
@@ -151,10 +153,11 @@ func TestCompile_TakesLinearTime(t *testing.T) {
 }
 
 func TestCompile_RejectsWhatBecomesTooLarge(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	var bomb strings.Builder
 	bomb.WriteString("a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n")
 	for c := 'b'; c < 'k'; c++ {

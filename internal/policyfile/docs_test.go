@@ -10,14 +10,16 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 )
 
 // TestDocs_PrintValidObjects loads every complete Weir object in docs. It expects no problems and no warnings.
 func TestDocs_PrintValidObjects(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	found := 0
 	err = filepath.WalkDir("../../docs", func(page string, _ fs.DirEntry, err error) error {

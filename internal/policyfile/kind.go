@@ -1,16 +1,14 @@
 package policyfile
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"weak"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	k8sjson "sigs.k8s.io/json"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/config/crd"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 )
 
@@ -21,57 +19,22 @@ const (
 	limiterKind       = "Limiter"
 )
 
+// The group and the version of the Weir API.
+const (
+	apiGroup   = "weir.dev"
+	apiVersion = apiGroup + "/v1alpha1"
+)
+
 func kinds() []string { return []string{policyKind, clusterPolicyKind, limiterKind} }
 
 func isPolicyKind(kind string) bool { return kind == policyKind || kind == clusterPolicyKind }
-
-// schemas are the schemas of all kinds, by kind.
-type schemas map[string]*policySchema
-
-// parsed are the schemas as long as there is a Loader: all of them use the same CRDs.
-var parsed struct { //nolint:gochecknoglobals // see above
-	sync.Mutex
-
-	schemas weak.Pointer[schemas]
-}
-
-// parseSchemas returns the schemas, which takes about a quarter of a second if there is no Loader.
-func parseSchemas() (*schemas, error) {
-	parsed.Lock()
-	defer parsed.Unlock()
-	if schemas := parsed.schemas.Value(); schemas != nil {
-		return schemas, nil
-	}
-	byKind, err := newSchemas()
-	if err != nil {
-		return nil, err
-	}
-	stored := new(schemas)
-	*stored = byKind
-	parsed.schemas = weak.Make(stored)
-	return stored, nil
-}
-
-func newSchemas() (map[string]*policySchema, error) {
-	byKind := map[string]*policySchema{}
-	for kind, definition := range map[string]string{
-		policyKind: crd.RateLimitPolicies(), clusterPolicyKind: crd.ClusterRateLimitPolicies(), limiterKind: crd.Limiters(),
-	} {
-		s, err := newSchema(definition, v1alpha1.GroupVersion.Version)
-		if err != nil {
-			return nil, fmt.Errorf("schema of %s: %w", kind, err)
-		}
-		byKind[kind] = s
-	}
-	return byKind, nil
-}
 
 // unknownKind returns the message for an object of the group weir.dev with an unknown kind or version.
 func unknownKind(o *object) string {
 	supported := kinds()
 	slices.Sort(supported)
 	return fmt.Sprintf("unknown kind %s in %s; supported kinds: %s in %s", o.text("kind"), o.text("apiVersion"),
-		strings.Join(supported, ", "), v1alpha1.GroupVersion)
+		strings.Join(supported, ", "), apiVersion)
 }
 
 // key is the name of an object together with its kind.
@@ -89,16 +52,20 @@ func keyOf(policy string, ofCluster bool) key {
 
 // decode converts the defaulted content of o and appends it to policies.
 func (o *object) decode(policies *compile.Policies) error {
+	content, err := json.Marshal(o.content)
+	if err != nil {
+		return err
+	}
 	if o.text("kind") == clusterPolicyKind {
-		var policy v1alpha1.ClusterRateLimitPolicy
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, &policy); err != nil {
+		var policy policyapi.ClusterRateLimitPolicy
+		if err := k8sjson.UnmarshalCaseSensitivePreserveInts(content, &policy); err != nil {
 			return err
 		}
 		policies.Cluster = append(policies.Cluster, policy)
 		return nil
 	}
-	var policy v1alpha1.RateLimitPolicy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, &policy); err != nil {
+	var policy policyapi.RateLimitPolicy
+	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(content, &policy); err != nil {
 		return err
 	}
 	policies.Namespaced = append(policies.Namespaced, policy)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
@@ -19,10 +19,17 @@ import (
 // DefaultNamespace is the namespace of objects without a namespace, as in kubectl.
 const DefaultNamespace = "default"
 
-// Loader compiles files to rules. It is immutable and safe for concurrent use. It takes 12 MB in small objects, so that a process that
-// rarely loads files makes a new one each time.
+// Schema validates objects of the Weir API.
+type Schema interface {
+	// Admit sets the defaults in the content of an object of one of the kinds of the Weir API, removes its status, and reports what is invalid.
+	Admit(kind string, content map[string]any, report func(field, message string))
+	// IsComplete reports whether Admit reports everything that is invalid. If not, the compiler reports the rest, also of an object with problems.
+	IsComplete() bool
+}
+
+// Loader compiles files to rules. It is immutable and safe for concurrent use.
 type Loader struct {
-	schemas  *schemas
+	schema   Schema
 	identity compile.Identity
 }
 
@@ -42,13 +49,10 @@ type Result struct {
 	identity compile.Identity
 }
 
-// NewLoader returns a Loader. Policies without an identifier use the identity table.
-func NewLoader(identity compile.Identity) (*Loader, error) {
-	schemas, err := parseSchemas()
-	if err != nil {
-		return nil, err
-	}
-	return &Loader{schemas: schemas, identity: identity}, nil
+// NewLoader returns a Loader. Policies without an identifier use the identity table. The schema is that of package apischema, which has the code of the
+// API server, or of package structure, which is small and leaves the rules of the API to the compiler. Both reject the same policies.
+func NewLoader(identity compile.Identity, schema Schema) *Loader {
+	return &Loader{schema: schema, identity: identity}
 }
 
 // Load reads the files with [Read] and compiles them with [Loader.Compile]. It returns an error only if a file cannot be read. An invalid
@@ -67,22 +71,39 @@ func (l *Loader) Compile(files []File) Result {
 	objects := result.collect(files)
 	result.define(objects)
 
-	var policies compile.Policies
+	var policies, invalid compile.Policies
 	for _, o := range objects {
 		if o.policy() != "" && result.defined[o.key()] != o {
 			continue
 		}
-		result.Problems = append(result.Problems, admit(o, *l.schemas, &policies)...)
+		problems := admit(o, l.schema, &policies)
+		result.Problems = append(result.Problems, problems...)
+		if len(problems) > 0 && o.policy() != "" && isPolicyKind(o.text("kind")) && !l.schema.IsComplete() {
+			_ = o.decode(&invalid) // an error repeats a problem
+		}
 	}
+	result.addProblems(invalid.Compile(l.identity).Problems)
 
 	result.policies, result.identity = policies, l.identity
 	compiled := policies.Compile(l.identity)
 	result.Rules = compiled.Set
-	for _, p := range compiled.Problems {
-		result.Problems = append(result.Problems, result.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, p.Message))
-	}
+	result.addProblems(compiled.Problems)
 	slices.SortStableFunc(result.Problems, byPlace)
 	return result
+}
+
+// addProblems adds problems that the compiler reports, except about fields with a problem.
+func (r *Result) addProblems(found []compile.Problem) {
+	type place struct{ policy, field string }
+	known := map[place]bool{}
+	for i := range r.Problems {
+		known[place{r.Problems[i].Policy, r.Problems[i].Field}] = true
+	}
+	for _, p := range found {
+		if !known[place{p.Policy, p.Field}] {
+			r.Problems = append(r.Problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, p.Message))
+		}
+	}
 }
 
 // Warnings returns the warnings for the valid policies, sorted by file and line.
@@ -104,7 +125,7 @@ func (r *Result) Warnings() (problems []Problem) {
 // linear time.
 func (r *Result) BudgetWarnings() (problems []Problem) {
 	for _, p := range r.policies.CompileWithin(r.identity, budget.Default()).Problems {
-		if p.Reason == v1alpha1.ReasonOverBudget { // in a cluster, the Limiter sets the budget
+		if p.Reason == policyapi.ReasonOverBudget { // in a cluster, the Limiter sets the budget
 			problems = append(problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
 		}
 	}
@@ -124,8 +145,8 @@ func (r *Result) Secret() map[string]bool {
 }
 
 // specs returns the specs of the policies.
-func (r *Result) specs() map[key]*v1alpha1.RateLimitPolicySpec {
-	specs := make(map[key]*v1alpha1.RateLimitPolicySpec, len(r.policies.Namespaced)+len(r.policies.Cluster))
+func (r *Result) specs() map[key]*policyapi.RateLimitPolicySpec {
+	specs := make(map[key]*policyapi.RateLimitPolicySpec, len(r.policies.Namespaced)+len(r.policies.Cluster))
 	for i := range r.policies.Namespaced {
 		specs[keyOf(compile.Name(&r.policies.Namespaced[i]), false)] = &r.policies.Namespaced[i].Spec
 	}
@@ -154,10 +175,10 @@ func (r *Result) collect(files []File) (ours []*object) {
 				r.skip(o)
 			case o.text("apiVersion") == "" || o.text("kind") == "":
 				r.Problems = append(r.Problems, o.problem("", "an object must have apiVersion and kind"))
-			case o.text("apiVersion") == v1alpha1.GroupVersion.String() && slices.Contains(kinds(), o.text("kind")):
+			case o.text("apiVersion") == apiVersion && slices.Contains(kinds(), o.text("kind")):
 				ours = append(ours, o)
 				r.count(o)
-			case group == v1alpha1.GroupVersion.Group:
+			case group == apiGroup:
 				r.Problems = append(r.Problems, o.problem("kind", unknownKind(o)))
 			default:
 				r.skip(o)
@@ -210,14 +231,17 @@ func (r *Result) define(objects []*object) {
 }
 
 // admit validates o as an API server does. If o is a valid policy, it appends the policy to policies, or else it returns the problems.
-func admit(o *object, schemas schemas, policies *compile.Policies) []Problem {
+func admit(o *object, schema Schema, policies *compile.Policies) []Problem {
 	if o.policy() == "" && o.metadata("generateName") != "" {
 		return []Problem{o.problem("metadata.generateName", "generateName is not supported in files; set metadata.name")}
 	}
 	problems := o.duplicates()
-	for _, f := range schemas[o.text("kind")].admit(o.content) {
-		problems = append(problems, o.problem(f.field, f.message))
-	}
+	schema.Admit(o.text("kind"), o.content, func(field, message string) {
+		if message == unknownField {
+			message += replacement(field)
+		}
+		problems = append(problems, o.problem(field, message))
+	})
 	if len(problems) > 0 || !isPolicyKind(o.text("kind")) {
 		return problems
 	}
@@ -225,4 +249,24 @@ func admit(o *object, schemas schemas, policies *compile.Policies) []Problem {
 		return []Problem{o.problem("", err.Error())}
 	}
 	return nil
+}
+
+// unknownField is the message of a Schema about a field that does not exist.
+const unknownField = "unknown field"
+
+// replacement returns what to use instead of a field of an earlier version, "" for any other field. An API server removes unknown fields before it calls
+// the webhook, so that only files show them.
+func replacement(field string) string {
+	switch field {
+	case "spec.consistency":
+		return "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact"
+	case "spec.kubernetesThrottle.enabled":
+		return "; use mode: Disabled instead of enabled: false, and omit enabled: true"
+	case "spec.kubernetesThrottle.warnPercent":
+		return "; use warnAt, such as 80%"
+	case "spec.autoscaling.targetCPUUtilizationPercentage":
+		return "; use targetCPUUtilization, such as 70%"
+	default:
+		return ""
+	}
 }

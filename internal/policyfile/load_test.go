@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -218,10 +219,11 @@ func TestLoad_KeepsTheFirstOfTwoPoliciesWithOneName(t *testing.T) {
 
 func newLoader(t testing.TB) *policyfile.Loader {
 	t.Helper()
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	return loader
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/config/crd"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
 
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) { kubetest.Main(m) }
 func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 	kube := kubetest.Kube(t)
 	server := &apiServer{config: kube.Config()}
-	schemas, err := newSchemas()
+	schemas, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +54,7 @@ func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 			t.Run(fmt.Sprintf("%s:%d", filepath.Base(file.Name), o.line("")), func(t *testing.T) {
 				want := server.rejection(t, o.content)
 				var got []string
-				for _, f := range schemas[o.text("kind")].admit(o.content) {
-					got = append(got, f.field+": "+f.message)
-				}
+				schemas.Admit(o.text("kind"), o.content, func(field, message string) { got = append(got, field+": "+message) })
 				slices.Sort(got)
 				if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("(-server +schema):\n%s", diff)
@@ -124,7 +121,7 @@ func fieldErrorsOf(t *testing.T, status metav1.Status) (fieldErrors []string) {
 		_, list, _ := strings.Cut(status.Message, "strict decoding error: ")
 		for item := range strings.SplitSeq(list, ", ") {
 			name := strings.Trim(strings.TrimPrefix(item, "unknown field "), `"`)
-			fieldErrors = append(fieldErrors, name+": unknown field"+replacement(name)) // the server does not know replacements
+			fieldErrors = append(fieldErrors, name+": unknown field")
 		}
 	default:
 		_, message, _ := strings.Cut(status.Message, "json: ")
@@ -181,48 +178,19 @@ spec:
 	}
 }
 
-func TestNewSchema_RejectsAnInvalidCRD(t *testing.T) {
-	for definition, want := range map[string]string{
-		"spec: [":                        "parse the CRD",
-		"spec: {group: a, colour: blue}": "parse the CRD",
-		"metadata: {name: x}":            "CRD x has no version v1alpha1",
-		strings.ReplaceAll(crd.RateLimitPolicies(), "name: v1alpha1", "name: v9"): "has no version v1alpha1",
-	} {
-		if _, err := newSchema(definition, "v1alpha1"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want an error with %q", err, want)
-		}
-	}
-}
-
 func TestLoad_IsDeterministic(t *testing.T) {
 	content, err := os.ReadFile("testdata/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	loader, err := NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := NewLoader(compile.DefaultIdentity(), schema)
 	files := []File{{Name: "rules.yaml", Content: content}}
 	once, again := loader.Compile(files), loader.Compile(files)
 	if diff := cmp.Diff(once, again, cmpopts.IgnoreUnexported(Result{})) + cmp.Diff(once.Warnings(), again.Warnings()); diff != "" {
 		t.Errorf("the second result differs: %s", diff)
-	}
-}
-
-// A process that reloads files now and then does not keep the schemas meanwhile.
-func TestNewLoader_KeepsNoSchemas(t *testing.T) {
-	loader, err := NewLoader(compile.DefaultIdentity())
-	if err != nil {
-		t.Fatal(err)
-	}
-	runtime.GC()
-	if parsed.schemas.Value() == nil {
-		t.Error("the schemas of a loader were parsed for it alone")
-	}
-	runtime.KeepAlive(loader)
-	runtime.GC()
-	if parsed.schemas.Value() != nil {
-		t.Error("the schemas are in memory without a loader")
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/internal/importer"
@@ -25,9 +24,9 @@ type Options struct {
 	// Algorithm of the limits without one in their metadata. [envoyratelimit.ServiceAlgorithm] decides as the service does: each descriptor is
 	// charged on its own, also if it or another one is denied. With the other algorithms, a request that one limit denies is charged to no
 	// limit with such an algorithm.
-	Algorithm v1alpha1.Algorithm
+	Algorithm policyapi.Algorithm
 	// OnStoreFailure decides while Redis is unavailable. Deny fails calls, as the service does, so that the failure mode of Envoy decides.
-	OnStoreFailure v1alpha1.StoreFailure
+	OnStoreFailure policyapi.StoreFailure
 	// Shadow lets no limit deny a request.
 	Shadow bool
 	// HashKey hashes credentials in descriptors. All processes that share counters must have the same key. It is required.
@@ -129,7 +128,7 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 		spec := imported[i].Spec
 		spec.OnStoreFailure = options.OnStoreFailure
 		if options.Shadow {
-			spec.Enforcement = v1alpha1.EnforcementShadow
+			spec.Enforcement = policyapi.EnforcementShadow
 		}
 		window, err := window.Parse(spec.Window)
 		if err != nil {
@@ -140,10 +139,10 @@ func policiesOf(imported []importer.Policy, options Options, out *compiled) (pol
 			out.note(fmt.Sprintf("%s: %s has no windows of %s; %s applies", imported[i].Comment, spec.Algorithm, spec.Window, envoyratelimit.ServiceAlgorithm))
 			spec.Algorithm = envoyratelimit.ServiceAlgorithm
 		}
-		policies.Cluster = append(policies.Cluster, v1alpha1.ClusterRateLimitPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)},
-			Spec: v1alpha1.ClusterRateLimitPolicySpec{
-				RateLimitPolicySpec: spec, Domains: []v1alpha1.Domain{v1alpha1.Domain(imported[i].Domain)},
+		policies.Cluster = append(policies.Cluster, policyapi.ClusterRateLimitPolicy{
+			ObjectMeta: policyapi.ObjectMeta{Name: strconv.Itoa(i)},
+			Spec: policyapi.ClusterRateLimitPolicySpec{
+				RateLimitPolicySpec: spec, Domains: []policyapi.Domain{policyapi.Domain(imported[i].Domain)},
 			},
 		})
 	}

@@ -21,7 +21,7 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 	s := e.borrow()
 	defer e.release(s)
 	active.matchAll(ctx, s, checks)
-	c := call{peek: checks[0].Peek, began: e.clock()}
+	c := call{peek: checks[0].Peek, began: e.now()}
 	charges := s.mergeCharges(checks[0].Alternative)
 	decide := e.decide
 	if checks[0].CountDebts && slices.ContainsFunc(charges, isDebt) {
@@ -52,7 +52,8 @@ func (e *Engine) countDebts(ctx context.Context, active *active, s *scratch, cha
 	return append(debts, others...), err
 }
 
-// mergeCharges returns the charges of all requests. Charges on one counter become one, which is the highest of alternatives and else their sum.
+// mergeCharges returns the charges of all requests. Charges on one counter become one, which is the highest of alternatives and else their sum, under
+// the lowest of their limits.
 func (s *scratch) mergeCharges(alternative bool) []ruleCharge {
 	for i := range s.charged {
 		if indexOfKey(s.charged[:i], s.charged[i].charge.Key) >= 0 {
@@ -71,7 +72,11 @@ func merge(charges, more []ruleCharge, alternative bool) []ruleCharge {
 			charges = append(charges, more[i])
 			continue
 		}
-		if c := &charges[index].charge; alternative {
+		c := &charges[index].charge
+		if other := more[i].charge.Limit; other.Units() < c.Limit.Units() {
+			c.Limit = other // of tiers, or of overrides
+		}
+		if alternative {
 			c.Cost = max(c.Cost, more[i].charge.Cost)
 		} else {
 			c.Cost += more[i].charge.Cost

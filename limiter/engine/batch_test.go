@@ -261,8 +261,10 @@ func TestCheck_OverrideHasItsOwnCounters(t *testing.T) {
 		{"the limit of the rule again", 0, request(1, acme()), "shop/a acme false 0"},
 		{"10 per minute", 0, ten(10, time.Minute), "shop/a acme true 9"},
 		{"10 per second has another counter", 0, ten(10, time.Second), "shop/a acme true 9"},
-		{"20 per minute has another counter", 0, ten(20, time.Minute), "shop/a acme true 19"},
-		{"10 per minute again", 30 * time.Second, ten(10, time.Minute), "shop/a acme true 8"},
+		{"20 per minute has the counter of 10 per minute", 0, ten(20, time.Minute), "shop/a acme true 18"},
+		{"10 per minute again", 30 * time.Second, ten(10, time.Minute), "shop/a acme true 7"},
+		{"3 per minute are spent", 0, ten(3, time.Minute), "shop/a acme false 0"},
+		{"4 per minute are not", 0, ten(4, time.Minute), "shop/a acme true 0"},
 		{"an invalid limit keeps the limit of the rule", 0, ten(0, time.Minute), "shop/a acme false 0"},
 		{"a window of a year is invalid", 0, ten(10, 365*24*time.Hour), "shop/a acme false 0"},
 	}
@@ -300,5 +302,20 @@ func TestSwap_KeepsThePathsThatHaveCountersOfTheirOwn(t *testing.T) {
 	}
 	if got := identifier("/7"); got != "/7" {
 		t.Errorf("a path with its own counter is counted as %s after an edit, want /7", got)
+	}
+}
+
+// Two limits of one call on one counter are the lower one: the higher one would let the other request exceed its limit.
+func TestCheckAll_OverridesOfOneCounterAreTheLowest(t *testing.T) {
+	for _, units := range [][2]int64{{3, 7}, {7, 3}} {
+		e, _ := newTimed(t, rule("shop/a", 1))
+		checks := []engine.Check{*request(2, acme()), *request(2, acme())}
+		for i := range checks {
+			checks[i].Override = &engine.Override{Units: units[i], Window: time.Minute}
+		}
+		answers, err := e.CheckAll(t.Context(), checks)
+		if err != nil || answers[0].Allowed || answers[1].Allowed {
+			t.Errorf("%v: %+v, %v, want a denial of 4 of 3", units, answers, err)
+		}
 	}
 }

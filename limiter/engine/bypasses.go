@@ -14,14 +14,6 @@ func WithBypasses(list *bypass.List) Option {
 	return func(e *Engine) { e.bypasses = list }
 }
 
-// Bypassed is a rule that matches a request and does not count it, because of a bypass.
-type Bypassed struct {
-	Rule *matching.Compiled
-	// Identifier as in [Result].
-	Identifier string
-	By         *bypass.Bypass
-}
-
 // isOverridden reports whether a bypass lets the request pass the rule, and records it in s, or a block denies it, and appends the charge to s.
 func (a *active) isOverridden(s *scratch, active *bypass.Active, m *matching.Matched, identifier string, c *Check) bool {
 	find := identifier
@@ -49,7 +41,7 @@ func (a *active) isOverridden(s *scratch, active *bypass.Active, m *matching.Mat
 		s.charged = append(s.charged, r)
 		return true
 	}
-	s.bypassed = append(s.bypassed, bypassedBy{Bypassed{m.Rule, identifier, found}, len(s.ends)})
+	s.bypassed = append(s.bypassed, bypassedBy{Bypassed{Rule: m.Rule, Identifier: identifier, By: found}, len(s.ends)})
 	if !c.Peek {
 		a.counters.bypassed(m.Rule)
 	}

@@ -11,38 +11,6 @@ import (
 	"github.com/weir-dev/weir/limiter/tracing"
 )
 
-// Check is one request to decide.
-type Check struct {
-	Request rules.Request
-	// Endpoint that received the request, for an [Observer].
-	Endpoint string
-	// Cost is how many times the request counts, at least 0: a rule charges Cost times what one such request costs under the
-	// rule. A request of Cost 0 is decided and changes nothing.
-	Cost int64
-	// Peek decides the request without charging it.
-	Peek bool
-	// CountDebts, with Peek and in [Engine.CheckAll], charges the debts of a request that is denied for a reason outside its check.
-	CountDebts bool
-	// Alternative, in [Engine.CheckAll], means that the checks are one request, which can be each of them. It is charged to all of their counters,
-	// and to each only once.
-	Alternative bool
-	// NoDelay denies a request that would have to wait for its turn under a LeakyBucket, for callers that cannot hold it back.
-	NoDelay bool
-	// MaxDelay, unless 0, denies a request that would have to wait longer for its turn. It is rounded down to milliseconds, and ignored
-	// if it is longer than 30 minutes.
-	MaxDelay time.Duration
-	// Override, unless nil, replaces the limit of every rule.
-	Override *Override
-}
-
-// Override is a limit that comes with a request. It has counters of its own, and each rule's algorithm.
-type Override struct {
-	Units  int64
-	Window time.Duration
-	// WithoutCost makes a request cost 1 unit under each rule, in place of the cost of the rule.
-	WithoutCost bool
-}
-
 // ruleCharge is what one rule charges for a request.
 type ruleCharge struct {
 	rule       *matching.Compiled
@@ -87,7 +55,9 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.counters.unlimited(m.Rule, terms.Tier, c.Peek)
 			continue
 		}
-		r := ruleCharge{rule: m.Rule, identifier: identifier, tier: terms.Tier}
+		s.charged = append(s.charged, ruleCharge{})
+		r := &s.charged[len(s.charged)-1]
+		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
 		r.charge = limiter.Charge{
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
 			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
@@ -108,9 +78,8 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			r.charge.Limit = r.charge.Limit.WithMaxDelay(c.MaxDelay)
 		}
 		if identifier == "" {
-			a.withoutIdentifier(&r, *m, c)
+			a.withoutIdentifier(r, *m, c)
 		}
-		s.charged = append(s.charged, r)
 	}
 }
 
@@ -168,7 +137,7 @@ func multiplied(cost, times int64) int64 {
 	return max(cost*times, 0)
 }
 
-// override replaces the limit by o, on a counter of its own. An invalid limit changes nothing: override then returns false.
+// override replaces the limit by o, on the counter of overrides with this window. An invalid limit changes nothing: override then returns false.
 func (r *ruleCharge) override(m matching.Matched, o Override) bool {
 	limit, err := limiter.NewLimit(r.charge.Limit.Algorithm(), o.Units, o.Window)
 	if err != nil || limit.Blocks() {
@@ -198,15 +167,17 @@ func (r *ruleCharge) denial() *limiter.Decision {
 	return &limiter.Decision{Limit: r.charge.Limit.Units(), RetryAfter: limiter.Never}
 }
 
-func (r *ruleCharge) result(d *limiter.Decision, source Source) Result {
-	result := Result{
-		Rule: r.rule, Identifier: r.identifier, Tier: r.tier, Window: r.charge.Limit.Window(), Source: source, Decision: *d, Key: r.charge.Key,
-	}
+// addResult appends the result of a decision about r to results.
+func (r *ruleCharge) addResult(results []Result, d *limiter.Decision, source Source) []Result {
+	results = append(results, Result{})
+	result := &results[len(results)-1] // is filled where it is: a copy takes longer than to decide
+	result.Rule, result.Identifier, result.Tier, result.Window = r.rule, r.identifier, r.tier, r.charge.Limit.Window()
+	result.Source, result.Decision, result.Key = source, *d, r.charge.Key
 	if r.charge.Deny && r.by == nil && !r.charge.Limit.Blocks() {
 		result.Missing = r.rule.DescribeSources()
 	}
 	if most, bounded := r.charge.Limit.MaxDelay(); bounded && d.ResetAfter > most { // only a request that can wait can spend what remains
 		result.Remaining = 0
 	}
-	return result
+	return results
 }

@@ -28,6 +28,7 @@ type Engine struct {
 	bypasses *bypass.List    // can be nil
 	observer Observer        // can be nil
 	layers   Layers          // of the store
+	spans    bool            // see WithSpans
 	active   atomic.Pointer[active]
 
 	scratches *sync.Pool
@@ -44,8 +45,11 @@ type active struct {
 	bypasses *bypass.List // of the Engine
 }
 
-// ErrNoRules is the error of Check before the first Swap. Without rules a limiter neither allows nor denies.
-var ErrNoRules = errors.New("no rules are loaded yet")
+// The errors of a program that hands over nil.
+var (
+	errNoCheck   = errors.New("the check is nil")
+	errNoContext = errors.New("the context is nil")
+)
 
 // Option changes how an Engine works.
 type Option func(*Engine)
@@ -63,6 +67,10 @@ type Layers interface {
 
 // WithLayers lets the Engine pass the rules to the layers of its Store, and explain what they decide.
 func WithLayers(layers Layers) Option { return func(e *Engine) { e.layers = layers } }
+
+// WithSpans makes Check add a span below the OpenTelemetry span of its context. Endpoints of a limiter start spans of their own instead, see
+// [tracing.Tracer].
+func WithSpans() Option { return func(e *Engine) { e.spans = true } }
 
 // noLayers are those of a Store without any.
 type noLayers struct{}
@@ -108,6 +116,32 @@ func (e *Engine) Index() *matching.Index {
 // error is ErrNoRules, a [*RefusedError], or the error of a store that does not fail over: then the request may or may not
 // have been counted.
 func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
+	switch {
+	case c == nil:
+		return Answer{}, errNoCheck
+	case ctx == nil:
+		return Answer{}, errNoContext
+	}
+	if !e.spans {
+		return e.check(ctx, c)
+	}
+	ctx, span := tracing.Under(ctx, "weir.check")
+	answer, err := e.check(ctx, c)
+	if span != nil {
+		span.End(errorKind(err))
+	}
+	return answer, err
+}
+
+// errorKind is the kind of an error in spans, "" without one.
+func errorKind(err error) string {
+	if err == nil {
+		return ""
+	}
+	return limiter.ErrorKind(err)
+}
+
+func (e *Engine) check(ctx context.Context, c *Check) (Answer, error) {
 	active := e.active.Load()
 	if active == nil {
 		return Answer{}, ErrNoRules
@@ -118,7 +152,7 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	if len(s.charged) == 0 {
 		return e.unlimited(active, s, 0, c), nil
 	}
-	began := e.clock()
+	began := e.now()
 	results, err := e.decide(ctx, active, s, s.charged, c.Peek)
 	if err != nil {
 		return Answer{}, err
@@ -132,6 +166,17 @@ func (e *Engine) Check(ctx context.Context, c *Check) (Answer, error) {
 	return answer, nil
 }
 
+// now returns the time if identifiers are counted: nothing else needs it.
+func (e *Engine) now() (now time.Time) {
+	if e.top != nil {
+		now = e.clock()
+	}
+	return now
+}
+
+// ReadsHeaderLines promises that Check reads the headers of a request from [rules.Request.HeaderLines] if it has them.
+func (e *Engine) ReadsHeaderLines() {}
+
 // decide decides charges, or peeks. Charges that are left undecided have no result. If a limit of 0, a block, or a missing identifier denies a
 // request, the store is called only for debts, and a peek for all other charges: its errors change nothing.
 func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched []ruleCharge, peek bool) ([]Result, error) {
@@ -144,7 +189,7 @@ func (e *Engine) decide(ctx context.Context, active *active, s *scratch, matched
 	for i := range matched {
 		switch c := &matched[i]; {
 		case c.charge.Deny:
-			denials = append(denials, c.result(c.denial(), SourceNone))
+			denials = c.addResult(denials, c.denial(), SourceNone)
 		case peek || !isDenied || c.charge.CountsAlways():
 			asked = append(asked, *c)
 		}
@@ -186,7 +231,7 @@ func (e *Engine) ask(ctx context.Context, active *active, s *scratch, matched []
 	results := make([]Result, 0, len(matched))
 	for i := range matched {
 		if d := &decisions[i]; d.Origin != limiter.Undecided {
-			results = append(results, matched[i].result(d, e.sourceOf(d)))
+			results = matched[i].addResult(results, d, e.sourceOf(d))
 		}
 	}
 	return results, nil
@@ -221,24 +266,8 @@ func (e *Engine) decisionError(err error, active *active, matched []ruleCharge, 
 		active.counters.refused(charge)
 		e.top.refused(charge, e.clock)
 	}
-	return &RefusedError{Policy: charge.rule.Policy, cause: refused.Cause}
+	return &RefusedError{Policy: charge.rule.Policy, Cause: refused.Cause}
 }
-
-// RefusedError is the error of Check for a request that a rule refuses because the store is unavailable.
-type RefusedError struct {
-	// Policy whose onStoreFailure is Deny.
-	Policy string
-	cause  error // nil if the store was not called
-}
-
-func (e *RefusedError) Error() string {
-	if e.cause == nil {
-		return "policy " + e.Policy + " denies while the store is unavailable"
-	}
-	return fmt.Sprintf("policy %s denies while the store is unavailable: %v", e.Policy, e.cause)
-}
-
-func (e *RefusedError) Unwrap() error { return e.cause }
 
 // call describes a call of Check or CheckAll.
 type call struct {

@@ -98,7 +98,7 @@ func (e *Engine) cachedDenials(s *scratch, charges []ruleCharge, peeked []Result
 	for i, d := range e.layers.Known(s.charges) {
 		if d.Origin != limiter.Undecided {
 			d.Shared = s.charges[i].Key != charges[i].charge.Key
-			results = append(results, charges[i].result(&d, SourceCache))
+			results = charges[i].addResult(results, &d, SourceCache)
 		}
 	}
 	return results
@@ -114,7 +114,7 @@ func (a *active) answerBefore(charges []ruleCharge, results []Result) Answer {
 		c := &charges[indexOfKey(charges, r.Key)]
 		if r.Allowed && (isAllowed || c.charge.CountsAlways()) && c.charge.IsCounted(&r.Decision) {
 			decision := c.charge.Counted(r.Decision)
-			*r = c.result(&decision, r.Source)
+			*r = c.addResult(nil, &decision, r.Source)[0]
 		}
 	}
 	answer := a.answer(charges, counted)

@@ -29,6 +29,7 @@ func (e *Engine) observe(c *Check, a *Answer, charged bool) {
 	}
 	if selection := e.observer.Select(c.Request.Domain, denial); selection != 0 {
 		check, answer := *c, *a
+		check.Request.ReadHeaders()
 		e.observer.Decided(selection, &check, &answer, charged)
 	}
 }

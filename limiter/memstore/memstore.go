@@ -18,6 +18,8 @@ type Store struct {
 	mu       sync.Mutex
 	counters table
 	spends   int
+	used     []limiter.State // by states, for one call
+	at       []int           // where they are in the table, or -1
 	evicted  int64
 }
 
@@ -54,9 +56,9 @@ func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.De
 	now := limiter.At(s.clock())
 	states := s.states(charges)
 	decisions := limiter.Spend(now, charges, states)
-	for i, c := range charges {
-		if states[i].Expires(c.Limit) > now {
-			s.counters.put(c.Key, c.Limit, states[i])
+	for i := range charges {
+		if c := &charges[i]; states[i].Expires(c.Limit) > now {
+			s.counters.putAt(s.at[i], c.Key, c.Limit, states[i])
 		}
 	}
 	s.sweep(now)
@@ -125,14 +127,16 @@ func (s *Store) Expires(key string) (expiresAt limiter.Instant, ok bool) {
 	return c.expires, c.expires > limiter.At(s.clock())
 }
 
+// states returns the states of the counters of charges, until the next call. The caller holds the lock.
 func (s *Store) states(charges []limiter.Charge) []limiter.State {
-	states := make([]limiter.State, len(charges))
-	for i, c := range charges {
-		if stored, ok := s.counters.get(c.Key); ok {
-			states[i] = stored.state
+	s.used, s.at = s.used[:0], s.at[:0]
+	for i := range charges {
+		c := &charges[i]
+		if at, ok := s.counters.indexes[c.Key]; ok {
+			s.used, s.at = append(s.used, s.counters.dense[at].state), append(s.at, at)
 		} else {
-			states[i] = c.Limit.NewState()
+			s.used, s.at = append(s.used, c.Limit.NewState()), append(s.at, -1)
 		}
 	}
-	return states
+	return s.used
 }

@@ -49,6 +49,14 @@ func (t *table) get(key string) (*counter, bool) {
 func (t *table) put(key string, limit limiter.Limit, state limiter.State) {
 	i, ok := t.indexes[key]
 	if !ok {
+		i = -1
+	}
+	t.putAt(i, key, limit, state)
+}
+
+// putAt is put for a counter at an index, which is -1 for a new counter.
+func (t *table) putAt(i int, key string, limit limiter.Limit, state limiter.State) {
+	if i < 0 {
 		i = len(t.dense)
 		t.indexes[key] = i
 		t.dense = append(t.dense, counter{key: key})

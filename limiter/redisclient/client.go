@@ -75,8 +75,7 @@ func New(o Options) (*Client, error) {
 	}
 	// go-redis writes connection errors to stderr. Here every call returns its error, and the caller logs it.
 	logging.Disable()
-	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{options: o, id: rand.Text(), background: background{ctx: ctx, stop: stop}}
+	c := newClient(o)
 	c.current.Store(c.newPool(o.Mode))
 	return c, nil
 }
@@ -93,6 +92,12 @@ func (c *Client) newPool(mode Mode) *pool {
 		single.AddHook(movedHook{c})
 		return &pool{rdb: single, name: c.options.Addresses[0]}
 	}
+}
+
+// newClient returns a Client without connections.
+func newClient(o Options) *Client {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Client{options: o, id: rand.Text(), background: background{ctx: ctx, stop: stop}}
 }
 
 func newClusterPool(options *redis.UniversalOptions) *pool {

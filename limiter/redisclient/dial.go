@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/weir-dev/weir/limiter/redisclient/hostdial"
 )
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -51,12 +53,12 @@ func (o *Options) dialTLS() dialFunc {
 }
 
 func (o *Options) dialTCP() dialFunc {
-	hosts := &hosts{dialer: net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}}
+	hosts := &hostdial.Dialer{Net: net.Dialer{Timeout: o.dialTimeout(), KeepAlive: keepAlive}}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if o.DialAddress != nil {
 			address = o.DialAddress(address)
 		}
-		conn, err := hosts.dial(ctx, network, address)
+		conn, err := hosts.Dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
@@ -17,16 +17,16 @@ import (
 // Answer is a decision in the JSON of POST /v1/check. Its own policy and numbers are those of the strictest enforced policy; they
 // are empty and 0 if no enforced policy matched. Durations are whole milliseconds, rounded up.
 type Answer struct {
-	Allowed      bool          `json:"allowed"`
-	Policy       string        `json:"policy"`
-	Limit        int64         `json:"limit"`
-	Remaining    int64         `json:"remaining"`
-	ResetAfterMs int64         `json:"resetAfterMs"`
-	RetryAfterMs *int64        `json:"retryAfterMs"` // null: no retry can succeed
-	DelayMs      int64         `json:"delayMs"`
-	Source       engine.Source `json:"source"`
-	Revision     string        `json:"revision"`
-	Results      []Result      `json:"results"`
+	Allowed      bool            `json:"allowed"`
+	Policy       string          `json:"policy"`
+	Limit        int64           `json:"limit"`
+	Remaining    int64           `json:"remaining"`
+	ResetAfterMs int64           `json:"resetAfterMs"`
+	RetryAfterMs *int64          `json:"retryAfterMs"` // null: no retry can succeed
+	DelayMs      int64           `json:"delayMs"`
+	Source       decision.Source `json:"source"`
+	Revision     string          `json:"revision"`
+	Results      []Result        `json:"results"`
 	// Denial is the response to the client that the policy sets. It is nil if the request is allowed, or the policy sets nothing.
 	Denial *rules.Denial `json:"denial,omitempty"`
 	// Defects name what of the request could not be used as it is. The rest was decided.
@@ -47,13 +47,13 @@ type Result struct {
 	ResetAfterMs int64             `json:"resetAfterMs"`
 	RetryAfterMs *int64            `json:"retryAfterMs"` // null: no retry can succeed
 	Shadow       bool              `json:"shadow"`
-	Source       engine.Source     `json:"source,omitempty"` // empty: that of the answer
+	Source       decision.Source   `json:"source,omitempty"` // empty: that of the answer
 	// Missing names the sources of the identifier, if the policy denies the request because the request has no identifier.
 	Missing string `json:"missing,omitempty"`
 }
 
 // NewAnswer converts a to JSON's Answer.
-func NewAnswer(a *engine.Answer) Answer {
+func NewAnswer(a *decision.Answer) Answer {
 	out := Answer{
 		Allowed:      a.Allowed,
 		RetryAfterMs: new(int64),
@@ -89,7 +89,7 @@ func explicitDenial(d *rules.Denial) *rules.Denial {
 	return explicit
 }
 
-func newResult(r *engine.Result) Result {
+func newResult(r *decision.Result) Result {
 	return Result{
 		Policy:       r.Rule.Policy,
 		Axis:         r.Rule.Axis,
@@ -131,21 +131,21 @@ func retryAfterMs(d time.Duration) *int64 {
 // ReadAnswer reads the JSON of an [Answer]. What the JSON does not contain, such as the other fields of a rule, is zero, and so is what
 // only a newer limiter writes: another algorithm, a limit beyond the known bounds, a field of another type. An error would let callers
 // ignore the denial of a newer limiter. It returns an error for JSON that no limiter writes.
-func ReadAnswer(text []byte) (engine.Answer, error) {
+func ReadAnswer(text []byte) (decision.Answer, error) {
 	var a Answer
 	if err := json.Unmarshal(text, &a); err != nil {
 		unknown, ok := errors.AsType[*json.UnmarshalTypeError](err) // Unmarshal has read all other fields
 		if !ok || unknown.Field == "" || unknown.Field == "allowed" {
-			return engine.Answer{}, err
+			return decision.Answer{}, err
 		}
 	}
-	out := engine.Answer{
+	out := decision.Answer{
 		Allowed: a.Allowed, Delay: milliseconds(a.DelayMs), Source: a.Source, Revision: a.Revision,
-		Results: make([]engine.Result, len(a.Results)),
+		Results: make([]decision.Result, len(a.Results)),
 	}
 	for i := range a.Results {
 		if a.Results[i].Policy == "" {
-			return engine.Answer{}, fmt.Errorf("results[%d]: has no policy", i)
+			return decision.Answer{}, fmt.Errorf("results[%d]: has no policy", i)
 		}
 		r := a.Results[i].decision()
 		if r.Source == "" {
@@ -162,14 +162,14 @@ func ReadAnswer(text []byte) (engine.Answer, error) {
 	return out, nil
 }
 
-func (r *Result) decision() engine.Result {
+func (r *Result) decision() decision.Result {
 	window, _ := time.ParseDuration(r.Window)                  // 0 if it is unknown
 	limit, _ := limiter.NewLimit(r.Algorithm, r.Limit, window) // zero if it is unknown
 	retry := limiter.Never
 	if r.RetryAfterMs != nil {
 		retry = milliseconds(*r.RetryAfterMs)
 	}
-	return engine.Result{
+	return decision.Result{
 		Rule: &matching.Compiled{
 			Rule: rules.Rule{
 				Policy: r.Policy, Axis: r.Axis, Algorithm: r.Algorithm, Shadow: r.Shadow,

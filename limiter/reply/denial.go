@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"net/http"
 
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -16,7 +16,7 @@ type Denial struct {
 }
 
 // NewDenial returns the response to a request that a denies.
-func NewDenial(a *engine.Answer) Denial {
+func NewDenial(a *decision.Answer) Denial {
 	d := Denial{Status: http.StatusTooManyRequests, Problem: Denied(a), policy: a.Denial()}
 	if d.policy != nil {
 		d.Status = d.policy.StatusCode()

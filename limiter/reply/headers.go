@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 )
 
 // Style is a family of header fields that describe limits to a client.
@@ -60,34 +60,47 @@ type Field struct {
 // they fit in 2 KiB with the headers of the denial; the other fields describe the strictest.
 // No field contains a shadow policy: a client that slowed down because of one would in effect
 // be limited by it. The error is about a policy name that a header cannot contain; Retry-After is set all the same.
-func (s Style) SetHeaders(h http.Header, a *engine.Answer, now time.Time) error {
-	return s.setHeaders(h, a, now, func(name string) string { return name }) // not h.Set, which would change the capitals of the drafts' names
-}
-
-// SetCanonicalHeaders is SetHeaders with the keys of net/http, such as "Ratelimit", so that h.Get finds the headers. Names of headers have no case on
-// the way to a client.
-func (s Style) SetCanonicalHeaders(h http.Header, a *engine.Answer, now time.Time) error {
-	return s.setHeaders(h, a, now, canonical)
-}
-
-func (s Style) setHeaders(h http.Header, a *engine.Answer, now time.Time, key func(name string) string) error {
+func (s Style) SetHeaders(h http.Header, a *decision.Answer, now time.Time) error {
 	var room [maxFields]Field
 	fields, err := s.AppendFields(room[:0], a, now)
-	values := make([]string, len(fields))
-	for i, f := range fields {
-		values[i] = f.Value
-		h[key(f.Name)] = values[i : i+1 : i+1]
-	}
+	setFields(h, fields, func(name string) string { return name }) // not h.Set, which would change the capitals of the drafts' names
 	return err
 }
 
-// canonical is http.CanonicalHeaderKey without an allocation for the two fields of the usual style.
+// SetCanonicalHeaders is SetHeaders with the keys of net/http, such as "Ratelimit", so that h.Get finds the headers. Names of headers have no case on
+// the way to a client. Only GitHubHeaders need the clock.
+func (s Style) SetCanonicalHeaders(h http.Header, a *decision.Answer, clock func() time.Time) error {
+	var now time.Time
+	if s == GitHubHeaders {
+		now = clock()
+	}
+	var room [maxFields]Field
+	fields, err := s.AppendFields(room[:0], a, now)
+	setFields(h, fields, canonical)
+	return err
+}
+
+func setFields(h http.Header, fields []Field, key func(name string) string) {
+	values := make([]string, len(fields))
+	for i := range fields {
+		values[i] = fields[i].Value
+		h[key(fields[i].Name)] = values[i : i+1 : i+1]
+	}
+}
+
+// canonical is http.CanonicalHeaderKey without an allocation for the fields of the styles.
 func canonical(name string) string {
 	switch name {
 	case "RateLimit":
 		return "Ratelimit"
 	case "RateLimit-Policy":
 		return "Ratelimit-Policy"
+	case "X-RateLimit-Limit":
+		return "X-Ratelimit-Limit"
+	case "X-RateLimit-Remaining":
+		return "X-Ratelimit-Remaining"
+	case "X-RateLimit-Reset":
+		return "X-Ratelimit-Reset"
 	default:
 		return http.CanonicalHeaderKey(name)
 	}
@@ -98,13 +111,12 @@ const maxFields = 4
 
 // AppendFields appends the fields that SetHeaders sets to dst, ordered by their names in lower case. With an error, it appends the
 // fields that SetHeaders sets with an error.
-func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Field, error) {
+func (s Style) AppendFields(dst []Field, a *decision.Answer, now time.Time) ([]Field, error) {
 	strictest := a.Strictest()
 	if strictest == nil {
 		return dst, nil
 	}
-	t := text{fields: dst}
-	t.built.Grow(usualText)
+	var t text
 	var err error
 	switch s {
 	case RateLimitHeaders:
@@ -120,17 +132,17 @@ func (s Style) AppendFields(dst []Field, a *engine.Answer, now time.Time) ([]Fie
 	default: // NoHeaders, or "" if no family was chosen
 		t.retryAfter(a, strictest)
 	}
-	return t.end(len(dst)), err
+	return t.appendTo(dst), err
 }
 
-func (t *text) retryAfter(a *engine.Answer, strictest *engine.Result) {
+func (t *text) retryAfter(a *decision.Answer, strictest *decision.Result) {
 	if !a.Allowed && strictest.RetryAfter != limiter.Never {
 		t.number(max(1, seconds(strictest.RetryAfter)))
 		t.field("Retry-After", "retry-after")
 	}
 }
 
-func (t *text) rateLimit(a *engine.Answer) error {
+func (t *text) rateLimit(a *decision.Answer) error {
 	n := listed(a)
 	for i := range n {
 		r := &a.Results[i]
@@ -157,7 +169,7 @@ func (t *text) rateLimit(a *engine.Answer) error {
 
 // numbers writes the three fields with plain numbers, as they were before the draft named policies. Unless a is nil, its policies
 // follow the limit: 100, 100;w=86400;name="shop/tenant-daily".
-func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Duration) error {
+func (t *text) numbers(strictest *decision.Result, a *decision.Answer, reset time.Duration) error {
 	t.number(strictest.Decision.Limit)
 	if a != nil {
 		for i := range listed(a) {
@@ -183,7 +195,7 @@ func (t *text) numbers(strictest *engine.Result, a *engine.Answer, reset time.Du
 }
 
 // enforced returns the number of results of enforced policies, which the engine orders first, the strictest of them first.
-func enforced(a *engine.Answer) int {
+func enforced(a *decision.Answer) int {
 	for i := range a.Results {
 		if a.Results[i].Rule.Shadow {
 			return i
@@ -198,7 +210,7 @@ const maxListed = 2 << 10
 
 // listed returns how many of the enforced policies the fields of an answer list, strictest first: at least one, and as many as fit in maxListed.
 // The other fields of the answer are the headers of the denial.
-func listed(a *engine.Answer) int {
+func listed(a *decision.Answer) int {
 	const parameters = 32 // bytes of an item that are not its name
 	size, n := 0, enforced(a)
 	if denial := a.Denial(); denial != nil {
@@ -217,7 +229,7 @@ func listed(a *engine.Answer) int {
 
 // isEndless reports whether r is a denial without a counter, whose end is unknown: by a limit of 0, or because the identifier is missing. A time
 // until the reset would let the client come back then.
-func isEndless(r *engine.Result) bool {
+func isEndless(r *decision.Result) bool {
 	return r.RetryAfter == limiter.Never && (r.Decision.Limit == 0 || r.Missing != "")
 }
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/decision"
 )
 
 // ProblemType is the media type of a Problem.
@@ -35,7 +35,7 @@ func NewProblem(status int, field, detail string) *Problem {
 }
 
 // Denied returns the problem for a request that a denies: status 429, with the policies that deny it. It names those that the header fields list.
-func Denied(a *engine.Answer) *Problem {
+func Denied(a *decision.Answer) *Problem {
 	p := NewProblem(http.StatusTooManyRequests, "", "")
 	p.Type, p.Title = typeQuotaExceeded, "Quota Exceeded"
 	var room [256]byte
@@ -79,9 +79,9 @@ func Unavailable(err error) *Problem {
 
 // unavailableDetail describes err without the text of the store's error, which may contain addresses.
 func unavailableDetail(err error) string {
-	var refused *engine.RefusedError
+	var refused *decision.RefusedError
 	switch {
-	case errors.Is(err, engine.ErrNoRules):
+	case errors.Is(err, decision.ErrNoRules):
 		return "no rules are loaded yet; see /readyz for the reason"
 	case errors.Is(err, limiter.ErrOverloaded):
 		return "this limiter is overloaded; the request was not counted"

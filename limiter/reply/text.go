@@ -3,32 +3,53 @@ package reply
 import (
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // text builds the values of header fields in one allocation: every decision has some. Lists and strings are those of RFC 9651 (structured
 // field values).
 type text struct {
-	built  strings.Builder
-	begin  int     // where the current value begins
-	fields []Field // end sets their values
-	places [maxFields]struct{ begin, end int }
-	n      int // values that are complete
+	short  [usualText]byte // the text if it fits, so that only its string is allocated
+	length int
+	long   []byte // otherwise
+	begin  int    // where the current value begins
+	fields [maxFields]struct {
+		name, lower string
+		begin, end  int // of the value
+	}
+	n int // fields that are complete
 }
 
-// usualText is the length of the values of one or two policies.
-const usualText = 128
+// usualText is the length of the values of a few policies, in bytes.
+const usualText = 256
 
-func (t *text) raw(s string) { t.built.WriteString(s) }
+func (t *text) raw(s string) {
+	if t.length+len(s) <= len(t.short) {
+		copy(t.short[t.length:], s)
+	} else {
+		if t.long == nil {
+			t.long = append(make([]byte, 0, 4*usualText), t.short[:t.length]...)
+		}
+		t.long = append(t.long[:t.length], s...)
+	}
+	t.length += len(s)
+}
+
+// String returns what is written.
+func (t *text) String() string {
+	if t.long != nil {
+		return string(t.long)
+	}
+	return string(t.short[:t.length])
+}
 
 func (t *text) number(n int64) {
 	var room [20]byte
-	t.built.Write(strconv.AppendInt(room[:0], n, 10))
+	t.raw(string(strconv.AppendInt(room[:0], n, 10)))
 }
 
 // quoted writes a string, which must be printable ASCII.
 func (t *text) quoted(s string) error {
-	t.built.WriteByte('"')
+	t.raw(`"`)
 	unwritten := 0 // of what is not written yet
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -36,18 +57,18 @@ func (t *text) quoted(s string) error {
 			return fmt.Errorf("%q contains a character that is not printable ASCII", s)
 		case c == '"' || c == '\\':
 			t.raw(s[unwritten:i])
-			t.built.WriteByte('\\')
+			t.raw(`\`)
 			unwritten = i
 		}
 	}
 	t.raw(s[unwritten:])
-	t.built.WriteByte('"')
+	t.raw(`"`)
 	return nil
 }
 
 // item writes a member of a list: a string with two parameters.
 func (t *text) item(name, first string, a int64) error {
-	if t.built.Len() > t.begin {
+	if t.length > t.begin {
 		t.raw(", ")
 	}
 	if err := t.quoted(name); err != nil {
@@ -60,24 +81,25 @@ func (t *text) item(name, first string, a int64) error {
 
 // field completes the current value: it is the value of the named field.
 func (t *text) field(name, lower string) {
-	t.fields = append(t.fields, Field{Name: name, Lower: lower})
-	end := t.built.Len()
-	t.places[t.n].begin, t.places[t.n].end = t.begin, end
+	end := t.length
+	f := &t.fields[t.n]
+	f.name, f.lower, f.begin, f.end = name, lower, t.begin, end
 	t.begin = end
 	t.n++
 }
 
 // fail drops the current value.
 func (t *text) fail(name string, err error) error {
-	t.begin = t.built.Len()
+	t.begin = t.length
 	return fmt.Errorf("write header %s: %w", name, err)
 }
 
-// end sets the values of the fields from index first on, and returns all fields.
-func (t *text) end(first int) []Field {
-	built := t.built.String()
-	for i, place := range t.places[:t.n] {
-		t.fields[first+i].Value = built[place.begin:place.end]
+// appendTo appends the fields that are complete to dst.
+func (t *text) appendTo(dst []Field) []Field {
+	built := t.String()
+	for i := range t.fields[:t.n] {
+		f := &t.fields[i]
+		dst = append(dst, Field{Name: f.name, Lower: f.lower, Value: built[f.begin:f.end]})
 	}
-	return t.fields
+	return dst
 }

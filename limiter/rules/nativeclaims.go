@@ -11,6 +11,14 @@ import (
 // maxClaimDepth bounds how deep maps and lists of claims are converted.
 const maxClaimDepth = 32
 
+// WithSubject returns claims with another subject, the claim "sub". It does not modify claims.
+func WithSubject(claims map[string]any, subject string) map[string]any {
+	with := make(map[string]any, len(claims)+1)
+	maps.Copy(with, claims)
+	with["sub"] = subject
+	return with
+}
+
 // NativeClaims returns claims that a Go program passes as rules read them, the types of a decoded JSON object: a value of a named type such as
 // `type UserID string` is its underlying string, number or bool, a [fmt.Stringer] such as a UUID is its text, and maps with keys of a string
 // type and lists are converted too. It does not modify claims, and returns the map itself if nothing is to be converted. The error names the

@@ -41,7 +41,8 @@ func (o *OtherMethods) find(r *Request) {
 		o.add("GET")
 	case "POST":
 		for _, name := range overrides() {
-			for method := range strings.SplitSeq(r.Headers[name], ",") { // of several values, a service can read any
+			value, _ := r.Header(name)
+			for method := range strings.SplitSeq(value, ",") { // of several values, a service can read any
 				o.add(method)
 			}
 		}

@@ -31,7 +31,10 @@ type Request struct {
 	// Headers have the joined lines of each header, see [JoinHeader]. RepeatedHeaders are the names of those with several lines.
 	Headers         map[string]string
 	RepeatedHeaders []string
-	ClientIP        netip.Addr
+	// HeaderLines, unless nil, has the lines of the headers by their names as net/http writes them, in place of Headers and RepeatedHeaders. Only the
+	// headers that a rule reads are then joined. Two goroutines must not match such a Request at the same time.
+	HeaderLines map[string][]string
+	ClientIP    netip.Addr
 	// Claims of the caller's token. The code that creates the Request must have verified them.
 	Claims        map[string]any
 	MissingClaims bool // the caller has sent more than fit in Claims
@@ -77,7 +80,8 @@ var errAmbiguousCookie = errors.New("the cookie has several values")
 // which servers read the first or the last. It parses only the cookies with the name: to parse all cookies of a hostile request would take long,
 // and one malformed cookie would hide the others. Frameworks trim a value and decode its escapes, so that each spelling of it is the same value.
 func (r *Request) Cookie(name string) (value string, err error) {
-	line, found := r.Headers["cookie"], false
+	line, _ := r.Header("cookie")
+	found := false
 	for start := 0; ; start += len(name) {
 		index := strings.Index(line[start:], name)
 		if index < 0 || name == "" {

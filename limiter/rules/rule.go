@@ -19,7 +19,8 @@ import (
 	"github.com/weir-dev/weir/limiter/clientip"
 )
 
-// Set is the complete configuration that a limiter enforces. Rules are sorted by Policy, which is unique.
+// Set is the complete configuration that a limiter enforces. Rules are sorted by Policy, which is unique, unless a Go
+// program writes them: matching.NewIndex sorts them.
 type Set struct {
 	Rules []Rule `json:"rules"`
 	// Namespaces lists the namespaces whose labels or tenant the rules read, sorted by name. All others are unknown.

@@ -34,7 +34,7 @@ const (
 // bodyField is the field of problems that concern the whole body.
 const bodyField = "body"
 
-const checkFields = "domain, method, host, path, query, headers, clientIP, claims, descriptors, cost, peek"
+const checkFields = "domain, method, host, path, query, headers, clientIP, claims, descriptors, cost, peek, override"
 
 // The defects of a check, as responses and metrics name them: what could not be used as it is. The first three are also defects of gRPC calls.
 const (
@@ -69,7 +69,7 @@ func tooLarge(body []byte) bool {
 //
 //	{"domain":"shop","method":"GET","host":"api.shop.example","path":"/v1/search","query":{"q":["x"]},
 //	 "headers":{"x-tenant-id":"acme"},"clientIP":"203.0.113.7","claims":{"sub":"u1"},
-//	 "descriptors":[[{"key":"generic_key","value":"login"}]],"cost":1,"peek":false}
+//	 "descriptors":[[{"key":"generic_key","value":"login"}]],"cost":1,"peek":false,"override":{"limit":5,"windowMs":60000}}
 //
 // The domain is required, and at least one other field from which an axis can be read. A field that is null is absent. Unknown fields, repeated fields
 // and wrong types are rejected with the name of the field: only the author of a gateway can cause them. What a client can cause is a defect, and the
@@ -88,7 +88,7 @@ func decode(body []byte) (engine.Check, []string, *reply.Problem) {
 	if kind := d.json.kind(); kind != kindObject {
 		return engine.Check{}, nil, wrongKind(bodyField, kindObject, kind)
 	}
-	seen := make([]string, 0, 11)
+	seen := make([]string, 0, 12)
 	for name := range d.json.members() {
 		if slices.Contains(seen, name) {
 			return engine.Check{}, nil, badField(name, "is present more than once")
@@ -149,6 +149,8 @@ func (d *decoder) field(name string) *reply.Problem {
 		return d.cost()
 	case "peek":
 		return d.peek()
+	case "override":
+		return d.override()
 	default:
 		return badField(clip(name), "is not a field of a check; the fields are "+checkFields)
 	}

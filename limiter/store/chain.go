@@ -3,6 +3,7 @@ package store
 
 import (
 	"iter"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,15 +39,20 @@ type Chain struct {
 //	calls       measures and traces the calls of the counters
 //	failover    decides while the counters are unavailable
 //
-// It registers its metrics and those of the layers.
+// It registers its metrics and those of the layers. If the registry is nil, the calls of the counters are not measured.
 func New(counters limiter.Store, layers Layers, registry prometheus.Registerer) *Chain {
-	metrics := newMetrics(registry, layers)
+	var observe func(op string, took time.Duration, err error)
+	if registry != nil {
+		observe = newMetrics(registry, layers).called
+	}
 	var next limiter.Store
 	if layers.Failover != nil {
-		layers.Failover.ObserveCalls(metrics.called)
+		if observe != nil {
+			layers.Failover.ObserveCalls(observe)
+		}
 		next = &calls{layers.Failover, nil}
 	} else {
-		next = &calls{counters, metrics.called}
+		next = &calls{counters, observe}
 	}
 	if layers.Leases != nil {
 		next = layers.Leases.Borrow(next)

@@ -35,6 +35,21 @@ func From(ctx context.Context) *Span {
 	return nil
 }
 
+// Under starts a span below the OpenTelemetry span of ctx, which a program has started, for example with otelhttp, also if ctx was derived from its
+// context. It returns ctx and nil if there is no such span, or if it is not sampled. If ctx belongs to a Span already, the result is a step of it.
+func Under(ctx context.Context, name string) (context.Context, *Span) {
+	if From(ctx) != nil {
+		return Step(ctx, name)
+	}
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() || !parent.SpanContext().IsSampled() {
+		return ctx, nil
+	}
+	tracer := parent.TracerProvider().Tracer(scope)
+	under, span := tracer.Start(ctx, name)                //nolint:spancheck // the Span ends it
+	return wrap(under, &Span{span: span, tracer: tracer}) //nolint:spancheck // the Span ends it
+}
+
 // Step starts the span of a step of the request of ctx. It returns ctx and nil if the request is not sampled.
 func Step(ctx context.Context, name string) (context.Context, *Span) {
 	parent := From(ctx)

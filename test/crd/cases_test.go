@@ -3,6 +3,8 @@ package crd
 import (
 	"fmt"
 	"strings"
+
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // schemaCase tests one constraint of the schema at its boundary: an object that is still valid, and an invalid object with the error that

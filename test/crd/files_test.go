@@ -14,15 +14,17 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 )
 
 // For each case, the linter must report the same fields and messages as kubectl apply. Old API servers describe the values in other words.
 func TestPolicyfile_RejectsWhatTheAPIServerRejects(t *testing.T) {
 	n := newNamespace(t)
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	quotes := n.quotesValues(t)
 	for _, k := range testedKinds() {
 		for _, c := range k.cases() {

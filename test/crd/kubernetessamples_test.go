@@ -8,15 +8,17 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 func TestSamples_CountWritesToTheKubernetesAPI(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()), schema)
 	result, err := loader.Load(nil, repositoryPath(t, "config", "samples", "cluster"))
 	if err != nil || len(result.Problems) > 0 {
 		t.Fatal(err, result.Problems)

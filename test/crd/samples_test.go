@@ -17,6 +17,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
@@ -63,10 +65,11 @@ func TestSamples_OfOtherKindsAreAccepted(t *testing.T) {
 }
 
 func TestSamples_OfTheClusterDoNotChangeOthers(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()), schema)
 	result, err := loader.Load(nil, repositoryPath(t, "config", "samples"))
 	if err != nil || len(result.Problems) > 0 {
 		t.Fatal(err, result.Problems)
@@ -313,11 +316,11 @@ func limitsFor(index *matching.Index, request *rules.Request) []appliedLimit {
 
 func sampleIndex(t *testing.T) *matching.Index {
 	t.Helper()
-	set, problems := compile.Compile(samplePolicies(t), compile.DefaultIdentity().WithHashKey(testHashKey()))
-	if len(problems) > 0 {
-		t.Fatalf("the samples do not compile: %v", problems)
+	result := stored.Policies{Namespaced: samplePolicies(t)}.Compile(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	if len(result.Problems) > 0 {
+		t.Fatalf("the samples do not compile: %v", result.Problems)
 	}
-	index, err := matching.NewIndex(set, "", "weir:", matching.WithHashKey(testHashKey()))
+	index, err := matching.NewIndex(result.Set, "", "weir:", matching.WithHashKey(testHashKey()))
 	if err != nil {
 		t.Fatal(err)
 	}

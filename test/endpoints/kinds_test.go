@@ -12,7 +12,9 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/webhook/throttle"
 )
 
@@ -122,10 +124,11 @@ func kindRules(t *testing.T) rules.Set {
 	if err := os.WriteFile(filepath.Join(dir, "kinds.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()), schema)
 	result, err := loader.Load(nil, dir)
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
@@ -56,10 +57,11 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // readPolicies compiles testdata/policies as weir serve does.
 func readPolicies(t *testing.T) rules.Set {
 	t.Helper()
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(testHashKey()), schema)
 	result, err := loader.Load(nil, "testdata/policies")
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/gatewayapi"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/reply"
@@ -219,7 +220,7 @@ func serveWeir(t *testing.T, routes []*gatewayv1.HTTPRoute) *router {
 	}
 	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "eg"}, Spec: base.Spec}
 	objects := []client.Object{gateway}
-	p := compile.Policies{RouteMatching: []v1alpha1.GatewayReference{{Namespace: "default", Name: "eg"}}}
+	p := stored.Policies{RouteMatching: []v1alpha1.GatewayReference{{Namespace: "default", Name: "eg"}}}
 	for _, r := range routes {
 		accepted := []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue}}
 		r.Status.Parents = []gatewayv1.RouteParentStatus{{

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/importer"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
@@ -144,7 +145,7 @@ func TestRateLimit_ADefaultIsReplacedWithinOneDescriptor(t *testing.T) {
 	}
 	w := newWeir(t)
 	for own, over := range map[string]bool{"b": false, "a": true} { // the descriptor that the policy matches
-		compiled := compile.Policies{
+		compiled := stored.Policies{
 			Namespaced: []v1alpha1.RateLimitPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}, Spec: spec(own, 9, "default")}},
 			Cluster: []v1alpha1.ClusterRateLimitPolicy{{
 				ObjectMeta: metav1.ObjectMeta{Name: "default"},

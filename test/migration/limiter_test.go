@@ -22,6 +22,7 @@ import (
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/rules/matching"
@@ -54,10 +55,11 @@ func newWeir(t testing.TB) *weir {
 // newWeirWith starts a limiter that answers as the reference does, unless that is nil.
 func newWeirWith(t testing.TB, reference *envoy.Reference) *weir {
 	t.Helper()
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	w := &weir{loader: loader}
 	w.reset()
 	listener := bufconn.Listen(64 << 10)

@@ -15,9 +15,11 @@ import (
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -99,10 +101,11 @@ func argumentsOf(t *testing.T, limiter string) []string {
 // publishPolicy publishes a policy to the Limiter weir-system/default.
 func publishPolicy(t *testing.T, url, policy string) {
 	t.Helper()
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	loaded, err := loader.Load(nil, filepath.Dir(write(t, t.TempDir(), "policy.yaml", policy)))
 	if err != nil || len(loaded.Problems) > 0 {
 		t.Fatalf("%+v, %v", loaded.Problems, err)

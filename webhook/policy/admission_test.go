@@ -25,6 +25,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/webhook/certificate"
 )

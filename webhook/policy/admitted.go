@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // warnNotAdmitted returns a warning if the policy has match.kubernetes and there are Limiters, but no Limiter lets it limit writes. The policy is
@@ -21,7 +22,7 @@ func (c Config) warnNotAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy
 	}
 	admitted, err := c.isAdmitted(ctx, p)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Could not determine whether a Limiter admits a policy for writes", "policy", compile.Name(p))
+		log.FromContext(ctx).Error(err, "Could not determine whether a Limiter admits a policy for writes", "policy", stored.Name(p))
 	}
 	if err != nil || admitted {
 		return nil
@@ -39,7 +40,7 @@ func (c Config) isAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) (bo
 	if err := c.Stored.List(ctx, &namespaces, own, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list namespaces: %w", err)
 	}
-	one := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}
+	one := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}
 	for i := range namespaces.Items {
 		one.Namespaces = append(one.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
 	}

@@ -43,24 +43,24 @@ func TestValidateCreate_WarnsOfAPolicyForWritesThatNoLimiterAdmits(t *testing.T)
 		"a policy for requests":                      {validSpec, []v1alpha1.Limiter{none}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := policytest.Policy(t, "a", c.spec)
+			p := policytest.Stored(t, "a", c.spec)
 			p.Namespace = "shop"
-			warnings, err := newValidator(stored{limiters: c.limiters}).ValidateCreate(t.Context(), &p)
+			warnings, err := newValidator(storedObjects{limiters: c.limiters}).ValidateCreate(t.Context(), &p)
 			const want = "spec.match.kubernetes: no Limiter lets policies of namespace shop limit writes; see the condition Ready"
 			if err != nil || slices.Contains(warnings, want) != c.warned {
 				t.Errorf("error %v, warnings %q", err, warnings)
 			}
 		})
 	}
-	p := policytest.Policy(t, "a", writes)
+	p := policytest.Stored(t, "a", writes)
 	var lines []string
 	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 	for name, c := range map[string]struct {
-		stored stored
+		stored storedObjects
 		logged bool
 	}{
-		"a list":        {stored{}, false},
-		"a failed list": {stored{err: errors.New("no cache")}, true},
+		"a list":        {storedObjects{}, false},
+		"a failed list": {storedObjects{err: errors.New("no cache")}, true},
 	} {
 		lines = nil
 		if _, err := newValidator(c.stored).ValidateCreate(log.IntoContext(t.Context(), logger), &p); err != nil {

@@ -14,11 +14,12 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // checkBudgets returns for each Limiter that selects the policy why it does not fit its budget. The policy must be rejected if no
 // Limiter has room for it. A policy that uses no more than its stored version fits.
-func (c Config) checkBudgets(ctx context.Context, one compile.Policies) (refusals []string, rejected bool, err error) {
+func (c Config) checkBudgets(ctx context.Context, one stored.Policies) (refusals []string, rejected bool, err error) {
 	var limiters v1alpha1.LimiterList
 	if err := c.Stored.List(ctx, &limiters, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("list Limiters: %w", err)
@@ -51,17 +52,17 @@ func (c Config) checkBudgets(ctx context.Context, one compile.Policies) (refusal
 }
 
 // storedPolicies lists all stored policies, and the namespaces, by whose labels Limiters select.
-func (c Config) storedPolicies(ctx context.Context) (compile.Policies, error) {
+func (c Config) storedPolicies(ctx context.Context) (stored.Policies, error) {
 	var namespaced v1alpha1.RateLimitPolicyList
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	var namespaces metav1.PartialObjectMetadataList
 	namespaces.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "NamespaceList"})
 	for _, list := range []client.ObjectList{&namespaced, &cluster, &namespaces} {
 		if err := c.Stored.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return compile.Policies{}, fmt.Errorf("list policies and namespaces: %w", err)
+			return stored.Policies{}, fmt.Errorf("list policies and namespaces: %w", err)
 		}
 	}
-	policies := compile.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}
+	policies := stored.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}
 	for i := range namespaces.Items {
 		policies.Namespaces = append(policies.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
 	}
@@ -70,8 +71,8 @@ func (c Config) storedPolicies(ctx context.Context) (compile.Policies, error) {
 
 // refusal returns why the Limiter, with the others as stored, would leave out the policy, or one that it enforces; empty if the policy fits.
 // ClusterRateLimitPolicies can displace namespaced ones. What the operator leaves out anyway is no obstacle for other policies.
-func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) string {
-	identity, limits := compile.IdentityOf(&l.Spec), budget.ForLimiter(&l.Spec)
+func (c Config) refusal(one, others stored.Policies, l *v1alpha1.Limiter) string {
+	identity, limits := stored.IdentityOf(&l.Spec), stored.BudgetOf(&l.Spec)
 	own := chargeOf(one, one.Usage(identity))
 	stored := c.charges(others, identity)
 	index := slices.IndexFunc(stored, func(s budget.Charge) bool { return s.Policy == own.Policy && s.Cluster == own.Cluster })
@@ -98,20 +99,20 @@ func (c Config) refusal(one, others compile.Policies, l *v1alpha1.Limiter) strin
 }
 
 // charges returns what the policies use.
-func (c Config) charges(policies compile.Policies, identity compile.Identity) []budget.Charge {
+func (c Config) charges(policies stored.Policies, identity compile.Identity) []budget.Charge {
 	charges := make([]budget.Charge, 0, len(policies.Namespaced)+len(policies.Cluster)+1)
 	for i := range policies.Namespaced {
-		one := compile.Policies{Namespaced: policies.Namespaced[i : i+1]}
+		one := stored.Policies{Namespaced: policies.Namespaced[i : i+1]}
 		charges = append(charges, chargeOf(one, c.usages.usage(&policies.Namespaced[i], one, identity)))
 	}
 	for i := range policies.Cluster {
-		one := compile.Policies{Cluster: policies.Cluster[i : i+1]}
+		one := stored.Policies{Cluster: policies.Cluster[i : i+1]}
 		charges = append(charges, chargeOf(one, c.usages.usage(&policies.Cluster[i], one, identity)))
 	}
 	return charges
 }
 
-func chargeOf(one compile.Policies, usage budget.Usage) budget.Charge {
+func chargeOf(one stored.Policies, usage budget.Usage) budget.Charge {
 	if len(one.Cluster) > 0 {
 		return budget.Charge{Policy: nameOf(one), Cluster: true, Created: one.Cluster[0].CreationTimestamp.Time, Usage: usage}
 	}
@@ -169,7 +170,7 @@ type usageKey struct {
 // maxUsages bounds the memory: beyond it, all are forgotten.
 const maxUsages = 100_000
 
-func (u *usages) usage(p client.Object, one compile.Policies, identity compile.Identity) budget.Usage {
+func (u *usages) usage(p client.Object, one stored.Policies, identity compile.Identity) budget.Usage {
 	if u == nil || p.GetUID() == "" {
 		return one.Usage(identity)
 	}

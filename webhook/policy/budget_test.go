@@ -21,8 +21,8 @@ func limiterWith(name string, perNamespace, total int64) v1alpha1.Limiter {
 }
 
 func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) {
-	a, b, c := policytest.Policy(t, "a", validSpec), policytest.Policy(t, "b", `{axis: Tenant, limit: 10, window: 1m}`), policytest.Policy(t, "c", `{axis: IP, limit: 10, window: 1m}`)
-	other := policytest.Policy(t, "other", validSpec)
+	a, b, c := policytest.Stored(t, "a", validSpec), policytest.Stored(t, "b", `{axis: Tenant, limit: 10, window: 1m}`), policytest.Stored(t, "c", `{axis: IP, limit: 10, window: 1m}`)
+	other := policytest.Stored(t, "other", validSpec)
 	other.Namespace = "elsewhere"
 	elsewhere := limiterWith("elsewhere", 1, 1)
 	elsewhere.Spec.PolicySelector = &metav1.LabelSelector{MatchLabels: map[string]string{"at": "elsewhere"}}
@@ -52,7 +52,7 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{a, b, other}, limiters: test.limiters})
+			v := newValidator(storedObjects{policies: []v1alpha1.RateLimitPolicy{a, b, other}, limiters: test.limiters})
 			warnings, err := v.ValidateCreate(t.Context(), &c)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
@@ -64,7 +64,7 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 	}
 
 	// An edit of a stored policy that needs no more than before is accepted, whatever the others use.
-	v := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{a, b}, limiters: []v1alpha1.Limiter{limiterWith("default", 1, 1)}})
+	v := newValidator(storedObjects{policies: []v1alpha1.RateLimitPolicy{a, b}, limiters: []v1alpha1.Limiter{limiterWith("default", 1, 1)}})
 	for _, p := range []v1alpha1.RateLimitPolicy{a, b} { // a fits, b does not
 		edited := p.DeepCopy()
 		edited.Spec.Limit = new(*edited.Spec.Limit + 1)
@@ -75,7 +75,7 @@ func TestValidateCreate_RejectsAPolicyOverTheBudgetOfEveryLimiter(t *testing.T) 
 }
 
 func TestValidateCreate_LimitsTheNumberOfBudgetWarnings(t *testing.T) {
-	all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{limiterWith("with-room", 9, 9)}}
+	all := storedObjects{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{limiterWith("with-room", 9, 9)}}
 	for i := range warningCount + 2 {
 		all.limiters = append(all.limiters, limiterWith(fmt.Sprintf("full-%d", i), 1, 9))
 	}
@@ -88,7 +88,7 @@ func TestValidateCreate_LimitsTheNumberOfBudgetWarnings(t *testing.T) {
 // of returns a policy with that namespace, name and age in minutes.
 func of(t *testing.T, namespace, name string, age int, spec string) v1alpha1.RateLimitPolicy {
 	t.Helper()
-	p := policytest.Policy(t, name, spec)
+	p := policytest.Stored(t, name, spec)
 	p.Namespace, p.CreationTimestamp = namespace, metav1.NewTime(time.Unix(1_800_000_000, 0).Add(-time.Duration(age)*time.Minute))
 	return p
 }
@@ -104,7 +104,7 @@ func clusterPolicy(t *testing.T, name string, age int) v1alpha1.ClusterRateLimit
 
 // A namespace can store more than its share, for example while no operator answers. The operator enforces only the share.
 func TestValidateCreate_CountsOnlyPoliciesThatFit(t *testing.T) {
-	all := stored{limiters: []v1alpha1.Limiter{limiterWith("default", 2, 3)}}
+	all := storedObjects{limiters: []v1alpha1.Limiter{limiterWith("default", 2, 3)}}
 	for i, name := range []string{"a", "b", "c", "d"} {
 		all.policies = append(all.policies, of(t, "greedy", name, 9-i, validSpec))
 	}
@@ -120,7 +120,7 @@ func TestValidateCreate_CountsOnlyPoliciesThatFit(t *testing.T) {
 }
 
 func TestValidateCreate_ClusterPoliciesTakePrecedence(t *testing.T) {
-	all := stored{
+	all := storedObjects{
 		limiters: []v1alpha1.Limiter{limiterWith("default", 9, 2)},
 		policies: []v1alpha1.RateLimitPolicy{of(t, "cluster", "a", 9, validSpec), of(t, "shop", "b", 8, validSpec)},
 		cluster:  []v1alpha1.ClusterRateLimitPolicy{clusterPolicy(t, "a", 7)},
@@ -168,7 +168,7 @@ func TestValidateUpdate_RejectsGrowthThatDisplacesAnEnforcedPolicy(t *testing.T)
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := newValidator(stored{policies: append(test.others, before), limiters: []v1alpha1.Limiter{l}})
+			v := newValidator(storedObjects{policies: append(test.others, before), limiters: []v1alpha1.Limiter{l}})
 			_, err := v.ValidateUpdate(t.Context(), &before, &after)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("error %v, want %q", err, test.want)
@@ -183,7 +183,7 @@ func TestValidateCreate_ReportsTheAmountThatExceedsTheBudget(t *testing.T) {
 	l := limiterWith("default", 2, 9)
 	l.Spec.PolicyBudget.PerNamespace.Expressions = new(int64(1))
 	p := of(t, "shop", "b", 0, expressionSpec)
-	all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, expressionSpec)}, limiters: []v1alpha1.Limiter{l}}
+	all := storedObjects{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, expressionSpec)}, limiters: []v1alpha1.Limiter{l}}
 	_, err := newValidator(all).ValidateCreate(t.Context(), &p)
 	if want := "with this policy, namespace shop needs 2 expressions, and the policy budget of Limiter weir/default is 1"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
@@ -195,7 +195,7 @@ func TestValidateCreate_ChecksBudgetsOfLimitersThatSelectTheNamespace(t *testing
 		l := limiterWith("default", 1, 9)
 		l.Spec.PolicyNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 		p := of(t, "shop", "b", 0, validSpec)
-		all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{l}}
+		all := storedObjects{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{l}}
 		if _, err := newValidator(all).ValidateCreate(t.Context(), &p); (err == nil) != want {
 			t.Errorf("a full Limiter for namespaces of team %s: error %v, want accepted %t", team, err, want)
 		}
@@ -211,7 +211,7 @@ func TestValidateUpdate_ChecksBudgetsWhenLabelsChange(t *testing.T) {
 		return &p
 	}
 	old, enforced, invalid := of(t, "shop", "old", 9, validSpec), *labeled(of(t, "shop", "young", 1, validSpec), "a"), of(t, "shop", "invalid", 9, invalidSpec)
-	all := stored{policies: []v1alpha1.RateLimitPolicy{old, enforced, invalid}, limiters: []v1alpha1.Limiter{l}}
+	all := storedObjects{policies: []v1alpha1.RateLimitPolicy{old, enforced, invalid}, limiters: []v1alpha1.Limiter{l}}
 	v := newValidator(all)
 	_, err := v.ValidateUpdate(t.Context(), &old, labeled(old, "a"))
 	if want := "with this policy, namespace shop needs 2 rules, and the policy budget of Limiter weir/default is 1"; err == nil || !strings.Contains(err.Error(), want) {
@@ -228,7 +228,7 @@ func TestValidateUpdate_ChecksBudgetsWhenLabelsChange(t *testing.T) {
 	l.Spec.PolicyBudget.Total.Bytes = new(int64(1))
 	cluster := all.cluster[0].DeepCopy()
 	cluster.Labels = map[string]string{"limiter": "default"}
-	clusters := clusterRateLimitPolicies(Config{Stored: stored{cluster: all.cluster, limiters: []v1alpha1.Limiter{l}}, Identity: compile.DefaultIdentity()})
+	clusters := clusterRateLimitPolicies(Config{Stored: storedObjects{cluster: all.cluster, limiters: []v1alpha1.Limiter{l}}, Identity: compile.DefaultIdentity()})
 	if _, err := clusters.ValidateUpdate(t.Context(), &all.cluster[0], cluster); err == nil {
 		t.Error("a label that selects a ClusterRateLimitPolicy over the total is accepted")
 	}

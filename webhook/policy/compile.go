@@ -11,13 +11,14 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/warning"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 const warnOthersUnavailable = "Weir could not read the other policies and validated this policy without them"
 
 // compile compiles one policy together with the stored cluster-scoped policies and those of the namespace, if it is not empty.
-func (c Config) compile(ctx context.Context, one compile.Policies, namespace string) verdict {
+func (c Config) compile(ctx context.Context, one stored.Policies, namespace string) verdict {
 	others, err := c.others(ctx, namespace)
 	if err == nil {
 		found := compileWith(one, others, c.Identity)
@@ -28,13 +29,13 @@ func (c Config) compile(ctx context.Context, one compile.Policies, namespace str
 	}
 	// Rejecting the policy would block all users because of an internal error. Problems of the policy itself do not depend on others.
 	log.FromContext(ctx).Error(err, "Validated a policy without the other policies, because they could not be read", "policy", nameOf(one))
-	found := compileWith(one, compile.Policies{}, c.Identity)
+	found := compileWith(one, stored.Policies{}, c.Identity)
 	found.warnings = append(found.warnings, warnOthersUnavailable)
 	return found
 }
 
 // addBudgets adds a problem if no Limiter has room for the policy, and otherwise a warning for each Limiter without room.
-func (c Config) addBudgets(ctx context.Context, one compile.Policies, found *verdict) {
+func (c Config) addBudgets(ctx context.Context, one stored.Policies, found *verdict) {
 	refusals, rejected, err := c.checkBudgets(ctx, one)
 	if err != nil { // the operator applies the budget to the stored policy
 		log.FromContext(ctx).Error(err, "Validated a policy without the budgets of the Limiters", "policy", nameOf(one))
@@ -50,31 +51,31 @@ func (c Config) addBudgets(ctx context.Context, one compile.Policies, found *ver
 }
 
 // others lists the stored policies. The caller must not modify them, because the cache owns them.
-func (c Config) others(ctx context.Context, namespace string) (compile.Policies, error) {
+func (c Config) others(ctx context.Context, namespace string) (stored.Policies, error) {
 	var cluster v1alpha1.ClusterRateLimitPolicyList
 	if err := c.Stored.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
-		return compile.Policies{}, fmt.Errorf("list ClusterRateLimitPolicies: %w", err)
+		return stored.Policies{}, fmt.Errorf("list ClusterRateLimitPolicies: %w", err)
 	}
 	if namespace == "" {
-		return compile.Policies{Cluster: cluster.Items}, nil
+		return stored.Policies{Cluster: cluster.Items}, nil
 	}
 	var namespaced v1alpha1.RateLimitPolicyList
 	if err := c.Stored.List(ctx, &namespaced, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return compile.Policies{}, fmt.Errorf("list RateLimitPolicies in namespace %s: %w", namespace, err)
+		return stored.Policies{}, fmt.Errorf("list RateLimitPolicies in namespace %s: %w", namespace, err)
 	}
-	return compile.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}, nil
+	return stored.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}, nil
 }
 
 // compileWith compiles one policy together with others. The others may contain the stored version of the policy, which is ignored.
-func compileWith(one, others compile.Policies, identity compile.Identity) verdict {
+func compileWith(one, others stored.Policies, identity compile.Identity) verdict {
 	name := nameOf(one)
 	for i := range others.Namespaced {
-		if compile.Name(&others.Namespaced[i]) != name {
+		if stored.Name(&others.Namespaced[i]) != name {
 			one.Namespaced = append(one.Namespaced, others.Namespaced[i])
 		}
 	}
 	for i := range others.Cluster {
-		if compile.ClusterName(&others.Cluster[i]) != name {
+		if stored.ClusterName(&others.Cluster[i]) != name {
 			one.Cluster = append(one.Cluster, others.Cluster[i])
 		}
 	}
@@ -99,7 +100,7 @@ func compileWith(one, others compile.Policies, identity compile.Identity) verdic
 }
 
 // specOf returns the spec of the first policy.
-func specOf(one compile.Policies) *v1alpha1.RateLimitPolicySpec {
+func specOf(one stored.Policies) *v1alpha1.RateLimitPolicySpec {
 	if len(one.Cluster) > 0 {
 		return &one.Cluster[0].Spec.RateLimitPolicySpec
 	}
@@ -107,9 +108,9 @@ func specOf(one compile.Policies) *v1alpha1.RateLimitPolicySpec {
 }
 
 // nameOf returns the name of the single policy.
-func nameOf(one compile.Policies) string {
+func nameOf(one stored.Policies) string {
 	if len(one.Cluster) > 0 {
-		return compile.ClusterName(&one.Cluster[0])
+		return stored.ClusterName(&one.Cluster[0])
 	}
-	return compile.Name(&one.Namespaced[0])
+	return stored.Name(&one.Namespaced[0])
 }

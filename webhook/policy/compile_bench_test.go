@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -19,11 +20,11 @@ func BenchmarkCompile(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var others []v1alpha1.RateLimitPolicy
 			for i := range 1000 {
-				others = append(others, policytest.Policy(b, fmt.Sprintf("p%d", i), fmt.Sprintf(spec, i+1)))
+				others = append(others, policytest.Stored(b, fmt.Sprintf("p%d", i), fmt.Sprintf(spec, i+1)))
 			}
-			policy := policytest.Policy(b, "a", fmt.Sprintf(spec, 5000))
+			policy := policytest.Stored(b, "a", fmt.Sprintf(spec, 5000))
 			for b.Loop() {
-				compileWith(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
+				compileWith(only(policy), stored.Policies{Namespaced: others}, compile.DefaultIdentity())
 			}
 		})
 	}

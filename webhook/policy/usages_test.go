@@ -11,15 +11,16 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 func TestUsages_RemembersAPolicyInOneGenerationAndIdentity(t *testing.T) {
 	p := of(t, "shop", "a", 1, validSpec)
-	one, two := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p}}, compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p, of(t, "shop", "b", 1, validSpec)}}
+	one, two := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p}}, stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p, of(t, "shop", "b", 1, validSpec)}}
 	other := compile.DefaultIdentity()
 	other.IPv6PrefixLength = 56
 	u := &usages{}
-	rulesOf := func(uid types.UID, generation int64, all compile.Policies, identity compile.Identity) int64 {
+	rulesOf := func(uid types.UID, generation int64, all stored.Policies, identity compile.Identity) int64 {
 		return u.usage(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation}}, all, identity).Rules
 	}
 	rulesOf("a", 1, one, compile.DefaultIdentity())
@@ -48,7 +49,7 @@ func TestUsages_AreBounded(t *testing.T) {
 		u.byKey[usageKey{generation: int64(i)}] = budget.Usage{}
 	}
 	for i, want := range []int{100_000, 1, 2} {
-		u.usage(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i))}}, compile.Policies{}, compile.DefaultIdentity())
+		u.usage(&v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i))}}, stored.Policies{}, compile.DefaultIdentity())
 		if len(u.byKey) != want {
 			t.Errorf("%d policies are remembered, want %d", len(u.byKey), want)
 		}
@@ -59,7 +60,7 @@ func TestUsages_AreBounded(t *testing.T) {
 func TestValidateCreate_SkipsLimitersWithInvalidSelectors(t *testing.T) {
 	invalid := limiterWith("invalid", 1, 1)
 	invalid.Spec.PolicySelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
-	all := stored{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{invalid, limiterWith("default", 1, 9)}}
+	all := storedObjects{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{invalid, limiterWith("default", 1, 9)}}
 	p := of(t, "shop", "b", 0, validSpec)
 	if _, err := newValidator(all).ValidateCreate(t.Context(), &p); err == nil || !strings.Contains(err.Error(), "Limiter weir/default is 1") {
 		t.Errorf("error %v, want the budget of the other Limiter", err)

@@ -22,15 +22,15 @@ import (
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
-// stored is a reader of the given policies. If err is set, each List fails.
-type stored struct {
+// storedObjects is a reader of the given policies. If err is set, each List fails.
+type storedObjects struct {
 	policies []v1alpha1.RateLimitPolicy
 	cluster  []v1alpha1.ClusterRateLimitPolicy
 	limiters []v1alpha1.Limiter
 	err      error
 }
 
-func (s stored) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (s storedObjects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *v1alpha1.RateLimitPolicyList:
 		list.Items = s.policies
@@ -46,7 +46,7 @@ func (s stored) List(_ context.Context, list client.ObjectList, _ ...client.List
 	return s.err
 }
 
-func newValidator(s stored) validator[*v1alpha1.RateLimitPolicy] {
+func newValidator(s storedObjects) validator[*v1alpha1.RateLimitPolicy] {
 	return rateLimitPolicies(Config{Stored: s, Identity: compile.DefaultIdentity()})
 }
 
@@ -56,8 +56,8 @@ const (
 )
 
 func TestValidateCreate_ReportsEveryInvalidField(t *testing.T) {
-	policy := policytest.Policy(t, "a", invalidSpec)
-	_, err := newValidator(stored{}).ValidateCreate(t.Context(), &policy)
+	policy := policytest.Stored(t, "a", invalidSpec)
+	_, err := newValidator(storedObjects{}).ValidateCreate(t.Context(), &policy)
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
 		t.Fatalf("got error %v, want an error of an invalid object", err)
@@ -76,7 +76,7 @@ func TestValidateCreate_ReportsEveryInvalidField(t *testing.T) {
 }
 
 func TestValidateUpdate_ValidatesOnlyChangesOfTheSpec(t *testing.T) {
-	invalid, valid := policytest.Policy(t, "a", invalidSpec), policytest.Policy(t, "a", validSpec)
+	invalid, valid := policytest.Stored(t, "a", invalidSpec), policytest.Stored(t, "a", validSpec)
 	labelled, changed, deleting := *invalid.DeepCopy(), *invalid.DeepCopy(), *invalid.DeepCopy()
 	labelled.Labels = map[string]string{"team": "a"}
 	changed.Spec.Limit = new(int64(11))
@@ -93,47 +93,47 @@ func TestValidateUpdate_ValidatesOnlyChangesOfTheSpec(t *testing.T) {
 		{"a policy that is being deleted becomes invalid", &valid, &deleting, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := newValidator(stored{}).ValidateUpdate(t.Context(), c.before, c.after); (err != nil) != c.rejected {
+			if _, err := newValidator(storedObjects{}).ValidateUpdate(t.Context(), c.before, c.after); (err != nil) != c.rejected {
 				t.Errorf("got error %v, want rejected %v", err, c.rejected)
 			}
 		})
 	}
-	if _, err := newValidator(stored{}).ValidateDelete(t.Context(), &invalid); err != nil {
+	if _, err := newValidator(storedObjects{}).ValidateDelete(t.Context(), &invalid); err != nil {
 		t.Errorf("deleting an invalid policy: %v", err)
 	}
 }
 
 func TestValidateUpdate_IgnoresTheStoredVersionOfThePolicy(t *testing.T) {
-	before, after := policytest.Policy(t, "a", validSpec), policytest.Policy(t, "a", `{axis: User, limit: 20, window: 1m}`)
-	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{before}}).ValidateUpdate(t.Context(), &before, &after)
+	before, after := policytest.Stored(t, "a", validSpec), policytest.Stored(t, "a", `{axis: User, limit: 20, window: 1m}`)
+	warnings, err := newValidator(storedObjects{policies: []v1alpha1.RateLimitPolicy{before}}).ValidateUpdate(t.Context(), &before, &after)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("%v %q", err, warnings)
 	}
 }
 
 func TestValidateCreate_IgnoresProblemsOfOtherPolicies(t *testing.T) {
-	policy := policytest.Policy(t, "a", validSpec)
-	if _, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{policytest.Policy(t, "b", invalidSpec)}}).ValidateCreate(t.Context(), &policy); err != nil {
+	policy := policytest.Stored(t, "a", validSpec)
+	if _, err := newValidator(storedObjects{policies: []v1alpha1.RateLimitPolicy{policytest.Stored(t, "b", invalidSpec)}}).ValidateCreate(t.Context(), &policy); err != nil {
 		t.Error(err)
 	}
 }
 
 // The other policy has no effect because of this one. That is a warning for its owner.
 func TestValidateCreate_WarnsOnlyOfThePolicyItself(t *testing.T) {
-	strict, lax := policytest.Policy(t, "z", `{axis: User, limit: 1, window: 1m}`), policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`)
-	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{lax}}).ValidateCreate(t.Context(), &strict)
+	strict, lax := policytest.Stored(t, "z", `{axis: User, limit: 1, window: 1m}`), policytest.Stored(t, "a", `{axis: User, limit: 10, window: 1m}`)
+	warnings, err := newValidator(storedObjects{policies: []v1alpha1.RateLimitPolicy{lax}}).ValidateCreate(t.Context(), &strict)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("%v, warnings %q, want none", err, warnings)
 	}
-	warnings, err = newValidator(stored{policies: []v1alpha1.RateLimitPolicy{strict}}).ValidateCreate(t.Context(), &lax)
+	warnings, err = newValidator(storedObjects{policies: []v1alpha1.RateLimitPolicy{strict}}).ValidateCreate(t.Context(), &lax)
 	if err != nil || len(warnings) != 1 {
 		t.Errorf("%v, warnings %q, want one", err, warnings)
 	}
 }
 
 func TestValidateCreate_ValidatesAloneIfOtherPoliciesCannotBeRead(t *testing.T) {
-	unreadable := newValidator(stored{err: errors.New("the cache has stopped")})
-	policy, invalid := policytest.Policy(t, "a", validSpec), policytest.Policy(t, "a", invalidSpec)
+	unreadable := newValidator(storedObjects{err: errors.New("the cache has stopped")})
+	policy, invalid := policytest.Stored(t, "a", validSpec), policytest.Stored(t, "a", invalidSpec)
 	warnings, err := unreadable.ValidateCreate(t.Context(), &policy)
 	if err != nil || len(warnings) != 1 || warnings[0] != warnOthersUnavailable {
 		t.Errorf("%v %q", err, warnings)
@@ -146,24 +146,24 @@ func TestValidateCreate_ValidatesAloneIfOtherPoliciesCannotBeRead(t *testing.T) 
 func TestValidateCreate_ValidatesClusterRateLimitPolicies(t *testing.T) {
 	clusterWide := func(name, spec string) v1alpha1.ClusterRateLimitPolicy {
 		p := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		p.Spec.RateLimitPolicySpec = policytest.Policy(t, name, spec).Spec
+		p.Spec.RateLimitPolicySpec = policytest.Stored(t, name, spec).Spec
 		return p
 	}
-	v := func(s stored) validator[*v1alpha1.ClusterRateLimitPolicy] {
+	v := func(s storedObjects) validator[*v1alpha1.ClusterRateLimitPolicy] {
 		return clusterRateLimitPolicies(Config{Stored: s, Identity: compile.DefaultIdentity()})
 	}
 	invalid, valid := clusterWide("a", invalidSpec), clusterWide("a", validSpec)
-	if _, err := v(stored{}).ValidateCreate(t.Context(), &invalid); !apierrors.IsInvalid(err) {
+	if _, err := v(storedObjects{}).ValidateCreate(t.Context(), &invalid); !apierrors.IsInvalid(err) {
 		t.Errorf("an invalid ClusterRateLimitPolicy: got error %v, want an error of an invalid object", err)
 	}
-	sameName := policytest.Policy(t, "a", invalidSpec)
+	sameName := policytest.Stored(t, "a", invalidSpec)
 	sameName.Namespace = "cluster"
-	all := stored{policies: []v1alpha1.RateLimitPolicy{sameName}, cluster: []v1alpha1.ClusterRateLimitPolicy{valid, clusterWide("b", validSpec)}}
+	all := storedObjects{policies: []v1alpha1.RateLimitPolicy{sameName}, cluster: []v1alpha1.ClusterRateLimitPolicy{valid, clusterWide("b", validSpec)}}
 	warnings, err := v(all).ValidateUpdate(t.Context(), &invalid, &valid)
 	if want := "spec: has no effect, because policy _cluster/b counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("an invalid policy becomes valid: error %v, warnings %q, want %q", err, warnings, want)
 	}
-	namespaced := policytest.Policy(t, "c", validSpec)
+	namespaced := policytest.Stored(t, "c", validSpec)
 	warnings, err = newValidator(all).ValidateCreate(t.Context(), &namespaced)
 	if want := "spec: has no effect, because policy _cluster/a counts the same requests and is at least as strict"; err != nil || len(warnings) != 1 || warnings[0] != want {
 		t.Errorf("a RateLimitPolicy next to it: error %v, warnings %q, want %q", err, warnings, want)
@@ -176,7 +176,7 @@ func TestRegister_ServesBothPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := paths{}
-	Register(m, Config{Scheme: scheme, Stored: stored{}, Identity: compile.DefaultIdentity()})
+	Register(m, Config{Scheme: scheme, Stored: storedObjects{}, Identity: compile.DefaultIdentity()})
 	handler, ok := m[PathRateLimitPolicies].(closing)
 	if !ok || len(m) != 2 {
 		t.Fatalf("registered handlers: %v", m)
@@ -193,7 +193,7 @@ func TestRegister_ServesBothPaths(t *testing.T) {
 
 func TestServeHTTP_ClosesTheConnection(t *testing.T) {
 	m := paths{}
-	Register(m, Config{Scheme: runtime.NewScheme(), Stored: stored{}, Identity: compile.DefaultIdentity()})
+	Register(m, Config{Scheme: runtime.NewScheme(), Stored: storedObjects{}, Identity: compile.DefaultIdentity()})
 	server := httptest.NewServer(m[PathClusterRateLimitPolicies])
 	defer server.Close()
 	response, err := http.Post(server.URL, "application/json", strings.NewReader("{}"))
@@ -212,8 +212,8 @@ func (p paths) Register(path string, hook http.Handler) { p[path] = hook }
 
 // Both policies of a rename exist for some time.
 func TestValidateCreate_WarnsOfCountersThatAnotherPolicyHas(t *testing.T) {
-	renamed := policytest.Policy(t, "b", `{axis: User, limit: 10, window: 1m, counterName: a}`)
-	warnings, err := newValidator(stored{policies: []v1alpha1.RateLimitPolicy{policytest.Policy(t, "a", validSpec)}}).ValidateCreate(t.Context(), &renamed)
+	renamed := policytest.Stored(t, "b", `{axis: User, limit: 10, window: 1m, counterName: a}`)
+	warnings, err := newValidator(storedObjects{policies: []v1alpha1.RateLimitPolicy{policytest.Stored(t, "a", validSpec)}}).ValidateCreate(t.Context(), &renamed)
 	if err != nil {
 		t.Fatal(err)
 	}

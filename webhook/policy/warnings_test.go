@@ -9,17 +9,18 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/warning"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
-func only(policy v1alpha1.RateLimitPolicy) compile.Policies {
-	return compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}
+func only(policy v1alpha1.RateLimitPolicy) stored.Policies {
+	return stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}
 }
 
 // warningsFor returns the warnings for policy, compiled together with others.
 func warningsFor(t policytest.Failer, policy v1alpha1.RateLimitPolicy, others ...v1alpha1.RateLimitPolicy) []string {
 	t.Helper()
-	found := compileWith(only(policy), compile.Policies{Namespaced: others}, compile.DefaultIdentity())
+	found := compileWith(only(policy), stored.Policies{Namespaced: others}, compile.DefaultIdentity())
 	if len(found.problems) > 0 {
 		t.Fatalf("problems: %v", found.problems)
 	}
@@ -36,7 +37,7 @@ func TestLimitWarnings_CountsTheOmittedWarnings(t *testing.T) {
 	for i := range 12 {
 		tiers = append(tiers, fmt.Sprintf("{name: tier-%d, when: {groups: [g]}, limit: 2}", i))
 	}
-	got := warningsFor(t, policytest.Policy(t, "a", "{axis: User, limit: 1, window: 1m, tiers: ["+strings.Join(tiers, ", ")+"]}"))
+	got := warningsFor(t, policytest.Stored(t, "a", "{axis: User, limit: 1, window: 1m, tiers: ["+strings.Join(tiers, ", ")+"]}"))
 	if len(got) != warningCount || got[warningCount-1] != "and 4 more warnings" {
 		t.Errorf("got warnings %q", got)
 	}
@@ -44,7 +45,7 @@ func TestLimitWarnings_CountsTheOmittedWarnings(t *testing.T) {
 
 func TestLimitWarnings_TruncatesLongWarnings(t *testing.T) {
 	long := strings.Repeat("n", 63)
-	got := warningsFor(t, policytest.Policy(t, "a", `{axis: User, limit: 10, window: 1m}`), policytest.Policy(t, long, `{axis: User, limit: 1, window: 1m}`))
+	got := warningsFor(t, policytest.Stored(t, "a", `{axis: User, limit: 10, window: 1m}`), policytest.Stored(t, long, `{axis: User, limit: 1, window: 1m}`))
 	if len(got) != 1 || !strings.HasPrefix(got[0], "spec: has no effect, because policy "+long+" counts") {
 		t.Errorf("got warnings %q", got)
 	}

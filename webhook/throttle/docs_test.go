@@ -14,7 +14,9 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter/engine"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
@@ -32,10 +34,11 @@ func TestDocs_PoliciesBehaveAsDocumented(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Join(policies, "\n---\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	loaded, err := loader.Load(nil, file)
 	if err != nil || len(loaded.Problems) > 0 || len(loaded.Rules.Rules) != 6 {
 		t.Fatalf("%d policies, problems %v, %v", len(loaded.Rules.Rules), loaded.Problems, err)

@@ -24,18 +24,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.BudgetLimitsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRateLimitPolicy"):
 		return &apiv1alpha1.ClusterRateLimitPolicyApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ClusterRateLimitPolicySpec"):
-		return &apiv1alpha1.ClusterRateLimitPolicySpecApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Cost"):
-		return &apiv1alpha1.CostApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DecisionLog"):
 		return &apiv1alpha1.DecisionLogApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Denial"):
-		return &apiv1alpha1.DenialApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("DenialHeader"):
-		return &apiv1alpha1.DenialHeaderApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("DescriptorMatch"):
-		return &apiv1alpha1.DescriptorMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DisruptionBudget"):
 		return &apiv1alpha1.DisruptionBudgetApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("EffectivePolicy"):
@@ -48,34 +38,18 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.EndpointTLSApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ForwardAuthEndpoint"):
 		return &apiv1alpha1.ForwardAuthEndpointApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("GatewayReference"):
-		return &apiv1alpha1.GatewayReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GRPCEndpoint"):
 		return &apiv1alpha1.GRPCEndpointApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("HeaderMatch"):
-		return &apiv1alpha1.HeaderMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HTTPEndpoint"):
 		return &apiv1alpha1.HTTPEndpointApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("HTTPMatch"):
-		return &apiv1alpha1.HTTPMatchApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Identifier"):
-		return &apiv1alpha1.IdentifierApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IdentifierBound"):
 		return &apiv1alpha1.IdentifierBoundApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("IdentifierSource"):
-		return &apiv1alpha1.IdentifierSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IdentityTable"):
 		return &apiv1alpha1.IdentityTableApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("IPIdentity"):
 		return &apiv1alpha1.IPIdentityApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesMatch"):
-		return &apiv1alpha1.KubernetesMatchApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesResources"):
-		return &apiv1alpha1.KubernetesResourcesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("KubernetesThrottle"):
 		return &apiv1alpha1.KubernetesThrottleApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Lease"):
-		return &apiv1alpha1.LeaseApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Limiter"):
 		return &apiv1alpha1.LimiterApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LimiterCertificate"):
@@ -90,12 +64,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.LoadedScriptApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("LocalModeState"):
 		return &apiv1alpha1.LocalModeStateApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Match"):
-		return &apiv1alpha1.MatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NetworkSources"):
 		return &apiv1alpha1.NetworkSourcesApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("PathMatch"):
-		return &apiv1alpha1.PathMatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
 		return &apiv1alpha1.PodTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyAncestorStatus"):
@@ -108,12 +78,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PolicyLimiterStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PolicyOverride"):
 		return &apiv1alpha1.PolicyOverrideApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Rate"):
-		return &apiv1alpha1.RateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicy"):
 		return &apiv1alpha1.RateLimitPolicyApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicySpec"):
-		return &apiv1alpha1.RateLimitPolicySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RateLimitPolicyStatus"):
 		return &apiv1alpha1.RateLimitPolicyStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Redis"):
@@ -128,18 +94,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScriptReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("TargetReference"):
-		return &apiv1alpha1.TargetReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TenantIdentity"):
 		return &apiv1alpha1.TenantIdentityApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("Tier"):
-		return &apiv1alpha1.TierApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Tracing"):
 		return &apiv1alpha1.TracingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("UserIdentity"):
 		return &apiv1alpha1.UserIdentityApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("When"):
-		return &apiv1alpha1.WhenApplyConfiguration{}
 
 	}
 	return nil

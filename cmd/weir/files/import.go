@@ -19,6 +19,7 @@ import (
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/importer/objects"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/internal/terminal"
 )
 
@@ -150,10 +151,11 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 			result.Policies[i].Spec.Enforcement = v1alpha1.EnforcementShadow
 		}
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		return err
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	outputs, err := result.Finish(loader)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/internal/terminal"
 )
 
@@ -48,10 +49,11 @@ read. Warnings do not change the exit status.`,
 }
 
 func lint(stdin io.Reader, stdout, stderr io.Writer, paths []string) error {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		return err
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	result, err := loader.Load(stdin, paths...)
 	if err != nil {
 		return cli.UsageError(err)

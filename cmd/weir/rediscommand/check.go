@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
@@ -231,10 +232,11 @@ func readPolicies(path string) ([]policyUse, error) {
 	if path == "" {
 		return nil, nil
 	}
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(limiter.RandomHashKey()))
+	schema, err := apischema.New()
 	if err != nil {
 		return nil, err
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(limiter.RandomHashKey()), schema)
 	result, err := loader.Load(nil, path)
 	if err != nil {
 		return nil, fmt.Errorf("--policies: %w", err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // memory is a Store in memory. Every method returns the error for its name, if there is one.
@@ -124,7 +124,7 @@ func setOf(limit int64) *selection.RuleSet {
 			Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(limit), Window: "1m", Algorithm: v1alpha1.FixedWindow},
 		}
 	}
-	of := compile.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", limit), policy("hourly", 10)}}
+	of := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", limit), policy("hourly", 10)}}
 	return selection.Compiler{KeyPrefix: "weir:"}.Compile(nil, &v1alpha1.Limiter{}, of, selection.Hashes{})
 }
 

@@ -110,7 +110,5 @@ func rejectedBy(problems []compile.Problem) []metav1.Condition {
 }
 
 func applyAncestor(a v1alpha1.PolicyAncestorStatus) *v1alpha1ac.PolicyAncestorStatusApplyConfiguration {
-	ref := v1alpha1ac.TargetReference().WithGroup(a.AncestorRef.Group).WithKind(a.AncestorRef.Kind).WithName(a.AncestorRef.Name)
-	ref.Namespace, ref.SectionName = a.AncestorRef.Namespace, a.AncestorRef.SectionName
-	return v1alpha1ac.PolicyAncestorStatus().WithAncestorRef(ref).WithControllerName(a.ControllerName).WithConditions(conditions.Apply(a.Conditions)...)
+	return v1alpha1ac.PolicyAncestorStatus().WithAncestorRef(a.AncestorRef).WithControllerName(a.ControllerName).WithConditions(conditions.Apply(a.Conditions)...)
 }

@@ -11,11 +11,13 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/stored"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // both returns policies of both kinds.
-func both(namespaced []v1alpha1.RateLimitPolicy, cluster ...v1alpha1.ClusterRateLimitPolicy) compile.Policies {
-	return compile.Policies{Namespaced: namespaced, Cluster: cluster}
+func both(namespaced []v1alpha1.RateLimitPolicy, cluster ...v1alpha1.ClusterRateLimitPolicy) stored.Policies {
+	return stored.Policies{Namespaced: namespaced, Cluster: cluster}
 }
 
 // A namespace can have the name cluster.
@@ -93,7 +95,7 @@ func TestCompile_CollectsAllProblemsOfAPolicy(t *testing.T) {
 }
 
 // overriding returns a ClusterRateLimitPolicy that applies only by default, and two RateLimitPolicies that replace it.
-func overriding() compile.Policies {
+func overriding() stored.Policies {
 	floor := clusterPolicy("floor", 1, 10)
 	floor.Spec.Precedence = v1alpha1.PrecedenceDefault
 	floor.Spec.Domains = []v1alpha1.Domain{"shop", "bank"}
@@ -142,7 +144,7 @@ func TestRestore_FindsClusterPoliciesAndOverrides(t *testing.T) {
 }
 
 func TestUnselected_CompilesAgainOnlyAfterAChange(t *testing.T) {
-	of := func(generation int64) compile.Policies {
+	of := func(generation int64) stored.Policies {
 		bad := invalidPolicy("bad")
 		bad.Generation = generation
 		clusterBad := clusterPolicy("bad", 1, 10)
@@ -151,7 +153,7 @@ func TestUnselected_CompilesAgainOnlyAfterAChange(t *testing.T) {
 	}
 	none := func(types.UID) bool { return false }
 	var u Unselected
-	run := func(of compile.Policies) {
+	run := func(of stored.Policies) {
 		u.Compile(Inputs{Policies: of}, List(of), none)
 	}
 	mark := Key{"mark", false}
@@ -169,7 +171,7 @@ func TestUnselected_CompilesAgainOnlyAfterAChange(t *testing.T) {
 		t.Error("not compiled after an edit")
 	}
 	u.problems[mark] = nil
-	run(compile.Policies{})
+	run(stored.Policies{})
 	if len(u.problems) != 0 {
 		t.Errorf("problems without policies: %+v", u.problems)
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // Inputs are the objects that rule sets are compiled from, read at one moment.
 type Inputs struct {
-	compile.Policies
+	stored.Policies
 	Hashes
 }
 
@@ -51,7 +52,7 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, t
 			return Inputs{}, fmt.Errorf("list policies and namespaces: %w", err)
 		}
 	}
-	inputs := Inputs{Policies: compile.Policies{
+	inputs := Inputs{Policies: stored.Policies{
 		Namespaced: slices.DeleteFunc(namespaced.Items, func(p v1alpha1.RateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
 		Cluster:    slices.DeleteFunc(cluster.Items, func(p v1alpha1.ClusterRateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
 	}}
@@ -74,7 +75,7 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, t
 func (in Inputs) Unreadable() bool { return in.Gateways != nil && in.Gateways.Unreadable != nil }
 
 // HaveTargets reports whether a policy has targets.
-func HaveTargets(policies compile.Policies) bool {
+func HaveTargets(policies stored.Policies) bool {
 	return slices.ContainsFunc(List(policies), func(p Policy) bool { return len(p.Targets) > 0 })
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // clusterPolicy returns a policy that applies to all namespaces.
@@ -138,7 +139,7 @@ func TestGather_FailsIfAListCannotBeRead(t *testing.T) {
 
 func TestGenerations_ReturnsTheSameMapUntilAPolicyChanges(t *testing.T) {
 	in := func(daily, floor int64) Inputs {
-		return Inputs{Policies: compile.Policies{
+		return Inputs{Policies: stored.Policies{
 			Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", daily, 10)}, Cluster: []v1alpha1.ClusterRateLimitPolicy{clusterPolicy("floor", floor, 10)},
 		}}
 	}
@@ -217,7 +218,7 @@ func TestCompile_DependsOnGatewaysOnlyIfAPolicyHasTargets(t *testing.T) {
 	gone := policies(attached)
 	gone.Gateways = &gateway.Objects{}
 	for name, test := range map[string]struct {
-		policies compile.Policies
+		policies stored.Policies
 		same     bool
 	}{
 		"without targets": {policies(policy("daily", 1, 10)), true}, "with a target": {policies(attached), false}, "with a missing target": {gone, false},

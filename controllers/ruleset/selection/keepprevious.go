@@ -7,6 +7,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -82,17 +83,17 @@ func (s *RuleSet) keepTargets(before *RuleSet, policies []Policy, kept []compile
 // rule differs from the restored one is 0: it was edited since.
 func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Identity) {
 	hasRule := func(policy string) bool { _, ok := s.Rules[policy]; return ok }
-	found := compile.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
+	found := stored.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
 	if inputs.Unreadable() {
 		found.Gateways = &gateway.Objects{Unreadable: inputs.Gateways.Unreadable, Previous: set}
 	}
 	for i := range inputs.Namespaced {
-		if hasRule(compile.Name(&inputs.Namespaced[i])) {
+		if hasRule(stored.Name(&inputs.Namespaced[i])) {
 			found.Namespaced = append(found.Namespaced, inputs.Namespaced[i])
 		}
 	}
 	for i := range inputs.Cluster {
-		if hasRule(compile.ClusterName(&inputs.Cluster[i])) {
+		if hasRule(stored.ClusterName(&inputs.Cluster[i])) {
 			found.Cluster = append(found.Cluster, inputs.Cluster[i])
 		}
 	}

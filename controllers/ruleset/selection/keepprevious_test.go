@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -51,7 +51,7 @@ func TestCompile_KeepsTheTargetsThatCannotBeRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, previous *RuleSet
 		err              error
-		now              compile.Policies
+		now              stored.Policies
 		generation       int64 // of the policy with the target; 0 is an older one
 		targets          bool  // whether the previous ones are known
 		message          string

@@ -4,7 +4,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // Policy is a RateLimitPolicy or a ClusterRateLimitPolicy. It is read-only: the object is shared with the cache.
@@ -38,15 +38,15 @@ func Kinds() []client.Object {
 }
 
 // List returns the policies of both kinds, cluster policies first.
-func List(of compile.Policies) []Policy {
+func List(of stored.Policies) []Policy {
 	all := make([]Policy, 0, len(of.Namespaced)+len(of.Cluster))
 	for i := range of.Cluster {
 		p := &of.Cluster[i]
-		all = append(all, Policy{Object: p, Name: compile.ClusterName(p), Cluster: true, Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
+		all = append(all, Policy{Object: p, Name: stored.ClusterName(p), Cluster: true, Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
 	}
 	for i := range of.Namespaced {
 		p := &of.Namespaced[i]
-		all = append(all, Policy{Object: p, Name: compile.Name(p), Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
+		all = append(all, Policy{Object: p, Name: stored.Name(p), Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
 	}
 	return all
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/compile/window"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -94,12 +95,12 @@ type Compiler struct {
 }
 
 // Compile returns the rule set of the selected policies. It returns before, which may be nil, if nothing has changed since.
-func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected compile.Policies, hashes Hashes) *RuleSet {
+func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected stored.Policies, hashes Hashes) *RuleSet {
 	version, policies := VersionOf(limiter), List(selected)
 	if before.isCompiledFrom(version, policies, hashes) {
 		return before
 	}
-	budget := budget.ForLimiter(&limiter.Spec)
+	budget := stored.BudgetOf(&limiter.Spec)
 	selected.RouteMatching = limiter.Spec.RouteMatching.Gateways
 	result := selected.CompileWithin(c.identity(limiter), budget)
 	after := c.index(result.Set, before)
@@ -126,7 +127,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected c
 
 // identity returns the identity table of the Limiter with its hash key.
 func (c Compiler) identity(limiter *v1alpha1.Limiter) compile.Identity {
-	identity := compile.IdentityOf(&limiter.Spec)
+	identity := stored.IdentityOf(&limiter.Spec)
 	if c.HashKey == nil {
 		return identity
 	}
@@ -167,7 +168,7 @@ func overriddenByPolicy(all []redundancy.Override) map[string]Overridden {
 			to++
 		}
 		reason, message := redundancy.OverriddenCondition(all[from:to])
-		by[all[from].Policy] = Overridden{reason, message, redundancy.OverriddenBy(all[from:to]), int32(to - from)}
+		by[all[from].Policy] = Overridden{reason, message, stored.OverriddenBy(all[from:to]), int32(to - from)}
 		from = to
 	}
 	return by

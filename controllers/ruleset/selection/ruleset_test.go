@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 var compiler = Compiler{KeyPrefix: "weir:", Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"}}
@@ -32,15 +32,15 @@ func invalidPolicy(name string) v1alpha1.RateLimitPolicy {
 	return p
 }
 
-func policies(all ...v1alpha1.RateLimitPolicy) compile.Policies {
-	return compile.Policies{Namespaced: all}
+func policies(all ...v1alpha1.RateLimitPolicy) stored.Policies {
+	return stored.Policies{Namespaced: all}
 }
 
 func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing.T) {
 	first := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10)), Hashes{NamespacesHash: 1})
 	for name, test := range map[string]struct {
 		limiter    *v1alpha1.Limiter
-		policies   compile.Policies
+		policies   stored.Policies
 		namespaces uint64
 		same       bool
 	}{

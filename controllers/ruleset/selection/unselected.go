@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // Unselected holds the problems of the policies that no Limiter selects. They are compiled too, so that an invalid policy is
@@ -34,7 +35,7 @@ func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(typ
 	if len(generations) == 0 {
 		return
 	}
-	unselected := compile.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
+	unselected := stored.Policies{Namespaces: inputs.Namespaces, Gateways: inputs.Gateways}
 	for i := range inputs.Namespaced {
 		if _, ok := generations[inputs.Namespaced[i].UID]; ok {
 			unselected.Namespaced = append(unselected.Namespaced, inputs.Namespaced[i])

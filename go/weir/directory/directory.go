@@ -20,10 +20,12 @@ import (
 type Directory struct {
 	Path     string
 	Identity compile.Identity
-	Install  source.Apply
-	Log      *slog.Logger
-	Active   rules.Set
-	loaded   source.Loaded // by the last load without an error
+	// Schema returns the schema of one load, so that a large one is in memory only for that time.
+	Schema  func() (policyfile.Schema, error)
+	Install source.Apply
+	Log     *slog.Logger
+	Active  rules.Set
+	loaded  source.Loaded // by the last load without an error
 }
 
 // Load is a source.Load. It compiles the files only if they have changed: that takes 50 ms of a processor or more, for which requests
@@ -37,11 +39,11 @@ func (d *Directory) Load() (source.Loaded, error) {
 	if version == d.loaded.Version {
 		return d.loaded, nil
 	}
-	loader, err := policyfile.NewLoader(d.Identity)
+	schema, err := d.Schema()
 	if err != nil {
 		return source.Loaded{}, err
 	}
-	result := loader.Compile(files)
+	result := policyfile.NewLoader(d.Identity, schema).Compile(files)
 	problems := make([]source.Problem, len(result.Problems))
 	for i, p := range result.Problems {
 		problems[i] = source.Problem{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/structure"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -29,7 +30,7 @@ func TestDirectory_WarnsOfPoliciesThatTargetAGateway(t *testing.T) {
 	}
 	var out bytes.Buffer
 	d := &Directory{
-		Path: dir, Identity: compile.DefaultIdentity(), Install: func(rules.Set, string) error { return nil },
+		Path: dir, Identity: compile.DefaultIdentity(), Schema: small, Install: func(rules.Set, string) error { return nil },
 		Log: slog.New(slog.NewTextHandler(&out, nil)),
 	}
 	loaded, err := d.Load()
@@ -127,7 +128,7 @@ spec: {axis: IP, limit: %d, window: 1m, algorithm: SlidingWindowCounter}
 			t.Fatal(err)
 		}
 	}
-	d := &Directory{Path: filepath.Dir(path), Identity: compile.DefaultIdentity()}
+	d := &Directory{Path: filepath.Dir(path), Identity: compile.DefaultIdentity(), Schema: small}
 	load := func(units int64) *rules.Rule {
 		t.Helper()
 		loaded, err := d.Load()
@@ -153,3 +154,5 @@ spec: {axis: IP, limit: %d, window: 1m, algorithm: SlidingWindowCounter}
 		t.Error("no new version after a file was renamed: its problems would name the previous file")
 	}
 }
+
+func small() (policyfile.Schema, error) { return structure.Schema{}, nil }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -31,26 +30,6 @@ func Default() Budget {
 		PerNamespace: Usage{Bytes: 512 << 10, Rules: 1000, Expressions: 100, RegularExpressions: 100},
 		Total:        Usage{Bytes: 8 << 20, Rules: 20_000, Expressions: 2000, RegularExpressions: 2000},
 	}
-}
-
-// ForLimiter returns the budget of a Limiter. It replaces missing limits by those of [Default].
-func ForLimiter(spec *v1alpha1.LimiterSpec) Budget {
-	budget := Default()
-	for _, part := range []struct {
-		limits v1alpha1.BudgetLimits
-		usage  *Usage
-	}{{spec.PolicyBudget.PerNamespace, &budget.PerNamespace}, {spec.PolicyBudget.Total, &budget.Total}} {
-		set := func(limit *int64, target *int64) {
-			if limit != nil {
-				*target = *limit
-			}
-		}
-		set(part.limits.Bytes, &part.usage.Bytes)
-		set(part.limits.Rules, &part.usage.Rules)
-		set(part.limits.Expressions, &part.usage.Expressions)
-		set(part.limits.RegularExpressions, &part.usage.RegularExpressions)
-	}
-	return budget
 }
 
 // Amount is one field of a Usage.

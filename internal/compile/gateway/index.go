@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // String returns "HTTPRoute shop/checkout".
@@ -14,7 +14,7 @@ func (k Key) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.Namespac
 
 // Key is the kind, the namespace and the name of an object of the Gateway API.
 type Key struct {
-	kind            v1alpha1.TargetKind
+	kind            policyapi.TargetKind
 	Namespace, Name string
 }
 
@@ -62,14 +62,14 @@ func (g *Objects) Index() *Index {
 
 // NewKey returns the key of a Gateway.
 func NewKey(namespace, name string) Key {
-	return Key{v1alpha1.TargetGateway, namespace, name}
+	return Key{policyapi.TargetGateway, namespace, name}
 }
 
 // ListenerSetKey returns the key of a ListenerSet.
 func ListenerSetKey(namespace, name string) Key { return Key{listenerSetKind, namespace, name} }
 
 // listenerSetKind is the kind of a ListenerSet in a [Key]. Policies cannot target it.
-const listenerSetKind v1alpha1.TargetKind = "ListenerSet"
+const listenerSetKind policyapi.TargetKind = "ListenerSet"
 
 // gatewayOf returns the Gateway of a parent. It is unknown for a ListenerSet that no Gateway has accepted.
 func (x *Index) gatewayOf(p Parent) (gateway Key, exists bool) {

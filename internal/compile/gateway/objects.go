@@ -5,9 +5,7 @@ import (
 	"errors"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -18,7 +16,7 @@ type Objects struct {
 	ListenerSets []ListenerSet
 	Grants       []Grant
 	// Missing lists the kinds whose CRDs are not installed.
-	Missing []v1alpha1.TargetKind
+	Missing []policyapi.TargetKind
 	// Unreadable is why the objects cannot be read; nil if they can. Until then, each policy with targets keeps its rule in Previous, and so does
 	// the table of routes. It is ErrGatewaysPending for a short time after the start.
 	Unreadable error
@@ -30,7 +28,7 @@ var ErrGatewaysPending = errors.New("the objects of the Gateway API have not bee
 
 // Route is an HTTPRoute or a GRPCRoute.
 type Route struct {
-	Kind            v1alpha1.TargetKind
+	Kind            policyapi.TargetKind
 	Namespace, Name string
 	// Rules has the names of the rules that have a name.
 	Rules []string
@@ -81,9 +79,9 @@ type Listener struct {
 	// SameNamespace permits only routes of the namespace of the Gateway, and Namespaces those of the selected namespaces. If both are unset, all
 	// routes are permitted.
 	SameNamespace bool
-	Namespaces    *metav1.LabelSelector
+	Namespaces    *policyapi.LabelSelector
 	// Kinds of the routes that are permitted; empty for all.
-	Kinds []v1alpha1.TargetKind
+	Kinds []policyapi.TargetKind
 }
 
 // ListenerSet is a set of listeners that a Gateway has accepted.

@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Target is the state of a policy at one entry of spec.targetRefs.
 type Target struct {
-	Ref     v1alpha1.TargetReference `json:"ref"`
-	Reason  string                   `json:"reason"` // of the condition Accepted
-	Message string                   `json:"message"`
+	Ref     policyapi.TargetReference `json:"ref"`
+	Reason  string                    `json:"reason"` // of the condition Accepted
+	Message string                    `json:"message"`
 
 	Field  string        `json:"-"` // of the problem, within the entry
 	Idle   bool          `json:"-"` // the target accepts the policy, and gateways route no request to it: the message has the reason
@@ -22,7 +22,7 @@ type Target struct {
 
 // Resolve finds the routes of a target of a policy in namespace, or of a cluster-scoped policy. Without an index, every route exists, and no route is
 // attached to a Gateway.
-func (x *Index) Resolve(namespace string, isCluster bool, ref v1alpha1.TargetReference) Target {
+func (x *Index) Resolve(namespace string, isCluster bool, ref policyapi.TargetReference) Target {
 	key := Key{ref.Kind, namespace, ref.Name}
 	if ref.Namespace != nil {
 		key.Namespace = *ref.Namespace
@@ -31,14 +31,14 @@ func (x *Index) Resolve(namespace string, isCluster bool, ref v1alpha1.TargetRef
 	if ref.SectionName != nil {
 		section = *ref.SectionName
 	}
-	t := Target{Ref: ref, Reason: v1alpha1.ReasonAccepted}
+	t := Target{Ref: ref, Reason: policyapi.ReasonAccepted}
 	switch {
 	case x != nil && x.Unreadable != nil:
-		t.Fail(v1alpha1.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
+		t.Fail(policyapi.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
 	case x != nil && slices.Contains(x.Missing, ref.Kind):
-		t.Fail(v1alpha1.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
+		t.Fail(policyapi.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
 			"the operator finds them without a restart", ref.Kind)
-	case ref.Kind == v1alpha1.TargetGateway:
+	case ref.Kind == policyapi.TargetGateway:
 		x.resolveGateway(&t, namespace, isCluster, key, section)
 	default:
 		x.resolveRoute(&t, key, section)
@@ -56,10 +56,10 @@ func (x *Index) resolveRoute(t *Target, key Key, rule string) {
 		route := x.routes[key]
 		switch {
 		case route == nil:
-			t.Fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+			t.Fail(policyapi.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
 			return
 		case rule != "" && !slices.Contains(route.Rules, rule):
-			t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
+			t.Fail(policyapi.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
 			return
 		}
 		t.Idle = len(route.Parents) == 0 && !route.Elsewhere
@@ -75,8 +75,8 @@ func (x *Index) resolveRoute(t *Target, key Key, rule string) {
 
 // Inherits reports whether routes of other namespaces inherit a policy in namespace with the target: that of a cluster-scoped policy, or of a policy in
 // the namespace of the Gateway. Other policies limit only routes of their own namespace, because their authors do not own the Gateway.
-func Inherits(namespace string, ref *v1alpha1.TargetReference) bool {
-	return ref.Kind == v1alpha1.TargetGateway && (namespace == "" || ref.Namespace == nil || *ref.Namespace == namespace)
+func Inherits(namespace string, ref *policyapi.TargetReference) bool {
+	return ref.Kind == policyapi.TargetGateway && (namespace == "" || ref.Namespace == nil || *ref.Namespace == namespace)
 }
 
 // resolveGateway resolves a Gateway to the routes that it has accepted, for a policy that other namespaces do not inherit to those of its namespace.
@@ -87,14 +87,14 @@ func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key 
 	gateway := x.gateways[key]
 	switch {
 	case !isCluster && key.Namespace != namespace && !x.permits(namespace, key):
-		t.Fail(v1alpha1.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
+		t.Fail(policyapi.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
 			"Gateway %s; ask the owner of the Gateway for one", key.Namespace, namespace, key.Name)
 		return
 	case gateway == nil:
-		t.Fail(v1alpha1.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
+		t.Fail(policyapi.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
 		return
 	case listener != "" && !slices.ContainsFunc(gateway.Listeners, func(l Listener) bool { return l.Name == listener }):
-		t.Fail(v1alpha1.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
+		t.Fail(policyapi.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
 		return
 	}
 	place := listenerKey{key, listener, namespace, isCluster}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/limiter"
 )
@@ -34,13 +34,13 @@ type Rate struct {
 }
 
 // ReadPolicy returns the rates of requests in no tier, at least one: spec.limit with its window, or spec.rates.
-func ReadPolicy(spec *v1alpha1.RateLimitPolicySpec, report Report) []Rate {
+func ReadPolicy(spec *policyapi.RateLimitPolicySpec, report Report) []Rate {
 	if len(spec.Rates) == 0 {
 		if spec.Limit == nil {
 			report("spec.limit", "a policy must have limit and window, or rates")
-			return []Rate{Read("spec", v1alpha1.Rate{Limit: 1, Window: spec.Window, Algorithm: spec.Algorithm}, report)}
+			return []Rate{Read("spec", policyapi.Rate{Limit: 1, Window: spec.Window, Algorithm: spec.Algorithm}, report)}
 		}
-		return []Rate{Read("spec", v1alpha1.Rate{Limit: *spec.Limit, Window: spec.Window, Algorithm: spec.Algorithm, Burst: spec.Burst}, report)}
+		return []Rate{Read("spec", policyapi.Rate{Limit: *spec.Limit, Window: spec.Window, Algorithm: spec.Algorithm, Burst: spec.Burst}, report)}
 	}
 	for _, short := range []struct {
 		name  string
@@ -54,7 +54,7 @@ func ReadPolicy(spec *v1alpha1.RateLimitPolicySpec, report Report) []Rate {
 }
 
 // Read reads a rate, and reports its problems at the fields of parent, such as spec.rates[0].
-func Read(parent string, given v1alpha1.Rate, report Report) Rate {
+func Read(parent string, given policyapi.Rate, report Report) Rate {
 	r := Rate{Algorithm: cmp.Or(limiter.Algorithm(given.Algorithm), limiter.DefaultAlgorithm)}
 	_, algorithmErr := limiter.NewLimit(r.Algorithm, 1, limiter.MinWindow)
 	if algorithmErr != nil {
@@ -102,7 +102,7 @@ func (r Rate) With(parent string, units int64, burst *int64, report Report) limi
 }
 
 // ReadList reads a list of rates, and reports their problems at the elements of field, such as spec.rates.
-func ReadList(field string, given []v1alpha1.Rate, report Report) []Rate {
+func ReadList(field string, given []policyapi.Rate, report Report) []Rate {
 	if len(given) > Max {
 		report(field, "must have at most %d rates, got %d", Max, len(given))
 	}

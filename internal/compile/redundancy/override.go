@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // Override is a policy that has no effect in a domain, because another policy decides there.
@@ -41,7 +40,7 @@ func Overrides(list []rules.Rule) []Override {
 				domains = []string{rule.Domain}
 			}
 			for _, domain := range domains {
-				overrides = append(overrides, Override{rule.Policy, domain, stricter.Policy, v1alpha1.ReasonStricterPolicy})
+				overrides = append(overrides, Override{rule.Policy, domain, stricter.Policy, policyapi.ReasonStricterPolicy})
 			}
 		}
 	}
@@ -80,7 +79,7 @@ func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
 		if !found[other.Domain] && other.Replaces(rule, other.Domain) && rule.AppliesTo(other.Domain) && coversMatch(other, rule) &&
 			!skipsMore(other, rule) {
 			found[other.Domain] = true
-			overrides = append(overrides, Override{rule.Policy, other.Domain, other.Policy, v1alpha1.ReasonNamespacePolicy})
+			overrides = append(overrides, Override{rule.Policy, other.Domain, other.Policy, policyapi.ReasonNamespacePolicy})
 		}
 	}
 	return overrides
@@ -102,28 +101,12 @@ func firstOf(list []*rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Ru
 	return list[index], true
 }
 
-// MaxOverriddenBy is the maximum number of domains in status.overriddenBy.
-const MaxOverriddenBy = 16
-
-// OverriddenBy returns the policies that decide in the first domains of the overrides of one policy.
-func OverriddenBy(overrides []Override) (all []v1alpha1.PolicyOverride) {
-	for _, o := range overrides[:min(len(overrides), MaxOverriddenBy)] {
-		by := v1alpha1.PolicyOverride{Domain: o.Domain, Kind: v1alpha1.PolicyKindNamespaced}
-		if o.Reason == v1alpha1.ReasonStricterPolicy {
-			by.Kind = v1alpha1.PolicyKindCluster
-		}
-		_, by.Name = policyname.Split(o.By)
-		all = append(all, by)
-	}
-	return all
-}
-
 // maxListedDomains is the maximum number of domains in one message.
 const maxListedDomains = 8
 
 // OverriddenCondition returns the reason and the message of the condition Overridden for the overrides of one policy. There must be at least one.
 func OverriddenCondition(overrides []Override) (reason, message string) {
-	if overrides[0].Reason == v1alpha1.ReasonStricterPolicy {
+	if overrides[0].Reason == policyapi.ReasonStricterPolicy {
 		return overrides[0].Reason, fmt.Sprintf("has no effect, because %s counts the same requests and is at least as strict", overrides[0].By)
 	}
 	var places []string

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // Amounts of 0 would not be bounded. Routes without their matches have no regular expressions.
@@ -31,7 +32,7 @@ func budgetRoute() *gateway.Route {
 		return rules.RouteMatch{Path: rules.PathMatch{Type: kind, Value: value}}
 	}
 	regex, exact := rules.HeaderMatch{Type: rules.HeaderRegex, Name: "x", Value: "a|b"}, rules.HeaderMatch{Type: rules.HeaderExact, Name: "y", Value: "a"}
-	r := &gateway.Route{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}
+	r := &gateway.Route{Kind: policyapi.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}
 	for i, match := range []rules.RouteMatch{path(rules.PathRegex, "/[0-9]+"), path(rules.PathExact, "/a"), path(rules.PathPrefix, "/b")} {
 		match.Route = i
 		r.Matches = append(r.Matches, gateway.RouteMatch{Rule: fmt.Sprint("rule-", i/2), RouteMatch: match}) // the first two belong to one rule
@@ -97,7 +98,7 @@ func TestUsageOfRoute_CountsTheBytesOfTheLargestTable(t *testing.T) {
 // Most ports of a Gateway share one entry of a host in the table. A port that a tenant has added does not.
 func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testing.T) {
 	r := &gateway.Route{
-		Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout", Hostnames: []string{"b.example", "a.example"},
+		Kind: policyapi.TargetHTTPRoute, Namespace: "shop", Name: "checkout", Hostnames: []string{"b.example", "a.example"},
 		Matches: []gateway.RouteMatch{{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: "/"}}}},
 	}
 	public, set := gateway.NewKey("infra", "public"), gateway.ListenerSetKey("shop", "set")
@@ -106,7 +107,7 @@ func TestRouteHosts_CountsAHostOnceForTheGatewayAndOnceForEachAddedPort(t *testi
 		Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public", Listeners: []gateway.Listener{{HTTP: true, Port: 80}}}}, Routes: []gateway.Route{*r},
 		ListenerSets: []gateway.ListenerSet{{Namespace: "shop", Name: "set", GatewayNamespace: "infra", Gateway: "public"}},
 	}
-	b := newTableBuilder(g, []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}, nil)
+	b := newTableBuilder(g, []policyapi.GatewayReference{{Namespace: "infra", Name: "public"}}, nil)
 	count := func() map[string]int {
 		all := map[string]int{}
 		for _, names := range b.routeHosts() {

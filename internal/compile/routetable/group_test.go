@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -67,7 +67,7 @@ func TestRouteTable_RouteOfAnotherGatewayTakesNoRequestsOfItsPort(t *testing.T) 
 	other := tableRoute("blog/b shop.example =/pay")
 	other.Parents = []gateway.Parent{{Namespace: "blog", Gateway: "own"}}
 	p := tablePolicies([]gateway.Listener{{Port: 443}}, tableRoute("shop/a shop.example ^/"), other)
-	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "blog", Name: "own"})
+	p.RouteMatching = append(p.RouteMatching, policyapi.GatewayReference{Namespace: "blog", Name: "own"})
 	p.Gateways.Gateways = append(p.Gateways.Gateways, gateway.Gateway{Namespace: "blog", Name: "own", Listeners: []gateway.Listener{{Port: 8080, HTTP: true, SameNamespace: true}}})
 	set := p.Compile(compile.DefaultIdentity()).Set
 	// Both Gateways can have Services that map ports in another way, so that the request counts for both. Only one has other paths.
@@ -242,7 +242,7 @@ func TestRouteTable_OrderDependsOnTheControllerOfTheGateway(t *testing.T) {
 	newer.Parents = append(newer.Parents, gateway.Parent{Namespace: "infra", Gateway: "z", Controller: "gateway.envoyproxy.io/gatewayclass-controller"})
 	older.Parents = append(older.Parents, newer.Parents[1])
 	p := tablePolicies([]gateway.Listener{{Port: 443}}, older, newer)
-	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "infra", Name: "z"})
+	p.RouteMatching = append(p.RouteMatching, policyapi.GatewayReference{Namespace: "infra", Name: "z"})
 	p.Gateways.Gateways = append(p.Gateways.Gateways, gateway.Gateway{Namespace: "infra", Name: "z", Listeners: []gateway.Listener{{Port: 9000, HTTP: true}}})
 	table := p.Compile(compile.DefaultIdentity()).Set.RouteTable
 	var first []string

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -68,7 +68,7 @@ func TestRouteTable_NamesTheOldestListenerThatIsLeftOut(t *testing.T) {
 func TestRouteTable_APortOfAnotherGatewayLeavesOutNoListener(t *testing.T) {
 	set, route := mine(10443)
 	p := tablePolicies([]gateway.Listener{{Port: 80}}, route)
-	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "infra", Name: "other"})
+	p.RouteMatching = append(p.RouteMatching, policyapi.GatewayReference{Namespace: "infra", Name: "other"})
 	p.Gateways.Gateways = append(p.Gateways.Gateways, gateway.Gateway{Namespace: "infra", Name: "other", Listeners: []gateway.Listener{{Port: 443, HTTP: true}}})
 	p.Gateways.ListenerSets = []gateway.ListenerSet{set}
 	result := p.Compile(compile.DefaultIdentity())

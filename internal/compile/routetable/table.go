@@ -9,17 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/labelselector"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Build returns the table of the routes of Gateways, and describes the routes that it does not have. The labels of namespaces decide which
 // routes a listener permits.
-func Build(objects *gateway.Objects, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) (table *rules.RouteTable, leftOut string) {
+func Build(objects *gateway.Objects, gateways []policyapi.GatewayReference, namespaces map[string]map[string]string) (table *rules.RouteTable, leftOut string) {
 	return newTableBuilder(objects, gateways, namespaces).build()
 }
 
@@ -28,13 +26,13 @@ type tableBuilder struct {
 	*gateway.Index
 
 	missing    []gateway.Key // Gateways
-	namespaces map[string]labels.Set
+	namespaces map[string]map[string]string
 	groups     []listenerGroup
 	left       leftListeners // those above the budget
 	shifted    leftListeners // those at a port that a listener of the Gateway has in the pod
 }
 
-func newTableBuilder(objects *gateway.Objects, gateways []v1alpha1.GatewayReference, namespaces map[string]labels.Set) *tableBuilder {
+func newTableBuilder(objects *gateway.Objects, gateways []policyapi.GatewayReference, namespaces map[string]map[string]string) *tableBuilder {
 	b := &tableBuilder{Index: objects.Index(), namespaces: namespaces}
 	var shared []sharedListener
 	for _, ref := range gateways {
@@ -108,8 +106,8 @@ func (b *tableBuilder) allows(l *gateway.Listener, namespace string, route *gate
 	case l.SameNamespace:
 		return route.Namespace == namespace
 	case l.Namespaces != nil:
-		selector, err := metav1.LabelSelectorAsSelector(l.Namespaces)
-		return err == nil && selector.Matches(b.namespaces[route.Namespace])
+		selects := labelselector.Lower(l.Namespaces).Selects(&rules.Namespace{Labels: b.namespaces[route.Namespace]})
+		return selects && labelselector.Validate(l.Namespaces) == nil
 	default:
 		return true
 	}

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
@@ -61,7 +60,7 @@ func tablePolicies(listeners []gateway.Listener, routes ...gateway.Route) compil
 		listeners[i].HTTP = true
 	}
 	return compile.Policies{
-		RouteMatching: []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}},
+		RouteMatching: []policyapi.GatewayReference{{Namespace: "infra", Name: "public"}},
 		Gateways:      &gateway.Objects{Routes: routes, Gateways: []gateway.Gateway{{Namespace: "infra", Name: "public", Listeners: listeners}}},
 		Namespaces:    []compile.Namespace{{Name: "shop", Labels: map[string]string{"team": "a"}}, {Name: "blog"}},
 	}
@@ -104,10 +103,10 @@ func TestRouteTable_IntersectsTheHostsOfListenersAndRoutes(t *testing.T) {
 		"two listeners with one host": {[]gateway.Listener{{Hostname: "a.example"}, {Hostname: "a.example"}}, "shop/r ^/", []string{"a.example a.example: shop/r /"}},
 		"other namespaces":            {[]gateway.Listener{{SameNamespace: true}}, "shop/r ^/", nil},
 		"the own namespace":           {[]gateway.Listener{{SameNamespace: true}}, "infra/r ^/", []string{" : infra/r /"}},
-		"a selected namespace":        {[]gateway.Listener{{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "shop/r ^/", []string{" : shop/r /"}},
-		"another namespace":           {[]gateway.Listener{{Namespaces: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "blog/r ^/", nil},
-		"another kind":                {[]gateway.Listener{{Kinds: []v1alpha1.TargetKind{"GRPCRoute"}}}, "shop/r ^/", nil},
-		"a kind":                      {[]gateway.Listener{{Kinds: []v1alpha1.TargetKind{"GRPCRoute", "HTTPRoute"}}}, "shop/r ^/", []string{" : shop/r /"}},
+		"a selected namespace":        {[]gateway.Listener{{Namespaces: &policyapi.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "shop/r ^/", []string{" : shop/r /"}},
+		"another namespace":           {[]gateway.Listener{{Namespaces: &policyapi.LabelSelector{MatchLabels: map[string]string{"team": "a"}}}}, "blog/r ^/", nil},
+		"another kind":                {[]gateway.Listener{{Kinds: []policyapi.TargetKind{"GRPCRoute"}}}, "shop/r ^/", nil},
+		"a kind":                      {[]gateway.Listener{{Kinds: []policyapi.TargetKind{"GRPCRoute", "HTTPRoute"}}}, "shop/r ^/", []string{" : shop/r /"}},
 		"the name of a rule":          {[]gateway.Listener{{}}, "shop/r =/pay #pay ^/", []string{" : shop/r/pay /pay, shop/r /"}},
 	} {
 		result := tablePolicies(test.listeners, tableRoute(test.route)).Compile(compile.DefaultIdentity())
@@ -240,7 +239,7 @@ func TestRouteTable_ReportsWhatLimitersCannotFind(t *testing.T) {
 	if !strings.HasPrefix(result.LeftOut, "1 matches of routes are left out") || !strings.Contains(result.LeftOut, "HTTPRoute shop/a: ") {
 		t.Errorf("left out: %s", result.LeftOut)
 	}
-	p.RouteMatching = append(p.RouteMatching, v1alpha1.GatewayReference{Namespace: "infra", Name: "gone"})
+	p.RouteMatching = append(p.RouteMatching, policyapi.GatewayReference{Namespace: "infra", Name: "gone"})
 	if left := p.Compile(compile.DefaultIdentity()).LeftOut; !strings.HasPrefix(left, "Gateway infra/gone in spec.routeMatching does not exist") {
 		t.Errorf("left out: %s", left)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -14,9 +14,9 @@ import (
 
 // ForSpec returns warnings for what only the spec of the policy of a rule has: secrets in plain text, hashes without effect, and targets whose routes are
 // unknown.
-func ForSpec(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
+func ForSpec(rule *rules.Rule, spec *policyapi.RateLimitPolicySpec) []Warning {
 	w := &warnings{rule: rule}
-	inherits := func(ref v1alpha1.TargetReference) bool { return gateway.Inherits(rule.Domain, &ref) }
+	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(rule.Domain, &ref) }
 	if rule.Domain != "" && len(spec.Replaces) > 0 && slices.ContainsFunc(spec.TargetRefs, inherits) {
 		w.add("spec.replaces", "has no effect for routes of other namespaces than %s, which inherit this policy of a Gateway: a RateLimitPolicy replaces "+
 			"defaults only in its own namespace", rule.Domain)
@@ -48,7 +48,7 @@ func ForSpec(rule *rules.Rule, spec *v1alpha1.RateLimitPolicySpec) []Warning {
 }
 
 // warnPlainMatch warns of credentials that a match compares with. The rules in Redis contain them, because limiters do not hash what they compare.
-func (w *warnings) warnPlainMatch(match *v1alpha1.Match) {
+func (w *warnings) warnPlainMatch(match *policyapi.Match) {
 	if match == nil {
 		return
 	}
@@ -68,8 +68,8 @@ func (w *warnings) warnPlainMatch(match *v1alpha1.Match) {
 const plainMatch = "a credential is in plain text: every user who can read the policy, and every limiter and Redis, can read it; " +
 	"use a tier with identifiers, and write its hash, which weir hash prints"
 
-func (w *warnings) warnPlainHeader(field string, header *v1alpha1.HeaderMatch) {
-	if (header.Type == "" || header.Type == v1alpha1.HeaderExact) && (credentials.Names{}).Name(string(header.Name)) {
+func (w *warnings) warnPlainHeader(field string, header *policyapi.HeaderMatch) {
+	if (header.Type == "" || header.Type == policyapi.HeaderExact) && (credentials.Names{}).Name(string(header.Name)) {
 		w.add(field, plainMatch)
 	}
 }

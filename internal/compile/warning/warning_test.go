@@ -8,16 +8,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/compile/warning"
 	"github.com/weir-dev/weir/limiter/rules"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
 // warningsFor compiles the policies together and returns the warnings for the first one.
-func warningsFor(t policytest.Failer, policies ...v1alpha1.RateLimitPolicy) (texts []string) {
+func warningsFor(t policytest.Failer, policies ...policyapi.RateLimitPolicy) (texts []string) {
 	t.Helper()
 	set, problems := compile.Compile(policies, compile.DefaultIdentity())
 	if len(problems) > 0 {
@@ -312,12 +313,12 @@ func TestForSpec_WarnsThatAnInheritedPolicyReplacesDefaultsOnlyInItsNamespace(t 
 
 // A team that replaces a default of the platform learns which one, and if it is stricter.
 func TestForPolicy_WarnsOfReplacedDefaults(t *testing.T) {
-	fallback := v1alpha1.ClusterRateLimitPolicy{Spec: v1alpha1.ClusterRateLimitPolicySpec{
-		RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisIP, Limit: new(int64(5)), Window: "1m"}, Precedence: v1alpha1.PrecedenceDefault,
+	fallback := policyapi.ClusterRateLimitPolicy{Spec: policyapi.ClusterRateLimitPolicySpec{
+		RateLimitPolicySpec: policyapi.RateLimitPolicySpec{Axis: policyapi.AxisIP, Limit: new(int64(5)), Window: "1m"}, Precedence: policyapi.PrecedenceDefault,
 	}}
 	fallback.Name = "per-client"
-	upper := v1alpha1.ClusterRateLimitPolicy{Spec: fallback.Spec}
-	upper.Name, upper.Spec.Precedence = "most", v1alpha1.PrecedenceOverride
+	upper := policyapi.ClusterRateLimitPolicy{Spec: fallback.Spec}
+	upper.Name, upper.Spec.Precedence = "most", policyapi.PrecedenceOverride
 	missing := func(i int, name string) string {
 		return fmt.Sprintf("spec.replaces[%d]: no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain shop", i, name)
 	}
@@ -335,7 +336,7 @@ func TestForPolicy_WarnsOfReplacedDefaults(t *testing.T) {
 		`{axis: IP, limit: 5, window: 1m, replaces: [most, per-clients]}`:                                             {missing(0, "most"), missing(1, "per-clients")},
 	} {
 		policies := compile.Policies{
-			Namespaced: []v1alpha1.RateLimitPolicy{policytest.Policy(t, "own", spec)}, Cluster: []v1alpha1.ClusterRateLimitPolicy{fallback, upper},
+			Namespaced: []policyapi.RateLimitPolicy{policytest.Policy(t, "own", spec)}, Cluster: []policyapi.ClusterRateLimitPolicy{fallback, upper},
 		}
 		result := policies.Compile(compile.DefaultIdentity())
 		own := slices.IndexFunc(result.Set.Rules, func(r rules.Rule) bool { return r.Policy == "shop/own" })

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/limiter"
 )
 
 // Parse parses a window such as "30s", "1h30m", "24h" or "1d". It must be from limiter.MinWindow to limiter.MaxFixedWindow.
-func Parse(window v1alpha1.Duration) (time.Duration, error) {
+func Parse(window policyapi.Duration) (time.Duration, error) {
 	seconds, ok := parseDays(string(window))
 	if !ok {
 		seconds, ok = parseClock(string(window))

@@ -7,12 +7,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/window"
 )
 
 func TestParse_AcceptsValidWindows(t *testing.T) {
-	for text, want := range map[v1alpha1.Duration]time.Duration{
+	for text, want := range map[policyapi.Duration]time.Duration{
 		"1s":         time.Second,
 		"30s":        30 * time.Second,
 		"1m":         time.Minute,
@@ -39,7 +39,7 @@ func TestParse_AcceptsValidWindows(t *testing.T) {
 
 func TestParse_RejectsInvalidWindows(t *testing.T) {
 	const reason = " must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d)"
-	for _, text := range []v1alpha1.Duration{
+	for _, text := range []policyapi.Duration{
 		"", "1", "s", "d", "1.5h", "-1s", "+1s", "500ms", "1m1h", "1s1s", "1d12h", "01d", "0d", "1w", " 1m", "1m ", "1M",
 		"0s", "0h0m0s", "366d", "0365d", "8760h1s",
 		"9999999h",                      // exceeds the range of time.Duration
@@ -56,7 +56,7 @@ func TestParse_RejectsInvalidWindows(t *testing.T) {
 func TestParse_AcceptsEveryCanonicalDuration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := time.Duration(rapid.IntRange(1, 8760*3600).Draw(t, "seconds")) * time.Second
-		got, err := window.Parse(v1alpha1.Duration(want.String()))
+		got, err := window.Parse(policyapi.Duration(want.String()))
 		if err != nil || got != want {
 			t.Fatalf("Parse(%q) = %v, %v", want, got, err)
 		}

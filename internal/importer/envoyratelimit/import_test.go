@@ -13,10 +13,15 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // newLoader returns one loader for all tests, because it parses the CRDs.
-var newLoader = sync.OnceValues(func() (*policyfile.Loader, error) { return policyfile.NewLoader(compile.DefaultIdentity()) })
+var newLoader = sync.OnceValues(func() (*policyfile.Loader, error) {
+	schema, err := apischema.New()
+	return policyfile.NewLoader(compile.DefaultIdentity(), schema), err
+})
 
 // run imports the files, which are named a.yaml, b.yaml and so on, and returns the findings and the policies in one text.
 func run(t *testing.T, options envoyratelimit.Options, files ...string) (findings []string, policies string) {

@@ -9,14 +9,17 @@ import (
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/importer/objects"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
+	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 )
 
 // TestImport_CountsByHashesOfCredentials imports what counts by credentials from each source that can.
 func TestImport_CountsByHashesOfCredentials(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	const gateway = "apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: BackendTrafficPolicy\nmetadata: {name: a, namespace: shop}\nspec:\n" +
 		"  targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: r}]\n  rateLimit: {type: Global, global: {rules: [{clientSelectors: [SELECTOR], limit: {requests: 3, unit: Hour}}]}}\n"
 	const kong = "apiVersion: configuration.konghq.com/v1\nkind: KongPlugin\nmetadata: {name: a, namespace: shop}\nplugin: rate-limiting\n" +

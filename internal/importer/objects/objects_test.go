@@ -14,16 +14,18 @@ import (
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/importer/objects"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 )
 
 var update = flag.Bool("update", false, "write the expected output")
 
 // TestImport_MatchesGoldenFiles imports each testdata/*.in.yaml. The output has the findings, as comments, and the policies.
 func TestImport_MatchesGoldenFiles(t *testing.T) {
-	loader, err := policyfile.NewLoader(compile.DefaultIdentity())
+	schema, err := apischema.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	loader := policyfile.NewLoader(compile.DefaultIdentity(), schema)
 	for name, convert := range map[string]func([]policyfile.File) *importer.Result{
 		"envoygateway": objects.EnvoyGateway, "kuadrant": objects.Kuadrant, "eventratelimit": objects.EventRateLimit, "kong": objects.Kong, "traefik": objects.Traefik,
 	} {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -31,8 +32,8 @@ func (c Names) Name(name string) bool {
 // headerOfEnvoyGateway are the keys of entries in which Envoy Gateway sends the value of a header. They do not contain the name of the header.
 var headerOfEnvoyGateway = regexp.MustCompile(`^rule-\d+-match-\d+$`)
 
-// entry is [Names.Name] for the key of a descriptor entry.
-func (c Names) entry(key string) bool {
+// Entry is [Names.Name] for the key of a descriptor entry.
+func (c Names) Entry(key string) bool {
 	return c.Name(key) || headerOfEnvoyGateway.MatchString(key)
 }
 
@@ -41,6 +42,14 @@ var nameInText = regexp.MustCompile(`\w[\w-]*`)
 // InText reports whether an expression mentions the name of credentials anywhere, such as in a comparison with one.
 func (c Names) InText(expression string) bool {
 	return slices.ContainsFunc(nameInText.FindAllString(expression, -1), c.Name)
+}
+
+var inExpression atomic.Pointer[func(Names, string, *rules.Match) bool] //nolint:gochecknoglobals // set by the import of package celexpr
+
+// RegisterExpressions sets what reports whether an expression reads credentials. Package celexpr calls it when a program imports it. Without it, each
+// expression is one that does; such a program compiles none.
+func RegisterExpressions(reads func(c Names, expression string, match *rules.Match) bool) {
+	inExpression.Store(&reads)
 }
 
 // In reports whether the identifier of a rule with this match can contain credentials. An expression is one that does, if it reads a place with
@@ -52,9 +61,10 @@ func (c Names) In(id rules.Identifier, match *rules.Match) bool {
 	case rules.FromCookie: // the name does not show whether a cookie is a session
 		return true
 	case rules.FromDescriptor:
-		return c.entry(id.Name)
+		return c.Entry(id.Name)
 	case rules.FromExpression:
-		return c.inExpression(id.Name, match)
+		read := inExpression.Load()
+		return read == nil || (*read)(c, id.Name, match)
 	default:
 		return false
 	}

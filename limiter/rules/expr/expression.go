@@ -1,18 +1,11 @@
-// Package expr compiles and evaluates the CEL expressions of rules, within bounds of time and memory.
+// Package expr evaluates the CEL expressions of rules, within bounds of time and memory. Programs that have expressions import package celexpr, which
+// compiles them: the others do without the CEL library.
 package expr
 
 import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
-	"sync"
-
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/interpreter"
 
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/reading"
@@ -28,179 +21,20 @@ const (
 	ResultInt    ResultType = "int"
 )
 
-// maxExpression is the maximum length of an expression, in bytes.
-const maxExpression = 4096
-
-// Validate returns an error, as "line:column: problem", if text is not a CEL expression over request that evaluates to result.
-// It rejects expressions over 4096 bytes, expressions that cost more than 50 000 units for a large request, functions whose results can be
-// too large, and regular expressions that are not string literals. A limiter accepts every expression for which it returns nil.
-//
-// The fields of request are:
-//
-//	domain, method, host, path, clientIP  string; path is normalized, clientIP is "" if the address is unknown
-//	headers                               map(string, string), names in lower case
-//	query                                 map(string, list(string))
-//	claims                                map(string, dyn)
-//	descriptors                           list(list(entry)), an entry has key and value
-//
-// The functions are those of CEL and of its extensions strings, sets, math, encoders, network (ip, cidr) and optional values, for example
-// request.headers[?"x-plan"].orValue("free").
-//
-// The evaluation fails if the expression reads something that the request does not have, for example request.headers["x-plan"] without
-// that header, or because of the content of the request, for example int("many") or too much data. The consequence depends on the use:
-//
-//   - Match.Expression: if the request does not have what the expression reads, it does not match. After any other failure it matches,
-//     so that a client cannot avoid a limit by what it sends. To match requests without a header, use
-//     !("x-plan" in request.headers) || ….
-//   - When.Expression: if the request does not have what the expression reads, it does not belong to the tier. After any other failure the
-//     tier applies if its limit is lower than the one that applies otherwise.
-//   - Identifier: if the request does not have what the expression reads, the identifier is missing. After any other failure it is
-//     unreadable.
-//   - Cost: if the request does not have what the expression reads, the cost is 1. After any other failure it is the whole limit.
-//
-// The type of a dyn, such as a claim, is determined when the expression is evaluated.
-func Validate(text string, result ResultType) error {
-	return validated.validate(Key{HTTP, text, result})
-}
-
-// ValidateKubernetes is [Validate] for expressions over a write to the Kubernetes API. The functions and bounds are the
-// same. The variable request is the AdmissionRequest of admission.k8s.io/v1:
-//
-//	operation                            string: CREATE, UPDATE, DELETE, CONNECT
-//	resource                             group, version, resource, each a string
-//	subResource, namespace, name         string, "" if absent
-//	kind                                 kind, a string
-//	userInfo                             username, a string; groups, list(string); extra, map(string, list(string))
-//	object, oldObject, options           dyn, null if absent
-//	dryRun                               bool
-//
-// An expression fails if it reads a field that the object does not have, see [Validate]: request.object.spec.parallelism > 10
-// fails on a Job without the field, but has(request.object.spec.parallelism) does not.
-func ValidateKubernetes(text string, result ResultType) error {
-	return validated.validate(Key{Admission, text, result})
-}
-
-// Key identifies a compiled expression.
-type Key struct {
-	Language *Language
-	Text     string
-	Result   ResultType
-}
-
-// validations remembers the results of Validate: an operator validates all policies after each change of one, and a long expression
-// takes tens of milliseconds.
-type validations struct {
-	mu      sync.Mutex
-	results map[Key]error
-}
-
-// maxValidations bounds the memory, together with maxExpression. A Limiter has at most 2000 expressions by default.
-const maxValidations = 4096
-
-var validated validations //nolint:gochecknoglobals // a cache
-
-func (v *validations) validate(key Key) error {
-	v.mu.Lock()
-	err, cached := v.results[key]
-	v.mu.Unlock()
-	if cached {
-		return err
-	}
-	_, err = Compile(key.Language, key.Text, key.Result)
-	if len(key.Text) > maxExpression { // the key would hold the text
-		return err
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.results == nil || len(v.results) >= maxValidations {
-		v.results = map[Key]error{}
-	}
-	v.results[key] = err
-	return err
-}
+// MaxExpression is the maximum length of an expression, in bytes.
+const MaxExpression = 4096
 
 // Expression is a compiled CEL expression. It is safe for concurrent use.
 type Expression struct {
-	program cel.Program
-	base    uint64 // cost of an evaluation without loops and without functions whose cost depends on the request
+	Program Program
+	Base    uint64 // cost of an evaluation without loops and without functions whose cost depends on the request
 	Reads   Reads  // the parts of an HTTP request on which the result can depend
 }
 
-// Compile compiles an expression that meets the conditions of Validate.
-func Compile(language *Language, text string, result ResultType) (*Expression, error) {
-	checked, prepared, err := language.compile(text, result)
-	if err != nil {
-		return nil, err
-	}
-	env, err := language.Environment()
-	if err != nil {
-		return nil, err
-	}
-	bindings, err := language.bindings()
-	if err != nil {
-		return nil, err
-	}
-	m := metering{prepared: prepared, bindings: bindings}
-	program, err := env.Program(checked, cel.CustomDecoratorV2(m.decorate))
-	if err != nil { // for example because of an index that no map can have
-		return nil, fmt.Errorf("1:1: %w", err)
-	}
-	e := &Expression{program: program, base: prepared.base()}
-	if language == HTTP {
-		e.Reads = Reads{Path: readsField(checked.NativeRep(), "path"), Query: readsField(checked.NativeRep(), "query")}
-	}
-	return e, nil
-}
-
-// compile parses and type-checks text, and rejects expressions that are too expensive.
-func (l *Language) compile(text string, result ResultType) (*cel.Ast, *prepared, error) {
-	switch {
-	case strings.TrimSpace(text) == "":
-		return nil, nil, errors.New("the expression must not be empty")
-	case len(text) > maxExpression:
-		return nil, nil, fmt.Errorf("the expression must be at most %d bytes long", maxExpression)
-	}
-	env, err := l.Environment()
-	if err != nil {
-		return nil, nil, err
-	}
-	parsed, issues := env.Parse(text)
-	if issues.Err() != nil {
-		return nil, nil, l.compileError(issues)
-	}
-	prepared, err := prepare(parsed)
-	if err != nil {
-		return nil, nil, err
-	}
-	checked, issues := env.Check(parsed)
-	if issues.Err() != nil {
-		return nil, nil, l.compileError(issues)
-	}
-	if out := checked.OutputType(); !out.IsExactType(types.DynType) && out.String() != string(result) {
-		return nil, nil, fmt.Errorf("1:1: the expression evaluates to %s, but must evaluate to %s", cel.FormatCELType(out), result)
-	}
-	if err := prepared.validateCalls(checked.NativeRep()); err != nil {
-		return nil, nil, err
-	}
-	if cost := l.maxCost(checked, prepared); cost > maxExpressionCost {
-		return nil, nil, fmt.Errorf("1:1: the expression takes up to %s steps on a large request, but the maximum is %d; "+
-			"avoid nested loops over "+l.sizes.loops+", and avoid searching long strings for long strings", steps(cost), maxExpressionCost)
-	}
-	return checked, prepared, nil
-}
-
-// maxCost returns the maximum cost of an evaluation for requests of the sizes of the language.
-func (l *Language) maxCost(checked *cel.Ast, p *prepared) uint64 {
-	e := estimate{sizes: l.sizes, tree: checked.NativeRep(), loops: p.loops, variables: map[string]extent{}, cost: p.base()}
-	e.extent(checked.NativeRep().Expr(), 1)
-	return e.cost
-}
-
-func steps(cost uint64) string {
-	if cost == math.MaxUint64 {
-		return "infinitely many"
-	}
-	return strconv.FormatUint(cost, 10)
+// Program evaluates an expression.
+type Program interface {
+	// Evaluate returns the native value, and what is left of the units that the evaluation may cost. Every error is an EvaluationError.
+	Evaluate(on *Activation, allowed uint64) (value any, left uint64, err error)
 }
 
 // Reads are the parts of an HTTP request that servers can read in several ways.
@@ -214,29 +48,12 @@ func (p Reads) IsAmbiguous(r *rules.Request) bool {
 // And returns the parts of both.
 func (p Reads) And(more Reads) Reads { return Reads{p.Path || more.Path, p.Query || more.Query} }
 
-// readsField reports whether an expression can read a field of the request: it selects the field, or uses the request other than by a field.
-func readsField(checked *ast.AST, name string) bool {
-	uses, others := 0, 0 // of the request
-	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		switch {
-		case e.Kind() == ast.IdentKind && e.AsIdent() == RequestName:
-			uses++
-		case e.Kind() == ast.SelectKind:
-			selection := e.AsSelect()
-			if selection.FieldName() != name && selection.Operand().Kind() == ast.IdentKind && selection.Operand().AsIdent() == RequestName {
-				others++
-			}
-		}
-	}))
-	return uses != others
-}
-
 // Activation is a request as the variable of expressions. It is created when the first expression is evaluated.
 type Activation struct {
-	Request   *rules.Request
-	admission admissionRequest // set if request is a write to the Kubernetes API
-	shared    *shared
-	meter     meter // of the current evaluation
+	Request *rules.Request
+	// State is what the Compiler keeps for the evaluations on this activation. It is nil at first.
+	State  any
+	shared *shared
 
 	// repeats is the request with other readings of its path and query, see Repeated; nil until the first rule needs them.
 	repeats  []rules.Request
@@ -271,13 +88,18 @@ func (a *Activation) Left(rule *rules.Rule) *uint64 {
 	return left
 }
 
+const (
+	// maxRequestCost bounds the cost of all expressions of the policies of a namespace for one request. Those of cluster policies have as
+	// much for themselves.
+	maxRequestCost = 50_000
+	// MinExpressionCost is what each expression can cost, however much the others have cost.
+	MinExpressionCost = 250
+)
+
 // NewActivation returns the Activation of a request with all of its units.
 func NewActivation(r *rules.Request) *Activation {
-	a := &Activation{Request: r, shared: &shared{namespaced: maxRequestCost, cluster: maxRequestCost}}
-	if r.Kubernetes != nil {
-		a.admission.set(r.Kubernetes)
-	}
-	return a
+	r.ReadHeaders() // an expression can read them all
+	return &Activation{Request: r, shared: &shared{namespaced: maxRequestCost, cluster: maxRequestCost}}
 }
 
 // Repeated returns the request for at most maxRepeated readings of its path, each with all readings of its query, and whether these are all. The
@@ -310,23 +132,6 @@ func (a *Activation) Groups() map[string]bool {
 	return a.shared.groups
 }
 
-// ResolveName implements interpreter.Activation.
-func (a *Activation) ResolveName(name string) (any, bool) {
-	switch {
-	case name == meterName:
-		return &a.meter, true
-	case name != RequestName:
-		return nil, false
-	case a.Request.Kubernetes != nil:
-		return &a.admission, true
-	default:
-		return a.Request, true
-	}
-}
-
-// Parent implements interpreter.Activation.
-func (a *Activation) Parent() interpreter.Activation { return nil }
-
 // EvaluationError is the error of an evaluation.
 type EvaluationError struct {
 	Err error
@@ -338,31 +143,22 @@ type EvaluationError struct {
 // Error implements error.
 func (f EvaluationError) Error() string { return f.Err.Error() }
 
-// evaluate returns the native value of an expression of a rule. Every error is an EvaluationError. The library returns panics as errors.
+// ErrOverBudget is the error of an evaluation that costs more than it may.
+var ErrOverBudget = errors.New("the request is too large to evaluate the expression")
+
+// evaluate returns the native value of an expression of a rule. Every error is an EvaluationError.
 func (e *Expression) evaluate(on *Activation, rule *rules.Rule) (any, error) {
 	if e.Reads.Query && on.Request.PartialQuery {
-		return nil, EvaluationError{Err: errOverBudget}
+		return nil, EvaluationError{Err: ErrOverBudget}
 	}
 	left := on.Left(rule)
-	allowed := max(*left, minExpressionCost)
-	if e.base > allowed {
-		return nil, EvaluationError{Err: errOverBudget}
+	allowed := max(*left, MinExpressionCost)
+	if e.Base > allowed {
+		return nil, EvaluationError{Err: ErrOverBudget}
 	}
-	on.meter.left = allowed - e.base
-	value, _, err := e.program.Eval(on)
-	*left -= min(*left, allowed-on.meter.left)
-	if err != nil {
-		return nil, EvaluationError{Err: err, Absent: absent(err)}
-	}
-	return value.Value(), nil
-}
-
-// absent reports whether a CEL error means that a key or an element does not exist. CEL has no error types: the text is the only
-// criterion.
-func absent(err error) bool {
-	text := err.Error()
-	return strings.HasPrefix(text, "no such key") || strings.HasPrefix(text, "index out of bounds") ||
-		strings.HasPrefix(text, "index '")
+	value, unused, err := e.Program.Evaluate(on, allowed-e.Base)
+	*left -= min(*left, allowed-unused)
+	return value, err
 }
 
 // Selects reports whether a rule with condition e matches the request, see Validate. If the result is unknown, the rule matches.

@@ -250,7 +250,7 @@ func compileLease(c *Compiled) error {
 }
 
 // expression compiles text, or returns the cached expression.
-func (k *compiler) expression(language *expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
+func (k *compiler) expression(language expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
 	key := expr.Key{Language: language, Text: text, Result: result}
 	if e, found := k.expressions[key]; found {
 		return e, nil
@@ -277,10 +277,6 @@ func countTrue(conditions ...bool) int {
 	}
 	return n
 }
-
-// keysFor returns the keys of the rule for another limit. The units of the limit are part of the keys, so that they differ from the
-// rule's own keys.
-func (c *Compiled) keysFor(limit limiter.Limit) limiter.KeySpace { return c.Counted().KeysFor(limit) }
 
 // Counted is what stores know about the rule. Equal rules of successive indexes have the same, see [Index.Inherit].
 func (c *Compiled) Counted() *limiter.CountedRule { return c.counted.Load() }
@@ -314,7 +310,10 @@ func (c *Compiled) newCounted() *limiter.CountedRule {
 	return &limiter.CountedRule{
 		Policy: c.Policy, Namespace: c.Domain, Algorithm: c.Algorithm, Compact: c.Compact, Lifetime: longest, Keys: c.Keys,
 		KeysFor: func(limit limiter.Limit) limiter.KeySpace {
-			return keys(fmt.Sprintf("%s@%d", scope, limit.Units()), limit)
+			if limit.Blocks() {
+				return keys(scope+"@0", limit)
+			}
+			return keys(scope+"@", limit)
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/limiter"
@@ -112,11 +111,11 @@ func unlessAmbiguous(value string, isAmbiguous bool) string {
 // header returns the header with the identifier. It is ambiguous if the request has several lines. A credential with a comma can be several lines
 // that a proxy has joined.
 func (id *source) header(r *rules.Request) (value string, isAmbiguous bool) {
-	value = r.Headers[id.Name]
+	value, _ = r.Header(id.Name)
 	if strings.HasSuffix(id.Name, "authorization") {
 		value = normalAuthorization(value)
 	}
-	return value, slices.Contains(r.RepeatedHeaders, id.Name) || id.Secret && strings.Contains(value, ",")
+	return value, r.IsRepeated(id.Name) || id.Secret && strings.Contains(value, ",")
 }
 
 // normalAuthorization returns credentials in one spelling: the case of the scheme and the number of spaces after it do not matter.
@@ -203,9 +202,10 @@ func (m Matched) Key(identifier string) string {
 	return m.Rule.Keys.Key(identifier, m.CountedEndpoint())
 }
 
-// KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. It is a separate counter.
+// KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. Limits with the same window share a
+// counter, which is not that of the rule's own limit.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
-	return m.Rule.keysFor(limit).Key(identifier, m.CountedEndpoint())
+	return m.Rule.Counted().KeysFor(limit).Key(identifier, m.CountedEndpoint())
 }
 
 // UnreadableKey returns the key of the counter for requests whose identifier cannot be read.
@@ -213,7 +213,7 @@ func (m Matched) UnreadableKey() string { return m.Rule.Keys.UnreadableKey(m.Cou
 
 // UnreadableKeyFor is UnreadableKey under another limit, as KeyFor.
 func (m Matched) UnreadableKeyFor(limit limiter.Limit) string {
-	return m.Rule.keysFor(limit).UnreadableKey(m.CountedEndpoint())
+	return m.Rule.Counted().KeysFor(limit).UnreadableKey(m.CountedEndpoint())
 }
 
 // CountedEndpoint returns the endpoint that is counted separately, or "".

@@ -111,7 +111,8 @@ func (m Matched) cost(r *rules.Request, limit limiter.Limit) int64 {
 	cost := m.Rule.Cost
 	switch {
 	case cost.Header != "":
-		return headerCost(r.Headers[cost.Header])
+		value, _ := r.Header(cost.Header)
+		return headerCost(value)
 	case m.Rule.costUnits != nil:
 		units, err := m.Rule.costUnits.Int(m.activation(r), &m.Rule.Rule)
 		if f, failed := errors.AsType[expr.EvaluationError](err); failed && f.Absent {

@@ -47,7 +47,7 @@ func (h *Header) Meets(r *rules.Request, steps *int) (meets, certain bool) {
 	if meets || !certain || h.Invert || h.Type == rules.HeaderPresent {
 		return meets, certain
 	}
-	value := r.Headers[h.Name]
+	value, _ := r.Header(h.Name)
 	if len(value) > maxValuesLength {
 		return false, false
 	}
@@ -79,7 +79,7 @@ func (h *Header) Meets(r *rules.Request, steps *int) (meets, certain bool) {
 // matches reports whether the header selects r. steps is for regular expressions, see [Regexp.Matches]. If it does not suffice, the
 // result is unknown: a condition of a rule is then met, so that a client cannot avoid a limit by a long header.
 func (h *Header) matches(r *rules.Request, steps *int) (matches, certain bool) {
-	value, ok := r.Headers[h.Name]
+	value, ok := r.Header(h.Name)
 	switch h.Type {
 	case rules.HeaderExact:
 		ok = ok && value == h.Value

@@ -23,17 +23,13 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
-- name: com.github.weir-dev.weir.api.v1alpha1.APIGroup
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.APIKeyIdentity
   map:
     fields:
     - name: header
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
 - name: com.github.weir-dev.weir.api.v1alpha1.AddressHeader
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Algorithm
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Autoscaling
   map:
@@ -46,9 +42,7 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
     - name: targetCPUUtilization
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
-- name: com.github.weir-dev.weir.api.v1alpha1.Axis
-  scalar: string
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Percentage
 - name: com.github.weir-dev.weir.api.v1alpha1.BudgetLimits
   map:
     fields:
@@ -64,8 +58,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: rules
       type:
         scalar: numeric
-- name: com.github.weir-dev.weir.api.v1alpha1.CIDR
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.CertificateUse
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ClientName
@@ -84,110 +76,12 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
     - name: spec
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.ClusterRateLimitPolicySpec
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.ClusterRateLimitPolicySpec
     - name: status
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicyStatus
       default:
         observedGeneration: -1
-- name: com.github.weir-dev.weir.api.v1alpha1.ClusterRateLimitPolicySpec
-  map:
-    fields:
-    - name: algorithm
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
-    - name: axis
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
-    - name: burst
-      type:
-        scalar: numeric
-    - name: cost
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
-    - name: counterName
-      type:
-        scalar: string
-    - name: denial
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
-    - name: domains
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Domain
-          elementRelationship: associative
-    - name: enforcement
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
-    - name: identifier
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
-    - name: lease
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Lease
-    - name: limit
-      type:
-        scalar: numeric
-    - name: match
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Match
-    - name: onStoreFailure
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
-    - name: overrun
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
-    - name: precedence
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Precedence
-    - name: rates
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Rate
-          elementRelationship: associative
-          keys:
-          - window
-    - name: replaces
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
-          elementRelationship: associative
-    - name: scope
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
-    - name: storage
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
-    - name: targetRefs
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.TargetReference
-          elementRelationship: atomic
-    - name: tiers
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Tier
-          elementRelationship: atomic
-    - name: window
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
-- name: com.github.weir-dev.weir.api.v1alpha1.Cost
-  map:
-    fields:
-    - name: expression
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
-    - name: header
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-    - name: value
-      type:
-        scalar: numeric
 - name: com.github.weir-dev.weir.api.v1alpha1.CredentialName
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.DecisionLog
@@ -202,73 +96,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: sampleOneIn
       type:
         scalar: numeric
-- name: com.github.weir-dev.weir.api.v1alpha1.Denial
-  map:
-    fields:
-    - name: contentType
-      type:
-        scalar: string
-    - name: headers
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.DenialHeader
-          elementRelationship: atomic
-    - name: message
-      type:
-        scalar: string
-    - name: status
-      type:
-        scalar: numeric
-- name: com.github.weir-dev.weir.api.v1alpha1.DenialHeader
-  map:
-    fields:
-    - name: name
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.DenialHeaderName
-    - name: value
-      type:
-        scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.DenialHeaderName
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.DescriptorMatch
-  map:
-    fields:
-    - name: except
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorPattern
-          elementRelationship: associative
-    - name: key
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
-    - name: pattern
-      type:
-        scalar: string
-    - name: value
-      type:
-        scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.DescriptorPattern
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.DisruptionBudget
   map:
     fields:
     - name: maxUnavailable
       type:
         scalar: numeric
-- name: com.github.weir-dev.weir.api.v1alpha1.Domain
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Duration
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.EffectivePolicy
   map:
     fields:
     - name: matchedBy
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.MatchedBy
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.MatchedBy
     - name: rates
       type:
         list:
@@ -288,7 +127,7 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: algorithm
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Algorithm
     - name: keyPattern
       type:
         scalar: string
@@ -321,7 +160,7 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: drain
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
     - name: forwardAuth
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
@@ -331,22 +170,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: http
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.HTTPEndpoint
-- name: com.github.weir-dev.weir.api.v1alpha1.Enforcement
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Expression
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ForwardAuthEndpoint
   map:
     fields:
     - name: claimsHeader
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
 - name: com.github.weir-dev.weir.api.v1alpha1.GRPCEndpoint
   map:
     fields:
     - name: defaultDomain
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Domain
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Domain
     - name: errorResponse
       type:
         scalar: boolean
@@ -364,20 +199,6 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: boolean
 - name: com.github.weir-dev.weir.api.v1alpha1.GRPCTransport
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.GatewayReference
-  map:
-    fields:
-    - name: name
-      type:
-        scalar: string
-    - name: namespace
-      type:
-        scalar: string
-    - name: sectionName
-      type:
-        scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Group
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.HTTPEndpoint
   map:
     fields:
@@ -385,77 +206,11 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.CIDR
           elementRelationship: associative
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.EndpointTLS
-- name: com.github.weir-dev.weir.api.v1alpha1.HTTPMatch
-  map:
-    fields:
-    - name: cidrs
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
-          elementRelationship: associative
-    - name: exceptCIDRs
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
-          elementRelationship: associative
-    - name: expression
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
-    - name: headers
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderMatch
-          elementRelationship: atomic
-    - name: hosts
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Host
-          elementRelationship: associative
-    - name: ignoreCase
-      type:
-        scalar: boolean
-    - name: methods
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Method
-          elementRelationship: associative
-    - name: paths
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.PathMatch
-          elementRelationship: atomic
-- name: com.github.weir-dev.weir.api.v1alpha1.HeaderMatch
-  map:
-    fields:
-    - name: invert
-      type:
-        scalar: boolean
-    - name: name
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-    - name: type
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderMatchType
-    - name: value
-      type:
-        scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.HeaderMatchType
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Host
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IPIdentity
   map:
     fields:
@@ -469,38 +224,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.CIDR
           elementRelationship: associative
-- name: com.github.weir-dev.weir.api.v1alpha1.Identifier
-  map:
-    fields:
-    - name: claim
-      type:
-        scalar: string
-    - name: cookie
-      type:
-        scalar: string
-    - name: descriptor
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
-    - name: expression
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
-    - name: fallbacks
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierSource
-          elementRelationship: atomic
-    - name: header
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-    - name: onMissing
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.OnMissing
-    - name: query
-      type:
-        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentifierBound
   map:
     fields:
@@ -512,27 +237,6 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentifierOverflow
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.IdentifierSource
-  map:
-    fields:
-    - name: claim
-      type:
-        scalar: string
-    - name: cookie
-      type:
-        scalar: string
-    - name: descriptor
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorKey
-    - name: expression
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
-    - name: header
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
-    - name: query
-      type:
-        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.IdentityTable
   map:
     fields:
@@ -554,72 +258,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: user
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.UserIdentity
-- name: com.github.weir-dev.weir.api.v1alpha1.KubernetesMatch
-  map:
-    fields:
-    - name: exceptGroups
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
-          elementRelationship: associative
-    - name: exceptUsers
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
-          elementRelationship: associative
-    - name: expression
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
-    - name: groups
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
-          elementRelationship: associative
-    - name: namespaceSelector
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-    - name: namespaces
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
-          elementRelationship: associative
-    - name: resources
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesResources
-          elementRelationship: atomic
-    - name: users
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
-          elementRelationship: associative
-- name: com.github.weir-dev.weir.api.v1alpha1.KubernetesResources
-  map:
-    fields:
-    - name: apiGroups
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.APIGroup
-          elementRelationship: associative
-    - name: operations
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Operation
-          elementRelationship: associative
-    - name: resources
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.ResourceName
-          elementRelationship: associative
 - name: com.github.weir-dev.weir.api.v1alpha1.KubernetesThrottle
   map:
     fields:
@@ -627,26 +265,26 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesUser
           elementRelationship: associative
     - name: additionalExemptNamespaces
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.NamespaceName
           elementRelationship: associative
     - name: additionalExemptUsers
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesUser
           elementRelationship: associative
     - name: failurePolicy
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
     - name: maxRetryAfter
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
     - name: mode
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.ThrottleMode
@@ -658,18 +296,7 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
     - name: warnAt
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
-- name: com.github.weir-dev.weir.api.v1alpha1.KubernetesUser
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Lease
-  map:
-    fields:
-    - name: maxAge
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
-    - name: maxShare
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Percentage
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Percentage
 - name: com.github.weir-dev.weir.api.v1alpha1.Limiter
   map:
     fields:
@@ -854,28 +481,7 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.LoggedIdentifiers
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Match
-  map:
-    fields:
-    - name: descriptors
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.DescriptorMatch
-          elementRelationship: atomic
-    - name: http
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HTTPMatch
-    - name: kubernetes
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.KubernetesMatch
-- name: com.github.weir-dev.weir.api.v1alpha1.MatchedBy
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Method
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.NamespaceName
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.NamespacedPolicies
   scalar: string
@@ -906,25 +512,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
           elementRelationship: atomic
-- name: com.github.weir-dev.weir.api.v1alpha1.OnMissing
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Operation
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Overrun
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.PathMatch
-  map:
-    fields:
-    - name: type
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.PathMatchType
-    - name: value
-      type:
-        scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.PathMatchType
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Percentage
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PodTemplate
   map:
     fields:
@@ -969,7 +556,7 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: ancestorRef
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.TargetReference
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetReference
     - name: conditions
       type:
         list:
@@ -1027,8 +614,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: revision
       type:
         scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.PolicyName
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.PolicyOverride
   map:
     fields:
@@ -1041,23 +626,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Precedence
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Rate
-  map:
-    fields:
-    - name: algorithm
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
-    - name: burst
-      type:
-        scalar: numeric
-    - name: limit
-      type:
-        scalar: numeric
-    - name: window
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicy
   map:
     fields:
@@ -1072,89 +640,12 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
     - name: spec
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicySpec
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.RateLimitPolicySpec
     - name: status
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicyStatus
       default:
         observedGeneration: -1
-- name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicySpec
-  map:
-    fields:
-    - name: algorithm
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Algorithm
-    - name: axis
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Axis
-    - name: burst
-      type:
-        scalar: numeric
-    - name: cost
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Cost
-    - name: counterName
-      type:
-        scalar: string
-    - name: denial
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Denial
-    - name: enforcement
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Enforcement
-    - name: identifier
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Identifier
-    - name: lease
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Lease
-    - name: limit
-      type:
-        scalar: numeric
-    - name: match
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Match
-    - name: onStoreFailure
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
-    - name: overrun
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Overrun
-    - name: rates
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Rate
-          elementRelationship: associative
-          keys:
-          - window
-    - name: replaces
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.PolicyName
-          elementRelationship: associative
-    - name: scope
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Scope
-    - name: storage
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Storage
-    - name: targetRefs
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.TargetReference
-          elementRelationship: atomic
-    - name: tiers
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Tier
-          elementRelationship: atomic
-    - name: window
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
 - name: com.github.weir-dev.weir.api.v1alpha1.RateLimitPolicyStatus
   map:
     fields:
@@ -1227,7 +718,7 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
     - name: timeout
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Duration
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
@@ -1258,8 +749,6 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
 - name: com.github.weir-dev.weir.api.v1alpha1.Refunds
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.ResourceName
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RouteMatching
@@ -1269,10 +758,8 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.GatewayReference
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.GatewayReference
           elementRelationship: atomic
-- name: com.github.weir-dev.weir.api.v1alpha1.Scope
-  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
   map:
     fields:
@@ -1288,38 +775,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Storage
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.StoreFailure
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.TargetGroup
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.TargetKind
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.TargetReference
-  map:
-    fields:
-    - name: group
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.TargetGroup
-    - name: kind
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.TargetKind
-    - name: name
-      type:
-        scalar: string
-    - name: namespace
-      type:
-        scalar: string
-    - name: sectionName
-      type:
-        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.TenantIdentity
   map:
     fields:
     - name: header
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
     - name: namespaceAnnotation
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
@@ -1327,34 +788,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.MetadataKey
 - name: com.github.weir-dev.weir.api.v1alpha1.ThrottleMode
-  scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.Tier
-  map:
-    fields:
-    - name: burst
-      type:
-        scalar: numeric
-    - name: limit
-      type:
-        scalar: numeric
-    - name: name
-      type:
-        scalar: string
-    - name: rates
-      type:
-        list:
-          elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Rate
-          elementRelationship: associative
-          keys:
-          - window
-    - name: unlimited
-      type:
-        scalar: boolean
-    - name: when
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.When
-- name: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Tracing
   map:
@@ -1370,39 +803,638 @@ var schemaYAML = typed.YAMLObject(`types:
     fields:
     - name: header
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderName
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
 - name: com.github.weir-dev.weir.api.v1alpha1.WebhookFailure
   scalar: string
-- name: com.github.weir-dev.weir.api.v1alpha1.When
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.APIGroup
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Algorithm
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Axis
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.CIDR
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.ClusterRateLimitPolicySpec
+  map:
+    fields:
+    - name: algorithm
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Algorithm
+    - name: axis
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Axis
+    - name: burst
+      type:
+        scalar: numeric
+    - name: cost
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Cost
+    - name: counterName
+      type:
+        scalar: string
+    - name: denial
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Denial
+    - name: domains
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Domain
+          elementRelationship: associative
+    - name: enforcement
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Enforcement
+    - name: identifier
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Identifier
+    - name: lease
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Lease
+    - name: limit
+      type:
+        scalar: numeric
+    - name: match
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Match
+    - name: onStoreFailure
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.StoreFailure
+    - name: overrun
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Overrun
+    - name: precedence
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Precedence
+    - name: rates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Rate
+          elementRelationship: associative
+          keys:
+          - window
+    - name: replaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.PolicyName
+          elementRelationship: associative
+    - name: scope
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Scope
+    - name: storage
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Storage
+    - name: targetRefs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetReference
+          elementRelationship: atomic
+    - name: tiers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Tier
+          elementRelationship: atomic
+    - name: window
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Cost
+  map:
+    fields:
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Expression
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
+    - name: value
+      type:
+        scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Denial
+  map:
+    fields:
+    - name: contentType
+      type:
+        scalar: string
+    - name: headers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.DenialHeader
+          elementRelationship: atomic
+    - name: message
+      type:
+        scalar: string
+    - name: status
+      type:
+        scalar: numeric
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.DenialHeader
+  map:
+    fields:
+    - name: name
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.DenialHeaderName
+    - name: value
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.DenialHeaderName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorKey
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorMatch
+  map:
+    fields:
+    - name: except
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorPattern
+          elementRelationship: associative
+    - name: key
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorKey
+    - name: pattern
+      type:
+        scalar: string
+    - name: value
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorPattern
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Domain
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Enforcement
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Expression
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.GatewayReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: sectionName
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Group
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.HTTPMatch
   map:
     fields:
     - name: cidrs
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.CIDR
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.CIDR
+          elementRelationship: associative
+    - name: exceptCIDRs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.CIDR
           elementRelationship: associative
     - name: expression
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.Expression
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Expression
+    - name: headers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderMatch
+          elementRelationship: atomic
+    - name: hosts
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Host
+          elementRelationship: associative
+    - name: ignoreCase
+      type:
+        scalar: boolean
+    - name: methods
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Method
+          elementRelationship: associative
+    - name: paths
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.PathMatch
+          elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderMatch
+  map:
+    fields:
+    - name: invert
+      type:
+        scalar: boolean
+    - name: name
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
+    - name: type
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderMatchType
+    - name: value
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderMatchType
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Host
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Identifier
+  map:
+    fields:
+    - name: claim
+      type:
+        scalar: string
+    - name: cookie
+      type:
+        scalar: string
+    - name: descriptor
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorKey
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Expression
+    - name: fallbacks
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.IdentifierSource
+          elementRelationship: atomic
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
+    - name: onMissing
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.OnMissing
+    - name: query
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.IdentifierSource
+  map:
+    fields:
+    - name: claim
+      type:
+        scalar: string
+    - name: cookie
+      type:
+        scalar: string
+    - name: descriptor
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorKey
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Expression
+    - name: header
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderName
+    - name: query
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesMatch
+  map:
+    fields:
+    - name: exceptGroups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesUser
+          elementRelationship: associative
+    - name: exceptUsers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesUser
+          elementRelationship: associative
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Expression
     - name: groups
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.Group
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesUser
+          elementRelationship: associative
+    - name: namespaceSelector
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.LabelSelector
+    - name: namespaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.NamespaceName
+          elementRelationship: associative
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesResources
+          elementRelationship: atomic
+    - name: users
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesUser
+          elementRelationship: associative
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesResources
+  map:
+    fields:
+    - name: apiGroups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.APIGroup
+          elementRelationship: associative
+    - name: operations
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Operation
+          elementRelationship: associative
+    - name: resources
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.ResourceName
+          elementRelationship: associative
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesUser
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+    elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.LabelSelectorOperator
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.LabelSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Lease
+  map:
+    fields:
+    - name: maxAge
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
+    - name: maxShare
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Percentage
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Match
+  map:
+    fields:
+    - name: descriptors
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.DescriptorMatch
+          elementRelationship: atomic
+    - name: http
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HTTPMatch
+    - name: kubernetes
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.KubernetesMatch
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.MatchedBy
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Method
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.NamespaceName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.OnMissing
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Operation
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Overrun
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.PathMatch
+  map:
+    fields:
+    - name: type
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.PathMatchType
+    - name: value
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.PathMatchType
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Percentage
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.PolicyName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Precedence
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Rate
+  map:
+    fields:
+    - name: algorithm
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Algorithm
+    - name: burst
+      type:
+        scalar: numeric
+    - name: limit
+      type:
+        scalar: numeric
+    - name: window
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.RateLimitPolicySpec
+  map:
+    fields:
+    - name: algorithm
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Algorithm
+    - name: axis
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Axis
+    - name: burst
+      type:
+        scalar: numeric
+    - name: cost
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Cost
+    - name: counterName
+      type:
+        scalar: string
+    - name: denial
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Denial
+    - name: enforcement
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Enforcement
+    - name: identifier
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Identifier
+    - name: lease
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Lease
+    - name: limit
+      type:
+        scalar: numeric
+    - name: match
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Match
+    - name: onStoreFailure
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.StoreFailure
+    - name: overrun
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Overrun
+    - name: rates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Rate
+          elementRelationship: associative
+          keys:
+          - window
+    - name: replaces
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.PolicyName
+          elementRelationship: associative
+    - name: scope
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Scope
+    - name: storage
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Storage
+    - name: targetRefs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetReference
+          elementRelationship: atomic
+    - name: tiers
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Tier
+          elementRelationship: atomic
+    - name: window
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Duration
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.ResourceName
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Scope
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Storage
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.StoreFailure
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetGroup
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetKind
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetReference
+  map:
+    fields:
+    - name: group
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetGroup
+    - name: kind
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.TargetKind
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: sectionName
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Tier
+  map:
+    fields:
+    - name: burst
+      type:
+        scalar: numeric
+    - name: limit
+      type:
+        scalar: numeric
+    - name: name
+      type:
+        scalar: string
+    - name: rates
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Rate
+          elementRelationship: associative
+          keys:
+          - window
+    - name: unlimited
+      type:
+        scalar: boolean
+    - name: when
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.When
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.TierIdentifier
+  scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.When
+  map:
+    fields:
+    - name: cidrs
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.CIDR
+          elementRelationship: associative
+    - name: expression
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Expression
+    - name: groups
+      type:
+        list:
+          elementType:
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Group
           elementRelationship: associative
     - name: header
       type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.HeaderMatch
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.HeaderMatch
     - name: identifiers
       type:
         list:
           elementType:
-            namedType: com.github.weir-dev.weir.api.v1alpha1.TierIdentifier
+            namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.TierIdentifier
           elementRelationship: atomic
     - name: namespaceSelector
       type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.LabelSelector
 - name: io.k8s.api.core.v1.Affinity
   map:
     fields:

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
@@ -200,10 +201,11 @@ func (f *explainFlags) offline(s cli.Streams) (*admin.Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	loader, err := policyfile.NewLoader(identity.WithHashKey(key))
+	schema, err := apischema.New()
 	if err != nil {
 		return nil, err
 	}
+	loader := policyfile.NewLoader(identity.WithHashKey(key), schema)
 	loaded, err := loader.Load(s.In, f.policies)
 	if err != nil {
 		return nil, cli.UsageError(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 )
 
 // limiterFile is a flag: the file with a Limiter whose identity table applies to policies in files.
@@ -39,5 +40,5 @@ func (f *limiterFile) identity() (compile.Identity, error) {
 	if err := yaml.UnmarshalStrict(text, &limiter); err != nil {
 		return compile.Identity{}, cli.UsageError(fmt.Errorf("--limiter-file: read the Limiter in %s: %w", *f, err))
 	}
-	return compile.IdentityOf(&limiter.Spec), nil
+	return stored.IdentityOf(&limiter.Spec), nil
 }

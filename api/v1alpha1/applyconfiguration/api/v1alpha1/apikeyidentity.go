@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // APIKeyIdentityApplyConfiguration represents a declarative configuration of the APIKeyIdentity type for use
@@ -12,7 +12,7 @@ import (
 // APIKeyIdentity sets where requests carry the API key.
 type APIKeyIdentityApplyConfiguration struct {
 	// header is the name of the request header that holds the API key. The name is case-insensitive. Defaults to X-API-Key.
-	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
+	Header *policyapi.HeaderName `json:"header,omitempty"`
 }
 
 // APIKeyIdentityApplyConfiguration constructs a declarative configuration of the APIKeyIdentity type for use with
@@ -24,7 +24,7 @@ func APIKeyIdentity() *APIKeyIdentityApplyConfiguration {
 // WithHeader sets the Header field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Header field is set to the value of the last call.
-func (b *APIKeyIdentityApplyConfiguration) WithHeader(value apiv1alpha1.HeaderName) *APIKeyIdentityApplyConfiguration {
+func (b *APIKeyIdentityApplyConfiguration) WithHeader(value policyapi.HeaderName) *APIKeyIdentityApplyConfiguration {
 	b.Header = &value
 	return b
 }

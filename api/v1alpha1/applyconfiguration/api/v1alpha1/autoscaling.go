@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // AutoscalingApplyConfiguration represents a declarative configuration of the Autoscaling type for use
@@ -17,7 +17,7 @@ type AutoscalingApplyConfiguration struct {
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// targetCPUUtilization is the target average CPU utilization, as a percentage of the CPU that the pods request, from 1% to 1000%. Defaults
 	// to 70%.
-	TargetCPUUtilization *apiv1alpha1.Percentage `json:"targetCPUUtilization,omitempty"`
+	TargetCPUUtilization *policyapi.Percentage `json:"targetCPUUtilization,omitempty"`
 }
 
 // AutoscalingApplyConfiguration constructs a declarative configuration of the Autoscaling type for use with
@@ -45,7 +45,7 @@ func (b *AutoscalingApplyConfiguration) WithMaxReplicas(value int32) *Autoscalin
 // WithTargetCPUUtilization sets the TargetCPUUtilization field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the TargetCPUUtilization field is set to the value of the last call.
-func (b *AutoscalingApplyConfiguration) WithTargetCPUUtilization(value apiv1alpha1.Percentage) *AutoscalingApplyConfiguration {
+func (b *AutoscalingApplyConfiguration) WithTargetCPUUtilization(value policyapi.Percentage) *AutoscalingApplyConfiguration {
 	b.TargetCPUUtilization = &value
 	return b
 }

@@ -5,6 +5,7 @@ package v1alpha1
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
 	internal "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/internal"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
 	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
@@ -20,7 +21,7 @@ type ClusterRateLimitPolicyApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration    `json:""`
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec is the desired limit and the domains that it applies to.
-	Spec *ClusterRateLimitPolicySpecApplyConfiguration `json:"spec,omitempty"`
+	Spec *policyapi.ClusterRateLimitPolicySpec `json:"spec,omitempty"`
 	// status is the observed state of the policy. The operator writes it.
 	Status *RateLimitPolicyStatusApplyConfiguration `json:"status,omitempty"`
 }
@@ -238,8 +239,8 @@ func (b *ClusterRateLimitPolicyApplyConfiguration) ensureObjectMetaApplyConfigur
 // WithSpec sets the Spec field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Spec field is set to the value of the last call.
-func (b *ClusterRateLimitPolicyApplyConfiguration) WithSpec(value *ClusterRateLimitPolicySpecApplyConfiguration) *ClusterRateLimitPolicyApplyConfiguration {
-	b.Spec = value
+func (b *ClusterRateLimitPolicyApplyConfiguration) WithSpec(value policyapi.ClusterRateLimitPolicySpec) *ClusterRateLimitPolicyApplyConfiguration {
+	b.Spec = &value
 	return b
 }
 

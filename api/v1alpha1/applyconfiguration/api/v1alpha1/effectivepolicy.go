@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // EffectivePolicyApplyConfiguration represents a declarative configuration of the EffectivePolicy type for use
@@ -20,7 +20,7 @@ type EffectivePolicyApplyConfiguration struct {
 	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request.
 	// Request: spec.routeMatching of the Limiter has a Gateway for each of these routes, and the pods find the route of a request whose gateway
 	// does not name it. It is absent without targetRefs.
-	MatchedBy *apiv1alpha1.MatchedBy `json:"matchedBy,omitempty"`
+	MatchedBy *policyapi.MatchedBy `json:"matchedBy,omitempty"`
 }
 
 // EffectivePolicyApplyConfiguration constructs a declarative configuration of the EffectivePolicy type for use with
@@ -61,7 +61,7 @@ func (b *EffectivePolicyApplyConfiguration) WithScript(value *ScriptReferenceApp
 // WithMatchedBy sets the MatchedBy field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MatchedBy field is set to the value of the last call.
-func (b *EffectivePolicyApplyConfiguration) WithMatchedBy(value apiv1alpha1.MatchedBy) *EffectivePolicyApplyConfiguration {
+func (b *EffectivePolicyApplyConfiguration) WithMatchedBy(value policyapi.MatchedBy) *EffectivePolicyApplyConfiguration {
 	b.MatchedBy = &value
 	return b
 }

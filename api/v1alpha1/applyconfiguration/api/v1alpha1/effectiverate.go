@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // EffectiveRateApplyConfiguration represents a declarative configuration of the EffectiveRate type for use
@@ -14,7 +14,7 @@ type EffectiveRateApplyConfiguration struct {
 	// policy is the name in responses, logs and metrics: namespace/name, or namespace/name:window if the policy has several rates.
 	Policy *string `json:"policy,omitempty"`
 	// algorithm is the algorithm that counts units.
-	Algorithm *apiv1alpha1.Algorithm `json:"algorithm,omitempty"`
+	Algorithm *policyapi.Algorithm `json:"algorithm,omitempty"`
 	// limit is the number of units that each identifier can spend per window. 0 denies every request. It is absent if only tiers have this rate.
 	Limit *int64 `json:"limit,omitempty"`
 	// window is the length of the window in its shortest form. For example: 1d.
@@ -40,7 +40,7 @@ func (b *EffectiveRateApplyConfiguration) WithPolicy(value string) *EffectiveRat
 // WithAlgorithm sets the Algorithm field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Algorithm field is set to the value of the last call.
-func (b *EffectiveRateApplyConfiguration) WithAlgorithm(value apiv1alpha1.Algorithm) *EffectiveRateApplyConfiguration {
+func (b *EffectiveRateApplyConfiguration) WithAlgorithm(value policyapi.Algorithm) *EffectiveRateApplyConfiguration {
 	b.Algorithm = &value
 	return b
 }

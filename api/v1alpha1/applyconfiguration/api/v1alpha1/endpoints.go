@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // EndpointsApplyConfiguration represents a declarative configuration of the Endpoints type for use
@@ -20,7 +20,7 @@ type EndpointsApplyConfiguration struct {
 	GRPC *GRPCEndpointApplyConfiguration `json:"grpc,omitempty"`
 	// drain is how long a pod keeps serving after SIGTERM while it reports not ready, until callers have noticed. 0s to 5m, in
 	// whole seconds. Defaults to 5s.
-	Drain *apiv1alpha1.Duration `json:"drain,omitempty"`
+	Drain *policyapi.Duration `json:"drain,omitempty"`
 }
 
 // EndpointsApplyConfiguration constructs a declarative configuration of the Endpoints type for use with
@@ -56,7 +56,7 @@ func (b *EndpointsApplyConfiguration) WithGRPC(value *GRPCEndpointApplyConfigura
 // WithDrain sets the Drain field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Drain field is set to the value of the last call.
-func (b *EndpointsApplyConfiguration) WithDrain(value apiv1alpha1.Duration) *EndpointsApplyConfiguration {
+func (b *EndpointsApplyConfiguration) WithDrain(value policyapi.Duration) *EndpointsApplyConfiguration {
 	b.Drain = &value
 	return b
 }

@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // ForwardAuthEndpointApplyConfiguration represents a declarative configuration of the ForwardAuthEndpoint type for use
@@ -13,7 +13,7 @@ import (
 type ForwardAuthEndpointApplyConfiguration struct {
 	// claimsHeader is the name of the header in which the proxy sends the claims of a verified token, as JSON or base64. The proxy must set
 	// or remove this header on every request. If omitted, requests have no claims. For example: X-JWT-Payload.
-	ClaimsHeader *apiv1alpha1.HeaderName `json:"claimsHeader,omitempty"`
+	ClaimsHeader *policyapi.HeaderName `json:"claimsHeader,omitempty"`
 }
 
 // ForwardAuthEndpointApplyConfiguration constructs a declarative configuration of the ForwardAuthEndpoint type for use with
@@ -25,7 +25,7 @@ func ForwardAuthEndpoint() *ForwardAuthEndpointApplyConfiguration {
 // WithClaimsHeader sets the ClaimsHeader field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ClaimsHeader field is set to the value of the last call.
-func (b *ForwardAuthEndpointApplyConfiguration) WithClaimsHeader(value apiv1alpha1.HeaderName) *ForwardAuthEndpointApplyConfiguration {
+func (b *ForwardAuthEndpointApplyConfiguration) WithClaimsHeader(value policyapi.HeaderName) *ForwardAuthEndpointApplyConfiguration {
 	b.ClaimsHeader = &value
 	return b
 }

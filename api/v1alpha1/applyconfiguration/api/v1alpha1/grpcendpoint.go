@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // GRPCEndpointApplyConfiguration represents a declarative configuration of the GRPCEndpoint type for use
@@ -18,7 +19,7 @@ type GRPCEndpointApplyConfiguration struct {
 	Transport *apiv1alpha1.GRPCTransport `json:"transport,omitempty"`
 	// defaultDomain is the domain of ext_authz requests without the context extension domain, which some gateways cannot set. If omitted,
 	// only the ClusterRateLimitPolicies for all domains apply to such requests. For example: shop.
-	DefaultDomain *apiv1alpha1.Domain `json:"defaultDomain,omitempty"`
+	DefaultDomain *policyapi.Domain `json:"defaultDomain,omitempty"`
 	// refunds decides whether callers can refund units with is_negative_hits. If omitted, refunds are allowed with tls.clientNames, which
 	// names the callers, and otherwise forbidden.
 	Refunds *apiv1alpha1.Refunds `json:"refunds,omitempty"`
@@ -55,7 +56,7 @@ func (b *GRPCEndpointApplyConfiguration) WithTransport(value apiv1alpha1.GRPCTra
 // WithDefaultDomain sets the DefaultDomain field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the DefaultDomain field is set to the value of the last call.
-func (b *GRPCEndpointApplyConfiguration) WithDefaultDomain(value apiv1alpha1.Domain) *GRPCEndpointApplyConfiguration {
+func (b *GRPCEndpointApplyConfiguration) WithDefaultDomain(value policyapi.Domain) *GRPCEndpointApplyConfiguration {
 	b.DefaultDomain = &value
 	return b
 }

@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // HTTPEndpointApplyConfiguration represents a declarative configuration of the HTTPEndpoint type for use
@@ -15,7 +15,7 @@ type HTTPEndpointApplyConfiguration struct {
 	TLS *EndpointTLSApplyConfiguration `json:"tls,omitempty"`
 	// proxyProtocolFrom lists the networks of the load balancers that use the PROXY protocol. Connections from these networks must begin
 	// with its header, and other connections must not. If omitted, the protocol is not used. For example: 10.0.0.0/8.
-	ProxyProtocolFrom []apiv1alpha1.CIDR `json:"proxyProtocolFrom,omitempty"`
+	ProxyProtocolFrom []policyapi.CIDR `json:"proxyProtocolFrom,omitempty"`
 }
 
 // HTTPEndpointApplyConfiguration constructs a declarative configuration of the HTTPEndpoint type for use with
@@ -35,7 +35,7 @@ func (b *HTTPEndpointApplyConfiguration) WithTLS(value *EndpointTLSApplyConfigur
 // WithProxyProtocolFrom adds the given value to the ProxyProtocolFrom field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the ProxyProtocolFrom field.
-func (b *HTTPEndpointApplyConfiguration) WithProxyProtocolFrom(values ...apiv1alpha1.CIDR) *HTTPEndpointApplyConfiguration {
+func (b *HTTPEndpointApplyConfiguration) WithProxyProtocolFrom(values ...policyapi.CIDR) *HTTPEndpointApplyConfiguration {
 	for i := range values {
 		b.ProxyProtocolFrom = append(b.ProxyProtocolFrom, values[i])
 	}

@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // IPIdentityApplyConfiguration represents a declarative configuration of the IPIdentity type for use
@@ -17,7 +18,7 @@ type IPIdentityApplyConfiguration struct {
 	// forward-auth endpoint is trusted for one hop: the client address is the last address in X-Forwarded-For, or the address of the
 	// connection if the request has no such header. Restrict access to the limiter, and configure proxies to set the header, so that
 	// clients cannot choose their address. For example: 10.0.0.0/8.
-	TrustedProxies []apiv1alpha1.CIDR `json:"trustedProxies,omitempty"`
+	TrustedProxies []policyapi.CIDR `json:"trustedProxies,omitempty"`
 	// header is the header in which proxies report the address of the client: X-Forwarded-For or Forwarded. The other header is ignored.
 	// Defaults to X-Forwarded-For.
 	Header *apiv1alpha1.AddressHeader `json:"header,omitempty"`
@@ -35,7 +36,7 @@ func IPIdentity() *IPIdentityApplyConfiguration {
 // WithTrustedProxies adds the given value to the TrustedProxies field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the TrustedProxies field.
-func (b *IPIdentityApplyConfiguration) WithTrustedProxies(values ...apiv1alpha1.CIDR) *IPIdentityApplyConfiguration {
+func (b *IPIdentityApplyConfiguration) WithTrustedProxies(values ...policyapi.CIDR) *IPIdentityApplyConfiguration {
 	for i := range values {
 		b.TrustedProxies = append(b.TrustedProxies, values[i])
 	}

@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -29,20 +30,20 @@ type KubernetesThrottleApplyConfiguration struct {
 	NamespacedPolicySelector *v1.LabelSelectorApplyConfiguration `json:"namespacedPolicySelector,omitempty"`
 	// additionalExemptNamespaces lists further namespaces in which no write is limited. Always exempt are kube-system, kube-node-lease,
 	// kube-public and the namespace of the Limiter.
-	AdditionalExemptNamespaces []apiv1alpha1.NamespaceName `json:"additionalExemptNamespaces,omitempty"`
+	AdditionalExemptNamespaces []policyapi.NamespaceName `json:"additionalExemptNamespaces,omitempty"`
 	// additionalExemptUsers lists further user names whose writes are never limited. Always exempt are the API server,
 	// kube-controller-manager, cloud-controller-manager, kube-scheduler and kube-proxy.
-	AdditionalExemptUsers []apiv1alpha1.KubernetesUser `json:"additionalExemptUsers,omitempty"`
+	AdditionalExemptUsers []policyapi.KubernetesUser `json:"additionalExemptUsers,omitempty"`
 	// additionalExemptGroups lists further user groups whose members' writes are never limited. Always exempt are cluster administrators
 	// (system:masters and kubeadm:cluster-admins), nodes, also while they join (system:bootstrappers), and the service accounts of exempt
 	// namespaces.
-	AdditionalExemptGroups []apiv1alpha1.KubernetesUser `json:"additionalExemptGroups,omitempty"`
+	AdditionalExemptGroups []policyapi.KubernetesUser `json:"additionalExemptGroups,omitempty"`
 	// maxRetryAfter is the longest delay that a response asks a denied client to wait. Kubernetes clients sleep for that delay and try again. If
 	// the delay would be longer, the reply has no delay and the client fails immediately. 0s to 1m, in whole seconds. Defaults to 5s.
-	MaxRetryAfter *apiv1alpha1.Duration `json:"maxRetryAfter,omitempty"`
+	MaxRetryAfter *policyapi.Duration `json:"maxRetryAfter,omitempty"`
 	// warnAt is the part of a limit from which on each admitted write returns a warning to the client, from 0% to 100%. 0% disables warnings.
 	// Defaults to 80%.
-	WarnAt *apiv1alpha1.Percentage `json:"warnAt,omitempty"`
+	WarnAt *policyapi.Percentage `json:"warnAt,omitempty"`
 }
 
 // KubernetesThrottleApplyConfiguration constructs a declarative configuration of the KubernetesThrottle type for use with
@@ -86,7 +87,7 @@ func (b *KubernetesThrottleApplyConfiguration) WithNamespacedPolicySelector(valu
 // WithAdditionalExemptNamespaces adds the given value to the AdditionalExemptNamespaces field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the AdditionalExemptNamespaces field.
-func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptNamespaces(values ...apiv1alpha1.NamespaceName) *KubernetesThrottleApplyConfiguration {
+func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptNamespaces(values ...policyapi.NamespaceName) *KubernetesThrottleApplyConfiguration {
 	for i := range values {
 		b.AdditionalExemptNamespaces = append(b.AdditionalExemptNamespaces, values[i])
 	}
@@ -96,7 +97,7 @@ func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptNamespaces(va
 // WithAdditionalExemptUsers adds the given value to the AdditionalExemptUsers field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the AdditionalExemptUsers field.
-func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptUsers(values ...apiv1alpha1.KubernetesUser) *KubernetesThrottleApplyConfiguration {
+func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptUsers(values ...policyapi.KubernetesUser) *KubernetesThrottleApplyConfiguration {
 	for i := range values {
 		b.AdditionalExemptUsers = append(b.AdditionalExemptUsers, values[i])
 	}
@@ -106,7 +107,7 @@ func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptUsers(values 
 // WithAdditionalExemptGroups adds the given value to the AdditionalExemptGroups field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the AdditionalExemptGroups field.
-func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptGroups(values ...apiv1alpha1.KubernetesUser) *KubernetesThrottleApplyConfiguration {
+func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptGroups(values ...policyapi.KubernetesUser) *KubernetesThrottleApplyConfiguration {
 	for i := range values {
 		b.AdditionalExemptGroups = append(b.AdditionalExemptGroups, values[i])
 	}
@@ -116,7 +117,7 @@ func (b *KubernetesThrottleApplyConfiguration) WithAdditionalExemptGroups(values
 // WithMaxRetryAfter sets the MaxRetryAfter field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MaxRetryAfter field is set to the value of the last call.
-func (b *KubernetesThrottleApplyConfiguration) WithMaxRetryAfter(value apiv1alpha1.Duration) *KubernetesThrottleApplyConfiguration {
+func (b *KubernetesThrottleApplyConfiguration) WithMaxRetryAfter(value policyapi.Duration) *KubernetesThrottleApplyConfiguration {
 	b.MaxRetryAfter = &value
 	return b
 }
@@ -124,7 +125,7 @@ func (b *KubernetesThrottleApplyConfiguration) WithMaxRetryAfter(value apiv1alph
 // WithWarnAt sets the WarnAt field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the WarnAt field is set to the value of the last call.
-func (b *KubernetesThrottleApplyConfiguration) WithWarnAt(value apiv1alpha1.Percentage) *KubernetesThrottleApplyConfiguration {
+func (b *KubernetesThrottleApplyConfiguration) WithWarnAt(value policyapi.Percentage) *KubernetesThrottleApplyConfiguration {
 	b.WarnAt = &value
 	return b
 }

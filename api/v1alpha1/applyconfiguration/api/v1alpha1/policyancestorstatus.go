@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -12,7 +13,7 @@ import (
 // PolicyAncestorStatus is the state of the policy at one target. It has the form of the PolicyAncestorStatus of the Gateway API.
 type PolicyAncestorStatusApplyConfiguration struct {
 	// ancestorRef is the target in spec.targetRefs.
-	AncestorRef *TargetReferenceApplyConfiguration `json:"ancestorRef,omitempty"`
+	AncestorRef *policyapi.TargetReference `json:"ancestorRef,omitempty"`
 	// controllerName is the controller that wrote the entry: weir.dev/operator.
 	ControllerName *string `json:"controllerName,omitempty"`
 	// conditions has Accepted: whether the policy applies to this target. Its reason is NoRoutes if gateways route no request to the target.
@@ -28,8 +29,8 @@ func PolicyAncestorStatus() *PolicyAncestorStatusApplyConfiguration {
 // WithAncestorRef sets the AncestorRef field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the AncestorRef field is set to the value of the last call.
-func (b *PolicyAncestorStatusApplyConfiguration) WithAncestorRef(value *TargetReferenceApplyConfiguration) *PolicyAncestorStatusApplyConfiguration {
-	b.AncestorRef = value
+func (b *PolicyAncestorStatusApplyConfiguration) WithAncestorRef(value policyapi.TargetReference) *PolicyAncestorStatusApplyConfiguration {
+	b.AncestorRef = &value
 	return b
 }
 

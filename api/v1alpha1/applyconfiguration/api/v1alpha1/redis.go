@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // RedisApplyConfiguration represents a declarative configuration of the Redis type for use
@@ -37,7 +38,7 @@ type RedisApplyConfiguration struct {
 	TLS *RedisTLSApplyConfiguration `json:"tls,omitempty"`
 	// timeout is the longest time that a decision waits for Redis. After that, the policy's onStoreFailure decides. 1ms to 10s.
 	// With kubernetesThrottle, the maximum is 750ms. Defaults to 50ms.
-	Timeout *apiv1alpha1.Duration `json:"timeout,omitempty"`
+	Timeout *policyapi.Duration `json:"timeout,omitempty"`
 }
 
 // RedisApplyConfiguration constructs a declarative configuration of the Redis type for use with
@@ -107,7 +108,7 @@ func (b *RedisApplyConfiguration) WithTLS(value *RedisTLSApplyConfiguration) *Re
 // WithTimeout sets the Timeout field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Timeout field is set to the value of the last call.
-func (b *RedisApplyConfiguration) WithTimeout(value apiv1alpha1.Duration) *RedisApplyConfiguration {
+func (b *RedisApplyConfiguration) WithTimeout(value policyapi.Duration) *RedisApplyConfiguration {
 	b.Timeout = &value
 	return b
 }

@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
+)
+
 // RouteMatchingApplyConfiguration represents a declarative configuration of the RouteMatching type for use
 // with apply.
 //
@@ -13,7 +17,7 @@ type RouteMatchingApplyConfiguration struct {
 	// clients could choose a route by the host. The port in the pod of the gateway distinguishes listeners with the same host. If it is neither the
 	// port of a listener nor one that Envoy Gateway derives from it, a request counts for the routes of all of them. To leave out a listener that only
 	// redirects to another one, set sectionName. If omitted, only gateways that name the route can use policies with targetRefs.
-	Gateways []GatewayReferenceApplyConfiguration `json:"gateways,omitempty"`
+	Gateways []policyapi.GatewayReference `json:"gateways,omitempty"`
 }
 
 // RouteMatchingApplyConfiguration constructs a declarative configuration of the RouteMatching type for use with
@@ -25,12 +29,9 @@ func RouteMatching() *RouteMatchingApplyConfiguration {
 // WithGateways adds the given value to the Gateways field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Gateways field.
-func (b *RouteMatchingApplyConfiguration) WithGateways(values ...*GatewayReferenceApplyConfiguration) *RouteMatchingApplyConfiguration {
+func (b *RouteMatchingApplyConfiguration) WithGateways(values ...policyapi.GatewayReference) *RouteMatchingApplyConfiguration {
 	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithGateways")
-		}
-		b.Gateways = append(b.Gateways, *values[i])
+		b.Gateways = append(b.Gateways, values[i])
 	}
 	return b
 }

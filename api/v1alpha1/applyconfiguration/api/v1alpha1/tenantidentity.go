@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // TenantIdentityApplyConfiguration represents a declarative configuration of the TenantIdentity type for use
@@ -12,7 +13,7 @@ import (
 // TenantIdentity sets where requests carry the tenant.
 type TenantIdentityApplyConfiguration struct {
 	// header is the name of the request header that holds the tenant. The name is case-insensitive. Defaults to X-Tenant-ID.
-	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
+	Header *policyapi.HeaderName `json:"header,omitempty"`
 	// namespaceLabel is the key of the namespace label that holds the tenant, for writes to the Kubernetes API. If omitted, or if a
 	// namespace does not have the label, the tenant is the name of the namespace. For example: example.com/tenant.
 	NamespaceLabel *apiv1alpha1.MetadataKey `json:"namespaceLabel,omitempty"`
@@ -30,7 +31,7 @@ func TenantIdentity() *TenantIdentityApplyConfiguration {
 // WithHeader sets the Header field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Header field is set to the value of the last call.
-func (b *TenantIdentityApplyConfiguration) WithHeader(value apiv1alpha1.HeaderName) *TenantIdentityApplyConfiguration {
+func (b *TenantIdentityApplyConfiguration) WithHeader(value policyapi.HeaderName) *TenantIdentityApplyConfiguration {
 	b.Header = &value
 	return b
 }

@@ -3,7 +3,7 @@
 package v1alpha1
 
 import (
-	apiv1alpha1 "github.com/weir-dev/weir/api/v1alpha1"
+	policyapi "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 )
 
 // UserIdentityApplyConfiguration represents a declarative configuration of the UserIdentity type for use
@@ -12,7 +12,7 @@ import (
 // UserIdentity sets where requests carry the user.
 type UserIdentityApplyConfiguration struct {
 	// header is the name of the request header that holds the user. The name is case-insensitive. Defaults to X-User-ID.
-	Header *apiv1alpha1.HeaderName `json:"header,omitempty"`
+	Header *policyapi.HeaderName `json:"header,omitempty"`
 }
 
 // UserIdentityApplyConfiguration constructs a declarative configuration of the UserIdentity type for use with
@@ -24,7 +24,7 @@ func UserIdentity() *UserIdentityApplyConfiguration {
 // WithHeader sets the Header field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Header field is set to the value of the last call.
-func (b *UserIdentityApplyConfiguration) WithHeader(value apiv1alpha1.HeaderName) *UserIdentityApplyConfiguration {
+func (b *UserIdentityApplyConfiguration) WithHeader(value policyapi.HeaderName) *UserIdentityApplyConfiguration {
 	b.Header = &value
 	return b
 }

@@ -1,0 +1,119 @@
+package limiter
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+const (
+	// Missing is the identifier under which requests without an identifier are counted.
+	Missing = "-"
+	// Unreadable is the identifier under which requests are counted whose identifier cannot be read, for example a text that is no address
+	// where an address is required. They do not share the counter of Missing: clients can often choose the text.
+	Unreadable = "?"
+	// overflow stands for identifiers without a counter of their own. No escaped identifier is this text.
+	overflow = "%overflow"
+	// maxIdentifier is the length of the longest escaped identifier that a key contains unhashed.
+	maxIdentifier = 128
+	// maxUnescaped is the length of the longest identifier that is escaped before it is hashed. Escaping makes a text up to three times
+	// as long, and identifiers come from clients.
+	maxUnescaped = 1024
+)
+
+// KeySpace is the part of keys that does not depend on the request. Build it once per rule.
+type KeySpace struct {
+	head string // "weir:throttle:tenant:{"
+	body string // "}:shop/tenant-daily"
+	tail string // ":k3f9q2wz"
+	// hashKey hashes the identifiers of compact counters; nil for other counters.
+	hashKey *HashKey
+}
+
+// NewKeySpace returns the keys of one scope ("namespace/policy") on one axis. The tail is a hash of the window and the algorithm, so
+// that a change of either starts new counters, and a change of the limit does not. The prefix must not contain braces.
+func NewKeySpace(prefix, axis, scope string, limit Limit) KeySpace {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", limit.Traits().schema, limit.Algorithm(), limit.micros()))
+	return KeySpace{
+		head: prefix + "throttle:" + strings.ToLower(axis) + ":{",
+		body: "}:" + escape(scope),
+		tail: ":" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:5])),
+	}
+}
+
+// Key returns "weir:throttle:tenant:{acme}:shop/tenant-daily:k3f9q2wz", or with an endpoint
+// "weir:throttle:tenant:{acme}:shop/tenant-daily:/v1/search:k3f9q2wz". All keys of an identifier share a Redis
+// Cluster slot by their hash tag. An empty identifier is counted as [Missing].
+func (k KeySpace) Key(identifier, endpoint string) string {
+	if identifier == "" {
+		return k.key(Missing, endpoint)
+	}
+	return k.key(escapeIdentifier(identifier), endpoint)
+}
+
+// UnreadableKey returns the key under which requests with an unreadable identifier are counted, see [Unreadable].
+func (k KeySpace) UnreadableKey(endpoint string) string { return k.key(Unreadable, endpoint) }
+
+// SharedKey returns the key of the counter that identifiers without a counter of their own share. No identifier has this key.
+func (k KeySpace) SharedKey(endpoint string) string { return k.key(overflow, endpoint) }
+
+func (k KeySpace) key(tag, endpoint string) string {
+	if k.hashKey != nil {
+		return k.compactKey(tag, endpoint)
+	}
+	if endpoint == "" {
+		return k.head + tag + k.body + k.tail
+	}
+	return k.head + tag + k.body + ":" + bound(escape(endpoint)) + k.tail
+}
+
+// Pattern returns the key with "*" for the identifier, for use in a search.
+func (k KeySpace) Pattern() string { return k.head + "*" + k.body + ":*" }
+
+func escapeIdentifier(identifier string) string {
+	switch identifier {
+	case Missing:
+		return "%2D" // a literal "-" is not a missing identifier
+	case Unreadable:
+		return "%3F"
+	}
+	if len(identifier) > maxUnescaped {
+		sum := sha256.Sum256([]byte(identifier))
+		return "%sha256u-" + hex.EncodeToString(sum[:])
+	}
+	return bound(escape(identifier))
+}
+
+// bound replaces a text that is too long by its hash. No escaped text begins with "%sha256".
+func bound(escaped string) string {
+	if len(escaped) <= maxIdentifier {
+		return escaped
+	}
+	sum := sha256.Sum256([]byte(escaped))
+	return "%sha256-" + hex.EncodeToString(sum[:])
+}
+
+// escape percent-encodes every byte that could change a key's structure or slot: braces, colon, percent, asterisk, space, control
+// characters and all bytes outside ASCII. It is reversible.
+func escape(s string) string {
+	special := func(c byte) bool { return c <= ' ' || c >= 0x7f || strings.IndexByte("{}:%*", c) >= 0 }
+	plain := 0
+	for plain < len(s) && !special(s[plain]) {
+		plain++
+	}
+	if plain == len(s) {
+		return s
+	}
+	const digits = "0123456789ABCDEF"
+	b := append(make([]byte, 0, 3*len(s)), s[:plain]...)
+	for i := plain; i < len(s); i++ {
+		if special(s[i]) {
+			b = append(b, '%', digits[s[i]>>4], digits[s[i]&0xf])
+		} else {
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}

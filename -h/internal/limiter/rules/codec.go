@@ -1,0 +1,142 @@
+package rules
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Format is the highest format version that this build reads. The lowest is 1. A reader rejects higher versions: a limiter that is older
+// than its operator keeps its current rules. A new field needs no new version, because an older reader rejects unknown fields. A new
+// value of an existing field needs one.
+//
+//   - 1: the first version.
+//   - 2: identifiers from claims, descriptors and expressions. A reader of version 1 would treat them as missing.
+//   - 3: writes to the Kubernetes API.
+//
+// A Set is written in the lowest version that can represent it, so that older limiters read everything that they can enforce.
+const Format = 3
+
+// maxEncoded bounds the decompressed size of a Set, in bytes. It is far above the size of 10 000 policies and far below the memory of a
+// limiter.
+const maxEncoded = 256 << 20
+
+// ErrFormat is the error of Decode for a format version that this build does not read.
+var ErrFormat = errors.New("unknown format")
+
+var errNoRevision = errors.New("decode rules: the data does not contain its revision")
+
+type envelope struct {
+	Format int `json:"format"`
+	Set
+}
+
+// Encode returns the canonical form of the Set, which is compressed JSON, and its revision, which is "sha256:…" of the JSON. The same Set
+// always has the same bytes. The comment in the gzip header contains the revision, so that a reader can verify the data.
+func Encode(set Set) (data []byte, rev string) {
+	if set.Rules == nil {
+		set.Rules = []Rule{}
+	}
+	plain := mustMarshal(envelope{Format: set.format(), Set: set})
+	rev = revision(plain)
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Comment = rev
+	_, werr := w.Write(plain)
+	if err := errors.Join(werr, w.Close()); err != nil {
+		panic(fmt.Sprintf("rules: compressing to memory: %v", err))
+	}
+	return b.Bytes(), rev
+}
+
+// format returns the lowest format version that can represent the Set.
+func (s Set) format() int {
+	format := 1
+	for i := range s.Rules {
+		if s.Rules[i].Match.Kubernetes != nil {
+			return 3
+		}
+		switch s.Rules[i].Identifier.From {
+		case FromClaim, FromDescriptor, FromExpression:
+			format = 2
+		}
+	}
+	return format
+}
+
+// DecodeAs decodes data like Decode, and returns an error if the revision is not rev.
+func DecodeAs(data []byte, rev string) (Set, error) {
+	set, content, err := Decode(data)
+	if err != nil {
+		return Set{}, err
+	}
+	if content != rev {
+		return Set{}, fmt.Errorf("the revision of the data is %s, want %s", content, rev)
+	}
+	return set, nil
+}
+
+// DecodeNamed decodes data like Decode, and returns an error if the data does not contain its revision. Use it for data whose revision is
+// not known from elsewhere, such as a file.
+func DecodeNamed(data []byte) (set Set, rev string, err error) {
+	set, rev, named, err := read(data)
+	if err == nil && !named {
+		return Set{}, "", errNoRevision
+	}
+	return set, rev, err
+}
+
+// Decode decodes the result of Encode and returns the Set and its revision. It rejects other format versions (ErrFormat), unknown fields,
+// incomplete data, and data whose content does not match the revision in it. It accepts data without a revision, which older
+// operators wrote.
+func Decode(data []byte) (set Set, rev string, err error) {
+	set, rev, _, err = read(data)
+	return set, rev, err
+}
+
+func read(data []byte) (set Set, rev string, named bool, err error) {
+	plain, name, err := unpack(data)
+	if err != nil {
+		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
+	}
+	rev = revision(plain)
+	if name != "" && name != rev {
+		return Set{}, "", false, fmt.Errorf("decode rules: the data contains revision %q, but its content has revision %s", name, rev)
+	}
+	var head struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(plain, &head); err != nil {
+		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
+	}
+	if head.Format < 1 || head.Format > Format {
+		return Set{}, "", false, fmt.Errorf("decode rules: %w %d; this build reads formats 1 to %d", ErrFormat, head.Format, Format)
+	}
+	var e envelope
+	strict := json.NewDecoder(bytes.NewReader(plain))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&e); err != nil {
+		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
+	}
+	return e.Set, rev, name != "", nil
+}
+
+// unpack returns the JSON, and the revision in the data, or "" if the data has no revision.
+func unpack(data []byte) (plain []byte, name string, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, "", err
+	}
+	name = r.Comment
+	plain, err = io.ReadAll(io.LimitReader(r, maxEncoded+1))
+	if err != nil {
+		return nil, "", err
+	}
+	if len(plain) > maxEncoded {
+		return nil, "", fmt.Errorf("the decompressed data exceeds %d bytes", maxEncoded)
+	}
+	return plain, name, nil
+}

@@ -1,0 +1,12 @@
+// Package source keeps the rules of a running limiter up to date, from Redis, where the operator publishes them, or from a
+// directory. A limiter that starts while Redis is unavailable uses a snapshot, which is a file. The package also sends the
+// heartbeats of the limiter to Redis.
+//
+// A source calls its [Apply] with each new rule set, in order and from one goroutine. It rejects an invalid rule set: the
+// previous one stays active, and the source logs the reason once.
+package source
+
+import "github.com/weir-dev/weir/go/internal/limiter/rules"
+
+// Apply makes set the active rule set. An error rejects it.
+type Apply func(set rules.Set, revision string) error

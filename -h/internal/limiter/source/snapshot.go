@@ -1,0 +1,83 @@
+package source
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/weir-dev/weir/go/internal/limiter/rules"
+)
+
+// MaxSnapshotParts is the number of files of a snapshot that a limiter reads. The operator writes no more.
+const MaxSnapshotParts = 8
+
+// snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules. A rule
+// set that exceeds one file continues in the files with the suffixes .1, .2 and so on, up to MaxSnapshotParts files.
+type snapshot struct {
+	path    string
+	parts   [][]byte // content of the files at the last read
+	lastErr error    // result of the last read
+}
+
+// install applies the rule set in the files and returns its revision. It returns "" if the files have not changed.
+func (s *snapshot) install(apply Apply) (revision string, err error) {
+	parts, err := s.read()
+	if err != nil {
+		return "", err
+	}
+	if s.parts != nil && slices.EqualFunc(parts, s.parts, bytes.Equal) {
+		return "", s.lastErr
+	}
+	revision, err = s.apply(parts, apply)
+	s.parts, s.lastErr = parts, err
+	return revision, err
+}
+
+// read returns the content of the files.
+func (s *snapshot) read() (parts [][]byte, err error) {
+	for path := s.path; len(parts) < MaxSnapshotParts; path = fmt.Sprintf("%s.%d", s.path, len(parts)) {
+		data, err := os.ReadFile(path) //nolint:gosec // the path comes from the command line
+		switch {
+		case err == nil:
+			parts = append(parts, data)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("read snapshot: %w", err)
+		case len(parts) == 0:
+			return nil, missingSnapshotError(s.path)
+		default:
+			return parts, nil
+		}
+	}
+	return parts, nil
+}
+
+// decode returns the rule set in the first parts that are complete: the others can remain from a larger rule set.
+func decode(parts [][]byte) (set rules.Set, revision string, err error) {
+	var data []byte
+	for _, part := range parts {
+		data = append(data, part...)
+		if set, revision, err = rules.DecodeNamed(data); err == nil {
+			break
+		}
+	}
+	return set, revision, err
+}
+
+func (s *snapshot) apply(parts [][]byte, apply Apply) (revision string, err error) {
+	set, revision, err := decode(parts)
+	if err == nil {
+		err = apply(set, revision)
+	}
+	if err != nil {
+		return "", fmt.Errorf("snapshot %s rejected: %w", s.path, err)
+	}
+	return revision, nil
+}
+
+// missingSnapshotError is the error for a snapshot that does not exist. Its value is the path.
+type missingSnapshotError string
+
+func (m missingSnapshotError) Error() string { return "snapshot " + string(m) + " is missing" }

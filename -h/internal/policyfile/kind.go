@@ -1,0 +1,73 @@
+package policyfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	k8sjson "sigs.k8s.io/json"
+
+	"github.com/weir-dev/weir/go/policyapi"
+	"github.com/weir-dev/weir/go/internal/compile"
+)
+
+// The kinds of the Weir API. A Limiter is validated, but not used.
+const (
+	policyKind        = "RateLimitPolicy"
+	clusterPolicyKind = "ClusterRateLimitPolicy"
+	limiterKind       = "Limiter"
+)
+
+// The group and the version of the Weir API.
+const (
+	apiGroup   = "weir.dev"
+	apiVersion = apiGroup + "/v1alpha1"
+)
+
+func kinds() []string { return []string{policyKind, clusterPolicyKind, limiterKind} }
+
+func isPolicyKind(kind string) bool { return kind == policyKind || kind == clusterPolicyKind }
+
+// unknownKind returns the message for an object of the group weir.dev with an unknown kind or version.
+func unknownKind(o *object) string {
+	supported := kinds()
+	slices.Sort(supported)
+	return fmt.Sprintf("unknown kind %s in %s; supported kinds: %s in %s", o.text("kind"), o.text("apiVersion"),
+		strings.Join(supported, ", "), apiVersion)
+}
+
+// key is the name of an object together with its kind.
+type key struct{ kind, name string }
+
+func (o *object) key() key { return key{o.text("kind"), o.policy()} }
+
+// keyOf returns the key of a policy in a result of the compiler.
+func keyOf(policy string, ofCluster bool) key {
+	if ofCluster {
+		return key{clusterPolicyKind, policy}
+	}
+	return key{policyKind, policy}
+}
+
+// decode converts the defaulted content of o and appends it to policies.
+func (o *object) decode(policies *compile.Policies) error {
+	content, err := json.Marshal(o.content)
+	if err != nil {
+		return err
+	}
+	if o.text("kind") == clusterPolicyKind {
+		var policy policyapi.ClusterRateLimitPolicy
+		if err := k8sjson.UnmarshalCaseSensitivePreserveInts(content, &policy); err != nil {
+			return err
+		}
+		policies.Cluster = append(policies.Cluster, policy)
+		return nil
+	}
+	var policy policyapi.RateLimitPolicy
+	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(content, &policy); err != nil {
+		return err
+	}
+	policies.Namespaced = append(policies.Namespaced, policy)
+	return nil
+}

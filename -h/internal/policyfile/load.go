@@ -1,0 +1,272 @@
+package policyfile
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-dev/weir/go/policyapi"
+	"github.com/weir-dev/weir/go/internal/compile"
+	"github.com/weir-dev/weir/go/internal/compile/budget"
+	"github.com/weir-dev/weir/go/internal/compile/redundancy"
+	"github.com/weir-dev/weir/go/internal/compile/warning"
+	"github.com/weir-dev/weir/go/internal/limiter/rules"
+)
+
+// DefaultNamespace is the namespace of objects without a namespace, as in kubectl.
+const DefaultNamespace = "default"
+
+// Schema validates objects of the Weir API.
+type Schema interface {
+	// Admit sets the defaults in the content of an object of one of the kinds of the Weir API, removes its status, and reports what is invalid.
+	Admit(kind string, content map[string]any, report func(field, message string))
+	// IsComplete reports whether Admit reports everything that is invalid. If not, the compiler reports the rest, also of an object with problems.
+	IsComplete() bool
+}
+
+// Loader compiles files to rules. It is immutable and safe for concurrent use.
+type Loader struct {
+	schema   Schema
+	identity compile.Identity
+}
+
+// Result is the result of compiling files.
+type Result struct {
+	// Rules are the rules of the valid policies.
+	Rules rules.Set
+	// Problems are sorted by file and line.
+	Problems []Problem
+	// Policies is the number of policies in the files, valid and invalid.
+	Policies int
+	// Skipped lists the documents that are not policies: objects of other APIs, and Limiters, which are validated but not used.
+	Skipped []Skipped
+
+	defined  map[key]*object
+	policies compile.Policies
+	identity compile.Identity
+}
+
+// NewLoader returns a Loader. Policies without an identifier use the identity table. The schema is that of package apischema, which has the code of the
+// API server, or of package structure, which is small and leaves the rules of the API to the compiler. Both reject the same policies.
+func NewLoader(identity compile.Identity, schema Schema) *Loader {
+	return &Loader{schema: schema, identity: identity}
+}
+
+// Load reads the files with [Read] and compiles them with [Loader.Compile]. It returns an error only if a file cannot be read. An invalid
+// policy is a Problem of the result.
+func (l *Loader) Load(stdin io.Reader, paths ...string) (Result, error) {
+	files, err := Read(stdin, paths...)
+	if err != nil {
+		return Result{}, err
+	}
+	return l.Compile(files), nil
+}
+
+// Compile validates and compiles the policies in files. If two policies have the same name, it uses the first and reports the second.
+func (l *Loader) Compile(files []File) Result {
+	var result Result
+	objects := result.collect(files)
+	result.define(objects)
+
+	var policies, invalid compile.Policies
+	for _, o := range objects {
+		if o.policy() != "" && result.defined[o.key()] != o {
+			continue
+		}
+		problems := admit(o, l.schema, &policies)
+		result.Problems = append(result.Problems, problems...)
+		if len(problems) > 0 && o.policy() != "" && isPolicyKind(o.text("kind")) && !l.schema.IsComplete() {
+			_ = o.decode(&invalid) // an error repeats a problem
+		}
+	}
+	result.addProblems(invalid.Compile(l.identity).Problems)
+
+	result.policies, result.identity = policies, l.identity
+	compiled := policies.Compile(l.identity)
+	result.Rules = compiled.Set
+	result.addProblems(compiled.Problems)
+	slices.SortStableFunc(result.Problems, byPlace)
+	return result
+}
+
+// addProblems adds problems that the compiler reports, except about fields with a problem.
+func (r *Result) addProblems(found []compile.Problem) {
+	type place struct{ policy, field string }
+	known := map[place]bool{}
+	for i := range r.Problems {
+		known[place{r.Problems[i].Policy, r.Problems[i].Field}] = true
+	}
+	for _, p := range found {
+		if !known[place{p.Policy, p.Field}] {
+			r.Problems = append(r.Problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, p.Message))
+		}
+	}
+}
+
+// Warnings returns the warnings for the valid policies, sorted by file and line.
+func (r *Result) Warnings() (problems []Problem) {
+	specs, others := r.specs(), redundancy.Comparable(r.Rules.Rules)
+	for policy, own := range r.Rules.Policies() {
+		key := keyOf(policy, own[0].Domain == "")
+		o := r.defined[key]
+		for _, w := range slices.Concat(warning.ForPolicy(own, others), warning.ForSpec(&own[0], specs[key])) {
+			problems = append(problems, o.problem(w.Field, w.Message))
+		}
+	}
+	problems = append(problems, r.BudgetWarnings()...)
+	slices.SortStableFunc(problems, byPlace)
+	return problems
+}
+
+// BudgetWarnings returns the warnings for policies that exceed the default budget of a Limiter. Unlike those of a policy among all others, they take
+// linear time.
+func (r *Result) BudgetWarnings() (problems []Problem) {
+	for _, p := range r.policies.CompileWithin(r.identity, budget.Default()).Problems {
+		if p.Reason == policyapi.ReasonOverBudget { // in a cluster, the Limiter sets the budget
+			problems = append(problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
+		}
+	}
+	slices.SortStableFunc(problems, byPlace)
+	return problems
+}
+
+// Secret returns the valid policies whose identifiers are secret, by name.
+func (r *Result) Secret() map[string]bool {
+	secret := map[string]bool{}
+	for i := range r.Rules.Rules {
+		if rule := &r.Rules.Rules[i]; rule.HasSecrets() {
+			secret[rule.PolicyName()] = true
+		}
+	}
+	return secret
+}
+
+// specs returns the specs of the policies.
+func (r *Result) specs() map[key]*policyapi.RateLimitPolicySpec {
+	specs := make(map[key]*policyapi.RateLimitPolicySpec, len(r.policies.Namespaced)+len(r.policies.Cluster))
+	for i := range r.policies.Namespaced {
+		specs[keyOf(compile.Name(&r.policies.Namespaced[i]), false)] = &r.policies.Namespaced[i].Spec
+	}
+	for i := range r.policies.Cluster {
+		specs[keyOf(compile.ClusterName(&r.policies.Cluster[i]), true)] = &r.policies.Cluster[i].Spec.RateLimitPolicySpec
+	}
+	return specs
+}
+
+func byPlace(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+}
+
+// collect returns the objects of the Weir API, counts the policies, and records the other documents.
+func (r *Result) collect(files []File) (ours []*object) {
+	left := newBounds()
+	for _, file := range files {
+		if left.exceeded {
+			break
+		}
+		objects, problems := parse(file, left)
+		r.Problems = append(r.Problems, problems...)
+		for _, o := range objects {
+			switch group, _, _ := strings.Cut(o.text("apiVersion"), "/"); {
+			case isKustomization(o):
+				r.skip(o)
+			case o.text("apiVersion") == "" || o.text("kind") == "":
+				r.Problems = append(r.Problems, o.problem("", "an object must have apiVersion and kind"))
+			case o.text("apiVersion") == apiVersion && slices.Contains(kinds(), o.text("kind")):
+				ours = append(ours, o)
+				r.count(o)
+			case group == apiGroup:
+				r.Problems = append(r.Problems, o.problem("kind", unknownKind(o)))
+			default:
+				r.skip(o)
+			}
+		}
+	}
+	return ours
+}
+
+// count counts an object of the Weir API, and sets or removes its namespace as an API server does.
+func (r *Result) count(o *object) {
+	if o.text("kind") == clusterPolicyKind {
+		o.dropNamespace()
+	} else {
+		o.setNamespace(DefaultNamespace)
+	}
+	if isPolicyKind(o.text("kind")) {
+		r.Policies++
+	} else {
+		r.skip(o)
+	}
+}
+
+func (r *Result) skip(o *object) {
+	r.Skipped = append(r.Skipped, Skipped{
+		File: o.file, Line: o.line(""), APIVersion: o.text("apiVersion"), Kind: cmp.Or(o.text("kind"), "Kustomization"),
+	})
+}
+
+// isKustomization reports whether the object is a kustomization file without kind. Kustomize identifies it by the file name.
+func isKustomization(o *object) bool {
+	name := strings.TrimSuffix(filepath.Base(o.file), filepath.Ext(o.file))
+	return strings.EqualFold(name, "kustomization") && o.text("kind") == ""
+}
+
+// define keeps the first object of each kind and name, and reports the others as problems.
+func (r *Result) define(objects []*object) {
+	r.defined = make(map[key]*object, len(objects))
+	for _, o := range objects {
+		first := r.defined[o.key()]
+		switch {
+		case o.policy() == "": // admit reports the missing name
+		case first == nil:
+			r.defined[o.key()] = o
+		default:
+			r.Problems = append(r.Problems, o.problem("metadata.name", fmt.Sprintf(
+				"already defined at %s:%d; this policy is ignored", first.file, first.line("metadata.name"))))
+		}
+	}
+}
+
+// admit validates o as an API server does. If o is a valid policy, it appends the policy to policies, or else it returns the problems.
+func admit(o *object, schema Schema, policies *compile.Policies) []Problem {
+	if o.policy() == "" && o.metadata("generateName") != "" {
+		return []Problem{o.problem("metadata.generateName", "generateName is not supported in files; set metadata.name")}
+	}
+	problems := o.duplicates()
+	schema.Admit(o.text("kind"), o.content, func(field, message string) {
+		if message == unknownField {
+			message += replacement(field)
+		}
+		problems = append(problems, o.problem(field, message))
+	})
+	if len(problems) > 0 || !isPolicyKind(o.text("kind")) {
+		return problems
+	}
+	if err := o.decode(policies); err != nil {
+		return []Problem{o.problem("", err.Error())}
+	}
+	return nil
+}
+
+// unknownField is the message of a Schema about a field that does not exist.
+const unknownField = "unknown field"
+
+// replacement returns what to use instead of a field of an earlier version, "" for any other field. An API server removes unknown fields before it calls
+// the webhook, so that only files show them.
+func replacement(field string) string {
+	switch field {
+	case "spec.consistency":
+		return "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact"
+	case "spec.kubernetesThrottle.enabled":
+		return "; use mode: Disabled instead of enabled: false, and omit enabled: true"
+	case "spec.kubernetesThrottle.warnPercent":
+		return "; use warnAt, such as 80%"
+	case "spec.autoscaling.targetCPUUtilizationPercentage":
+		return "; use targetCPUUtilization, such as 70%"
+	default:
+		return ""
+	}
+}

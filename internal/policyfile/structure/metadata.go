@@ -1,0 +1,83 @@
+package structure
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
+	"github.com/weir-dev/weir/internal/compile/labelselector"
+)
+
+// The fields of the metadata of an object, and whether they can be in a file with a meaning for Weir.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
+var metadataFields = map[string]bool{ //nolint:gochecknoglobals // a constant
+	"name": true, "namespace": true, "labels": true, "generateName": false, "annotations": false, "creationTimestamp": false,
+	"deletionGracePeriodSeconds": false, "deletionTimestamp": false, "finalizers": false, "generation": false, "managedFields": false,
+	"ownerReferences": false, "resourceVersion": false, "selfLink": false, "uid": false,
+}
+
+// The forms of names of namespaces and of other objects: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/.
+var (
+	namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	objectName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+)
+
+// maxName is a rule of the API: rate-limit headers, counter keys and metrics contain the name.
+const maxName = 63
+
+// metadata validates the metadata of an object, and leaves only what Weir reads.
+func (v validator) metadata(given any) {
+	metadata, isObject := given.(map[string]any)
+	if !isObject {
+		v.reportf("metadata", "must be an object with a name, and is %s", text(given))
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(metadata)) {
+		isRead, exists := metadataFields[name]
+		if !exists {
+			v.report("metadata."+name, unknownField)
+		}
+		if !isRead || metadata[name] == nil {
+			delete(metadata, name)
+		}
+	}
+	v.name("name", metadata["name"], objectName)
+	if namespace, has := metadata["namespace"]; has {
+		v.name("namespace", namespace, namespaceName)
+	}
+	if labels, has := metadata["labels"]; has {
+		v.labels(labels)
+	}
+}
+
+func (v validator) name(field string, given any, form *regexp.Regexp) {
+	switch name, isString := given.(string); {
+	case given == nil, name == "" && isString:
+		v.report("metadata."+field, "is required")
+	case !isString:
+		v.reportf("metadata."+field, "must be of type string, and is the %s %s", typeOf(given), text(given))
+	case len(name) > maxName:
+		v.reportf("metadata."+field, "must have at most %d characters, and has %d", maxName, len(name))
+	case !form.MatchString(name):
+		v.reportf("metadata."+field, "%s must be lower-case letters, digits and hyphens, and begin and end with a letter or digit", text(name))
+	}
+}
+
+func (v validator) labels(given any) {
+	labels, isObject := given.(map[string]any)
+	if !isObject {
+		v.reportf("metadata.labels", "must be an object, and is the %s %s", typeOf(given), text(given))
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		value, isString := labels[key].(string)
+		if !isString {
+			v.reportf("metadata.labels."+key, "must be of type string, and is the %s %s", typeOf(labels[key]), text(labels[key]))
+			continue
+		}
+		if err := labelselector.Validate(&policyapi.LabelSelector{MatchLabels: map[string]string{key: value}}); err != nil {
+			v.report("metadata.labels", err.Error())
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package policyfile_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+	k8sjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/policyfile/structure"
+)
+
+// agree fails if the two schemas do not accept the same policies of a file, or compile them to different rules. It returns whether all are accepted.
+func agree(t interface{ Errorf(string, ...any) }, api, small *policyfile.Loader, file policyfile.File) (accepted bool) {
+	want, got := api.Compile([]policyfile.File{file}), small.Compile([]policyfile.File{file})
+	if (len(want.Problems) == 0) != (len(got.Problems) == 0) {
+		t.Errorf("with the schema of the API:\n%v\nwith the structure:\n%v\nfor %s", want.Problems, got.Problems, file.Content)
+	}
+	if diff := cmp.Diff(want.Rules, got.Rules); diff != "" {
+		t.Errorf("%s: rules with the schema of the API (-) and with the structure (+): %s\n%s", file.Name, diff, file.Content)
+	}
+	return len(want.Problems) == 0
+}
+
+func loaders(t testing.TB) (api, small *policyfile.Loader) {
+	return newLoader(t), policyfile.NewLoader(compile.DefaultIdentity(), structure.Schema{})
+}
+
+func documentsOf(t *testing.T, paths ...string) (files []policyfile.File) {
+	t.Helper()
+	read, err := policyfile.Read(nil, paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range read {
+		for i, document := range bytes.Split(file.Content, []byte("\n---")) {
+			if _, rest, found := bytes.Cut(document, []byte("\n")); found && i > 0 {
+				document = rest
+			}
+			if bytes.Contains(document, []byte("kind: Limiter")) { // package structure leaves those to others
+				continue
+			}
+			files = append(files, policyfile.File{Name: fmt.Sprintf("%s, document %d", file.Name, i), Content: document})
+		}
+	}
+	return files
+}
+
+func TestStructure_AgreesWithTheSchemaOfTheAPIOnFiles(t *testing.T) {
+	api, small := loaders(t)
+	rejected, files := 0, documentsOf(t, "testdata", "../../config/samples")
+	for _, file := range files {
+		if !agree(t, api, small, file) {
+			rejected++
+		}
+	}
+	if rejected < 30 || len(files)-rejected < 30 {
+		t.Errorf("%d of %d documents are rejected: the test has too few of one kind", rejected, len(files))
+	}
+}
+
+// TestStructure_AgreesWithTheSchemaOfTheAPIOnMutants changes values of valid policies at random.
+func TestStructure_AgreesWithTheSchemaOfTheAPIOnMutants(t *testing.T) {
+	api, small := loaders(t)
+	var valid [][]byte
+	for _, file := range documentsOf(t, "../../config/samples", "testdata") {
+		if strings.Contains(string(file.Content), "RateLimitPolicy") && len(api.Compile([]policyfile.File{file}).Problems) == 0 {
+			content, err := yaml.YAMLToJSON(file.Content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(content, []byte(`"items"`)) {
+				valid = append(valid, content)
+			}
+		}
+	}
+	if len(valid) < 20 {
+		t.Fatalf("only %d valid policies", len(valid))
+	}
+	rejected, total := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		var policy map[string]any
+		if err := k8sjson.UnmarshalCaseSensitivePreserveInts(rapid.SampledFrom(valid).Draw(t, "policy"), &policy); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 2).Draw(t, "changes") {
+			mutate(t, policy)
+		}
+		content, err := json.Marshal(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total++
+		if !agree(t, api, small, policyfile.File{Name: "mutant", Content: content}) {
+			rejected++
+		}
+	})
+	if total > 50 && (rejected*5 < total || rejected == total) {
+		t.Errorf("%d of %d mutants are rejected", rejected, total)
+	}
+}
+
+// mutate changes one value at any depth.
+func mutate(t *rapid.T, policy map[string]any) {
+	var at any = policy["spec"]
+	if rapid.IntRange(0, 9).Draw(t, "in metadata") == 0 {
+		at = policy["metadata"]
+	}
+	for {
+		switch parent := at.(type) {
+		case map[string]any:
+			names := slices.Sorted(maps.Keys(parent))
+			if len(names) == 0 || rapid.IntRange(0, 9).Draw(t, "new field") == 0 {
+				parent[rapid.SampledFrom([]string{"limt", "limit", "burst", "tiers", "scope", "counterName", "unlimited"}).Draw(t, "field")] = odd(t, nil)
+				return
+			}
+			name := rapid.SampledFrom(names).Draw(t, "name")
+			if isLeaf(parent[name]) || rapid.IntRange(0, 3).Draw(t, "here") == 0 {
+				if rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
+					delete(parent, name)
+				} else {
+					parent[name] = odd(t, parent[name])
+				}
+				return
+			}
+			at = parent[name]
+		case []any:
+			if len(parent) == 0 {
+				return
+			}
+			i := rapid.IntRange(0, len(parent)-1).Draw(t, "index")
+			if isLeaf(parent[i]) {
+				parent[i] = odd(t, parent[i])
+				return
+			}
+			at = parent[i]
+		default:
+			return
+		}
+	}
+}
+
+func isLeaf(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return false
+	default:
+		return true
+	}
+}
+
+// odd returns a value that is near to the given one, or of another type.
+func odd(t *rapid.T, given any) any {
+	choices := []any{
+		nil, "", "a", "A", strings.Repeat("a", 64), strings.Repeat("a", 254), strings.Repeat("é", 1025), "*", "a/b", "1m", "90d", "1h1h", "Default",
+		int64(-1), int64(0), int64(1), int64(1_000_000_001), int64(1) << 62, 1.5, 1e300, true,
+		[]any{}, map[string]any{}, []any{"a", "a"}, []any{map[string]any{}}, map[string]any{"name": "a"}, []any{nil}, []any{""},
+	}
+	switch given := given.(type) {
+	case []any:
+		if len(given) > 0 {
+			many := make([]any, 300)
+			for i := range many {
+				many[i] = given[0]
+			}
+			choices = append(choices, append(slices.Clone(given), given[0]), many, given[:len(given)-1])
+		}
+	case string:
+		choices = append(choices, given+"x", strings.ToUpper(given), strings.ToLower(given), " "+given, strings.TrimSuffix(given, "m"))
+	case int64:
+		choices = append(choices, given+1, -given, float64(given), fmt.Sprint(given))
+	}
+	return rapid.SampledFrom(choices).Draw(t, "value")
+}

@@ -1,6 +1,0 @@
-//go:build race
-
-package expr_test
-
-// slowdown is the factor for bounds of time with the race detector.
-const slowdown = 20
