@@ -28,6 +28,7 @@ import (
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/store"
 )
@@ -135,7 +136,7 @@ type counters struct {
 	client     *redisclient.Client
 	redis      *redisstore.Store
 	local      *local.Counters
-	connection *monitor.Connection // of the client; nil until the process has asked Redis
+	connection *redischeck.Connection // of the client; nil until the process has asked Redis
 }
 
 // memoryCounters returns counters in this process.

@@ -103,7 +103,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	names := redischeck.NamesOf(p.counterPrefix, p.keyPrefix).WithReplica(exchange)
-	counters.connection = monitor.Connect(ctx, client, names, log, slow)
+	counters.connection = redischeck.Connect(ctx, client, names, log, slow)
 	p.published = exchange
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/weir/flags"
-	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/internal/importer/envoyratelimit"
 	"github.com/weir-dev/weir/internal/ratelimitservice"
 	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
@@ -140,7 +139,7 @@ func runRateLimit(ctx context.Context, f rateLimitFlags, settings *ratelimitserv
 	if err != nil {
 		return err
 	}
-	counters.connection = monitor.Connect(ctx, counters.client, redischeck.NamesOf(p.counterPrefix, p.keyPrefix), log)
+	counters.connection = redischeck.Connect(ctx, counters.client, redischeck.NamesOf(p.counterPrefix, p.keyPrefix), log)
 	defer counters.guard(ctx)()
 	s := newRateLimitService(p, settings, options, f.keep)
 	s.ping = client.Ping

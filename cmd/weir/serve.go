@@ -12,7 +12,6 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/weir/flags"
-	"github.com/weir-dev/weir/cmd/weir/monitor"
 	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -85,7 +84,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return err
 	}
 	if counters.client != nil {
-		counters.connection = monitor.Connect(ctx, counters.client, redischeck.NamesOf(p.counterPrefix, p.keyPrefix), log)
+		counters.connection = redischeck.Connect(ctx, counters.client, redischeck.NamesOf(p.counterPrefix, p.keyPrefix), log)
 		p.shareBypasses(counters.client)
 	}
 	defer counters.guard(ctx)()

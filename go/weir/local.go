@@ -23,6 +23,7 @@ import (
 	"github.com/weir-dev/weir/limiter/local"
 	"github.com/weir-dev/weir/limiter/memstore"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
@@ -52,7 +53,7 @@ func NewMemory(p *Policies, list ...Option) (*Limiter, error) {
 
 // NewRedis returns a Limiter that counts in Redis, for all instances of the program together. The URL is that of one server, of Sentinels or of a
 // Redis Cluster, as for `weir serve --redis`, for example "redis://user:password@redis:6379/0", "rediss://…" with TLS, or
-// "redis://sentinel-1:26379,sentinel-2:26379?master=mymaster". NewRedis does not wait for Redis: while it is unavailable, also at the start, each instance
+// "redis://sentinel-1:26379?addr=sentinel-2:26379&master=mymaster". NewRedis does not wait for Redis: while it is unavailable, also at the start, each instance
 // decides as the policies set with onStoreFailure, by default on its share of the limits.
 func NewRedis(url string, p *Policies, list ...Option) (*Limiter, error) {
 	return newRedis(p, list, func(timeout time.Duration) (*redisclient.Client, error) {
@@ -102,6 +103,7 @@ func newRedis(p *Policies, list []Option, connect func(timeout time.Duration) (*
 	}
 	counters.EnableBreaker(l.work, layers.Failover)
 	l.run(leases.Run)
+	l.run(redischeck.NewConnection(client, redischeck.NamesOf(o.prefix, o.prefix), o.log).Run)
 	return l.decide(p, &o, key, counters, layers, engine.SourceRedis, func(chain *store.Chain) {
 		l.run(func(ctx context.Context) {
 			redisstore.FollowInvalidations(ctx, client, redisstore.InvalidationChannel(o.prefix),

@@ -67,7 +67,7 @@ type listed struct {
 }
 
 func main() {
-	if len(os.Args) != 2 {
+	if len(os.Args) != 2 || strings.HasPrefix(os.Args[1], "-") {
 		fmt.Fprintln(os.Stderr, "usage: gomodule DIRECTORY")
 		os.Exit(2)
 	}

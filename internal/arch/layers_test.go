@@ -221,7 +221,8 @@ func layers() []layer {
 			pkg: "go/weir",
 			internal: []string{
 				"api/v1alpha1/policyapi", "go/weir/directory", "internal/compile", "internal/policyfile", "internal/policyfile/structure", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
-				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisstore", "limiter/rules", "limiter/rules/matching", "limiter/source", "limiter/store", "go/httplimit",
+				"limiter/local", "limiter/memstore", "limiter/redisclient", "limiter/redisclient/redischeck", "limiter/redisstore", "limiter/rules", "limiter/rules/matching",
+				"limiter/source", "limiter/store", "go/httplimit",
 			},
 			external: []string{
 				"github.com/prometheus/client_golang", "github.com/redis/go-redis", // the type of a client that a program hands over, see NewRedisClient

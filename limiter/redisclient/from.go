@@ -35,7 +35,7 @@ func From(client redis.UniversalClient, timeout time.Duration) (*Client, error) 
 		}
 		if c.Options().Addr == failoverAddress {
 			return nil, errors.New("a Redis client that asks Sentinels does not have the addresses of the Sentinels: " +
-				"use a URL, for example redis://sentinel-1:26379,sentinel-2:26379?master=mymaster")
+				"use a URL, for example redis://sentinel-1:26379?addr=sentinel-2:26379&master=mymaster")
 		}
 		return fromServer(c.Options(), timeout), nil
 	case *redis.ClusterClient:

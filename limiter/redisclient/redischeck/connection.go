@@ -1,4 +1,4 @@
-package monitor
+package redischeck
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
-	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 )
 
 const (
@@ -25,17 +24,22 @@ const (
 type Connection struct {
 	client *redisclient.Client
 	others []*redisclient.Client
-	names  redischeck.Names
+	names  Names
 	log    *slog.Logger
 
 	logged string // the subject of the last line
 	usable bool
 }
 
-// Connect asks Redis for the first time. It returns within about a second. It does not fail, because a limiter also serves without Redis. The
-// other clients have the same options as client, except for the timeout.
-func Connect(ctx context.Context, client *redisclient.Client, names redischeck.Names, log *slog.Logger, others ...*redisclient.Client) *Connection {
-	c := &Connection{client: client, others: others, names: names, log: log}
+// NewConnection returns a Connection that has not asked Redis. The other clients have the same options as client, except for the timeout.
+func NewConnection(client *redisclient.Client, names Names, log *slog.Logger, others ...*redisclient.Client) *Connection {
+	return &Connection{client: client, others: others, names: names, log: log}
+}
+
+// Connect returns a Connection that has asked Redis once. It returns within about a second, and does not fail, because a limiter also serves
+// without Redis.
+func Connect(ctx context.Context, client *redisclient.Client, names Names, log *slog.Logger, others ...*redisclient.Client) *Connection {
+	c := NewConnection(client, names, log, others...)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	c.ask(ctx)
@@ -71,7 +75,7 @@ func (c *Connection) ask(ctx context.Context) (pause time.Duration) {
 	for _, other := range c.others {
 		_, _ = other.Discover(ctx) // the error is that of client
 	}
-	missing, err := redischeck.MissingPermissions(ctx, c.client, c.names)
+	missing, err := MissingPermissions(ctx, c.client, c.names)
 	if err != nil {
 		c.logProblem(ctx, err)
 		return connectionRetry
