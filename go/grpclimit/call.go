@@ -11,7 +11,6 @@ import (
 
 	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter/clientip"
-	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
@@ -53,7 +52,7 @@ func OnlyHeaders(names ...string) Option {
 }
 
 // Describe sets a function that may change the check before it is decided: the domain, descriptors, an override of the limit.
-func Describe(f func(context.Context, *decision.Check)) Option {
+func Describe(f func(context.Context, *httplimit.Check)) Option {
 	return func(x *calls) { x.describe = f }
 }
 
@@ -82,7 +81,7 @@ type calls struct {
 	key         func(context.Context) string
 	skip        func(context.Context, string) bool
 	cost        func(context.Context, string, any) int64
-	describe    func(context.Context, *decision.Check)
+	describe    func(context.Context, *httplimit.Check)
 	only        []string // nil for all
 	eachMessage bool
 	chargeLater bool
@@ -102,7 +101,7 @@ func newCalls(options []Option) *calls {
 }
 
 // check returns the check of a call or message. It warns of claims of types that no policy can read.
-func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string, message any) decision.Check {
+func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string, message any) httplimit.Check {
 	var claims map[string]any
 	if x.claims != nil {
 		var err error
@@ -114,7 +113,7 @@ func (x *calls) check(ctx context.Context, g *httplimit.Gate, fullMethod string,
 		claims = rules.WithSubject(claims, x.key(ctx))
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	c := decision.Check{
+	c := httplimit.Check{
 		Cost: x.cost(ctx, fullMethod, message),
 		Request: rules.Request{
 			Method:   http.MethodPost,

@@ -17,7 +17,6 @@ import (
 
 	"github.com/weir-dev/weir/go/httplimit"
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -67,7 +66,7 @@ func codeOf(httpStatus int) codes.Code {
 const maxQuotas = 2048
 
 // denial returns the details of a denial: when to retry, if a retry can succeed, and the limits that deny the call, the strictest first.
-func denial(a *decision.Answer) []protoadapt.MessageV1 {
+func denial(a *httplimit.Answer) []protoadapt.MessageV1 {
 	var details []protoadapt.MessageV1
 	if r := a.Strictest(); r != nil && r.RetryAfter != limiter.Never {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(r.RetryAfter)})
@@ -87,7 +86,7 @@ func denial(a *decision.Answer) []protoadapt.MessageV1 {
 	return append(details, quotas)
 }
 
-func violation(r *decision.Result) *errdetails.QuotaFailure_Violation {
+func violation(r *httplimit.Result) *errdetails.QuotaFailure_Violation {
 	description := fmt.Sprintf("over the limit of %s: %d per %v", r.Rule.Policy, r.Decision.Limit, r.Window)
 	if r.Missing != "" {
 		description = r.Rule.Policy + " requires the " + r.Missing

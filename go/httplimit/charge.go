@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -18,20 +17,20 @@ type chargeKey struct{}
 // charge is what Charge needs to know of a request.
 type charge struct {
 	gate  *Gate
-	check *decision.Check
+	check *Check
 }
 
 // Chargeable returns a context with which [Charge] charges the request of c, which g has decided.
-func (g *Gate) Chargeable(ctx context.Context, c *decision.Check) context.Context {
+func (g *Gate) Chargeable(ctx context.Context, c *Check) context.Context {
 	return context.WithValue(ctx, chargeKey{}, charge{g, c})
 }
 
 // Peek returns what the policies of the request with this context would answer to another such request now, and counts nothing: what remains, and when
 // it is reset. It needs the option ChargeLater of Middleware or of package grpclimit.
-func Peek(ctx context.Context) (decision.Answer, error) {
+func Peek(ctx context.Context) (Answer, error) {
 	c, err := chargeOf(ctx)
 	if err != nil {
-		return decision.Answer{}, err
+		return Answer{}, err
 	}
 	peek := *c.check
 	peek.Cost, peek.Peek = max(peek.Cost, 1), true
@@ -77,7 +76,7 @@ func Charge(ctx context.Context, n int64) error {
 }
 
 // isDebt reports whether all enforced policies of a denied request have counted it as a debt.
-func isDebt(a *decision.Answer) bool {
+func isDebt(a *Answer) bool {
 	for i := range a.Results {
 		if r := a.Results[i].Rule; !r.Shadow && !r.Debt {
 			return false

@@ -13,15 +13,14 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/wait"
 )
 
-// Decider decides requests, for example an [engine.Engine] or a [Remote]. A Decider that cannot be reached returns an
+// Decider decides requests, for example a Limiter of package weir or a [Remote]. A Decider that cannot be reached returns an
 // [UnreachableError]. The Gate applies every other result.
 type Decider interface {
-	Check(ctx context.Context, c *decision.Check) (decision.Answer, error)
+	Check(ctx context.Context, c *Check) (Answer, error)
 }
 
 // Gate lets a Decider decide requests, and applies the decisions. It does not depend on the protocol: several servers of a program may
@@ -29,10 +28,10 @@ type Decider interface {
 type Gate struct {
 	decider  Decider
 	domain   string
-	style    reply.Style
+	style    HeaderStyle
 	maxDelay time.Duration
-	closed   bool                                                           // see FailClosed
-	observe  func(context.Context, *decision.Check, decision.Answer, error) // can be nil
+	closed   bool                                         // see FailClosed
+	observe  func(context.Context, *Check, Answer, error) // can be nil
 	log      *slog.Logger
 	warning  rate.Sometimes
 }
@@ -40,7 +39,7 @@ type Gate struct {
 // warnInterval is the least time between two warnings of a Gate that requests have no decision.
 const warnInterval = 10 * time.Second
 
-// LineReader is a Decider that reads the headers of a request from [rules.Request.HeaderLines], for example an [engine.Engine]. Other Deciders
+// LineReader is a Decider that reads the headers of a request from [Request.HeaderLines], for example a Limiter of package weir. Other Deciders
 // get Headers.
 type LineReader interface {
 	Decider
@@ -56,8 +55,8 @@ func (g *Gate) readsLines() bool {
 // Option changes how a Gate works.
 type Option func(*Gate)
 
-// Style sets the response headers that describe limits to clients; the default is [reply.RateLimitHeaders].
-func Style(s reply.Style) Option { return func(g *Gate) { g.style = s } }
+// Style sets the response headers that describe limits to clients; the default is [RateLimitHeaders].
+func Style(s HeaderStyle) Option { return func(g *Gate) { g.style = s } }
 
 // MaxDelay bounds how long a request waits for its turn under a LeakyBucket. A request that would have to wait longer is denied
 // immediately, with a Retry-After, and not counted. A [Remote] knows the delay only after the limiter has counted the request, so the
@@ -72,7 +71,7 @@ func FailClosed() Option { return func(g *Gate) { g.closed = true } }
 
 // Observe sets a function that receives every answer before the Gate applies it, and every error, for metrics and logs. It is called
 // from many goroutines. A request that is denied because of [MaxDelay] is observed as denied.
-func Observe(f func(context.Context, *decision.Check, decision.Answer, error)) Option {
+func Observe(f func(context.Context, *Check, Answer, error)) Option {
 	return func(g *Gate) { g.observe = f }
 }
 
@@ -115,7 +114,7 @@ var (
 )
 
 // validate returns an error if g cannot decide c.
-func (g *Gate) validate(ctx context.Context, c *decision.Check) error {
+func (g *Gate) validate(ctx context.Context, c *Check) error {
 	switch {
 	case c == nil:
 		return errNoCheck
@@ -133,7 +132,7 @@ func (g *Gate) validate(ctx context.Context, c *decision.Check) error {
 //
 // A check without a domain gets the Gate's domain. A check of cost 0 is not decided: Enter returns nil. A negative cost counts as 1, so
 // that no request can refund units.
-func (g *Gate) Enter(ctx context.Context, c *decision.Check, fields http.Header) error {
+func (g *Gate) Enter(ctx context.Context, c *Check, fields http.Header) error {
 	if err := g.orRefusing().validate(ctx, c); err != nil {
 		return &RefusalError{Problem: problemOf(err), cause: err}
 	}
@@ -171,17 +170,17 @@ func (g *Gate) Enter(ctx context.Context, c *decision.Check, fields http.Header)
 var errNoRule = errors.New("the decider has returned a result without Rule; set httplimit.Result.Rule, at least its Policy")
 
 // decide lets the Decider decide c, in the domain of g unless c has one. An answer that cannot be applied is an error.
-func (g *Gate) decide(ctx context.Context, c *decision.Check) (decision.Answer, error) {
+func (g *Gate) decide(ctx context.Context, c *Check) (Answer, error) {
 	if c.Request.Domain == "" {
 		c.Request.Domain = g.domain
 	}
 	answer, err := g.decider.Check(ctx, c)
 	if err != nil {
-		return decision.Answer{}, err
+		return Answer{}, err
 	}
 	for i := range answer.Results {
 		if answer.Results[i].Rule == nil {
-			return decision.Answer{}, errNoRule
+			return Answer{}, errNoRule
 		}
 	}
 	return answer, nil
@@ -196,7 +195,7 @@ func (g *Gate) longestDelay(ctx context.Context) time.Duration {
 }
 
 // boundDelay lets the Decider deny a request that would wait too long, before it counts the request.
-func (g *Gate) boundDelay(ctx context.Context, c *decision.Check) {
+func (g *Gate) boundDelay(ctx context.Context, c *Check) {
 	most := g.longestDelay(ctx)
 	if most == math.MaxInt64 {
 		return
@@ -230,14 +229,14 @@ func (g *Gate) Warn(ctx context.Context, message string, err error) {
 
 // denyDelayed turns an allowed answer into a denial by every rule whose delay is longer than most. The delay becomes the RetryAfter:
 // the client waits instead of the server.
-func denyDelayed(a decision.Answer, most time.Duration) decision.Answer {
+func denyDelayed(a Answer, most time.Duration) Answer {
 	a.Allowed, a.Delay, a.Results = false, 0, slices.Clone(a.Results)
 	for i := range a.Results {
 		if r := &a.Results[i]; r.Delay > most && !r.Rule.Shadow {
 			r.Allowed, r.RetryAfter, r.Delay = false, r.Delay, 0
 		}
 	}
-	slices.SortStableFunc(a.Results, func(x, y decision.Result) int {
+	slices.SortStableFunc(a.Results, func(x, y Result) int {
 		if x.Rule.Shadow || y.Rule.Shadow { // shadow rules are last already
 			return 0
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -52,7 +51,7 @@ func OnlyHeaders(names ...string) HTTPOption {
 }
 
 // Describe sets a function that may change the check before it is decided: the domain, descriptors, an override of the limit.
-func Describe(f func(*http.Request, *decision.Check)) HTTPOption {
+func Describe(f func(*http.Request, *Check)) HTTPOption {
 	return func(x *requests) { x.describe = f }
 }
 
@@ -147,7 +146,7 @@ type requests struct {
 	key      func(*http.Request) string
 	skip     func(*http.Request) bool
 	cost     func(*http.Request) int64
-	describe func(*http.Request, *decision.Check)
+	describe func(*http.Request, *Check)
 	onDenied func(http.ResponseWriter, *http.Request, *RefusalError)
 	only     []headerName // nil for all
 	lines    bool         // the Decider reads those headers that it needs
@@ -159,20 +158,20 @@ type requests struct {
 type headerName struct{ canonical, lower string }
 
 // checks are those that can be used again.
-var checks = sync.Pool{New: func() any { return &decision.Check{} }} //nolint:gochecknoglobals // memory that all of the program shares
+var checks = sync.Pool{New: func() any { return &Check{} }} //nolint:gochecknoglobals // memory that all of the program shares
 
 // newCheck returns an empty check.
-func (x *requests) newCheck() *decision.Check {
+func (x *requests) newCheck() *Check {
 	if !x.reuses() {
-		return &decision.Check{}
+		return &Check{}
 	}
-	return checks.Get().(*decision.Check) //nolint:forcetypeassert // all its values have this type
+	return checks.Get().(*Check) //nolint:forcetypeassert // all its values have this type
 }
 
 // release lets another request use c, unless functions of the program have seen it: they can keep it.
-func (x *requests) release(c *decision.Check) {
+func (x *requests) release(c *Check) {
 	if x.reuses() {
-		*c = decision.Check{}
+		*c = Check{}
 		checks.Put(c)
 	}
 }
@@ -180,7 +179,7 @@ func (x *requests) release(c *decision.Check) {
 func (x *requests) reuses() bool { return x.lines && !x.chargeLater }
 
 // read sets c, which is empty, to the check of a request. The error is about claims of types that no policy can read; the check is without them.
-func (x *requests) read(r *http.Request, c *decision.Check) error {
+func (x *requests) read(r *http.Request, c *Check) error {
 	var err error
 	if x.claims != nil {
 		c.Request.Claims, err = rules.NativeClaims(x.claims(r))

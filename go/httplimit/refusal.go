@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 )
 
@@ -13,14 +12,14 @@ import (
 type RefusalError struct {
 	// Problem is the response to the client. Its status is 429 for a denial. Otherwise it is 431 (the request, or the answer
 	// about it, is too large for a Remote), 500 (the limiter rejected the check as invalid) or 503.
-	Problem *reply.Problem
+	Problem *Problem
 	// Answer that denies the request; empty if there is no decision.
-	Answer decision.Answer
+	Answer Answer
 	cause  error
 }
 
 // Denial returns the response that would be written without [OnDenied]: that of the policy which denies the request, or the problem.
-func (r *RefusalError) Denial() reply.Denial {
+func (r *RefusalError) Denial() Denial {
 	if r.cause != nil {
 		return reply.Denial{Status: r.Problem.Status, Problem: r.Problem}
 	}
@@ -48,14 +47,14 @@ func (e *UnreachableError) Unwrap() error { return e.Cause }
 
 // ProblemError is the error of a [Remote] whose limiter returns no decision: it is unavailable (503), or the check is invalid (400), or
 // the check or its answer is too large (431).
-type ProblemError struct{ Problem *reply.Problem }
+type ProblemError struct{ Problem *Problem }
 
 func (e *ProblemError) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Problem.Status, e.Problem.Title, e.Problem.Detail)
 }
 
 // problemOf returns the problem that a client gets for err. It hides from clients why the limiter rejected a check of this program.
-func problemOf(err error) *reply.Problem {
+func problemOf(err error) *Problem {
 	answered, ok := errors.AsType[*ProblemError](err)
 	switch {
 	case !ok:

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
-
-	"github.com/weir-dev/weir/limiter/decision"
 )
 
 // defaultTimeout of a decision is four times a limiter's default timeout for Redis, and short compared with most handlers.
@@ -50,7 +48,7 @@ type Remote struct {
 	shown   string // the URL without a password, for messages
 	timeout time.Duration
 	client  *http.Client
-	circuit *gobreaker.CircuitBreaker[decision.Answer]
+	circuit *gobreaker.CircuitBreaker[Answer]
 }
 
 // RemoteOption changes how a Remote calls its limiter.
@@ -91,7 +89,7 @@ func NewRemote(limiterURL string, options ...RemoteOption) (*Remote, error) {
 	for _, option := range options {
 		option(r)
 	}
-	r.circuit = gobreaker.NewCircuitBreaker[decision.Answer](gobreaker.Settings{
+	r.circuit = gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
 		Name:         u.Host,
 		Timeout:      openTimeout,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxFailures },
@@ -110,18 +108,18 @@ func isUnreachable(err error) bool {
 var errCallerLeft = errors.New("the caller no longer waits for the decision")
 
 // Check implements [Decider]. It rejects a check with NoDelay, because the limiter's API does not support it.
-func (r *Remote) Check(ctx context.Context, c *decision.Check) (decision.Answer, error) {
+func (r *Remote) Check(ctx context.Context, c *Check) (Answer, error) {
 	switch {
 	case c == nil:
-		return decision.Answer{}, errNoCheck
+		return Answer{}, errNoCheck
 	case ctx == nil:
-		return decision.Answer{}, errNoContext
+		return Answer{}, errNoContext
 	}
 	body, err := encode(c)
 	if err != nil {
-		return decision.Answer{}, err
+		return Answer{}, err
 	}
-	answer, err := r.circuit.Execute(func() (decision.Answer, error) { return r.call(ctx, body) })
+	answer, err := r.circuit.Execute(func() (Answer, error) { return r.call(ctx, body) })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		err = &UnreachableError{fmt.Errorf("POST %s: %w", r.shown, errCircuitOpen)}
 	}
@@ -131,24 +129,24 @@ func (r *Remote) Check(ctx context.Context, c *decision.Check) (decision.Answer,
 // Close closes idle connections. Checks in flight finish.
 func (r *Remote) Close() { r.client.CloseIdleConnections() }
 
-func (r *Remote) call(ctx context.Context, body []byte) (decision.Answer, error) {
+func (r *Remote) call(ctx context.Context, body []byte) (Answer, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(within, http.MethodPost, r.url, bytes.NewReader(body)) //nolint:gosec // the program's own URL
 	if err != nil {
-		return decision.Answer{}, err
+		return Answer{}, err
 	}
 	request.Header.Set("Content-Type", jsonType)
 	received, err := r.exchange(request)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return decision.Answer{}, fmt.Errorf("%w: %w", errCallerLeft, err)
+		return Answer{}, fmt.Errorf("%w: %w", errCallerLeft, err)
 	case err != nil:
-		return decision.Answer{}, &UnreachableError{err}
+		return Answer{}, &UnreachableError{err}
 	}
 	answer, err := received.decode()
 	if err != nil {
-		return decision.Answer{}, fmt.Errorf("POST %s: %w", r.shown, err)
+		return Answer{}, fmt.Errorf("POST %s: %w", r.shown, err)
 	}
 	return answer, nil
 }

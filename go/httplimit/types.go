@@ -22,6 +22,8 @@ type (
 	Answer = decision.Answer
 	// Result is the decision under one policy.
 	Result = decision.Result
+	// Denial is the response to a request that a policy denies.
+	Denial = reply.Denial
 	// Problem is the response to a request that is not served (RFC 9457).
 	Problem = reply.Problem
 	// HeaderStyle is a set of response headers that describe limits, for the option [Style].

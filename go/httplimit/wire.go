@@ -48,7 +48,7 @@ type entry struct {
 
 // encode writes c as a body. It rejects checks that are too large for a limiter: a client controls the size of a request, and must not be
 // able to evade its limits by a check that fails.
-func encode(c *decision.Check) ([]byte, error) {
+func encode(c *Check) ([]byte, error) {
 	if c.NoDelay {
 		return nil, rejected(http.StatusBadRequest, "a Remote does not support NoDelay")
 	}
@@ -66,7 +66,7 @@ func rejected(status int, detail string) error {
 	return &ProblemError{reply.NewProblem(status, "", detail)}
 }
 
-func newCheckBody(c *decision.Check) checkBody {
+func newCheckBody(c *Check) checkBody {
 	r := &c.Request
 	q := checkBody{
 		Domain: r.Domain, Method: r.Method, Host: r.Host, Headers: headersOf(r), Claims: r.Claims,
@@ -139,30 +139,30 @@ func escapeText(path string) string {
 // decode reads the response. A response that no limiter writes is an UnreachableError: another server is at the URL, or a proxy
 // responded. A decision that is too large is a ProblemError, because a client may have caused it: the limiter is available, and the
 // request must not be served.
-func (r response) decode() (decision.Answer, error) {
+func (r response) decode() (Answer, error) {
 	if len(r.text) > maxAnswer {
 		tooLarge := fmt.Errorf("larger than %d bytes", maxAnswer)
 		if r.kind != jsonType || r.code != status(true) && r.code != status(false) {
-			return decision.Answer{}, r.unexpected(tooLarge)
+			return Answer{}, r.unexpected(tooLarge)
 		}
-		return decision.Answer{}, fmt.Errorf("response %s is %w: %w", r.status, tooLarge,
+		return Answer{}, fmt.Errorf("response %s is %w: %w", r.status, tooLarge,
 			rejected(http.StatusRequestHeaderFieldsTooLarge, "the answer about the request's limits is too large; send shorter headers"))
 	}
 	switch r.kind {
 	case reply.ProblemType:
 		p, err := r.problem()
 		if err != nil {
-			return decision.Answer{}, r.unexpected(err)
+			return Answer{}, r.unexpected(err)
 		}
-		return decision.Answer{}, &ProblemError{p}
+		return Answer{}, &ProblemError{p}
 	case jsonType:
 		a, err := r.decision()
 		if err != nil {
-			return decision.Answer{}, r.unexpected(err)
+			return Answer{}, r.unexpected(err)
 		}
 		return a, nil
 	default:
-		return decision.Answer{}, r.unexpected(fmt.Errorf("unknown Content-Type %q", r.kind))
+		return Answer{}, r.unexpected(fmt.Errorf("unknown Content-Type %q", r.kind))
 	}
 }
 
@@ -170,7 +170,7 @@ func (r response) unexpected(err error) error {
 	return &UnreachableError{fmt.Errorf("unexpected response %s, not from a limiter: %w", r.status, err)}
 }
 
-func (r response) decision() (decision.Answer, error) {
+func (r response) decision() (Answer, error) {
 	a, err := reply.ReadAnswer(r.text)
 	if err == nil && r.code != status(a.Allowed) {
 		err = fmt.Errorf("allowed is %t, which contradicts the status", a.Allowed)
@@ -186,8 +186,8 @@ func status(allowed bool) int {
 }
 
 // problem reads the problems that limiters return for checks: status 400, and status 503 with the type of a limiter.
-func (r response) problem() (*reply.Problem, error) {
-	p := new(reply.Problem)
+func (r response) problem() (*Problem, error) {
+	p := new(Problem)
 	if err := json.Unmarshal(r.text, p); err != nil {
 		return nil, err
 	}

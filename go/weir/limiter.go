@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-dev/weir/go/httplimit"
-	"github.com/weir-dev/weir/limiter/engine"
 )
 
 // ErrClosed is the error of a decision after Close.
@@ -88,16 +87,16 @@ func (l *Limiter) Handler(next http.Handler, options ...httplimit.HTTPOption) ht
 func (l *Limiter) Gate() *httplimit.Gate { return l.gate }
 
 // Check decides one request. If ctx ends first, the error is that of ctx, and the request may have been counted.
-func (l *Limiter) Check(ctx context.Context, c *engine.Check) (engine.Answer, error) {
+func (l *Limiter) Check(ctx context.Context, c *httplimit.Check) (httplimit.Answer, error) {
 	switch {
 	case c == nil:
-		return engine.Answer{}, errors.New("the check is nil")
+		return httplimit.Answer{}, errors.New("the check is nil")
 	case ctx == nil:
-		return engine.Answer{}, errors.New("the context is nil")
+		return httplimit.Answer{}, errors.New("the context is nil")
 	case l.closed.Load():
-		return engine.Answer{}, ErrClosed
+		return httplimit.Answer{}, ErrClosed
 	case ctx.Err() != nil:
-		return engine.Answer{}, ctx.Err()
+		return httplimit.Answer{}, ctx.Err()
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < l.timeout {
 		return l.checkUntil(ctx, *c)
@@ -106,9 +105,9 @@ func (l *Limiter) Check(ctx context.Context, c *engine.Check) (engine.Answer, er
 }
 
 // checkUntil returns at the end of ctx. Calls of several requests share a round trip to Redis, so that the context of one must not end it.
-func (l *Limiter) checkUntil(ctx context.Context, c engine.Check) (engine.Answer, error) {
+func (l *Limiter) checkUntil(ctx context.Context, c httplimit.Check) (httplimit.Answer, error) {
 	type outcome struct {
-		answer engine.Answer
+		answer httplimit.Answer
 		err    error
 	}
 	c.Request.ReadHeaders() // the check can go on while the caller changes its request
@@ -117,13 +116,13 @@ func (l *Limiter) checkUntil(ctx context.Context, c engine.Check) (engine.Answer
 		answer, err := l.decider.Check(ctx, &c)
 		decided <- outcome{answer, err}
 	}) {
-		return engine.Answer{}, ErrClosed
+		return httplimit.Answer{}, ErrClosed
 	}
 	select {
 	case d := <-decided:
 		return d.answer, d.err
 	case <-ctx.Done():
-		return engine.Answer{}, fmt.Errorf("no decision yet: %w", ctx.Err())
+		return httplimit.Answer{}, fmt.Errorf("no decision yet: %w", ctx.Err())
 	}
 }
 

@@ -24,13 +24,7 @@ func addressesOf(ips ...string) func(context.Context, string) ([]net.IPAddr, err
 
 // The addresses of a name share the time of a dial. One that does not answer comes last afterwards.
 func TestDial_DivideTheTimeAmongTheAddresses(t *testing.T) {
-	dead := connection.BlackHole(t, "127.0.0.2")
-	_, port, _ := net.SplitHostPort(dead)
-	alive, err := net.Listen("tcp", "127.0.0.1:"+port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = alive.Close() })
+	alive, port := aliveBesidesDead(t)
 	const patience = 400 * time.Millisecond
 	h := &Dialer{Dialer: net.Dialer{Timeout: patience}, lookup: addressesOf("127.0.0.2", "127.0.0.1")}
 	for i, atLeast := range []time.Duration{patience / 2, 0} {
@@ -71,4 +65,22 @@ func TestDial_DialTheNextAddressWhenOneRefuses(t *testing.T) {
 	if operation, ok := errors.AsType[*net.OpError](err); !ok || operation.Op != "dial" {
 		t.Errorf("%v is no error of a dial", err)
 	}
+}
+
+// aliveBesidesDead returns a listener on 127.0.0.1 whose port does not answer on 127.0.0.2. Another process can have the port on 127.0.0.1 already.
+func aliveBesidesDead(t *testing.T) (alive net.Listener, port string) {
+	t.Helper()
+	for range 20 {
+		_, port, _ = net.SplitHostPort(connection.BlackHole(t, "127.0.0.2"))
+		alive, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			t.Cleanup(func() { _ = alive.Close() })
+			return alive, port
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("there is no port that is free on 127.0.0.1 and on 127.0.0.2")
+	return nil, ""
 }
