@@ -163,7 +163,7 @@ func odd(t *rapid.T, given any) any {
 	choices := []any{
 		nil, "", "a", "A", strings.Repeat("a", 64), strings.Repeat("a", 254), strings.Repeat("é", 1025), "*", "a/b", "1m", "90d", "1h1h", "Default",
 		int64(-1), int64(0), int64(1), int64(1_000_000_001), int64(1) << 62, 1.5, 1e300, true,
-		[]any{}, map[string]any{}, []any{"a", "a"}, []any{map[string]any{}}, map[string]any{"name": "a"}, []any{nil}, []any{""},
+		[]any{}, map[string]any{}, []any{"a", "a"}, []any{strings.Repeat("a", 62) + ".b", strings.Repeat("a", 62) + ".c"}, []any{map[string]any{}}, map[string]any{"name": "a"}, []any{nil}, []any{""},
 	}
 	switch given := given.(type) {
 	case []any:
@@ -173,6 +173,9 @@ func odd(t *rapid.T, given any) any {
 				many[i] = given[0]
 			}
 			choices = append(choices, append(slices.Clone(given), given[0]), many, given[:len(given)-1])
+			if text, isText := given[0].(string); isText { // near to another, and not the same
+				choices = append(choices, append(slices.Clone(given), text+strings.Repeat("a", 70), text+strings.Repeat("a", 69)+"b"))
+			}
 		}
 	case string:
 		choices = append(choices, given+"x", strings.ToUpper(given), strings.ToLower(given), " "+given, strings.TrimSuffix(given, "m"))
