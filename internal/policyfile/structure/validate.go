@@ -21,6 +21,9 @@ func (v validator) reportf(field, format string, args ...any) {
 
 // validate reports what is invalid in a value, and removes fields that are null, which are absent for an API server.
 func (v validator) validate(field string, value any, s *schema) {
+	if s.Type == "" {
+		return
+	}
 	if given := typeOf(value); given != s.Type && (s.Type != "integer" || !isInteger(value)) {
 		v.reportf(field, "must be of type %s, and is the %s %s", s.Type, given, text(value))
 		return
@@ -43,6 +46,7 @@ func (v validator) object(field string, value map[string]any, s *schema) {
 		of := s.Properties[name]
 		if of == nil {
 			of = s.AdditionalProperties
+			v.form(field, name, s.keys)
 		}
 		switch {
 		case of == nil:
@@ -97,6 +101,16 @@ func keyOf(item any, s *schema) (key any, unique bool) {
 func (v validator) string(field, value string, s *schema) {
 	v.size(field, utf8.RuneCountInString(value), s.MinLength, s.MaxLength, "characters")
 	v.enum(field, value, s)
+	v.form(field, value, s.form)
+}
+
+func (v validator) form(field, value string, form func(string) error) {
+	if form == nil {
+		return
+	}
+	if err := form(value); err != nil {
+		v.reportf(field, "%s %s", text(value), err)
+	}
 }
 
 func (v validator) enum(field string, value any, s *schema) {
