@@ -68,6 +68,44 @@ func TestStructure_AgreesWithTheSchemaOfTheAPIOnFiles(t *testing.T) {
 	}
 }
 
+// TestStructure_AgreesWithTheSchemaOfTheAPIOnMetadata has metadata that Weir does not read: an API server validates it too.
+func TestStructure_AgreesWithTheSchemaOfTheAPIOnMetadata(t *testing.T) {
+	api, small := loaders(t)
+	long, owner := strings.Repeat("a", 300), `{apiVersion: v1, kind: Pod, name: x, uid: "1"}`
+	accepted := 0
+	cases := []string{
+		`labels: null`, `labels: {a: null}`, `labels: {a: true}`, `unknown: 1`, `unknown: null`,
+		`annotations: null`, `annotations: {a: null, B/c: "x"}`, `annotations: {"a b": x}`, `annotations: {"A/b": x}`, `annotations: {a: 5}`, `annotations: 5`,
+		`annotations: {a: "` + strings.Repeat("x", 256<<10-1) + `"}`, `annotations: {a: "` + strings.Repeat("x", 256<<10) + `"}`,
+		`creationTimestamp: null`, `creationTimestamp: "2024-01-01T00:00:00Z"`, `creationTimestamp: "2024-01-01"`, `creationTimestamp: ""`, `creationTimestamp: 5`,
+		`deletionTimestamp: x`, `deletionGracePeriodSeconds: -1`, `deletionGracePeriodSeconds: x`, `deletionGracePeriodSeconds: 1.5`,
+		`finalizers: [a]`, `finalizers: [example.com/a]`, `finalizers: [a b]`, `finalizers: [null]`, `finalizers: a`,
+		`generateName: a-`, `generateName: A_`, `generateName: "-"`, `generateName: ""`, `generateName: ` + long, `generateName: 5`,
+		`generation: 0`, `generation: -1`, `generation: "1"`, `generation: 1.0`, `generation: 1e30`,
+		`managedFields: []`, `managedFields: [{}]`, `managedFields: [null]`, `managedFields: [{operation: Apply, manager: a, time: null, fieldsV1: {f: {}}}]`,
+		`managedFields: [{operation: Update, manager: "a\n"}]`, `managedFields: [{operation: Update, manager: ` + long + `}]`,
+		`managedFields: [{operation: Update, subresource: ` + long + `}]`, `managedFields: [{operation: Other}]`, `managedFields: 5`,
+		`managedFields: [{operation: Update, fieldsType: FieldsV1, fieldsV1: 5}]`, `managedFields: [{operation: Update, fieldsType: x}]`,
+		`ownerReferences: [{}]`, `ownerReferences: [null]`, `ownerReferences: [` + owner + `]`, `ownerReferences: [{kind: "", apiVersion: v1, name: a, uid: b}]`,
+		`ownerReferences: [{kind: A, apiVersion: a/b/c, name: a, uid: b}]`, `ownerReferences: [{kind: A, apiVersion: a/, name: a, uid: b}]`,
+		`ownerReferences: [{kind: A, apiVersion: /a, name: a, uid: b}]`, `ownerReferences: [{kind: A, apiVersion: /, name: a, uid: b}]`,
+		`ownerReferences: [{kind: Event, apiVersion: v1, name: a, uid: b}]`, `ownerReferences: [{kind: Event, apiVersion: events.k8s.io/v1, name: a, uid: b}]`,
+		`ownerReferences: [` + strings.Repeat(`{apiVersion: v1, kind: Pod, name: x, uid: "1", controller: true},`, 2) + `]`,
+		`ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: "1", controller: 1}]`, `ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: "1", more: 1}]`,
+		`resourceVersion: 5`, `resourceVersion: ""`, `selfLink: 5`, `uid: 5`, `uid: a`,
+	}
+	for _, metadata := range cases {
+		file := policyfile.File{Name: "metadata", Content: []byte("apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {namespace: shop, name: a, " +
+			metadata + "}\nspec: {axis: IP, limit: 1, window: 1m}")}
+		if agree(t, api, small, file) {
+			accepted++
+		}
+	}
+	if accepted < 20 || len(cases)-accepted < 20 {
+		t.Errorf("%d of %d are accepted: the test has too few of one kind", accepted, len(cases))
+	}
+}
+
 // TestStructure_AgreesWithTheSchemaOfTheAPIOnMutants changes values of valid policies at random.
 func TestStructure_AgreesWithTheSchemaOfTheAPIOnMutants(t *testing.T) {
 	api, small := loaders(t)
@@ -163,7 +201,7 @@ func odd(t *rapid.T, given any) any {
 	choices := []any{
 		nil, "", "a", "A", strings.Repeat("a", 64), strings.Repeat("a", 254), strings.Repeat("é", 1025), "*", "a/b", "1m", "90d", "1h1h", "Default",
 		int64(-1), int64(0), int64(1), int64(1_000_000_001), int64(1) << 62, 1.5, 1e300, true,
-		[]any{}, map[string]any{}, []any{"a", "a"}, []any{map[string]any{}}, map[string]any{"name": "a"}, []any{nil}, []any{""},
+		[]any{}, map[string]any{}, []any{"a", "a"}, []any{strings.Repeat("a", 62) + ".b", strings.Repeat("a", 62) + ".c"}, []any{map[string]any{}}, map[string]any{"name": "a"}, []any{nil}, []any{""},
 	}
 	switch given := given.(type) {
 	case []any:
@@ -173,6 +211,9 @@ func odd(t *rapid.T, given any) any {
 				many[i] = given[0]
 			}
 			choices = append(choices, append(slices.Clone(given), given[0]), many, given[:len(given)-1])
+			if text, isText := given[0].(string); isText { // near to another, and not the same
+				choices = append(choices, append(slices.Clone(given), text+strings.Repeat("a", 70), text+strings.Repeat("a", 69)+"b"))
+			}
 		}
 	case string:
 		choices = append(choices, given+"x", strings.ToUpper(given), strings.ToLower(given), " "+given, strings.TrimSuffix(given, "m"))

@@ -1,6 +1,7 @@
 package structure
 
 import (
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -8,14 +9,6 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/labelselector"
 )
-
-// The fields of the metadata of an object, and whether they can be in a file with a meaning for Weir.
-// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
-var metadataFields = map[string]bool{ //nolint:gochecknoglobals // a constant
-	"name": true, "namespace": true, "labels": true, "generateName": false, "annotations": false, "creationTimestamp": false,
-	"deletionGracePeriodSeconds": false, "deletionTimestamp": false, "finalizers": false, "generation": false, "managedFields": false,
-	"ownerReferences": false, "resourceVersion": false, "selfLink": false, "uid": false,
-}
 
 // The forms of names of namespaces and of other objects: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/.
 var (
@@ -33,15 +26,19 @@ func (v validator) metadata(given any) {
 		v.reportf("metadata", "must be an object with a name, and is %s", text(given))
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(metadata)) {
-		isRead, exists := metadataFields[name]
-		if !exists {
-			v.report("metadata."+name, unknownField)
-		}
-		if !isRead || metadata[name] == nil {
+	others := maps.Clone(metadata)
+	for name, value := range others {
+		switch name {
+		case "name", "namespace", "labels":
+			delete(others, name)
+			if value == nil {
+				delete(metadata, name)
+			}
+		default:
 			delete(metadata, name)
 		}
 	}
+	v.unread(others)
 	v.name("name", metadata["name"], objectName)
 	if namespace, has := metadata["namespace"]; has {
 		v.name("namespace", namespace, namespaceName)
@@ -64,6 +61,7 @@ func (v validator) name(field string, given any, form *regexp.Regexp) {
 	}
 }
 
+// labels validates labels, and sets those that are null to the empty text, as an API server does.
 func (v validator) labels(given any) {
 	labels, isObject := given.(map[string]any)
 	if !isObject {
@@ -71,13 +69,27 @@ func (v validator) labels(given any) {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if labels[key] == nil {
+			labels[key] = ""
+		}
 		value, isString := labels[key].(string)
 		if !isString {
 			v.reportf("metadata.labels."+key, "must be of type string, and is the %s %s", typeOf(labels[key]), text(labels[key]))
 			continue
 		}
-		if err := labelselector.Validate(&policyapi.LabelSelector{MatchLabels: map[string]string{key: value}}); err != nil {
+		if err := validLabel(key, value); err != nil {
 			v.report("metadata.labels", err.Error())
 		}
 	}
+}
+
+func validLabel(key, value string) error {
+	return labelselector.Validate(&policyapi.LabelSelector{MatchLabels: map[string]string{key: value}})
+}
+
+func isQualifiedName(text string) error {
+	if validLabel(text, "") != nil {
+		return errors.New("must be a name of at most 63 letters, digits, dots, hyphens and underscores, or a DNS name, a slash and such a name")
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 //go:embed structure.json
 var encoded []byte
 
-// schema is a part of a structural schema of a CRD.
+// schema is a part of a structural schema of a CRD. Without a type, it accepts every value.
 type schema struct {
 	Type                 string             `json:"type"`
 	Properties           map[string]*schema `json:"properties"`
@@ -30,6 +30,9 @@ type schema struct {
 	MaxProperties        *int               `json:"maxProperties"`
 	ListType             string             `json:"x-kubernetes-list-type"`
 	ListMapKeys          []string           `json:"x-kubernetes-list-map-keys"`
+
+	form func(text string) error // of a string, nil if it has any form
+	keys func(text string) error // the form of the keys of additionalProperties
 }
 
 // Schema validates policies. The zero value is ready to use.

@@ -21,6 +21,9 @@ func (v validator) reportf(field, format string, args ...any) {
 
 // validate reports what is invalid in a value, and removes fields that are null, which are absent for an API server.
 func (v validator) validate(field string, value any, s *schema) {
+	if s.Type == "" {
+		return
+	}
 	if given := typeOf(value); given != s.Type && (s.Type != "integer" || !isInteger(value)) {
 		v.reportf(field, "must be of type %s, and is the %s %s", s.Type, given, text(value))
 		return
@@ -43,6 +46,7 @@ func (v validator) object(field string, value map[string]any, s *schema) {
 		of := s.Properties[name]
 		if of == nil {
 			of = s.AdditionalProperties
+			v.form(field, name, s.keys)
 		}
 		switch {
 		case of == nil:
@@ -67,38 +71,50 @@ func (v validator) list(field string, value []any, s *schema) {
 	for i, item := range value {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		v.validate(at, item, s.Items)
-		if key, unique := keyOf(item, s); unique && seen[key] {
-			v.reportf(at, "the list must not have %s twice", key)
-		} else if unique {
-			seen[key] = true
+		if key, unique := keyOf(item, s); unique {
+			if whole := encode(key); seen[whole] {
+				v.reportf(at, "the list must not have %s twice", text(key))
+			} else {
+				seen[whole] = true
+			}
 		}
 	}
 }
 
 // keyOf returns what an item of a list must not share with another, and whether there is such a thing.
-func keyOf(item any, s *schema) (key string, unique bool) {
+func keyOf(item any, s *schema) (key any, unique bool) {
 	switch s.ListType {
 	case "set":
-		return text(item), true
+		return item, true
 	case "map":
 		object, _ := item.(map[string]any)
 		keys := map[string]any{}
 		for _, name := range s.ListMapKeys {
 			keys[name] = object[name]
 		}
-		return text(keys), true
+		return keys, true
 	default:
-		return "", false
+		return nil, false
 	}
 }
 
 func (v validator) string(field, value string, s *schema) {
 	v.size(field, utf8.RuneCountInString(value), s.MinLength, s.MaxLength, "characters")
 	v.enum(field, value, s)
+	v.form(field, value, s.form)
+}
+
+func (v validator) form(field, value string, form func(string) error) {
+	if form == nil {
+		return
+	}
+	if err := form(value); err != nil {
+		v.reportf(field, "%s %s", text(value), err)
+	}
 }
 
 func (v validator) enum(field string, value any, s *schema) {
-	isValue := func(allowed json.RawMessage) bool { return string(allowed) == text(value) }
+	isValue := func(allowed json.RawMessage) bool { return string(allowed) == encode(value) }
 	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, isValue) {
 		v.reportf(field, "must be %s, and is %s", alternatives(s.Enum), text(value))
 	}
@@ -169,13 +185,23 @@ func isInteger(value any) bool {
 	}
 }
 
-// maxText bounds a value in a message, in bytes.
+// maxText bounds a value in a message, in characters.
 const maxText = 64
 
+// text returns a value as it is in messages: its beginning if it is long. To compare values, use encode.
 func text(value any) string {
-	encoded, err := json.Marshal(value)
-	if err != nil || len(encoded) > maxText {
+	encoded := encode(value)
+	if utf8.RuneCountInString(encoded) > maxText {
 		return fmt.Sprintf("%.*s…", maxText, encoded)
+	}
+	return encoded
+}
+
+// encode returns a decoded value as JSON, with the keys of objects sorted.
+func encode(value any) string {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("encode %v: %v", value, err)) // it was decoded from JSON
 	}
 	return string(encoded)
 }

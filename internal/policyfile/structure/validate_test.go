@@ -2,6 +2,7 @@ package structure_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +13,7 @@ import (
 )
 
 func TestAdmit_NamesTheFieldTheBoundAndTheValue(t *testing.T) {
+	long := strings.Repeat("g", 80)
 	for given, want := range map[string][]string{
 		`{metadata: {name: a}, spec: {axis: User, limit: 1, window: 1m}}`: nil,
 		`{metadata: {name: a}, spec: {axis: Users, limit: -1}, data: 1}`: {
@@ -33,6 +35,9 @@ func TestAdmit_NamesTheFieldTheBoundAndTheValue(t *testing.T) {
 			`metadata: must be an object with a name, and is null`,
 			`spec.match.http.hosts: must have at least 1 items, and has 0`,
 			`spec.match.http.methods[1]: the list must not have "GET" twice`,
+		},
+		`{metadata: {name: a}, spec: {axis: User, tiers: [{name: a, when: {groups: [` + long + `1, ` + long + `2, ` + long + `1]}}]}}`: {
+			`spec.tiers[0].when.groups[2]: the list must not have "` + long[:63] + `… twice`,
 		},
 		`{metadata: {name: a}, spec: {axis: IP, tiers: [{name: a, when: {groups: [a]}}, {name: a, when: {groups: [b]}}], denial: {status: 200, contentType: ""}}}`: {
 			"spec.denial.contentType: must have at least 1 characters, and has 0",
