@@ -3,6 +3,8 @@ package v1alpha1
 import "github.com/weir-dev/weir/api/v1alpha1/policyapi"
 
 // The types of the specs of policies: package policyapi has them without the libraries of Kubernetes.
+
+//nolint:revive // each type has its comment there
 type (
 	APIGroup                   = policyapi.APIGroup
 	Algorithm                  = policyapi.Algorithm

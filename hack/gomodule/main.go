@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,9 +62,15 @@ func target(path string) string {
 
 // listed is what go list prints of a package.
 type listed struct {
-	ImportPath, Dir                     string
-	GoFiles, IgnoredGoFiles, EmbedFiles []string
-	Module                              *struct{ Path, Version string }
+	ImportPath     string   `json:"ImportPath"`     //nolint:tagliatelle // the names of the go command
+	Dir            string   `json:"Dir"`            //nolint:tagliatelle // as above
+	GoFiles        []string `json:"GoFiles"`        //nolint:tagliatelle // as above
+	IgnoredGoFiles []string `json:"IgnoredGoFiles"` //nolint:tagliatelle // as above
+	EmbedFiles     []string `json:"EmbedFiles"`     //nolint:tagliatelle // as above
+	Module         *struct {
+		Path    string `json:"Path"`    //nolint:tagliatelle // as above
+		Version string `json:"Version"` //nolint:tagliatelle // as above
+	} `json:"Module"` //nolint:tagliatelle // as above
 }
 
 func main() {
@@ -153,7 +160,7 @@ func copyPackage(p *listed, directory string) error {
 
 // copyGo writes a Go file with its import paths changed.
 func copyGo(from, to string) error {
-	text, err := os.ReadFile(from) //nolint:gosec // a file of the repository
+	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
@@ -234,7 +241,7 @@ func leastVersions() map[string]string {
 const languageVersion = "1.26.0"
 
 func run(directory, name string, args ...string) ([]byte, error) {
-	cmd := exec.Command(name, args...) //nolint:gosec // the go command
+	cmd := exec.CommandContext(context.Background(), name, args...) //nolint:gosec // the go command
 	cmd.Dir = directory
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off")
 	var out, problems bytes.Buffer
@@ -246,7 +253,7 @@ func run(directory, name string, args ...string) ([]byte, error) {
 }
 
 func copyFile(from, to string) error {
-	text, err := os.ReadFile(from) //nolint:gosec // a file of the repository
+	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
@@ -257,5 +264,5 @@ func writeFile(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, text, 0o644) //nolint:gosec // source code that anybody may read
+	return os.WriteFile(path, text, 0o644) //nolint:gosec // source code that anybody may read, where the caller asks for it
 }

@@ -329,7 +329,8 @@ func bans() []ban {
 		{"go/httplimit", kubernetes, "programs that use the middleware do not depend on Kubernetes"},
 		{"go/httplimit", redis, "only the Redis packages import go-redis, and the program that uses the middleware chooses its store"},
 		{
-			"go/httplimit", []string{module + "/limiter/engine", "github.com/google/cel-go", "github.com/prometheus", "google.golang.org/protobuf"},
+			"go/httplimit",
+			[]string{module + "/limiter/engine", "github.com/google/cel-go", "github.com/prometheus", "google.golang.org/protobuf"},
 			"programs whose requests another limiter decides do without the engine",
 		},
 		{"go/httplimit", []string{"google.golang.org/grpc"}, "programs that serve only HTTP do not import gRPC"},

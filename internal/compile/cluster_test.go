@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +21,10 @@ import (
 )
 
 // agree fails if the two schemas do not accept the same policies of a file, or compile them to different rules. It returns whether all are accepted.
-func agree(t interface{ Errorf(string, ...any) }, api, small *policyfile.Loader, file policyfile.File) (accepted bool) {
+func agree(t interface {
+	Errorf(format string, args ...any)
+}, api, small *policyfile.Loader, file policyfile.File,
+) (accepted bool) {
 	want, got := api.Compile([]policyfile.File{file}), small.Compile([]policyfile.File{file})
 	if (len(want.Problems) == 0) != (len(got.Problems) == 0) {
 		t.Errorf("with the schema of the API:\n%v\nwith the structure:\n%v\nfor %s", want.Problems, got.Problems, file.Content)
@@ -149,7 +153,7 @@ func TestStructure_AgreesWithTheSchemaOfTheAPIOnMutants(t *testing.T) {
 
 // mutate changes one value at any depth.
 func mutate(t *rapid.T, policy map[string]any) {
-	var at any = policy["spec"]
+	at := policy["spec"]
 	if rapid.IntRange(0, 9).Draw(t, "in metadata") == 0 {
 		at = policy["metadata"]
 	}
@@ -201,7 +205,14 @@ func odd(t *rapid.T, given any) any {
 	choices := []any{
 		nil, "", "a", "A", strings.Repeat("a", 64), strings.Repeat("a", 254), strings.Repeat("é", 1025), "*", "a/b", "1m", "90d", "1h1h", "Default",
 		int64(-1), int64(0), int64(1), int64(1_000_000_001), int64(1) << 62, 1.5, 1e300, true,
-		[]any{}, map[string]any{}, []any{"a", "a"}, []any{strings.Repeat("a", 62) + ".b", strings.Repeat("a", 62) + ".c"}, []any{map[string]any{}}, map[string]any{"name": "a"}, []any{nil}, []any{""},
+		[]any{},
+		map[string]any{},
+		[]any{"a", "a"},
+		[]any{strings.Repeat("a", 62) + ".b", strings.Repeat("a", 62) + ".c"},
+		[]any{map[string]any{}},
+		map[string]any{"name": "a"},
+		[]any{nil},
+		[]any{""},
 	}
 	switch given := given.(type) {
 	case []any:
@@ -218,7 +229,7 @@ func odd(t *rapid.T, given any) any {
 	case string:
 		choices = append(choices, given+"x", strings.ToUpper(given), strings.ToLower(given), " "+given, strings.TrimSuffix(given, "m"))
 	case int64:
-		choices = append(choices, given+1, -given, float64(given), fmt.Sprint(given))
+		choices = append(choices, given+1, -given, float64(given), strconv.FormatInt(given, 10))
 	}
 	return rapid.SampledFrom(choices).Draw(t, "value")
 }

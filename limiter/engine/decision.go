@@ -3,6 +3,8 @@ package engine
 import "github.com/weir-dev/weir/limiter/decision"
 
 // The types and the values of package decision.
+
+//nolint:revive // each type has its comment there
 type (
 	Check        = decision.Check
 	Override     = decision.Override

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "record the API of the module")
 
 const library = "github.com/weir-dev/weir/go"
 
-var module string //nolint:gochecknoglobals // the directory of the module, for all tests
+var module string // the directory of the module, for all tests
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -118,10 +118,7 @@ func TestAPI_IsAsRecorded(t *testing.T) {
 func program(t *testing.T, source string) (directory string) {
 	t.Helper()
 	directory = t.TempDir()
-	requires := fmt.Sprintf("module example.com/program\n\ngo 1.26.0\n\nreplace %s => %s\n", library, module)
-	for _, nested := range []string{"grpclimit", "weir/cel"} {
-		requires += fmt.Sprintf("replace %s/%s => %s\n", library, nested, filepath.Join(module, nested))
-	}
+	requires := fmt.Sprintf("module example.com/program\n\ngo 1.26.0\n\nreplace (\n\t%s => %s\n\t%[1]s/grpclimit => %[2]s/grpclimit\n\t%[1]s/weir/cel => %[2]s/weir/cel\n)\n", library, module)
 	for name, text := range map[string]string{"go.mod": requires, "main.go": source} {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
