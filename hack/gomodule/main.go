@@ -241,7 +241,7 @@ func leastVersions() map[string]string {
 const languageVersion = "1.26.0"
 
 func run(directory, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(context.Background(), name, args...) //nolint:gosec // the go command
+	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Dir = directory
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off")
 	var out, problems bytes.Buffer
@@ -261,7 +261,7 @@ func copyFile(from, to string) error {
 }
 
 func writeFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // where the caller asks for it
 		return err
 	}
 	return os.WriteFile(path, text, 0o644) //nolint:gosec // source code that anybody may read, where the caller asks for it

@@ -1,8 +1,8 @@
 package policyapi
 
-// LabelSelector is the LabelSelector of the Kubernetes API, in its own words. An empty one selects everything.
-//
 // +structType=atomic
+
+// LabelSelector is the LabelSelector of the Kubernetes API, in its own words. An empty one selects everything.
 type LabelSelector struct {
 	// matchLabels is a map of {key,value} pairs. A single {key,value} in the matchLabels
 	// map is equivalent to an element of matchExpressions, whose key field is "key", the
