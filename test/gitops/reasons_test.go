@@ -43,29 +43,48 @@ func TestStates_CoverEveryConditionAndReason(t *testing.T) {
 // constants returns the condition types and the reasons in api/v1alpha1.
 func constants(t *testing.T) (types, reasons []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), repositoryPath(t, "api", "v1alpha1", "conditions.go"), nil, 0)
-	must(t, err)
-	ast.Inspect(file, func(node ast.Node) bool {
-		spec, is := node.(*ast.ValueSpec)
-		if !is {
-			return true
-		}
-		literal, is := spec.Values[0].(*ast.BasicLit)
-		if !is {
-			t.Fatalf("the value of %s is not a literal", spec.Names[0].Name)
-		}
-		value, err := strconv.Unquote(literal.Value)
-		must(t, err)
-		switch name := spec.Names[0].Name; {
+	compiled := values(t, nil, "api", "v1alpha1", "policyapi", "reasons.go")
+	for name, value := range values(t, compiled, "api", "v1alpha1", "conditions.go") {
+		switch {
 		case strings.HasPrefix(name, "Condition"):
 			types = append(types, value)
 		case strings.HasPrefix(name, "Reason"):
 			reasons = append(reasons, value)
 		}
-		return true
-	})
+	}
 	if len(types) == 0 || len(reasons) == 0 {
 		t.Fatal("conditions.go has no constants Condition… and Reason…")
 	}
+	slices.Sort(types)
+	slices.Sort(reasons)
 	return types, reasons
+}
+
+// values returns the constants of a file by name. A value is a literal, or the constant of package policyapi with that name.
+func values(t *testing.T, policyapi map[string]string, path ...string) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), repositoryPath(t, path...), nil, 0)
+	must(t, err)
+	found := map[string]string{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, is := node.(*ast.ValueSpec)
+		if !is {
+			return true
+		}
+		name := spec.Names[0].Name
+		switch value := spec.Values[0].(type) {
+		case *ast.BasicLit:
+			found[name], err = strconv.Unquote(value.Value)
+			must(t, err)
+		case *ast.SelectorExpr:
+			known := false
+			if found[name], known = policyapi[value.Sel.Name]; !known {
+				t.Fatalf("the value of %s is %s, which package policyapi does not have", name, value.Sel.Name)
+			}
+		default:
+			t.Fatalf("the value of %s is neither a literal nor a constant of package policyapi", name)
+		}
+		return true
+	})
+	return found
 }
