@@ -118,7 +118,7 @@ func (s *Snapshot) find(ctx context.Context) {
 // errOlder is the error for a rule set that is older than another one in the ConfigMap.
 var errOlder = errors.New("the ConfigMap has a rule set with a higher sequence")
 
-// sequenceOf returns the sequence of the rule set in a ConfigMap, or 0 if it has none.
+// sequenceOf returns the sequence of the rule set in a ConfigMap, or 0 if that is missing.
 func sequenceOf(found *metav1.PartialObjectMetadata) int64 {
 	sequence, err := strconv.ParseInt(found.Annotations[sequenceAnnotation], 10, 64)
 	if err != nil || sequence > rules.MaxSequence {
