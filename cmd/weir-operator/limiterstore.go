@@ -192,6 +192,12 @@ func (s limiterStore) Publish(ctx context.Context, revision string, data []byte)
 	return changed, withReason(err)
 }
 
+// Active implements publish.Store.
+func (s limiterStore) Active(ctx context.Context) (revision string, sequence int64, err error) {
+	revision, sequence, err = s.Exchange.Active(ctx)
+	return revision, sequence, withReason(err)
+}
+
 // Load implements publish.Store.
 func (s limiterStore) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
 	data, found, err = s.Exchange.Load(ctx, revision)

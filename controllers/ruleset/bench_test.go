@@ -182,6 +182,10 @@ func (s *instant) Publish(_ context.Context, revision string, _ []byte) (bool, e
 	return true, nil
 }
 
+func (s *instant) Active(context.Context) (revision string, sequence int64, err error) {
+	return s.revision, 0, nil
+}
+
 func (s *instant) Load(context.Context, string) (data []byte, found bool, err error) {
 	return nil, false, nil
 }

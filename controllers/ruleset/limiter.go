@@ -57,6 +57,7 @@ type selected struct {
 func newLimiterReconciler(
 	c Config, name types.NamespacedName, states *report.LimiterStates, m *metrics, changes *changeCounter, wait time.Duration,
 ) *limiterReconciler {
+	sequence := &publish.Sequence{Clock: c.Clock}
 	return &limiterReconciler{
 		Config:  c,
 		name:    name,
@@ -66,10 +67,12 @@ func newLimiterReconciler(
 		compiler: selection.Compiler{
 			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey, Script: v1alpha1.ScriptReference{Name: c.Decider.Name, SHA: c.Decider.SHA},
 		},
-		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock},
+		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock, Sequence: sequence},
 		publishing: publishing{wait: wait, latest: publish.Delivery{Connecting: true}},
-		snapshot:   publish.Snapshot{Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock, Confirm: c.Confirm},
-		status:     report.LimiterReporter{Client: c.Client, Clock: c.Clock},
+		snapshot: publish.Snapshot{
+			Client: c.Client, Uncached: c.Uncached, Limiter: name, Resync: c.Resync, Clock: c.Clock, Sequence: sequence, Confirm: c.Confirm,
+		},
+		status: report.LimiterReporter{Client: c.Client, Clock: c.Clock},
 	}
 }
 

@@ -81,7 +81,7 @@ func layers() []layer {
 			pkg: "limiter/redisstore", internal: []string{"limiter", "limiter/overload", "limiter/redisclient", "limiter/redisstore/hashslot", "limiter/redisstore/lasting", "limiter/redisstore/lua", "limiter/redisstore/quarantine", "limiter/redisstore/roundtrip", "limiter/redisstore/together", "limiter/tracing", "limiter/wait"},
 			external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
 		},
-		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/controlplane", internal: []string{"limiter", "limiter/redisclient", "limiter/rules"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/storetest", internal: []string{"limiter"}, external: []string{"github.com/google/go-cmp", "pgregory.net/rapid"}},
 
 		{pkg: "limiter/denials", internal: []string{"limiter"}, external: []string{"github.com/maypok86/otter"}},

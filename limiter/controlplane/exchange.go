@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
@@ -26,6 +27,13 @@ type Exchange struct {
 	confirm      func(context.Context) error // see BeforeReplacing
 	heartbeat    redisclient.Script
 	listReplicas redisclient.Script
+	stored       atomic.Pointer[version] // the Set that the pointer named when its sequence was read or written; nil if unknown
+}
+
+// version is a revision of the rules, and the sequence of its Set, or 0 if it has no sequence.
+type version struct {
+	revision string
+	sequence int64
 }
 
 // NewExchange returns the Exchange of limiter ("namespace/name") under prefix ("weir:").

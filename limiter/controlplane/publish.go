@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // supersededFor is how long a superseded Set is kept: long enough for a replica that is loading it, and for a person who
@@ -17,15 +19,36 @@ const supersededFor = time.Hour
 // does not remove that Set, it expires.
 const maxSuperseded = 1000
 
-// Publish makes data, the encoded Set of revision, the active Set. If the Set is already active and complete, it changes
-// nothing. So calling Publish again is cheap, and repairs Redis after a loss of data.
+// Active returns the active revision and the sequence of its Set. The revision is "" if no Set is active, and the sequence is 0 if the Set has
+// no sequence, or is missing or damaged.
+func (e *Exchange) Active(ctx context.Context) (revision string, sequence int64, err error) {
+	revision, err = e.Current(ctx)
+	if err != nil || revision == "" {
+		return "", 0, err
+	}
+	if known := e.stored.Load(); known != nil && known.revision == revision {
+		return revision, known.sequence, nil
+	}
+	data, _, err := e.Load(ctx, revision)
+	if err != nil {
+		return "", 0, err
+	}
+	sequence, _ = rules.Sequence(data) // 0 after an error
+	e.stored.Store(&version{revision, sequence})
+	return revision, sequence, nil
+}
+
+// Publish makes data, the encoded Set of revision, the active Set. If the Set is already active and complete, with the same sequence if data
+// has one, it changes nothing. So calling Publish again is cheap, and repairs Redis after a loss of data.
 //
 // It writes the Set, then the pointer, and then lets the previous Set expire: a reader who follows the pointer always finds
 // the Set. A crash between the last two steps leaves one superseded Set without expiry, never a pointer to a missing Set.
 // Leader election excludes two operators at the same time except for moments; see BeforeReplacing. They can leave the active Set with the
 // expiry of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
 func (e *Exchange) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
-	current, active, err := e.isActive(ctx, revision)
+	next := version{revision: revision}
+	next.sequence, _ = rules.Sequence(data) // 0 after an error
+	current, active, err := e.isActive(ctx, next)
 	if err != nil || active {
 		return false, err
 	}
@@ -35,6 +58,7 @@ func (e *Exchange) Publish(ctx context.Context, revision string, data []byte) (c
 		}
 	}
 	rdb := e.client.Redis()
+	e.stored.Store(nil) // until the pointer is written
 	if err := rdb.Set(ctx, e.setKey(revision), data, 0).Err(); err != nil {
 		return false, fmt.Errorf("write rule set %s: %w", revision, err)
 	}
@@ -42,6 +66,7 @@ func (e *Exchange) Publish(ctx context.Context, revision string, data []byte) (c
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("set %s to %s: %w", e.currentKey(), revision, err)
 	}
+	e.stored.Store(&next)
 	if err := rdb.Publish(ctx, e.Channel(), revision).Err(); err != nil {
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", revision, e.Channel(), err)
 	}
@@ -66,8 +91,10 @@ func (e *Exchange) supersede(ctx context.Context, revision string) error {
 	return nil
 }
 
-// isActive reports which revision the pointer names, and whether it is this one, and its Set exists without expiry.
-func (e *Exchange) isActive(ctx context.Context, revision string) (current string, active bool, err error) {
+// isActive reports which revision the pointer names, and whether it is the next one, and its Set exists without expiry and has the next
+// sequence, if there is one.
+func (e *Exchange) isActive(ctx context.Context, next version) (current string, active bool, err error) {
+	revision := next.revision
 	var pointer *redis.StringCmd
 	var ttl *redis.DurationCmd
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
@@ -76,13 +103,21 @@ func (e *Exchange) isActive(ctx context.Context, revision string) (current strin
 		return nil
 	})
 	if err := pointer.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		e.stored.Store(nil) // Redis can come back with other data
 		return "", false, fmt.Errorf("read %s: %w", e.currentKey(), err)
 	}
 	if err := ttl.Err(); err != nil {
 		return "", false, fmt.Errorf("read the expiry of %s: %w", e.setKey(revision), err)
 	}
 	const noExpiry = -1 // of PTTL; -2 means "no such key"
-	return pointer.Val(), pointer.Val() == revision && ttl.Val() == noExpiry, nil
+	if pointer.Val() != revision || ttl.Val() != noExpiry {
+		return pointer.Val(), false, nil
+	}
+	if next.sequence == 0 {
+		return revision, true, nil
+	}
+	_, sequence, err := e.Active(ctx)
+	return revision, sequence == next.sequence, err
 }
 
 // Current returns the active revision, "" if no Set was ever published.

@@ -90,7 +90,7 @@ func DecodeNamed(data []byte) (set Set, rev string, err error) {
 }
 
 // Decode decodes the result of Encode and returns the Set and its revision. It rejects other format versions (ErrFormat), unknown fields,
-// incomplete data, and data whose content does not match the revision in it. It accepts data without a revision, which older
+// incomplete data, a damaged sequence, and data whose content does not match the revision in it. It accepts data without a revision, which older
 // operators wrote.
 func Decode(data []byte) (set Set, rev string, err error) {
 	set, rev, _, err = read(data)
@@ -128,6 +128,9 @@ func read(data []byte) (set Set, rev string, named bool, err error) {
 func unpack(data []byte) (plain []byte, name string, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
+		return nil, "", err
+	}
+	if _, err := sequenceOf(r.Header); err != nil {
 		return nil, "", err
 	}
 	name = r.Comment

@@ -38,18 +38,21 @@ type ruleSets interface {
 	Channel() string
 }
 
-// Redis follows the rule sets that the operator publishes in Redis. It uses a snapshot until it has loaded rules from Redis.
+// Redis follows the rule sets that the operator publishes in Redis. It uses a snapshot until it has loaded rules from Redis, and afterwards while
+// it cannot fetch rules, if the rules in the snapshot are newer than the active ones.
 type Redis struct {
 	published ruleSets
-	snapshot  *snapshot // nil if there is no snapshot, and after Redis returned rules: a snapshot never replaces those
+	snapshot  *snapshot // nil if there is no snapshot
 	apply     Apply
 	log       *slog.Logger
+	verify    bool // the sequence of the active revision in Redis: it may have been published again
+	followed  bool // Redis has returned rules: a snapshot replaces them only if it is newer
 
 	mu          sync.Mutex
-	revision    string // active, "" if there are no rules yet
-	origin      string // of the active rules
-	lastErr     error  // of the last fetch, nil if it succeeded
-	snapshotErr error  // of the last read of the snapshot, nil if it succeeded or there is no snapshot
+	version     version // active
+	origin      string  // of the active rules
+	lastErr     error   // of the last fetch, nil if it succeeded
+	snapshotErr error   // of the last read of the snapshot, nil if it succeeded or there is no snapshot
 }
 
 // NewRedis returns a source that applies the published rule sets, and before that the snapshot at path, unless path is empty.
@@ -66,7 +69,7 @@ func (r *Redis) Ready() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.revision != "":
+	case r.version.revision != "":
 		return nil
 	case r.snapshotErr != nil:
 		return fmt.Errorf("no rules yet: %w; %w", r.lastErr, r.snapshotErr)
@@ -120,6 +123,7 @@ func (r *Redis) Run(ctx context.Context) {
 			if !open {
 				return
 			}
+			r.verify = true
 		case <-timer.C:
 		}
 		timer.Reset(next(r.refresh(ctx)))
@@ -130,60 +134,71 @@ func (r *Redis) Run(ctx context.Context) {
 func (r *Redis) refreshFirst(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, firstFetchTimeout)
 	defer cancel()
-	revision, err := r.fetch(short, "")
+	fetched, err := r.fetch(short, version{})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return r.record(revision, err)
+	return r.record(fetched, err)
 }
 
 // refresh fetches the rules once.
 func (r *Redis) refresh(ctx context.Context) error {
-	revision, err := r.fetch(ctx, r.active())
+	fetched, err := r.fetch(ctx, r.active())
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return r.record(revision, err)
+	return r.record(fetched, err)
 }
 
-// record stores and logs the result of a fetch. After an error, it uses the snapshot if Redis has not returned rules yet.
-func (r *Redis) record(revision string, err error) error {
+// record stores and logs the result of a fetch. After an error, it uses the snapshot.
+func (r *Redis) record(fetched version, err error) error {
 	previous := r.active()
 	r.mu.Lock()
 	lastErr := r.lastErr
 	r.lastErr = err
 	if err == nil {
-		r.revision, r.origin, r.snapshotErr = revision, fromRedis, nil
+		r.version, r.origin, r.snapshotErr = fetched, fromRedis, nil
 	}
 	r.mu.Unlock()
 	switch {
 	case err != nil && !sameProblem(err, lastErr):
-		logUnchanged(r.log, slog.LevelWarn, "cannot fetch rules", err, previous)
-	case err == nil && (revision != previous || lastErr != nil):
-		r.log.Info("activated rules", "revision", revision, "previous", previous, "from", fromRedis)
+		logUnchanged(r.log, slog.LevelWarn, "cannot fetch rules", err, previous.revision)
+	case err == nil && (fetched.revision != previous.revision || lastErr != nil):
+		r.log.Info("activated rules", "revision", fetched.revision, "previous", previous.revision, "from", fromRedis)
 	}
+	r.verify = err != nil
 	if err == nil {
-		r.snapshot = nil
+		r.followed = true
 	} else if r.snapshot != nil {
 		r.useSnapshot()
 	}
 	return err
 }
 
-// useSnapshot activates the rules in the snapshot, unless they are active.
+// useSnapshot activates the rules in the snapshot, unless they are active, or not newer than rules that Redis has returned.
 func (r *Redis) useSnapshot() {
 	previous := r.active()
-	revision, err := r.snapshot.install(r.apply)
+	found, err := r.snapshot.install(r.apply, func(found version) bool {
+		if r.followed {
+			return previous.olderThan(found)
+		}
+		return !found.olderThan(previous)
+	})
+	revision := found.revision
 	origin := "snapshot " + r.snapshot.path
 	r.mu.Lock()
 	lastErr := r.snapshotErr
 	r.snapshotErr = err
 	if revision != "" {
-		r.revision, r.origin = revision, origin
+		r.version, r.origin = found, origin
 	}
 	r.mu.Unlock()
 	if revision != "" {
-		r.log.Warn("activated rules from the snapshot, until Redis returns rules", "revision", revision, "previous", previous, "from", origin)
+		message := "activated rules from the snapshot, until Redis returns rules"
+		if r.followed {
+			message = "activated newer rules from the snapshot, until Redis returns rules that are not older"
+		}
+		r.log.Warn(message, "revision", revision, "sequence", found.sequence, "previous", previous.revision, "from", origin)
 	}
 	if err == nil || (lastErr != nil && err.Error() == lastErr.Error()) {
 		return
@@ -192,11 +207,11 @@ func (r *Redis) useSnapshot() {
 	if errors.As(err, new(missingSnapshotError)) { // for example before the operator has written it
 		level = slog.LevelInfo
 	}
-	logUnchanged(r.log, level, "cannot use the snapshot", err, previous)
+	logUnchanged(r.log, level, "cannot use the snapshot", err, previous.revision)
 }
 
-// fetch activates the published rule set, unless it is active, and returns the revision that is active afterwards.
-func (r *Redis) fetch(ctx context.Context, active string) (string, error) {
+// fetch activates the published rule set, unless it is active or older than the active one, and returns the version that is active afterwards.
+func (r *Redis) fetch(ctx context.Context, active version) (version, error) {
 	current, err := r.published.Current(ctx)
 	if err != nil {
 		return active, fetchError{problem: "Redis unreachable", cause: err}
@@ -204,35 +219,50 @@ func (r *Redis) fetch(ctx context.Context, active string) (string, error) {
 	if current == "" {
 		return active, fetchError{problem: "no rule set published at " + r.published.Channel()}
 	}
-	if current == active {
+	if current == active.revision && !r.verify {
 		return active, nil
 	}
 	data, found, err := r.published.Load(ctx, current)
 	if err != nil {
 		return active, fetchError{problem: "Redis unreachable", cause: err}
 	}
+	if current == active.revision {
+		return republished(active, data), nil
+	}
 	if !found {
 		return active, fetchError{problem: "rule set " + current + " is missing"}
 	}
-	if err := r.install(data, current); err != nil {
+	set, err := rules.DecodeAs(data, current)
+	published := version{revision: current}
+	if err == nil {
+		published.sequence, err = rules.Sequence(data)
+	}
+	if err == nil && published.olderThan(active) {
+		return active, fetchError{problem: "rule set " + current + " in Redis is older than the active one, until the operator publishes newer rules",
+			cause: fmt.Errorf("its sequence is %d, and that of %s is %d", published.sequence, active.revision, active.sequence), rejected: true}
+	}
+	if err == nil {
+		err = r.apply(set, current)
+	}
+	if err != nil {
 		return active, fetchError{problem: "rule set " + current + " rejected", cause: err, rejected: true}
 	}
-	return current, nil
+	return published, nil
 }
 
-// install applies a rule set whose content matches its revision.
-func (r *Redis) install(data []byte, revision string) error {
-	set, err := rules.DecodeAs(data, revision)
-	if err != nil {
-		return err
+// republished returns the active version with the sequence of data in Redis, if that is higher: the operator can have published the rules again.
+// Data that is missing or damaged changes nothing, because the rules are active.
+func republished(active version, data []byte) version {
+	if sequence, err := rules.Sequence(data); err == nil && sequence > active.sequence {
+		active.sequence = sequence
 	}
-	return r.apply(set, revision)
+	return active
 }
 
-func (r *Redis) active() string {
+func (r *Redis) active() version {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.revision
+	return r.version
 }
 
 var errNotFetched = errors.New("rules have not been fetched from Redis yet")

@@ -14,26 +14,27 @@ import (
 // MaxSnapshotParts is the number of files of a snapshot that a limiter reads. The operator writes no more.
 const MaxSnapshotParts = 8
 
-// snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules. A rule
-// set that exceeds one file continues in the files with the suffixes .1, .2 and so on, up to MaxSnapshotParts files.
+// snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules, and
+// applies newer rules from it while it cannot fetch rules. A rule set that exceeds one file continues in the files with the suffixes .1, .2 and so on, up to MaxSnapshotParts files.
 type snapshot struct {
 	path    string
 	parts   [][]byte // content of the files at the last read
 	lastErr error    // result of the last read
 }
 
-// install applies the rule set in the files and returns its revision. It returns "" if the files have not changed.
-func (s *snapshot) install(apply Apply) (revision string, err error) {
+// install applies the rule set in the files and returns its version. It returns the zero version if the files have not changed, or if the rule
+// set does not replace the active one.
+func (s *snapshot) install(apply Apply, replaces func(version) bool) (version, error) {
 	parts, err := s.read()
 	if err != nil {
-		return "", err
+		return version{}, err
 	}
 	if s.parts != nil && slices.EqualFunc(parts, s.parts, bytes.Equal) {
-		return "", s.lastErr
+		return version{}, s.lastErr
 	}
-	revision, err = s.apply(parts, apply)
+	applied, err := s.apply(parts, apply, replaces)
 	s.parts, s.lastErr = parts, err
-	return revision, err
+	return applied, err
 }
 
 // read returns the content of the files.
@@ -66,15 +67,22 @@ func decode(parts [][]byte) (set rules.Set, revision string, err error) {
 	return set, revision, err
 }
 
-func (s *snapshot) apply(parts [][]byte, apply Apply) (revision string, err error) {
+func (s *snapshot) apply(parts [][]byte, apply Apply, replaces func(version) bool) (version, error) {
 	set, revision, err := decode(parts)
+	found := version{revision: revision}
+	if err == nil {
+		found.sequence, err = rules.Sequence(bytes.Join(parts, nil))
+	}
+	if err == nil && !replaces(found) {
+		return version{}, nil
+	}
 	if err == nil {
 		err = apply(set, revision)
 	}
 	if err != nil {
-		return "", fmt.Errorf("snapshot %s rejected: %w", s.path, err)
+		return version{}, fmt.Errorf("snapshot %s rejected: %w", s.path, err)
 	}
-	return revision, nil
+	return found, nil
 }
 
 // missingSnapshotError is the error for a snapshot that does not exist. Its value is the path.

@@ -71,9 +71,16 @@ func newSaving(t *testing.T) *saving {
 	})
 	s.Snapshot = &Snapshot{
 		Client: calls, Uncached: calls, Limiter: types.NamespacedName{Namespace: "weir-system", Name: "edge"}, Resync: time.Minute,
-		Clock: func() time.Time { return s.now },
+		Clock: func() time.Time { return s.now }, Sequence: &Sequence{Clock: func() time.Time { return s.now }},
 	}
+	s.Sequence.Stamp(&selection.RuleSet{Revision: "sha256:before"}) // as after a publication in Redis
 	return s
+}
+
+// ordered returns the data of set with its sequence.
+func (s *saving) ordered(set *selection.RuleSet) []byte {
+	data, _ := s.Sequence.Stamp(set)
+	return data
 }
 
 // shorten records the size of the data and cuts it off: with the race detector, the fake client needs seconds for a megabyte.
@@ -124,7 +131,7 @@ func TestSave_WritesEachRuleSetOnce(t *testing.T) {
 	if owner == nil || owner.UID != "u1" || owner.Kind != "Limiter" || !*owner.BlockOwnerDeletion || s.withoutDeadline {
 		t.Errorf("owner %+v", owner)
 	}
-	if !bytes.Equal(found.BinaryData["rules.json.gz"], set.Data) || found.Annotations["weir.dev/revision"] != set.Revision || found.Labels["app.kubernetes.io/instance"] != "edge" {
+	if !bytes.Equal(found.BinaryData["rules.json.gz"], s.ordered(set)) || found.Annotations["weir.dev/revision"] != set.Revision || found.Labels["app.kubernetes.io/instance"] != "edge" {
 		t.Errorf("%+v", found)
 	}
 	s.now = s.now.Add(time.Minute - 1)
@@ -155,7 +162,7 @@ func TestSave_RepairsTheConfigMapAtTheResync(t *testing.T) {
 			s.now = s.now.Add(time.Minute)
 			s.save(set)
 			s.wantCalls("at the resync", 2, 2, "cannot write", 0)
-			if !bytes.Equal(s.stored().BinaryData["rules.json.gz"], set.Data) {
+			if !bytes.Equal(s.stored().BinaryData["rules.json.gz"], s.ordered(set)) {
 				t.Error("the ConfigMap was not repaired")
 			}
 		})
@@ -270,7 +277,7 @@ func TestLoad_ReturnsOnlyTheRevision(t *testing.T) {
 	}
 	load("without a ConfigMap", set.Revision, nil)
 	s.save(set)
-	load("the revision", set.Revision, set.Data)
+	load("the revision", set.Revision, s.ordered(set))
 	load("another revision", setOf(2).Revision, nil)
 	found := s.stored()
 	found.BinaryData["rules.json.gz"] = set.Data[:9]

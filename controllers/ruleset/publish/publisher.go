@@ -23,6 +23,8 @@ type Publisher struct {
 	Resync time.Duration
 	// Clock returns the current time.
 	Clock func() time.Time
+	// Sequence orders the rule sets, here and in the snapshot.
+	Sequence *Sequence
 
 	// redis is what store was opened for, or should have been: store is nil until Open succeeds.
 	redis *v1alpha1.Redis
@@ -85,12 +87,18 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 	if err != nil {
 		return Delivery{}, err
 	}
-	changed, err := p.store.Publish(ctx, set.Revision, set.Data)
+	active, sequence, err := p.store.Active(ctx)
+	if err != nil {
+		return Delivery{}, err
+	}
+	p.Sequence.Found(active, sequence)
+	data, sequence := p.Sequence.Stamp(set)
+	changed, err := p.store.Publish(ctx, set.Revision, data)
 	if err != nil {
 		return Delivery{}, err
 	}
 	if changed {
-		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "policies", len(set.Rules))
+		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
 	}
 	replicas, err := p.store.Replicas(ctx)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/stored"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // memory is a Store in memory. Every method returns the error for its name, if there is one.
@@ -59,6 +60,11 @@ func (m *memory) Publish(_ context.Context, revision string, data []byte) (chang
 	return changed, nil
 }
 
+func (m *memory) Active(context.Context) (revision string, sequence int64, err error) {
+	sequence, _ = rules.Sequence(m.sets[m.active])
+	return m.active, sequence, m.call("active")
+}
+
 func (m *memory) Load(_ context.Context, revision string) (data []byte, found bool, err error) {
 	data, found = m.sets[revision]
 	return data, found, m.call("load")
@@ -99,7 +105,7 @@ func newPublishing(t *testing.T) *publishing {
 		Open: func(l *v1alpha1.Limiter) (Store, error) {
 			return p.stores[string(l.Spec.Redis.Addresses[0])], p.opening
 		},
-		Resync: time.Minute, Clock: func() time.Time { return p.now },
+		Resync: time.Minute, Clock: func() time.Time { return p.now }, Sequence: &Sequence{Clock: func() time.Time { return p.now }},
 	}
 	return p
 }
@@ -278,7 +284,7 @@ func TestPublish_ReportsThatRedisCannotBeOpened(t *testing.T) {
 		t.Errorf("after it was resolved: %+v", d.Outage)
 	}
 	data, err := p.Load(t.Context(), p.limiter, set.Revision)
-	if err != nil || string(data) != string(set.Data) {
+	if err != nil || string(data) != string(rules.WithSequence(set.Data, p.now.UnixMilli())) {
 		t.Errorf("Load: %d bytes, %v", len(data), err)
 	}
 	if err := p.Clear(t.Context(), p.limiter); err != nil || p.stores["a:6379"].count("clear") != 1 {

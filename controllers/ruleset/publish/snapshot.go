@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,12 +32,14 @@ const (
 	MaxSnapshot = v1alpha1.SnapshotParts * maxPart
 	// revisionAnnotation is the revision of the rule set in a ConfigMap.
 	revisionAnnotation = "weir.dev/revision"
+	// sequenceAnnotation is its sequence. Limiters read the sequence from the data.
+	sequenceAnnotation = "weir.dev/sequence"
 	// SaveTimeout bounds an attempt to write one ConfigMap: a slow API server must not delay an edit for long.
 	SaveTimeout = 2 * time.Second
 )
 
 // Snapshot is the rule set of a Limiter in ConfigMaps: as many as its size requires. Limiter pods that start while Redis is
-// unavailable read them.
+// unavailable read them, and limiters that run while Redis is unavailable.
 type Snapshot struct {
 	// Client writes the ConfigMaps.
 	Client client.Client
@@ -48,6 +51,8 @@ type Snapshot struct {
 	Resync time.Duration
 	// Clock returns the current time.
 	Clock func() time.Time
+	// Sequence orders the rule sets, here and in Redis.
+	Sequence *Sequence
 	// Confirm returns an error if this operator must not replace another rule set, because it is not the leader any more. It may be nil.
 	Confirm func(context.Context) error
 
@@ -57,6 +62,7 @@ type Snapshot struct {
 // attempt is an attempt to save a rule set.
 type attempt struct {
 	revision string
+	sequence int64
 	at       time.Time
 	versions []string // resource versions of the ConfigMaps after it; nil if the attempt failed
 	problem  string   // identifies what was wrong; empty if it succeeded
@@ -67,15 +73,23 @@ type attempt struct {
 func (s *Snapshot) Problem() string { return s.last.message }
 
 // Save writes the rule set into the ConfigMaps, and verifies once every resync that it is still there. An error is logged and
-// the attempt repeated: the snapshot matters when a limiter starts, not for those that run.
+// the attempt repeated.
 func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet) {
 	now := s.Clock()
-	if s.last.revision == set.Revision && now.Sub(s.last.at) < s.Resync {
+	if s.last.revision == "" && !s.Sequence.assigned() {
+		s.find(ctx)
+	}
+	data, sequence := s.Sequence.Stamp(set)
+	if s.last.revision == set.Revision && s.last.sequence == sequence && now.Sub(s.last.at) < s.Resync {
 		return
 	}
 	before := s.last
-	s.last = attempt{revision: set.Revision, at: now}
-	versions, err := s.write(ctx, limiter, set, before)
+	s.last = attempt{revision: set.Revision, sequence: sequence, at: now}
+	versions, err := s.write(ctx, limiter, data, before)
+	if errors.Is(err, errOlder) { // another operator, or a restored backup
+		data, s.last.sequence = s.Sequence.Stamp(set)
+		versions, err = s.write(ctx, limiter, data, before)
+	}
 	if err == nil {
 		s.last.versions = versions
 		if before.problem != "" || !slices.Equal(before.versions, versions) {
@@ -88,24 +102,46 @@ func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *sel
 		s.last.message = before.message // later errors differ in times and addresses
 		return
 	}
-	log.FromContext(ctx).Error(err, "cannot write the snapshot, retrying: limiters that start while Redis is unavailable do not have these rules")
+	log.FromContext(ctx).Error(err, "cannot write the snapshot, retrying: limiters do not have these rules while Redis is unavailable")
+}
+
+// find records the sequence of the snapshot that exists when the operator starts while Redis is unavailable. If it cannot be read, it cannot be written either.
+func (s *Snapshot) find(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, SaveTimeout)
+	defer cancel()
+	found := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
+	if s.Uncached.Get(ctx, s.name(0), &found) == nil {
+		s.Sequence.Found(found.Annotations[revisionAnnotation], sequenceOf(&found))
+	}
+}
+
+// errOlder is the error for a rule set that is older than another one in the ConfigMap.
+var errOlder = errors.New("the ConfigMap has a rule set with a higher sequence")
+
+// sequenceOf returns the sequence of the rule set in a ConfigMap, or 0 if that is missing.
+func sequenceOf(found *metav1.PartialObjectMetadata) int64 {
+	sequence, err := strconv.ParseInt(found.Annotations[sequenceAnnotation], 10, 64)
+	if err != nil || sequence > rules.MaxSequence {
+		return 0
+	}
+	return max(sequence, 0)
 }
 
 // write writes the ConfigMaps, unless they are unchanged since the attempt before, and returns their resource versions. The first
 // ConfigMap is the last one that is written: it alone is a complete rule set if it was one before.
-func (s *Snapshot) write(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, before attempt) (versions []string, err error) {
-	if size := len(set.Data); size > MaxSnapshot {
+func (s *Snapshot) write(ctx context.Context, limiter *v1alpha1.Limiter, data []byte, before attempt) (versions []string, err error) {
+	if size := len(data); size > MaxSnapshot {
 		return nil, snapshotError{"too large", fmt.Sprintf("the compressed rules have %d bytes, and a snapshot holds at most %d: "+
 			"lower spec.policyBudget.total.bytes, or delete policies", size, MaxSnapshot)}
 	}
-	parts := slices.Collect(slices.Chunk(set.Data, maxPart))
+	parts := slices.Collect(slices.Chunk(data, maxPart))
 	versions = make([]string, len(parts))
 	for i, part := range slices.Backward(parts) {
 		known := ""
-		if before.revision == set.Revision && i < len(before.versions) {
+		if before.revision == s.last.revision && before.sequence == s.last.sequence && i < len(before.versions) {
 			known = before.versions[i]
 		}
-		if versions[i], err = s.writePart(ctx, limiter, s.configMap(limiter, set.Revision, i, part), known); err != nil {
+		if versions[i], err = s.writePart(ctx, limiter, s.configMap(limiter, i, part), known); err != nil {
 			return nil, err
 		}
 	}
@@ -129,6 +165,9 @@ func (s *Snapshot) writePart(
 		return "", foreign(&found, limiter)
 	case known != "" && found.ResourceVersion == known:
 		return known, nil
+	case sequenceOf(&found) >= s.last.sequence && found.Annotations[revisionAnnotation] != s.last.revision:
+		s.Sequence.Found(found.Annotations[revisionAnnotation], sequenceOf(&found))
+		return "", fmt.Errorf("replace rule set %s in ConfigMap %s: %w", found.Annotations[revisionAnnotation], *apply.Name, errOlder)
 	default: // to apply the same content again changes nothing: the resource version stays
 		if replaced := found.Annotations[revisionAnnotation]; replaced != apply.Annotations[revisionAnnotation] && s.Confirm != nil {
 			if err := s.Confirm(ctx); err != nil {
@@ -167,7 +206,7 @@ func (s *Snapshot) name(part int) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Limiter.Namespace, Name: v1alpha1.SnapshotName(s.Limiter.Name, part)}
 }
 
-func (s *Snapshot) configMap(limiter *v1alpha1.Limiter, revision string, part int, data []byte) *corev1ac.ConfigMapApplyConfiguration {
+func (s *Snapshot) configMap(limiter *v1alpha1.Limiter, part int, data []byte) *corev1ac.ConfigMapApplyConfiguration {
 	owner := metav1.NewControllerRef(limiter, v1alpha1.GroupVersion.WithKind("Limiter"))
 	return corev1ac.ConfigMap(s.name(part).Name, s.name(part).Namespace).
 		WithOwnerReferences(metav1ac.OwnerReference(). // it is deleted with the Limiter
@@ -183,7 +222,7 @@ func (s *Snapshot) configMap(limiter *v1alpha1.Limiter, revision string, part in
 			"app.kubernetes.io/instance":   s.Limiter.Name,
 			"app.kubernetes.io/managed-by": "weir-operator",
 		}).
-		WithAnnotations(map[string]string{revisionAnnotation: revision}).
+		WithAnnotations(map[string]string{revisionAnnotation: s.last.revision, sequenceAnnotation: strconv.FormatInt(s.last.sequence, 10)}).
 		WithBinaryData(map[string][]byte{v1alpha1.SnapshotKey(part): data})
 }
 

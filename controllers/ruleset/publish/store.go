@@ -17,6 +17,8 @@ type Store interface {
 	LoadScripts(ctx context.Context) ([]Script, error)
 	// Publish makes data the active rule set. It changes nothing if it is active already.
 	Publish(ctx context.Context, revision string, data []byte) (changed bool, err error)
+	// Active returns the active revision, "" if no rule set is active, and its sequence, 0 if that is missing.
+	Active(ctx context.Context) (revision string, sequence int64, err error)
 	// Load returns a published rule set.
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
 	// Replicas returns the live replicas of the limiter.
