@@ -59,8 +59,8 @@ func limiterCommand() *cobra.Command {
 	f.redisTLS.Add(flags)
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unique within the limiter; empty uses the host name and a random suffix")
 	flags.StringVar(&f.snapshot, "snapshot", "",
-		"file with the rules to start with while Redis has no rules, for example from the ConfigMap that the operator writes;\n"+
-			"the file is optional; empty disables it")
+		"file with the rules while Redis has no rules or is unavailable, for example from the ConfigMap that the operator writes;\n"+
+			"it replaces rules from Redis only if it is newer; the file is optional; empty disables it")
 	f.sockets.add(flags)
 	f.admin.add(flags)
 	return cmd

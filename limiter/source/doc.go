@@ -1,5 +1,5 @@
 // Package source keeps the rules of a running limiter up to date, from Redis, where the operator publishes them, or from a
-// directory. A limiter that starts while Redis is unavailable uses a snapshot, which is a file. The package also sends the
+// directory. While Redis is unavailable, a limiter uses a snapshot, which is a file, if it is newer than its rules. The package also sends the
 // heartbeats of the limiter to Redis.
 //
 // A source calls its [Apply] with each new rule set, in order and from one goroutine. It rejects an invalid rule set: the

@@ -224,7 +224,8 @@ func TestReadyz_ReportsWhatIsMissingWithoutRedisAndSnapshot(t *testing.T) {
 	l.awaitReady("ok " + revision + " from snapshot " + snapshot + "\n")
 }
 
-// TestColdStart_FromTheSnapshotOfTheOperator starts without Redis, and starts Redis after the limiter is ready.
+// TestColdStart_FromTheSnapshotOfTheOperator starts without Redis, and starts Redis after the limiter is ready. Then it edits a policy in another
+// outage.
 func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 	w := &testCluster{T: t, kube: kubetest.Kube(t), redis: fixture.Redis(t)}
 	w.redis.Kill()
@@ -282,5 +283,17 @@ func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until("the operator has created the ConfigMap again", hasLimit(6))
+
+	w.redis.Kill()
+	w.mustApply("reports", "axis: Tenant, limit: 7, window: 1h")
+	w.until("the operator has stored the edit of the outage in the ConfigMap", hasLimit(7))
+	save(t, mounted, stored.BinaryData["rules.json.gz"])
+	revision = stored.Annotations["weir.dev/revision"]
+	l.awaitReady("ok " + revision + " from snapshot " + mounted + "\n")
+	if err := w.redis.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitReady("ok " + revision + " from redis\n")
+	w.waitFor("Ready", "reports")
 	w.kubectl("delete", "ratelimitpolicy", "reports")
 }
