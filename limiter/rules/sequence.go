@@ -38,11 +38,11 @@ func WithSequence(data []byte, sequence int64) []byte {
 		rest = rest[2+len(r.Extra):]
 	}
 	field := append([]byte(sequenceID), sequenceLength, 0)
-	field = binary.BigEndian.AppendUint64(field, uint64(sequence)) //nolint:gosec // it is positive
+	field = binary.BigEndian.AppendUint64(field, uint64(sequence))
 	field = binary.BigEndian.AppendUint32(field, sequenceSum(r.Comment, field[4:]))
 	ordered := append(make([]byte, 0, len(data)+2+len(field)), data[:gzipHeader]...)
 	ordered[gzipFlags] |= gzipExtra
-	ordered = binary.LittleEndian.AppendUint16(ordered, uint16(len(field))) //nolint:gosec // 16 bytes
+	ordered = binary.LittleEndian.AppendUint16(ordered, uint16(len(field)))
 	return append(append(ordered, field...), rest...)
 }
 

@@ -238,8 +238,11 @@ func (r *Redis) fetch(ctx context.Context, active version) (version, error) {
 		published.sequence, err = rules.Sequence(data)
 	}
 	if err == nil && published.olderThan(active) {
-		return active, fetchError{problem: "rule set " + current + " in Redis is older than the active one, until the operator publishes newer rules",
-			cause: fmt.Errorf("its sequence is %d, and that of %s is %d", published.sequence, active.revision, active.sequence), rejected: true}
+		return active, fetchError{
+			problem:  "rule set " + current + " in Redis is older than the active one, until the operator publishes newer rules",
+			cause:    fmt.Errorf("its sequence is %d, and that of %s is %d", published.sequence, active.revision, active.sequence),
+			rejected: true,
+		}
 	}
 	if err == nil {
 		err = r.apply(set, current)

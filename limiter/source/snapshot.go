@@ -15,7 +15,8 @@ import (
 const MaxSnapshotParts = 8
 
 // snapshot is an optional file with a rule set in the format of rules.Encode. A limiter starts with it while Redis has no rules, and
-// applies newer rules from it while it cannot fetch rules. A rule set that exceeds one file continues in the files with the suffixes .1, .2 and so on, up to MaxSnapshotParts files.
+// applies newer rules from it while it cannot fetch rules. A rule set that exceeds one file continues in the files with the suffixes .1, .2 and so on,
+// up to MaxSnapshotParts files.
 type snapshot struct {
 	path    string
 	parts   [][]byte // content of the files at the last read

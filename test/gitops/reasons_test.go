@@ -77,10 +77,11 @@ func values(t *testing.T, policyapi map[string]string, path ...string) map[strin
 			found[name], err = strconv.Unquote(value.Value)
 			must(t, err)
 		case *ast.SelectorExpr:
-			known := false
-			if found[name], known = policyapi[value.Sel.Name]; !known {
+			text, known := policyapi[value.Sel.Name]
+			if !known {
 				t.Fatalf("the value of %s is %s, which package policyapi does not have", name, value.Sel.Name)
 			}
+			found[name] = text
 		default:
 			t.Fatalf("the value of %s is neither a literal nor a constant of package policyapi", name)
 		}
