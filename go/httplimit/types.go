@@ -6,25 +6,75 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// What a [Decider] decides, and its answer.
+// What a [Decider] decides, and its answer. Programs can rely on the fields that are listed here.
 type (
-	// Check is one request to decide.
+	// Check is one request to decide. A program changes it in [Describe]:
+	//
+	//   - Request Request
+	//   - Cost int64: how many times the request counts, 0 or more; the policies' own costs multiply it
+	//   - Override *Override: a limit that comes with the request, for example from a contract; nil for those of the policies
+	//   - MaxDelay Duration: the longest wait for a turn in a LeakyBucket; a longer one is a denial; 0 for any
+	//   - NoDelay bool: any wait is a denial
+	//   - Peek bool: decide without counting
 	Check = decision.Check
-	// Request is what policies can match, and count by.
+	// Request is what policies can match, and count by:
+	//
+	//   - Domain string: whose policies apply
+	//   - Method string
+	//   - Host string: in lower case, without a port
+	//   - Path string
+	//   - Headers map[string]string: by name in lower case, for calls without HTTP
+	//   - HeaderLines map[string][]string: the headers of an HTTP request
+	//   - ClientIP Addr: invalid if unknown
+	//   - Claims map[string]any: of a token that the program has verified
+	//   - Descriptors []Descriptor: for policies that match descriptors
 	Request = rules.Request
 	// Descriptor is a list of entries, as Envoy's rate limit service has them.
 	Descriptor = rules.Descriptor
-	// Entry is a key and a value of a Descriptor.
+	// Entry is an entry of a Descriptor:
+	//
+	//   - Key string
+	//   - Value string
 	Entry = rules.Entry
-	// Override is a limit that comes with a request.
+	// Override is a limit that comes with a request. An identifier has one counter for all overrides with one window:
+	//
+	//   - Units int64: of the limit
+	//   - Window Duration
+	//   - WithoutCost bool: the request costs 1 unit, whatever the cost in the policy is
 	Override = decision.Override
-	// Answer is the decision about a request.
+	// Answer is the decision about a request:
+	//
+	//   - Allowed bool
+	//   - Delay Duration: how long an allowed request waits for its turn in a LeakyBucket
+	//   - Results []Result: the enforced policies, strictest first, then those in Shadow
+	//   - Source Source: "redis", "memory", "cache", "lease", "local" while Redis is unavailable, or "none"
+	//   - Revision string: of the policies
 	Answer = decision.Answer
-	// Result is the decision under one policy.
+	// Result is the decision under one policy:
+	//
+	//   - Identifier string: as it is counted
+	//   - Tier string: of the policy, "" without one
+	//   - Window Duration
+	//   - Source Source: as in Answer
+	//   - Allowed bool
+	//   - Limit int64: units per window
+	//   - Remaining int64: units
+	//   - ResetAfter Duration: until the whole limit is available again
+	//   - RetryAfter Duration: until the same request would be allowed; 0 if it is
 	Result = decision.Result
-	// Denial is the response to a request that a policy denies.
+	// Denial is the response to a request that a policy denies:
+	//
+	//   - Status int
+	//   - Problem *Problem: nil if the policy has its own response
 	Denial = reply.Denial
-	// Problem is the response to a request that is not served (RFC 9457).
+	// Problem is the response to a request that is not served (RFC 9457):
+	//
+	//   - Type string
+	//   - Title string
+	//   - Status int
+	//   - Detail string
+	//   - Field string: of the request that is wrong, or ""
+	//   - ViolatedPolicies []string: "namespace/name"
 	Problem = reply.Problem
 	// HeaderStyle is a set of response headers that describe limits, for the option [Style].
 	HeaderStyle = reply.Style

@@ -58,6 +58,7 @@ func steps(s *scenario.Scenario) []scenario.Step {
 		{Name: "installed by manifest", Do: installs.InstallByManifest},
 		{Name: "a Limiter and its policies", Do: installs.Enforce},
 		{Name: "the commands reach the limiters", Do: users.ReachLimiters},
+		{Name: "programs and limiters agree", Do: users.AgreeWithPrograms},
 		{Name: "the commands answer on bad days", Do: users.AnswerBadDays},
 		{Name: "rollouts and deleted pods under load", Do: disrupts.DisruptUnderLoad},
 		{Name: "Redis fails under load", Do: disrupts.FailRedis},

@@ -23,6 +23,7 @@ const (
 	Support       = "e2e-support"       // of the bad days, and their domain
 	Misconfigured = "e2e-misconfigured" // of misconfigured Limiters and their policies
 	Writing       = "e2e-writing"       // in which alice writes
+	Agreement     = "e2e-agreement"     // of the policies that programs and limiters have
 )
 
 // The Deployments in the namespace of Weir.
