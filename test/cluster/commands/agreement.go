@@ -58,7 +58,7 @@ func (s Steps) AgreeWithPrograms(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	inProcess, err := weir.NewMemory(policies)
+	inProcess, err := weir.NewMemory(policies, weir.Domain(scenario.Agreement))
 	if err != nil {
 		return err
 	}
