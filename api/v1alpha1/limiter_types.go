@@ -247,7 +247,14 @@ type RedisState struct {
 
 // LoadedScript is a Lua script and the number of Redis primaries that have loaded it.
 type LoadedScript struct {
-	ScriptReference `json:",inline"`
+	// name is the name of the script.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Name string `json:"name"`
+	// sha is the SHA-1 of the script in hexadecimal form. Redis identifies the script by it.
+	// +required
+	// +kubebuilder:validation:MaxLength=40
+	SHA string `json:"sha"`
 	// loadedOn is the number of Redis primaries that have loaded the script.
 	// +required
 	// +kubebuilder:validation:Minimum=0

@@ -168,9 +168,6 @@ type EffectivePolicy struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Summary string `json:"summary,omitempty"`
-	// script is the Lua script that decides requests.
-	// +required
-	Script ScriptReference `json:"script"`
 	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request.
 	// Request: spec.routeMatching of the Limiter has a Gateway for each of these routes, and the pods find the route of a request whose gateway
 	// does not name it. It is absent without targetRefs.
@@ -201,16 +198,4 @@ type EffectiveRate struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
 	KeyPattern string `json:"keyPattern"`
-}
-
-// ScriptReference identifies a Lua script by its content.
-type ScriptReference struct {
-	// name is the name of the script.
-	// +required
-	// +kubebuilder:validation:MaxLength=64
-	Name string `json:"name"`
-	// sha is the SHA-1 of the script in hexadecimal form. Redis identifies the script by it.
-	// +required
-	// +kubebuilder:validation:MaxLength=40
-	SHA string `json:"sha"`
 }

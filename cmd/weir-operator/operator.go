@@ -45,10 +45,8 @@ import (
 	"github.com/weir-dev/weir/controllers/leadership"
 	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/controllers/ruleset"
-	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
 // operatorFlags are the flags of the operator.
@@ -212,7 +210,6 @@ func (f *operatorFlags) masterHashKey(ctx context.Context, mgr manager.Manager) 
 // addControllers adds the controllers to mgr.
 func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.Options, leader *leadership.Leadership) error {
 	leading := leader.Client(mgr.GetClient())
-	spend := redisstore.SpendScript()
 	gateways, err := addGateways(mgr)
 	if err != nil {
 		return err
@@ -225,7 +222,6 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 		Confirm:   leader.Confirm,
 		KeyPrefix: f.prefix,
 		HashKey:   limiters.HashKey,
-		Decider:   publish.Script{Name: spend.Name, SHA: spend.SHA},
 		Resync:    f.resync,
 		Clock:     time.Now,
 		Metrics:   metrics.Registry,

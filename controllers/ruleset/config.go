@@ -30,8 +30,6 @@ type Config struct {
 	// HashKey is the master key from which the hash keys of Limiters are derived. If it is nil, a new one is used, with which no limiter
 	// accepts rules that count by API key.
 	HashKey *limiter.HashKey
-	// Decider is the script that decides requests. It is reported in the status of policies.
-	Decider publish.Script
 	// Resync is how often Redis and the snapshot are verified when nothing changes.
 	Resync time.Duration
 	// Clock returns the current time.

@@ -42,9 +42,6 @@ func TestMain(m *testing.M) {
 
 var limiterName = types.NamespacedName{Namespace: "weir-system", Name: "default"}
 
-// decider is reported as the script that decides.
-var decider = publish.Script{Name: "spend", SHA: "0123456789012345678901234567890123456789"}
-
 // harness has a Reconciler with a real API server and a real Redis. The tests call the Reconciler directly.
 type harness struct {
 	*testing.T
@@ -164,7 +161,6 @@ func (h *harness) restartOperator() {
 			return h.open(h.url(l), client.ObjectKeyFromObject(l)), nil
 		},
 		KeyPrefix: "weir:",
-		Decider:   decider,
 		Resync:    5 * time.Second,
 		Clock:     func() time.Time { return h.now },
 		Metrics:   h.registry,

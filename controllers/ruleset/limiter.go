@@ -65,7 +65,7 @@ func newLimiterReconciler(
 		metrics: m,
 		changes: changes,
 		compiler: selection.Compiler{
-			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey, Script: v1alpha1.ScriptReference{Name: c.Decider.Name, SHA: c.Decider.SHA},
+			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey,
 		},
 		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock, Sequence: sequence},
 		publishing: publishing{wait: wait, latest: publish.Delivery{Connecting: true}},

@@ -126,6 +126,7 @@ func TestReconcile_ExpectsAStoppedReplicaForTheRecoveryWindowOnly(t *testing.T) 
 	h.heartbeat(h.activeRevision(), "a", "b")
 	h.reconcile()
 	h.redis.Kill()
+	h.editPolicy("daily", limit(7))
 	h.reconcile()
 	h.must(h.redis.Restart(t.Context()))
 	h.reconcile()
@@ -133,11 +134,11 @@ func TestReconcile_ExpectsAStoppedReplicaForTheRecoveryWindowOnly(t *testing.T) 
 	if again := h.reconcile().RequeueAfter; again > maxPendingWait {
 		t.Errorf("requeued after %v, want at most the longest wait for replicas", again)
 	}
-	h.hasReady("False", "1 of 2 replicas enforce generation 1")
+	h.hasReady("False", "1 of 2 replicas enforce generation 2")
 	h.now = h.now.Add(10 * time.Second)
 	h.heartbeat(h.activeRevision(), "a")
 	h.reconcile()
-	h.hasReady("True", "all replicas enforce generation 1")
+	h.hasReady("True", "all replicas enforce generation 2")
 }
 
 // The report of a replica reaches the status through Redis. Idle or restarted replicas, and a restarted operator, write no status again.

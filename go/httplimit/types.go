@@ -10,7 +10,7 @@ import (
 type (
 	// Check is one request to decide. A program changes it in [Describe]:
 	//
-	//   - Request Request
+	//   - Request [Request]
 	//   - Cost int64: how many times the request counts, 0 or more; the policies' own costs multiply it
 	//   - Override *Override: a limit that comes with the request, for example from a contract; nil for those of the policies
 	//   - MaxDelay Duration: the longest wait for a turn in a LeakyBucket; a longer one is a denial; 0 for any

@@ -23,7 +23,7 @@ func TestTypes_HaveTheFieldsThatTheirCommentsList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := regexp.MustCompile(`(?m)^  - (\w+) ([^:\n]+)`)
+	listed := regexp.MustCompile(`(?m)^  - (\w+) \[?([^:\n\]]+)`)
 	packages := regexp.MustCompile(`\w+\.`)
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, is := node.(*ast.TypeSpec)

@@ -34,10 +34,10 @@ func TestPolicies_DecideTheSameInProcessAndInWeirServe(t *testing.T) {
 
 	seen := map[int]int{}
 	for i, request := range agreement.Requests() {
-		want := agreement.AnswerOf(memory, request)
+		want := agreement.AnswerOf(t.Context(), memory, request)
 		seen[want.Status]++
 		for way, other := range map[string]*weir.Limiter{"redis": redis, "weir serve": remote} {
-			if got := agreement.AnswerOf(other, request); !agreement.Agree(want, got, way == "redis") {
+			if got := agreement.AnswerOf(t.Context(), other, request); !agreement.Agree(want, got, way == "redis") {
 				t.Errorf("request %d %v: in memory and with %s (-memory +other):\n%s", i, request, way, cmp.Diff(want, got))
 			}
 		}

@@ -35,9 +35,6 @@ type Store struct {
 	keySets       sync.Pool // of map[string]struct{}, empty
 }
 
-// SpendScript returns the script that decides calls with several charges.
-func SpendScript() redisclient.Script { return lua.Assembled().Spend() }
-
 // Scripts returns every script of this package that decides or refunds, for [redisclient.Client.LoadScripts].
 func Scripts() []redisclient.Script { return lua.Assembled().All() }
 

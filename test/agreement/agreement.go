@@ -3,6 +3,7 @@
 package agreement
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -83,8 +84,8 @@ type Answer struct {
 }
 
 // AnswerOf sends a request to a handler with the limiter.
-func AnswerOf(l *weir.Limiter, request map[string]string) Answer {
-	r, w := httptest.NewRequest(http.MethodGet, request["path"], http.NoBody), httptest.NewRecorder()
+func AnswerOf(ctx context.Context, l *weir.Limiter, request map[string]string) Answer {
+	r, w := httptest.NewRequestWithContext(ctx, http.MethodGet, request["path"], http.NoBody), httptest.NewRecorder()
 	for name, value := range request {
 		if name != "path" && value != "" {
 			r.Header.Set(name, value)
@@ -95,7 +96,7 @@ func AnswerOf(l *weir.Limiter, request map[string]string) Answer {
 		w.WriteHeader(refusal.Denial().Status)
 		fmt.Fprint(w, refusal.Problem.ViolatedPolicies)
 	})).ServeHTTP(w, r)
-	return Answer{w.Code, w.Header().Get("RateLimit-Policy"), w.Body.String()}
+	return Answer{w.Code, w.Header().Get("Ratelimit-Policy"), w.Body.String()}
 }
 
 // Agree reports whether two limiters that got the same requests gave the same answer. Of a denial by a limiter with a cache of known denials, only

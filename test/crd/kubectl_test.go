@@ -82,8 +82,7 @@ func TestKubectlGet_PrintsTheColumns(t *testing.T) {
 // effective is a compiled policy, as the operator reports it.
 func effective() *ac.EffectivePolicyApplyConfiguration {
 	rate := ac.EffectiveRate().WithPolicy("shop/small").WithLimit(10).WithWindow("1m").WithAlgorithm(v1alpha1.SlidingWindowCounter).WithKeyPattern("weir:*")
-	return ac.EffectivePolicy().WithRates(rate).WithSummary("10 per 1m").
-		WithScript(ac.ScriptReference().WithName("spend").WithSHA("0123"))
+	return ac.EffectivePolicy().WithRates(rate).WithSummary("10 per 1m")
 }
 
 // table splits the output of kubectl get into cells at the positions of the column names in the first line. It replaces each age with "*".

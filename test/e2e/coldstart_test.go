@@ -261,8 +261,8 @@ func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 		}
 	}
 	w.until("the operator has stored the policy in the ConfigMap", hasLimit(5))
-	w.until("Degraded reports that the operator cannot reach Redis", func() bool {
-		return strings.HasPrefix(w.condition("reports", "Degraded"), "True StoreUnreachable the operator has not reached Redis since ")
+	w.until("Ready reports that the operator cannot reach Redis", func() bool {
+		return strings.HasPrefix(w.condition("reports", "Ready"), "False StoreUnreachable Redis cannot be used: ")
 	})
 	save(t, mounted, stored.BinaryData["rules.json.gz"])
 	revision := stored.Annotations["weir.dev/revision"]

@@ -90,8 +90,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RedisTLSApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RouteMatching"):
 		return &apiv1alpha1.RouteMatchingApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("ScriptReference"):
-		return &apiv1alpha1.ScriptReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
 		return &apiv1alpha1.SecretReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TenantIdentity"):

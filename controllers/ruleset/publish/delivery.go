@@ -17,6 +17,8 @@ type Delivery struct {
 	// AtLeast is the least number of replicas that serve, with or without a heartbeat: a replica that has lost its connection
 	// to Redis enforces the rules that it has, and its pod stays ready.
 	AtLeast int32
+	// Silent are the replicas that serve and have sent heartbeats earlier, but do not now. It is zero while Redis is unavailable.
+	Silent Silent
 	// Local are the replicas that decide locally. It is zero while Redis is unavailable: the operator then has no heartbeats.
 	Local LocalMode
 	// Rejected names a replica that rejects the published rule set, and why; empty if all accept it.
@@ -132,6 +134,13 @@ func withCrowded(all map[string]limiter.Crowding, r Replica) map[string]limiter.
 	return all
 }
 
+// Silent counts replicas without a heartbeat. They keep their rules, and decide locally if they cannot reach Redis.
+type Silent struct {
+	Replicas int32
+	// Lasting is true once there have been such replicas for longer than replicas need to connect again.
+	Lasting bool
+}
+
 // Outage describes why the operator cannot use Redis. It does not change while the cause stays the same.
 type Outage struct {
 	// Reason is a condition reason.
@@ -146,13 +155,18 @@ func (o Outage) equal(other Outage) bool {
 	return o.Message == other.Message && o.Reason == other.Reason && o.Since.Equal(other.Since)
 }
 
+// HasHeartbeats reports whether the operator receives heartbeats, or no replica serves.
+func (d Delivery) HasHeartbeats() bool {
+	return !d.Connecting && !d.Unavailable() && (len(d.Replicas) > 0 || d.Serving() == 0)
+}
+
 // Unavailable reports whether the operator cannot use Redis.
 func (d Delivery) Unavailable() bool { return d.Outage.Message != "" }
 
 // Equal reports whether both deliveries mean the same for every policy of one rule set.
 func (d Delivery) Equal(other Delivery) bool {
-	return d.Connecting == other.Connecting && d.Outage.equal(other.Outage) && d.Local == other.Local && d.Rejected == other.Rejected &&
-		d.Serving() == other.Serving() && maps.Equal(d.Crowded, other.Crowded) &&
+	return d.Connecting == other.Connecting && d.Outage.equal(other.Outage) && d.Local == other.Local && d.Silent == other.Silent &&
+		d.Rejected == other.Rejected && d.Serving() == other.Serving() && maps.Equal(d.Crowded, other.Crowded) &&
 		maps.Equal(d.Decided, other.Decided) && d.NotReporting == other.NotReporting &&
 		slices.EqualFunc(d.Replicas, other.Replicas, func(a, b ServingReplica) bool {
 			return a.Revision == b.Revision && len(a.Rules) == len(b.Rules)

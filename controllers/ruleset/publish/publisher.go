@@ -66,7 +66,7 @@ func (p *Publisher) Publish(ctx context.Context, limiter *v1alpha1.Limiter, set 
 	}
 	p.outage = outageTracker{}
 	p.serving, p.decided = delivery.Replicas, delivery.Decided
-	p.replicas.update(p.Clock(), int32(len(delivery.Replicas)))
+	delivery.Silent = p.replicas.update(p.Clock(), int32(len(delivery.Replicas)), limiter.Status.ReadyReplicas)
 	delivery.AtLeast = p.atLeast(limiter)
 	return delivery
 }

@@ -12,16 +12,34 @@ type replicaCount struct {
 	count       int32
 	unavailable bool      // Redis has been unavailable since the last update
 	until       time.Time // the end of the recovery window; zero before the first outage
+
+	updated     bool  // update was called
+	heard       int32 // of the replicas that serve, those that have sent a heartbeat, now or earlier
+	silentSince time.Time
 }
 
-// update records the number of replicas with a heartbeat.
-func (c *replicaCount) update(now time.Time, heartbeats int32) {
+// update records the number of replicas with a heartbeat, and of ready pods. It returns the replicas that serve and do not send heartbeats any more.
+// The replicas that serve when this operator connects have sent heartbeats to the operator before it.
+func (c *replicaCount) update(now time.Time, heartbeats, ready int32) Silent {
 	if c.unavailable {
 		c.unavailable, c.until = false, now.Add(recoveryWindow)
 	}
 	if heartbeats >= c.count || !now.Before(c.until) {
 		c.count = heartbeats
 	}
+	serving := max(c.count, ready)
+	if !c.updated {
+		c.updated, c.heard = true, serving
+	}
+	c.heard = max(heartbeats, min(c.heard, serving))
+	silent := c.heard - heartbeats
+	switch {
+	case silent == 0:
+		c.silentSince = time.Time{}
+	case c.silentSince.IsZero():
+		c.silentSince = now
+	}
+	return Silent{Replicas: silent, Lasting: silent > 0 && now.Sub(c.silentSince) >= recoveryWindow}
 }
 
 // markUnavailable records that Redis is unavailable.

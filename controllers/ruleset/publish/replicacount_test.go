@@ -29,7 +29,7 @@ func TestReplicaCount_FallsAfterTheRecoveryWindowOfAnOutage(t *testing.T) {
 				if n == unavailable {
 					c.markUnavailable()
 				} else {
-					c.update(now, n)
+					c.update(now, n, 0)
 				}
 				got = append(got, c.count)
 			}
@@ -37,5 +37,41 @@ func TestReplicaCount_FallsAfterTheRecoveryWindowOfAnOutage(t *testing.T) {
 				t.Errorf("counts (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestReplicaCount_CountsReplicasThatSendNoHeartbeatsAnyMore(t *testing.T) {
+	const unavailable = -1
+	type attempt struct {
+		seconds           int // since the attempt before
+		heartbeats, ready int32
+		want              Silent
+	}
+	for name, attempts := range map[string][]attempt{
+		"all send heartbeats":                {{0, 3, 3, Silent{}}, {5, 3, 3, Silent{}}},
+		"a new pod has not sent one yet":     {{0, 2, 2, Silent{}}, {1, 2, 3, Silent{}}, {20, 2, 3, Silent{}}, {1, 3, 3, Silent{}}},
+		"one cannot reach Redis":             {{0, 3, 3, Silent{}}, {1, 2, 3, Silent{1, false}}, {9, 2, 3, Silent{1, false}}, {1, 2, 3, Silent{1, true}}, {1, 3, 3, Silent{}}},
+		"one ends":                           {{0, 3, 3, Silent{}}, {1, 3, 2, Silent{}}, {1, 2, 2, Silent{}}},
+		"the heartbeats are deleted":         {{0, 3, 3, Silent{}}, {1, 0, 3, Silent{3, false}}, {1, 3, 3, Silent{}}},
+		"an outage":                          {{0, 3, 3, Silent{}}, {1, unavailable, 3, Silent{}}, {60, 1, 3, Silent{2, false}}, {1, 3, 3, Silent{}}},
+		"an outage, without ready pods":      {{0, 3, 0, Silent{}}, {1, unavailable, 0, Silent{}}, {60, 1, 0, Silent{2, false}}, {10, 1, 0, Silent{}}},
+		"the operator has started":           {{0, 1, 3, Silent{2, false}}, {1, 3, 3, Silent{}}},
+		"no pod is ready":                    {{0, 3, 3, Silent{}}, {1, 0, 0, Silent{}}},
+		"silent again: the time starts over": {{0, 3, 3, Silent{}}, {1, 2, 3, Silent{1, false}}, {9, 3, 3, Silent{}}, {1, 2, 3, Silent{1, false}}},
+	} {
+		var c replicaCount
+		now := time.Unix(1_800_000_000, 0)
+		for i, a := range attempts {
+			now = now.Add(time.Duration(a.seconds) * time.Second)
+			var got Silent
+			if a.heartbeats == unavailable {
+				c.markUnavailable()
+			} else {
+				got = c.update(now, a.heartbeats, a.ready)
+			}
+			if got != a.want {
+				t.Errorf("%s: attempt %d: %+v, want %+v", name, i, got, a.want)
+			}
+		}
 	}
 }

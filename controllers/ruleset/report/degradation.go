@@ -5,8 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/limiter"
 )
 
@@ -15,18 +18,26 @@ type degradation struct {
 	reason, message string
 }
 
-// policyDegradation returns why replicas decide locally, or may. It does not change while the delivery stays the same.
-func policyDegradation(d publish.Delivery) degradation {
+// policyDegradation returns what is wrong with the policy, while its Limiter enforces it. What is wrong with the Limiter or its Redis concerns
+// thousands of policies and is in the status of the Limiter alone. Without heartbeats, what the policy reported about its identifiers stays.
+func policyDegradation(s *LimiterState, p selection.Policy, reported v1alpha1.PolicyLimiterStatus) degradation {
 	switch {
-	case d.Unavailable():
-		const message = "the operator has not reached Redis%s: replicas that cannot reach Redis either follow spec.onStoreFailure"
-		return degradation{v1alpha1.ReasonStoreUnreachable, fmt.Sprintf(message, since(d.Outage.Since))}
-	case d.Local.Replicas > 0:
-		const message = "%d of %d replicas in local mode%s: check their connections to Redis"
-		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.Local.Replicas, d.Serving(), since(d.Local.Since))}
+	case s.RuleSet.Unreadable != "" && s.RuleSet.Kept[p.Key()]:
+		return targetsUnreadable(s.RuleSet.Unreadable)
+	case s.Delivery.HasHeartbeats():
+		return crowded(s.Delivery.Crowded[p.Name])
 	default:
+		return reportedCrowding(reported)
+	}
+}
+
+// reportedCrowding returns what a status reports about the identifiers of its policy.
+func reportedCrowding(reported v1alpha1.PolicyLimiterStatus) degradation {
+	c := meta.FindStatusCondition(reported.Conditions, v1alpha1.ConditionDegraded)
+	if c == nil || c.Reason != v1alpha1.ReasonIdentifierOverflow && c.Reason != v1alpha1.ReasonManyIdentifiers {
 		return degradation{}
 	}
+	return degradation{c.Reason, c.Message}
 }
 
 // targetsUnreadable describes a policy that keeps its previous rule, because the operator cannot read its targets.
@@ -79,7 +90,11 @@ func degradationOf(d publish.Delivery, invalidSelector error, leftOut string) de
 	case invalidSelector != nil:
 		return degradation{v1alpha1.ReasonInvalidSelector, invalidSelector.Error()}
 	case d.Local.Replicas > 0:
-		return policyDegradation(d)
+		const message = "%d of %d replicas in local mode%s: check their connections to Redis"
+		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.Local.Replicas, d.Serving(), since(d.Local.Since))}
+	case d.Silent.Lasting:
+		const message = "%d of %d replicas are ready and send no heartbeats: check their connections to Redis. They decide locally if they cannot reach it"
+		return degradation{v1alpha1.ReasonLocalMode, fmt.Sprintf(message, d.Silent.Replicas, d.Serving())}
 	case leftOut != "":
 		return degradation{v1alpha1.ReasonRouteTableIncomplete, leftOut}
 	case len(d.Redis.Warnings) > 0:

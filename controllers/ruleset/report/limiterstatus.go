@@ -105,7 +105,7 @@ func limiterStatus(
 	}
 	for _, script := range d.Scripts {
 		status.Scripts = append(status.Scripts, v1alpha1.LoadedScript{
-			ScriptReference: v1alpha1.ScriptReference{Name: script.Name, SHA: script.SHA}, LoadedOn: int32(script.LoadedOn),
+			Name: script.Name, SHA: script.SHA, LoadedOn: int32(script.LoadedOn),
 		})
 	}
 	degraded := limiterDegradation(d, selectorProblem(set, problems.InvalidSelector), set.LeftOut, problems.Snapshot)

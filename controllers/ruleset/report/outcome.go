@@ -28,6 +28,7 @@ type outcome struct {
 	enforced               bool
 	acknowledged, replicas int32
 	lateSince              time.Time // see observeLate; zero if it is unknown
+	allSilent              bool      // replicas serve, and the operator does not receive heartbeats of any of them
 	decided                bool      // a replica reports a request that it decided under the rule
 	notReporting           bool      // some replicas do not report such requests
 	rejected               string    // which replica rejects the published rules, and why; empty if all accept them
@@ -69,7 +70,7 @@ func outcomeOfUnknown(s *LimiterState, p selection.Policy, reported v1alpha1.Rat
 		enforced: !s.NoReadyPods && programmed != nil && programmed.Status == metav1.ConditionTrue &&
 			programmed.ObservedGeneration == p.GetGeneration(),
 		unavailable: s.Delivery.Outage.Message,
-		degradation: policyDegradation(s.Delivery),
+		degradation: reportedCrowding(before),
 		unmatched:   reportedUnmatched(reported),
 	}, true
 }
@@ -103,6 +104,10 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 		o.decided = s.Delivery.HasDecided(p.Name, rule.Revision)
 	}
 	o.enforced = o.replicas > 0 && o.acknowledged == o.replicas
+	if silent := s.Delivery.Silent.Replicas; silent > 0 && o.acknowledged+silent == o.replicas && current && wasEnforced(reported, s.Limiter, rule.Revision) {
+		o.enforced = true // a replica that sends no heartbeats keeps its rules
+	}
+	o.allSilent = !s.Delivery.HasHeartbeats()
 	o.notReporting = s.Delivery.NotReporting
 	o.connecting, o.unavailable, o.rejected = s.Delivery.Connecting, s.Delivery.Outage.Message, s.Delivery.Rejected
 	if o.connecting || o.unavailable != "" { // the operator receives no heartbeats
@@ -113,13 +118,8 @@ func outcomeOf(s *LimiterState, p selection.Policy, reported []v1alpha1.PolicyLi
 			o.enforced = true // replicas do not lose rules when the operator loses Redis; new ones start from the snapshot
 		}
 	}
-	o.degradation, o.overridden, o.unmatched = policyDegradation(s.Delivery), s.RuleSet.Overridden[p.Name], s.RuleSet.Unmatched[p.Key()]
-	if o.degradation.reason == "" && s.RuleSet.Unreadable != "" && s.RuleSet.Kept[p.Key()] {
-		o.degradation = targetsUnreadable(s.RuleSet.Unreadable)
-	}
-	if o.degradation.reason == "" {
-		o.degradation = crowded(s.Delivery.Crowded[p.Name])
-	}
+	o.degradation = policyDegradation(s, p, entryOf(reported, s.Limiter))
+	o.overridden, o.unmatched = s.RuleSet.Overridden[p.Name], s.RuleSet.Unmatched[p.Key()]
 	return o
 }
 
@@ -160,7 +160,7 @@ type summary struct {
 }
 
 // hasHeartbeats reports whether the operator receives the heartbeats of the Limiter.
-func (o outcome) hasHeartbeats() bool { return !o.connecting && o.unavailable == "" }
+func (o outcome) hasHeartbeats() bool { return !o.connecting && o.unavailable == "" && !o.allSilent }
 
 func (o outcome) summary() summary {
 	if o.rule == nil {

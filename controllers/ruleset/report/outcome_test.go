@@ -67,6 +67,11 @@ func TestOutcomeOf_IsEnforcedIfEveryReplicaHasTheRule(t *testing.T) {
 		acknowledged, replicas int32
 	}{
 		"no replica":                             {1, publish.Delivery{}, nil, false, 0, 0},
+		"one is silent, and all before":          {1, publish.Delivery{Replicas: serving(2, 2), AtLeast: 3, Silent: publish.Silent{Replicas: 1}}, enforced, true, 2, 3},
+		"one is silent, and not all before":      {1, publish.Delivery{Replicas: serving(2, 2), AtLeast: 3, Silent: publish.Silent{Replicas: 1}}, nil, false, 2, 3},
+		"one is silent, and another is behind":   {1, publish.Delivery{Replicas: serving(2, 1), AtLeast: 3, Silent: publish.Silent{Replicas: 1}}, enforced, false, 1, 3},
+		"one is silent, and another is new":      {1, publish.Delivery{Replicas: serving(2, 2), AtLeast: 4, Silent: publish.Silent{Replicas: 1}}, enforced, false, 2, 4},
+		"one is silent, edited since":            {2, publish.Delivery{Replicas: serving(2, 2), AtLeast: 3, Silent: publish.Silent{Replicas: 1}}, enforced, false, 0, 3},
 		"all replicas":                           {1, publish.Delivery{Replicas: serving(2, 2)}, nil, true, 2, 2},
 		"one of two":                             {1, publish.Delivery{Replicas: serving(2, 1)}, nil, false, 1, 2},
 		"one without a heartbeat":                {1, publish.Delivery{Replicas: serving(2, 2), AtLeast: 3}, nil, false, 2, 3},
@@ -87,7 +92,7 @@ func TestOutcomeOf_IsEnforcedIfEveryReplicaHasTheRule(t *testing.T) {
 		if o.rule == nil || o.rule.Revision != "r1" || o.limiter != edge || o.overridden.Message != "m" || o.connecting != test.d.Connecting || o.unavailable != test.d.Outage.Message {
 			t.Errorf("%s: %+v", name, o)
 		}
-		if (o.degradation.reason != "") != test.d.Unavailable() {
+		if o.degradation != (degradation{}) {
 			t.Errorf("%s: degradation %+v", name, o.degradation)
 		}
 	}
@@ -169,11 +174,11 @@ func TestOutcomeOf_ReportsTargetsThatCannotBeRead(t *testing.T) {
 		outage         publish.Outage
 		reason, suffix string
 	}{
-		"nothing":                           {"", false, publish.Outage{}, "", ""},
-		"the objects are being listed":      {"", true, publish.Outage{}, "", ""},
-		"a policy without targets":          {"forbidden", false, publish.Outage{}, "", ""},
-		"the policy keeps its rule":         {"forbidden", true, publish.Outage{}, "TargetsUnreadable", unreadable},
-		"an outage of Redis is more severe": {"forbidden", true, outage, "StoreUnreachable", ""},
+		"nothing":                      {"", false, publish.Outage{}, "", ""},
+		"the objects are being listed": {"", true, publish.Outage{}, "", ""},
+		"a policy without targets":     {"forbidden", false, publish.Outage{}, "", ""},
+		"the policy keeps its rule":    {"forbidden", true, publish.Outage{}, "TargetsUnreadable", unreadable},
+		"an outage of Redis":           {"forbidden", true, outage, "TargetsUnreadable", unreadable},
 	} {
 		s := stateOf(publish.Delivery{Replicas: serving(1, 1), Outage: test.outage})
 		s.RuleSet.Unreadable, s.RuleSet.Kept = test.unreadable, map[selection.Key]bool{{Name: "shop/daily"}: test.kept}
@@ -218,7 +223,7 @@ func TestUnchanged_ComparesWhatTheStatusDependsOn(t *testing.T) {
 		"an outage while enforced":      {enforced, with(enforced, func(o *outcome) { o.unavailable = "refused" }), false}, // Enforced does not change in it
 		"decided a request":             {enforced, with(enforced, func(o *outcome) { o.decided = true }), false},
 		"an older replica":              {enforced, with(enforced, func(o *outcome) { o.notReporting = true }), false},
-		"degraded":                      {enforced, with(enforced, func(o *outcome) { o.degradation.reason = "LocalMode" }), false},
+		"degraded":                      {enforced, with(enforced, func(o *outcome) { o.degradation.reason = "ManyIdentifiers" }), false},
 		"overridden":                    {enforced, with(enforced, func(o *outcome) { o.overridden.Reason = "x" }), false},
 		"another rule":                  {enforced, with(enforced, func(o *outcome) { o.rule = &selection.Rule{Revision: "r2"} }), false},
 		"another Limiter":               {enforced, with(enforced, func(o *outcome) { o.limiter.Name = "x" }), false},

@@ -32,7 +32,7 @@ func policyStatus(
 	wanted, due := policyConditions(outcomes, before, generation, now)
 	status = v1alpha1.RateLimitPolicyStatus{
 		ObservedGeneration: generation,
-		Conditions:         mergeConditions(before.Conditions, wanted, generation, now),
+		Conditions:         conditions.Merge(before.Conditions, wanted, generation, now),
 	}
 	listed, omitted := listedLimiters(outcomes)
 	for _, o := range listed {
@@ -92,34 +92,8 @@ func (o outcome) entry(before []metav1.Condition, generation int64, now time.Tim
 	if d := o.degradation; d.reason != "" {
 		wanted = append(wanted, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, d.reason, d.message))
 	}
-	entry.Conditions = mergeConditions(sinceEdit(before, generation), wanted, generation, now)
+	entry.Conditions = conditions.Merge(sinceEdit(before, generation), wanted, generation, now)
 	return entry
-}
-
-// mergeConditions is conditions.Merge, and keeps when an outage of Redis began.
-func mergeConditions(before, wanted []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
-	keepOutageStart(wanted, before)
-	return conditions.Merge(before, wanted, generation, now)
-}
-
-// keepOutageStart keeps the message of a Degraded condition that differs only in when the outage of Redis began. The operator
-// may have restarted during the outage: the status has the time that the previous operator observed.
-func keepOutageStart(wanted, before []metav1.Condition) {
-	after := meta.FindStatusCondition(wanted, v1alpha1.ConditionDegraded)
-	b := meta.FindStatusCondition(before, v1alpha1.ConditionDegraded)
-	if after == nil || b == nil || after.Status != b.Status || after.Reason != b.Reason || after.Reason != v1alpha1.ReasonStoreUnreachable {
-		return
-	}
-	if withoutTime(after.Message) == withoutTime(b.Message) {
-		after.Message = b.Message
-	}
-}
-
-// withoutTime returns the part of a message before the time that since has written. It begins with the name of the Limiter if
-// there are several.
-func withoutTime(message string) string {
-	before, _, _ := strings.Cut(message, " since ")
-	return before
 }
 
 // policyConditions returns the conditions of a policy. They follow kstatus: Ready is the summary. Reconciling is present while
@@ -216,8 +190,7 @@ func applyPolicyStatus(status v1alpha1.RateLimitPolicyStatus) *v1alpha1ac.RateLi
 	}
 	if e := status.Effective; e != nil {
 		apply.WithEffective(v1alpha1ac.EffectivePolicy().
-			WithSummary(e.Summary).
-			WithScript(v1alpha1ac.ScriptReference().WithName(e.Script.Name).WithSHA(e.Script.SHA)))
+			WithSummary(e.Summary))
 		for _, r := range e.Rates {
 			rate := v1alpha1ac.EffectiveRate().WithPolicy(r.Policy).WithAlgorithm(r.Algorithm).WithWindow(r.Window).WithKeyPattern(r.KeyPattern)
 			if r.Limit != nil {

@@ -18,8 +18,7 @@ import (
 // Flux, kpt and kubectl wait evaluate the conditions with kstatus.
 func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 	rule := &selection.Rule{Revision: "sha256:a"}
-	outage := degradation{v1alpha1.ReasonStoreUnreachable, "outage"}
-	local := degradation{v1alpha1.ReasonLocalMode, "local"}
+	many := degradation{v1alpha1.ReasonManyIdentifiers, "many"}
 	tests := map[string]struct {
 		outcome outcome
 		want    string // conditions in order
@@ -30,7 +29,7 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 			"Accepted=False/Invalid Programmed=False/Invalid Enforced=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
 		},
 		"a policy that does not compile while Redis is unavailable": {
-			outcome{problems: []compile.Problem{{Field: "spec.window", Message: "no"}}, unavailable: "refused", degradation: outage},
+			outcome{problems: []compile.Problem{{Field: "spec.window", Message: "no"}}, unavailable: "refused", degradation: many},
 			"Accepted=False/Invalid Programmed=False/Invalid Enforced=False/Invalid Ready=False/Invalid Stalled=True/Invalid", "Failed",
 		},
 		"no replica serves": {
@@ -66,8 +65,8 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 			"Accepted=True/Accepted Programmed=False/NotAdmitted Enforced=False/NotAdmitted Ready=False/NotAdmitted Reconciling=True/NotAdmitted", "InProgress",
 		},
 		"Redis unavailable to the operator, a policy that replicas enforce": {
-			outcome{rule: rule, enforced: true, unavailable: "refused", degradation: outage},
-			"Accepted=True/Accepted Programmed=True/Programmed Enforced=Unknown/Pending Ready=True/Programmed Degraded=True/StoreUnreachable", "Current",
+			outcome{rule: rule, enforced: true, unavailable: "refused", degradation: many},
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=Unknown/Pending Ready=True/Programmed Degraded=True/ManyIdentifiers", "Current",
 		},
 		"the operator has just started": {
 			outcome{rule: rule, connecting: true},
@@ -78,17 +77,17 @@ func TestPolicyStatus_HasTheConditionsThatKstatusExpects(t *testing.T) {
 			"Accepted=True/Accepted Programmed=True/Programmed Enforced=Unknown/Pending Ready=True/Programmed", "Current",
 		},
 		"Redis unavailable, a policy that was edited": {
-			outcome{rule: rule, acknowledged: 1, replicas: 2, unavailable: "refused", degradation: outage},
+			outcome{rule: rule, acknowledged: 1, replicas: 2, unavailable: "refused", degradation: many},
 			"Accepted=True/Accepted Programmed=False/StoreUnreachable Enforced=Unknown/Pending Ready=False/StoreUnreachable " +
-				"Reconciling=True/StoreUnreachable Degraded=True/StoreUnreachable", "InProgress",
+				"Reconciling=True/StoreUnreachable Degraded=True/ManyIdentifiers", "InProgress",
 		},
 		"a replica in local mode": {
-			outcome{rule: rule, enforced: true, degradation: local},
-			"Accepted=True/Accepted Programmed=True/Programmed Enforced=False/NoRequests Ready=True/Programmed Degraded=True/LocalMode", "Current",
+			outcome{rule: rule, enforced: true, degradation: many},
+			"Accepted=True/Accepted Programmed=True/Programmed Enforced=False/NoRequests Ready=True/Programmed Degraded=True/ManyIdentifiers", "Current",
 		},
 		"a replica in local mode, another without the rule": {
-			outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: local},
-			"Accepted=True/Accepted Programmed=False/Pending Enforced=Unknown/Pending Ready=False/Pending Reconciling=True/Pending Degraded=True/LocalMode", "InProgress",
+			outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: many},
+			"Accepted=True/Accepted Programmed=False/Pending Enforced=Unknown/Pending Ready=False/Pending Reconciling=True/Pending Degraded=True/ManyIdentifiers", "InProgress",
 		},
 	}
 	for name, test := range tests {

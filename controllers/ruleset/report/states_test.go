@@ -13,21 +13,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/stored"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // The states in test/gitops, which Flux and Argo CD evaluate there, are those that the operator writes.
 func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	rule := &selection.Rule{Revision: "sha256:5f2c"}
-	local := publish.Delivery{Replicas: make([]publish.ServingReplica, 2)}
-	local.Local.Replicas, local.Local.Since = 1, at
-	outage := publish.Delivery{Outage: publish.Outage{Message: "x", Since: at}}
 	gone := "dial tcp 10.0.0.7:6379: connect: connection refused"
 	refused := &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
 	noNamespaced := LimiterState{Limiter: types.NamespacedName{Namespace: "weir-system", Name: "default"}, NotAdmitted: map[types.UID]string{
@@ -74,11 +71,10 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"policy-target-not-found":         {1, outcome{problems: missing}},
 		"policy-ref-not-permitted":        {1, outcome{problems: forbidden}},
 		"policy-conflicted":               {1, outcome{problems: conflicted}},
-		"policy-local-mode":               {1, outcome{rule: rule, enforced: true, degradation: policyDegradation(local)}},
-		"policy-local-mode-pending":       {1, outcome{rule: rule, acknowledged: 1, replicas: 2, degradation: policyDegradation(local)}},
-		"policy-store-unreachable":        {1, outcome{rule: rule, enforced: true, unavailable: gone, degradation: policyDegradation(outage)}},
+		"policy-many-identifiers":         {1, outcome{rule: rule, enforced: true, degradation: crowded(limiter.NearMemory)}},
+		"policy-identifier-overflow":      {1, outcome{rule: rule, enforced: true, degradation: crowded(limiter.OverMaximum)}},
 		"policy-partially-programmed":     {1, outcome{rule: rule, enforced: true}},
-		"policy-edited-store-unreachable": {2, outcome{rule: rule, acknowledged: 0, replicas: 2, unavailable: gone, degradation: policyDegradation(outage)}},
+		"policy-edited-store-unreachable": {2, outcome{rule: rule, acknowledged: 0, replicas: 2, unavailable: gone}},
 		"policy-over-budget":              {1, outcome{overBudget: "spec: over the policy budget of the Limiter: this policy needs 832612 bytes, and the older policies of namespace shop leave less of 524288: shorten or delete policies, or raise spec.policyBudget.perNamespace.bytes of the Limiter"}},
 		"policy-overridden":               {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(redundancy.Override{Policy: "a", Domain: "a", By: "_cluster/strict", Reason: v1alpha1.ReasonStricterPolicy})}},
 		"cluster-overridden":              {1, outcome{rule: rule, enforced: true, overridden: overriddenBy(redundancy.Override{Policy: "a", Domain: "shop", By: "shop/tenant-free", Reason: v1alpha1.ReasonNamespacePolicy})}},

@@ -3,6 +3,7 @@ package selection
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,13 +65,13 @@ func TestCompile_FollowsNamespacesIfARuleUsesThem(t *testing.T) {
 
 func TestCompile_SharesTheRulesThatHaveNotChanged(t *testing.T) {
 	other := compiler
-	other.Script.Name = "another"
+	other.KeyPrefix = "another:"
 	first := other.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), Hashes{})
 	second := compiler.Compile(first, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 2, 99)), Hashes{})
 	if got := second.Rules["shop/daily"]; !reflect.DeepEqual(got, first.Rules["shop/daily"]) {
 		t.Errorf("the rule that has not changed is %+v", got)
 	}
-	if got := second.Rules["shop/hourly"].Effective; *got.Rates[0].Limit != 99 || got.Script.Name != "spend" || got.Rates[0].Window != "1m" || got.Rates[0].KeyPattern == "" {
+	if got := second.Rules["shop/hourly"].Effective; *got.Rates[0].Limit != 99 || got.Rates[0].Window != "1m" || !strings.HasPrefix(got.Rates[0].KeyPattern, "weir:") {
 		t.Errorf("the edited rule is %+v", got)
 	}
 }

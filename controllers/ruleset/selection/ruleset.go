@@ -90,8 +90,6 @@ type Compiler struct {
 	KeyPrefix string
 	// HashKey is the master key from which the hash keys of Limiters are derived. Without it, the rules must not be published.
 	HashKey *limiter.HashKey
-	// Script decides requests. It is reported in the status of policies.
-	Script v1alpha1.ScriptReference
 }
 
 // Compile returns the rule set of the selected policies. It returns before, which may be nil, if nothing has changed since.
@@ -216,7 +214,7 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 }
 
 func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) {
-	effective := v1alpha1.EffectivePolicy{Script: c.Script}
+	var effective v1alpha1.EffectivePolicy
 	var limits []string
 	for i := range own {
 		rule := &own[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-dev/weir/internal/stored"
 )
 
-var compiler = Compiler{KeyPrefix: "weir:", Script: v1alpha1.ScriptReference{Name: "spend", SHA: "0123"}}
+var compiler = Compiler{KeyPrefix: "weir:"}
 
 func limiterAt(generation int64) *v1alpha1.Limiter {
 	return &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "default", UID: "limiter", Generation: generation}}

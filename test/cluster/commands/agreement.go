@@ -23,7 +23,7 @@ func (s Steps) AgreeWithPrograms(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	file, program := filepath.Join(dir, "agreement.yaml"), filepath.Join(dir, "program")
 	if err := os.WriteFile(file, []byte(agreement.Policies(scenario.Agreement)), 0o600); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s Steps) AgreeWithPrograms(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer inProcess.Close()
+	defer func() { err = errors.Join(err, inProcess.Close()) }()
 	return s.compare(ctx, inProcess)
 }
 
@@ -77,10 +77,10 @@ func (s Steps) compare(ctx context.Context, program *weir.Limiter) (err error) {
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer func() { err = errors.Join(err, cluster.Close()) }()
 	seen := map[int]int{}
 	for i, request := range agreement.Requests() {
-		want, got := agreement.AnswerOf(program, request), agreement.AnswerOf(cluster, request)
+		want, got := agreement.AnswerOf(ctx, program, request), agreement.AnswerOf(ctx, cluster, request)
 		seen[got.Status]++
 		s.Expect(agreement.Agree(want, got, true), "request %d %v: the program answers %+v, and the limiter %+v", i, request, want, got)
 	}

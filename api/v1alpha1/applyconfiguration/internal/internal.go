@@ -116,9 +116,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - policy
-    - name: script
-      type:
-        namedType: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
     - name: summary
       type:
         scalar: string
@@ -760,15 +757,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.GatewayReference
           elementRelationship: atomic
-- name: com.github.weir-dev.weir.api.v1alpha1.ScriptReference
-  map:
-    fields:
-    - name: name
-      type:
-        scalar: string
-    - name: sha
-      type:
-        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.SecretReference
   map:
     fields:

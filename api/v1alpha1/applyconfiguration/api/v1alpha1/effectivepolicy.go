@@ -15,8 +15,6 @@ type EffectivePolicyApplyConfiguration struct {
 	Rates []EffectiveRateApplyConfiguration `json:"rates,omitempty"`
 	// summary has the limits and windows of rates for requests in no tier, for people. For example: 10 per 1s, 1000 per 1d.
 	Summary *string `json:"summary,omitempty"`
-	// script is the Lua script that decides requests.
-	Script *ScriptReferenceApplyConfiguration `json:"script,omitempty"`
 	// matchedBy is how requests are assigned to the routes of spec.targetRefs. RouteName: the gateway names the route of each request.
 	// Request: spec.routeMatching of the Limiter has a Gateway for each of these routes, and the pods find the route of a request whose gateway
 	// does not name it. It is absent without targetRefs.
@@ -47,14 +45,6 @@ func (b *EffectivePolicyApplyConfiguration) WithRates(values ...*EffectiveRateAp
 // If called multiple times, the Summary field is set to the value of the last call.
 func (b *EffectivePolicyApplyConfiguration) WithSummary(value string) *EffectivePolicyApplyConfiguration {
 	b.Summary = &value
-	return b
-}
-
-// WithScript sets the Script field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Script field is set to the value of the last call.
-func (b *EffectivePolicyApplyConfiguration) WithScript(value *ScriptReferenceApplyConfiguration) *EffectivePolicyApplyConfiguration {
-	b.Script = value
 	return b
 }
 

@@ -7,7 +7,10 @@ package v1alpha1
 //
 // LoadedScript is a Lua script and the number of Redis primaries that have loaded it.
 type LoadedScriptApplyConfiguration struct {
-	ScriptReferenceApplyConfiguration `json:""`
+	// name is the name of the script.
+	Name *string `json:"name,omitempty"`
+	// sha is the SHA-1 of the script in hexadecimal form. Redis identifies the script by it.
+	SHA *string `json:"sha,omitempty"`
 	// loadedOn is the number of Redis primaries that have loaded the script.
 	LoadedOn *int32 `json:"loadedOn,omitempty"`
 }
@@ -22,7 +25,7 @@ func LoadedScript() *LoadedScriptApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *LoadedScriptApplyConfiguration) WithName(value string) *LoadedScriptApplyConfiguration {
-	b.ScriptReferenceApplyConfiguration.Name = &value
+	b.Name = &value
 	return b
 }
 
@@ -30,7 +33,7 @@ func (b *LoadedScriptApplyConfiguration) WithName(value string) *LoadedScriptApp
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the SHA field is set to the value of the last call.
 func (b *LoadedScriptApplyConfiguration) WithSHA(value string) *LoadedScriptApplyConfiguration {
-	b.ScriptReferenceApplyConfiguration.SHA = &value
+	b.SHA = &value
 	return b
 }
 
