@@ -23,7 +23,7 @@ type limiterReconciler struct {
 	name     types.NamespacedName
 	states   *report.LimiterStates
 	metrics  *metrics
-	changes  *changeCounter
+	changes  *report.ChangeCounter
 	compiler selection.Compiler
 
 	mu sync.Mutex // guards the fields below
@@ -55,7 +55,7 @@ type selected struct {
 }
 
 func newLimiterReconciler(
-	c Config, name types.NamespacedName, states *report.LimiterStates, m *metrics, changes *changeCounter, wait time.Duration,
+	c Config, name types.NamespacedName, states *report.LimiterStates, m *metrics, changes *report.ChangeCounter, wait time.Duration,
 ) *limiterReconciler {
 	sequence := &publish.Sequence{Clock: c.Clock}
 	return &limiterReconciler{
@@ -115,7 +115,7 @@ const gatherInterval = time.Minute
 
 // selectPolicies compiles the rule set of the policies that the Limiter selects, unless nothing has changed.
 func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha1.Limiter) error {
-	changes, changed := l.changes.since(l.selected.changes)
+	changes, changed := l.changes.Since(l.selected.changes)
 	version, now := selection.VersionOf(limiter), l.Clock()
 	if !changed && l.selected.limiter == version && now.Sub(l.selected.at) < gatherInterval {
 		return nil

@@ -133,20 +133,6 @@ func TestMetrics_MeasureThePropagationOfEdits(t *testing.T) {
 	}
 }
 
-func TestChangeCounter_ReportsChangesUntilTheFirst(t *testing.T) {
-	var c changeCounter
-	if now, changed := c.since(0); now != 0 || !changed {
-		t.Errorf("without a watch: %d, %v; want that anything may have changed", now, changed)
-	}
-	c.add()
-	c.add()
-	for earlier, want := range map[uint64]bool{1: true, 2: false} {
-		if now, changed := c.since(earlier); now != 2 || changed != want {
-			t.Errorf("since %d: %d, %v; want 2, %v", earlier, now, changed, want)
-		}
-	}
-}
-
 func TestPublishing_CollectsACallThatEndsInTime(t *testing.T) {
 	ended := func(p *publishing) *int {
 		cancels := 0

@@ -32,7 +32,7 @@ type Reconciler struct {
 	metrics *metrics
 	// publishWait is how long a reconciliation waits for Redis.
 	publishWait time.Duration
-	changes     changeCounter
+	changes     report.ChangeCounter
 
 	mu       sync.Mutex
 	limiters map[types.NamespacedName]*limiterReconciler

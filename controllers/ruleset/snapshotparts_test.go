@@ -102,7 +102,7 @@ func TestSnapshot_ReportsARuleSetThatDoesNotFit(t *testing.T) {
 	tooLarge := *h.state().ruleSet
 	tooLarge.Revision, tooLarge.Data = "sha256:x", make([]byte, 9<<20)
 	h.state().ruleSet = &tooLarge
-	h.reconciler.changes.add() // and no change later: the rule set stays
+	h.reconciler.changes.Add() // and no change later: the rule set stays
 	h.state().selected.changes = 1
 	h.reconcile()
 	if diff := cmp.Diff(before, h.parts()); diff != "" {

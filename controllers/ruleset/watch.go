@@ -63,6 +63,7 @@ func (r *Reconciler) setupReporter(mgr ctrl.Manager) error {
 		return err
 	}
 	requests := func(context.Context) []reconcile.Request {
+		r.Reporter.Changed()
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "policies"}}}
 	}
 	watch := ctrl.NewControllerManagedBy(mgr).Named("report").WatchesRawSource(whenever(r.Reporter.States.Changed(), requests))
@@ -126,7 +127,7 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 
 // allLimiters counts a change and returns a request for each Limiter.
 func (r *Reconciler) allLimiters(ctx context.Context, _ client.Object) []reconcile.Request {
-	r.changes.add()
+	r.changes.Add()
 	var list v1alpha1.LimiterList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache has no Limiters yet: each of them arrives as an event of its own

@@ -117,7 +117,7 @@ func TestSetupWithManager_PublishesAPolicyThatWasReplacedDuringAWatchOutage(t *t
 func TestReconcile_ReadsUnwatchedChangesWithinAMinute(t *testing.T) {
 	h := newHarness(t)
 	h.createPolicy("daily", nil)
-	h.reconciler.changes.add()
+	h.reconciler.changes.Add()
 	h.reconcile()
 	h.editPolicy("daily", limit(7))
 	h.reconcile()

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,9 +25,13 @@ import (
 const policyOwner = client.FieldOwner("weir-operator")
 
 const (
-	// StatusesPerRound bounds the statuses that are written before the states of the Limiters are read again. When an operator
-	// starts or Redis fails, thousands of statuses change. They must not delay the status of a policy that is edited then.
-	StatusesPerRound = 50
+	// StatusesPerRound bounds the statuses that are written before changes are looked for. When an operator starts or thousands of policies
+	// are created, they must not delay the status of a policy that is edited then.
+	StatusesPerRound = 200
+	// concurrentWrites is how many statuses are written at the same time: the API server needs milliseconds for each.
+	concurrentWrites = 8
+	// maxWait is how long a status waits to be written before it is made again from what is known then.
+	maxWait = 5 * time.Second
 	// NextRound is the wait before the next round if there are more statuses to write.
 	NextRound = time.Millisecond
 	// ConflictRetry is the wait after a write conflict: until then the cache receives the newer version of the policy.
@@ -49,6 +55,32 @@ type Reporter struct {
 
 	reported   map[types.UID]reportedPolicy
 	unselected selection.Unselected
+	changes    ChangeCounter
+	pending    pendingStatuses
+}
+
+// Changed reports that there is something new to report.
+func (r *Reporter) Changed() { r.changes.Add() }
+
+// pendingStatuses are those that the last rounds have not written yet.
+type pendingStatuses struct {
+	statuses []pendingStatus
+	changes  uint64        // counted when they were made
+	made     time.Time     // when they were made
+	next     time.Duration // when statuses change without a change of objects, after they were made
+}
+
+// pendingStatus is a status to write.
+type pendingStatus struct {
+	policy   selection.Policy
+	latest   writtenStatus
+	reported reportedPolicy // without the write
+	status   v1alpha1.RateLimitPolicyStatus
+}
+
+// isEdit reports whether the policy had a status of an earlier generation.
+func (p pendingStatus) isEdit() bool {
+	return p.latest.status.ObservedGeneration > 0 && p.latest.status.ObservedGeneration != p.policy.GetGeneration()
 }
 
 // reportedPolicy is the status of a policy that was written last.
@@ -94,11 +126,13 @@ func (r reportedPolicy) untilDue(now time.Time) time.Duration {
 	return min(interval, max(r.due.Sub(now), NextRound))
 }
 
-// errNextRound means that the status must be written in the next round.
-var errNextRound = errors.New("the number of statuses for this round is reached")
-
-// Reconcile writes the statuses that have changed. It writes nothing before every Limiter has a state.
+// Reconcile writes the statuses that have changed, as many as fit in a round. It writes nothing before every Limiter has a state.
 func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	changes, changed := r.changes.Since(r.pending.changes)
+	if !changed && len(r.pending.statuses) > 0 && r.Clock().Sub(r.pending.made) < maxWait {
+		return r.writeRound(ctx)
+	}
+	r.pending = pendingStatuses{changes: changes, made: r.Clock()}
 	inputs, err := selection.Gather(ctx, r.Client, r.Gateways, false)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -112,11 +146,8 @@ func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	}
 	policies := selection.List(inputs.Policies)
 	r.unselected.Compile(inputs, policies, func(policy types.UID) bool { return selected(policy, states) })
-	requeueAfter, err := r.report(ctx, policies, states)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: requeueAfter}, nil
+	r.evaluate(policies, states)
+	return r.writeRound(ctx)
 }
 
 // states returns the states of the Limiters that exist and are not being deleted. It is complete if every one has a state.
@@ -148,44 +179,87 @@ func selected(policy types.UID, states []LimiterState) bool {
 	return false
 }
 
-// report writes the statuses that have changed, and returns when to call it again.
-func (r *Reporter) report(ctx context.Context, policies []selection.Policy, states []LimiterState) (requeueAfter time.Duration, err error) {
-	now := r.Clock()
+// evaluate makes the statuses that are to be written, those of edited policies first.
+func (r *Reporter) evaluate(policies []selection.Policy, states []LimiterState) {
+	now := r.pending.made
 	after := make(map[types.UID]reportedPolicy, len(policies))
-	budget := StatusesPerRound
-	requeueAfter = interval
-	var errs []error
+	r.pending.next = interval
 	for _, p := range policies {
 		before, known := r.reported[p.GetUID()]
 		if known {
 			after[p.GetUID()] = before
 		}
-		outcomes, complete := r.outcomes(p, states, before.latest(p).status)
+		latest := before.latest(p)
+		outcomes, complete := r.outcomes(p, states, latest.status)
 		if !complete { // the missing states arrive as changes
 			continue
 		}
 		overdue := !before.due.IsZero() && !now.Before(before.due)
 		if known && before.over == p.GetResourceVersion() && !overdue && unchanged(before.summaries, outcomes) {
-			requeueAfter = min(requeueAfter, before.untilDue(now))
+			r.pending.next = min(r.pending.next, before.untilDue(now))
 			continue
 		}
-		reported, err := r.reportPolicy(ctx, p, before, outcomes, now, &budget)
-		switch {
-		case err == nil:
+		late := observeLate(outcomes, before.late, p.GetGeneration(), now)
+		status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
+		status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
+		reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late}
+		r.pending.next = min(r.pending.next, reported.untilDue(now))
+		if equality.Semantic.DeepEqual(latest.status, status) {
 			after[p.GetUID()] = reported
-			requeueAfter = min(requeueAfter, reported.untilDue(now))
-		case errors.Is(err, errNextRound):
-			requeueAfter = NextRound
-		case apierrors.IsConflict(err): // the policy was edited, and the cache does not have the edit yet
-			requeueAfter = min(requeueAfter, ConflictRetry)
-		case apierrors.IsNotFound(err): // the policy was deleted
-		default:
-			errs = append(errs, fmt.Errorf("write status of %s: %w", p.Name, err))
+		} else {
+			r.pending.statuses = append(r.pending.statuses, pendingStatus{p, latest, reported, status})
 		}
 	}
 	r.reported = after
 	r.Events.keep(func(policy types.UID) bool { _, exists := after[policy]; return exists })
-	return requeueAfter, errors.Join(errs...)
+	slices.SortStableFunc(r.pending.statuses, func(a, b pendingStatus) int {
+		switch {
+		case a.isEdit() == b.isEdit():
+			return 0
+		case a.isEdit():
+			return -1
+		default:
+			return 1
+		}
+	})
+}
+
+// writeRound writes the first pending statuses. A status that could not be written is made again.
+func (r *Reporter) writeRound(ctx context.Context) (ctrl.Result, error) {
+	requeueAfter := r.pending.next
+	round := r.pending.statuses[:min(len(r.pending.statuses), StatusesPerRound)]
+	r.pending.statuses = r.pending.statuses[len(round):]
+	if len(r.pending.statuses) > 0 {
+		requeueAfter = NextRound
+	}
+	versions, failed := make([]string, len(round)), make([]error, len(round))
+	var group errgroup.Group
+	group.SetLimit(concurrentWrites)
+	for i, p := range round {
+		group.Go(func() error {
+			versions[i], failed[i] = r.write(ctx, p.policy, p.latest.version, p.status)
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in failed
+	var errs []error
+	for i, p := range round {
+		switch err := failed[i]; {
+		case err == nil:
+			p.reported.written = &writtenStatus{version: versions[i], status: p.status}
+			r.reported[p.policy.GetUID()] = p.reported
+			r.Events.record(p.policy, p.latest.status, p.status)
+		case apierrors.IsConflict(err): // the policy was edited, and the cache does not have the edit yet
+			requeueAfter = min(requeueAfter, ConflictRetry)
+		case apierrors.IsNotFound(err): // the policy was deleted
+		default:
+			errs = append(errs, fmt.Errorf("write status of %s: %w", p.policy.Name, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: requeueAfter}, nil
 }
 
 // outcomes returns an outcome of the policy for each Limiter that selects it. If no Limiter selects it, there is one outcome
@@ -214,31 +288,6 @@ func (r *Reporter) outcomes(
 		}}
 	}
 	return outcomes, true
-}
-
-// reportPolicy writes the status of the policy, unless it has that status. It takes the write from the budget.
-func (r *Reporter) reportPolicy(
-	ctx context.Context, p selection.Policy, before reportedPolicy, outcomes []outcome, now time.Time, budget *int,
-) (reportedPolicy, error) {
-	latest := before.latest(p)
-	late := observeLate(outcomes, before.late, p.GetGeneration(), now)
-	status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
-	status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
-	reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late}
-	if equality.Semantic.DeepEqual(latest.status, status) {
-		return reported, nil
-	}
-	if *budget == 0 {
-		return reportedPolicy{}, errNextRound
-	}
-	*budget--
-	version, err := r.write(ctx, p, latest.version, status)
-	if err != nil {
-		return reportedPolicy{}, err
-	}
-	reported.written = &writtenStatus{version: version, status: status}
-	r.Events.record(p, latest.status, status)
-	return reported, nil
 }
 
 // write applies the status over that version of the policy, and returns the version after the write. It fails with a conflict

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ import (
 type cached struct {
 	client.Client
 
+	mu         sync.Mutex
+	lists      int // of policies in namespaces
 	limiters   []v1alpha1.Limiter
 	namespaced []v1alpha1.RateLimitPolicy
 	cluster    []v1alpha1.ClusterRateLimitPolicy
@@ -49,6 +52,7 @@ func (c *cached) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 		list.Items = slices.Clone(c.limiters)
 		return c.failing["list"]
 	case *v1alpha1.RateLimitPolicyList:
+		c.lists++
 		list.Items = slices.Clone(c.namespaced)
 		return c.failing["list policies"]
 	case *v1alpha1.ClusterRateLimitPolicyList:
@@ -78,6 +82,8 @@ func (w statusWriter) Apply(_ context.Context, o runtime.ApplyConfiguration, _ .
 	if err := json.Unmarshal(text, &request); err != nil {
 		return err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	name := request.Metadata.Name
 	if err := w.failing[name]; err != nil {
 		return err
@@ -154,6 +160,7 @@ func (r *reporting) round(want string, requeue time.Duration) {
 	if err != nil {
 		r.Fatal(err)
 	}
+	slices.Sort(r.written) // several at a time
 	if got := strings.Join(r.written, " "); got != want || result.RequeueAfter != requeue {
 		r.Errorf("wrote %q and waits for %v; want %q and %v", got, result.RequeueAfter, want, requeue)
 	}
@@ -226,16 +233,53 @@ func TestReporter_WaitsForTheStatesOfAllLimiters(t *testing.T) {
 
 func TestReporter_BoundsTheWritesOfARound(t *testing.T) {
 	r := newReporting(t)
-	for i := range 60 {
+	for i := range StatusesPerRound + 10 {
 		r.add(fmt.Sprint("p", i))
 	}
 	r.States.Set(r.state)
-	for i, want := range []int{50, 10, 0} {
+	for i, want := range []int{StatusesPerRound, 10, 0} {
 		r.written = nil
 		result, err := r.Reconcile(t.Context(), ctrl.Request{})
 		if err != nil || len(r.written) != want || (result.RequeueAfter == time.Millisecond) != (i == 0) {
 			t.Errorf("round %d: %d writes, then waits for %v (%v); want %d", i, len(r.written), result.RequeueAfter, err, want)
 		}
+	}
+}
+
+// Rounds that only continue evaluate nothing, and a policy that is edited meanwhile does not wait for the others.
+func TestReporter_ContinuesUntilSomethingChanges(t *testing.T) {
+	r := newReporting(t)
+	r.add("daily")
+	r.round("daily", time.Minute)
+	r.receive()
+	for i := range 3*StatusesPerRound - 1 {
+		r.add(fmt.Sprint("p", i))
+	}
+	r.States.Set(r.state)
+	r.Changed()
+	next := func(lists int) {
+		t.Helper()
+		r.written, r.lists = nil, 0
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if r.lists != lists || len(r.written) != StatusesPerRound && len(r.pending.statuses) > 0 {
+			t.Errorf("%d lists and %d writes, want %d and %d", r.lists, len(r.written), lists, StatusesPerRound)
+		}
+	}
+	next(1)
+	next(0)
+	r.namespaced[0].Generation, r.namespaced[0].ResourceVersion = 2, "edited"
+	r.state.Considered["daily"] = 2
+	r.Changed()
+	next(1)
+	if !slices.Contains(r.written, "daily") {
+		t.Error("the edited policy waits for the others")
+	}
+	r.now = r.now.Add(maxWait)
+	next(1)
+	if len(r.pending.statuses) != 0 || len(r.statuses) != 3*StatusesPerRound {
+		t.Errorf("%d statuses are pending, and %d written", len(r.pending.statuses), len(r.statuses))
 	}
 }
 
@@ -369,7 +413,7 @@ func TestReporter_ReportsPoliciesThatNoLimiterSelects(t *testing.T) {
 	r.add("bad")
 	r.namespaced[1].Spec.Window = "1 week"
 	clear(r.state.RuleSet.Policies)
-	r.round("daily bad", time.Minute)
+	r.round("bad daily", time.Minute)
 	for name, want := range map[string]string{"daily": "True", "bad": "False"} {
 		accepted := meta.FindStatusCondition(r.statuses[name].Conditions, "Accepted")
 		ready := meta.FindStatusCondition(r.statuses[name].Conditions, "Ready")
