@@ -149,14 +149,14 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision, own 
 	k.limit, k.decided = charge.Limit, c.nextDecision()
 	if k.reported == nil {
 		size := k.state.Size()
-		k.state.Assume(d.At, k.limit, used, newest(k.limit, *d))
+		assume(k.state, charge, d, used)
 		if held && k.state.Size() == size && k.state.Expires(k.limit) > d.At {
 			return // as almost always: keep would look up the counter again and change nothing
 		}
 	} else {
 		s := k.share()
 		unreported := k.unreported(d.At)
-		k.reported.Assume(d.At, k.limit, used, newest(k.limit, *d))
+		assume(k.reported, charge, d, used)
 		k.state = k.reported.Clone()
 		k.state.Spend(d.At, s.weighted, unreported*s.weight)
 	}
@@ -167,6 +167,16 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision, own 
 func (c *Counters) nextDecision() uint64 {
 	c.decisions++
 	return c.decisions
+}
+
+// assume makes state what the store has decided: used units count. A coarse log can still count units that the store no longer counts. The units of
+// the charge must not take their places: they count for a whole window from now on.
+func assume(state limiter.State, charge *limiter.Charge, d *limiter.Decision, used int64) {
+	last := newest(charge.Limit, *d)
+	if charge.Limit.Traits().Log && d.Allowed && last == d.At { // else the charge was not counted: another one of the request was denied
+		state.Spend(d.At, charge.Limit, charge.Units())
+	}
+	state.Assume(d.At, charge.Limit, used, last)
 }
 
 // newest is when the last of the units that count was spent, as far as a decision contains it.
