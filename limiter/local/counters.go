@@ -72,6 +72,8 @@ type counter struct {
 	reported limiter.State
 	// peers are those that the units in state are weighted by, as long as reported is not nil.
 	peers Peers
+	// whole is [limiter.Charge.WholeShare] of the last charge: no other replica spends on the counter.
+	whole bool
 	// decided is the number of the store's last decision on the counter; 0 if it did not decide since the counter is held.
 	decided   uint64
 	packs     bool            // see learned.spending
@@ -147,6 +149,7 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision, own 
 		k = newCounter(charge.Limit)
 	}
 	k.limit, k.decided = charge.Limit, c.nextDecision()
+	c.setWhole(k, d.At, charge.WholeShare)
 	if k.reported == nil {
 		size := k.state.Size()
 		assume(k.state, charge, d, used)
@@ -154,11 +157,9 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision, own 
 			return // as almost always: keep would look up the counter again and change nothing
 		}
 	} else {
-		s := k.share()
 		unreported := k.unreported(d.At)
 		assume(k.reported, charge, d, used)
-		k.state = k.reported.Clone()
-		k.state.Spend(d.At, s.weighted, unreported*s.weight)
+		k.restate(d.At, unreported)
 	}
 	c.keep(d.At, charge.Key, k)
 }
