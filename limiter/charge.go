@@ -19,6 +19,9 @@ type Charge struct {
 	Shadow bool
 	// OnStoreFailure is how the charge is decided while the counter is unavailable. Stores that do not fail over ignore it.
 	OnStoreFailure StoreFailure
+	// WholeShare is true if all requests of the key come to one replica: while the counter is unavailable, each replica admits what is left
+	// of the whole limit, not an equal share of it.
+	WholeShare bool
 	// Lease allows a replica to spend units of the counter ahead. It is nil if every charge is spent on its own.
 	Lease *LeaseTerms
 	// Deny denies the charge, whatever remains.

@@ -81,6 +81,8 @@ type Refund struct {
 	At Instant
 	// Latest refunds the units that were spent last, in place of those that were spent at At.
 	Latest bool
+	// WholeShare is that of the charge. Only [Refund.Latest] needs it.
+	WholeShare bool
 }
 
 // RefundError is the error of a [Store.Refund] whose refunds are not all of one kind: those of keys that are not listed were made.

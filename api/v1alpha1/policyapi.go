@@ -38,6 +38,7 @@ type (
 	LabelSelectorOperator      = policyapi.LabelSelectorOperator
 	LabelSelectorRequirement   = policyapi.LabelSelectorRequirement
 	Lease                      = policyapi.Lease
+	LocalShare                 = policyapi.LocalShare
 	Match                      = policyapi.Match
 	MatchedBy                  = policyapi.MatchedBy
 	Method                     = policyapi.Method
@@ -92,6 +93,8 @@ const (
 	OperationUpdate         = policyapi.OperationUpdate
 	OverrunDebt             = policyapi.OverrunDebt
 	OverrunDeny             = policyapi.OverrunDeny
+	LocalShareEqual         = policyapi.LocalShareEqual
+	LocalShareWhole         = policyapi.LocalShareWhole
 	PathExact               = policyapi.PathExact
 	PathPrefix              = policyapi.PathPrefix
 	PathRegularExpression   = policyapi.PathRegularExpression

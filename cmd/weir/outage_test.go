@@ -115,3 +115,50 @@ func TestServe_SharesLimitsAmongTheReplicasOfTheFlagUntilRedisReportsThem(t *tes
 		})
 	}
 }
+
+// Four replicas share a limit of 100 units. A client has spent 20 of them, always at the first replica, when Redis becomes unavailable.
+func TestServe_LocalShareDecidesWhatAClientOfOneReplicaGets(t *testing.T) {
+	const replicas = 4
+	redis, err := fixture.StartRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Stop() })
+	dir := t.TempDir()
+	for _, share := range []string{"Equal", "Whole"} {
+		save(t, filepath.Join(dir, share+".yaml"), fmt.Sprintf(`
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {name: %s, namespace: shop}
+spec: {axis: Tenant, limit: 100, window: 1h, algorithm: SlidingWindowLog, localShare: %s, match: {http: {paths: [{value: /%s}]}}}
+`, strings.ToLower(share), share, share))
+	}
+	var bases []string
+	for range replicas {
+		counters, log := countersOf("weir:"), &Transcript{}
+		counters.timeout, counters.replicas = 200*time.Millisecond, replicas
+		launch(t, func(ctx context.Context) error {
+			return runServe(ctx, serveFlags{policies: dir, redis: redis.URL(), counters: counters, sockets: anyPort}, log, log.Logger())
+		})
+		bases = append(bases, find(t, log, `at (http://127\.0\.0\.1:[0-9]+)/v1/check, counters in redis://127\.0\.0\.1:`))
+	}
+	admitted := func(replica int, path string, most int) (units int) {
+		for range most {
+			if check(t, bases[replica], `{"domain":"shop","path":"/`+path+`","headers":{"x-tenant-id":"acme"}}`).status == http.StatusOK {
+				units++
+			}
+		}
+		return units
+	}
+	for _, path := range []string{"Equal", "Whole"} {
+		if got := admitted(0, path, 20); got != 20 {
+			t.Fatalf("%s: Redis admits %d of 20 units", path, got)
+		}
+	}
+	redis.Kill()
+	for path, want := range map[string][2]int{"Equal": {20, 25}, "Whole": {80, 100}} {
+		if got := [2]int{admitted(0, path, 110), admitted(1, path, 110)}; got != want {
+			t.Errorf("%s: without Redis, the replica of the client admits %d units and another one %d, want %v", path, got[0], got[1], want)
+		}
+	}
+}

@@ -56,6 +56,9 @@ func goodPolicy() *rapid.Generator[policyapi.RateLimitPolicy] {
 
 			OnStoreFailure: rapid.SampledFrom([]policyapi.StoreFailure{"", "Local", "Allow", "Deny"}).Draw(t, "on store failure"),
 		}
+		if policy.Spec.OnStoreFailure == "" || policy.Spec.OnStoreFailure == policyapi.StoreFailureLocal {
+			policy.Spec.LocalShare = rapid.SampledFrom([]policyapi.LocalShare{"", "Equal", "Whole"}).Draw(t, "local share")
+		}
 		if policy.Spec.Axis != policyapi.AxisEndpoint {
 			policy.Spec.Scope = rapid.SampledFrom([]policyapi.Scope{"", "Policy", "Endpoint"}).Draw(t, "scope")
 			policy.Spec.Identifier = identifier().Draw(t, "identifier")
@@ -273,6 +276,10 @@ func badPolicy() *rapid.Generator[policyapi.RateLimitPolicy] {
 		func(s *policyapi.RateLimitPolicySpec) { s.Scope = "Galaxy" },
 		func(s *policyapi.RateLimitPolicySpec) { s.Enforcement = "Beg" },
 		func(s *policyapi.RateLimitPolicySpec) { s.OnStoreFailure = "Hope" },
+		func(s *policyapi.RateLimitPolicySpec) { s.LocalShare = "Half" },
+		func(s *policyapi.RateLimitPolicySpec) {
+			s.OnStoreFailure, s.LocalShare = policyapi.StoreFailureDeny, policyapi.LocalShareWhole
+		},
 		func(s *policyapi.RateLimitPolicySpec) { s.Identifier = &policyapi.Identifier{} },
 		func(s *policyapi.RateLimitPolicySpec) { s.Match = &policyapi.Match{} },
 		func(s *policyapi.RateLimitPolicySpec) {

@@ -49,6 +49,7 @@ func lowerCommon(policy validPolicy) rules.Rule {
 		Debt:           policy.spec.Overrun == policyapi.OverrunDebt,
 		Shadow:         policy.spec.Enforcement == policyapi.EnforcementShadow,
 		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
+		LocalShare:     lowerLocalShare(policy.spec.LocalShare),
 		Compact:        policy.spec.Storage == policyapi.StorageCompact,
 		Denial:         lowerDenial(policy.spec.Denial),
 	}
@@ -70,6 +71,13 @@ func lowerStoreFailure(failure policyapi.StoreFailure) rules.StoreFailure {
 	default:
 		return rules.LocalOnFailure
 	}
+}
+
+func lowerLocalShare(share policyapi.LocalShare) rules.LocalShare {
+	if share == policyapi.LocalShareWhole {
+		return rules.WholeShare
+	}
+	return rules.EqualShare
 }
 
 func lowerMatch(match *policyapi.Match) rules.Match {

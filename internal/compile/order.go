@@ -37,6 +37,7 @@ func withDefaults(spec policyapi.RateLimitPolicySpec) policyapi.RateLimitPolicyS
 	spec.Overrun = cmp.Or(spec.Overrun, policyapi.OverrunDeny)
 	spec.Enforcement = cmp.Or(spec.Enforcement, policyapi.EnforcementEnforce)
 	spec.OnStoreFailure = cmp.Or(spec.OnStoreFailure, policyapi.StoreFailureLocal)
+	spec.LocalShare = cmp.Or(spec.LocalShare, policyapi.LocalShareEqual)
 	spec.Storage = cmp.Or(spec.Storage, policyapi.StorageExact)
 	return spec
 }

@@ -32,7 +32,7 @@ func TestIsRedundant_ConsidersEveryFieldOfARule(t *testing.T) {
 		{reflect.TypeFor[rules.Rule](), []string{
 			"Policy", "Rate", "Counter", "Domain", "Domains", "AllDomains", "Default", "ReplacesDefaults", "Axis", "Identifier", "Fallbacks", "OnMissing", "PerEndpoint",
 			"Match", "Algorithm", "Units",
-			"WindowSeconds", "Burst", "TiersOnly", "Tiers", "Cost", "Debt", "WholeDebt", "Shadow", "OnStoreFailure", "Lease", "Compact", "Denial",
+			"WindowSeconds", "Burst", "TiersOnly", "Tiers", "Cost", "Debt", "WholeDebt", "Shadow", "OnStoreFailure", "LocalShare", "Lease", "Compact", "Denial",
 		}},
 		{reflect.TypeFor[rules.Match](), []string{"Hosts", "Paths", "IgnoreCase", "Methods", "Headers", "CIDRs", "ExceptCIDRs", "Expression", "Descriptors", "Kubernetes", "Routes"}},
 		{reflect.TypeFor[rules.KubernetesMatch](), []string{"Resources", "Namespaces", "NamespaceSelector", "Users", "Groups", "ExceptUsers", "ExceptGroups"}},

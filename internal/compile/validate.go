@@ -42,6 +42,7 @@ func validate(same []candidate) (validPolicy, []Problem) {
 	v.validateOverrun(spec)
 	validateEnum(&v, "spec.enforcement", spec.Enforcement, policyapi.EnforcementEnforce, policyapi.EnforcementShadow)
 	validateEnum(&v, "spec.onStoreFailure", spec.OnStoreFailure, policyapi.StoreFailureLocal, policyapi.StoreFailureAllow, policyapi.StoreFailureDeny)
+	v.validateLocalShare(spec)
 	lease := v.validateLease(spec)
 	v.validateStorage(spec)
 	v.validateDenial(spec.Denial)
@@ -238,6 +239,14 @@ func (v *validator) validateOverrun(spec *policyapi.RateLimitPolicySpec) {
 	}
 	if spec.Lease != nil {
 		v.report("spec.overrun", "overrun: Debt is invalid with lease, because a replica cannot admit a debt from memory; remove overrun or lease")
+	}
+}
+
+func (v *validator) validateLocalShare(spec *policyapi.RateLimitPolicySpec) {
+	validateEnum(v, "spec.localShare", spec.LocalShare, policyapi.LocalShareEqual, policyapi.LocalShareWhole)
+	if spec.LocalShare == policyapi.LocalShareWhole && spec.OnStoreFailure != "" && spec.OnStoreFailure != policyapi.StoreFailureLocal {
+		v.report("spec.localShare", "localShare: Whole is valid only with onStoreFailure: Local, because the other values count nothing on the replicas; "+
+			"remove localShare or use onStoreFailure: Local")
 	}
 }
 

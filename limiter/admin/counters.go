@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
@@ -105,7 +106,7 @@ func (c *Counters) read(ctx context.Context, keys []found) ([]Counter, error) {
 	var charges []limiter.Charge
 	for _, k := range keys {
 		for _, limit := range readUnder(k.rule, k.rule.TiersOf(k.identifier)) {
-			charges = append(charges, limiter.Charge{Key: k.key, Limit: limit})
+			charges = append(charges, limiter.Charge{Key: k.key, Limit: limit, WholeShare: k.rule.LocalShare == rules.WholeShare})
 		}
 	}
 	decisions, err := c.Engine.Peek(ctx, charges)
@@ -143,9 +144,9 @@ func readUnder(rule *matching.Compiled, possible []matching.PossibleTier) (limit
 }
 
 // portion returns what counts of a limit: all of it, or this replica's share.
-func (c *Counters) portion(key string, limit limiter.Limit, isLocal bool) Portion {
+func (c *Counters) portion(k *found, limit limiter.Limit, isLocal bool) Portion {
 	if isLocal && c.Portion != nil {
-		return c.Portion(limiter.Charge{Key: key, Limit: limit})
+		return c.Portion(limiter.Charge{Key: k.key, Limit: limit, WholeShare: k.rule.LocalShare == rules.WholeShare})
 	}
 	return Portion{Units: limit.Units(), Capacity: limit.Capacity()}
 }
@@ -155,7 +156,7 @@ func (c *Counters) newCounter(k *found, charges []limiter.Charge, decisions []li
 	possible, isLocal := k.rule.TiersOf(k.identifier), decisions[0].Origin == limiter.OriginLocal
 	used := make([]int64, len(charges))
 	for i := range charges {
-		used[i] = max(0, c.portion(k.key, charges[i].Limit, isLocal).Capacity-decisions[i].Remaining)
+		used[i] = max(0, c.portion(k, charges[i].Limit, isLocal).Capacity-decisions[i].Remaining)
 	}
 	largest := largestOf(possible)
 	counter := Counter{
@@ -169,7 +170,7 @@ func (c *Counters) newCounter(k *found, charges []limiter.Charge, decisions []li
 		index := min(i, len(used)-1)
 		var portion Portion // none of a limit of 0
 		if !t.Limit.Blocks() {
-			portion = c.portion(k.key, t.Limit, isLocal)
+			portion = c.portion(k, t.Limit, isLocal)
 		}
 		remaining := max(0, portion.Capacity-used[index])
 		tier := CounterTier{Tier: t.Name, Unlimited: t.Unlimited, Limit: portion.Units, Remaining: remaining, Over: remaining == 0 && !t.Unlimited}

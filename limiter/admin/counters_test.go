@@ -482,3 +482,33 @@ func TestCounters_OfAPolicyWithSeveralRates(t *testing.T) {
 		}
 	})
 }
+
+// wholeShareStore decides as a replica does while Redis is unavailable, on whole shares only.
+type wholeShareStore struct{ *memstore.Store }
+
+func (s wholeShareStore) Peek(ctx context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
+	decisions, err := s.Store.Peek(ctx, charges)
+	for i := range decisions {
+		decisions[i].Origin = limiter.OriginLocal
+		if !charges[i].WholeShare {
+			decisions[i].Remaining = 0
+		}
+	}
+	return decisions, err
+}
+
+func TestCounters_ReadTheWholeLocalShare(t *testing.T) {
+	r := longRule("shop/a", limiter.FixedWindow)
+	r.LocalShare = rules.WholeShare
+	l := newCounters(t, wholeShareStore{memstore.New(time.Now)}, r)
+	l.Portion = func(c limiter.Charge) admin.Portion {
+		if !c.WholeShare {
+			return admin.Portion{}
+		}
+		return admin.Portion{Units: c.Limit.Units(), Capacity: c.Limit.Capacity()}
+	}
+	l.spend(t, 2, "acme", "/")
+	if got := l.all(t, admin.CounterQuery{Policy: "shop/a"}); !slices.Equal(got, []string{"shop/a acme 2/1 false"}) {
+		t.Errorf("%q, want 2 units of the limit of 3", got)
+	}
+}

@@ -35,7 +35,7 @@ func (e *Explainer) Explain(ctx context.Context, body []byte, allPolicies bool) 
 	for i := range explained.Policies {
 		p := &explained.Policies[i]
 		if d := p.Result; d != nil && d.Origin == limiter.OriginLocal && e.Portion != nil {
-			p.Used = max(0, e.Portion(limiter.Charge{Key: p.Key, Limit: p.Terms.Limit}).Capacity-d.Remaining)
+			p.Used = max(0, e.Portion(limiter.Charge{Key: p.Key, Limit: p.Terms.Limit, WholeShare: p.Rule.LocalShare == rules.WholeShare}).Capacity-d.Remaining)
 		}
 	}
 	out := NewExplanation(&explained, &check.Request, allPolicies)

@@ -298,6 +298,22 @@ func TestExplain_CountsTheLocalShare(t *testing.T) {
 	}
 }
 
+// The share of a policy with localShare: Whole is the limit.
+func TestExplain_CountsTheWholeLocalShare(t *testing.T) {
+	portion := func(c limiter.Charge) admin.Portion {
+		if !c.WholeShare {
+			return admin.Portion{}
+		}
+		return admin.Portion{Units: 5, Capacity: 5}
+	}
+	r := rule("shop/a")
+	r.LocalShare = rules.WholeShare
+	x, bad := (&admin.Explainer{Engine: newEngine(t, localStore{memstore.New(epoch)}, r), Portion: portion}).Explain(t.Context(), []byte(ofAcme), false)
+	if bad != nil || *x.Policies[0].Charge.Used != 3 {
+		t.Errorf("%+v %+v, want 3 units", x, bad)
+	}
+}
+
 // localStore decides as a replica does while Redis is unavailable.
 type localStore struct{ limiter.Store }
 

@@ -60,7 +60,8 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
 		r.charge = limiter.Charge{
 			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
-			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule), Lease: m.Rule.Leases,
+			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule),
+			WholeShare: m.Rule.LocalShare == rules.WholeShare, Lease: m.Rule.Leases,
 			Rule: m.Rule.Counted(), Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
 		}
 		if terms.Limit.Blocks() {

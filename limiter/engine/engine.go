@@ -320,7 +320,8 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 		if c.Deny {
 			continue // it counted nothing
 		}
-		if err := e.store.Refund(ctx, []limiter.Refund{{Key: c.Key, Limit: c.Limit, Cost: c.Units(), Latest: true}}); err != nil {
+		refund := limiter.Refund{Key: c.Key, Limit: c.Limit, Cost: c.Units(), Latest: true, WholeShare: c.WholeShare}
+		if err := e.store.Refund(ctx, []limiter.Refund{refund}); err != nil {
 			errs = append(errs, fmt.Errorf("refund %s: %w", charges[i].rule.Policy, err))
 		}
 	}

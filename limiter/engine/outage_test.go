@@ -431,3 +431,43 @@ weir_decisions_total{axis="Tenant",policy="shop/a",result="denied",source="local
 func (s *unreliableStore) ResetOnce(ctx context.Context, key, _ string) error {
 	return s.Reset(ctx, []string{key}, "")
 }
+
+// Four replicas share the limit, of which 20 units are spent in the store. What each refund returns and each edit changes is that of one replica.
+func TestCheck_LocalShareIsEqualOrWhole(t *testing.T) {
+	equal, whole := rule("shop/a", 100), rule("shop/a", 100)
+	whole.LocalShare = rules.WholeShare
+	for _, test := range []struct {
+		name            string
+		rule, edited    rules.Rule
+		want, afterEdit int64 // remaining units
+	}{
+		{"equal, edited to whole", equal, whole, 20, 85}, // 15 are spent here, and each of 4 replicas is assumed to have 5 of the 20 refunded
+		{"whole, edited to equal", whole, equal, 80, 6},  // (100 − 15 − 4 · 15)/4
+	} {
+		e := newOutageEngine(t, test.rule)
+		e.local.Share(local.Peers{Replicas: 4, Rank: 3})
+		remaining := func(cost int64) int64 {
+			a, err := e.Check(t.Context(), &engine.Check{Cost: cost, Peek: cost == 0, Request: request(1, acme()).Request})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Results[0].Remaining
+		}
+		remaining(20)
+		e.store.set(all, none)
+		if got := remaining(0); got != test.want {
+			t.Errorf("%s: %d units remain after 20 in the store, want %d", test.name, got, test.want)
+		}
+		if err := e.Refund(t.Context(), []engine.Check{*request(5, acme())}); err != nil {
+			t.Fatal(err)
+		}
+		if got := remaining(0); got != test.want+5 {
+			t.Errorf("%s: %d units remain after a refund of 5, want %d", test.name, got, test.want+5)
+		}
+		remaining(15)
+		e.Swap(index(t, test.edited))
+		if got := remaining(0); got != test.afterEdit {
+			t.Errorf("%s: %d units remain after 15 more and the edit, want %d", test.name, got, test.afterEdit)
+		}
+	}
+}

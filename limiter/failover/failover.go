@@ -104,7 +104,7 @@ func (s *Store) Refund(ctx context.Context, refunds []limiter.Refund) error {
 	var remote []limiter.Refund
 	now := s.clock()
 	for _, r := range refunds {
-		charge := limiter.Charge{Key: r.Key, Limit: r.Limit, Cost: r.Cost}
+		charge := limiter.Charge{Key: r.Key, Limit: r.Limit, Cost: r.Cost, WholeShare: r.WholeShare}
 		isUnavailable := s.isUnavailable(&charge)
 		if isUnavailable || s.inRecoveryWindow(now, []limiter.Charge{charge}) {
 			s.refundLocally(charge, &r)

@@ -72,6 +72,8 @@ type counter struct {
 	reported limiter.State
 	// peers are those that the units in state are weighted by, as long as reported is not nil.
 	peers Peers
+	// whole is [limiter.Charge.WholeShare] of the last charge: no other replica spends on the counter.
+	whole bool
 	// decided is the number of the store's last decision on the counter; 0 if it did not decide since the counter is held.
 	decided   uint64
 	packs     bool            // see learned.spending
@@ -147,18 +149,17 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision, own 
 		k = newCounter(charge.Limit)
 	}
 	k.limit, k.decided = charge.Limit, c.nextDecision()
+	c.setWhole(k, d.At, charge.WholeShare)
 	if k.reported == nil {
 		size := k.state.Size()
-		k.state.Assume(d.At, k.limit, used, newest(k.limit, *d))
+		assume(k.state, charge, d, used)
 		if held && k.state.Size() == size && k.state.Expires(k.limit) > d.At {
 			return // as almost always: keep would look up the counter again and change nothing
 		}
 	} else {
-		s := k.share()
 		unreported := k.unreported(d.At)
-		k.reported.Assume(d.At, k.limit, used, newest(k.limit, *d))
-		k.state = k.reported.Clone()
-		k.state.Spend(d.At, s.weighted, unreported*s.weight)
+		assume(k.reported, charge, d, used)
+		k.restate(d.At, unreported)
 	}
 	c.keep(d.At, charge.Key, k)
 }
@@ -167,6 +168,16 @@ func (c *Counters) learnLocked(charge *limiter.Charge, d *limiter.Decision, own 
 func (c *Counters) nextDecision() uint64 {
 	c.decisions++
 	return c.decisions
+}
+
+// assume makes state what the store has decided: used units count. A coarse log can still count units that the store no longer counts. The units of
+// the charge must not take their places: they count for a whole window from now on.
+func assume(state limiter.State, charge *limiter.Charge, d *limiter.Decision, used int64) {
+	last := newest(charge.Limit, *d)
+	if charge.Limit.Traits().Log && d.Allowed && last == d.At { // else the charge was not counted: another one of the request was denied
+		state.Spend(d.At, charge.Limit, charge.Units())
+	}
+	state.Assume(d.At, charge.Limit, used, last)
 }
 
 // newest is when the last of the units that count was spent, as far as a decision contains it.

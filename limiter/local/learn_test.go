@@ -226,3 +226,23 @@ func TestRefundLatest_RefundsNoMoreThanWasSpent(t *testing.T) {
 		}
 	}
 }
+
+// The units of a coarse log count for up to a 64th of the window too long. New units are not mistaken for those.
+func TestLearn_KnowsWhenTheUnitsOfALogWereSpent(t *testing.T) {
+	clock := newClock()
+	store, c := memstore.New(clock.Now), local.New(plenty, clock.Now)
+	l := limit(t, limiter.SlidingWindowLog, 64, 64*time.Second)
+	for range 64 { // within a 64th of the window
+		learn(t, store, c, one("key", l, 1))
+		clock.pass(15 * time.Millisecond)
+	}
+	clock.pass(63*time.Second + 40*time.Millisecond)
+	for range 32 { // as the first units expire
+		learn(t, store, c, one("key", l, 1))
+		clock.pass(15 * time.Millisecond)
+	}
+	clock.pass(time.Second) // the first units have expired
+	if left := c.Peek(one("key", l, 0))[0].Remaining; left != 32 {
+		t.Errorf("%d units are left of 64 after 32", left)
+	}
+}

@@ -97,7 +97,7 @@ type Portion struct {
 func (c *Counters) Portion(charge limiter.Charge) Portion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	peers := c.peers
+	peers := c.peersOf(charge.WholeShare)
 	if k, held := c.held[charge.Key]; held && k.reported != nil {
 		peers = k.peers
 	}

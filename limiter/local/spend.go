@@ -32,7 +32,7 @@ func (c *Counters) spend(charges []limiter.Charge, unreported bool) []limiter.De
 	for i := range weighted {
 		counted[i] = weighted[i].CountsAlways() || passed && decisions[i].Allowed && charges[i].Units() > 0
 		if unreported && counted[i] {
-			on[i].counter.beginUnreported(c.peers)
+			on[i].counter.beginUnreported(c.peersOf(charges[i].WholeShare))
 			on[i].counter.lastLocal, on[i].counter.returned = c.ownTime(), 0
 		}
 	}
@@ -100,6 +100,7 @@ func (c *Counters) RefundLatest(charge limiter.Charge) {
 	}
 	now := c.now()
 	k.limit = charge.Limit
+	c.setWhole(k, now, charge.WholeShare)
 	s := c.shareOf(k)
 	if cost := charge.Units() * s.weight; charge.Limit.Traits().Log {
 		refundNewest(now, k.state, s.weighted, cost)
@@ -133,6 +134,7 @@ func (c *Counters) find(now limiter.Instant, charges []limiter.Charge) (on []sha
 			k = c.begin(now, charge)
 		}
 		k.limit = charge.Limit
+		c.setWhole(k, now, charge.WholeShare)
 		s := c.shareOf(k)
 		on[i] = shareCharge{k, s}
 		weighted[i], states[i] = s.charge(charge), k.state
@@ -146,7 +148,30 @@ func (c *Counters) shareOf(k *counter) share {
 	if k.reported != nil {
 		return k.share()
 	}
-	return shareOf(k.limit, c.peers)
+	return shareOf(k.limit, c.peersOf(k.whole))
+}
+
+// peersOf returns the replicas that share a counter. The lock is held.
+func (c *Counters) peersOf(whole bool) Peers {
+	if whole {
+		return Peers{Replicas: 1}
+	}
+	return c.peers
+}
+
+// setWhole sets whether this replica's share of a counter is the whole limit. An edit of the policy can change that during an outage. Units that
+// are unreported then get another weight, and count as if they were spent now. The lock is held.
+func (c *Counters) setWhole(k *counter, now limiter.Instant, whole bool) {
+	if k.whole == whole {
+		return
+	}
+	k.whole = whole
+	if k.reported == nil {
+		return
+	}
+	unreported := k.unreported(now)
+	k.peers = c.peersOf(whole)
+	k.restate(now, unreported)
 }
 
 // beginUnreported separates the units that are spent here from now on from those that the store knows.
@@ -154,6 +179,13 @@ func (k *counter) beginUnreported(p Peers) {
 	if k.reported == nil {
 		k.reported, k.peers = k.state.Clone(), p
 	}
+}
+
+// restate makes state what is reported, and unreported units that were spent now.
+func (k *counter) restate(now limiter.Instant, unreported int64) {
+	s := k.share()
+	k.state = k.reported.Clone()
+	k.state.Spend(now, s.weighted, unreported*s.weight)
 }
 
 // pass reports whether all enforced charges are allowed.

@@ -55,7 +55,7 @@ func (c *Counters) TakeUnreported(key string) (Report, bool) {
 	units := k.unreported(now)
 	k.reported = nil
 	c.keep(now, key, k)
-	return Report{limiter.Charge{Key: key, Limit: k.limit, Cost: units}, c.decisions}, units > 0
+	return Report{limiter.Charge{Key: key, Limit: k.limit, Cost: units, WholeShare: k.whole}, c.decisions}, units > 0
 }
 
 // ReturnUnreported reverts a TakeUnreported, because the store has not counted the units.
@@ -71,7 +71,8 @@ func (c *Counters) ReturnUnreported(r Report) {
 		return
 	}
 	now := c.now()
-	k.beginUnreported(c.peers)
+	c.setWhole(k, now, r.WholeShare)
+	k.beginUnreported(c.peersOf(k.whole))
 	if s := k.share(); k.decided > r.decisions { // what the store decided since does not contain the units
 		k.state.Spend(now, s.weighted, r.Cost*s.weight)
 	} else {

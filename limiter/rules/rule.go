@@ -98,6 +98,8 @@ type Rule struct {
 	Shadow bool `json:"shadow,omitempty"`
 	// OnStoreFailure decides what happens while the store is unavailable.
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
+	// LocalShare is what a replica admits of the limit with LocalOnFailure. Other values of OnStoreFailure must not have it.
+	LocalShare LocalShare `json:"localShare,omitempty"`
 	// Lease allows replicas to spend units ahead. If absent, every request is counted in the store.
 	Lease *Lease `json:"lease,omitempty"`
 	// Compact counters are those of limiter.KeySpace.Compact. Only counted windows have them.
@@ -120,6 +122,15 @@ const (
 	LocalOnFailure StoreFailure = ""      // each replica enforces its share of the limit
 	AllowOnFailure StoreFailure = "Allow" // requests are admitted without counting
 	DenyOnFailure  StoreFailure = "Deny"  // requests are rejected with an error
+)
+
+// LocalShare is what a replica admits of a limit while the store is unavailable.
+type LocalShare string
+
+// The values of LocalShare.
+const (
+	EqualShare LocalShare = ""      // what is left, divided equally among the replicas
+	WholeShare LocalShare = "Whole" // all that is left, on each replica
 )
 
 // Tier is a limit for some of the requests of a rule, with the algorithm and the window of the rule.

@@ -120,9 +120,16 @@ func isHTTP(m *Match) bool {
 func (r *Rule) validateStoreFailure() error {
 	switch r.OnStoreFailure {
 	case LocalOnFailure, AllowOnFailure, DenyOnFailure:
-		return nil
 	default:
 		return fmt.Errorf("unknown onStoreFailure %q", r.OnStoreFailure)
+	}
+	switch {
+	case r.LocalShare != EqualShare && r.LocalShare != WholeShare:
+		return fmt.Errorf("unknown localShare %q", r.LocalShare)
+	case r.LocalShare == WholeShare && r.OnStoreFailure != LocalOnFailure:
+		return fmt.Errorf("a rule with onStoreFailure %s must not have localShare %s", r.OnStoreFailure, r.LocalShare)
+	default:
+		return nil
 	}
 }
 

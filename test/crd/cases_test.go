@@ -37,6 +37,7 @@ func cases() []schemaCase {
 	all = append(all, whenCases()...)
 	all = append(all, kubernetesCases()...)
 	all = append(all, leaseCases()...)
+	all = append(all, localShareCases()...)
 	all = append(all, storageCases()...)
 	all = append(all, overrunCases()...)
 	all = append(all, denialCases()...)

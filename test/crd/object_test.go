@@ -76,8 +76,9 @@ func TestRateLimitPolicy_RoundTripsThroughGoTypes(t *testing.T) {
 			Cost:        &v1alpha1.Cost{Header: &header},
 			Overrun:     v1alpha1.OverrunDeny,
 			Enforcement: v1alpha1.EnforcementShadow, OnStoreFailure: v1alpha1.StoreFailureDeny,
-			Lease:   &v1alpha1.Lease{MaxShare: "25%", MaxAge: "250ms"},
-			Storage: v1alpha1.StorageExact,
+			LocalShare: v1alpha1.LocalShareEqual,
+			Lease:      &v1alpha1.Lease{MaxShare: "25%", MaxAge: "250ms"},
+			Storage:    v1alpha1.StorageExact,
 			Denial: &v1alpha1.Denial{
 				Status: 402, Message: "{}", ContentType: "application/json", Headers: []v1alpha1.DenialHeader{{Name: "X-Plan", Value: "free"}},
 			},

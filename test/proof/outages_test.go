@@ -46,6 +46,9 @@ type outageRun struct {
 	limit    limiter.Limit
 	lease    *rules.Lease // of the policy; nil: Exact
 	log      promise.Log
+	// decidedBy has the replica of each request in log.
+	decidedBy []int
+	ended     time.Time // the outage, see wholeShares
 }
 
 // outageReplica is an engine with its connection to the store.
@@ -109,7 +112,7 @@ func (r *outageReplica) ReportUsage(ctx context.Context, charge limiter.Charge) 
 	return false, nil
 }
 
-func newOutageRun(t *testing.T, algorithm limiter.Algorithm, leased bool, seed uint64) *outageRun {
+func newOutageRun(t *testing.T, algorithm limiter.Algorithm, leased bool, seed uint64, edits ...func(*rules.Rule)) *outageRun {
 	t.Helper()
 	run := &outageRun{
 		Rand: rand.New(rand.NewPCG(seed, 1)),
@@ -127,6 +130,9 @@ func newOutageRun(t *testing.T, algorithm limiter.Algorithm, leased bool, seed u
 	if leased {
 		rule.Units += 100
 		rule.Lease = &rules.Lease{MaxPercent: 20 + run.Int64N(31), MaxMilliseconds: 100 + run.Int64N(500*rule.WindowSeconds-99)}
+	}
+	for _, edit := range edits {
+		edit(&rule)
 	}
 	limit, err := rule.Limit()
 	if err != nil {
@@ -170,7 +176,7 @@ func (run *outageRun) check(t *testing.T, at int) {
 	if a.Allowed {
 		entry.Outcome = promise.Admitted
 	}
-	run.log = append(run.log, entry)
+	run.log, run.decidedBy = append(run.log, entry), append(run.decidedBy, at)
 }
 
 // play sends requests to the replicas, in proportion to their weights, until an instant. It calls the functions of due at

@@ -35,6 +35,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.window) || !has(self.lease) || !has(self.lease.maxAge) || !self.lease.maxAge.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?([0-9]{1,5}ms)?$') || size(self.lease.maxAge) < 2 || size(self.window) < 2 || !self.window.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$') || duration(self.lease.maxAge) + duration(self.lease.maxAge) <= duration(self.window)",fieldPath=".lease.maxAge",message="maxAge must be at most half of the window; use a shorter maxAge or a longer window"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".overrun",message="overrun: Debt is valid only with algorithm FixedWindow or SlidingWindowCounter, whose counters can hold more units than the limit; use one of these algorithms or remove overrun"
 // +kubebuilder:validation:XValidation:rule="!has(self.overrun) || self.overrun != 'Debt' || !has(self.lease)",fieldPath=".overrun",message="overrun: Debt is invalid with lease, because a replica cannot admit a debt from memory; remove overrun or lease"
+// +kubebuilder:validation:XValidation:rule="!has(self.localShare) || self.localShare != 'Whole' || !has(self.onStoreFailure) || self.onStoreFailure == 'Local'",fieldPath=".localShare",message="localShare: Whole is valid only with onStoreFailure: Local, because the other values count nothing on the replicas; remove localShare or use onStoreFailure: Local"
 // +kubebuilder:validation:XValidation:rule="!has(self.storage) || self.storage != 'Compact' || (has(self.rates) ? self.rates.all(r, !has(r.algorithm) || r.algorithm in ['FixedWindow', 'SlidingWindowCounter']) : !has(self.algorithm) || self.algorithm in ['FixedWindow', 'SlidingWindowCounter'])",fieldPath=".storage",message="storage must be Exact with this algorithm, because only the counts of a window are small enough; use Exact, or algorithm SlidingWindowCounter or FixedWindow"
 // +kubebuilder:validation:XValidation:rule="!has(self.targetRefs) || !has(self.match) || !has(self.match.descriptors) && !has(self.match.kubernetes) && !(has(self.match.http) && has(self.match.http.hosts))",fieldPath=".match",message="match must not have descriptors, kubernetes and http.hosts together with targetRefs, which select the requests instead; use other fields of match.http, or remove targetRefs"
 // +kubebuilder:validation:XValidation:rule="!has(self.denial) || !has(self.match) || !has(self.match.kubernetes) || !has(self.denial.status) && !has(self.denial.contentType) && !has(self.denial.headers)",fieldPath=".denial",message="denial must have only message with match.kubernetes, because the API server sets the rest of the response; remove status, contentType and headers"
@@ -126,6 +127,12 @@ type RateLimitPolicySpec struct {
 	// UNAVAILABLE). Defaults to Local.
 	// +optional
 	OnStoreFailure StoreFailure `json:"onStoreFailure,omitempty"`
+	// localShare is what a limiter replica admits of a limit while Redis is unavailable, with onStoreFailure: Local. Equal: the replicas
+	// divide what is left equally, and all of them together admit about the limit. Whole: each replica admits all that is left. Use Whole only
+	// if all requests of an identifier come to one replica, for example over one HTTP/2 connection of a sidecar. A client that reaches R
+	// replicas is admitted R times the limit. Whole is invalid with onStoreFailure Allow and Deny. Defaults to Equal.
+	// +optional
+	LocalShare LocalShare `json:"localShare,omitempty"`
 	// lease lets a limiter replica spend units of a busy counter in Redis ahead, and admit requests from memory until they are used up. It then
 	// admits slightly more than the limit in some windows. An empty object has the default bounds. It is invalid with algorithm LeakyBucket. A
 	// request that a policy without a lease also limits is counted in Redis for all of its policies. If omitted, every request is counted in Redis
@@ -250,6 +257,17 @@ const (
 	StoreFailureAllow StoreFailure = "Allow"
 	// StoreFailureDeny rejects requests with an error.
 	StoreFailureDeny StoreFailure = "Deny"
+)
+
+// LocalShare selects what a limiter replica admits of a limit while Redis is unavailable.
+// +kubebuilder:validation:Enum=Equal;Whole
+type LocalShare string
+
+const (
+	// LocalShareEqual divides what is left of the limit equally among the limiter replicas.
+	LocalShareEqual LocalShare = "Equal"
+	// LocalShareWhole lets each limiter replica admit all that is left of the limit.
+	LocalShareWhole LocalShare = "Whole"
 )
 
 // Storage selects how Redis stores counters.

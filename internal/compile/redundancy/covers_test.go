@@ -118,6 +118,8 @@ func TestIsRedundant(t *testing.T) {
 		"in one of the two domains of the rule":        {func(r *rules.Rule) { r.Domain, r.Domains = "", []string{"a", "b"} }, func(r *rules.Rule) { r.AllDomains, r.Domains = false, []string{"a"} }, false},
 		"laxer while Redis is unavailable":             {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.AllowOnFailure }, false},
 		"stricter while Redis is unavailable":          {nil, func(r *rules.Rule) { r.OnStoreFailure = rules.DenyOnFailure }, true},
+		"with whole shares while Redis is unavailable": {nil, func(r *rules.Rule) { r.LocalShare = rules.WholeShare }, false},
+		"with equal shares, for a rule with whole":     {func(r *rules.Rule) { r.LocalShare = rules.WholeShare }, nil, true},
 		"with another algorithm":                       {nil, bucket, false},
 		"with another window":                          {nil, func(r *rules.Rule) { r.WindowSeconds = 120 }, false},
 		"equal buckets":                                {bucket, bucket, true},

@@ -31,7 +31,7 @@ func IsRedundant(rule, other *rules.Rule) bool {
 		len(other.Tiers) == 0 && !other.TiersOnly && reflect.DeepEqual(rule.Cost, other.Cost) &&
 		isAsStrict(other, rule) && !rule.Debt && !other.Debt && rule.Lease == nil && other.Lease == nil &&
 		(!rule.Compact || other.Compact) && (rule.Match.Routes == nil || len(rule.Match.Routes) > 0) &&
-		failureStrictness(other.OnStoreFailure) >= failureStrictness(rule.OnStoreFailure)
+		failureStrictness(other) >= failureStrictness(rule)
 }
 
 // comparison is what two rules have in common if one can make the other redundant, see IsRedundant.
@@ -136,14 +136,16 @@ func lowestLimit(rule *rules.Rule) int64 {
 	return units
 }
 
-// failureStrictness orders the values of StoreFailure by strictness.
-func failureStrictness(f rules.StoreFailure) int {
-	switch f {
-	case rules.AllowOnFailure:
+// failureStrictness orders rules by how strict they are while Redis is unavailable.
+func failureStrictness(r *rules.Rule) int {
+	switch {
+	case r.OnStoreFailure == rules.AllowOnFailure:
 		return 0
-	case rules.DenyOnFailure:
+	case r.LocalShare == rules.WholeShare:
+		return 1
+	case r.OnStoreFailure == rules.LocalOnFailure:
 		return 2
 	default:
-		return 1
+		return 3
 	}
 }

@@ -102,6 +102,7 @@ func (w *warnings) warnBlock() {
 		{"cost", r.Cost != nil},
 		{"overrun", r.Debt},
 		{"onStoreFailure", r.OnStoreFailure != rules.LocalOnFailure},
+		{"localShare", r.LocalShare != rules.EqualShare},
 		{"lease", r.Lease != nil},
 		{"storage", r.Compact},
 	} {

@@ -841,6 +841,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: limit
       type:
         scalar: numeric
+    - name: localShare
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.LocalShare
     - name: match
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Match
@@ -1199,6 +1202,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: maxShare
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Percentage
+- name: com.github.weir-dev.weir.api.v1alpha1.policyapi.LocalShare
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.policyapi.Match
   map:
     fields:
@@ -1291,6 +1296,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: limit
       type:
         scalar: numeric
+    - name: localShare
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.LocalShare
     - name: match
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.policyapi.Match
