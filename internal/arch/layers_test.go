@@ -271,7 +271,7 @@ func layers() []layer {
 			internal: []string{"api/v1alpha1", "api/v1alpha1/applyconfiguration/...", "internal/compile/...", "internal/stored", "limiter", "limiter/exempt", "limiter/mutualtls", "limiter/rules", "controllers/..."},
 			external: []string{
 				"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/gateway-api",
-				"github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/time",
+				"github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/sync", "golang.org/x/time",
 			},
 		},
 

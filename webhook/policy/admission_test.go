@@ -24,7 +24,6 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset"
-	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	_ "github.com/weir-dev/weir/limiter/rules/expr/celexpr" // policies of the tests have expressions
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/webhook/certificate"
@@ -313,7 +312,7 @@ func (w *testCluster) serving() []byte {
 func (w *testCluster) report() {
 	w.Helper()
 	r, err := ruleset.New(ruleset.Config{
-		Client: w, Uncached: w, KeyPrefix: "weir:", Decider: publish.Script{Name: "spend", SHA: strings.Repeat("0", 40)},
+		Client: w, Uncached: w, KeyPrefix: "weir:",
 		Resync: time.Second, Clock: time.Now, Metrics: prometheus.NewRegistry(),
 	})
 	w.must(err)
