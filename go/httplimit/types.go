@@ -47,7 +47,7 @@ type (
 	//   - Allowed bool
 	//   - Delay Duration: how long an allowed request waits for its turn in a LeakyBucket
 	//   - Results []Result: the enforced policies, strictest first, then those in Shadow
-	//   - Source Source: "redis", "memory", "cache", "lease", "local" while Redis is unavailable, or "none"
+	//   - Source Source: "redis", "memory", "cache", "lease", "local" while Redis is unavailable; another value for a request without a counter
 	//   - Revision string: of the policies
 	Answer = decision.Answer
 	// Result is the decision under one policy:
