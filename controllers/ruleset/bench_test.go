@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestReporter_WritesNoPolicyStatusWhileALimiterScales(t *testing.T) {
 	cache := newInstant(policies, 3)
 	r := cache.reconciler(t)
 	rounds := cache.settle(t, r)
-	first := cache.policyWrites
+	first := int(cache.policyWrites.Load())
 	for _, step := range []struct{ heartbeats, ready int32 }{{4, 3}, {5, 3}, {5, 5}, {6, 5}, {6, 6}, {6, 4}, {5, 4}, {3, 3}} {
 		cache.replicas, cache.ready = step.heartbeats, step.ready
 		cache.settle(t, r)
@@ -59,7 +60,7 @@ func TestReporter_WritesNoPolicyStatusWhileALimiterScales(t *testing.T) {
 	if first != policies || rounds < 2 {
 		t.Errorf("%d writes of policy statuses at the start, in %d rounds, want %d in several", first, rounds, policies)
 	}
-	if writes := cache.policyWrites - first; writes != 0 {
+	if writes := int(cache.policyWrites.Load()) - first; writes != 0 {
 		t.Errorf("%d writes of policy statuses while 3 replicas became 6 and 3 again, want 0", writes)
 	}
 }
@@ -71,7 +72,7 @@ type instant struct {
 	revision     string
 	replicas     int32 // with a heartbeat
 	ready        int32 // pods
-	policyWrites int
+	policyWrites atomic.Int32 // several at a time
 }
 
 func newInstant(policies int, replicas int32) *instant {
@@ -196,13 +197,13 @@ func (s *instant) Replicas(context.Context) ([]publish.Replica, error) {
 
 type instantStatus struct {
 	client.SubResourceWriter
-	policyWrites *int
+	policyWrites *atomic.Int32
 }
 
 func (s instantStatus) Apply(_ context.Context, apply runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 	switch a := apply.(type) {
 	case *v1alpha1ac.RateLimitPolicyApplyConfiguration:
-		*s.policyWrites++
+		s.policyWrites.Add(1)
 		a.WithResourceVersion("2")
 	case *v1alpha1ac.LimiterApplyConfiguration:
 		a.WithResourceVersion("2")

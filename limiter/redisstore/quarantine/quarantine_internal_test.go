@@ -63,11 +63,13 @@ func inQuarantine(t *testing.T, test func(q *Counters, keys *brokenKeys)) {
 }
 
 func TestCounters_ProbesEachKeyOfAFailedBatch(t *testing.T) {
-	inQuarantine(t, func(q *Counters, _ *brokenKeys) {
+	inQuarantine(t, func(q *Counters, keys *brokenKeys) {
+		keys.mu.Lock() // the probes wait
 		q.Fail(onKeys("good", "bad", "other"), time.Now(), false)
 		if !q.Rejects("good") || !q.RejectsAny(onKeys("new", "bad")) || q.Rejects("new") {
 			t.Error("want the keys of the batch rejected until a probe, and no other")
 		}
+		keys.mu.Unlock()
 		synctest.Wait()
 		if q.Rejects("good") || q.Rejects("other") || !q.Rejects("bad") || q.Held() != 1 {
 			t.Errorf("%d keys are held after the probes, want the one without a reply", q.Held())
