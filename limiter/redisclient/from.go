@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-dev/weir/limiter/redisclient/endpoints"
 )
 
 // errNoClient is the error for a nil client.
@@ -83,7 +85,7 @@ func fromCluster(of *redis.ClusterOptions, timeout time.Duration) *Client {
 		Mode: ModeCluster, Addresses: o.Addrs, TLS: o.TLSConfig, Timeout: timeout,
 		Username: o.Username, Password: o.Password, Credentials: o.CredentialsProviderContext,
 	})
-	c.current.Store(&pool{rdb: resolveUnknownEndpoints(redis.NewClusterClient(&o))})
+	c.current.Store(&pool{rdb: endpoints.ResolveUnknown(redis.NewClusterClient(&o))})
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"text/tabwriter"
 	"time"
 
@@ -124,7 +125,7 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	client, err := flags.OpenRedis(f.redis, f.files, checkTimeout)
+	client, err := flags.OpenRedis(f.redis, f.files, checkTimeout, slog.New(slog.DiscardHandler)) // the report has the errors
 	if err != nil {
 		return cli.UsageError(err)
 	}
