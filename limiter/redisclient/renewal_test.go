@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -221,4 +222,63 @@ func TestNew_FailsWithoutTheCredentialsOfSentinels(t *testing.T) {
 	if !errors.Is(err, cause) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// On a cluster, the connections to each node are replaced, and no call fails meanwhile.
+func TestRenewCredentials_ReplacesTheConnectionsToEachNodeOfACluster(t *testing.T) {
+	cluster := fixture.RedisCluster(t)
+	ids := func() (all []string) { // of the connections of the user
+		for _, node := range cluster.Nodes() {
+			do(t, node, "ACL", "SETUSER", "weir", "on", "nopass", "~*", "&*", "+@all")
+			list, err := node.Do(t.Context(), "CLIENT", "LIST")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(fmt.Sprint(list), "\n") {
+				if strings.Contains(line, "user=weir") {
+					id, _, _ := strings.Cut(line, " ")
+					all = append(all, node.Addr()+" "+id)
+				}
+			}
+		}
+		return all
+	}
+	ids()
+	options, err := redisclient.ParseURL(cluster.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var password atomic.Pointer[string]
+	password.Store(new("first"))
+	options.Credentials = func(context.Context) (string, string, error) { return "weir", *password.Load(), nil }
+	options.RenewCredentials = 10 * time.Millisecond
+	client := connect(t, options)
+	call := func() {
+		for i := range 30 {
+			if err := client.Run(t.Context(), redisclient.NewScript("one", "return 1"), []string{strconv.Itoa(i)}).Err(); err != nil {
+				t.Errorf("a call: %v", err)
+			}
+		}
+	}
+	call()
+	before := ids()
+	if len(before) < 3 {
+		t.Fatalf("connections %v, want one to each primary at least", before)
+	}
+	password.Store(new("second"))
+	fixture.Await(t, "as many new connections, to each node", func() bool { // the old ones wait for calls in flight
+		call()
+		fresh := slices.DeleteFunc(ids(), func(id string) bool { return slices.Contains(before, id) })
+		return len(fresh) >= len(before) && len(nodesOf(fresh)) >= len(nodesOf(before))
+	})
+}
+
+// nodesOf returns the addresses in a list of address, space, and the ID of a connection.
+func nodesOf(connections []string) map[string]bool {
+	nodes := map[string]bool{}
+	for _, c := range connections {
+		address, _, _ := strings.Cut(c, " ")
+		nodes[address] = true
+	}
+	return nodes
 }

@@ -3,6 +3,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -24,6 +25,9 @@ const (
 	// checkInterval is how often a client compares the newest credentials with those of its connections.
 	checkInterval = time.Second
 )
+
+// ErrPending is the error while a provider has answered no fetch since the process started.
+var ErrPending = errors.New("the provider of credentials for Redis has not answered yet")
 
 // Credentials authenticate a connection to Redis until they expire.
 type Credentials struct {
@@ -96,7 +100,7 @@ func (s *Source) Credentials(ctx context.Context) (username, password string, er
 	select {
 	case <-s.first:
 	case <-ctx.Done():
-		return "", "", fmt.Errorf("the first credentials for Redis are not there yet: %w", ctx.Err())
+		return "", "", fmt.Errorf("%w: %w", ErrPending, ctx.Err())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +110,7 @@ func (s *Source) Credentials(ctx context.Context) (username, password string, er
 	case s.problem != nil:
 		return "", "", fmt.Errorf("no valid credentials for Redis: %w", s.problem)
 	default:
-		return "", "", fmt.Errorf("no valid credentials for Redis: the provider has not answered for %v", firstWait)
+		return "", "", ErrPending
 	}
 }
 
