@@ -8,7 +8,7 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="has(self.mode) && self.mode != 'Auto' || has(self.masterName) || size(self.addresses) == 1 || !has(self.database) || self.database == 0",fieldPath=".database",message="database must be 0 with several addresses and without masterName: they are those of a Redis Cluster, which has only database 0"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !has(self.credentialsSecretRef) && !has(self.operatorCredentialsSecretRef)",fieldPath=".auth",message="auth is invalid together with credentialsSecretRef or operatorCredentialsSecretRef, because a token is the password; remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",fieldPath=".tls",message="tls is required with auth, because a token can be used by everyone who reads it; add tls: {}"
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || !has(self.masterName) && (!has(self.mode) || self.mode != 'Sentinel')",fieldPath=".auth",message="auth is invalid with Sentinels: the services that accept tokens have none; use the address of the cache, without masterName"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || !has(self.masterName) && (!has(self.mode) || self.mode != 'Sentinel')",fieldPath=".auth",message="auth is invalid with Sentinels: the services that accept tokens do not have them; use the address of the cache, without masterName"
 type Redis struct {
 	// mode is how Redis is deployed. Standalone is a single server. Sentinel is a primary that Redis Sentinels monitor. Cluster is a
 	// Redis Cluster. Auto is Sentinel with masterName, Cluster with several addresses, and otherwise what the server at the address is:

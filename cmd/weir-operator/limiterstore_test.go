@@ -161,7 +161,7 @@ func TestInspect_WarnsOfAWrongClock(t *testing.T) {
 	}
 }
 
-// TestOpen_AuthenticatesWithTheIdentityOfTheOperator uses tokens of a metadata server, and reports with a reason of its own that there are none.
+// TestOpen_AuthenticatesWithTheIdentityOfTheOperator uses tokens of a metadata server, and reports their absence with a reason of its own.
 func TestOpen_AuthenticatesWithTheIdentityOfTheOperator(t *testing.T) {
 	server, files := fixture.RedisTLS(t, false)
 	if _, err := server.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">the-token"); err != nil {

@@ -61,6 +61,9 @@ func fromServer(of *redis.Options, timeout time.Duration) *Client {
 		Mode: ModeStandalone, Addresses: []string{o.Addr}, Database: o.DB, TLS: o.TLSConfig, Timeout: timeout,
 		Username: o.Username, Password: o.Password, Credentials: o.CredentialsProviderContext,
 	})
+	if c.options.Credentials != nil {
+		o.CredentialsProviderContext = c.credentials // whose errors have a kind
+	}
 	single := redis.NewClient(&o)
 	single.AddHook(movedHook{c})
 	c.current.Store(&pool{rdb: single, name: o.Addr})
@@ -85,6 +88,9 @@ func fromCluster(of *redis.ClusterOptions, timeout time.Duration) *Client {
 		Mode: ModeCluster, Addresses: o.Addrs, TLS: o.TLSConfig, Timeout: timeout,
 		Username: o.Username, Password: o.Password, Credentials: o.CredentialsProviderContext,
 	})
+	if c.options.Credentials != nil {
+		o.CredentialsProviderContext = c.credentials
+	}
 	c.current.Store(&pool{rdb: endpoints.ResolveUnknown(redis.NewClusterClient(&o))})
 	return c
 }

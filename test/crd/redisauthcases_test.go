@@ -104,7 +104,7 @@ func redisAuthCases() []schemaCase {
 		all = append(all, schemaCase{
 			at: "spec.redis", kind: kindRule, field: at, accepted: redis(`{tls: {}, auth: {google: {}}, mode: Cluster}`),
 			rejected: redis(`{tls: {}, auth: {google: {}}, ` + sentinels + `}`),
-			message:  "auth is invalid with Sentinels: the services that accept tokens have none; use the address of the cache, without masterName",
+			message:  "auth is invalid with Sentinels: the services that accept tokens do not have them; use the address of the cache, without masterName",
 		})
 	}
 	return all

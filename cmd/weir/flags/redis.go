@@ -124,7 +124,7 @@ func (f *RedisTLS) addTokens(options *redisclient.Options, log *slog.Logger) err
 	case f.credentials != "" || options.Username != "" || options.Password != "":
 		return errors.New("--redis-auth: the Redis URL or --redis-credentials contains credentials too; remove one of the two")
 	case options.Mode == redisclient.ModeSentinel:
-		return errors.New("--redis-auth: the services have no Sentinels; use the address of the cache, without master in the URL")
+		return errors.New("--redis-auth: these services do not have Sentinels; use the address of the cache, without master in the URL")
 	case options.TLS == nil:
 		return errors.New("--redis-auth requires TLS, because who reads a token can use it: use a URL that starts with rediss://")
 	}

@@ -200,7 +200,7 @@ func TestOpenRedis_RejectsTokensThatCannotWork(t *testing.T) {
 		"an unknown kind":   {"rediss://a", RedisTLS{auth: "Oracle"}, `"Oracle" is invalid: must be one of ElastiCache`},
 		"no TLS":            {"redis://a", aws(func(*RedisTLS) {}), "requires TLS"},
 		"a password":        {"rediss://:hunter2@a", aws(func(*RedisTLS) {}), "remove one of the two"},
-		"Sentinels":         {"rediss://a?master=m", aws(func(*RedisTLS) {}), "have no Sentinels"},
+		"Sentinels":         {"rediss://a?master=m", aws(func(*RedisTLS) {}), "do not have Sentinels"},
 		"no user":           {"rediss://a", aws(func(f *RedisTLS) { f.user = "" }), "the name of the user is missing"},
 		"no cache":          {"rediss://a", aws(func(f *RedisTLS) { f.cache = "" }), "the name of the cache is missing"},
 		"no region":         {"rediss://a", aws(func(f *RedisTLS) { f.region = "" }), "has no AWS_REGION"},

@@ -151,7 +151,10 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 func awaitToken(ctx context.Context, client *redisclient.Client) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	for errors.Is(client.Ping(ctx), identity.ErrPending) && wait.Sleep(ctx, tokenTimeout/100) {
+	for errors.Is(client.Ping(ctx), identity.ErrPending) {
+		if !wait.Sleep(ctx, tokenTimeout/100) {
+			return
+		}
 	}
 }
 

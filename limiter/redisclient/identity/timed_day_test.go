@@ -119,7 +119,7 @@ func (c *cachedToken) get(now time.Time, life, margin time.Duration) (value stri
 	return strconv.Itoa(c.n), c.expires.Sub(now)
 }
 
-// serve starts the endpoint of the provider, which fails while it is away.
+// serve starts the endpoint of the provider, which fails while the provider is unavailable.
 func (c *cloud) serve(t *testing.T, handle http.HandlerFunc) (address string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.away.Load() {
@@ -262,7 +262,7 @@ func (w *world) decide(t *testing.T, until time.Time, callers int) *decisions {
 	return d
 }
 
-// TestDay_TokensExpireWithoutALocalDecision decides for 24 simulated hours. Tokens expire, and services close connections. The provider is away for
+// TestDay_TokensExpireWithoutALocalDecision decides for 24 simulated hours. Tokens expire, and services close connections. The provider is unavailable for
 // ten minutes every two hours.
 func TestDay_TokensExpireWithoutALocalDecision(t *testing.T) { //nolint:tparallel // it waits for other packages
 	latency.Alone(t)
