@@ -3,7 +3,6 @@ module github.com/weir-dev/weir
 go 1.26.0
 
 require (
-	cloud.google.com/go/compute/metadata v0.10.0
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/aws/aws-sdk-go-v2 v1.48.0

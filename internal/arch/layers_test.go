@@ -67,10 +67,7 @@ func layers() []layer {
 		},
 		{pkg: "limiter/redisclient/identity", internal: []string{"limiter/redisclient", "limiter/wait"}},
 		{pkg: "limiter/redisclient/identity/aws", internal: []string{"limiter/redisclient/identity"}, external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
-		{
-			pkg: "limiter/redisclient/identity/google", internal: []string{"limiter/redisclient/identity"},
-			external: []string{"cloud.google.com/go/compute/metadata"},
-		},
+		{pkg: "limiter/redisclient/identity/google", internal: []string{"limiter/redisclient/identity"}},
 		{pkg: "limiter/redisclient/identity/azure", internal: []string{"limiter/redisclient/identity"}},
 		{
 			pkg: "limiter/redisclient/identity/providers", // programs choose it by an import

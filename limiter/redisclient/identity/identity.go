@@ -109,8 +109,10 @@ func (s *Source) Credentials(ctx context.Context) (username, password string, er
 		return s.current.Username, s.current.Password, nil
 	case s.problem != nil:
 		return "", "", fmt.Errorf("no valid credentials for Redis: %w", s.problem)
-	default:
+	case s.current.Expires.IsZero():
 		return "", "", ErrPending
+	default:
+		return "", "", fmt.Errorf("the credentials for Redis have expired at %v, and the next ones are being fetched", s.current.Expires)
 	}
 }
 

@@ -37,6 +37,8 @@ const (
 	dayFactor = 5400
 	// decisionTimeout is the time that a decision waits for Redis.
 	decisionTimeout = 150 * time.Millisecond
+	// mostLate is the lateness of this process that a day can contain: half of the time for which a token of AWS is valid after its renewal.
+	mostLate = 15 * time.Minute / dayFactor / 4
 	// signedLife is how long a signed request of AWS is valid.
 	signedLife = 15 * time.Minute
 )
@@ -216,6 +218,29 @@ func newWorld(t *testing.T, s service, factor int64) *world {
 	return w
 }
 
+// watchLateness returns a function that stops, and returns the longest time by which this process was late: the processor was taken from it.
+func watchLateness() (longest func() time.Duration) {
+	const interval = 2 * time.Millisecond
+	stop, result := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		late := time.Duration(0)
+		for {
+			began := time.Now()
+			select {
+			case <-stop:
+				result <- late
+				return
+			case <-time.After(interval):
+				late = max(late, time.Since(began)-interval)
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return <-result
+	}
+}
+
 // charges returns a charge on a counter that never denies.
 func charges(t *testing.T) []limiter.Charge {
 	t.Helper()
@@ -270,6 +295,7 @@ func TestDay_TokensExpireWithoutALocalDecision(t *testing.T) { //nolint:tparalle
 		w := newWorld(t, s, dayFactor) // sets an environment variable, so not in a parallel test
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			slow := latency.Of(t)
 			if err := w.client.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -282,24 +308,30 @@ func TestDay_TokensExpireWithoutALocalDecision(t *testing.T) { //nolint:tparalle
 					w.cloud.away.Store(false)
 				}
 			}()
+			lateness := watchLateness()
 			d := w.decide(t, ends, 4)
-			t.Logf("%d decisions, the slowest took %v; %d tokens, %d authentications; the service closed %d connections",
-				d.total.Load(), time.Duration(d.slowest.Load()), w.cloud.accepted.Load(), w.proxy.Authenticated(), w.proxy.Expired())
+			late := lateness()
+			fail := t.Errorf
+			if late > mostLate { // minutes of this clock, in which nothing is renewed
+				fail = slow.Errorf
+			}
+			t.Logf("%d decisions, the slowest took %v; %d tokens, %d authentications; the service closed %d connections; the process was late by %v",
+				d.total.Load(), time.Duration(d.slowest.Load()), w.cloud.accepted.Load(), w.proxy.Authenticated(), w.proxy.Expired(), late)
 			if d.local.Load() != 0 || d.failed.Load() != 0 || w.errors.Load() != 0 {
-				t.Errorf("%d decisions local, %d failed, %d calls failed, want 0:\n%s", d.local.Load(), d.failed.Load(), w.errors.Load(), w.log)
+				fail("%d decisions local, %d failed, %d calls failed, want 0; the process was late by %v:\n%s", d.local.Load(), d.failed.Load(), w.errors.Load(), late, w.log)
 			}
 			if slowest := time.Duration(d.slowest.Load()); slowest > decisionTimeout {
-				t.Errorf("the slowest decision took %v, want at most %v", slowest, decisionTimeout)
+				slow.Errorf("the slowest decision took %v, want at most %v", slowest, decisionTimeout)
 			}
 			// A connection that Azure would close has been replaced, and waits for calls in flight: that takes an hour of this clock.
 			if n := w.proxy.Expired(); n != 0 && s.connectionLife > s.tokenLife {
-				t.Errorf("the service closed %d connections, want that they are replaced before", n)
+				fail("the service closed %d connections, want that they are replaced before", n)
 			}
 			if tokens := w.cloud.accepted.Load(); tokens < int64(20*time.Hour/s.tokenLife) {
 				t.Errorf("%d tokens in a day, each valid for %v: the test shows nothing", tokens, s.tokenLife)
 			}
 			if strings.Contains(w.log.String(), "unavailable; every policy") {
-				t.Errorf("an outage in the log:\n%s", w.log)
+				fail("an outage in the log:\n%s", w.log)
 			}
 			for _, secret := range []string{"the-secret", "the-session", "the-assertion", "X-Amz-Signature", "ya29."} {
 				if strings.Contains(w.log.String(), secret) {
@@ -312,14 +344,13 @@ func TestDay_TokensExpireWithoutALocalDecision(t *testing.T) { //nolint:tparalle
 
 // TestOutage_IsLocalModeWithItsReason has an outage of the provider that outlasts the tokens and the connections.
 func TestOutage_IsLocalModeWithItsReason(t *testing.T) {
+	slow := latency.Of(t)
 	latency.Alone(t)
-	all := services()
-	s := all["AWS"]
-	s.connectionLife = 15 * time.Minute // in place of 12 hours, and the session lasts six
-	w := newWorld(t, service{s.tokenLife, s.connectionLife, all["Azure"].open}, dayFactor)
-	if d := w.decide(t, time.Now().Add(100*time.Millisecond), 4); d.local.Load() != 0 || d.failed.Load() != 0 {
-		t.Fatalf("%d decisions local, %d failed", d.local.Load(), d.failed.Load())
-	}
+	w := newWorld(t, services()["Azure"], dayFactor)
+	fixture.Await(t, "Redis decides", func() bool {
+		d := w.decide(t, time.Now().Add(50*time.Millisecond), 4)
+		return d.total.Load() > 0 && d.local.Load() == 0 && d.failed.Load() == 0
+	})
 	w.cloud.away.Store(true)
 	fixture.Await(t, "local mode", func() bool {
 		_, active := w.store.LocalMode()
@@ -331,8 +362,11 @@ func TestOutage_IsLocalModeWithItsReason(t *testing.T) {
 		return strings.Contains(w.log.String(), "kind=credentials")
 	})
 	d := w.decide(t, time.Now().Add(300*time.Millisecond), 4)
-	if d.local.Load() != d.total.Load() || d.failed.Load() != 0 || time.Duration(d.slowest.Load()) > decisionTimeout {
-		t.Errorf("%d of %d decisions local, %d failed, the slowest took %v", d.local.Load(), d.total.Load(), d.failed.Load(), time.Duration(d.slowest.Load()))
+	if d.local.Load() != d.total.Load() || d.failed.Load() != 0 {
+		t.Errorf("%d of %d decisions local, %d failed", d.local.Load(), d.total.Load(), d.failed.Load())
+	}
+	if slowest := time.Duration(d.slowest.Load()); slowest > decisionTimeout {
+		slow.Errorf("the slowest decision took %v, want at most %v", slowest, decisionTimeout)
 	}
 	for _, want := range []string{"credentials for Redis cannot be renewed", "503 Service Unavailable"} {
 		if !strings.Contains(w.log.String(), want) {

@@ -3,14 +3,15 @@
 package google
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"os"
 	"time"
-
-	"cloud.google.com/go/compute/metadata"
 
 	"github.com/weir-dev/weir/limiter/redisclient/identity"
 )
@@ -26,13 +27,18 @@ type Options struct {
 
 // Provider implements [identity.Provider].
 type Provider struct {
-	client *metadata.Client
-	now    func() time.Time
+	client  *http.Client
+	address string
+	now     func() time.Time
 }
 
-// New returns a Provider, which asks the metadata server of the node. The variable GCE_METADATA_HOST names another host.
+// New returns a Provider, which asks the metadata server of the node. The variable GCE_METADATA_HOST names another host, as for Google's libraries.
 func New(o Options) *Provider {
-	p := &Provider{client: metadata.NewClient(identity.LocalClient()), now: time.Now}
+	p := &Provider{
+		client: identity.LocalClient(), now: time.Now,
+		address: "http://" + cmp.Or(os.Getenv("GCE_METADATA_HOST"), "169.254.169.254") +
+			"/computeMetadata/v1/instance/service-accounts/default/token?scopes=" + scope,
+	}
 	if o.Now != nil {
 		p.now = o.Now
 	}
@@ -51,17 +57,25 @@ func (*Provider) Service() identity.Service {
 // Fetch implements [identity.Provider].
 func (p *Provider) Fetch(ctx context.Context) (identity.Credentials, error) {
 	asked := p.now()
-	text, err := p.client.GetWithContext(ctx, "instance/service-accounts/default/token?scopes="+scope)
+	body, err := identity.Request(ctx, p.client, http.MethodGet, p.address, map[string]string{"Metadata-Flavor": "Google"})
 	if err != nil {
-		return identity.Credentials{}, fmt.Errorf("access token from the metadata server: %w", err)
+		return identity.Credentials{}, fmt.Errorf("access token from the metadata server: %w", identity.Explain(err, message))
 	}
 	var reply struct {
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int64  `json:"expires_in"` // seconds
 	}
-	if json.Unmarshal([]byte(text), &reply) != nil || reply.AccessToken == "" || reply.ExpiresIn <= 0 { // a JSON error can quote the reply
+	if json.Unmarshal(body, &reply) != nil || reply.AccessToken == "" || reply.ExpiresIn <= 0 { // a JSON error can quote the reply
 		return identity.Credentials{}, errors.New("the reply of the metadata server has no access token")
 	}
 	// The token names the account, so the user is always the same.
 	return identity.Credentials{Username: "default", Password: reply.AccessToken, Expires: asked.Add(time.Duration(reply.ExpiresIn) * time.Second)}, nil
+}
+
+// message returns the text of an error reply. A reply in JSON is not an error of the metadata server, and can contain a token.
+func message(body []byte) string {
+	if json.Valid(body) {
+		return ""
+	}
+	return string(body)
 }

@@ -42,8 +42,9 @@ func TestFetch_ReportsErrorsWithoutSecrets(t *testing.T) {
 		status      int
 		reply, want string
 	}{
-		"no service account": {http.StatusNotFound, "not found", "not defined"},
+		"no service account": {http.StatusNotFound, "not found", "404 Not Found: not found"},
 		"no permission":      {http.StatusForbidden, "Your Kubernetes service account lacks iam.serviceAccounts.getAccessToken", "getAccessToken"},
+		"a reply of another": {http.StatusForbidden, `{"access_token":"ya29.token"}`, "replied 403 Forbidden"},
 		"no token":           {http.StatusOK, `{"expires_in":3599}`, "no access token"},
 		"no time":            {http.StatusOK, `{"access_token":"ya29.token"}`, "no access token"},
 		"no JSON":            {http.StatusOK, `"ya29.token"`, "no access token"},
