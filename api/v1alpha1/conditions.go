@@ -89,13 +89,15 @@ const (
 
 	// ReasonStoreDenied and the reasons below belong to Degraded=True of a Limiter, in addition to StoreUnreachable, LocalMode and
 	// SecretNotFound.
-	ReasonStoreDenied        = "StoreDenied"        // Redis rejected the credentials, or they lack permissions
-	ReasonStoreUntrusted     = "StoreUntrusted"     // the Redis certificate is not trusted, or Redis rejected the client certificate
-	ReasonStoreTooOld        = "StoreTooOld"        // this version of Redis lacks commands that Weir needs
-	ReasonStoreEvicts        = "StoreEvicts"        // Redis may evict counters when its memory is full
-	ReasonStoreClockWrong    = "StoreClockWrong"    // the clock of Redis differs from that of the operator by more than 5 s
-	ReasonSnapshotNotWritten = "SnapshotNotWritten" // the rules for starts without Redis are not stored
-	ReasonRulesRejected      = "RulesRejected"      // a replica rejects the current rules, and does not enforce them
+	ReasonStoreDenied = "StoreDenied" // Redis rejected the credentials, or they lack permissions
+	// ReasonStoreCredentialsUnavailable means that the operator has no valid credentials for Redis, for example because a provider of tokens is unavailable.
+	ReasonStoreCredentialsUnavailable = "StoreCredentialsUnavailable"
+	ReasonStoreUntrusted              = "StoreUntrusted"     // the Redis certificate is not trusted, or Redis rejected the client certificate
+	ReasonStoreTooOld                 = "StoreTooOld"        // this version of Redis lacks commands that Weir needs
+	ReasonStoreEvicts                 = "StoreEvicts"        // Redis may evict counters when its memory is full
+	ReasonStoreClockWrong             = "StoreClockWrong"    // the clock of Redis differs from that of the operator by more than 5 s
+	ReasonSnapshotNotWritten          = "SnapshotNotWritten" // the rules for starts without Redis are not stored
+	ReasonRulesRejected               = "RulesRejected"      // a replica rejects the current rules, and does not enforce them
 	// ReasonRouteTableIncomplete means that pods do not find some routes of spec.routeMatching.
 	ReasonRouteTableIncomplete = "RouteTableIncomplete"
 	ReasonInvalidSelector      = "InvalidSelector" // policySelector or policyNamespaceSelector is invalid: the previous selection is kept

@@ -6,6 +6,9 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.masterName) || !has(self.mode) || self.mode in ['Auto', 'Sentinel']",fieldPath=".masterName",message="masterName is valid only with mode Auto or Sentinel; remove it or use one of these modes"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Cluster' || !has(self.database) || self.database == 0",fieldPath=".database",message="database must be 0 with mode Cluster, because a Redis Cluster has only database 0"
 // +kubebuilder:validation:XValidation:rule="has(self.mode) && self.mode != 'Auto' || has(self.masterName) || size(self.addresses) == 1 || !has(self.database) || self.database == 0",fieldPath=".database",message="database must be 0 with several addresses and without masterName: they are those of a Redis Cluster, which has only database 0"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || !has(self.credentialsSecretRef) && !has(self.operatorCredentialsSecretRef)",fieldPath=".auth",message="auth is invalid together with credentialsSecretRef or operatorCredentialsSecretRef, because a token is the password; remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",fieldPath=".tls",message="tls is required with auth, because a token can be used by everyone who reads it; add tls: {}"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || !has(self.masterName) && (!has(self.mode) || self.mode != 'Sentinel')",fieldPath=".auth",message="auth is invalid with Sentinels: the services that accept tokens do not have them; use the address of the cache, without masterName"
 type Redis struct {
 	// mode is how Redis is deployed. Standalone is a single server. Sentinel is a primary that Redis Sentinels monitor. Cluster is a
 	// Redis Cluster. Auto is Sentinel with masterName, Cluster with several addresses, and otherwise what the server at the address is:
@@ -41,6 +44,10 @@ type Redis struct {
 	// pods do not receive it. With it, Redis can forbid the pods to write rules. If omitted, the operator uses credentialsSecretRef.
 	// +optional
 	OperatorCredentialsSecretRef *SecretReference `json:"operatorCredentialsSecretRef,omitempty"`
+	// auth authenticates with tokens of a cloud provider, which expire, in place of a password. It requires tls. The operator authenticates
+	// with the identity of its own ServiceAccount, weir-operator.
+	// +optional
+	Auth *RedisAuth `json:"auth,omitempty"`
 	// tls enables TLS for the connections to Redis servers and Sentinels. An empty object enables TLS with the CA certificates of the
 	// system. If omitted, the connections are not encrypted.
 	// +optional

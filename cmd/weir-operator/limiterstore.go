@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/identity"
+	"github.com/weir-dev/weir/limiter/redisclient/identity/providers"
 	"github.com/weir-dev/weir/limiter/redisstore"
 )
 
@@ -77,8 +80,11 @@ func (s limiterStores) options(limiter *v1alpha1.Limiter) (redisclient.Options, 
 	if tls := redis.TLS; tls != nil {
 		s.addTLS(&options, limiter.Namespace, tls.SecretRef)
 	}
+	if redis.Auth != nil {
+		return options, addTokens(&options, redis.Auth)
+	}
 	if ref := cmp.Or(redis.OperatorCredentialsSecretRef, redis.CredentialsSecretRef); ref != nil {
-		return options, s.addCredentials(&options, types.NamespacedName{Namespace: limiter.Namespace, Name: ref.Name})
+		s.addCredentials(&options, types.NamespacedName{Namespace: limiter.Namespace, Name: ref.Name})
 	}
 	return options, nil
 }
@@ -94,8 +100,27 @@ func servicesOf(namespace string) func(string) string {
 	}
 }
 
-// addCredentials adds the credentials in the Secret. The credentials of Sentinels are read once.
-func (s limiterStores) addCredentials(options *redisclient.Options, name types.NamespacedName) error {
+// addTokens makes the tokens of a provider the credentials. They are those of the identity of the operator.
+func addTokens(options *redisclient.Options, auth *v1alpha1.RedisAuth) error {
+	settings := providers.Settings{Kind: providers.Azure}
+	switch {
+	case auth.AWS != nil:
+		settings = providers.Settings{
+			Kind: providers.Kind(auth.AWS.Service), Cache: auth.AWS.Name, Region: auth.AWS.Region, User: string(cmp.Or(auth.AWS.OperatorUser, auth.AWS.User)),
+		}
+	case auth.Google != nil:
+		settings = providers.Settings{Kind: providers.Google}
+	}
+	provider, err := providers.Open(settings)
+	if err != nil {
+		return publish.NewStoreError(v1alpha1.ReasonStoreCredentialsUnavailable, fmt.Errorf("spec.redis.auth: %w", err))
+	}
+	identity.NewSource(provider, slog.Default()).AddTo(options)
+	return nil
+}
+
+// addCredentials adds the credentials in the Secret.
+func (s limiterStores) addCredentials(options *redisclient.Options, name types.NamespacedName) {
 	options.RenewCredentials = credentialsInterval
 	options.Credentials = func(ctx context.Context) (username, password string, err error) {
 		data, err := s.read(ctx, name)
@@ -108,11 +133,12 @@ func (s limiterStores) addCredentials(options *redisclient.Options, name types.N
 		return cli.TrimNewline(data["username"]), cli.TrimNewline(data["password"]), nil
 	}
 	if options.Mode != redisclient.ModeSentinel {
-		return nil
+		return
 	}
-	data, err := s.read(context.Background(), name)
-	options.SentinelUsername, options.SentinelPassword = cli.TrimNewline(data["sentinel-username"]), cli.TrimNewline(data["sentinel-password"])
-	return err
+	options.SentinelCredentials = func(ctx context.Context) (username, password string, err error) {
+		data, err := s.read(ctx, name)
+		return cli.TrimNewline(data["sentinel-username"]), cli.TrimNewline(data["sentinel-password"]), err
+	}
 }
 
 // addTLS configures TLS with the certificates in the Secret, if there is one.
@@ -235,7 +261,9 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, redisclient.ErrTooOld):
 		return v1alpha1.ReasonStoreTooOld
-	case redisclient.Kind(err) == "denied":
+	case redisclient.Kind(err) == redisclient.KindCredentials:
+		return v1alpha1.ReasonStoreCredentialsUnavailable
+	case redisclient.Kind(err) == redisclient.KindDenied:
 		return v1alpha1.ReasonStoreDenied
 	case errors.As(err, &verification), errors.As(err, &authority), errors.As(err, &plain),
 		errors.As(err, &remote) && remote.Op == "remote error": // the Op of TLS alerts from the server

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -155,5 +158,57 @@ func TestInspect_WarnsOfAWrongClock(t *testing.T) {
 	found, err := store.Inspect(t.Context())
 	if err != nil || len(found.WrongClocks) != 1 || !strings.HasPrefix(found.WrongClocks[0], server.Addr()+": its clock is ") {
 		t.Errorf("%+v, %v, want a warning that names the server", found, err)
+	}
+}
+
+// TestOpen_AuthenticatesWithTheIdentityOfTheOperator uses tokens of a metadata server, and reports their absence with a reason of its own.
+func TestOpen_AuthenticatesWithTheIdentityOfTheOperator(t *testing.T) {
+	server, files := fixture.RedisTLS(t, false)
+	if _, err := server.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">the-token"); err != nil {
+		t.Fatal(err)
+	}
+	status := http.StatusOK
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Metadata-Flavor", "Google")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"access_token":"the-token","expires_in":3599,"token_type":"Bearer"}`))
+	}))
+	defer provider.Close()
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(provider.URL, "http://"))
+	redis := at(server.Addr())
+	redis.Auth = &v1alpha1.RedisAuth{Google: &v1alpha1.RedisGoogleAuth{}}
+	redis.TLS = &v1alpha1.RedisTLS{SecretRef: &v1alpha1.SecretReference{Name: "trusted"}}
+	given := secrets{"trusted": {"ca.crt": content(t, files.CA)}}
+	if found, err := given.open(t, redis).Inspect(t.Context()); err != nil || found.Primaries != 1 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	status = http.StatusForbidden
+	_, err := given.open(t, redis).Inspect(t.Context())
+	if is, _ := errors.AsType[publish.StoreError](err); is.Reason != v1alpha1.ReasonStoreCredentialsUnavailable || !strings.Contains(err.Error(), "metadata server") {
+		t.Errorf("reason %q: %v", is.Reason, err)
+	}
+}
+
+// TestOptions_OfAProviderAreThoseOfTheOperator has the settings that differ between the operator and the pods.
+func TestOptions_OfAProviderAreThoseOfTheOperator(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIA")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for operatorUser, want := range map[v1alpha1.RedisUser]string{"": "pods", "operator": "operator"} {
+		redis := at("cache:6379")
+		redis.TLS = &v1alpha1.RedisTLS{}
+		redis.Auth = &v1alpha1.RedisAuth{AWS: &v1alpha1.RedisAWSAuth{
+			Service: v1alpha1.RedisMemoryDB, Name: "counters", Region: "eu-west-1", User: "pods", OperatorUser: operatorUser,
+		}}
+		options, err := limiterStores{}.options(&v1alpha1.Limiter{Spec: v1alpha1.LimiterSpec{Redis: redis}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go options.Renew(ctx)
+		username, password, err := options.Credentials(t.Context())
+		stop()
+		if err != nil || username != want || !strings.HasPrefix(password, "counters/?Action=connect&User="+want) || !strings.Contains(password, "memorydb") {
+			t.Errorf("user %q, token %q, %v", username, password, err)
+		}
 	}
 }

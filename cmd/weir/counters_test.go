@@ -26,7 +26,7 @@ import (
 
 func TestRedisCounters_CountCorruptCounters(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "off") // keeps the memory limit of the test
-	client, err := flags.OpenRedis(fixture.Redis(t).URL(), flags.RedisTLS{}, limiterTimeout)
+	client, err := flags.OpenRedis(fixture.Redis(t).URL(), flags.RedisTLS{}, limiterTimeout, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestCounterFlags_ProcessesOfAGroupShareAPrefix(t *testing.T) {
 // Two Limiters with the same policy on one Redis have separate counters, unless they are in the same group.
 func TestLimiter_SharesCountersOnlyWithinItsGroup(t *testing.T) {
 	url := fixture.Redis(t).URL()
-	client, err := flags.OpenRedis(url, flags.RedisTLS{}, limiterTimeout)
+	client, err := flags.OpenRedis(url, flags.RedisTLS{}, limiterTimeout, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

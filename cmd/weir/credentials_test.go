@@ -3,9 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/test/fixture"
@@ -64,5 +71,73 @@ func TestServe_NoCredentialLeavesIt(t *testing.T) {
 		if !strings.Contains(text, "shop/p") && place != "the log" {
 			t.Errorf("%s: the test does not read the counters: %s", place, text)
 		}
+	}
+}
+
+// TestServe_TokensOfAProviderStayInTheProcess has a provider that becomes unavailable: Redis decides until the connections are gone, and again
+// afterwards. The log and the metrics name the reason, and no token.
+func TestServe_TokensOfAProviderStayInTheProcess(t *testing.T) {
+	server, files := fixture.RedisTLS(t, false)
+	var away atomic.Bool
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Metadata-Flavor", "Google")
+		if away.Load() {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		_, _ = w.Write([]byte(`{"access_token":"s3cret-token","expires_in":2,"token_type":"Bearer"}`))
+	}))
+	defer provider.Close()
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(provider.URL, "http://"))
+	var tokens flags.RedisTLS
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	tokens.Add(set)
+	if err := set.Parse([]string{"--redis-auth=Google", "--redis-ca=" + files.CA}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	save(t, filepath.Join(dir, "p.yaml"), "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n"+
+		"metadata: {name: p, namespace: shop}\nspec: {axis: IP, limit: 1000000, window: 1h}\n")
+	var stdout, log Transcript
+	sockets := anyPort
+	sockets.decisionLog = flags.DecisionLog{Denials: 1, Out: &stdout} // so the addresses are in the log
+	counters := countersOf("weir:")
+	counters.hashKey = writeHashKey(t, strings.Repeat("k", 32))
+	launch(t, func(ctx context.Context) error {
+		return runServe(ctx, serveFlags{
+			policies: dir, redis: "rediss://" + server.Addr(), redisTLS: tokens, counters: counters, sockets: sockets,
+			admin: adminFlags{listen: "unix:" + filepath.Join(t.TempDir(), "admin.sock")},
+		}, &stdout, log.Logger())
+	})
+	base := "http://" + find(t, &log, `msg=serving listen=(\S+)`)
+	ops := "http://" + find(t, &log, `ops=(\S+)`)
+	local := func(want string) func() bool {
+		return func() bool {
+			check(t, base, `{"domain":"shop","method":"GET","path":"/","clientIP":"192.0.2.1"}`)
+			_, metrics := get(t, ops+"/metrics")
+			return strings.Contains(metrics, "\nweir_local_mode "+want+"\n")
+		}
+	}
+	if !local("0")() {
+		t.Fatalf("local mode at start:\n%s", log.String())
+	}
+	away.Store(true)
+	time.Sleep(3 * time.Second) // the token expires, and the connections stay
+	if !local("0")() {
+		t.Errorf("local mode while there are connections:\n%s", log.String())
+	}
+	if _, err := server.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal"); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Await(t, "local mode", local("1"))
+	fixture.Await(t, "probes with their reason", func() bool {
+		_, metrics := get(t, ops+"/metrics")
+		return strings.Contains(log.String(), "kind=credentials") &&
+			regexp.MustCompile(`weir_redis_probe_errors_total\{kind="credentials"\} [1-9]`).MatchString(metrics)
+	})
+	away.Store(false)
+	fixture.Await(t, "Redis decides", local("0"))
+	_, metrics := get(t, ops+"/metrics")
+	if all := log.String() + stdout.String() + metrics; !strings.Contains(all, "cannot be renewed") || strings.Contains(all, "s3cret") {
+		t.Errorf("a token, or no line about the provider, in\n%s", all)
 	}
 }

@@ -81,7 +81,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	if err := f.complete(); err != nil {
 		return cli.UsageError(err)
 	}
-	client, err := flags.OpenRedis(f.redis, f.redisTLS, f.counters.timeout)
+	client, err := flags.OpenRedis(f.redis, f.redisTLS, f.counters.timeout, log)
 	if err != nil {
 		return cli.UsageError(err)
 	}
@@ -91,7 +91,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = counters.close() }() // the process ends anyway
 	// A client of its own: the transfer of a large rule set must not delay a decision.
-	slow, err := flags.OpenRedis(f.redis, f.redisTLS, controlPlaneTimeout)
+	slow, err := flags.OpenRedis(f.redis, f.redisTLS, controlPlaneTimeout, log)
 	if err != nil {
 		return cli.UsageError(err)
 	}

@@ -79,7 +79,7 @@ func writeMetrics(page *bytes.Buffer, list []metric) {
 func limiterMetrics(t *testing.T) []metric {
 	t.Helper()
 	t.Setenv("GOMEMLIMIT", "off") // keeps the memory limit of the test
-	client, err := flags.OpenRedis("redis://127.0.0.1:1", flags.RedisTLS{}, time.Second)
+	client, err := flags.OpenRedis("redis://127.0.0.1:1", flags.RedisTLS{}, time.Second, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,11 +134,11 @@ func checkDirectory(path string) error {
 func openCounters(f serveFlags, log *slog.Logger) (*counters, error) {
 	if f.redis == "" {
 		if f.redisTLS != (flags.RedisTLS{}) {
-			return nil, errors.New("--redis-ca, --redis-cert, --redis-key and --redis-credentials require --redis, which is empty")
+			return nil, errors.New("--redis-ca, --redis-cert, --redis-key, --redis-credentials and --redis-auth require --redis, which is empty")
 		}
 		return memoryCounters(f.counters)
 	}
-	client, err := flags.OpenRedis(f.redis, f.redisTLS, f.counters.timeout)
+	client, err := flags.OpenRedis(f.redis, f.redisTLS, f.counters.timeout, log)
 	if err != nil {
 		return nil, err
 	}

@@ -286,7 +286,7 @@ func TestThrottleFlags_RejectInvalidValues(t *testing.T) {
 
 func TestServe_RejectsRedisFlagsWithoutRedis(t *testing.T) {
 	serve := []string{"serve", "--policies", t.TempDir()}
-	expectUsageError(t, append(serve, "--redis-credentials=/secret"), "--redis-credentials require --redis, which is empty")
+	expectUsageError(t, append(serve, "--redis-credentials=/secret"), "--redis-credentials and --redis-auth require --redis, which is empty")
 	expectUsageError(t, append(serve, "--redis-ca=/ca.pem"), "require --redis, which is empty")
 	expectUsageError(t, append(serve, "--memory=lots"), `--memory "lots"`)
 }

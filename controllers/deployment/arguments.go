@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment/redisauth"
 	"github.com/weir-dev/weir/controllers/hashkey"
 )
 
@@ -24,6 +25,7 @@ func arguments(limiter *v1alpha1.Limiter, secrets Secrets, options Options, boun
 	if credentialsSecret(limiter) != "" {
 		args = append(args, "--redis-credentials="+credentialsDir)
 	}
+	args = append(args, redisauth.Arguments(spec.Redis.Auth)...)
 	for _, file := range [...]struct{ flag, key string }{
 		{"--redis-ca", caKey}, {"--redis-cert", certificateKey}, {"--redis-key", privateKeyKey},
 	} {

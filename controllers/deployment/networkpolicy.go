@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment/redisauth"
 	"github.com/weir-dev/weir/controllers/ownership"
 )
 
@@ -28,7 +29,8 @@ const (
 	redisRule
 )
 
-// networkPolicy allows ingress to the ports of the pods from the peers in the spec. It allows egress only to DNS, Redis and the collector of traces.
+// networkPolicy allows ingress to the ports of the pods from the peers in the spec. It allows egress only to DNS, Redis, the provider of its
+// tokens, and the collector of traces.
 //
 // The egress rule for Redis allows the ports of its addresses. With Sentinel or a cluster it allows every TCP port, because nodes
 // announce ports of their own. It allows any IP address, because a NetworkPolicy cannot match host names.
@@ -40,13 +42,13 @@ func networkPolicy(limiter *v1alpha1.Limiter, options Options) *networkingv1.Net
 			PodSelector: *labelSelector(limiter),
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 			Ingress:     ingress(limiter, options),
-			Egress: append([]networkingv1.NetworkPolicyEgressRule{
+			Egress: slices.Concat([]networkingv1.NetworkPolicyEgressRule{
 				dnsRule: {Ports: []networkingv1.NetworkPolicyPort{
 					policyPort(corev1.ProtocolUDP, dnsPort), policyPort(corev1.ProtocolTCP, dnsPort),
 					policyPort(corev1.ProtocolUDP, openShiftDNSPort), policyPort(corev1.ProtocolTCP, openShiftDNSPort),
 				}},
 				redisRule: {Ports: redisPorts(limiter.Spec.Redis)},
-			}, tracingEgress(limiter.Spec.Tracing)...),
+			}, tracingEgress(limiter.Spec.Tracing), redisauth.Egress(limiter.Spec.Redis.Auth)),
 		},
 	}
 }

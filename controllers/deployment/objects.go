@@ -12,15 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment/redisauth"
 )
 
-// serviceAccount has no role bindings, and its pods mount no token: a limiter never calls the Kubernetes API.
+// serviceAccount has no role bindings, and its pods mount no token for the Kubernetes API, which a limiter never calls.
 func serviceAccount(limiter *v1alpha1.Limiter) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
+	account := &corev1.ServiceAccount{
 		TypeMeta:                     kindOf("", "v1", "ServiceAccount"),
 		ObjectMeta:                   objectMeta(limiter),
 		AutomountServiceAccountToken: new(false),
 	}
+	account.Annotations = redisauth.Annotations(limiter.Spec.Redis.Auth)
+	return account
 }
 
 // replicasKey is the key of the number of replicas in the start values.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/controllers/deployment/redisauth"
 	"github.com/weir-dev/weir/controllers/hashkey"
 )
 
@@ -63,8 +64,11 @@ func pod(limiter *v1alpha1.Limiter, secrets Secrets, options Options) corev1.Pod
 	template := limiter.Spec.PodTemplate
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      mergeMaps(template.Labels, Labels(limiter)),
-			Annotations: mergeMaps(map[string]string{"kubectl.kubernetes.io/default-container": "limiter"}, template.Annotations),
+			Labels: mergeMaps(template.Labels, mergeMaps(redisauth.Labels(limiter.Spec.Redis.Auth), Labels(limiter))),
+			Annotations: mergeMaps(mergeMaps(
+				map[string]string{"kubectl.kubernetes.io/default-container": "limiter"},
+				redisauth.Annotations(limiter.Spec.Redis.Auth), // pods have the identity that their ServiceAccount had when they were created
+			), template.Annotations),
 		},
 		Spec: corev1.PodSpec{
 			ServiceAccountName:            Name(limiter.Name),

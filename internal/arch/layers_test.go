@@ -56,7 +56,25 @@ func layers() []layer {
 		{pkg: "limiter/wait"},
 		{pkg: "limiter/redisclient/wire"},
 		{pkg: "limiter/redisclient/hosts"},
-		{pkg: "limiter/redisclient", internal: []string{"limiter", "limiter/redisclient/hosts", "limiter/redisclient/wire", "limiter/wait"}, external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisclient/endpoints", external: []string{"github.com/redis/go-redis"}},
+		{pkg: "limiter/redisclient/prepare", external: []string{"github.com/redis/go-redis"}},
+		{
+			pkg: "limiter/redisclient",
+			internal: []string{
+				"limiter", "limiter/redisclient/endpoints", "limiter/redisclient/hosts", "limiter/redisclient/prepare", "limiter/redisclient/wire", "limiter/wait",
+			},
+			external: []string{"github.com/redis/go-redis"},
+		},
+		{pkg: "limiter/redisclient/identity", internal: []string{"limiter/redisclient", "limiter/wait"}},
+		{pkg: "limiter/redisclient/identity/aws", internal: []string{"limiter/redisclient/identity"}, external: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
+		{pkg: "limiter/redisclient/identity/google", internal: []string{"limiter/redisclient/identity"}},
+		{pkg: "limiter/redisclient/identity/azure", internal: []string{"limiter/redisclient/identity"}},
+		{
+			pkg: "limiter/redisclient/identity/providers", // programs choose it by an import
+			internal: []string{
+				"limiter/redisclient/identity", "limiter/redisclient/identity/aws", "limiter/redisclient/identity/azure", "limiter/redisclient/identity/google",
+			},
+		},
 		{pkg: "limiter/redisclient/redischeck", internal: []string{"limiter/redisclient"}, external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/bypass", internal: []string{"limiter/rules/policyname"}},
 		{pkg: "limiter/tracing", external: []string{"go.opentelemetry.io/otel", "github.com/prometheus/client_golang", "golang.org/x/time"}},

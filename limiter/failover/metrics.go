@@ -40,7 +40,7 @@ func newMetrics() *metrics {
 				"are those of its beginning: the kinds of the probes are those of now.",
 		}, []string{"kind"}),
 	}
-	for _, kind := range []string{limiter.KindTimeout, "disconnected", "unreachable", "denied"} {
+	for _, kind := range []string{limiter.KindTimeout, "disconnected", "unreachable", "denied", "credentials"} {
 		m.probeErrors.WithLabelValues(kind)
 	}
 	for _, result := range []string{resultCounted, resultUncounted, resultUnknown} {

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-dev/weir/limiter/redisclient/endpoints"
 )
 
 const (
@@ -76,6 +78,9 @@ func New(o Options) (*Client, error) {
 	// go-redis writes connection errors to stderr. Here every call returns its error, and the caller logs it.
 	logging.Disable()
 	c := newClient(o)
+	if err := c.startRenewal(); err != nil {
+		return nil, err
+	}
 	c.current.Store(c.newPool(o.Mode))
 	return c, nil
 }
@@ -88,11 +93,19 @@ func newClient(o Options) *Client {
 
 // newPool returns connections to Redis in that mode.
 func (c *Client) newPool(mode Mode) *pool {
+	username, password := c.sentinelCredentials()
+	return c.newPoolWith(mode, username, password)
+}
+
+// newPoolWith is newPool with other credentials for the Sentinels.
+func (c *Client) newPoolWith(mode Mode, sentinelUsername, sentinelPassword string) *pool {
 	switch mode {
 	case ModeCluster:
 		return newClusterPool(c.universal(c.options.asCluster()))
 	case ModeSentinel:
-		return &pool{rdb: redis.NewFailoverClient(c.universal(&c.options).Failover()), name: "the primary " + c.options.MasterName}
+		options := c.universal(&c.options).Failover()
+		options.SentinelUsername, options.SentinelPassword = sentinelUsername, sentinelPassword
+		return &pool{rdb: redis.NewFailoverClient(options), name: "the primary " + c.options.MasterName}
 	default:
 		single := redis.NewClient(c.universal(&c.options).Simple())
 		single.AddHook(movedHook{c})
@@ -105,13 +118,13 @@ func newClusterPool(options *redis.UniversalOptions) *pool {
 	// All commands here have keys or can run on any node. With routing policies go-redis would request the list of
 	// all commands, which is long, and which an ACL can forbid.
 	cluster.DisableRoutingPolicies = true
-	return &pool{rdb: resolveUnknownEndpoints(redis.NewClusterClient(cluster))}
+	return &pool{rdb: endpoints.ResolveUnknown(redis.NewClusterClient(cluster))}
 }
 
 // universal returns the options of go-redis.
 func (c *Client) universal(o *Options) *redis.UniversalOptions {
 	options := o.universal()
-	if o.RenewCredentials > 0 {
+	if o.Credentials != nil {
 		options.CredentialsProviderContext = c.credentials
 	}
 	return options
@@ -120,9 +133,7 @@ func (c *Client) universal(o *Options) *redis.UniversalOptions {
 func (o *Options) universal() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.Database, TLSConfig: o.TLS,
-		Username: o.Username, Password: o.Password, CredentialsProviderContext: o.Credentials, Dialer: o.dialer(),
-		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-
+		Username: o.Username, Password: o.Password, Dialer: o.dialer(),
 		// With RESP3, go-redis looks for notifications of Redis before and after each command. Weir does not ask for any, and with TLS the first command of a
 		// connection waited for 50 ms: go-redis took the session tickets below TLS for the beginning of a notification.
 		Protocol: 2,

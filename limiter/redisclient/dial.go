@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient/hosts"
@@ -83,6 +84,19 @@ func (o *Options) tlsConfig(address string) (*tls.Config, error) {
 	var err error
 	config.RootCAs, err = o.RootCAs()
 	return config, err
+}
+
+// knownHost returns an address with the host of the first address of the options if it has no host: a node of a cluster that reports no hosts.
+func (o *Options) knownHost(address string) string {
+	port, noHost := strings.CutPrefix(address, ":")
+	if !noHost || o.Mode != ModeCluster {
+		return address
+	}
+	host, _, err := net.SplitHostPort(o.Addresses[0])
+	if err != nil {
+		return address
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // wrappedError wraps an error of a connection: go-redis unwraps an error once before it returns it.

@@ -26,6 +26,7 @@ const (
 	KindPool          = "pool"          // all connections are in use
 	KindClosed        = "closed"        // the Client is closed
 	KindDenied        = "denied"        // wrong or missing credentials, or no permission for a command or key
+	KindCredentials   = "credentials"   // no valid credentials: a file cannot be read, or the provider of tokens is unavailable
 	KindLoading       = "loading"       // Redis is loading its data from disk
 	KindReadOnly      = "readonly"      // the server is a replica, for example the old primary after a failover
 	KindMasterDown    = "masterdown"    // the server is a replica without a connection to its primary

@@ -81,7 +81,8 @@ func monitored(info map[string]string) []string {
 func (c *Client) explainSentinels(ctx context.Context, err error) error {
 	o := c.options
 	for _, address := range o.Addresses {
-		info, asked := o.inspectWith(ctx, address, o.SentinelUsername, o.SentinelPassword)
+		username, password := c.sentinelCredentials()
+		info, asked := o.inspectWith(ctx, address, username, password)
 		switch {
 		case asked != nil && kindOf(asked) == KindDenied:
 			return &SetupError{"the Sentinel " + address + " rejects the credentials: check sentinel_username and sentinel_password of the URL, " +
@@ -107,6 +108,7 @@ func (o *Options) inspectWith(ctx context.Context, address, username, password s
 	o = &other
 	o.Mode, o.MasterName, o.Database, o.Addresses = ModeStandalone, "", 0, []string{address}
 	o.Username, o.Password, o.Credentials, o.RenewCredentials = username, password, nil, 0
+	o.Renew, o.KeepConnections, o.SentinelCredentials = nil, 0, nil
 	client, err := New(other)
 	if err != nil {
 		return nil, err
@@ -142,6 +144,8 @@ func (c *Client) explainDenied(ctx context.Context, address string, err error) e
 			"(in a Limiter: spec.redis.credentialsSecretRef)", err}
 	case strings.Contains(text, "NOPERM"):
 		return &SetupError{"the user of " + address + " lacks a permission: grant those that docs/reference/redis.md lists", err}
+	case c.options.DeniedAdvice != "":
+		return &SetupError{address + " rejects the token: " + c.options.DeniedAdvice, err}
 	default:
 		return &SetupError{address + " rejects the user or the password: check the credentials", err}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-dev/weir/limiter/redisclient/endpoints"
 )
 
 // errNoClient is the error for a nil client.
@@ -59,6 +61,9 @@ func fromServer(of *redis.Options, timeout time.Duration) *Client {
 		Mode: ModeStandalone, Addresses: []string{o.Addr}, Database: o.DB, TLS: o.TLSConfig, Timeout: timeout,
 		Username: o.Username, Password: o.Password, Credentials: o.CredentialsProviderContext,
 	})
+	if c.options.Credentials != nil {
+		o.CredentialsProviderContext = c.credentials // whose errors have a kind
+	}
 	single := redis.NewClient(&o)
 	single.AddHook(movedHook{c})
 	c.current.Store(&pool{rdb: single, name: o.Addr})
@@ -83,7 +88,10 @@ func fromCluster(of *redis.ClusterOptions, timeout time.Duration) *Client {
 		Mode: ModeCluster, Addresses: o.Addrs, TLS: o.TLSConfig, Timeout: timeout,
 		Username: o.Username, Password: o.Password, Credentials: o.CredentialsProviderContext,
 	})
-	c.current.Store(&pool{rdb: resolveUnknownEndpoints(redis.NewClusterClient(&o))})
+	if c.options.Credentials != nil {
+		o.CredentialsProviderContext = c.credentials
+	}
+	c.current.Store(&pool{rdb: endpoints.ResolveUnknown(redis.NewClusterClient(&o))})
 	return c
 }
 

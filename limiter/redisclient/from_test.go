@@ -153,3 +153,17 @@ func TestFrom_RejectsClientsWithoutOptions(t *testing.T) {
 		t.Error("no error for a timeout of 0")
 	}
 }
+
+func TestFrom_GivesErrorsOfCredentialsTheirKind(t *testing.T) {
+	cause := errors.New("the provider is unavailable")
+	provider := func(context.Context) (username, password string, err error) { return "", "", cause }
+	server := redis.NewClient(&redis.Options{Addr: fixture.Redis(t).Addr(), CredentialsProviderContext: provider})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{fixture.Redis(t).Addr()}, CredentialsProviderContext: provider})
+	for _, of := range []redis.UniversalClient{server, cluster} {
+		t.Cleanup(func() { _ = of.Close() })
+		err := from(t, of, longTimeout).Ping(t.Context())
+		if !errors.Is(err, cause) || redisclient.Kind(err) != redisclient.KindCredentials {
+			t.Errorf("%v of kind %q", err, redisclient.Kind(err))
+		}
+	}
+}

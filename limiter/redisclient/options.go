@@ -42,8 +42,18 @@ type Options struct {
 	// RenewCredentials is how often the client also calls Credentials while it has connections. If they have changed, it authenticates its open
 	// connections again, because some servers close a connection whose token has expired. With 0, they stay as they are.
 	RenewCredentials time.Duration
+	// KeepConnections is how long connections stay open although the credentials have changed, for servers that keep a connection when its
+	// credentials expire. With 0, each change replaces the connections.
+	KeepConnections time.Duration
+	// DeniedAdvice is what to check if Redis rejects Credentials, for messages; empty for passwords.
+	DeniedAdvice string
+	// Renew, if not nil, keeps what Credentials returns up to date. [New] calls it in a goroutine. Its context ends with the Client.
+	Renew func(context.Context)
 	// SentinelUsername and SentinelPassword for the Sentinels. They can be empty or differ from those for the servers.
 	SentinelUsername, SentinelPassword string
+	// SentinelCredentials, if not nil, replaces SentinelUsername and SentinelPassword. [New] calls it, and with RenewCredentials the client calls
+	// it again, as Credentials.
+	SentinelCredentials func(context.Context) (username, password string, err error)
 	// TLS encrypts connections to servers and Sentinels; nil for plain TCP.
 	TLS *tls.Config
 	// RootCAs, if not nil, replaces TLS.RootCAs. The client calls it for every new connection. A nil pool means the CAs of
@@ -177,6 +187,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("mode %s does not use a name of the primary", o.Mode)
 	case o.RenewCredentials < 0 || o.RenewCredentials > 0 && o.Credentials == nil:
 		return fmt.Errorf("interval %v for the renewal of credentials requires Credentials, and must not be negative", o.RenewCredentials)
+	case o.KeepConnections < 0 || o.KeepConnections > 0 && o.RenewCredentials == 0:
+		return fmt.Errorf("time %v to keep connections requires RenewCredentials, and must not be negative", o.KeepConnections)
 	case o.RootCAs != nil && o.TLS == nil:
 		return errors.New("certificate authorities require TLS")
 	case o.Mode != ModeStandalone && o.Mode != ModeCluster && o.Mode != ModeSentinel:

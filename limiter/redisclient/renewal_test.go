@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -128,4 +131,154 @@ func TestNew_RejectsRenewalWithoutCredentials(t *testing.T) {
 			t.Errorf("no error for %v", interval)
 		}
 	}
+}
+
+func TestNew_RejectsKeepingConnectionsWithoutRenewal(t *testing.T) {
+	options, err := redisclient.ParseURL("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Timeout = time.Second
+	for _, keep := range []time.Duration{time.Second, -time.Second} {
+		options.KeepConnections = keep
+		if _, err := redisclient.New(options); err == nil {
+			t.Errorf("no error for %v", keep)
+		}
+	}
+}
+
+// Connections stay as they are when the credentials change, and are replaced after their time.
+func TestKeepConnections_ReplacesThemOnlyAfterTheirTime(t *testing.T) {
+	server := fixture.Redis(t)
+	proxy := connection.StartExpiring(t, server.Addr(), time.Hour)
+	options, err := redisclient.ParseURL("redis://" + proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n atomic.Int64
+	options.Credentials = func(context.Context) (username, password string, err error) {
+		return "default", strconv.FormatInt(n.Add(1), 10), nil // a server without passwords accepts any
+	}
+	options.RenewCredentials, options.KeepConnections = 5*time.Millisecond, 500*time.Millisecond
+	client := connect(t, options)
+	began := time.Now()
+	if err := client.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Await(t, "the connection is replaced", func() bool { return proxy.Authenticated() >= 2 })
+	if took := time.Since(began); took < 450*time.Millisecond || n.Load() < 10 {
+		t.Errorf("replaced after %v and %d other credentials, want after 500 ms", took, n.Load())
+	}
+}
+
+// The password of the Sentinels changes after they have answered, and the file with it.
+func TestSentinelCredentials_ChangeWithoutARestart(t *testing.T) {
+	server := fixture.Redis(t)
+	sentinel := fixture.Sentinel(t, server.Addr())
+	do(t, sentinel, "ACL", "SETUSER", "watcher", "on", ">first", "~*", "&*", "+@all")
+	options, err := redisclient.ParseURL("redis://" + sentinel.Addr() + "?master=weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var password atomic.Pointer[string]
+	password.Store(new("wrong"))
+	options.SentinelCredentials = func(context.Context) (string, string, error) { return "watcher", *password.Load(), nil }
+	options.Credentials = func(context.Context) (string, string, error) { return "", "", nil }
+	options.RenewCredentials = 10 * time.Millisecond
+	client := connect(t, options)
+	if err := client.Ping(t.Context()); err == nil {
+		t.Fatal("no error with the wrong password for the Sentinel")
+	}
+	password.Store(new("first"))
+	fixture.Await(t, "the client connects with the right password", func() bool { return client.Ping(t.Context()) == nil })
+	do(t, sentinel, "ACL", "SETUSER", "watcher", "resetpass", ">second")
+	password.Store(new("second"))
+	do(t, sentinel, "CLIENT", "KILL", "USER", "watcher")
+	fixture.Await(t, "the Sentinel has a connection with the new password", func() bool {
+		list, err := sentinel.Do(t.Context(), "CLIENT", "LIST")
+		return err == nil && client.Ping(t.Context()) == nil && strings.Contains(fmt.Sprint(list), "user=watcher")
+	})
+}
+
+func TestCredentials_ErrorsHaveAKindOfTheirOwn(t *testing.T) {
+	options, err := redisclient.ParseURL(fixture.Redis(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("the provider is unavailable")
+	options.Credentials = func(context.Context) (string, string, error) { return "", "", cause }
+	err = connect(t, options).Ping(t.Context())
+	if !errors.Is(err, cause) || redisclient.Kind(err) != redisclient.KindCredentials || redisclient.MayHaveRun(err) || !redisclient.IsOutage(err) {
+		t.Errorf("%v of kind %q", err, redisclient.Kind(err))
+	}
+}
+
+func TestNew_FailsWithoutTheCredentialsOfSentinels(t *testing.T) {
+	cause := errors.New("no such Secret")
+	_, err := redisclient.New(redisclient.Options{
+		Mode: redisclient.ModeSentinel, MasterName: "m", Addresses: []string{"127.0.0.1:1"}, Timeout: time.Second,
+		SentinelCredentials: func(context.Context) (string, string, error) { return "", "", cause },
+	})
+	if !errors.Is(err, cause) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// On a cluster, the connections to each node are replaced, and no call fails meanwhile.
+func TestRenewCredentials_ReplacesTheConnectionsToEachNodeOfACluster(t *testing.T) {
+	cluster := fixture.RedisCluster(t)
+	ids := func() (all []string) { // of the connections of the user
+		for _, node := range cluster.Nodes() {
+			do(t, node, "ACL", "SETUSER", "weir", "on", "nopass", "~*", "&*", "+@all")
+			list, err := node.Do(t.Context(), "CLIENT", "LIST")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(fmt.Sprint(list), "\n") {
+				if strings.Contains(line, "user=weir") {
+					id, _, _ := strings.Cut(line, " ")
+					all = append(all, node.Addr()+" "+id)
+				}
+			}
+		}
+		return all
+	}
+	ids()
+	options, err := redisclient.ParseURL(cluster.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var password atomic.Pointer[string]
+	password.Store(new("first"))
+	options.Credentials = func(context.Context) (string, string, error) { return "weir", *password.Load(), nil }
+	options.RenewCredentials = 10 * time.Millisecond
+	client := connect(t, options)
+	call := func() {
+		for i := range 30 {
+			if err := client.Run(t.Context(), redisclient.NewScript("one", "return 1"), []string{strconv.Itoa(i)}).Err(); err != nil {
+				t.Errorf("a call: %v", err)
+			}
+		}
+	}
+	call()
+	before := ids()
+	if len(before) < 3 {
+		t.Fatalf("connections %v, want one to each primary at least", before)
+	}
+	password.Store(new("second"))
+	fixture.Await(t, "as many new connections, to each node", func() bool { // the old ones wait for calls in flight
+		call()
+		fresh := slices.DeleteFunc(ids(), func(id string) bool { return slices.Contains(before, id) })
+		return len(fresh) >= len(before) && len(nodesOf(fresh)) >= len(nodesOf(before))
+	})
+}
+
+// nodesOf returns the addresses in a list of address, space, and the ID of a connection.
+func nodesOf(connections []string) map[string]bool {
+	nodes := map[string]bool{}
+	for _, c := range connections {
+		address, _, _ := strings.Cut(c, " ")
+		nodes[address] = true
+	}
+	return nodes
 }

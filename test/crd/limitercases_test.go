@@ -13,6 +13,7 @@ func template(text string) string { return `spec: {podTemplate: ` + text + `}` }
 func limiterCases() []schemaCase {
 	all := append(limiterNameCases(), redisCases()...)
 	all = append(all, redisAddressCases()...)
+	all = append(all, redisAuthCases()...)
 	all = append(all, secretCases("spec.redis.credentialsSecretRef", func(ref string) string { return redis(`{credentialsSecretRef: ` + ref + `}`) })...)
 	all = append(all, secretCases("spec.redis.operatorCredentialsSecretRef", func(ref string) string {
 		return redis(`{operatorCredentialsSecretRef: ` + ref + `}`)

@@ -132,3 +132,23 @@ func TestImage_HasTagDigestOrBoth(t *testing.T) {
 		}
 	}
 }
+
+// TestServiceAccountAnnotations_AreThoseOfTheOperatorsAccount gives the operator an identity of a cloud.
+func TestServiceAccountAnnotations_AreThoseOfTheOperatorsAccount(t *testing.T) {
+	text, err := template(t, "--values", tool.File(t, "values.yaml", "serviceAccountAnnotations: {eks.amazonaws.com/role-arn: the-role}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for object := range strings.SplitSeq(text, "\n---\n") {
+		if strings.Contains(object, "eks.amazonaws.com/role-arn: the-role") {
+			found++
+			if !strings.Contains(object, "\nkind: ServiceAccount\n") {
+				t.Errorf("the annotation is on\n%s", object)
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d objects have the annotation, want the ServiceAccount", found)
+	}
+}

@@ -84,6 +84,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RateLimitPolicyStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Redis"):
 		return &apiv1alpha1.RedisApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisAuth"):
+		return &apiv1alpha1.RedisAuthApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisAWSAuth"):
+		return &apiv1alpha1.RedisAWSAuthApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisAzureAuth"):
+		return &apiv1alpha1.RedisAzureAuthApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedisGoogleAuth"):
+		return &apiv1alpha1.RedisGoogleAuthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisState"):
 		return &apiv1alpha1.RedisStateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedisTLS"):

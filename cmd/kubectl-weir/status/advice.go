@@ -29,21 +29,22 @@ func adviceForLimiter(reason string) advice {
 // adviceForDegraded returns the advice for a reason of Degraded=True of a Limiter or a policy.
 func adviceForDegraded(reason string) advice {
 	return find(reason, map[string]advice{
-		v1alpha1.ReasonStoreUnreachable:     {"check the address, the network, and whether Redis runs. Do not restart limiters", "redis-down"},
-		v1alpha1.ReasonStoreDenied:          {"check the password in the Secret, and the permissions of the user in Redis", "redis-down"},
-		v1alpha1.ReasonStoreUntrusted:       {"check ca.crt in the Secret, and the names in the certificate of Redis", "redis-down"},
-		v1alpha1.ReasonSecretNotFound:       {"create the Secret or the key that the message names", "redis-down"},
-		v1alpha1.ReasonStoreTooOld:          {"upgrade Redis", "redis-down"},
-		v1alpha1.ReasonLocalMode:            {"check the network between the replicas and Redis. Do not restart limiters", "WeirDecidesWithoutRedis"},
-		v1alpha1.ReasonStoreEvicts:          {"set maxmemory-policy noeviction in Redis", "WeirRedisMayEvictKeys"},
-		v1alpha1.ReasonStoreClockWrong:      {"synchronize the clocks of the Redis servers and of the nodes", "WeirRedisClockWrong"},
-		v1alpha1.ReasonRulesRejected:        {"do what the message states. A limiter that is older than the operator must be upgraded", "WeirRulesDiffer"},
-		v1alpha1.ReasonInvalidSelector:      {"correct the selector of the Limiter. Until then, edits of its policies have no effect", "policy-not-enforced"},
-		v1alpha1.ReasonRouteTableIncomplete: {"correct spec.routeMatching, or the routes that the message names", "policy-not-enforced"},
-		v1alpha1.ReasonTargetsUnreadable:    {"install the ClusterRole of the operator's version: the message names the missing permission", "policy-not-enforced"},
-		v1alpha1.ReasonManyIdentifiers:      {"find out whether clients invent identifiers, and give Redis more memory", "WeirIdentifierOverflow"},
-		v1alpha1.ReasonIdentifierOverflow:   {"find out whether clients invent identifiers, and give Redis more memory", "WeirIdentifierOverflow"},
-		v1alpha1.ReasonSnapshotNotWritten:   {"act on the message. Limiters that start without Redis would have no rules", "WeirLimiterWithoutRules"},
+		v1alpha1.ReasonStoreUnreachable:            {"check the address, the network, and whether Redis runs. Do not restart limiters", "redis-down"},
+		v1alpha1.ReasonStoreDenied:                 {"check the password in the Secret, and the permissions of the user in Redis", "redis-down"},
+		v1alpha1.ReasonStoreCredentialsUnavailable: {"check the identity of the ServiceAccount weir-operator, and act on the message", "redis-down"},
+		v1alpha1.ReasonStoreUntrusted:              {"check ca.crt in the Secret, and the names in the certificate of Redis", "redis-down"},
+		v1alpha1.ReasonSecretNotFound:              {"create the Secret or the key that the message names", "redis-down"},
+		v1alpha1.ReasonStoreTooOld:                 {"upgrade Redis", "redis-down"},
+		v1alpha1.ReasonLocalMode:                   {"check the network between the replicas and Redis. Do not restart limiters", "WeirDecidesWithoutRedis"},
+		v1alpha1.ReasonStoreEvicts:                 {"set maxmemory-policy noeviction in Redis", "WeirRedisMayEvictKeys"},
+		v1alpha1.ReasonStoreClockWrong:             {"synchronize the clocks of the Redis servers and of the nodes", "WeirRedisClockWrong"},
+		v1alpha1.ReasonRulesRejected:               {"do what the message states. A limiter that is older than the operator must be upgraded", "WeirRulesDiffer"},
+		v1alpha1.ReasonInvalidSelector:             {"correct the selector of the Limiter. Until then, edits of its policies have no effect", "policy-not-enforced"},
+		v1alpha1.ReasonRouteTableIncomplete:        {"correct spec.routeMatching, or the routes that the message names", "policy-not-enforced"},
+		v1alpha1.ReasonTargetsUnreadable:           {"install the ClusterRole of the operator's version. The message names the permission", "policy-not-enforced"},
+		v1alpha1.ReasonManyIdentifiers:             {"find out whether clients invent identifiers, and give Redis more memory", "WeirIdentifierOverflow"},
+		v1alpha1.ReasonIdentifierOverflow:          {"find out whether clients invent identifiers, and give Redis more memory", "WeirIdentifierOverflow"},
+		v1alpha1.ReasonSnapshotNotWritten:          {"act on the message. Limiters that start without Redis would have no rules", "WeirLimiterWithoutRules"},
 	}, advice{"act on the message", "redis-down"})
 }
 

@@ -98,7 +98,8 @@ func limiterOf(l *v1alpha1.Limiter, pods *appsv1.Deployment) Limiter {
 func isAboutRedis(degraded string) bool {
 	switch degraded {
 	case v1alpha1.ReasonStoreUnreachable, v1alpha1.ReasonStoreDenied, v1alpha1.ReasonStoreUntrusted, v1alpha1.ReasonStoreTooOld,
-		v1alpha1.ReasonStoreEvicts, v1alpha1.ReasonStoreClockWrong, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonLocalMode:
+		v1alpha1.ReasonStoreEvicts, v1alpha1.ReasonStoreClockWrong, v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonLocalMode,
+		v1alpha1.ReasonStoreCredentialsUnavailable:
 		return true
 	default:
 		return false

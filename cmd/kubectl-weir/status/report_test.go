@@ -170,7 +170,7 @@ func TestNew_ReportsEachProblem(t *testing.T) {
 		}{func(o *Objects) { o.Limiters[0].Status.Conditions[0] = condition("Ready", "False", reason) }, []string{"Limiter weir-system/default|" + reason + "|" + page}}
 	}
 	for reason, page := range map[string]string{
-		"StoreUnreachable": "redis-down", "StoreDenied": "redis-down", "StoreUntrusted": "redis-down", "SecretNotFound": "redis-down",
+		"StoreUnreachable": "redis-down", "StoreDenied": "redis-down", "StoreCredentialsUnavailable": "redis-down", "StoreUntrusted": "redis-down", "SecretNotFound": "redis-down",
 		"StoreTooOld": "redis-down", "LocalMode": "WeirDecidesWithoutRedis", "StoreEvicts": "WeirRedisMayEvictKeys", "StoreClockWrong": "WeirRedisClockWrong",
 		"RulesRejected":   "WeirRulesDiffer",
 		"InvalidSelector": "policy-not-enforced", "SnapshotNotWritten": "WeirLimiterWithoutRules", "RouteTableIncomplete": "policy-not-enforced",

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,17 +17,23 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/identity"
+	"github.com/weir-dev/weir/limiter/redisclient/identity/providers"
 )
 
 // credentialsInterval is how often the files with credentials are read while there are connections.
 const credentialsInterval = 200 * time.Millisecond
 
-// RedisTLS has the files for access to Redis: a directory with credentials, and PEM files for a rediss:// URL.
+// RedisTLS has what access to Redis needs besides the URL: a directory with credentials or a provider of tokens, and PEM files for a rediss:// URL.
 type RedisTLS struct {
 	Ca          string
 	Cert        string
 	Key         string
 	credentials string
+	auth        string
+	user        string
+	cache       string
+	region      string
 }
 
 // Add adds the flags.
@@ -38,16 +45,25 @@ func (f *RedisTLS) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.credentials, "redis-credentials", "",
 		"directory with the files username (optional) and password, for example a mounted Secret; reloaded for each connection\n"+
 			"and whenever they change, when open connections are replaced.\n"+
-			"The optional files sentinel-username and sentinel-password are read at start; empty uses the credentials in the URL")
+			"The optional files sentinel-username and sentinel-password are for Sentinels; empty uses the credentials in the URL")
+	flags.StringVar(&f.auth, "redis-auth", "", "service whose tokens authenticate with Redis, in place of a password: ElastiCache, ElastiCacheServerless,\n"+
+		"MemoryDB (AWS IAM), Google (Memorystore with IAM) or Azure (Microsoft Entra ID). The identity is that of the pod or the machine.\n"+
+		"It requires a URL that starts with rediss://; empty uses passwords")
+	flags.StringVar(&f.user, "redis-auth-user", "",
+		"user of the service. Required for ElastiCache and MemoryDB; the object ID for Azure, empty uses that in the token")
+	flags.StringVar(&f.cache, "redis-auth-cache", "",
+		"name of the cache or replication group of ElastiCache, or of the cluster of MemoryDB, for which tokens are signed")
+	flags.StringVar(&f.region, "redis-auth-region", "", "AWS region of the cache; empty uses the environment variable AWS_REGION")
 }
 
-// OpenRedis returns a client for a URL. It does not connect. Errors contain no part of the URL, because it can contain passwords.
-func OpenRedis(url string, files RedisTLS, timeout time.Duration) (*redisclient.Client, error) {
+// OpenRedis returns a client for a URL. It does not connect. Errors contain no part of the URL, because it can contain passwords. The log has a line
+// when tokens cannot be renewed.
+func OpenRedis(url string, files RedisTLS, timeout time.Duration, log *slog.Logger) (*redisclient.Client, error) {
 	options, err := redisclient.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
-	if err := errors.Join(files.AddTLS(&options), files.addCredentials(&options)); err != nil {
+	if err := errors.Join(files.AddTLS(&options), files.addCredentials(&options), files.addTokens(&options, log)); err != nil {
 		return nil, err
 	}
 	options.Timeout = timeout
@@ -98,6 +114,28 @@ func (f *RedisTLS) readKeyPair() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
+// addTokens makes the tokens of a provider the credentials.
+func (f *RedisTLS) addTokens(options *redisclient.Options, log *slog.Logger) error {
+	switch {
+	case f.auth == "" && f.user == "" && f.cache == "" && f.region == "":
+		return nil
+	case f.auth == "":
+		return errors.New("--redis-auth-user, --redis-auth-cache and --redis-auth-region require --redis-auth")
+	case f.credentials != "" || options.Username != "" || options.Password != "":
+		return errors.New("--redis-auth: the Redis URL or --redis-credentials contains credentials too; remove one of the two")
+	case options.Mode == redisclient.ModeSentinel:
+		return errors.New("--redis-auth: these services do not have Sentinels; use the address of the cache, without master in the URL")
+	case options.TLS == nil:
+		return errors.New("--redis-auth requires TLS, because who reads a token can use it: use a URL that starts with rediss://")
+	}
+	provider, err := providers.Open(providers.Settings{Kind: providers.Kind(f.auth), User: f.user, Cache: f.cache, Region: f.region})
+	if err != nil {
+		return fmt.Errorf("--redis-auth: %w", err)
+	}
+	identity.NewSource(provider, log).AddTo(options)
+	return nil
+}
+
 // addCredentials adds the credentials in the directory to options.
 func (f *RedisTLS) addCredentials(options *redisclient.Options) error {
 	if f.credentials == "" {
@@ -128,8 +166,15 @@ func (f *RedisTLS) addCredentials(options *redisclient.Options) error {
 	if _, err := os.Stat(sentinel); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var err error
-	options.SentinelUsername, options.SentinelPassword, err = f.readCredentials("sentinel-username", "sentinel-password")
+	lastSentinel := cli.NewRenewed(sentinel, func() (user, error) {
+		name, password, err := f.readCredentials("sentinel-username", "sentinel-password")
+		return user{name, password}, err
+	})
+	options.SentinelCredentials = func(context.Context) (username, password string, err error) {
+		now, err := lastSentinel.Get()
+		return now.name, now.password, err
+	}
+	_, err := lastSentinel.Get()
 	return err
 }
 

@@ -2,6 +2,9 @@ package flags
 
 import (
 	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +20,7 @@ import (
 func TestOpenRedis_ReadsTLSFiles(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
 	ping := func(f RedisTLS) error {
-		client, err := OpenRedis(server.URL(), f, time.Second)
+		client, err := OpenRedis(server.URL(), f, time.Second, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
@@ -37,7 +40,7 @@ func TestOpenRedis_ReadsTLSFiles(t *testing.T) {
 
 func TestOpenRedis_ReloadsTheCertificateForEachConnection(t *testing.T) {
 	server, files := fixture.RedisTLS(t, true)
-	client, err := OpenRedis(server.URL(), RedisTLS{Ca: files.CA, Cert: files.ClientCert, Key: files.ClientKey}, time.Second)
+	client, err := OpenRedis(server.URL(), RedisTLS{Ca: files.CA, Cert: files.ClientCert, Key: files.ClientKey}, time.Second, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func TestOpenRedis_ReloadsTheCAForEachConnection(t *testing.T) {
 		}
 	}
 	replace(files.ServerCert) // not a CA certificate
-	client, err := OpenRedis(server.URL(), RedisTLS{Ca: ca}, time.Second)
+	client, err := OpenRedis(server.URL(), RedisTLS{Ca: ca}, time.Second, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +107,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 		}
 	}
 	ping := func() error {
-		client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second)
+		client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
@@ -120,7 +123,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	if err := ping(); err != nil {
 		t.Error(err)
 	}
-	client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second)
+	client, err := OpenRedis(server.URL(), RedisTLS{credentials: dir}, time.Second, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +153,7 @@ func TestOpenRedis_ReadsCredentialsFromADirectory(t *testing.T) {
 	if err := ping(); err != nil {
 		t.Errorf("a password without a username is for the default user: %v", err)
 	}
-	if _, err := OpenRedis("redis://:hunter2@a", RedisTLS{credentials: dir}, time.Second); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := OpenRedis("redis://:hunter2@a", RedisTLS{credentials: dir}, time.Second, slog.New(slog.DiscardHandler)); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("credentials in the URL too: %v", err)
 	}
 }
@@ -169,8 +172,72 @@ func TestOpenRedis_ReadsSentinelCredentials(t *testing.T) {
 	if err := files.addCredentials(&options); err != nil {
 		t.Fatal(err)
 	}
-	if options.SentinelUsername != "b" || options.SentinelPassword != "c" {
-		t.Errorf("credentials for Sentinels: %q, %q", options.SentinelUsername, options.SentinelPassword)
+	username, password, err := options.SentinelCredentials(t.Context())
+	if err != nil || username != "b" || password != "c" {
+		t.Errorf("credentials for Sentinels: %q, %q, %v", username, password, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sentinel-password"), []byte("d"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, password, err := options.SentinelCredentials(t.Context()); err != nil || password != "d" {
+		t.Errorf("after a change of the file: %q, %v", password, err)
+	}
+}
+
+// TestOpenRedis_RejectsTokensThatCannotWork has the combinations of flags that are wrong without asking a provider.
+func TestOpenRedis_RejectsTokensThatCannotWork(t *testing.T) {
+	aws := func(change func(*RedisTLS)) RedisTLS {
+		f := RedisTLS{auth: "ElastiCache", user: "weir", cache: "cache-1", region: "eu-west-1"}
+		change(&f)
+		return f
+	}
+	tests := map[string]struct {
+		url   string
+		files RedisTLS
+		want  string
+	}{
+		"no kind":           {"rediss://a", RedisTLS{user: "weir"}, "require --redis-auth"},
+		"an unknown kind":   {"rediss://a", RedisTLS{auth: "Oracle"}, `"Oracle" is invalid: must be one of ElastiCache`},
+		"no TLS":            {"redis://a", aws(func(*RedisTLS) {}), "requires TLS"},
+		"a password":        {"rediss://:hunter2@a", aws(func(*RedisTLS) {}), "remove one of the two"},
+		"Sentinels":         {"rediss://a?master=m", aws(func(*RedisTLS) {}), "do not have Sentinels"},
+		"no user":           {"rediss://a", aws(func(f *RedisTLS) { f.user = "" }), "the name of the user is missing"},
+		"no cache":          {"rediss://a", aws(func(f *RedisTLS) { f.cache = "" }), "the name of the cache is missing"},
+		"no region":         {"rediss://a", aws(func(f *RedisTLS) { f.region = "" }), "has no AWS_REGION"},
+		"a cache of Azure":  {"rediss://a", RedisTLS{auth: "Azure", cache: "c"}, "does not use a cache"},
+		"a user for Google": {"rediss://a", RedisTLS{auth: "Google", user: "u"}, "does not use a user"},
+	}
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := OpenRedis(test.url, test.files, time.Second, slog.New(slog.DiscardHandler))
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestOpenRedis_AuthenticatesWithTokens uses the token of a metadata server as the password.
+func TestOpenRedis_AuthenticatesWithTokens(t *testing.T) {
+	server, files := fixture.RedisTLS(t, false)
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Metadata-Flavor", "Google")
+		_, _ = w.Write([]byte(`{"access_token":"the-token","expires_in":3599,"token_type":"Bearer"}`))
+	}))
+	defer provider.Close()
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(provider.URL, "http://"))
+	if _, err := server.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">the-token"); err != nil {
+		t.Fatal(err)
+	}
+	client, err := OpenRedis(server.URL(), RedisTLS{Ca: files.CA, auth: "Google"}, time.Second, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Ping(t.Context()); err != nil {
+		t.Errorf("the first command, which waits for the first token: %v", err)
 	}
 }
 
@@ -195,7 +262,7 @@ func TestOpenRedis_RejectsInvalidFiles(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := OpenRedis(test.url, test.files, time.Second)
+			_, err := OpenRedis(test.url, test.files, time.Second, slog.New(slog.DiscardHandler))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}

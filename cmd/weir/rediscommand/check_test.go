@@ -231,3 +231,38 @@ func invalidPolicies(t *testing.T) string {
 	}
 	return file
 }
+
+// TestCheck_AuthenticatesWithTokens has a provider that is slow, one that rejects the identity, and a service that rejects the token.
+func TestCheck_AuthenticatesWithTokens(t *testing.T) {
+	server, files := fixture.RedisTLS(t, false)
+	if _, err := server.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">the-token"); err != nil {
+		t.Fatal(err)
+	}
+	token, status, pause := "the-token", http.StatusOK, time.Duration(0)
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(pause)
+		w.Header().Set("Metadata-Flavor", "Google")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"access_token":"` + token + `","expires_in":3599,"token_type":"Bearer"}`))
+	}))
+	defer provider.Close()
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(provider.URL, "http://"))
+	arguments := []string{"rediss://" + server.Addr(), "--redis-ca", files.CA, "--redis-auth", "Google"}
+	pause = 2 * time.Second
+	if output, status := run(t, arguments...); status != 0 {
+		t.Errorf("with a slow provider: status %d:\n%s", status, output)
+	}
+	pause, token = 0, "another-secret"
+	output, code := run(t, arguments...)
+	if code != cli.ExitFailed || !strings.Contains(output, "rejects the token: check that the instance has the authorization mode IAM") {
+		t.Errorf("status %d:\n%s", code, output)
+	}
+	status = http.StatusForbidden
+	denied, code := run(t, arguments...)
+	if code != cli.ExitFailed || !strings.Contains(denied, "no valid credentials for Redis: access token from the metadata server") {
+		t.Errorf("status %d:\n%s", code, denied)
+	}
+	if strings.Contains(output, "another-secret") {
+		t.Errorf("the output contains the token:\n%s", output)
+	}
+}

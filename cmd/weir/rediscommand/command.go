@@ -2,10 +2,12 @@ package rediscommand
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +18,9 @@ import (
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/redisclient/identity"
 	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
+	"github.com/weir-dev/weir/limiter/wait"
 )
 
 // The values of --output.
@@ -27,6 +31,9 @@ const (
 
 // checkTimeout is the timeout of each command: whether Redis is fast enough is measured.
 const checkTimeout = time.Second
+
+// tokenTimeout is how long the command waits for a provider of tokens.
+const tokenTimeout = 10 * time.Second
 
 // checkFlags are the flags of weir redis check.
 type checkFlags struct {
@@ -124,11 +131,12 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	client, err := flags.OpenRedis(f.redis, f.files, checkTimeout)
+	client, err := flags.OpenRedis(f.redis, f.files, checkTimeout, slog.New(slog.DiscardHandler)) // the report has the errors
 	if err != nil {
 		return cli.UsageError(err)
 	}
 	defer func() { _ = client.Close() }() // the command ends
+	awaitToken(cmd.Context(), client)
 	r := check(cmd.Context(), client, settings{names: f.names(client), samples: f.samples, timeout: f.timeout, policies: policies})
 	if err := printReport(cmd.OutOrStdout(), f.output, &r); err != nil {
 		return err
@@ -137,6 +145,17 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
+}
+
+// awaitToken waits until a provider of tokens has answered, or the timeout is over. A limiter decides without Redis meanwhile.
+func awaitToken(ctx context.Context, client *redisclient.Client) {
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	for errors.Is(client.Ping(ctx), identity.ErrPending) {
+		if !wait.Sleep(ctx, tokenTimeout/100) {
+			return
+		}
+	}
 }
 
 // names returns the keys and channels of the limiter.

@@ -698,6 +698,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.weir-dev.weir.api.v1alpha1.RedisAddress
           elementRelationship: associative
+    - name: auth
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisAuth
     - name: credentialsSecretRef
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
@@ -719,8 +722,55 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: tls
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.RedisTLS
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisAWSAuth
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: operatorUser
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisUser
+    - name: region
+      type:
+        scalar: string
+    - name: roleARN
+      type:
+        scalar: string
+    - name: service
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisAWSService
+    - name: user
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisUser
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisAWSService
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RedisAddress
   scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisAuth
+  map:
+    fields:
+    - name: aws
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisAWSAuth
+    - name: azure
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisAzureAuth
+    - name: google
+      type:
+        namedType: com.github.weir-dev.weir.api.v1alpha1.RedisGoogleAuth
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisAzureAuth
+  map:
+    fields:
+    - name: clientID
+      type:
+        scalar: string
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisGoogleAuth
+  map:
+    fields:
+    - name: serviceAccount
+      type:
+        scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RedisMode
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.RedisState
@@ -744,6 +794,8 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretRef
       type:
         namedType: com.github.weir-dev.weir.api.v1alpha1.SecretReference
+- name: com.github.weir-dev.weir.api.v1alpha1.RedisUser
+  scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.Refunds
   scalar: string
 - name: com.github.weir-dev.weir.api.v1alpha1.ResponseHeaders

@@ -33,6 +33,9 @@ type RedisApplyConfiguration struct {
 	// operatorCredentialsSecretRef references a Secret of the same form with the credentials of the operator, which publishes the rules. The
 	// pods do not receive it. With it, Redis can forbid the pods to write rules. If omitted, the operator uses credentialsSecretRef.
 	OperatorCredentialsSecretRef *SecretReferenceApplyConfiguration `json:"operatorCredentialsSecretRef,omitempty"`
+	// auth authenticates with tokens of a cloud provider, which expire, in place of a password. It requires tls. The operator authenticates
+	// with the identity of its own ServiceAccount, weir-operator.
+	Auth *RedisAuthApplyConfiguration `json:"auth,omitempty"`
 	// tls enables TLS for the connections to Redis servers and Sentinels. An empty object enables TLS with the CA certificates of the
 	// system. If omitted, the connections are not encrypted.
 	TLS *RedisTLSApplyConfiguration `json:"tls,omitempty"`
@@ -94,6 +97,14 @@ func (b *RedisApplyConfiguration) WithCredentialsSecretRef(value *SecretReferenc
 // If called multiple times, the OperatorCredentialsSecretRef field is set to the value of the last call.
 func (b *RedisApplyConfiguration) WithOperatorCredentialsSecretRef(value *SecretReferenceApplyConfiguration) *RedisApplyConfiguration {
 	b.OperatorCredentialsSecretRef = value
+	return b
+}
+
+// WithAuth sets the Auth field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Auth field is set to the value of the last call.
+func (b *RedisApplyConfiguration) WithAuth(value *RedisAuthApplyConfiguration) *RedisApplyConfiguration {
+	b.Auth = value
 	return b
 }
 

@@ -1,11 +1,11 @@
-package redisclient
+// Package endpoints completes the addresses that a Redis Cluster reports for its nodes.
+package endpoints
 
 import (
 	"context"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -13,8 +13,8 @@ import (
 // A cluster with cluster-preferred-endpoint-type unknown-endpoint reports NULL in place of the hosts of its nodes, and MOVED with a port alone. Both
 // mean the host that was queried: all nodes are behind one address. go-redis fails on NULL, and dials this machine for a port alone.
 
-// resolveUnknownEndpoints makes the nodes of a cluster replace NULL by the host that was queried.
-func resolveUnknownEndpoints(cluster *redis.ClusterClient) *redis.ClusterClient {
+// ResolveUnknown makes the nodes of a cluster replace NULL by the host that was queried.
+func ResolveUnknown(cluster *redis.ClusterClient) *redis.ClusterClient {
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(slotsHook{node.Options().Addr}) })
 	return cluster
 }
@@ -85,17 +85,4 @@ func (h slotsHook) parse(reply []any) ([]redis.ClusterSlot, error) {
 		slots = append(slots, slot)
 	}
 	return slots, nil
-}
-
-// knownHost returns an address with the host of the first address of the options if it has no host: a node of a cluster that reports no hosts.
-func (o *Options) knownHost(address string) string {
-	port, noHost := strings.CutPrefix(address, ":")
-	if !noHost || o.Mode != ModeCluster {
-		return address
-	}
-	host, _, err := net.SplitHostPort(o.Addresses[0])
-	if err != nil {
-		return address
-	}
-	return net.JoinHostPort(host, port)
 }
