@@ -205,9 +205,9 @@ func Setting(reply *redis.Cmd) (value string, ok bool) {
 	return pair[1], true
 }
 
-// mode is standalone, cluster, sentinel, or "" if the server does not report it. Valkey renamed the field.
+// mode is standalone, cluster, sentinel, or "" if the server does not report it. Forks renamed the field.
 func (d description) mode() string {
-	for _, mode := range []string{d.hello["mode"], d.info["redis_mode"], d.info["server_mode"]} {
+	for _, mode := range []string{d.hello["mode"], d.info["redis_mode"], d.info["server_mode"], d.info["redict_mode"]} {
 		if mode != "" {
 			return mode
 		}
@@ -237,6 +237,7 @@ func (d description) primary() string {
 func (d description) product() (name, version string) {
 	for _, fork := range []struct{ field, name string }{
 		{"valkey_version", "Valkey"}, {"dragonfly_version", "Dragonfly"}, {"garnet_version", "Garnet"}, {"kvrocks_version", "Kvrocks"},
+		{"redict_version", "Redict"},
 	} {
 		if version := d.info[fork.field]; version != "" {
 			return fork.name, version

@@ -146,6 +146,29 @@ func TestDiscover_AcceptsAServerThatReportsNothing(t *testing.T) {
 	}
 }
 
+// Forks report the version of Redis with which they are compatible, and their own in another field. The replies are those of the servers.
+func TestDiscover_NamesTheProduct(t *testing.T) {
+	for info, want := range map[string]string{
+		"redis_version:7.0.15\r\nredis_mode:standalone":                                "Redis 7.0.15, Standalone",
+		"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2":            "Valkey 9.1.2, Standalone",
+		"redict_version:7.3.6\r\nredict_mode:standalone\r\nredis_version:7.2.4":        "Redict 7.3.6, Standalone",
+		"redis_version:7.4.0\r\ndragonfly_version:df-v1.30.0\r\nredis_mode:standalone": "Dragonfly df-v1.30.0, Standalone",
+	} {
+		found, err := open(t, serve(t, map[string]func(*miniserver.Peer, []string){
+			"ping": func(c *miniserver.Peer, _ []string) { c.WriteInline("PONG") },
+			"info": func(c *miniserver.Peer, _ []string) { c.WriteBulk(info) },
+		}).url()).Discover(t.Context())
+		if err != nil || found.String() != want {
+			t.Errorf("%q: %q, %v, want %q", info, found.String(), err, want)
+		}
+	}
+	err := discover(t, serve(t, map[string]func(*miniserver.Peer, []string){
+		"ping": func(c *miniserver.Peer, _ []string) { c.WriteInline("PONG") },
+		"info": func(c *miniserver.Peer, _ []string) { c.WriteBulk("redict_version:7.3.6\r\nredict_mode:sentinel") },
+	}).url())
+	wantAdvice(t, "a Sentinel of Redict without HELLO", err, "is a Sentinel")
+}
+
 // A proxy that forwards INFO to a node of a cluster, without CLUSTER SLOTS, is used as one server.
 func TestDiscover_KeepsAProxyForACluster(t *testing.T) {
 	proxy := serve(t, map[string]func(*miniserver.Peer, []string){
