@@ -86,6 +86,8 @@ const rediscoverPause = 10 * time.Second
 // discovery is the state of [Client.Discover].
 type discovery struct {
 	succeeded atomic.Bool
+	moved     atomic.Bool // a command that needed another node was rejected
+	probing   atomic.Bool // replies MOVED are expected
 
 	mu   sync.Mutex
 	last time.Time // of a discovery that a reply caused
@@ -306,7 +308,7 @@ func (d description) persistence() string {
 }
 
 // becomeCluster replaces the connections to one node by those to its cluster. It does so only if the node returns the nodes of its cluster, and
-// each primary replies. A proxy in front of a cluster can report that it is one, without the addresses of the nodes.
+// each primary replies. A proxy in front of a cluster can report that it is one, with or without the addresses of the nodes.
 func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error {
 	c.switching.Lock()
 	defer c.switching.Unlock()
@@ -317,7 +319,7 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	if c.options.Database != 0 {
 		return databaseError(address, c.options.Database, nil)
 	}
-	slots, err := single.Do(ctx, "cluster", "slots").Slice() // as the client of a cluster does
+	slotRanges, err := single.Do(ctx, "cluster", "slots").Slice() // as the client of a cluster does
 	switch kindOf(err) {
 	case "":
 	case KindDenied:
@@ -327,8 +329,11 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	default:
 		return err
 	}
-	if len(slots) == 0 {
+	if len(slotRanges) == 0 {
 		return &SetupError{Advice: address + " is a node of a Redis Cluster without slots: create the cluster, for example with redis-cli --cluster create"}
+	}
+	if c.isProxy(ctx, single, slotRanges) {
+		return nil
 	}
 	cluster := c.newPool(ModeCluster)
 	rdb, ok := cluster.rdb.(*redis.ClusterClient)
@@ -347,6 +352,31 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	}
 	c.replace(cluster)
 	return nil
+}
+
+// isProxy reports whether the server executes commands of all slots although several primaries have them: a node would reply MOVED. Then the server
+// forwards the commands, and the nodes may be reachable only for it. Without permission to read these keys, the result is false.
+func (c *Client) isProxy(ctx context.Context, server *redis.Client, slotRanges []any) bool {
+	primaries := map[string]bool{}
+	for _, entry := range slotRanges { // first slot, last slot, the host, port and ID of the primary
+		if fields, ok := entry.([]any); ok && len(fields) >= 3 {
+			if node, ok := fields[2].([]any); ok && len(node) >= 3 {
+				primaries[fmt.Sprint(node[2])] = true
+			}
+		}
+	}
+	if len(primaries) < 2 || c.discovery.moved.Load() {
+		return false
+	}
+	c.discovery.probing.Store(true)
+	defer c.discovery.probing.Store(false)
+	pipe := server.Pipeline()
+	const keys = 64 // a node with half of the slots has all of them with a probability of 1 in 2⁶⁴
+	for i := range keys {
+		pipe.Get(ctx, "weir-check-"+strconv.Itoa(i))
+	}
+	cmds, _ := pipe.Exec(ctx) // each command has its error
+	return len(cmds) == keys && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) })
 }
 
 // movedHook starts a discovery when a reply shows that the one server is a node of a cluster: for example, Redis was unavailable before, or the
@@ -385,7 +415,14 @@ func (c *Client) rediscoverAfter(err error) {
 	if !errors.As(err, &reply) {
 		return
 	}
-	if kind := kindOfReply(reply.Error()); kind != KindMoving && kind != KindCrossSlot {
+	switch kindOfReply(reply.Error()) {
+	case KindMoving:
+		if c.discovery.probing.Load() {
+			return
+		}
+		c.discovery.moved.Store(true)
+	case KindCrossSlot:
+	default:
 		return
 	}
 	d := &c.discovery

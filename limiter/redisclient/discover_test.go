@@ -182,6 +182,50 @@ func TestDiscover_KeepsAProxyForACluster(t *testing.T) {
 	}
 }
 
+// Envoy's proxy for Redis reports the nodes of its cluster, which only Envoy may reach.
+func TestDiscover_KeepsAProxyThatExecutesCommandsOfAllSlots(t *testing.T) {
+	for name, test := range map[string]struct {
+		rejects string // the last key, so that the others alone do not show that the server is a node
+		proxy   bool
+	}{
+		"a proxy": {"", true},
+		"a node":  {"weir-check-63", false},
+	} {
+		node := serve(t, map[string]func(*miniserver.Peer, []string){
+			"ping": func(c *miniserver.Peer, _ []string) { c.WriteInline("PONG") },
+			"info": func(c *miniserver.Peer, _ []string) { c.WriteBulk("redis_version:7.2.4\r\nredis_mode:cluster\r\n") },
+			"cluster": func(c *miniserver.Peer, _ []string) {
+				c.WriteLen(2)
+				for i, first := range []int{0, 8192} {
+					c.WriteLen(3)
+					c.WriteInt(first)
+					c.WriteInt(first + 8191)
+					c.WriteLen(3)
+					c.WriteBulk("127.0.0.1")
+					c.WriteInt(1) // nothing listens
+					c.WriteBulk(fmt.Sprint("id", i))
+				}
+			},
+			"get": func(c *miniserver.Peer, args []string) {
+				if args[0] == test.rejects {
+					c.WriteError("MOVED 1 127.0.0.1:1")
+					return
+				}
+				c.WriteNull()
+			},
+		})
+		client := open(t, node.url())
+		found, err := client.Discover(t.Context())
+		if test.proxy {
+			if err != nil || found.Mode != redisclient.ModeStandalone {
+				t.Errorf("%s: %+v, %v", name, found, err)
+			}
+			continue
+		}
+		wantAdvice(t, name, err, "an address that it announces for its nodes is not usable")
+	}
+}
+
 // wantAdvice fails the test unless err is a SetupError with each of the texts.
 func wantAdvice(t *testing.T, name string, err error, texts ...string) {
 	t.Helper()
