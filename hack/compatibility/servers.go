@@ -43,6 +43,7 @@ func groups() []group {
 			columns: []column{
 				{name: "stores and scripts", packages: []string{"./limiter/redisstore", "./limiter/redisclient"}},
 				{name: "rules and heartbeats", packages: []string{"./limiter/controlplane"}},
+				{name: "topologies and proxies", packages: []string{"./test/redisservers"}},
 				{name: "faults", packages: []string{"./test/reliability"}, run: "^TestRun_"},
 			},
 			servers: []server{

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisclient/proxied"
 )
 
 // Server describes the Redis that a [Client] uses. A field is empty or 0 if the server does not report it, or if the user must not read it.
@@ -332,8 +334,13 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	if len(slotRanges) == 0 {
 		return &SetupError{Advice: address + " is a node of a Redis Cluster without slots: create the cluster, for example with redis-cli --cluster create"}
 	}
-	if c.isProxy(ctx, single, slotRanges) {
-		return nil
+	if !c.discovery.moved.Load() {
+		c.discovery.probing.Store(true)
+		isProxy := proxied.ExecutesAllSlots(ctx, single, slotRanges)
+		c.discovery.probing.Store(false)
+		if isProxy {
+			return nil
+		}
 	}
 	cluster := c.newPool(ModeCluster)
 	rdb, ok := cluster.rdb.(*redis.ClusterClient)
@@ -352,31 +359,6 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	}
 	c.replace(cluster)
 	return nil
-}
-
-// isProxy reports whether the server executes commands of all slots although several primaries have them: a node would reply MOVED. Then the server
-// forwards the commands, and the nodes may be reachable only for it. Without permission to read these keys, the result is false.
-func (c *Client) isProxy(ctx context.Context, server *redis.Client, slotRanges []any) bool {
-	primaries := map[string]bool{}
-	for _, entry := range slotRanges { // first slot, last slot, the host, port and ID of the primary
-		if fields, ok := entry.([]any); ok && len(fields) >= 3 {
-			if node, ok := fields[2].([]any); ok && len(node) >= 3 {
-				primaries[fmt.Sprint(node[2])] = true
-			}
-		}
-	}
-	if len(primaries) < 2 || c.discovery.moved.Load() {
-		return false
-	}
-	c.discovery.probing.Store(true)
-	defer c.discovery.probing.Store(false)
-	pipe := server.Pipeline()
-	const keys = 64 // a node with half of the slots has all of them with a probability of 1 in 2⁶⁴
-	for i := range keys {
-		pipe.Get(ctx, "weir-check-"+strconv.Itoa(i))
-	}
-	cmds, _ := pipe.Exec(ctx) // each command has its error
-	return len(cmds) == keys && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) })
 }
 
 // movedHook starts a discovery when a reply shows that the one server is a node of a cluster: for example, Redis was unavailable before, or the

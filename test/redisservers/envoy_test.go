@@ -22,7 +22,7 @@ func TestEnvoy_RedisProxyDecidesAllRequestsAndComesBack(t *testing.T) {
 		server := fixture.Redis(t)
 		s := one(t, server)
 		s.flags = []string{"--redis", "redis://" + startEnvoy(t, "type: STATIC", server)}
-		s.kinds = append(s.kinds, "other")
+		s.kinds, s.missing = append(s.kinds, "other"), []string{"+subscribe"}
 		checkServer(t, weir, s)
 	})
 	t.Run("a cluster", func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestEnvoy_RedisProxyDecidesAllRequestsAndComesBack(t *testing.T) {
 		s.flags = []string{"--redis", "redis://" + startEnvoy(t, "cluster_type: {name: envoy.clusters.redis, typed_config: "+
 			"{\"@type\": type.googleapis.com/google.protobuf.Struct, value: {cluster_refresh_rate: 1s, cluster_refresh_timeout: 1s}}}", nodes...)}
 		s.mode, s.corrected, s.primaries, s.separatesSlots = "Standalone", false, 1, true
-		s.kinds = append(s.kinds, "other", "timeout")
+		s.kinds, s.missing = append(s.kinds, "other", "timeout"), []string{"+subscribe"}
 		checkServer(t, weir, s)
 	})
 }

@@ -46,7 +46,8 @@ func checkServer(t *testing.T, weir string, s setup) {
 	t.Helper()
 	r, status := redisCheck(t, weir, s.flags)
 	t.Logf("weir redis check: %s", &r)
-	if status != 0 || !r.Usable || r.Server.Mode != s.mode || r.Server.Corrected != s.corrected || r.Server.Primaries != s.primaries || len(r.Permissions) > 0 {
+	if status != 0 || !r.Usable || r.Server.Mode != s.mode || r.Server.Corrected != s.corrected || r.Server.Primaries != s.primaries ||
+		!slices.Equal(r.missing(), s.missing) {
 		t.Fatalf("weir redis check: status %d, %s; want %s, corrected %t, %d primaries", status, &r, s.mode, s.corrected, s.primaries)
 	}
 	w := newWorld(t, weir, s.flags)
@@ -84,7 +85,8 @@ redis:
   hash: fnv1a_64
   distribution: ketama
   redis: true
-  servers: ["`+server.Addr()+`:1"]
+  servers:
+   - `+server.Addr()+`:1
 `))
 	weir := build(t)
 	flags := []string{"--redis", "redis://" + addr}

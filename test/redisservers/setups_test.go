@@ -20,6 +20,7 @@ type setup struct {
 	mode      string // that weir redis check reports
 	corrected bool   // one address of a cluster was enough
 	primaries int
+	missing   []string // optional permissions or commands
 	// Weir learns from the first reply CROSSSLOT that the server separates slots.
 	separatesSlots bool
 

@@ -215,6 +215,13 @@ type report struct {
 	Findings    []struct{ Severity, Text string }
 }
 
+func (r *report) missing() (rules []string) {
+	for _, m := range r.Permissions {
+		rules = append(rules, m.Rule)
+	}
+	return rules
+}
+
 // String has the findings.
 func (r *report) String() string {
 	var text strings.Builder
