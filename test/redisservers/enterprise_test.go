@@ -2,6 +2,7 @@ package redisservers
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -44,10 +45,10 @@ func hideCluster(t *testing.T, client net.Conn, target string) {
 		return
 	}
 	defer server.Close()
-	go func() { // the server ended
-		<-t.Context().Done()
+	defer context.AfterFunc(t.Context(), func() {
 		_ = client.Close()
-	}()
+		_ = server.Close()
+	})()
 	commands, replies := bufio.NewReader(client), bufio.NewReader(server)
 	for {
 		raw, words, err := readMessage(commands)
@@ -67,7 +68,10 @@ func hideCluster(t *testing.T, client net.Conn, target string) {
 			if _, err := io.WriteString(server, raw); err != nil {
 				return
 			}
-			go func() { _, _ = io.Copy(server, commands) }()
+			go func() {
+				_, _ = io.Copy(server, commands)
+				_ = server.Close() // the client has closed its side
+			}()
 			_, _ = io.Copy(client, replies)
 			return
 		default:

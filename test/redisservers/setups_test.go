@@ -175,7 +175,7 @@ listen redis
   tcp-check expect string +OK
 `+servers.String()))
 	awaitPrimary(t, addr)
-	return setup{flags: []string{"--redis", "redis://" + addr}, mode: "Standalone", primaries: 1, kinds: append(ended(), "readonly", "other"), fail: killPrimary(t, g)}
+	return setup{flags: []string{"--redis", "redis://" + addr}, mode: "Standalone", primaries: 1, kinds: append(ended(), "timeout", "readonly", "other"), fail: killPrimary(t, g)}
 }
 
 // awaitPrimary waits until each connection to addr leads to a primary: HAProxy sends connections to all servers until it has checked them.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,8 +43,8 @@ func (f *RedisTLS) Add(flags *pflag.FlagSet) {
 }
 
 // OpenRedis returns a client for a URL. It does not connect. Errors contain no part of the URL, because it can contain passwords.
-func OpenRedis(url string, files RedisTLS, timeout time.Duration) (*redisclient.Client, error) {
-	options, err := redisclient.ParseURL(url)
+func OpenRedis(address string, files RedisTLS, timeout time.Duration) (*redisclient.Client, error) {
+	options, err := redisclient.ParseURL(address)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
@@ -52,6 +53,15 @@ func OpenRedis(url string, files RedisTLS, timeout time.Duration) (*redisclient.
 	}
 	options.Timeout = timeout
 	return redisclient.New(options)
+}
+
+// RedisPlace returns a Redis URL without user, password and options, so that it can be logged.
+func RedisPlace(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "unknown" // OpenRedis has rejected it
+	}
+	return u.Scheme + "://" + u.Host + u.Path
 }
 
 // AddTLS adds the certificates in the files to options.TLS, which is nil without TLS.
