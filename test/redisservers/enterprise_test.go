@@ -52,7 +52,7 @@ func hideCluster(t *testing.T, client net.Conn, target string) {
 	commands, replies := bufio.NewReader(client), bufio.NewReader(server)
 	for {
 		raw, words, err := readMessage(commands)
-		if err != nil {
+		if err != nil || len(words) == 0 { // no command of Redis: Weir finds out what the server is
 			return
 		}
 		reply := ""
@@ -115,7 +115,7 @@ func readMessage(r *bufio.Reader) (raw string, words []string, err error) {
 			return "", nil, err
 		}
 		return line + string(text), []string{string(text[:size])}, nil
-	default:
-		return line, nil, nil
+	default: // a command or a reply of one line
+		return line, strings.Fields(line), nil
 	}
 }
