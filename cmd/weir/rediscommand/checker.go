@@ -47,7 +47,7 @@ func (c *Checker) Check(ctx context.Context) adminapi.RedisReport {
 	return Check(ctx, client, &Settings{Names: c.Names, Samples: checkerSamples, Timeout: c.Timeout, Rules: c.rules()})
 }
 
-// rules returns the active rules, none before the first rule set.
+// rules returns the active rules, nil before the first rule set.
 func (c *Checker) rules() (all []rules.Rule) {
 	index := c.Engine.Index()
 	if index == nil {
