@@ -104,8 +104,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	names := redischeck.NamesOf(p.counterPrefix, p.keyPrefix).WithReplica(exchange)
 	counters.connection = redischeck.Connect(ctx, client, names, log, slow)
-	p.published = exchange
-	p.redis = &rediscommand.Checker{URL: f.redis, Files: f.redisTLS, Names: names, Timeout: f.counters.timeout, Engine: p.engine}
+	p.published, p.redis = exchange, &rediscommand.Checker{URL: f.redis, Files: f.redisTLS, Names: names, Timeout: f.counters.timeout, Engine: p.engine}
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {
 		return cli.UsageError(err)

@@ -240,7 +240,10 @@ func (d description) primary() string {
 // product returns the name of the program. Forks report the version of Redis with which they are compatible, and their own in another field.
 func (d description) product() (name, version string) {
 	for _, fork := range []struct{ field, name string }{
-		{"valkey_version", "Valkey"}, {"dragonfly_version", "Dragonfly"}, {"garnet_version", "Garnet"}, {"kvrocks_version", "Kvrocks"},
+		{"valkey_version", "Valkey"},
+		{"dragonfly_version", "Dragonfly"},
+		{"garnet_version", "Garnet"},
+		{"kvrocks_version", "Kvrocks"},
 		{"redict_version", "Redict"},
 	} {
 		if version := d.info[fork.field]; version != "" {

@@ -55,7 +55,7 @@ func hideCluster(t *testing.T, client net.Conn, target string) {
 		if err != nil || len(words) == 0 { // no command of Redis: Weir finds out what the server is
 			return
 		}
-		reply := ""
+		var reply string
 		switch strings.ToUpper(words[0]) {
 		case "HELLO":
 			reply = "-ERR unknown command 'HELLO'\r\n"

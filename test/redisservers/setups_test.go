@@ -52,13 +52,6 @@ func restart(t *testing.T, servers ...*fixture.RedisProcess) {
 	}
 }
 
-func do(t *testing.T, server *fixture.RedisProcess, words ...string) {
-	t.Helper()
-	if _, err := server.Do(t.Context(), words...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func standalone(t *testing.T) setup { return one(t, fixture.Redis(t)) }
 
 // withoutAdminCommands is a server as services offer it.
@@ -158,6 +151,7 @@ func haproxy(t *testing.T) setup {
 	for i, server := range g.Servers() {
 		fmt.Fprintf(&servers, "  server redis-%d %s check inter 200ms fall 2 rise 1 on-marked-down shutdown-sessions\n", i, server.Addr())
 	}
+	//nolint:dupword // each line of a check begins with its name
 	startProxy(t, addr, "haproxy", "haproxy", "-db", "-f", write(t, "haproxy.cfg", `
 defaults
   mode tcp

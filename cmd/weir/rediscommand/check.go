@@ -142,7 +142,8 @@ func (r *report) checkSettings(ctx context.Context, client *redisclient.Client) 
 		r.add(adminapi.RedisWarning, "maxmemory is not set, so Weir does not know how full Redis is: set it, with maxmemory-policy noeviction")
 	}
 	if p := r.Server.Persistence; p != "" && p != redisclient.PersistenceOff {
-		r.add(adminapi.RedisWarning, "Redis saves its data to disk (%s), and rejects writes while it cannot: if Redis is only for Weir, set save \"\" and appendonly no", p)
+		r.add(adminapi.RedisWarning, "Redis saves its data to disk (%s), and rejects writes while it cannot: if Redis is only for Weir, "+
+			"set save \"\" and appendonly no", p)
 	}
 	if redischeck.FullCoverage(ctx, client) {
 		r.add(adminapi.RedisWarning, "cluster-require-full-coverage is yes: while one primary is unavailable, the others reject calls too; set it to no")
