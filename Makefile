@@ -56,6 +56,7 @@ bin/test/runner:
 .PHONY: test-gateways
 test-gateways: ## Test gateways and gRPC clients whose programs come from Python wheels, Node.js, curl and nghttp (needs pip and npm)
 	go test -tags gateways -count=1 -run Traefik ./test/proxies
+	go test -tags gateways -count=1 -run Envoy ./test/redisservers
 	go test -tags gateways -count=1 ./test/gateways ./test/grpcclients
 
 .PHONY: test-envoy-gateway

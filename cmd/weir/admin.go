@@ -138,7 +138,7 @@ func adminHandler(p *process, counts *counters, exempted exempt.Lists) (http.Han
 		Explainer: &admin.Explainer{Engine: p.engine, ReadWrite: settings.Read, Portion: portion}, Level: cli.LevelOf(p.log), Log: p.log,
 		Counters: &admin.Counters{Engine: p.engine, Scanner: counts.scanner, Log: p.log, Portion: portion}, Totals: p.totals, Decisions: p.decisions,
 		Bypasses:  &admin.Bypasses{Engine: p.engine, List: p.bypasses, Clock: time.Now, Log: p.log},
-		Published: p.published,
+		Published: p.published, Redis: p.redis,
 	})), nil
 }
 

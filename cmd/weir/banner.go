@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -19,7 +20,7 @@ import (
 func printBanner(w io.Writer, p *process, f serveFlags, set rules.Set, redisUsable bool) {
 	counters := "in this process"
 	if f.redis != "" {
-		counters = "in " + redisPlace(f.redis)
+		counters = "in " + flags.RedisPlace(f.redis)
 	}
 	if !redisUsable {
 		counters += " as soon as it is available"

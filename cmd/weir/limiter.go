@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/weir/flags"
 	"github.com/weir-dev/weir/cmd/weir/monitor"
+	"github.com/weir-dev/weir/cmd/weir/rediscommand"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
@@ -104,7 +104,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	exchange := controlplane.NewExchange(slow, f.counters.prefix, f.limiter)
 	names := redischeck.NamesOf(p.counterPrefix, p.keyPrefix).WithReplica(exchange)
 	counters.connection = redischeck.Connect(ctx, client, names, log, slow)
-	p.published = exchange
+	p.published, p.redis = exchange, &rediscommand.Checker{URL: f.redis, Files: f.redisTLS, Names: names, Timeout: f.counters.timeout, Engine: p.engine}
 	tasks, err := f.admin.tasks(ctx, p, counters, exempt.With(f.sockets.throttle.namespace, f.sockets.throttle.additional))
 	if err != nil {
 		return cli.UsageError(err)
@@ -127,7 +127,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	published := source.NewRedis(exchange, f.snapshot, apply, log)
 	registration.rejected = published.Rejected
 	tasks = append(tasks, snapshotLagTasks(f.snapshot, p)...)
-	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", redisPlace(f.redis),
+	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", flags.RedisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,
 		asTask(published.Run), asTask(heartbeat.Run), monitor.NewInspector(slow, p.registry, log).Run, p.watchMemory(slow), p.followNotices(slow),
@@ -145,15 +145,6 @@ func replicaName(given string) string {
 		return "limiter-" + suffix
 	}
 	return host + "-" + suffix
-}
-
-// redisPlace returns a Redis URL without user, password and options, so that it can be logged.
-func redisPlace(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "unknown" // openRedis has rejected it
-	}
-	return u.Scheme + "://" + u.Host + u.Path
 }
 
 // snapshotLagTasks returns the task that measures the lag of the snapshot at path, unless path is empty.

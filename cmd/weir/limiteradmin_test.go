@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/limiter/mutualtls"
 	"github.com/weir-dev/weir/test/fixture"
 )
@@ -24,16 +25,21 @@ import (
 // limiterWithAdmin runs weir limiter with the admin endpoint for the operator of master, and returns its address.
 func limiterWithAdmin(t *testing.T, master *limiter.HashKey) (address string, log *Transcript) {
 	t.Helper()
+	return limiterOn(t, master, "redis://"+miniredis.RunT(t).Addr())
+}
+
+// limiterOn is limiterWithAdmin for a Redis.
+func limiterOn(t *testing.T, master *limiter.HashKey, url string) (address string, log *Transcript) {
+	t.Helper()
 	counters := countersOf("weir:")
 	counters.hashKey = filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(counters.hashKey, master.Derive("weir-system/default").Text(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	log = &Transcript{}
-	redis := miniredis.RunT(t)
 	launch(t, func(ctx context.Context) error {
 		return runLimiter(ctx, limiterFlags{
-			limiter: "weir-system/default", redis: "redis://" + redis.Addr(), counters: counters, sockets: anyPort,
+			limiter: "weir-system/default", redis: url, counters: counters, sockets: anyPort,
 			admin: limiterAdminFlags{listen: "127.0.0.1:0", operatorKey: mutualtls.PublicText(mutualtls.OperatorKey(master))},
 		}, log.Logger())
 	})
@@ -135,6 +141,34 @@ func TestLimiterAdmin_RejectsFlagsWithoutAuthentication(t *testing.T) {
 		_, err := test.flags.tlsConfig(&counters{hashKey: test.key})
 		if (err == nil) != (test.want == "") || err != nil && !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%+v: %v, want %q", test.flags, err, test.want)
+		}
+	}
+}
+
+// The check uses new connections: it shows a password that has changed while the old connections are still open.
+func TestLimiterAdmin_ChecksRedis(t *testing.T) {
+	master, redis := limiter.RandomHashKey(), fixture.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "noeviction")
+	address, _ := limiterOn(t, master, redis.URL())
+	check := func() (report adminapi.RedisReport) {
+		status, text, err := callLimiter(t, mutualtls.OperatorKey(master), master, http.MethodGet, "https://"+address+"/admin/v1/redis", "jane", "")
+		if err = errors.Join(err, json.Unmarshal([]byte(text), &report)); err != nil || status != http.StatusOK {
+			t.Errorf("%d %s (%v)", status, text, err)
+		}
+		return report
+	}
+	if r := check(); !r.Usable || r.Server == nil || len(r.Findings) != 0 || len(r.Primaries) != 1 || r.FreeMemory == 0 {
+		t.Errorf("report %+v", r)
+	}
+	for _, words := range [][]string{
+		{"ACL", "SETUSER", "default", "-evalsha"},
+		{"CONFIG", "SET", "requirepass", "hunter2"},
+	} {
+		if _, err := redis.Do(t.Context(), words...); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"ACL": "grant the user +evalsha", "CONFIG": "requires a password"}[words[0]]
+		if r := check(); r.Usable || len(r.Findings) == 0 || !strings.Contains(r.Findings[0].Text, want) {
+			t.Errorf("after %v: report %+v, want %q", words, r, want)
 		}
 	}
 }

@@ -57,6 +57,7 @@ type process struct {
 	bypassStore   bypass.Store    // nil if other processes do not share the counters
 	published     admin.RuleStore // nil except in weir limiter
 	traces        *otlp.Exporter
+	redis         admin.RedisChecker // nil without Redis
 }
 
 // newProcess returns a process with open listeners. It does not serve yet. limiterName is the name of the limiter, "" in weir serve.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/weir/flags"
+	"github.com/weir-dev/weir/cmd/weir/rediscommand"
 	"github.com/weir-dev/weir/go/weir/directory"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -84,7 +85,9 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		return err
 	}
 	if counters.client != nil {
-		counters.connection = redischeck.Connect(ctx, counters.client, redischeck.NamesOf(p.counterPrefix, p.keyPrefix), log)
+		names := redischeck.NamesOf(p.counterPrefix, p.keyPrefix)
+		counters.connection = redischeck.Connect(ctx, counters.client, names, log)
+		p.redis = &rediscommand.Checker{URL: f.redis, Files: f.redisTLS, Names: names, Timeout: f.counters.timeout, Engine: p.engine}
 		p.shareBypasses(counters.client)
 	}
 	defer counters.guard(ctx)()

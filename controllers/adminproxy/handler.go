@@ -50,6 +50,7 @@ func routes() []route {
 		{http.MethodGet, "top", action{"get", "top", observer}, maxAnswer, nil},
 		{http.MethodGet, "counters", action{"get", "counters", observer}, maxAnswer, nil},
 		{http.MethodPost, resetPath, action{"create", "resets", responder}, maxResetAnswer, nil},
+		{http.MethodGet, "redis", action{"get", "redis", observer}, maxAnswer, nil},
 		{http.MethodGet, bypassPath, action{"get", "bypasses", observer}, maxAnswer, nil},
 		{http.MethodPost, bypassPath, action{"create", "bypasses", responder}, maxBypassAnswer, nil},
 		{http.MethodPost, endBypassPath, action{"delete", "bypasses", responder}, maxBypassAnswer, nil},

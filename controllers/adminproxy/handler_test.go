@@ -154,6 +154,7 @@ func TestHandler_RequiresThePermissionOfEachRequest(t *testing.T) {
 	})
 	for _, test := range []struct{ method, path, permission, role string }{
 		{"GET", "top", "get limiters.weir.dev/top of edge/main", "weir-observer"},
+		{"GET", "redis", "get limiters.weir.dev/redis of edge/main", "weir-observer"},
 		{"GET", "denials", "get limiters.weir.dev/denials of edge/main", "weir-observer"},
 		{"POST", "explain", "get limiters.weir.dev/explanations of edge/main", "weir-observer"},
 		{"GET", "rules", "get limiters.weir.dev/rules of edge/main", "weir-observer"},

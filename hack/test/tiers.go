@@ -25,6 +25,7 @@ func onlyTestAll() map[string]string {
 		"test/manifests":    "needs kustomize, helm, kube-score and promtool, and proves the chart and the manifests",
 		"test/permissions":  "needs helm, and proves the permissions that the chart grants",
 		"test/proxies":      "needs nginx, HAProxy and Caddy, and proves their configurations",
+		"test/redisservers": "needs HAProxy, stunnel and twemproxy, and stops and starts Redis in twelve setups",
 		"test/reliability":  "measures what clients notice of each fault of Redis, alone on the machine",
 	}
 }

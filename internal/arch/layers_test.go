@@ -56,12 +56,15 @@ func layers() []layer {
 		{pkg: "limiter/wait"},
 		{pkg: "limiter/redisclient/wire"},
 		{pkg: "limiter/redisclient/hosts"},
+		{pkg: "limiter/redisclient/nodecert"},
+		{pkg: "limiter/redisclient/proxied", external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/redisclient/endpoints", external: []string{"github.com/redis/go-redis"}},
 		{pkg: "limiter/redisclient/prepare", external: []string{"github.com/redis/go-redis"}},
 		{
 			pkg: "limiter/redisclient",
 			internal: []string{
-				"limiter", "limiter/redisclient/endpoints", "limiter/redisclient/hosts", "limiter/redisclient/prepare", "limiter/redisclient/wire", "limiter/wait",
+				"limiter", "limiter/redisclient/endpoints", "limiter/redisclient/hosts", "limiter/redisclient/nodecert",
+				"limiter/redisclient/prepare", "limiter/redisclient/proxied", "limiter/redisclient/wire", "limiter/wait",
 			},
 			external: []string{"github.com/redis/go-redis"},
 		},

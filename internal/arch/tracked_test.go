@@ -15,7 +15,7 @@ func TestSuites_RunAgainWhenWeirChanges(t *testing.T) {
 	const process, operator, inTestMain, sources = "fixture.BuildWeir(", "fixture.BuildOperator(", "fixture.TrackWeir(", `fixture.TrackPackage(t.Context(), "./cmd/weir")`
 	for suite, want := range map[string]string{
 		"test/e2e": operator, "test/endpoints": process, "test/kubernetes": inTestMain, "test/proof": process, "test/proxies": process,
-		"test/readme": process, "test/reliability": process, "test/manifests": sources,
+		"test/readme": process, "test/redisservers": process, "test/reliability": process, "test/manifests": sources,
 	} {
 		if !strings.Contains(goFiles(t, suite), want) {
 			t.Errorf("%s has no call %s…): go test would report a cached result after a change of weir", suite, want)

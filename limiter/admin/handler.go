@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 // maxBody is the size of the largest request, in bytes: an AdmissionReview with a large object.
 const maxBody = 8 << 20
 
-// Options of the admin endpoint. All fields are required, except Published.
+// Options of the admin endpoint. All fields are required, except Published and Redis.
 type Options struct {
 	Explainer *Explainer
 	Counters  *Counters
@@ -31,6 +32,13 @@ type Options struct {
 	Log   *slog.Logger
 	// Published has the published rule sets; nil for a limiter whose rules come from elsewhere.
 	Published RuleStore
+	// Redis checks the Redis of the limiter; nil without Redis.
+	Redis RedisChecker
+}
+
+// RedisChecker finds out about a Redis, over new connections.
+type RedisChecker interface {
+	Check(ctx context.Context) adminapi.RedisReport
 }
 
 // NewHandler returns the handler for /admin/v1/. It does not authenticate callers: see [Authenticated].
@@ -47,6 +55,7 @@ func NewHandler(o Options) http.Handler {
 	mux.HandleFunc("GET /admin/v1/bypasses", h.bypasses)
 	mux.HandleFunc("POST /admin/v1/bypasses", h.createBypass)
 	mux.HandleFunc("POST /admin/v1/bypasses/end", h.endBypass)
+	mux.HandleFunc("GET /admin/v1/redis", h.redis)
 	mux.HandleFunc("GET /admin/v1/log-level", h.level)
 	mux.HandleFunc("PUT /admin/v1/log-level", h.setLevel)
 	mux.HandleFunc("GET /admin/v1/pprof/{profile}", profile)
@@ -136,6 +145,14 @@ func readChange(w http.ResponseWriter, r *http.Request, request any) bool {
 		return false
 	}
 	return true
+}
+
+func (h *handler) redis(w http.ResponseWriter, r *http.Request) {
+	if h.Redis == nil {
+		reply.NewProblem(http.StatusNotFound, "", "this limiter has no Redis: its counters are in its process").Write(w)
+		return
+	}
+	write(w, h.Redis.Check(r.Context()))
 }
 
 // Level is the level of the log: DEBUG, INFO, WARN or ERROR.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient/hosts"
+	"github.com/weir-dev/weir/limiter/redisclient/nodecert"
 )
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -77,6 +78,9 @@ func (o *Options) tlsConfig(address string) (*tls.Config, error) {
 			return nil, err
 		}
 		config.ServerName = host
+		if endpoint := nodecert.EndpointOf(host, o.Addresses); endpoint != "" && o.Mode != ModeSentinel {
+			nodecert.Accept(config, host, endpoint)
+		}
 	}
 	if o.RootCAs == nil {
 		return config, nil

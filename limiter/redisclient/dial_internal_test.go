@@ -71,3 +71,29 @@ func TestKindOf_ADialToAnyAddressThatFailsIsUnreachable(t *testing.T) {
 		}
 	}
 }
+
+// Services announce the addresses of nodes, and have a certificate for the name of the endpoint.
+func TestTLSConfig_AcceptsTheNameOfTheEndpointForANode(t *testing.T) {
+	for name, test := range map[string]struct {
+		options Options
+		address string
+		want    string // requested of the server
+		either  bool   // also a certificate for the address
+	}{
+		"the endpoint":         {Options{Addresses: []string{"cache.example:10000"}}, "cache.example:10000", "cache.example", false},
+		"a node":               {Options{Addresses: []string{"cache.example:10000"}}, "10.0.0.7:8500", "cache.example", true},
+		"a node with a name":   {Options{Addresses: []string{"cache.example:10000"}}, "node-1.example:8500", "node-1.example", false},
+		"an endpoint by IP":    {Options{Addresses: []string{"10.0.0.6:6379"}}, "10.0.0.7:6379", "10.0.0.7", false},
+		"one of several":       {Options{Addresses: []string{"a.example:6379", "10.0.0.7:6379"}}, "10.0.0.7:6379", "10.0.0.7", false},
+		"of Sentinels":         {Options{Mode: ModeSentinel, Addresses: []string{"s.example:26379"}}, "10.0.0.7:6379", "10.0.0.7", false},
+		"with a name to check": {Options{TLS: &tls.Config{ServerName: "x.example"}, Addresses: []string{"cache.example:10000"}}, "10.0.0.7:8500", "x.example", false},
+	} {
+		if test.options.TLS == nil {
+			test.options.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		config, err := test.options.tlsConfig(test.address)
+		if err != nil || config.ServerName != test.want || (config.VerifyConnection != nil) != test.either || config.InsecureSkipVerify != test.either {
+			t.Errorf("%s: %q, %t, %v; want %q, %t", name, config.ServerName, config.VerifyConnection != nil, err, test.want, test.either)
+		}
+	}
+}

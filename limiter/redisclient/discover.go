@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/redisclient/proxied"
 )
 
 // Server describes the Redis that a [Client] uses. A field is empty or 0 if the server does not report it, or if the user must not read it.
@@ -86,6 +88,8 @@ const rediscoverPause = 10 * time.Second
 // discovery is the state of [Client.Discover].
 type discovery struct {
 	succeeded atomic.Bool
+	moved     atomic.Bool // a command that needed another node was rejected
+	probing   atomic.Bool // replies MOVED are expected
 
 	mu   sync.Mutex
 	last time.Time // of a discovery that a reply caused
@@ -205,9 +209,9 @@ func Setting(reply *redis.Cmd) (value string, ok bool) {
 	return pair[1], true
 }
 
-// mode is standalone, cluster, sentinel, or "" if the server does not report it. Valkey renamed the field.
+// mode is standalone, cluster, sentinel, or "" if the server does not report it. Forks renamed the field.
 func (d description) mode() string {
-	for _, mode := range []string{d.hello["mode"], d.info["redis_mode"], d.info["server_mode"]} {
+	for _, mode := range []string{d.hello["mode"], d.info["redis_mode"], d.info["server_mode"], d.info["redict_mode"]} {
 		if mode != "" {
 			return mode
 		}
@@ -236,7 +240,11 @@ func (d description) primary() string {
 // product returns the name of the program. Forks report the version of Redis with which they are compatible, and their own in another field.
 func (d description) product() (name, version string) {
 	for _, fork := range []struct{ field, name string }{
-		{"valkey_version", "Valkey"}, {"dragonfly_version", "Dragonfly"}, {"garnet_version", "Garnet"}, {"kvrocks_version", "Kvrocks"},
+		{"valkey_version", "Valkey"},
+		{"dragonfly_version", "Dragonfly"},
+		{"garnet_version", "Garnet"},
+		{"kvrocks_version", "Kvrocks"},
+		{"redict_version", "Redict"},
 	} {
 		if version := d.info[fork.field]; version != "" {
 			return fork.name, version
@@ -305,7 +313,7 @@ func (d description) persistence() string {
 }
 
 // becomeCluster replaces the connections to one node by those to its cluster. It does so only if the node returns the nodes of its cluster, and
-// each primary replies. A proxy in front of a cluster can report that it is one, without the addresses of the nodes.
+// each primary replies. A proxy in front of a cluster can report that it is one, with or without the addresses of the nodes.
 func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error {
 	c.switching.Lock()
 	defer c.switching.Unlock()
@@ -316,7 +324,7 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	if c.options.Database != 0 {
 		return databaseError(address, c.options.Database, nil)
 	}
-	slots, err := single.Do(ctx, "cluster", "slots").Slice() // as the client of a cluster does
+	slotRanges, err := single.Do(ctx, "cluster", "slots").Slice() // as the client of a cluster does
 	switch kindOf(err) {
 	case "":
 	case KindDenied:
@@ -326,8 +334,16 @@ func (c *Client) becomeCluster(ctx context.Context, single *redis.Client) error 
 	default:
 		return err
 	}
-	if len(slots) == 0 {
+	if len(slotRanges) == 0 {
 		return &SetupError{Advice: address + " is a node of a Redis Cluster without slots: create the cluster, for example with redis-cli --cluster create"}
+	}
+	if !c.discovery.moved.Load() {
+		c.discovery.probing.Store(true)
+		isProxy := proxied.ExecutesAllSlots(ctx, single, slotRanges)
+		c.discovery.probing.Store(false)
+		if isProxy {
+			return nil
+		}
 	}
 	cluster := c.newPool(ModeCluster)
 	rdb, ok := cluster.rdb.(*redis.ClusterClient)
@@ -384,7 +400,14 @@ func (c *Client) rediscoverAfter(err error) {
 	if !errors.As(err, &reply) {
 		return
 	}
-	if kind := kindOfReply(reply.Error()); kind != KindMoving && kind != KindCrossSlot {
+	switch kindOfReply(reply.Error()) {
+	case KindMoving:
+		if c.discovery.probing.Load() {
+			return
+		}
+		c.discovery.moved.Store(true)
+	case KindCrossSlot:
+	default:
 		return
 	}
 	d := &c.discovery

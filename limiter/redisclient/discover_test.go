@@ -146,6 +146,29 @@ func TestDiscover_AcceptsAServerThatReportsNothing(t *testing.T) {
 	}
 }
 
+// Forks report the version of Redis with which they are compatible, and their own in another field. The replies are those of the servers.
+func TestDiscover_NamesTheProduct(t *testing.T) {
+	for info, want := range map[string]string{
+		"redis_version:7.0.15\r\nredis_mode:standalone":                                "Redis 7.0.15, Standalone",
+		"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2":            "Valkey 9.1.2, Standalone",
+		"redict_version:7.3.6\r\nredict_mode:standalone\r\nredis_version:7.2.4":        "Redict 7.3.6, Standalone",
+		"redis_version:7.4.0\r\ndragonfly_version:df-v1.30.0\r\nredis_mode:standalone": "Dragonfly df-v1.30.0, Standalone",
+	} {
+		found, err := open(t, serve(t, map[string]func(*miniserver.Peer, []string){
+			"ping": func(c *miniserver.Peer, _ []string) { c.WriteInline("PONG") },
+			"info": func(c *miniserver.Peer, _ []string) { c.WriteBulk(info) },
+		}).url()).Discover(t.Context())
+		if err != nil || found.String() != want {
+			t.Errorf("%q: %q, %v, want %q", info, found.String(), err, want)
+		}
+	}
+	err := discover(t, serve(t, map[string]func(*miniserver.Peer, []string){
+		"ping": func(c *miniserver.Peer, _ []string) { c.WriteInline("PONG") },
+		"info": func(c *miniserver.Peer, _ []string) { c.WriteBulk("redict_version:7.3.6\r\nredict_mode:sentinel") },
+	}).url())
+	wantAdvice(t, "a Sentinel of Redict without HELLO", err, "is a Sentinel")
+}
+
 // A proxy that forwards INFO to a node of a cluster, without CLUSTER SLOTS, is used as one server.
 func TestDiscover_KeepsAProxyForACluster(t *testing.T) {
 	proxy := serve(t, map[string]func(*miniserver.Peer, []string){
@@ -156,6 +179,50 @@ func TestDiscover_KeepsAProxyForACluster(t *testing.T) {
 	found, err := client.Discover(t.Context())
 	if _, ok := client.Cluster(); err != nil || ok || found.Mode != redisclient.ModeStandalone {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// Envoy's proxy for Redis reports the nodes of its cluster, which only Envoy may reach.
+func TestDiscover_KeepsAProxyThatExecutesCommandsOfAllSlots(t *testing.T) {
+	for name, test := range map[string]struct {
+		rejects string // the last key, so that the others alone do not show that the server is a node
+		proxy   bool
+	}{
+		"a proxy": {"", true},
+		"a node":  {"weir-check-63", false},
+	} {
+		node := serve(t, map[string]func(*miniserver.Peer, []string){
+			"ping": func(c *miniserver.Peer, _ []string) { c.WriteInline("PONG") },
+			"info": func(c *miniserver.Peer, _ []string) { c.WriteBulk("redis_version:7.2.4\r\nredis_mode:cluster\r\n") },
+			"cluster": func(c *miniserver.Peer, _ []string) {
+				c.WriteLen(2)
+				for i, first := range []int{0, 8192} {
+					c.WriteLen(3)
+					c.WriteInt(first)
+					c.WriteInt(first + 8191)
+					c.WriteLen(3)
+					c.WriteBulk("127.0.0.1")
+					c.WriteInt(1) // nothing listens
+					c.WriteBulk(fmt.Sprint("id", i))
+				}
+			},
+			"get": func(c *miniserver.Peer, args []string) {
+				if args[0] == test.rejects {
+					c.WriteError("MOVED 1 127.0.0.1:1")
+					return
+				}
+				c.WriteNull()
+			},
+		})
+		client := open(t, node.url())
+		found, err := client.Discover(t.Context())
+		if test.proxy {
+			if err != nil || found.Mode != redisclient.ModeStandalone {
+				t.Errorf("%s: %+v, %v", name, found, err)
+			}
+			continue
+		}
+		wantAdvice(t, name, err, "an address that it announces for its nodes is not usable")
 	}
 }
 

@@ -207,6 +207,19 @@ func (b *breaker) lasts() bool {
 	return time.Duration(now-b.unclearSince.Load()) >= lasting.Lasts
 }
 
+// suspectProbed records the result of a probe of one counter, which began after that number of recoveries.
+func (b *breaker) suspectProbed(charge limiter.Charge, recoveries int64, began time.Time, err error) {
+	switch answeredOthers := b.answered.Load() > int64(began.Sub(b.created)); {
+	case err == nil:
+		b.answered.Store(int64(time.Since(b.created)))
+		b.unclearSince.Store(0)
+	case !answeredOthers && redisclient.IsUnclear(err) && b.lasts():
+		b.trip(recoveries, charge.Key, err, func() {})
+	case b.needs != nil && isReplyToCall(err):
+		b.needs.Failed(needOf(charge.Key, charge.Limit), charge, err)
+	}
+}
+
 // blame records the charges of a batch that failed in a way that can be due to their counters, or to what they need.
 func (b *breaker) blame(batch []*call, began time.Time) {
 	if charges := suspectCharges(batch); len(charges) > 0 {
@@ -480,7 +493,7 @@ func firstError(batch []*call) error {
 // Call it before the Store is used.
 func (s *Store) EnableBreaker(ctx context.Context, observer OutageObserver) {
 	s.batchers.breaker = &breakerConfig{
-		probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout, keys: quarantine.New(ctx, s.probeKey, observer.CounterUnavailable),
+		probe: s.probe, observer: observer, meter: s.meter, ctx: ctx, timeout: s.timeout, keys: quarantine.New(ctx, s.probeSuspect, observer.CounterUnavailable),
 		probeNeed: s.probeNeed, recovered: s.client.Recovered,
 	}
 }
@@ -520,6 +533,16 @@ func (s *Store) probeKey(ctx context.Context, charge limiter.Charge) error {
 	return s.within(ctx, s.timeout, func(ctx context.Context) error {
 		return s.try(ctx, []*call{{mode: modePeek, charges: []limiter.Charge{charge}}})
 	})
+}
+
+// probeSuspect is probeKey for a counter whose calls failed. Its result is evidence about the node and about what such calls need, too: if all
+// requests are for a few counters, no other calls are made.
+func (s *Store) probeSuspect(ctx context.Context, charge limiter.Charge) error {
+	b := s.batchers.forKey(time.Now().Add(s.timeout), charge.Key).breaker
+	recoveries, began := b.recoveries.Load(), time.Now()
+	err := s.probeKey(ctx, charge)
+	b.suspectProbed(charge, recoveries, began, err)
+	return err
 }
 
 // try runs one script for calls, and returns the error of the reply, which can also be that the reply is not one of the script.

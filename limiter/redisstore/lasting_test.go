@@ -69,6 +69,32 @@ func TestBreaker_AnyErrorThatLastsIsAnOutage(t *testing.T) {
 	}
 }
 
+// All requests are for one counter, whose calls are held back after the first failures. The probes of the counter show that the error lasts.
+func TestBreaker_AnErrorOfTheOnlyCounterThatLastsIsAnOutage(t *testing.T) {
+	t.Parallel()
+	t.Run("of the node", func(t *testing.T) {
+		t.Parallel()
+		outages := newOutageRecorder()
+		store := storeWithBreaker(t, fakeRedis(t, "-upstream failure\r\n"), outages)
+		charges := newCounter(t, limiter.TokenBucket, 10, false)()
+		spendUntil(t, store, func() []limiter.Charge { return charges }, outages.unavailable)
+	})
+	t.Run("of what it needs", func(t *testing.T) {
+		t.Parallel()
+		server, outages := fixture.Redis(t), newOutageRecorder()
+		do(t, server, "ACL", "SETUSER", "default", "-hget")
+		store := storeWithBreaker(t, server.URL(), outages)
+		charges, others := newCounter(t, limiter.SlidingWindowCounter, 10, true)(), newCounter(t, limiter.TokenBucket, 10, false)
+		part, _ := spendUntil(t, store, func() []limiter.Charge {
+			awaitSpend(t, store, others())
+			return charges
+		}, outages.unavailable)
+		if want := server.Addr() + " Compact counters of SlidingWindowCounter"; part != want {
+			t.Errorf("unavailable is %q, want %q", part, want)
+		}
+	})
+}
+
 func TestBreaker_AnUnknownPrimaryIsUnreachable(t *testing.T) {
 	t.Parallel()
 	server := fixture.Redis(t)

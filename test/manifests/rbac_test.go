@@ -127,7 +127,7 @@ func TestAdminRoles_SeparateReadingFromResponding(t *testing.T) {
 	for role, want := range map[string][]string{
 		"ClusterRole weir-observer": {
 			"get clusterratelimitpolicies.weir.dev ", "get limiters.weir.dev ", "get limiters/bypasses.weir.dev ", "get limiters/counters.weir.dev ", "get limiters/denials.weir.dev ",
-			"get limiters/explanations.weir.dev ", "get limiters/rules.weir.dev ", "get limiters/top.weir.dev ", "get ratelimitpolicies.weir.dev ",
+			"get limiters/explanations.weir.dev ", "get limiters/redis.weir.dev ", "get limiters/rules.weir.dev ", "get limiters/top.weir.dev ", "get ratelimitpolicies.weir.dev ",
 			"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-policies",
 			"get validatingwebhookconfigurations.admissionregistration.k8s.io weir-throttle",
 			"list clusterratelimitpolicies.weir.dev ", "list deployments.apps ", "list limiters.weir.dev ", "list ratelimitpolicies.weir.dev ",

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,8 +59,8 @@ func (f *RedisTLS) Add(flags *pflag.FlagSet) {
 
 // OpenRedis returns a client for a URL. It does not connect. Errors contain no part of the URL, because it can contain passwords. The log has a line
 // when tokens cannot be renewed.
-func OpenRedis(url string, files RedisTLS, timeout time.Duration, log *slog.Logger) (*redisclient.Client, error) {
-	options, err := redisclient.ParseURL(url)
+func OpenRedis(address string, files RedisTLS, timeout time.Duration, log *slog.Logger) (*redisclient.Client, error) {
+	options, err := redisclient.ParseURL(address)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
@@ -68,6 +69,15 @@ func OpenRedis(url string, files RedisTLS, timeout time.Duration, log *slog.Logg
 	}
 	options.Timeout = timeout
 	return redisclient.New(options)
+}
+
+// RedisPlace returns a Redis URL without user, password and options, so that it can be logged.
+func RedisPlace(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "unknown" // OpenRedis has rejected it
+	}
+	return u.Scheme + "://" + u.Host + u.Path
 }
 
 // AddTLS adds the certificates in the files to options.TLS, which is nil without TLS.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/limiter/admin/adminapi"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -106,10 +107,10 @@ func TestCheck_FindsTheClusterOfANode(t *testing.T) {
 }
 
 // checkJSON returns the report of a Redis that can be used.
-func checkJSON(t *testing.T, arguments ...string) report {
+func checkJSON(t *testing.T, arguments ...string) adminapi.RedisReport {
 	t.Helper()
 	output, status := run(t, append(arguments, "-o", "json", "--samples", "10")...)
-	var r report
+	var r adminapi.RedisReport
 	if err := json.Unmarshal([]byte(output), &r); err != nil || status != 0 || !r.Usable {
 		t.Fatalf("status %d, %v:\n%s", status, err, output)
 	}
@@ -152,7 +153,7 @@ spec: {axis: Tenant, limit: 100, window: 1h, algorithm: FixedWindow, storage: Co
 	if bytesOf["shop/log"] < 800 || bytesOf["shop/window"] != 200 || bytesOf["shop/compact"] > 50 {
 		t.Errorf("bytes %v", bytesOf)
 	}
-	if len(r.Findings) != 1 || r.Findings[0].Severity != severityWarning || !strings.Contains(r.Findings[0].Text, "saves its data to disk (AOF)") {
+	if len(r.Findings) != 1 || r.Findings[0].Severity != adminapi.RedisWarning || !strings.Contains(r.Findings[0].Text, "saves its data to disk (AOF)") {
 		t.Errorf("findings %v, want one about AOF", r.Findings)
 	}
 	do(t, server, "CONFIG", "SET", "appendonly", "no", "maxmemory-policy", "allkeys-lru")
@@ -199,7 +200,7 @@ func TestCheck_TriesThePermissionsOfALimiter(t *testing.T) {
 	}
 	do(t, server, "ACL", "SETUSER", "weir", "-hget", "-info")
 	r := checkJSON(t, url, "--limiter", "a/b")
-	if !slices.ContainsFunc(r.Permissions, func(m missing) bool { return m.Rule == "+hget" && m.Optional }) || len(r.Permissions) != 2 {
+	if !slices.ContainsFunc(r.Permissions, func(m adminapi.MissingRedisPermission) bool { return m.Rule == "+hget" && m.Optional }) || len(r.Permissions) != 2 {
 		t.Errorf("without optional permissions: %+v", r.Permissions)
 	}
 }

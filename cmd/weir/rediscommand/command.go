@@ -3,34 +3,22 @@ package rediscommand
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/internal/cli/redisreport"
 	"github.com/weir-dev/weir/cmd/weir/flags"
-	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisclient/identity"
 	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/limiter/wait"
 )
-
-// The values of --output.
-const (
-	outputTable = "table"
-	outputJSON  = "json"
-)
-
-// checkTimeout is the timeout of each command: whether Redis is fast enough is measured.
-const checkTimeout = time.Second
 
 // tokenTimeout is how long the command waits for a provider of tokens.
 const tokenTimeout = 10 * time.Second
@@ -102,9 +90,9 @@ Exit status: 0 if Weir can use this Redis, 1 if it cannot, 2 if the command line
 	flags.StringVar(&f.group, "counter-group", "", "counter group of the limiter")
 	flags.StringVar(&f.policies, "policies", "", "directory with policies, for which the command computes the memory of their counters")
 	flags.DurationVar(&f.timeout, "redis-timeout", 50*time.Millisecond, "maximum time that a decision waits for Redis, with which round trips are compared")
-	flags.IntVar(&f.samples, "samples", 200, "number of round trips to each primary that are measured")
-	flags.StringVarP(&f.output, "output", "o", outputTable, "output format: table, json")
-	cli.CompleteFlags(cmd, map[string]cli.Values{"output": cli.Fixed(outputTable, outputJSON)})
+	flags.IntVar(&f.samples, "samples", Samples, "number of round trips to each primary that are measured")
+	flags.StringVarP(&f.output, "output", "o", redisreport.Table, "output format: table, json")
+	cli.CompleteFlags(cmd, map[string]cli.Values{"output": cli.Fixed(redisreport.Table, redisreport.JSON)})
 	return cmd
 }
 
@@ -112,8 +100,8 @@ func (f *checkFlags) validate() error {
 	if f.samples < 1 {
 		return fmt.Errorf("--samples %d is invalid: must be at least 1", f.samples)
 	}
-	if f.output != outputTable && f.output != outputJSON {
-		return fmt.Errorf("--output %q is invalid: must be one of table, json", f.output)
+	if err := redisreport.Validate(f.output); err != nil {
+		return err
 	}
 	if f.limiter != "" {
 		if _, err := flags.LimiterName(f.limiter); err != nil {
@@ -131,14 +119,14 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	client, err := flags.OpenRedis(f.redis, f.files, checkTimeout, slog.New(slog.DiscardHandler)) // the report has the errors
+	client, err := flags.OpenRedis(f.redis, f.files, Timeout, slog.New(slog.DiscardHandler)) // the report has the errors
 	if err != nil {
 		return cli.UsageError(err)
 	}
 	defer func() { _ = client.Close() }() // the command ends
 	awaitToken(cmd.Context(), client)
-	r := check(cmd.Context(), client, settings{names: f.names(client), samples: f.samples, timeout: f.timeout, policies: policies})
-	if err := printReport(cmd.OutOrStdout(), f.output, &r); err != nil {
+	r := Check(cmd.Context(), client, &Settings{Names: f.names(client), Samples: f.samples, Timeout: f.timeout, Rules: policies})
+	if err := redisreport.Print(cmd.OutOrStdout(), f.output, "", &r); err != nil {
 		return err
 	}
 	if !r.Usable {
@@ -175,69 +163,4 @@ func (f *checkFlags) groupName() string {
 		return ""
 	}
 	return "@" + f.group
-}
-
-// printReport writes the report. Text from Redis is printed so that it cannot control the terminal.
-func printReport(w io.Writer, output string, r *report) error {
-	if output == outputJSON {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	errs := []error{r.printServer(table)}
-	for _, p := range r.Policies {
-		fits := "maxmemory is not set"
-		if p.Identifiers > 0 {
-			fits = fmt.Sprintf("%d fit into the free memory, without other policies", p.Identifiers)
-		}
-		errs = append(errs, row(table, "policy", "%s: %d bytes for each identifier, %s", p.Policy, p.Bytes, fits))
-	}
-	for _, f := range r.Findings {
-		errs = append(errs, row(table, f.Severity, "%s", f.Text))
-	}
-	result := "Weir can use this Redis"
-	if !r.Usable {
-		result = "Weir cannot use this Redis as it is"
-	}
-	return errors.Join(append(errs, row(table, "result", "%s", result), table.Flush())...)
-}
-
-func (r *report) printServer(w io.Writer) error {
-	s := r.Server
-	if s == nil {
-		return nil
-	}
-	protocol, memory := "RESP2", "maxmemory is not set"
-	if s.RESP3 {
-		protocol = "RESP2 and RESP3"
-	}
-	if s.MaxMemory > 0 {
-		memory = fmt.Sprintf("%.1f of %.1f MiB used on the fullest primary", mebibytes(s.UsedMemory), mebibytes(s.MaxMemory))
-	}
-	errs := []error{row(w, "server", "%s", s.text)}
-	if s.Corrected {
-		errs = append(errs, row(w, "mode", "the URL names one server, which is a node of this cluster: Weir uses the cluster"))
-	}
-	errs = append(errs,
-		row(w, "primaries", "%d, with %s", s.Primaries, cli.Count(s.Replicas, "replica", "replicas")),
-		row(w, "protocol", "%s", protocol),
-		row(w, "memory", "%s, maxmemory-policy %s", memory, cmp.Or(s.Eviction, "unknown")),
-		row(w, "persistence", "%s", cmp.Or(s.Persistence, "unknown")),
-	)
-	if s.Databases > 0 {
-		errs = append(errs, row(w, "databases", "%d", s.Databases))
-	}
-	for _, p := range r.Primaries {
-		errs = append(errs, row(w, "round trip", "%s: p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, max %.2f ms in %d calls; clock ahead by %.3f s",
-			p.Address, 1000*p.P50, 1000*p.P90, 1000*p.P99, 1000*p.Max, p.Samples, p.ClockAhead))
-	}
-	return errors.Join(errs...)
-}
-
-func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
-
-func row(w io.Writer, name, format string, arguments ...any) error {
-	_, err := terminal.Printf(w, "%s\t%s\n", name, fmt.Sprintf(format, arguments...))
-	return err
 }

@@ -1,4 +1,5 @@
-// Package adminapi has the requests of the admin endpoint of a limiter that change something. The operator forwards and records them.
+// Package adminapi has types of the admin endpoint of a limiter that other programs use: the requests that change something, which the operator forwards
+// and records, and the report about Redis.
 package adminapi
 
 import "time"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,7 +90,11 @@ func (c *Connection) ask(ctx context.Context) (pause time.Duration) {
 		changes[i] = m.String()
 	}
 	change := strings.Join(changes, "; ")
-	c.logOnce(change, slog.LevelError, "Redis rejects commands that Weir needs", "server", found.String(), "change", change, "reply", missing[0].Reply)
+	level, message := slog.LevelError, "Redis rejects commands that Weir needs"
+	if !slices.ContainsFunc(missing, func(m Missing) bool { return m.Optional == "" }) {
+		level, message = slog.LevelWarn, "Redis rejects optional commands"
+	}
+	c.logOnce(change, level, message, "server", found.String(), "change", change, "reply", missing[0].Reply)
 	return permissionRetry
 }
 

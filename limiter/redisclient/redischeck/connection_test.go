@@ -37,6 +37,19 @@ func TestConnection_LogsEachStateOnce(t *testing.T) {
 	}
 }
 
+func TestConnect_LogsOptionalCommandsAsAWarning(t *testing.T) {
+	for command, want := range map[string]string{
+		"SUBSCRIBE": `level=WARN msg="Redis rejects optional commands"`, "EVALSHA": `level=ERROR msg="Redis rejects commands that Weir needs"`,
+	} {
+		log := &fixture.LockedBuffer{}
+		server := fixture.Redis(t, "--rename-command", command, "")
+		redischeck.Connect(t.Context(), open(t, server.URL()), names(), slog.New(slog.NewTextHandler(log, nil)))
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("without %s the log is\n%s", command, log)
+		}
+	}
+}
+
 func TestConnect_DoesNotWaitForARedisThatHangs(t *testing.T) {
 	server := fixture.Redis(t)
 	client := open(t, server.URL())

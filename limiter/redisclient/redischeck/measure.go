@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ func Measure(ctx context.Context, c *redisclient.Client, n int) ([]Measurement, 
 		for range n {
 			sent := time.Now().Round(0)
 			began := time.Now()
-			at, err := primary.Time(ctx).Result()
+			reply, err := primary.Do(ctx, "time").StringSlice()
 			took := time.Since(began)
 			if err != nil {
 				return err
@@ -41,7 +42,7 @@ func Measure(ctx context.Context, c *redisclient.Client, n int) ([]Measurement, 
 			m.Trips = append(m.Trips, took)
 			if fastest < 0 || took < fastest {
 				fastest = took
-				m.Clock = redisclient.SkewOf(m.Clock.Primary, at, sent, sent.Add(took))
+				m.Clock = redisclient.SkewOf(m.Clock.Primary, timeOf(reply), sent, sent.Add(took))
 			}
 		}
 		slices.Sort(m.Trips)
@@ -55,6 +56,20 @@ func Measure(ctx context.Context, c *redisclient.Client, n int) ([]Measurement, 
 	}
 	slices.SortFunc(all, func(a, b Measurement) int { return strings.Compare(a.Clock.Primary, b.Clock.Primary) })
 	return all, nil
+}
+
+// timeOf reads the reply of TIME: the seconds since the epoch, and the microseconds of the current second. It returns the zero time for any other reply.
+// Envoy does not forward TIME, and replies with the microseconds since the epoch.
+func timeOf(reply []string) time.Time {
+	if len(reply) != 2 {
+		return time.Time{}
+	}
+	seconds, err := strconv.ParseInt(reply[0], 10, 64)
+	micros, errMicros := strconv.ParseInt(reply[1], 10, 64)
+	if err != nil || errMicros != nil || micros < 0 || micros >= time.Second.Microseconds() {
+		return time.Time{}
+	}
+	return time.Unix(seconds, micros*time.Microsecond.Nanoseconds())
 }
 
 // FullCoverage reports whether a node of a Redis Cluster rejects calls while another one is unavailable, the setting

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	miniserver "github.com/alicebob/miniredis/v2/server"
+
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisclient/redischeck"
 	"github.com/weir-dev/weir/test/fixture"
@@ -61,5 +63,32 @@ func TestMeasure_FailsWithoutRedis(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "measure round trips") {
 		t.Error(err)
+	}
+}
+
+// A proxy can reply to TIME in place of the server.
+func TestMeasure_IgnoresAReplyThatIsNoTime(t *testing.T) {
+	server, err := miniserver.NewServer("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	reply := []string{"1795782400", "1795782400000000"}
+	for name, handle := range map[string]miniserver.Cmd{
+		"PING": func(c *miniserver.Peer, _ string, _ []string) { c.WriteInline("PONG") },
+		"TIME": func(c *miniserver.Peer, _ string, _ []string) { c.WriteStrings(reply) },
+	} {
+		if err := server.Register(name, handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	measured, err := redischeck.Measure(t.Context(), open(t, "redis://"+server.Addr().String()), 1)
+	if err != nil || len(measured) != 1 || measured[0].Clock.Ahead != 0 {
+		t.Errorf("%+v, %v", measured, err)
+	}
+	reply[1] = "999999"
+	measured, err = redischeck.Measure(t.Context(), open(t, "redis://"+server.Addr().String()), 1)
+	if err != nil || len(measured) != 1 || measured[0].Clock.Ahead == 0 {
+		t.Errorf("with a time of another day: %+v, %v", measured, err)
 	}
 }

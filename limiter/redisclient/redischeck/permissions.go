@@ -175,6 +175,9 @@ func (a attempt) counters() string {
 	return ""
 }
 
+// withoutChannels is what is missing without a subscription: limiters poll the rules, and forget a known denial after some time.
+const withoutChannels = "changed rules become active up to 3 s later, and resets and refunds of other processes up to 10 s later"
+
 // missingChannels subscribes to each channel.
 func missingChannels(ctx context.Context, c *redisclient.Client, channels []string) ([]Missing, error) {
 	var missing []Missing
@@ -189,7 +192,7 @@ func missingChannels(ctx context.Context, c *redisclient.Client, channels []stri
 			if strings.Contains(err.Error(), "channel") {
 				rule = "&" + channel
 			}
-			missing = append(missing, Missing{Permission{Rule: rule}, err.Error(), false})
+			missing = append(missing, Missing{Permission{rule, withoutChannels}, err.Error(), redisclient.Kind(err) == redisclient.KindMisconfigured})
 		default:
 			return nil, redisclient.WithKind(fmt.Errorf("subscribe to %s: %w", channel, err))
 		}

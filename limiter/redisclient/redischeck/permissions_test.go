@@ -109,3 +109,12 @@ func TestMissingPermissions_ReportAReplica(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Envoy's proxy for Redis does not have SUBSCRIBE. Limiters work without it.
+func TestMissingPermissions_DoNotRequireSubscriptions(t *testing.T) {
+	server := fixture.Redis(t, "--rename-command", "SUBSCRIBE", "")
+	missing, err := redischeck.MissingPermissions(t.Context(), open(t, server.URL()), names())
+	if err != nil || len(missing) != 1 || missing[0].Optional == "" || !strings.Contains(missing[0].String(), "no command subscribe") {
+		t.Errorf("%v, %v", missing, err)
+	}
+}
