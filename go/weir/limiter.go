@@ -78,7 +78,8 @@ type lineReader struct{ *Limiter }
 
 func (lineReader) ReadsHeaderLines() {}
 
-// Handler returns a handler that serves the requests which the policies allow with next, and answers the others, see [httplimit.Middleware].
+// Handler returns a handler that serves the requests which the policies allow with next, and answers the others, see [httplimit.Middleware]. If next is nil,
+// it is http.DefaultServeMux.
 func (l *Limiter) Handler(next http.Handler, options ...httplimit.HTTPOption) http.Handler {
 	return httplimit.Middleware(l.gate, options...)(next)
 }
