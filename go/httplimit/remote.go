@@ -121,6 +121,8 @@ var errCallerLeft = errors.New("the caller no longer waits for the decision")
 // Check implements [Decider]. It rejects a check with NoDelay, because the limiter's API does not support it.
 func (r *Remote) Check(ctx context.Context, c *Check) (Answer, error) {
 	switch {
+	case r == nil || r.circuit == nil:
+		return Answer{}, errNoRemote
 	case c == nil:
 		return Answer{}, errNoCheck
 	case ctx == nil:
@@ -138,7 +140,11 @@ func (r *Remote) Check(ctx context.Context, c *Check) (Answer, error) {
 }
 
 // Close closes idle connections. Checks in flight finish.
-func (r *Remote) Close() { r.client.CloseIdleConnections() }
+func (r *Remote) Close() {
+	if r != nil && r.client != nil {
+		r.client.CloseIdleConnections()
+	}
+}
 
 func (r *Remote) call(ctx context.Context, body []byte) (Answer, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)
