@@ -111,6 +111,7 @@ var (
 	errNoDecider = errors.New("the gate has no decider: NewGate was called with nil, or the gate is nil")
 	errNoCheck   = errors.New("the check is nil")
 	errNoContext = errors.New("the context is nil")
+	errNoRequest = errors.New("the request is nil, or has no URL")
 	errNoRemote  = errors.New("the Remote is nil or empty; make it with NewRemote")
 )
 

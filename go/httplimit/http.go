@@ -96,6 +96,10 @@ func Middleware(g *Gate, options ...HTTPOption) func(next http.Handler) http.Han
 			next = http.DefaultServeMux
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r == nil || r.URL == nil {
+				refuse(w, r, &RefusalError{Problem: problemOf(errNoRequest), cause: errNoRequest})
+				return
+			}
 			skips := x.skip != nil && x.skip(r)
 			if skips && !x.chargeLater {
 				next.ServeHTTP(w, r)

@@ -100,6 +100,12 @@ func TestNil_IsAnErrorOrTheDefault(t *testing.T) {
 			t.Errorf("status %d, want %d", w.Code, want)
 		}
 	}
+	for name, r := range map[string]*http.Request{"no request": nil, "an empty request": {}} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d", name, w.Code)
+		}
+	}
 	var none context.Context
 	check := &engine.Check{Cost: 1}
 	for name, gate := range map[string]*httplimit.Gate{"a gate": gate, "a gate without a decider": httplimit.NewGate(nil, "shop", httplimit.Log(discard())), "no gate": nil} {
