@@ -70,7 +70,7 @@ func MaxDelay(d time.Duration) Option { return func(g *Gate) { g.maxDelay = d } 
 func FailClosed() Option { return func(g *Gate) { g.closed = true } }
 
 // Observe sets a function that receives every answer before the Gate applies it, and every error, for metrics and logs. It is called
-// from many goroutines. A request that is denied because of [MaxDelay] is observed as denied.
+// from many goroutines. [Charge] and [Peek] return theirs instead. A request that is denied because of [MaxDelay] is observed as denied.
 func Observe(f func(context.Context, *Check, Answer, error)) Option {
 	return func(g *Gate) { g.observe = f }
 }
