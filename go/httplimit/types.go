@@ -4,7 +4,6 @@ import (
 	"github.com/weir-dev/weir/limiter/decision"
 	"github.com/weir-dev/weir/limiter/reply"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
 // What a [Decider] decides, and its answer. Programs can rely on the fields that are listed here.
@@ -70,7 +69,7 @@ type (
 	//
 	//   - Policy string: "namespace/name"
 	//   - Shadow bool: the policy only observes; its results come last
-	Rule = matching.Compiled
+	Rule = decision.Rule
 	// Denial is the response to a request that a policy denies:
 	//
 	//   - Status int

@@ -275,6 +275,23 @@ func TestWatch_WithoutPoliciesNeedsADomain(t *testing.T) {
 	fixture.Await(t, "the policy", func() bool { return statuses(h, "acme", 1)[0] == http.StatusTooManyRequests })
 }
 
+// A directory can have the Limiter of the cluster too. It has no effect here, and its mistakes would show only in the cluster.
+func TestParse_ValidatesLimiters(t *testing.T) {
+	limiter := func(fields string) string {
+		return "---\napiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: weir-system}\nspec:\n" +
+			"  redis: {mode: Standalone, addresses: [\"redis:6379\"]}\n" + fields
+	}
+	policy := perTenant("shop", "1", "")
+	if _, err := weir.Parse([]byte(policy + limiter("  replicas: 3\n"))); err != nil {
+		t.Error(err)
+	}
+	_, err := weir.Parse([]byte(policy + limiter("  replicas: -4\n  replica: 1\n")))
+	if err == nil || !strings.Contains(err.Error(), "policies:12: weir-system/edge: spec.replicas: must be at least 0") ||
+		!strings.Contains(err.Error(), "policies:13: weir-system/edge: spec.replica: unknown field") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestNil_OfATypeIsAnError(t *testing.T) {
 	policies := parse(t, perTenant("shop", "1", ""))
 	var registry *prometheus.Registry

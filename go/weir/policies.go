@@ -35,7 +35,7 @@ func LoadDir(path string) (*Policies, error) {
 }
 
 // Parse reads the policies of a YAML text with one document or more. A policy without a namespace is in the namespace "default". The error is a
-// *[ProblemsError] if a policy is invalid.
+// *[ProblemsError] if a policy or a Limiter is invalid. A Limiter has no effect: the options of the constructors have its place.
 func Parse(text []byte) (*Policies, error) {
 	return validated(&Policies{files: []policyfile.File{{Name: "policies", Content: text}}})
 }
