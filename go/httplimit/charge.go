@@ -52,6 +52,9 @@ func chargeOf(ctx context.Context) (charge, error) {
 // Charge charges n units more to the policies of the request with this context, for a cost that is known only after the decision, such as the
 // size of the response. It needs the option ChargeLater of Middleware or of package grpclimit.
 //
+// Charge counts also after the client has disconnected or the deadline has passed: a client must not be able to avoid the cost of a response by leaving
+// before its end. The timeout of the Decider bounds it. A charge after the handler has returned counts too.
+//
 // A policy with overrun: Debt takes all units. If another policy has no room for n units, no policy without debts counts them, and the error is a
 // *[RefusalError] with the answer. The answers of a [Remote] do not show which policies take debts: its error can be about a debt that is counted.
 func Charge(ctx context.Context, n int64) error {
@@ -64,7 +67,7 @@ func Charge(ctx context.Context, n int64) error {
 	}
 	more := *c.check
 	more.Cost, more.NoDelay, more.MaxDelay = min(n, limiter.MaxUnits), false, 0
-	answer, err := c.gate.decide(ctx, &more)
+	answer, err := c.gate.decide(context.WithoutCancel(ctx), &more)
 	switch {
 	case err != nil:
 		return err

@@ -70,6 +70,24 @@ func TestCharge_CountsARequestThatWasNotDecided(t *testing.T) {
 	}
 }
 
+// A client that leaves before the end of the response must not get it for free.
+func TestCharge_CountsAfterTheClientHasLeft(t *testing.T) {
+	for way, decider := range deciders() {
+		r := rule("size", 10, rules.Identifier{From: rules.FromClientIP})
+		gate := httplimit.NewGate(decider(t, newEngine(t, time.Now, r)), "shop")
+		ctx, leave := context.WithCancel(t.Context())
+		var err error
+		httplimit.Middleware(gate, httplimit.ChargeLater())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			leave()
+			err = httplimit.Charge(r.Context(), 9)
+		})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		w := get(httplimit.Middleware(gate)(served()))
+		if err != nil || w.Code != http.StatusTooManyRequests {
+			t.Errorf("%s: charge: %v; status %d afterwards, want 429", way, err, w.Code)
+		}
+	}
+}
+
 func TestCharge_ReportsADenialWithoutResults(t *testing.T) {
 	gate := httplimit.NewGate(answering(engine.Answer{}, nil), "shop")
 	err := httplimit.Charge(gate.Chargeable(t.Context(), &engine.Check{}), 1)

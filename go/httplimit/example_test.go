@@ -9,46 +9,21 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/weir-dev/weir/go/httplimit"
-	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
-	"github.com/weir-dev/weir/limiter/memstore"
-	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/limiter/rules/matching"
+	"github.com/weir-dev/weir/go/weir"
 )
 
-// A program that limits its own requests, with rules in Go and counters in its memory. With redisstore instead of memstore, several
-// instances of the program share their counters.
-func Example_inProcess() {
-	set := rules.Set{Rules: []rules.Rule{{
-		Policy: "shop/per-client", Domain: "shop", Axis: "IP", Identifier: rules.Identifier{From: rules.FromClientIP},
-		Algorithm: limiter.SlidingWindowLog, Units: 2, WindowSeconds: 60,
-		Match: rules.Match{Paths: []rules.PathMatch{{Type: rules.PathPrefix, Value: "/v1"}}},
-	}}}
-	index, err := matching.NewIndex(set, "1", "weir:")
-	if err != nil {
-		panic(err)
-	}
-	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	e.Swap(index)
-
+// A program that limits its own requests. A router can use the middleware, which limiter.Handler has too.
+func ExampleMiddleware() {
+	gate := exampleGate(2)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/search", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "found") })
-	limited := httplimit.Middleware(httplimit.NewGate(e, "shop"))(mux)
-
-	server := httptest.NewServer(limited)
-	defer server.Close()
+	limited := httplimit.Middleware(gate)(mux)
 	for range 3 {
-		response, err := http.Get(server.URL + "/v1/search")
-		if err != nil {
-			panic(err)
-		}
-		response.Body.Close()
-		fmt.Println(response.StatusCode, response.Header.Get("RateLimit")) //nolint:canonicalheader // as the draft spells it
+		w := httptest.NewRecorder()
+		limited.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/search", nil))
+		fmt.Println(w.Code, w.Header().Get("RateLimit")) //nolint:canonicalheader // as the draft spells it
 	}
-	http.DefaultClient.CloseIdleConnections()
 	// Output:
 	// 200 "shop/per-client";r=1;t=60
 	// 200 "shop/per-client";r=0;t=60
@@ -86,12 +61,12 @@ func ExampleNewRemote() {
 // The handler that verifies the token puts the claims into the request's context.
 func ExampleClaims() {
 	type claimsKey struct{}
-	limited := httplimit.Middleware(exampleGate(),
+	limited := httplimit.Middleware(exampleGate(100),
 		httplimit.Claims(func(r *http.Request) map[string]any {
 			claims, _ := r.Context().Value(claimsKey{}).(map[string]any)
 			return claims
 		}),
-		httplimit.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Request.Claims) }),
+		httplimit.Describe(func(_ *http.Request, c *httplimit.Check) { fmt.Println(c.Request.Claims) }),
 	)(http.NotFoundHandler())
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -102,9 +77,9 @@ func ExampleClaims() {
 
 // An upload counts once per megabyte, and at least once.
 func ExampleCost() {
-	limited := httplimit.Middleware(exampleGate(),
+	limited := httplimit.Middleware(exampleGate(100),
 		httplimit.Cost(func(r *http.Request) int64 { return 1 + max(r.ContentLength, 0)>>20 }),
-		httplimit.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Cost) }),
+		httplimit.Describe(func(_ *http.Request, c *httplimit.Check) { fmt.Println(c.Cost) }),
 	)(http.NotFoundHandler())
 
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -116,9 +91,9 @@ func ExampleCost() {
 // An earlier handler has authenticated the user. The policy counts by identifier: {claim: sub}.
 func ExampleKey() {
 	type userKey struct{}
-	limited := httplimit.Middleware(exampleGate(),
+	limited := httplimit.Middleware(exampleGate(100),
 		httplimit.Key(func(r *http.Request) string { user, _ := r.Context().Value(userKey{}).(string); return user }),
-		httplimit.Describe(func(_ *http.Request, c *engine.Check) { fmt.Println(c.Request.Claims["sub"]) }),
+		httplimit.Describe(func(_ *http.Request, c *httplimit.Check) { fmt.Println(c.Request.Claims["sub"]) }),
 	)(http.NotFoundHandler())
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -153,7 +128,7 @@ func ExamplePeek() {
 			return
 		}
 		for _, result := range answer.Results {
-			fmt.Println(result.Rule.Policy, result.Remaining, "of", result.Decision.Limit)
+			fmt.Println(result.Rule.Policy, result.Remaining, "of", result.Limit)
 		}
 	}
 	limited := httplimit.Middleware(exampleGate(2), httplimit.ChargeLater(),
@@ -165,20 +140,20 @@ func ExamplePeek() {
 	// shop/per-client 2 of 2
 }
 
-// exampleGate has an engine with a rule for each limit, by the client's address. Without rules, it allows every request.
-func exampleGate(limits ...int64) *httplimit.Gate {
-	var set rules.Set
-	for _, units := range limits {
-		set.Rules = append(set.Rules, rules.Rule{
-			Policy: "shop/per-client", Domain: "shop", Axis: "IP", Identifier: rules.Identifier{From: rules.FromClientIP},
-			Algorithm: limiter.SlidingWindowLog, Units: units, WindowSeconds: 60,
-		})
-	}
-	index, err := matching.NewIndex(set, "1", "weir:")
+// exampleGate returns the gate of a program with one policy, by the client's address.
+func exampleGate(limit int) *httplimit.Gate {
+	policies, err := weir.Parse(fmt.Appendf(nil, `
+apiVersion: weir.dev/v1alpha1
+kind: RateLimitPolicy
+metadata: {namespace: shop, name: per-client}
+spec: {axis: IP, limit: %d, window: 1m, algorithm: SlidingWindowLog}
+`, limit))
 	if err != nil {
 		panic(err)
 	}
-	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(prometheus.NewRegistry()))
-	e.Swap(index)
-	return httplimit.NewGate(e, "shop")
+	limiter, err := weir.NewMemory(policies)
+	if err != nil {
+		panic(err)
+	}
+	return limiter.Gate() // a program calls limiter.Close at its end
 }

@@ -70,7 +70,7 @@ func MaxDelay(d time.Duration) Option { return func(g *Gate) { g.maxDelay = d } 
 func FailClosed() Option { return func(g *Gate) { g.closed = true } }
 
 // Observe sets a function that receives every answer before the Gate applies it, and every error, for metrics and logs. It is called
-// from many goroutines. A request that is denied because of [MaxDelay] is observed as denied.
+// from many goroutines. [Charge] and [Peek] return theirs instead. A request that is denied because of [MaxDelay] is observed as denied.
 func Observe(f func(context.Context, *Check, Answer, error)) Option {
 	return func(g *Gate) { g.observe = f }
 }
@@ -111,6 +111,8 @@ var (
 	errNoDecider = errors.New("the gate has no decider: NewGate was called with nil, or the gate is nil")
 	errNoCheck   = errors.New("the check is nil")
 	errNoContext = errors.New("the context is nil")
+	errNoRequest = errors.New("the request is nil, or has no URL")
+	errNoRemote  = errors.New("the Remote is nil or empty; make it with NewRemote")
 )
 
 // validate returns an error if g cannot decide c.

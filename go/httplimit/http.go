@@ -77,7 +77,7 @@ func ChargeLater() HTTPOption { return func(x *requests) { x.chargeLater = true 
 
 // Middleware returns middleware that serves the requests that g allows. Responses carry the rate-limit headers. A request over a limit gets the
 // response that the policy sets, by default status 429 and a problem document (RFC 9457), and the next handler is not called. The path
-// is that of the request's URL: behind http.StripPrefix, it is the path without the prefix.
+// is that of the request's URL: behind http.StripPrefix, it is the path without the prefix. If next is nil, it is http.DefaultServeMux, as in http.Server.
 func Middleware(g *Gate, options ...HTTPOption) func(next http.Handler) http.Handler {
 	x := &requests{
 		clientIP: peerIP,
@@ -92,7 +92,14 @@ func Middleware(g *Gate, options ...HTTPOption) func(next http.Handler) http.Han
 	g = g.orRefusing()
 	x.lines = g.readsLines() && x.only == nil && x.describe == nil
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			next = http.DefaultServeMux
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r == nil || r.URL == nil {
+				refuse(w, r, &RefusalError{Problem: problemOf(errNoRequest), cause: errNoRequest})
+				return
+			}
 			skips := x.skip != nil && x.skip(r)
 			if skips && !x.chargeLater {
 				next.ServeHTTP(w, r)

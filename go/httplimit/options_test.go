@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,12 @@ func TestNil_IsAnErrorOrTheDefault(t *testing.T) {
 			t.Errorf("status %d, want %d", w.Code, want)
 		}
 	}
+	for name, r := range map[string]*http.Request{"no request": nil, "an empty request": {}} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d", name, w.Code)
+		}
+	}
 	var none context.Context
 	check := &engine.Check{Cost: 1}
 	for name, gate := range map[string]*httplimit.Gate{"a gate": gate, "a gate without a decider": httplimit.NewGate(nil, "shop", httplimit.Log(discard())), "no gate": nil} {
@@ -125,6 +132,26 @@ func TestNil_IsAnErrorOrTheDefault(t *testing.T) {
 	_, peeked := httplimit.Peek(none)
 	if charged := httplimit.Charge(none, 1); charged == nil || peeked == nil {
 		t.Errorf("no context: %v, %v", charged, peeked)
+	}
+}
+
+func TestMiddleware_WithoutAHandlerServesTheDefaultServeMux(t *testing.T) {
+	http.HandleFunc("GET /of-the-default-mux", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	w := httptest.NewRecorder()
+	httplimit.Middleware(httplimit.NewGate(newEngine(t, time.Now), "shop"))(nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/of-the-default-mux", nil))
+	if w.Code != http.StatusTeapot {
+		t.Errorf("status %d", w.Code)
+	}
+}
+
+// A Decider of a program, with the types that it can name.
+func TestRule_NamesThePolicyOfADecider(t *testing.T) {
+	rule := new(httplimit.Rule)
+	rule.Policy = "shop/own"
+	answer := httplimit.Answer{Results: []httplimit.Result{{Rule: rule}}}
+	w := get(httplimit.Middleware(httplimit.NewGate(answering(answer, nil), "shop"))(served()))
+	if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "shop/own") {
+		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
 

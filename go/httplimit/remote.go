@@ -51,15 +51,21 @@ type Remote struct {
 	circuit *gobreaker.CircuitBreaker[Answer]
 }
 
-// RemoteOption changes how a Remote calls its limiter.
+// RemoteOption changes how a Remote calls its limiter. Nil changes nothing.
 type RemoteOption func(*Remote)
 
-// Timeout sets the time limit of a decision, including connecting; the default is 200 ms.
+// Timeout sets the time limit of a decision, including connecting, of at least 1 ms; the default is 200 ms.
 func Timeout(d time.Duration) RemoteOption { return func(r *Remote) { r.timeout = d } }
 
 // Transport sets the transport of the checks, for example for TLS or tracing. The default keeps up to 256 idle connections and uses no
 // proxy.
-func Transport(t http.RoundTripper) RemoteOption { return func(r *Remote) { r.client.Transport = t } }
+func Transport(t http.RoundTripper) RemoteOption {
+	return func(r *Remote) {
+		if t != nil {
+			r.client.Transport = t
+		}
+	}
+}
 
 // NewRemote returns a Remote for the limiter at a URL such as "http://weir.weir-system:8080". It does not connect.
 func NewRemote(limiterURL string, options ...RemoteOption) (*Remote, error) {
@@ -87,7 +93,12 @@ func NewRemote(limiterURL string, options ...RemoteOption) (*Remote, error) {
 		},
 	}
 	for _, option := range options {
-		option(r)
+		if option != nil {
+			option(r)
+		}
+	}
+	if r.timeout < time.Millisecond {
+		return nil, fmt.Errorf("the option Timeout is %v and must be at least 1ms", r.timeout)
 	}
 	r.circuit = gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
 		Name:         u.Host,
@@ -110,6 +121,8 @@ var errCallerLeft = errors.New("the caller no longer waits for the decision")
 // Check implements [Decider]. It rejects a check with NoDelay, because the limiter's API does not support it.
 func (r *Remote) Check(ctx context.Context, c *Check) (Answer, error) {
 	switch {
+	case r == nil || r.circuit == nil:
+		return Answer{}, errNoRemote
 	case c == nil:
 		return Answer{}, errNoCheck
 	case ctx == nil:
@@ -127,7 +140,11 @@ func (r *Remote) Check(ctx context.Context, c *Check) (Answer, error) {
 }
 
 // Close closes idle connections. Checks in flight finish.
-func (r *Remote) Close() { r.client.CloseIdleConnections() }
+func (r *Remote) Close() {
+	if r != nil && r.client != nil {
+		r.client.CloseIdleConnections()
+	}
+}
 
 func (r *Remote) call(ctx context.Context, body []byte) (Answer, error) {
 	within, cancel := context.WithTimeout(ctx, r.timeout)

@@ -40,6 +40,22 @@ func TestNewRemote_RejectsInvalidURLs(t *testing.T) {
 	}
 }
 
+func TestNewRemote_ValidatesOptions(t *testing.T) {
+	for _, timeout := range []time.Duration{0, -time.Second, time.Microsecond} {
+		if _, err := httplimit.NewRemote("http://weir:8080", httplimit.Timeout(timeout)); err == nil || !strings.Contains(err.Error(), "at least 1ms") {
+			t.Errorf("timeout %v: %v", timeout, err)
+		}
+	}
+	remote, err := httplimit.NewRemote(serve(t, limiterOf(newEngine(t, time.Now))).URL, nil, httplimit.Transport(nil), httplimit.Timeout(timeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(remote.Close)
+	if answer, err := remote.Check(t.Context(), search()); err != nil || !answer.Allowed {
+		t.Errorf("%+v, %v", answer, err)
+	}
+}
+
 func TestRemote_ReusesConnections(t *testing.T) {
 	e := newEngine(t, time.Now, tenantRule("a", 3))
 	limiter := limiterOf(e)

@@ -36,10 +36,11 @@ type (
 	//   - Key string
 	//   - Value string
 	Entry = rules.Entry
-	// Override is a limit that comes with a request. An identifier has one counter for all overrides with one window:
+	// Override is a limit that comes with a request. An identifier has one counter for all overrides with one window. Without a valid limit, the limits of
+	// the policies apply; to deny every request of a client, use a tier with limit 0:
 	//
-	//   - Units int64: of the limit
-	//   - Window Duration
+	//   - Units int64: of the limit, 1 to 1 000 000 000
+	//   - Window Duration: 1 s to 30 days
 	//   - WithoutCost bool: the request costs 1 unit, whatever the cost in the policy is
 	Override = decision.Override
 	// Answer is the decision about a request:
@@ -52,6 +53,7 @@ type (
 	Answer = decision.Answer
 	// Result is the decision under one policy:
 	//
+	//   - Rule *Compiled: the policy, a [Rule]
 	//   - Identifier string: as it is counted
 	//   - Tier string: of the policy, "" without one
 	//   - Window Duration
@@ -62,6 +64,12 @@ type (
 	//   - ResetAfter Duration: until the whole limit is available again
 	//   - RetryAfter Duration: until the same request would be allowed; 0 if it is
 	Result = decision.Result
+	// Rule is the policy of a Result. A [Decider] of a program sets at least Policy, for example in a test: rule := new(httplimit.Rule), and
+	// rule.Policy = "shop/per-client":
+	//
+	//   - Policy string: "namespace/name"
+	//   - Shadow bool: the policy only observes; its results come last
+	Rule = decision.Rule
 	// Denial is the response to a request that a policy denies:
 	//
 	//   - Status int

@@ -17,7 +17,7 @@ func TestTypes_HaveTheFieldsThatTheirCommentsList(t *testing.T) {
 	aliases := map[string]reflect.Type{
 		"Check": reflect.TypeFor[httplimit.Check](), "Request": reflect.TypeFor[httplimit.Request](), "Entry": reflect.TypeFor[httplimit.Entry](),
 		"Override": reflect.TypeFor[httplimit.Override](), "Answer": reflect.TypeFor[httplimit.Answer](), "Result": reflect.TypeFor[httplimit.Result](),
-		"Denial": reflect.TypeFor[httplimit.Denial](), "Problem": reflect.TypeFor[httplimit.Problem](),
+		"Rule": reflect.TypeFor[httplimit.Rule](), "Denial": reflect.TypeFor[httplimit.Denial](), "Problem": reflect.TypeFor[httplimit.Problem](),
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "types.go", nil, parser.ParseComments)
 	if err != nil {

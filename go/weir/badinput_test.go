@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/go/httplimit"
@@ -229,6 +230,99 @@ func TestClose_OfManyCallersAndDuringReloads(t *testing.T) {
 	all.Wait()
 	if _, err := l.Check(t.Context(), &engine.Check{Cost: 1}); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("a check after Close: %v", err)
+	}
+}
+
+// A namespace that changes would leave the program without limits.
+func TestWatch_AnEditOutsideTheDomainKeepsThePolicies(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(strings.Replace(perTenant("shop", "1", ""), "name: a", "name: b", 1) + perTenant("bank", "2", ""))
+	policies, err := weir.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := &lockedBuffer{}
+	l, err := weir.NewMemory(policies.Watch(), weir.Domain("shop"), weir.Log(slog.New(slog.NewTextHandler(logged, nil))))
+	h := closing(t, l, err).Handler(ok())
+	write(perTenant("bank", "3", ""))
+	fixture.Await(t, "the reason in the log", func() bool { return strings.Contains(logged.String(), "no policy is in domain") })
+	if got := served(statuses(h, "acme", 3)); got != 1 {
+		t.Errorf("%d served of a limit of 1", got)
+	}
+}
+
+// Policies that are added later can be in any namespace.
+func TestWatch_WithoutPoliciesNeedsADomain(t *testing.T) {
+	dir := t.TempDir()
+	policies, err := weir.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := weir.NewMemory(policies.Watch(), discard()); err == nil || !strings.Contains(err.Error(), "set the option Domain") {
+		t.Errorf("error %v", err)
+	}
+	l, err := weir.NewMemory(policies, discard(), weir.Domain("shop"))
+	h := closing(t, l, err).Handler(ok())
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(perTenant("shop", "1", "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Await(t, "the policy", func() bool { return statuses(h, "acme", 1)[0] == http.StatusTooManyRequests })
+}
+
+// A directory can have the Limiter of the cluster too. It has no effect here, and its mistakes would show only in the cluster.
+func TestParse_ValidatesLimiters(t *testing.T) {
+	limiter := func(fields string) string {
+		return "---\napiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: edge, namespace: weir-system}\nspec:\n" +
+			"  redis: {mode: Standalone, addresses: [\"redis:6379\"]}\n" + fields
+	}
+	policy := perTenant("shop", "1", "")
+	if _, err := weir.Parse([]byte(policy + limiter("  replicas: 3\n"))); err != nil {
+		t.Error(err)
+	}
+	_, err := weir.Parse([]byte(policy + limiter("  replicas: -4\n  replica: 1\n")))
+	if err == nil || !strings.Contains(err.Error(), "policies:12: weir-system/edge: spec.replicas: must be at least 0") ||
+		!strings.Contains(err.Error(), "policies:13: weir-system/edge: spec.replica: unknown field") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestNil_OfATypeIsAnError(t *testing.T) {
+	policies := parse(t, perTenant("shop", "1", ""))
+	var registry *prometheus.Registry
+	if _, err := weir.NewMemory(policies, discard(), weir.Metrics(registry)); err == nil || !strings.Contains(err.Error(), "nil *prometheus.Registry") {
+		t.Errorf("a nil registry: %v", err)
+	}
+	if _, err := weir.NewMemory((*weir.Policies)(nil).Watch(), discard()); err == nil {
+		t.Error("no error without policies")
+	}
+	if _, err := weir.NewMemory(&weir.Policies{}, discard()); err == nil || !strings.Contains(err.Error(), "no policy in the Policies") {
+		t.Errorf("empty policies: %v", err)
+	}
+	if _, err := weir.LoadDir(""); err == nil || !strings.Contains(err.Error(), "use a dot") {
+		t.Errorf("an empty path: %v", err)
+	}
+	for name, l := range map[string]*weir.Limiter{"nil": nil, "empty": {}} {
+		if got := statuses(l.Handler(ok()), "acme", 1)[0]; got != http.StatusServiceUnavailable {
+			t.Errorf("a limiter that is %s: status %d", name, got)
+		}
+		if _, err := l.Check(t.Context(), &httplimit.Check{Cost: 1}); err == nil {
+			t.Errorf("a limiter that is %s: no error", name)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("a limiter that is %s: %v", name, err)
+		}
+	}
+	for name, remote := range map[string]*httplimit.Remote{"nil": nil, "empty": {}} {
+		if _, err := remote.Check(t.Context(), &httplimit.Check{Cost: 1}); err == nil {
+			t.Errorf("a Remote that is %s: no error", name)
+		}
+		remote.Close()
 	}
 }
 

@@ -19,7 +19,10 @@ import (
 // ErrClosed is the error of a decision after Close.
 var ErrClosed = errors.New("the limiter is closed")
 
-// Limiter decides requests. It is safe for concurrent use, and a [httplimit.Decider].
+// errNotMade is the error of a Limiter that is nil or empty.
+var errNotMade = errors.New("the Limiter is nil or empty; make it with NewMemory, NewRedis or NewRemote")
+
+// Limiter decides requests. It is safe for concurrent use, and a [httplimit.Decider]. A nil or empty Limiter refuses every request.
 type Limiter struct {
 	decider httplimit.Decider
 	gate    *httplimit.Gate
@@ -78,17 +81,25 @@ type lineReader struct{ *Limiter }
 
 func (lineReader) ReadsHeaderLines() {}
 
-// Handler returns a handler that serves the requests which the policies allow with next, and answers the others, see [httplimit.Middleware].
+// Handler returns a handler that serves the requests which the policies allow with next, and answers the others, see [httplimit.Middleware]. If next is nil,
+// it is http.DefaultServeMux.
 func (l *Limiter) Handler(next http.Handler, options ...httplimit.HTTPOption) http.Handler {
-	return httplimit.Middleware(l.gate, options...)(next)
+	return httplimit.Middleware(l.Gate(), options...)(next)
 }
 
 // Gate returns the gate for other servers, for example gRPC with package grpclimit.
-func (l *Limiter) Gate() *httplimit.Gate { return l.gate }
+func (l *Limiter) Gate() *httplimit.Gate {
+	if l == nil {
+		return nil
+	}
+	return l.gate
+}
 
 // Check decides one request. If ctx ends first, the error is that of ctx, and the request may have been counted.
 func (l *Limiter) Check(ctx context.Context, c *httplimit.Check) (httplimit.Answer, error) {
 	switch {
+	case l == nil || l.decider == nil:
+		return httplimit.Answer{}, errNotMade
 	case c == nil:
 		return httplimit.Answer{}, errors.New("the check is nil")
 	case ctx == nil:
@@ -129,6 +140,9 @@ func (l *Limiter) checkUntil(ctx context.Context, c httplimit.Check) (httplimit.
 // Close ends the tasks of the Limiter and its connections, and removes its metrics. Later decisions are [ErrClosed], which refuses requests. Further
 // calls do nothing.
 func (l *Limiter) Close() error {
+	if l == nil || l.stop == nil {
+		return nil
+	}
 	l.closing.Lock()
 	wasClosed := l.closed.Swap(true)
 	l.closing.Unlock()

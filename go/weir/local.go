@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,10 +152,13 @@ func (l *Limiter) start(
 		return err
 	}
 	if compiled.Policies == 0 && !p.watch {
-		return fmt.Errorf("there is no policy in %s, so no request would be limited; with Watch, policies can be added later", p.dir)
+		return fmt.Errorf("there is no policy in %s, so no request would be limited; with Watch, policies can be added later", cmp.Or(p.dir, "the Policies"))
 	}
 	for _, warning := range compiled.Warnings() {
 		o.log.Warn("a policy is valid, but perhaps not what is meant", "problem", warning.String())
+	}
+	if p.watch && o.domain == "" && len(compiled.Rules.Rules) == 0 {
+		return fmt.Errorf("no policy in %s is enforced yet: set the option Domain to the namespace of the policies that will be", p.dir)
 	}
 	domain, err := domainOf(&compiled.Rules, o.domain)
 	if err != nil {
@@ -168,7 +172,12 @@ func (l *Limiter) start(
 	}
 	l.open(o, domain)
 	if p.watch {
-		if err := l.watch(p, identity, compiled.Rules, install); err != nil {
+		if err := l.watch(p, identity, compiled.Rules, func(set rules.Set, revision string) error {
+			if _, err := domainOf(&set, domain); err != nil { // as at the start
+				return err
+			}
+			return install(set, revision)
+		}); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -46,10 +47,18 @@ func newOptions(list []Option) (options, error) {
 		return o, fmt.Errorf("the option Memory is %d bytes and must be at least %d", o.memory, 1<<20)
 	case o.timeout < time.Millisecond:
 		return o, fmt.Errorf("the option Timeout is %v and must be at least 1ms", o.timeout)
+	case isNilPointer(o.registry):
+		return o, fmt.Errorf("the option Metrics has a nil %T", o.registry)
 	case o.prefix == "":
 		return o, errors.New("the option Prefix must not be empty")
 	}
 	return o, nil
+}
+
+// isNilPointer reports whether an interface has a pointer that is nil.
+func isNilPointer(value any) bool {
+	v := reflect.ValueOf(value)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Domain sets the domain of the requests of this program: the namespace whose policies apply. It is necessary only if the policies are in several

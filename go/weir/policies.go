@@ -24,6 +24,9 @@ type Policies struct {
 // LoadDir reads the policies in the *.yaml and *.yml files of a directory and its subdirectories. The error is a *[ProblemsError] if a policy
 // is invalid.
 func LoadDir(path string) (*Policies, error) {
+	if path == "" {
+		return nil, errors.New("the directory of the policies is empty text; for the current directory, use a dot")
+	}
 	files, err := policyfile.Read(nil, path)
 	if err != nil {
 		return nil, fmt.Errorf("read the policies: %w", err)
@@ -32,7 +35,7 @@ func LoadDir(path string) (*Policies, error) {
 }
 
 // Parse reads the policies of a YAML text with one document or more. A policy without a namespace is in the namespace "default". The error is a
-// *[ProblemsError] if a policy is invalid.
+// *[ProblemsError] if a policy or a Limiter is invalid. A Limiter has no effect: the options of the constructors have its place.
 func Parse(text []byte) (*Policies, error) {
 	return validated(&Policies{files: []policyfile.File{{Name: "policies", Content: text}}})
 }
@@ -56,9 +59,12 @@ func Define(policies ...policyapi.RateLimitPolicy) (*Policies, error) {
 }
 
 // Watch makes a Limiter follow the changes of the directory that LoadDir has read: they are enforced within one second, those in subdirectories
-// within five. An invalid edit is logged, and the policies before it stay enforced. Watch has no effect on other policies. It returns p.
+// within five. An invalid edit is logged, and the policies before it stay enforced. So is an edit after which the domain of the Limiter has no policy, but
+// another one has. Policies that are removed stay enforced for five seconds more, because the files can be incomplete while they are replaced. Watch has no effect on other policies. It returns p.
 func (p *Policies) Watch() *Policies {
-	p.watch = p.dir != ""
+	if p != nil {
+		p.watch = p.dir != ""
+	}
 	return p
 }
 

@@ -1,4 +1,4 @@
-// Command policystructure prints the structure of policies as JSON: types, required fields and bounds, without descriptions and CEL rules. Its argument
+// Command policystructure prints the structure of policies and Limiters as JSON: types, required fields and bounds, without descriptions and CEL rules. Its argument
 // is the directory of the CRDs. make generate writes it to internal/policyfile/structure/structure.json.
 package main
 
@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,7 @@ func write(directory string) error {
 	structures := map[string]any{}
 	for kind, file := range map[string]string{
 		"RateLimitPolicy": "weir.dev_ratelimitpolicies.yaml", "ClusterRateLimitPolicy": "weir.dev_clusterratelimitpolicies.yaml",
+		"Limiter": "weir.dev_limiters.yaml",
 	} {
 		spec, err := specOf(filepath.Join(directory, file))
 		if err == nil {
@@ -90,13 +92,29 @@ func reduce(path string, of map[string]any) error {
 		switch keyword {
 		case "description", "x-kubernetes-validations", "x-kubernetes-map-type": // the compiler has the rules
 			delete(of, keyword)
+		case "default": // of Limiters, which package structure only validates
+			if !strings.HasPrefix(path, "spec.replicas") {
+				err = fmt.Errorf("%s: package structure sets no defaults, and a field that is required may have one", path)
+			}
+			delete(of, keyword)
+		case "anyOf":
+			if of["x-kubernetes-int-or-string"] == nil {
+				err = fmt.Errorf("%s: package structure does not know the keyword %s", path, keyword)
+			}
+			delete(of, keyword)
 		case "format":
-			if value != "int64" && of["maximum"] == nil && of["enum"] == nil {
+			switch {
+			case value == "int32" && of["maximum"] == nil && of["enum"] == nil:
+				of["maximum"] = math.MaxInt32
+				if of["minimum"] == nil {
+					of["minimum"] = math.MinInt32
+				}
+			case value != "int64" && of["maximum"] == nil && of["enum"] == nil:
 				err = fmt.Errorf("%s: format %s without a maximum or an enum", path, value)
 			}
 			delete(of, keyword)
 		case "type", "required", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
-			"x-kubernetes-list-type", "x-kubernetes-list-map-keys":
+			"x-kubernetes-list-type", "x-kubernetes-list-map-keys", "pattern", "x-kubernetes-int-or-string":
 		case "properties":
 			for name, field := range value.(map[string]any) { //nolint:forcetypeassert // a CRD
 				if err = reduce(path+"."+name, field.(map[string]any)); err != nil { //nolint:forcetypeassert // a CRD

@@ -151,6 +151,84 @@ func TestStructure_AgreesWithTheSchemaOfTheAPIOnMutants(t *testing.T) {
 	}
 }
 
+const aLimiter = "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {namespace: weir-system, name: a%s}\nspec: {redis: {%s}%s}\n"
+
+func TestStructure_RejectsLimitersThatTheAPIRejects(t *testing.T) {
+	api, small := loaders(t)
+	const address = `mode: Standalone, addresses: ["redis:6379"]`
+	accepted := 0
+	cases := [][3]string{
+		{"", address, ""},
+		{"", address, ", replicas: 3"},
+		{"", address, ", podTemplate: {resources: {limits: {cpu: 1, memory: 1Gi}}}"},
+		{"", address, `, tracing: {endpoint: "http://otel:4317"}`},
+		{"", address, ", replicas: -4"},
+		{"", address, ", replicas: two"},
+		{"", address, ", replicas: 1.5"},
+		{"", address, ", replica: 2"},
+		{"", address + ", adresses: []", ""},
+		{"", "addresses: 5", ""},
+		{"", address, ", podTemplate: {resources: {limits: {cpu: 1.5}}}"},
+		{"", address, ", podTemplate: {resources: {limits: {cpu: true}}}"},
+		{"", address, ", podTemplate: {resources: {limits: {memory: 1 GB}}}"},
+		{"", address, ", tracing: {endpoint: otel}"},
+		{".b", address, ""},
+		{strings.Repeat("a", 50), address, ""},
+		{", labels: {a: 1}", address, ""},
+	}
+	for _, c := range cases {
+		file := policyfile.File{Name: "limiter", Content: fmt.Appendf(nil, aLimiter, c[0], c[1], c[2])}
+		if agree(t, api, small, file) {
+			accepted++
+		}
+	}
+	if accepted != 4 {
+		t.Errorf("%d of %d are accepted, want 4", accepted, len(cases))
+	}
+}
+
+// TestStructure_AcceptsLimitersThatTheAPIAccepts changes valid Limiters at random. The API also has rules about several fields of a Limiter.
+func TestStructure_AcceptsLimitersThatTheAPIAccepts(t *testing.T) {
+	api, small := loaders(t)
+	var valid [][]byte
+	read, err := policyfile.Read(nil, "../../config/samples", "testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range read {
+		for document := range bytes.SplitSeq(file.Content, []byte("\n---")) {
+			if !bytes.Contains(document, []byte("kind: Limiter")) || len(api.Compile([]policyfile.File{{Content: document}}).Problems) > 0 {
+				continue
+			}
+			content, err := yaml.YAMLToJSON(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			valid = append(valid, content)
+		}
+	}
+	if len(valid) < 3 {
+		t.Fatalf("only %d valid Limiters", len(valid))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var object map[string]any
+		if err := k8sjson.UnmarshalCaseSensitivePreserveInts(rapid.SampledFrom(valid).Draw(t, "limiter"), &object); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "changes") {
+			mutate(t, object)
+		}
+		content, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := []policyfile.File{{Name: "mutant", Content: content}}
+		if got := small.Compile(file).Problems; len(got) > 0 && len(api.Compile(file).Problems) == 0 {
+			t.Errorf("the API accepts what the structure rejects: %v\n%s", got, content)
+		}
+	})
+}
+
 // mutate changes one value at any depth.
 func mutate(t *rapid.T, policy map[string]any) {
 	at := policy["spec"]

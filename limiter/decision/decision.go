@@ -75,6 +75,9 @@ type Answer struct {
 	Revision string
 }
 
+// Rule is a rule of an index.
+type Rule = matching.Compiled
+
 // Result is the decision under one rule.
 type Result struct {
 	Rule *matching.Compiled

@@ -22,7 +22,7 @@ func WithSubject(claims map[string]any, subject string) map[string]any {
 // NativeClaims returns claims that a Go program passes as rules read them, the types of a decoded JSON object: a value of a named type such as
 // `type UserID string` is its underlying string, number or bool, a [fmt.Stringer] such as a UUID is its text, and maps with keys of a string
 // type and lists are converted too. It does not modify claims, and returns the map itself if nothing is to be converted. The error names the
-// claims of other types, for example a struct; they remain as they are, and no rule can read them.
+// claims of other types, for example a struct or bytes; they remain as they are, and no rule can read them.
 func NativeClaims(claims map[string]any) (map[string]any, error) {
 	var foreign []string
 	converted := claims
@@ -94,6 +94,9 @@ func nativeClaim(claim any, depth int) (any, bool) {
 	case reflect.Map:
 		return nativeMap(v, depth-1)
 	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 { // bytes, for example a UUID without a String method: a list of numbers identifies no one
+			return nil, false
+		}
 		return nativeList(v, depth-1)
 	default:
 		return nil, false

@@ -75,11 +75,13 @@ func TestNativeClaims_NamesWhatNoPolicyCanRead(t *testing.T) {
 	cycle = append(cycle, &cycle)
 	got, err := rules.NativeClaims(map[string]any{
 		"user": struct{ Name string }{"ann"}, "call": func() {}, "ids": map[int]string{1: "a"}, "cycle": cycle, "sub": userID("ann"),
+		"key": []byte("ann"), "raw": [16]byte{1}, "list": []any{[]byte("ann")},
 	})
-	if err == nil || !strings.Contains(err.Error(), "call (func()), cycle ([]interface {}), ids (map[int]string), user (struct { Name string })") {
+	if err == nil || !strings.Contains(err.Error(), "call (func()), cycle ([]interface {}), ids (map[int]string), key ([]uint8), "+
+		"list ([]interface {}), raw ([16]uint8), user (struct { Name string })") {
 		t.Errorf("error %v", err)
 	}
-	if got["sub"] != "ann" || len(got) != 5 {
+	if got["sub"] != "ann" || len(got) != 8 {
 		t.Errorf("claims %v, want that which can be read", got)
 	}
 }

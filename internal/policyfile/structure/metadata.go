@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/labelselector"
@@ -45,6 +46,20 @@ func (v validator) metadata(given any) {
 	}
 	if labels, has := metadata["labels"]; has {
 		v.labels(labels)
+	}
+}
+
+// maxLimiterName is a rule of the API: the name is a part of that of a Service.
+const maxLimiterName = 50
+
+func (v validator) limiterName(given any) {
+	metadata, _ := given.(map[string]any)
+	name, _ := metadata["name"].(string)
+	switch {
+	case len(name) > maxLimiterName:
+		v.reportf("metadata.name", "must have at most %d characters, and has %d", maxLimiterName, len(name))
+	case strings.Contains(name, "."):
+		v.reportf("metadata.name", "%s must not have a dot", text(name))
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package structure validates the structure of policies: types, unknown and required fields, and bounds. With the compiler, which validates all other
-// rules of the API, it rejects the same policies as package apischema, in a hundredth of the code. Its messages are its own.
+// Package structure validates the structure of policies and Limiters: types, unknown and required fields, and bounds. With the compiler, which validates
+// all other rules of the API, it rejects the same policies as package apischema, in a hundredth of the code. Of Limiters, which no compiler reads, it accepts
+// some whose fields contradict one another. Its messages are its own.
 package structure
 
 import (
@@ -30,12 +31,17 @@ type schema struct {
 	MaxProperties        *int               `json:"maxProperties"`
 	ListType             string             `json:"x-kubernetes-list-type"`
 	ListMapKeys          []string           `json:"x-kubernetes-list-map-keys"`
+	IntOrString          bool               `json:"x-kubernetes-int-or-string"`
+	Pattern              string             `json:"pattern"`
 
 	form func(text string) error // of a string, nil if it has any form
 	keys func(text string) error // the form of the keys of additionalProperties
 }
 
-// Schema validates policies. The zero value is ready to use.
+// limiterKind is the kind of Limiters.
+const limiterKind = "Limiter"
+
+// Schema validates policies and Limiters. The zero value is ready to use.
 type Schema struct{}
 
 var schemas = sync.OnceValue(func() map[string]*schema { //nolint:gochecknoglobals // decoded once
@@ -46,20 +52,27 @@ var schemas = sync.OnceValue(func() map[string]*schema { //nolint:gochecknogloba
 	return byKind
 })
 
-// Admit reports what is invalid in the structure of a policy and removes its status. It reports nothing about other kinds.
+// Admit reports what is invalid in the structure of a policy or a Limiter and removes its status, which only controllers write. It reports nothing about
+// other kinds.
 func (Schema) Admit(kind string, content map[string]any, report func(field, message string)) {
 	spec := schemas()[kind]
 	if spec == nil {
 		return
 	}
-	delete(content, "status")
 	v := validator{report}
+	if status := content["status"]; status != nil { // its fields may be those of a newer controller
+		v.validate("status", status, &schema{Type: "object", AdditionalProperties: &schema{}})
+	}
+	delete(content, "status")
 	for name := range content {
 		if name != "apiVersion" && name != "kind" && name != "metadata" && name != "spec" {
 			v.report(name, unknownField)
 		}
 	}
 	v.metadata(content["metadata"])
+	if kind == limiterKind {
+		v.limiterName(content["metadata"])
+	}
 	if content["spec"] == nil {
 		content["spec"] = map[string]any{} // its required fields are missing
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,6 +22,10 @@ func (v validator) reportf(field, format string, args ...any) {
 
 // validate reports what is invalid in a value, and removes fields that are null, which are absent for an API server.
 func (v validator) validate(field string, value any, s *schema) {
+	if s.IntOrString {
+		v.intOrString(field, value, s)
+		return
+	}
 	if s.Type == "" {
 		return
 	}
@@ -101,7 +106,26 @@ func keyOf(item any, s *schema) (key any, unique bool) {
 func (v validator) string(field, value string, s *schema) {
 	v.size(field, utf8.RuneCountInString(value), s.MinLength, s.MaxLength, "characters")
 	v.enum(field, value, s)
+	v.pattern(field, value, s)
 	v.form(field, value, s.form)
+}
+
+func (v validator) intOrString(field string, value any, s *schema) {
+	switch value := value.(type) {
+	case string:
+		v.string(field, value, s)
+	default:
+		if !isInteger(value) {
+			v.reportf(field, "must be an integer or a string, and is the %s %s", typeOf(value), text(value))
+		}
+	}
+}
+
+// pattern compiles the pattern of a string where a value has one: few fields have a pattern.
+func (v validator) pattern(field, value string, s *schema) {
+	if s.Pattern != "" && !regexp.MustCompile(s.Pattern).MatchString(value) {
+		v.reportf(field, "%s must match %s", text(value), s.Pattern)
+	}
 }
 
 func (v validator) form(field, value string, form func(string) error) {

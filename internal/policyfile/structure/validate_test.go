@@ -15,7 +15,9 @@ import (
 func TestAdmit_NamesTheFieldTheBoundAndTheValue(t *testing.T) {
 	long := strings.Repeat("g", 80)
 	for given, want := range map[string][]string{
-		`{metadata: {name: a}, spec: {axis: User, limit: 1, window: 1m}}`: nil,
+		`{metadata: {name: a}, spec: {axis: User, limit: 1, window: 1m}}`:               nil,
+		`{metadata: {name: a}, spec: {axis: User}, status: {conditions: [], newer: 1}}`: nil,
+		`{metadata: {name: a}, spec: {axis: User}, status: 3}`:                          {"status: must be of type object, and is the integer 3"},
 		`{metadata: {name: a}, spec: {axis: Users, limit: -1}, data: 1}`: {
 			"data: unknown field",
 			"spec.axis: must be IP, Tenant, User, APIKey, Endpoint, Namespace, ServiceAccount or Custom, and is \"Users\"",
