@@ -39,7 +39,9 @@ func modules() []string {
 func isTimed(pkg string) bool { return pkg == "test/reliability" }
 
 // isPartlyTimed reports whether the last tests of a package measure latency. They wait until no other package runs, see latency.Alone.
-func isPartlyTimed(pkg string) bool { return pkg == "test/kubernetes" || pkg == "limiter/redisstore" }
+func isPartlyTimed(pkg string) bool {
+	return slices.Contains([]string{"limiter/redisclient/identity", "limiter/redisstore", "test/kubernetes"}, pkg)
+}
 
 // isConcurrent reports whether a package runs with the race detector. The others have no concurrent code, or run it in separate processes.
 func isConcurrent(pkg string) bool {
