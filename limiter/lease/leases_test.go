@@ -431,7 +431,7 @@ func TestSpend_KeepsNoMemoryForCountersThatAreChargedOnce(t *testing.T) {
 }
 
 func TestLeases_AdmitEachUnitOnceUnderConcurrency(t *testing.T) {
-	limit := charge(t, limiter.FixedWindow, 5000, time.Hour)
+	limit := charge(t, limiter.FixedWindow, 20_000, time.Hour)
 	counted := memstore.New(time.Now)
 	leases := lease.New(reliable{counted}, time.Now)
 	top := leases.Admit(leases.Borrow(counted))
@@ -441,24 +441,36 @@ func TestLeases_AdmitEachUnitOnceUnderConcurrency(t *testing.T) {
 	running.Go(func() { leases.Run(ctx) })
 	var mu sync.Mutex
 	admitted, fromLeases := int64(0), 0
+	spend := func() (decided limiter.Decision, ok bool) {
+		c := limit
+		c.Cost = 1
+		decisions, err := top.Spend(t.Context(), []limiter.Charge{c})
+		if err != nil || decisions[0].Limit != 20_000 {
+			t.Error(decisions, err)
+			return limiter.Decision{}, false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if decisions[0].Allowed {
+			admitted++
+		}
+		if decisions[0].Origin == limiter.OriginLease {
+			fromLeases++
+		}
+		return decisions[0], true
+	}
+	for range 1000 { // until there is a lease: otherwise fast clients spend the limit before
+		if d, ok := spend(); !ok || d.Origin == limiter.OriginLease {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	for range 64 {
 		clients.Go(func() {
 			for range 400 {
-				c := limit
-				c.Cost = 1
-				decisions, err := top.Spend(t.Context(), []limiter.Charge{c})
-				if err != nil || decisions[0].Limit != 5000 {
-					t.Error(decisions, err)
+				if _, ok := spend(); !ok {
 					return
 				}
-				mu.Lock()
-				if decisions[0].Allowed {
-					admitted++
-				}
-				if decisions[0].Origin == limiter.OriginLease {
-					fromLeases++
-				}
-				mu.Unlock()
 			}
 		})
 	}
@@ -466,8 +478,8 @@ func TestLeases_AdmitEachUnitOnceUnderConcurrency(t *testing.T) {
 	stop()
 	running.Wait()
 	used, err := counted.Peek(t.Context(), []limiter.Charge{{Key: "key", Limit: limit.Limit}})
-	if err != nil || 5000-used[0].Remaining != admitted || admitted > 5000 || fromLeases < 1000 {
-		t.Errorf("%d units were admitted, %d from leases; the store counts %d; %v", admitted, fromLeases, 5000-used[0].Remaining, err)
+	if err != nil || 20_000-used[0].Remaining != admitted || admitted > 20_000 || fromLeases < 1000 {
+		t.Errorf("%d units were admitted, %d from leases; the store counts %d; %v", admitted, fromLeases, 20_000-used[0].Remaining, err)
 	}
 }
 
