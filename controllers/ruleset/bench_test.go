@@ -70,8 +70,8 @@ type instant struct {
 	client.Client
 	policies     []v1alpha1.RateLimitPolicy
 	revision     string
-	replicas     int32 // with a heartbeat
-	ready        int32 // pods
+	replicas     int32        // with a heartbeat
+	ready        int32        // pods
 	policyWrites atomic.Int32 // several at a time
 }
 

@@ -60,7 +60,8 @@ func Define(policies ...policyapi.RateLimitPolicy) (*Policies, error) {
 
 // Watch makes a Limiter follow the changes of the directory that LoadDir has read: they are enforced within one second, those in subdirectories
 // within five. An invalid edit is logged, and the policies before it stay enforced. So is an edit after which the domain of the Limiter has no policy, but
-// another one has. Policies that are removed stay enforced for five seconds more, because the files can be incomplete while they are replaced. Watch has no effect on other policies. It returns p.
+// another one has. Policies that are removed stay enforced for five seconds more, because the files can be incomplete while they are replaced. Watch has no
+// effect on other policies. It returns p.
 func (p *Policies) Watch() *Policies {
 	if p != nil {
 		p.watch = p.dir != ""

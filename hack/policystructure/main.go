@@ -1,5 +1,5 @@
-// Command policystructure prints the structure of policies and Limiters as JSON: types, required fields and bounds, without descriptions and CEL rules. Its argument
-// is the directory of the CRDs. make generate writes it to internal/policyfile/structure/structure.json.
+// Command policystructure prints the structure of policies and Limiters as JSON: types, required fields and bounds, without descriptions and CEL
+// rules. Its argument is the directory of the CRDs. make generate writes it to internal/policyfile/structure/structure.json.
 package main
 
 import (

@@ -52,11 +52,11 @@ func command(directory, name string, args ...string) (out string, err error) {
 	return string(text), err
 }
 
-func mustRun(t *testing.T, directory, name string, args ...string) string {
+func mustGo(t *testing.T, directory string, args ...string) string {
 	t.Helper()
-	out, err := command(directory, name, args...)
+	out, err := command(directory, "go", args...)
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return out
 }
@@ -71,7 +71,7 @@ func public() map[string]string {
 func TestModule_HasOnlyThePackagesOfTheLibrary(t *testing.T) {
 	var got []string
 	for _, directory := range []string{".", "grpclimit", "weir/cel"} {
-		for path := range strings.FieldsSeq(mustRun(t, filepath.Join(module, directory), "go", "list", "./...")) {
+		for path := range strings.FieldsSeq(mustGo(t, filepath.Join(module, directory), "list", "./...")) {
 			if !strings.Contains(path, "/internal/") {
 				got = append(got, path)
 			}
@@ -93,7 +93,7 @@ func TestAPI_IsAsRecorded(t *testing.T) {
 	for path, directory := range public() {
 		name := strings.ReplaceAll(strings.TrimPrefix(path, library+"/"), "/", "_")
 		t.Run(name, func(t *testing.T) {
-			got := mustRun(t, filepath.Join(module, directory), "go", "doc", "-all", path)
+			got := mustGo(t, filepath.Join(module, directory), "doc", "-all", path)
 			file := filepath.Join("testdata", name+".txt")
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -124,8 +124,8 @@ func program(t *testing.T, source string) (directory string) {
 			t.Fatal(err)
 		}
 	}
-	mustRun(t, directory, "go", "mod", "tidy")
-	mustRun(t, directory, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", "program", ".")
+	mustGo(t, directory, "mod", "tidy")
+	mustGo(t, directory, "build", "-trimpath", "-ldflags=-s -w", "-o", "program", ".")
 	return directory
 }
 
@@ -209,13 +209,13 @@ func TestPrograms_HaveTheWeightThatThePageStates(t *testing.T) {
 				t.Fatalf("docs/reference/go.md has no row %s", row)
 			}
 			directory := program(t, c.source)
-			graph := strings.Fields(mustRun(t, directory, "go", "list", "-m", "all"))
+			graph := strings.Fields(mustGo(t, directory, "list", "-m", "all"))
 			all, _ := command(directory, "go", "list", "-m", "all")
 			if strings.Contains(all, "k8s.io/api") || strings.Contains(all, "k8s.io/client-go") || strings.Contains(all, "controller-runtime") {
 				t.Errorf("the module requires libraries of Kubernetes: %v", graph)
 			}
 			packages := map[string]bool{}
-			for p := range strings.FieldsSeq(mustRun(t, directory, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")) {
+			for p := range strings.FieldsSeq(mustGo(t, directory, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")) {
 				packages[p] = true
 			}
 			info, err := os.Stat(filepath.Join(directory, "program"))

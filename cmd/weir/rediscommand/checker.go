@@ -39,7 +39,7 @@ func (c *Checker) Check(ctx context.Context) adminapi.RedisReport {
 	ctx, cancel := context.WithTimeout(ctx, checkerTime)
 	defer cancel()
 	client, err := flags.OpenRedis(c.URL, c.Files, Timeout, slog.New(slog.DiscardHandler)) // the report has the errors
-	if err != nil { // for example, a file with credentials cannot be read
+	if err != nil {                                                                        // for example, a file with credentials cannot be read
 		r := adminapi.RedisReport{}
 		r.Add(adminapi.RedisError, err.Error())
 		return r
