@@ -124,6 +124,12 @@ func clusterFailover(t *testing.T) setup {
 		},
 		recover: func() {
 			restart(t, c.Nodes()[1:3]...)
+			// At first the restarted nodes do not know that the third one has ended, and report that the cluster is complete.
+			for key := 'a'; key <= 'z'; key++ { // on all nodes
+				if _, err := c.PrimaryOf(t.Context(), string(key)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if err := c.WaitOK(t.Context()); err != nil {
 				t.Fatal(err)
 			}
