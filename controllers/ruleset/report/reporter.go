@@ -226,12 +226,8 @@ func (r *Reporter) evaluate(policies []selection.Policy, states []LimiterState) 
 
 // writeRound writes the first pending statuses. A status that could not be written is made again.
 func (r *Reporter) writeRound(ctx context.Context) (ctrl.Result, error) {
-	requeueAfter := r.pending.next
 	round := r.pending.statuses[:min(len(r.pending.statuses), StatusesPerRound)]
 	r.pending.statuses = r.pending.statuses[len(round):]
-	if len(r.pending.statuses) > 0 {
-		requeueAfter = NextRound
-	}
 	versions, failed := make([]string, len(round)), make([]error, len(round))
 	var group errgroup.Group
 	group.SetLimit(concurrentWrites)
@@ -250,16 +246,20 @@ func (r *Reporter) writeRound(ctx context.Context) (ctrl.Result, error) {
 			r.reported[p.policy.GetUID()] = p.reported
 			r.Events.record(p.policy, p.latest.status, p.status)
 		case apierrors.IsConflict(err): // the policy was edited, and the cache does not have the edit yet
-			requeueAfter = min(requeueAfter, ConflictRetry)
+			r.pending.next = min(r.pending.next, ConflictRetry)
 		case apierrors.IsNotFound(err): // the policy was deleted
 		default:
+			r.pending.next = min(r.pending.next, ConflictRetry) // after the rounds that remain
 			errs = append(errs, fmt.Errorf("write status of %s: %w", p.policy.Name, err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter}, nil
+	if len(r.pending.statuses) > 0 {
+		return ctrl.Result{RequeueAfter: NextRound}, nil
+	}
+	return ctrl.Result{RequeueAfter: r.pending.next}, nil
 }
 
 // outcomes returns an outcome of the policy for each Limiter that selects it. If no Limiter selects it, there is one outcome

@@ -283,6 +283,32 @@ func TestReporter_ContinuesUntilSomethingChanges(t *testing.T) {
 	}
 }
 
+// A label changes the version of a policy, and is not reported as a change.
+func TestReporter_RetriesSoonWhatFailsInAnEarlierRound(t *testing.T) {
+	for name, failure := range map[string]error{
+		"a conflict":    apierrors.NewConflict(schema.GroupResource{Resource: "ratelimitpolicies"}, "p0", errors.New("edited")),
+		"another error": errors.New("refused"),
+	} {
+		r := newReporting(t)
+		for i := range StatusesPerRound + 1 {
+			r.add(fmt.Sprint("p", i))
+		}
+		r.States.Set(r.state)
+		r.Changed()
+		r.failing["p0"] = failure
+		if result, err := r.Reconcile(t.Context(), ctrl.Request{}); err == nil && result.RequeueAfter != NextRound {
+			t.Errorf("%s: the first round waits for %v", name, result.RequeueAfter)
+		}
+		delete(r.failing, "p0")
+		if result, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != ConflictRetry {
+			t.Errorf("%s: the last round waits for %v (%v), want %v", name, result.RequeueAfter, err, ConflictRetry)
+		}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil || len(r.statuses) != StatusesPerRound+1 {
+			t.Errorf("%s: %d statuses are written (%v), want all", name, len(r.statuses), err)
+		}
+	}
+}
+
 func TestReporter_RetriesWhatFails(t *testing.T) {
 	resource := schema.GroupResource{Resource: "ratelimitpolicies"}
 	refused := errors.New("refused")
