@@ -30,8 +30,8 @@ const (
 	connectionMargin = time.Hour
 )
 
-// noBody is the SHA-256 of an empty body, which is part of a signature.
-const noBody = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+// emptyBodyHash is the SHA-256 of an empty body, which is part of a signature.
+const emptyBodyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // Options describe a cache and its user.
 type Options struct {
@@ -152,7 +152,7 @@ func (p *Provider) sign(ctx context.Context, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	signed, _, err := p.signer.PresignHTTP(ctx, p.session, request, noBody, service, o.Region, now)
+	signed, _, err := p.signer.PresignHTTP(ctx, p.session, request, emptyBodyHash, service, o.Region, now)
 	if err != nil {
 		return "", err
 	}
