@@ -1,12 +1,9 @@
 package rules
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 )
 
 // Format is the highest format version that this build reads. The lowest is 1. A reader rejects higher versions: a limiter that is older
@@ -16,9 +13,13 @@ import (
 //   - 1: the first version.
 //   - 2: identifiers from claims, descriptors and expressions. A reader of version 1 would treat them as missing.
 //   - 3: writes to the Kubernetes API.
+//   - 4: a manifest and shards, see [Encoder]. A limiter names in its heartbeats that it reads them.
 //
-// A Set is written in the lowest version that can represent it, so that older limiters read everything that they can enforce.
-const Format = 3
+// A Set in one document is written in the lowest version that can represent it, so that older limiters read everything that they can enforce.
+const Format = formatSharded
+
+// formatSharded is the lowest format with shards.
+const formatSharded = 4
 
 // maxEncoded bounds the decompressed size of a Set, in bytes. It is far above the size of 10 000 policies and far below the memory of a
 // limiter.
@@ -34,22 +35,15 @@ type envelope struct {
 	Set
 }
 
-// Encode returns the canonical form of the Set, which is compressed JSON, and its revision, which is "sha256:…" of the JSON. The same Set
-// always has the same bytes. The comment in the gzip header contains the revision, so that a reader can verify the data.
+// Encode returns the canonical form of the Set in one document, which is compressed JSON, and its revision, which is "sha256:…" of the JSON. The same
+// Set always has the same bytes. An [Encoder] writes shards instead, which limiters of older versions do not read.
 func Encode(set Set) (data []byte, rev string) {
 	if set.Rules == nil {
 		set.Rules = []Rule{}
 	}
 	plain := mustMarshal(envelope{Format: set.format(), Set: set})
 	rev = revision(plain)
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	w.Comment = rev
-	_, werr := w.Write(plain)
-	if err := errors.Join(werr, w.Close()); err != nil {
-		panic(fmt.Sprintf("rules: compressing to memory: %v", err))
-	}
-	return b.Bytes(), rev
+	return pack(plain, rev), rev
 }
 
 // format returns the lowest format version that can represent the Set.
@@ -89,57 +83,29 @@ func DecodeNamed(data []byte) (set Set, rev string, err error) {
 	return set, rev, err
 }
 
-// Decode decodes the result of Encode and returns the Set and its revision. It rejects other format versions (ErrFormat), unknown fields,
-// incomplete data, a damaged sequence, and data whose content does not match the revision in it. It accepts data without a revision, which older
-// operators wrote.
+// Decode decodes the result of [Encode], or of [Encoded.Archive], and returns the Set and its revision. It rejects other format versions
+// (ErrFormat), unknown fields, incomplete data, a damaged sequence, and data whose content does not match the revision in it. It accepts data
+// without a revision, which older operators wrote.
 func Decode(data []byte) (set Set, rev string, err error) {
 	set, rev, _, err = read(data)
 	return set, rev, err
 }
 
 func read(data []byte) (set Set, rev string, named bool, err error) {
-	plain, name, err := unpack(data)
+	m, rest, err := decodeManifest(data)
 	if err != nil {
-		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
+		return Set{}, "", false, err
 	}
-	rev = revision(plain)
-	if name != "" && name != rev {
-		return Set{}, "", false, fmt.Errorf("decode rules: the data contains revision %q, but its content has revision %s", name, rev)
-	}
-	var head struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(plain, &head); err != nil {
-		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
-	}
-	if head.Format < 1 || head.Format > Format {
-		return Set{}, "", false, fmt.Errorf("decode rules: %w %d; this build reads formats 1 to %d", ErrFormat, head.Format, Format)
-	}
-	var e envelope
-	strict := json.NewDecoder(bytes.NewReader(plain))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&e); err != nil {
-		return Set{}, "", false, fmt.Errorf("decode rules: %w", err)
-	}
-	return e.Set, rev, name != "", nil
-}
-
-// unpack returns the JSON, and the revision in the data, or "" if the data has no revision.
-func unpack(data []byte) (plain []byte, name string, err error) {
-	r, err := gzip.NewReader(bytes.NewReader(data))
+	encoded, err := unpackArchive(rest)
 	if err != nil {
-		return nil, "", err
+		return Set{}, "", false, err
 	}
-	if _, err := sequenceOf(r.Header); err != nil {
-		return nil, "", err
+	if listed := slices.Collect(m.Hashes()); len(encoded) > len(listed) {
+		return Set{}, "", false, fmt.Errorf("decode rules: the data has %d shards, and its manifest lists %d", len(encoded), len(listed))
 	}
-	name = r.Comment
-	plain, err = io.ReadAll(io.LimitReader(r, maxEncoded+1))
+	sharded, err := m.Assemble(nil, encoded)
 	if err != nil {
-		return nil, "", err
+		return Set{}, "", false, err
 	}
-	if len(plain) > maxEncoded {
-		return nil, "", fmt.Errorf("the decompressed data exceeds %d bytes", maxEncoded)
-	}
-	return plain, name, nil
+	return sharded.Set(), m.Revision, m.named, nil
 }

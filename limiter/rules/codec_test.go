@@ -29,6 +29,19 @@ func rule(policy string) rules.Rule {
 }
 
 // compressed returns text in gzip, with revision in the gzip header. "" omits the revision.
+func decompressed(t *testing.T, data []byte) string {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(plain)
+}
+
 func compressed(t *testing.T, revision, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -146,25 +159,16 @@ func TestEncode_UsesFormat2ForSourcesThatFormat1DoesNotKnow(t *testing.T) {
 		last := rule("shop/z")
 		last.Identifier.From = source
 		data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a"), last}})
-		r, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := io.ReadAll(r)
-		if err != nil || !bytes.Contains(plain, []byte(want)) {
-			t.Errorf("%s: %.40s…, %v; want %s", source, plain, err, want)
+		if plain := decompressed(t, data); !strings.Contains(plain, want) {
+			t.Errorf("%s: %.40s…, want %s", source, plain, want)
 		}
 	}
 }
 
 func TestEncode_UsesFormat3ForWritesToTheKubernetesAPI(t *testing.T) {
 	data, _ := rules.Encode(rules.Set{Rules: []rules.Rule{rule("shop/a"), fullWriteRule()}})
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if plain, err := io.ReadAll(r); err != nil || !bytes.Contains(plain, []byte(`"format":3,`)) {
-		t.Errorf("%.40s…, %v; want format 3", plain, err)
+	if plain := decompressed(t, data); !strings.Contains(plain, `"format":3,`) {
+		t.Errorf("%.40s…, want format 3", plain)
 	}
 }
 
@@ -195,7 +199,7 @@ func TestDecode_RejectsInvalidData(t *testing.T) {
 		"not gzip":                    {[]byte("{}"), "decode rules: "},
 		"truncated data":              {data[:len(data)/2], "unexpected EOF"},
 		"not JSON":                    {compressed(t, "", "rules"), "invalid character"},
-		"an unknown format":           {compressed(t, "", `{"format":4,"rules":[],"new":1}`), "unknown format 4; this build reads formats 1 to 3"},
+		"an unknown format":           {compressed(t, "", `{"format":5,"rules":[],"new":1}`), "unknown format 5; this build reads formats 1 to 4"},
 		"no format":                   {compressed(t, "", `{"rules":[]}`), "unknown format 0"},
 		"an unknown field":            {compressed(t, "", `{"format":1,"rules":[{"policy":"a/b","quota":3}]}`), `unknown field "quota"`},
 		"the revision of another Set": {compressed(t, "sha256:0", `{"format":1,"rules":[]}`), `contains revision "sha256:0", but its content has revision sha256:`},
