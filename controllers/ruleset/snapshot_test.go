@@ -40,7 +40,7 @@ func (h *harness) snapshot() *corev1.ConfigMap {
 // snapshotLimits returns the limits in the snapshot, by the name of the policy without its namespace.
 func (h *harness) snapshotLimits() map[string]int64 {
 	h.Helper()
-	set, _, err := rules.DecodeNamed(h.snapshot().BinaryData["rules.json.gz"])
+	set, _, err := rules.Decode(h.snapshot().BinaryData["rules.json.gz"])
 	h.must(err)
 	units := map[string]int64{}
 	for _, rule := range set.Rules {

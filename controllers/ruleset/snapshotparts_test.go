@@ -74,7 +74,7 @@ func TestSnapshot_SplitsARuleSetThatExceedsAConfigMap(t *testing.T) {
 	for _, part := range parts {
 		all = append(all, part...)
 	}
-	got, _, err := rules.DecodeNamed(all)
+	got, _, err := rules.Decode(all)
 	if err != nil || len(parts) != 3 {
 		t.Fatalf("%d ConfigMaps, %v; want a rule set in 3", len(parts), err)
 	}
@@ -90,7 +90,7 @@ func TestSnapshot_SplitsARuleSetThatExceedsAConfigMap(t *testing.T) {
 	}
 
 	save(incompressible(1))
-	if set, _, err := rules.DecodeNamed(h.parts()[0]); err != nil || len(set.Rules) != 1 {
+	if set, _, err := rules.Decode(h.parts()[0]); err != nil || len(set.Rules) != 1 {
 		t.Errorf("the first ConfigMap after the rule set has shrunk: %d rules, %v", len(set.Rules), err)
 	}
 }

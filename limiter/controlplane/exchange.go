@@ -13,13 +13,14 @@ import (
 // Its keys, for the prefix "weir:" and the limiter "weir-system/default":
 //
 //	weir:rules:weir-system/default:current         string: revision of the active Set
-//	weir:rules:weir-system/default:set:<revision>  string: that Set, encoded
+//	weir:rules:weir-system/default:set:<revision>  string: the manifest of that Set, or the whole Set for older limiters
+//	weir:rules:weir-system/default:shard:<hash>    string: the shards of Sets, by their content
 //	weir:rules:weir-system/default:superseded      list: revisions of superseded Sets that have not expired, oldest first
 //	weir:rules:weir-system/default                 channel: the revision, whenever the pointer changes
 //	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode",…}
 //
 // The keys have no hash tag, so on Redis Cluster each can be in another slot. Therefore no command and no script here
-// uses two of them, and the order of writes keeps readers safe: a Set is stored before the pointer names it.
+// uses two of them, and the order of writes keeps readers safe: shards are stored before the manifest, and a Set before the pointer names it.
 type Exchange struct {
 	client       *redisclient.Client
 	prefix       string                      // of every key: "weir:"
@@ -62,4 +63,5 @@ func (e *Exchange) ReplicaKeys() (reads, writes string) { return e.currentKey(),
 func (e *Exchange) currentKey() string            { return e.Channel() + ":current" }
 func (e *Exchange) supersededKey() string         { return e.Channel() + ":superseded" }
 func (e *Exchange) setKey(revision string) string { return e.Channel() + ":set:" + revision }
+func (e *Exchange) shardKey(hash string) string   { return e.Channel() + ":shard:" + hash }
 func (e *Exchange) replicasKey() string           { return e.prefix + "replicas:" + e.limiter }

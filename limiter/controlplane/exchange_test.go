@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -47,7 +48,7 @@ func exchange(client *redisclient.Client) *Exchange {
 
 func publish(t *testing.T, e *Exchange, revision, data string) (changed bool) {
 	t.Helper()
-	changed, err := e.Publish(t.Context(), revision, []byte(data))
+	changed, err := e.Publish(t.Context(), rules.Encoded{Revision: revision, Data: []byte(data)}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +85,8 @@ func exchanges() map[string]func(*testing.T, *redisclient.Client) {
 		"load scripts":          loadsScripts,
 		"list replicas":         listsReplicas,
 		"clear":                 clears,
+		"expire shards":         expiresShards,
+		"restore shards":        restoresShards,
 	}
 }
 

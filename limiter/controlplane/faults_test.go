@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -89,7 +90,7 @@ func TestPublish_KeepsThePointerValidIfACommandFails(t *testing.T) {
 			e, f, _ := faulty(t)
 			publish(t, e, "sha256:a", "A")
 			f.match = beginsWith(test.prefix)
-			changed, err := e.Publish(t.Context(), "sha256:b", []byte("B"))
+			changed, err := e.Publish(t.Context(), rules.Encoded{Revision: "sha256:b", Data: []byte("B")}, false)
 			if !errors.Is(err, errInjected) || !strings.HasPrefix(err.Error(), test.message+": ") || changed != test.changed {
 				t.Errorf("changed %v, %v; want %v and an error %q", changed, err, test.changed, test.message)
 			}

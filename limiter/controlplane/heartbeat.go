@@ -54,6 +54,8 @@ type Replica struct {
 	// Decided is a bitmap of the policies of Revision that have decided a request: bit i%8 of byte i/8 stands for policy i, in the order of their
 	// names. It is nil if the replica does not report it, as older versions do. At most maxDecided bytes are sent, and read.
 	Decided []byte
+	// Format is the highest format of rule sets that the replica reads. It is 0 if it does not report it: then it reads no shards.
+	Format int
 }
 
 // maxDecided bounds the bitmap of a replica: 131 072 policies, more than a rule set can have.
@@ -115,9 +117,11 @@ func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
 		crowded = string(text)
 	}
 	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since, bounded(r.Rejected), crowded}
+	decided := ""
 	if r.Decided != nil {
-		args = append(args, encodeDecided(r.Decided))
+		decided = encodeDecided(r.Decided)
 	}
+	args = append(args, decided, r.Format)
 	if err := e.client.Run(ctx, e.heartbeat, []string{e.replicasKey()}, args...).Err(); err != nil {
 		return fmt.Errorf("send the heartbeat of replica %s: %w", r.ID, err)
 	}

@@ -1,7 +1,7 @@
 -- heartbeat records that a limiter replica is alive, by the clock of Redis, and removes replicas without recent heartbeats.
 --
--- KEYS[1]  hash of the replicas of one limiter: id -> {"revision","time","mode","since","rejected","crowded","decided"}, time
---          and since in milliseconds since the epoch; without since and decided if they are unknown, without rejected and crowded if
+-- KEYS[1]  hash of the replicas of one limiter: id -> {"revision","time","mode","since","rejected","crowded","decided","format"}, time
+--          and since in milliseconds since the epoch; without since, decided and format if they are unknown, without rejected and crowded if
 --          they are empty
 -- ARGV[1]  id of the replica
 -- ARGV[2]  revision of the rule set that it enforces, "" if it has no rule set
@@ -11,7 +11,8 @@
 -- ARGV[5]  time when it entered that mode, by its own clock, in milliseconds since the epoch; 0 if unknown
 -- ARGV[6]  why it rejects the published rule set, "" if it does not
 -- ARGV[7]  JSON object of the policies whose new identifiers get no counter of their own, or soon will not; "" without such policies
--- ARGV[8]  compressed bitmap of the rules that have decided a request, in base64; can be missing
+-- ARGV[8]  compressed bitmap of the rules that have decided a request, in base64; "" if it is unknown
+-- ARGV[9]  highest format of rule sets that it reads, 0 if it is unknown
 -- Reply:   1
 --
 -- Must never happen: an entry with a time from the clock of the replica, which may be wrong (except since, which decides
@@ -33,8 +34,11 @@ end
 if ARGV[7] ~= '' then
   entry = entry .. ',"crowded":' .. ARGV[7]
 end
-if ARGV[8] then
+if ARGV[8] ~= '' then
   entry = entry .. ',"decided":' .. cjson.encode(ARGV[8])
+end
+if ARGV[9] ~= '0' then
+  entry = entry .. ',"format":' .. ARGV[9]
 end
 entry = entry .. '}'
 redis.call('HSET', KEYS[1], ARGV[1], entry)

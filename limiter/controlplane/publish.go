@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,47 +40,91 @@ func (e *Exchange) Active(ctx context.Context) (revision string, sequence int64,
 	return revision, sequence, nil
 }
 
-// Publish makes data, the encoded Set of revision, the active Set. If the Set is already active and complete, with the same sequence if data
-// has one, it changes nothing. So calling Publish again is cheap, and repairs Redis after a loss of data.
+// Publish makes set the active Set. If the Set is already active and complete, with the same sequence if it has one, Publish changes nothing. So
+// calling Publish again is cheap, and repairs Redis after a loss of data. With rewrite, it also replaces data that could be damaged.
 //
-// It writes the Set, then the pointer, and then lets the previous Set expire: a reader who follows the pointer always finds
-// the Set. A crash between the last two steps leaves one superseded Set without expiry, never a pointer to a missing Set.
+// It writes the shards that Redis does not have, then the manifest, then the pointer, and then lets the previous Set expire: a reader who follows the
+// pointer always finds the Set. The shards expire until the pointer is written, so that a crash leaves no shard for ever. A crash after the pointer
+// leaves shards that expire, or the previous Set without expiry, never a pointer to a missing Set.
 // Leader election excludes two operators at the same time except for moments; see BeforeReplacing. They can leave the active Set with the
 // expiry of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
-func (e *Exchange) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
-	next := version{revision: revision}
-	next.sequence, _ = rules.Sequence(data) // 0 after an error
-	current, active, err := e.isActive(ctx, next)
-	if err != nil || active {
+func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool) (changed bool, err error) {
+	next := version{revision: set.Revision}
+	next.sequence, _ = rules.Sequence(set.Data) // 0 after an error
+	found, err := e.find(ctx, &set)
+	if err != nil {
 		return false, err
 	}
-	if current != "" && current != revision && e.confirm != nil {
+	if rewrite {
+		found = stored{current: found.current, lacking: slices.Sorted(maps.Keys(set.Shards))}
+	}
+	if found.hasManifest && found.current == set.Revision && len(found.lacking) == 0 {
+		_, sequence, err := e.Active(ctx)
+		if err != nil || next.sequence == 0 || sequence == next.sequence {
+			return false, err
+		}
+	}
+	if found.current != "" && found.current != set.Revision && e.confirm != nil {
 		if err := e.confirm(ctx); err != nil {
-			return false, fmt.Errorf("replace rule set %s by %s: %w", current, revision, err)
+			return false, fmt.Errorf("replace rule set %s by %s: %w", found.current, set.Revision, err)
+		}
+	}
+	e.stored.Store(nil) // until the pointer is written
+	if found.current != set.Revision {
+		if err := e.writeShards(ctx, &set, found.lacking, supersededFor); err != nil {
+			return false, err
 		}
 	}
 	rdb := e.client.Redis()
-	e.stored.Store(nil) // until the pointer is written
-	if err := rdb.Set(ctx, e.setKey(revision), data, 0).Err(); err != nil {
-		return false, fmt.Errorf("write rule set %s: %w", revision, err)
+	if err := rdb.Set(ctx, e.setKey(set.Revision), set.Data, 0).Err(); err != nil {
+		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
 	}
-	previous, err := rdb.SetArgs(ctx, e.currentKey(), revision, redis.SetArgs{Get: true}).Result()
+	previous, err := rdb.SetArgs(ctx, e.currentKey(), set.Revision, redis.SetArgs{Get: true}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return false, fmt.Errorf("set %s to %s: %w", e.currentKey(), revision, err)
+		return false, fmt.Errorf("set %s to %s: %w", e.currentKey(), set.Revision, err)
 	}
 	e.stored.Store(&next)
-	if err := rdb.Publish(ctx, e.Channel(), revision).Err(); err != nil {
-		return true, fmt.Errorf("publish revision %s on channel %s: %w", revision, e.Channel(), err)
+	if err := e.writeShards(ctx, &set, found.lacking, 0); err != nil { // they are active now, and must not expire
+		return true, err
 	}
-	if previous == "" || previous == revision {
+	if err := rdb.Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
+		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
+	}
+	if previous == "" || previous == set.Revision {
 		return true, nil
 	}
-	return true, e.supersede(ctx, previous)
+	return true, e.supersede(ctx, previous, &set)
 }
 
-// supersede lets the Set of a revision expire, and lists the revision until then.
-func (e *Exchange) supersede(ctx context.Context, revision string) error {
+// writeShards writes these shards of the Set. They have no expiry if it is 0.
+func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes []string, expiry time.Duration) error {
+	if len(hashes) == 0 {
+		return nil
+	}
 	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, hash := range hashes { // one command per key: on a cluster they are in different slots
+			p.Set(ctx, e.shardKey(hash), set.Shards[hash], expiry)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write %d shards of rule set %s: %w", len(hashes), set.Revision, err)
+	}
+	return nil
+}
+
+// supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then.
+func (e *Exchange) supersede(ctx context.Context, revision string, next *rules.Encoded) error {
+	hashes, err := e.shardsOf(ctx, revision)
+	if err != nil {
+		return err
+	}
+	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, hash := range hashes {
+			if _, isNeeded := next.Shards[hash]; !isNeeded {
+				p.PExpire(ctx, e.shardKey(hash), supersededFor)
+			}
+		}
 		p.PExpire(ctx, e.setKey(revision), supersededFor)
 		p.RPush(ctx, e.supersededKey(), revision)
 		p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
@@ -91,33 +137,58 @@ func (e *Exchange) supersede(ctx context.Context, revision string) error {
 	return nil
 }
 
-// isActive reports which revision the pointer names, and whether it is the next one, and its Set exists without expiry and has the next
-// sequence, if there is one.
-func (e *Exchange) isActive(ctx context.Context, next version) (current string, active bool, err error) {
-	revision := next.revision
+// shardsOf returns the hashes of the shards of a revision. It returns no hashes if the manifest is missing or cannot be decoded.
+func (e *Exchange) shardsOf(ctx context.Context, revision string) ([]string, error) {
+	data, found, err := e.Load(ctx, revision)
+	if err != nil || !found {
+		return nil, err
+	}
+	m, err := rules.DecodeManifest(data)
+	if err != nil {
+		return nil, nil //nolint:nilerr // another version has written it, or it is damaged
+	}
+	return slices.Collect(m.Hashes()), nil
+}
+
+// stored is what Redis has of a Set.
+type stored struct {
+	current     string   // the revision that the pointer names
+	hasManifest bool     // without expiry
+	lacking     []string // hashes of shards that are missing or expire
+}
+
+// find reads which revision the pointer names, and which parts of the Set exist without expiry.
+func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error) {
 	var pointer *redis.StringCmd
-	var ttl *redis.DurationCmd
+	var manifest *redis.DurationCmd
+	hashes := slices.Sorted(maps.Keys(set.Shards))
+	shards := make([]*redis.DurationCmd, len(hashes))
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
 		pointer = p.Get(ctx, e.currentKey())
-		ttl = p.PTTL(ctx, e.setKey(revision))
+		manifest = p.PTTL(ctx, e.setKey(set.Revision))
+		for i, hash := range hashes {
+			shards[i] = p.PTTL(ctx, e.shardKey(hash))
+		}
 		return nil
 	})
 	if err := pointer.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		e.stored.Store(nil) // Redis can come back with other data
-		return "", false, fmt.Errorf("read %s: %w", e.currentKey(), err)
+		return stored{}, fmt.Errorf("read %s: %w", e.currentKey(), err)
 	}
-	if err := ttl.Err(); err != nil {
-		return "", false, fmt.Errorf("read the expiry of %s: %w", e.setKey(revision), err)
+	if err := manifest.Err(); err != nil {
+		return stored{}, fmt.Errorf("read the expiry of %s: %w", e.setKey(set.Revision), err)
 	}
 	const noExpiry = -1 // of PTTL; -2 means "no such key"
-	if pointer.Val() != revision || ttl.Val() != noExpiry {
-		return pointer.Val(), false, nil
+	found := stored{current: pointer.Val(), hasManifest: manifest.Val() == noExpiry}
+	for i, hash := range hashes {
+		if err := shards[i].Err(); err != nil {
+			return stored{}, fmt.Errorf("read the expiry of %s: %w", e.shardKey(hash), err)
+		}
+		if shards[i].Val() != noExpiry {
+			found.lacking = append(found.lacking, hash)
+		}
 	}
-	if next.sequence == 0 {
-		return revision, true, nil
-	}
-	_, sequence, err := e.Active(ctx)
-	return revision, sequence == next.sequence, err
+	return found, nil
 }
 
 // Current returns the active revision, "" if no Set was ever published.
@@ -129,12 +200,58 @@ func (e *Exchange) Current(ctx context.Context) (string, error) {
 	return revision, nil
 }
 
-// Load returns the encoded Set of a revision. It does not verify that data is that revision; the caller does.
+// Load returns the manifest of a revision, or its whole Set in a format without shards. It does not verify that data is that revision; the caller does.
 func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
 	data, err = e.client.Redis().Get(ctx, e.setKey(revision)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, false, nil
 	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read rule set %s: %w", revision, err)
+	}
+	return data, true, nil
+}
+
+// Shards returns the encoded shards with these hashes, as far as Redis has them.
+func (e *Exchange) Shards(ctx context.Context, hashes []string) (map[string][]byte, error) {
+	if len(hashes) == 0 {
+		return nil, nil
+	}
+	replies := make([]*redis.StringCmd, len(hashes))
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
+		for i, hash := range hashes {
+			replies[i] = p.Get(ctx, e.shardKey(hash))
+		}
+		return nil
+	})
+	shards := make(map[string][]byte, len(hashes))
+	for i, hash := range hashes {
+		data, err := replies[i].Bytes()
+		switch {
+		case err == nil:
+			shards[hash] = data
+		case !errors.Is(err, redis.Nil):
+			return nil, fmt.Errorf("read %s: %w", e.shardKey(hash), err)
+		}
+	}
+	return shards, nil
+}
+
+// Archive returns the Set of a revision with its shards, for [rules.Decode]. It fails if a shard is missing, or if the manifest cannot be decoded.
+func (e *Exchange) Archive(ctx context.Context, revision string) (data []byte, found bool, err error) {
+	data, found, err = e.Load(ctx, revision)
+	if err != nil || !found {
+		return nil, false, err
+	}
+	m, err := rules.DecodeManifest(data)
+	if err != nil {
+		return nil, false, fmt.Errorf("read rule set %s: %w", revision, err)
+	}
+	shards, err := e.Shards(ctx, slices.Collect(m.Hashes()))
+	if err != nil {
+		return nil, false, err
+	}
+	data, err = rules.Archive(data, shards)
 	if err != nil {
 		return nil, false, fmt.Errorf("read rule set %s: %w", revision, err)
 	}
@@ -149,9 +266,20 @@ func (e *Exchange) Leave(ctx context.Context) error {
 		return err
 	}
 	rdb := e.client.Redis()
+	hashes, err := e.shardsOf(ctx, revision)
+	if err != nil {
+		return err
+	}
 	// First the expiry of the Set, because Publish checks it. The Set expires after the pointer, which must never name a
 	// missing Set.
-	if err := rdb.PExpire(ctx, e.setKey(revision), supersededFor+time.Minute).Err(); err != nil {
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.PExpire(ctx, e.setKey(revision), supersededFor+time.Minute)
+		for _, hash := range hashes {
+			p.PExpire(ctx, e.shardKey(hash), supersededFor+time.Minute)
+		}
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
 	}
 	if err := rdb.PExpire(ctx, e.currentKey(), supersededFor).Err(); err != nil {
@@ -175,7 +303,12 @@ func (e *Exchange) Clear(ctx context.Context) error {
 	if err := rdb.Del(ctx, e.currentKey()).Err(); err != nil { // first: the pointer must never name a missing Set
 		return errors.Join(errList, fmt.Errorf("remove %s: %w", e.currentKey(), err))
 	}
+	shards, errShards := e.shardsOfAll(ctx, append(superseded, revision))
+	errList = errors.Join(errList, errShards)
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for hash := range shards {
+			p.Del(ctx, e.shardKey(hash))
+		}
 		for _, r := range append(superseded, revision) {
 			p.Del(ctx, e.setKey(r)) // one command per key: on a cluster they are in different slots
 		}
@@ -187,4 +320,22 @@ func (e *Exchange) Clear(ctx context.Context) error {
 		err = fmt.Errorf("remove the rule sets and heartbeats of %s: %w", e.limiter, err)
 	}
 	return errors.Join(errList, err)
+}
+
+// shardsOfAll returns the hashes of the shards of these revisions.
+func (e *Exchange) shardsOfAll(ctx context.Context, revisions []string) (map[string]bool, error) {
+	all := map[string]bool{}
+	for _, revision := range revisions {
+		if revision == "" {
+			continue
+		}
+		hashes, err := e.shardsOf(ctx, revision)
+		if err != nil {
+			return all, err
+		}
+		for _, hash := range hashes {
+			all[hash] = true
+		}
+	}
+	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -202,7 +203,7 @@ func TestPublish_FailsIfTheExpiryCannotBeRead(t *testing.T) {
 	if _, err := server.Do(t.Context(), "ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-pttl"); err != nil {
 		t.Fatal(err)
 	}
-	changed, err := exchange(open(t, strings.Replace(server.URL(), "://", "://blind:secret@", 1))).Publish(t.Context(), "sha256:a", []byte("A"))
+	changed, err := exchange(open(t, strings.Replace(server.URL(), "://", "://blind:secret@", 1))).Publish(t.Context(), rules.Encoded{Revision: "sha256:a", Data: []byte("A")}, false)
 	if redisclient.Kind(redisclient.WithKind(err)) != redisclient.KindDenied || changed {
 		t.Errorf("changed %v, %v; want that Redis denied it", changed, err)
 	}
@@ -235,7 +236,7 @@ func keepsTheSetOfASuccessor(t *testing.T, client *redisclient.Client) {
 	publish(t, successor, "sha256:c", "C")
 	lost = errors.New("another operator is the leader")
 	for _, stale := range []string{"sha256:b", "sha256:d"} { // its resync, and an edit that it had compiled
-		if changed, err := paused.Publish(t.Context(), stale, []byte("old")); !errors.Is(err, lost) || changed {
+		if changed, err := paused.Publish(t.Context(), rules.Encoded{Revision: stale, Data: []byte("old")}, false); !errors.Is(err, lost) || changed {
 			t.Errorf("%s: changed %v, %v", stale, changed, err)
 		}
 	}

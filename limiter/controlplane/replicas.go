@@ -54,11 +54,12 @@ func decodeReplicas(reply []string) ([]Replica, error) {
 
 			Crowded map[string]limiter.Crowding `json:"crowded"`
 			Decided *string                     `json:"decided"`
+			Format  int                         `json:"format"`
 		}
 		if json.Unmarshal([]byte(pair[1]), &entry) != nil || !alive(now, entry.Time) {
 			continue
 		}
-		replica := Replica{ID: pair[0], Revision: entry.Revision, Mode: entry.Mode, Rejected: bounded(entry.Rejected)}
+		replica := Replica{ID: pair[0], Revision: entry.Revision, Mode: entry.Mode, Rejected: bounded(entry.Rejected), Format: entry.Format}
 		if len(entry.Crowded) > 0 {
 			replica.Crowded = boundedCrowded(entry.Crowded)
 		}

@@ -42,7 +42,7 @@ func listsReplicas(t *testing.T, client *redisclient.Client) {
 	if live := replicas(t, e); len(live) != 0 {
 		t.Errorf("Replicas before the first heartbeat = %v", live)
 	}
-	special := Replica{ID: `b "{}:` + "\n", Revision: "sha256:b", Mode: `lo"cal`, Since: time.UnixMilli(1_790_000_000_123)}
+	special := Replica{ID: `b "{}:` + "\n", Revision: "sha256:b", Mode: `lo"cal`, Since: time.UnixMilli(1_790_000_000_123), Format: 4}
 	heartbeat(t, e, special)
 	heartbeat(t, e, Replica{ID: "a", Revision: "", Mode: "redis", Rejected: `rule shop/x: "bad"`})
 	rejecting := []Replica{{ID: "a", Mode: "redis", Rejected: `rule shop/x: "bad"`}, special}
@@ -131,7 +131,7 @@ func TestReplicas_BoundTheReasonOfARejection(t *testing.T) {
 		}
 		live, err := decodeReplicas([]string{"1000", "a", string(entry)})
 		if err != nil || len(live) != 1 || live[0].Rejected != test.want {
-			t.Errorf("%s: %q, %v, want %q", name, live, err, test.want)
+			t.Errorf("%s: %+v, %v, want %q", name, live, err, test.want)
 		}
 		if sent := bounded(test.written); sent != test.want {
 			t.Errorf("%s: sends %q, want %q", name, sent, test.want)

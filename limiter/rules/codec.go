@@ -73,39 +73,66 @@ func DecodeAs(data []byte, rev string) (Set, error) {
 	return set, nil
 }
 
-// DecodeNamed decodes data like Decode, and returns an error if the data does not contain its revision. Use it for data whose revision is
-// not known from elsewhere, such as a file.
-func DecodeNamed(data []byte) (set Set, rev string, err error) {
-	set, rev, named, err := read(data)
-	if err == nil && !named {
-		return Set{}, "", errNoRevision
+// DecodeShards decodes data like Decode, and returns an error if the data does not contain its revision. Use it for data whose revision is not known
+// from elsewhere, such as a file.
+func DecodeShards(data []byte) (set *Sharded, rev string, err error) {
+	m, set, err := read(data)
+	if err != nil {
+		return nil, "", err
 	}
-	return set, rev, err
+	if !m.named {
+		return nil, "", errNoRevision
+	}
+	return set, m.Revision, nil
 }
 
 // Decode decodes the result of [Encode], or of [Encoded.Archive], and returns the Set and its revision. It rejects other format versions
 // (ErrFormat), unknown fields, incomplete data, a damaged sequence, and data whose content does not match the revision in it. It accepts data
 // without a revision, which older operators wrote.
 func Decode(data []byte) (set Set, rev string, err error) {
-	set, rev, _, err = read(data)
-	return set, rev, err
+	m, sharded, err := read(data)
+	if err != nil {
+		return Set{}, "", err
+	}
+	return sharded.Set(), m.Revision, nil
 }
 
-func read(data []byte) (set Set, rev string, named bool, err error) {
+func read(data []byte) (*Manifest, *Sharded, error) {
 	m, rest, err := decodeManifest(data)
 	if err != nil {
-		return Set{}, "", false, err
+		return nil, nil, err
 	}
 	encoded, err := unpackArchive(rest)
 	if err != nil {
-		return Set{}, "", false, err
+		return nil, nil, err
 	}
 	if listed := slices.Collect(m.Hashes()); len(encoded) > len(listed) {
-		return Set{}, "", false, fmt.Errorf("decode rules: the data has %d shards, and its manifest lists %d", len(encoded), len(listed))
+		return nil, nil, fmt.Errorf("decode rules: the data has %d shards, and its manifest lists %d", len(encoded), len(listed))
 	}
-	sharded, err := m.Assemble(nil, encoded)
+	set, err := m.Assemble(nil, encoded)
 	if err != nil {
-		return Set{}, "", false, err
+		return nil, nil, err
 	}
-	return sharded.Set(), m.Revision, m.named, nil
+	return m, set, nil
+}
+
+// RevisionOf returns the revision that data contains, if data has everything that belongs to it. It does not decode the rules.
+func RevisionOf(data []byte) (string, error) {
+	m, rest, err := decodeManifest(data)
+	if err != nil {
+		return "", err
+	}
+	if !m.named {
+		return "", errNoRevision
+	}
+	encoded, err := unpackArchive(rest)
+	if err != nil {
+		return "", err
+	}
+	for hash := range m.Hashes() {
+		if _, found := encoded[hash]; !found {
+			return "", fmt.Errorf("decode rules: %w %s", ErrMissingShard, hash)
+		}
+	}
+	return m.Revision, nil
 }

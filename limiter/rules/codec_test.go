@@ -228,14 +228,14 @@ func TestEncode_StoresTheRevisionInTheData(t *testing.T) {
 	if r.Comment != revision {
 		t.Errorf("the gzip header contains revision %q, want %q", r.Comment, revision)
 	}
-	if _, got, err := rules.DecodeNamed(data); err != nil || got != revision {
-		t.Errorf("DecodeNamed: %q, %v; want %q", got, err, revision)
+	if _, got, err := rules.DecodeShards(data); err != nil || got != revision {
+		t.Errorf("DecodeShards: %q, %v; want %q", got, err, revision)
 	}
 }
 
-// TestDecodeNamed_RejectsDataWithoutRevision decodes data without a revision. Earlier builds wrote such data to Redis, where a
+// TestDecodeShards_RejectsDataWithoutRevision decodes data without a revision. Earlier builds wrote such data to Redis, where a
 // pointer contains the revision.
-func TestDecodeNamed_RejectsDataWithoutRevision(t *testing.T) {
+func TestDecodeShards_RejectsDataWithoutRevision(t *testing.T) {
 	withoutRevision := compressed(t, "", `{"format":1,"rules":[]}`)
 	_, revision, err := rules.Decode(withoutRevision)
 	if err != nil {
@@ -244,12 +244,12 @@ func TestDecodeNamed_RejectsDataWithoutRevision(t *testing.T) {
 	if _, err := rules.DecodeAs(withoutRevision, revision); err != nil {
 		t.Errorf("DecodeAs: %v", err)
 	}
-	if set, _, err := rules.DecodeNamed(withoutRevision); err == nil || !strings.Contains(err.Error(), "does not contain its revision") {
-		t.Errorf("DecodeNamed: %+v, %v", set, err)
+	if set, _, err := rules.DecodeShards(withoutRevision); err == nil || !strings.Contains(err.Error(), "does not contain its revision") {
+		t.Errorf("DecodeShards: %+v, %v", set, err)
 	}
 }
 
-// TestDecode_DetectsOneFlippedBit flips each bit of the encoded data. DecodeNamed must return an error or the same rules and
+// TestDecode_DetectsOneFlippedBit flips each bit of the encoded data. DecodeShards must return an error or the same rules and
 // revision: a few bytes of the gzip header (time, operating system, compression level) do not affect the content.
 func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 	set := rules.Set{Rules: []rules.Rule{rule("shop/a")}}
@@ -258,8 +258,8 @@ func TestDecode_DetectsOneFlippedBit(t *testing.T) {
 		for bit := range 8 {
 			flipped := bytes.Clone(data)
 			flipped[i] ^= 1 << bit
-			got, gotRevision, err := rules.DecodeNamed(flipped)
-			if err == nil && (gotRevision != revision || !cmp.Equal(got, set)) {
+			got, gotRevision, err := rules.DecodeShards(flipped)
+			if err == nil && (gotRevision != revision || !cmp.Equal(got.Set(), set)) {
 				t.Fatalf("flipping bit %d of byte %d gives rules %+v with revision %s and no error", bit, i, got, gotRevision)
 			}
 		}

@@ -12,7 +12,7 @@ func TestSequence_IsInTheHeader(t *testing.T) {
 		if got, err := Sequence(ordered); got != want || err != nil {
 			t.Errorf("Sequence = %d, %v; want %d", got, err, want)
 		}
-		if _, got, err := DecodeNamed(ordered); got != revision || err != nil {
+		if _, got, err := DecodeShards(ordered); got != revision || err != nil {
 			t.Errorf("revision %s, %v; want %s", got, err, revision)
 		}
 		for i := 10; i < 10+2+4+12; i++ {

@@ -52,7 +52,7 @@ func TestEncoder_EncodesWhatDecodeReturns(t *testing.T) {
 		if diff := cmp.Diff(set, got); diff != "" {
 			t.Errorf("%d rules (-encoded +decoded):\n%s", n, diff)
 		}
-		if _, _, err := rules.DecodeNamed(rules.WithSequence(archive(t, encoded), 7)); err != nil {
+		if _, _, err := rules.DecodeShards(rules.WithSequence(archive(t, encoded), 7)); err != nil {
 			t.Error(err)
 		}
 		if sequence, err := rules.Sequence(rules.WithSequence(archive(t, encoded), 7)); sequence != 7 || err != nil {

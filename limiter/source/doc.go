@@ -9,4 +9,4 @@ package source
 import "github.com/weir-dev/weir/limiter/rules"
 
 // Apply makes set the active rule set. An error rejects it.
-type Apply func(set rules.Set, revision string) error
+type Apply func(set *rules.Sharded, revision string) error

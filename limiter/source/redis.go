@@ -29,8 +29,10 @@ const fromRedis = "redis"
 type ruleSets interface {
 	// Current returns the published revision, or "" if no revision is published.
 	Current(ctx context.Context) (string, error)
-	// Load returns the encoded rule set of a revision.
+	// Load returns the manifest of a revision, or its whole rule set, see [rules.DecodeManifest].
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
+	// Shards returns the encoded shards with these hashes, as far as they exist.
+	Shards(ctx context.Context, hashes []string) (map[string][]byte, error)
 	// Subscribe returns a channel that receives a value when Current may have changed. The channel closes when ctx is done or
 	// the subscription ends.
 	Subscribe(ctx context.Context) <-chan string
@@ -45,8 +47,9 @@ type Redis struct {
 	snapshot  *snapshot // nil if there is no snapshot
 	apply     Apply
 	log       *slog.Logger
-	verify    bool // the sequence of the active revision in Redis: it may have been published again
-	followed  bool // Redis has returned rules: a snapshot replaces them only if it is newer
+	verify    bool           // the sequence of the active revision in Redis: it may have been published again
+	followed  bool           // Redis has returned rules: a snapshot replaces them only if it is newer
+	held      *rules.Sharded // the last rule set that Redis has returned; nil before
 
 	mu          sync.Mutex
 	version     version // active
@@ -232,11 +235,8 @@ func (r *Redis) fetch(ctx context.Context, active version) (version, error) {
 	if !found {
 		return active, fetchError{problem: "rule set " + current + " is missing"}
 	}
-	set, err := rules.DecodeAs(data, current)
 	published := version{revision: current}
-	if err == nil {
-		published.sequence, err = rules.Sequence(data)
-	}
+	published.sequence, err = rules.Sequence(data)
 	if err == nil && published.olderThan(active) {
 		return active, fetchError{
 			problem:  "rule set " + current + " in Redis is older than the active one, until the operator publishes newer rules",
@@ -244,13 +244,37 @@ func (r *Redis) fetch(ctx context.Context, active version) (version, error) {
 			rejected: true,
 		}
 	}
+	var set *rules.Sharded
+	if err == nil {
+		set, err = r.complete(ctx, current, data)
+	}
 	if err == nil {
 		err = r.apply(set, current)
 	}
-	if err != nil {
+	switch {
+	case errors.As(err, new(fetchError)):
+		return active, err
+	case err != nil:
 		return active, fetchError{problem: "rule set " + current + " rejected", cause: err, rejected: true}
 	}
+	r.held = set
 	return published, nil
+}
+
+// complete reads the shards of a manifest that the source does not hold, and returns the rule set.
+func (r *Redis) complete(ctx context.Context, revision string, data []byte) (*rules.Sharded, error) {
+	manifest, err := rules.DecodeManifest(data)
+	if err != nil {
+		return nil, err
+	}
+	if manifest.Revision != revision {
+		return nil, fmt.Errorf("the revision of the data is %s", manifest.Revision)
+	}
+	shards, err := r.published.Shards(ctx, manifest.Lacking(r.held))
+	if err != nil {
+		return nil, fetchError{problem: "Redis unreachable", cause: err}
+	}
+	return manifest.Assemble(r.held, shards)
 }
 
 // republished returns the active version with the sequence of data in Redis, if that is higher: the operator can have published the rules again.

@@ -35,7 +35,7 @@ type applied struct {
 	rejection error
 }
 
-func (a *applied) apply(_ rules.Set, revision string) error {
+func (a *applied) apply(_ *rules.Sharded, revision string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.rejection != nil {
@@ -95,7 +95,7 @@ func exchangeAt(t *testing.T, url string) *controlplane.Exchange {
 func publish(t *testing.T, e *controlplane.Exchange, units int64) (revision string) {
 	t.Helper()
 	data, revision := setOf(units)
-	if _, err := e.Publish(t.Context(), revision, data); err != nil {
+	if _, err := e.Publish(t.Context(), rules.Encoded{Revision: revision, Data: data}, false); err != nil {
 		t.Fatal(err)
 	}
 	return revision
@@ -316,6 +316,8 @@ type stub struct {
 	data     []byte
 	err      error
 	calls    int
+	shards   map[string][]byte
+	asked    []string // hashes
 }
 
 func (s *stub) set(revision string, data []byte) {
@@ -352,6 +354,19 @@ func (s *stub) Load(context.Context, string) (data []byte, found bool, err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.data, s.data != nil, s.err
+}
+
+func (s *stub) Shards(_ context.Context, hashes []string) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string][]byte{}
+	for _, hash := range hashes {
+		s.asked = append(s.asked, hash)
+		if data, known := s.shards[hash]; known {
+			found[hash] = data
+		}
+	}
+	return found, nil
 }
 
 func (s *stub) Subscribe(ctx context.Context) <-chan string {

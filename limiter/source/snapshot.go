@@ -56,21 +56,32 @@ func (s *snapshot) read() (parts [][]byte, err error) {
 	return parts, nil
 }
 
-// decode returns the rule set in the first parts that are complete: the others can remain from a larger rule set.
-func decode(parts [][]byte) (set rules.Set, revision string, err error) {
+// decode decodes the first parts that are complete: the others can remain from a larger rule set.
+func decode[T any](parts [][]byte, one func(data []byte) (T, error)) (decoded T, err error) {
 	var data []byte
 	for _, part := range parts {
 		data = append(data, part...)
-		if set, revision, err = rules.DecodeNamed(data); err == nil {
+		if decoded, err = one(data); err == nil {
 			break
 		}
 	}
-	return set, revision, err
+	return decoded, err
+}
+
+// named is a rule set with its revision.
+type named struct {
+	set      *rules.Sharded
+	revision string
+}
+
+func decodeNamed(data []byte) (n named, err error) {
+	n.set, n.revision, err = rules.DecodeShards(data)
+	return n, err
 }
 
 func (s *snapshot) apply(parts [][]byte, apply Apply, replaces func(version) bool) (version, error) {
-	set, revision, err := decode(parts)
-	found := version{revision: revision}
+	read, err := decode(parts, decodeNamed)
+	found := version{revision: read.revision}
 	if err == nil {
 		found.sequence, err = rules.Sequence(bytes.Join(parts, nil))
 	}
@@ -78,7 +89,7 @@ func (s *snapshot) apply(parts [][]byte, apply Apply, replaces func(version) boo
 		return version{}, nil
 	}
 	if err == nil {
-		err = apply(set, revision)
+		err = apply(read.set, read.revision)
 	}
 	if err != nil {
 		return version{}, fmt.Errorf("snapshot %s rejected: %w", s.path, err)

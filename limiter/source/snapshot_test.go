@@ -115,7 +115,7 @@ func TestRedis_RejectsAnInvalidSnapshot(t *testing.T) {
 		"with a bit flipped":     {content: string(damaged), want: "rejected: decode rules: ", level: "WARN"},
 		"that names no revision": {content: packed(t, "", `{"format":1,"rules":[]}`), want: "rejected: decode rules: the data does not contain its revision", level: "WARN"},
 		"that names another":     {content: packed(t, revision, `{"format":1,"rules":[]}`), want: `rejected: decode rules: the data contains revision "` + revision, level: "WARN"},
-		"of another format":      {content: packed(t, "", `{"format":9}`), want: "rejected: decode rules: unknown format 9; this build reads formats 1 to 3", level: "WARN"},
+		"of another format":      {content: packed(t, "", `{"format":9}`), want: "rejected: decode rules: unknown format 9; this build reads formats 1 to 4", level: "WARN"},
 		"that Apply rejects":     {content: string(data), apply: errors.New("rule shop/x: bad"), want: "rejected: rule shop/x: bad", level: "WARN"},
 	}
 	for name, test := range tests {

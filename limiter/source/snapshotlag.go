@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // SnapshotLag measures for how long the snapshot of a limiter has not had the active rules. It reads the files only if they have changed.
@@ -25,7 +27,7 @@ func (l *SnapshotLag) Measure(now time.Time, active string) time.Duration {
 	if files := l.stat(); !slices.EqualFunc(files, l.files, sameFile) {
 		l.files, l.revision = files, ""
 		if parts, err := l.snapshot.read(); err == nil {
-			_, l.revision, _ = decode(parts) // "" after an error
+			l.revision, _ = decode(parts, rules.RevisionOf) // "" after an error
 		}
 	}
 	switch {

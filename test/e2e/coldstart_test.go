@@ -254,7 +254,7 @@ func TestColdStart_FromTheSnapshotOfTheOperator(t *testing.T) {
 			if err != nil {
 				return false
 			}
-			set, _, err := rules.DecodeNamed(stored.BinaryData["rules.json.gz"])
+			set, _, err := rules.Decode(stored.BinaryData["rules.json.gz"])
 			return err == nil && slices.ContainsFunc(set.Rules, func(r rules.Rule) bool {
 				return r.Policy == w.ns+"/reports" && r.Units == limit
 			})
