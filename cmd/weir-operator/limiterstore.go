@@ -26,6 +26,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient/identity"
 	"github.com/weir-dev/weir/limiter/redisclient/identity/providers"
 	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 const (
@@ -213,8 +214,8 @@ func (s limiterStore) LoadScripts(ctx context.Context) ([]publish.Script, error)
 }
 
 // Publish implements publish.Store.
-func (s limiterStore) Publish(ctx context.Context, revision string, data []byte) (changed bool, err error) {
-	changed, err = s.Exchange.Publish(ctx, revision, data)
+func (s limiterStore) Publish(ctx context.Context, set rules.Encoded, rewrite bool) (changed bool, err error) {
+	changed, err = s.Exchange.Publish(ctx, set, rewrite)
 	return changed, withReason(err)
 }
 
@@ -224,9 +225,9 @@ func (s limiterStore) Active(ctx context.Context) (revision string, sequence int
 	return revision, sequence, withReason(err)
 }
 
-// Load implements publish.Store.
-func (s limiterStore) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
-	data, found, err = s.Exchange.Load(ctx, revision)
+// Archive implements publish.Store.
+func (s limiterStore) Archive(ctx context.Context, revision string) (data []byte, found bool, err error) {
+	data, found, err = s.Exchange.Archive(ctx, revision)
 	return data, found, withReason(err)
 }
 

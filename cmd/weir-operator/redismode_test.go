@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -29,7 +30,7 @@ func TestLimiterStore_PublishesInTheClusterOfTheOnlyAddress(t *testing.T) {
 		if err != nil || slices.ContainsFunc(scripts, func(s publish.Script) bool { return s.LoadedOn != 3 }) {
 			t.Errorf("scripts %v, %v", scripts, err)
 		}
-		if _, err := store.Publish(t.Context(), "sha256:a", []byte("A")); err != nil {
+		if _, err := store.Publish(t.Context(), rules.Encoded{Revision: "sha256:a", Data: []byte("A"), Whole: true}, false); err != nil {
 			t.Error(err)
 		}
 	}

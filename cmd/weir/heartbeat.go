@@ -8,6 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter/failover"
 	"github.com/weir-dev/weir/limiter/lease"
 	"github.com/weir-dev/weir/limiter/local"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/source"
 )
 
@@ -31,7 +32,7 @@ type replicaHeartbeat struct {
 
 // beat writes the heartbeat of this replica and updates its share of the limits from the heartbeats of all replicas.
 func (p *replicaHeartbeat) beat(ctx context.Context) error {
-	r := controlplane.Replica{ID: p.id, Mode: modeRedis, Crowded: p.process.bound.Crowded()}
+	r := controlplane.Replica{ID: p.id, Mode: modeRedis, Crowded: p.process.bound.Crowded(), Format: rules.Format}
 	r.Revision, r.Decided = p.process.engine.Decided()
 	if since, local := p.failover.LocalMode(); local {
 		r.Mode, r.Since = modeLocal, since

@@ -117,7 +117,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 		replicas: source.NewReplicaCounter(replica, f.counters.replicas),
 	}
 	heartbeat := source.NewHeartbeat(controlplane.HeartbeatInterval, registration.beat, registration.deregister, log)
-	apply := func(set rules.Set, revision string) error {
+	apply := func(set *rules.Sharded, revision string) error {
 		if err := p.apply(set, revision); err != nil {
 			return err
 		}

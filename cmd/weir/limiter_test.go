@@ -48,7 +48,7 @@ func tenantSet(units int64) rules.Set {
 func publishSet(t *testing.T, exchange *controlplane.Exchange, set rules.Set) (revision string) {
 	t.Helper()
 	data, revision := rules.Encode(set)
-	if _, err := exchange.Publish(t.Context(), revision, data); err != nil {
+	if _, err := exchange.Publish(t.Context(), rules.Encoded{Revision: revision, Data: data, Whole: true}, false); err != nil {
 		t.Fatal(err)
 	}
 	return revision

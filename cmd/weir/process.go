@@ -115,9 +115,14 @@ func (p *process) followNotices(client *redisclient.Client) func(context.Context
 	})
 }
 
-// apply makes set the active rule set. It is a source.Apply.
-func (p *process) apply(set rules.Set, revision string) error {
-	index, err := matching.NewIndex(set, revision, p.counterPrefix, matching.WithHashKey(p.hashKey), matching.WithExpressionsOf(p.engine.Index()))
+// applySet is apply for a set that is not in shards. It is a source.Apply.
+func (p *process) applySet(set rules.Set, revision string) error {
+	return p.apply(rules.Split(set), revision)
+}
+
+// apply makes set the active rule set. It is a source.ApplyShards.
+func (p *process) apply(set *rules.Sharded, revision string) error {
+	index, err := matching.NewIndex(set.Set(), revision, p.counterPrefix, matching.WithHashKey(p.hashKey), matching.WithExpressionsOf(p.engine.Index()))
 	if err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func (s *rateLimitService) activate() error {
 	if mixed { // before the rules, because it is also right for those that are replaced
 		s.mixed.Store(true)
 	}
-	if err := s.process.apply(set, revision); err != nil {
+	if err := s.process.applySet(set, revision); err != nil {
 		return fmt.Errorf("activate the limits: %w", err)
 	}
 	s.mixed.Store(mixed)

@@ -104,7 +104,7 @@ func runServe(ctx context.Context, f serveFlags, stdout io.Writer, log *slog.Log
 		tasks = append(tasks, serveAdmin(p, handler, listener))
 	}
 	dir := &directory.Directory{
-		Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.apply, Log: log,
+		Path: f.policies, Identity: compile.DefaultIdentity().WithHashKey(counters.hashKey), Install: p.applySet, Log: log,
 		Schema: func() (policyfile.Schema, error) { return apischema.New() },
 	}
 	files := source.NewFiles(f.policies, dir.Load, dir.Apply, log)

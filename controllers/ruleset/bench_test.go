@@ -22,6 +22,7 @@ import (
 	v1alpha1ac "github.com/weir-dev/weir/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // BenchmarkReconcile measures the controller with 10 000 policies. The API server and Redis are fakes that take no time.
@@ -178,8 +179,8 @@ func (s *instant) Clear(context.Context) error { return nil }
 
 func (s *instant) Close() error { return nil }
 
-func (s *instant) Publish(_ context.Context, revision string, _ []byte) (bool, error) {
-	s.revision = revision
+func (s *instant) Publish(_ context.Context, set rules.Encoded, _ bool) (bool, error) {
+	s.revision = set.Revision
 	return true, nil
 }
 
@@ -187,12 +188,12 @@ func (s *instant) Active(context.Context) (revision string, sequence int64, err 
 	return s.revision, 0, nil
 }
 
-func (s *instant) Load(context.Context, string) (data []byte, found bool, err error) {
+func (s *instant) Archive(context.Context, string) (data []byte, found bool, err error) {
 	return nil, false, nil
 }
 
 func (s *instant) Replicas(context.Context) ([]publish.Replica, error) {
-	return slices.Repeat([]publish.Replica{{Revision: s.revision}}, int(s.replicas)), nil
+	return slices.Repeat([]publish.Replica{{Revision: s.revision, Format: rules.Format}}, int(s.replicas)), nil
 }
 
 type instantStatus struct {

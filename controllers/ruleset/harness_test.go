@@ -251,7 +251,7 @@ func (h *harness) policy(name string) *v1alpha1.RateLimitPolicy {
 func (h *harness) heartbeat(revision string, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
-		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: "redis"}))
+		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: "redis", Format: rules.Format}))
 	}
 }
 
@@ -259,7 +259,7 @@ func (h *harness) heartbeat(revision string, ids ...string) {
 func (h *harness) localHeartbeat(revision string, since time.Time, ids ...string) {
 	h.Helper()
 	for _, id := range ids {
-		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: publish.ModeLocal, Since: since}))
+		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: revision, Mode: publish.ModeLocal, Since: since, Format: rules.Format}))
 	}
 }
 
@@ -274,7 +274,7 @@ func (h *harness) activeRevision() string {
 // activeLimits returns the limits in the active rule set, by the name of the policy without its namespace.
 func (h *harness) activeLimits() map[string]int64 {
 	h.Helper()
-	data, found, err := h.exchange.Load(h.Context(), h.activeRevision())
+	data, found, err := h.exchange.Archive(h.Context(), h.activeRevision())
 	h.must(err)
 	if !found {
 		h.Fatal("the active rule set is missing")

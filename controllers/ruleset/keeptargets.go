@@ -16,7 +16,10 @@ func (l *limiterReconciler) addPrevious(ctx context.Context, limiter *v1alpha1.L
 	var err error
 	revision := limiter.Status.Revision
 	if before := l.ruleSet; before != nil && before.Limiter.UID == limiter.UID {
-		data, revision = before.Data, before.Revision
+		revision = before.Revision
+		if data, err = before.Archive(); err != nil {
+			return fmt.Errorf("read the active rule set %s: %w", revision, err)
+		}
 	} else if data, err = l.activeRuleSet(ctx, limiter); err != nil {
 		return fmt.Errorf("read the active rule set %s: %w", revision, err)
 	}

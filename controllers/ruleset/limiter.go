@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/stored"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // limiterReconciler reconciles one Limiter.
@@ -65,7 +66,7 @@ func newLimiterReconciler(
 		metrics: m,
 		changes: changes,
 		compiler: selection.Compiler{
-			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey,
+			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey, Encoder: new(rules.Encoder),
 		},
 		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock, Sequence: sequence},
 		publishing: publishing{wait: wait, latest: publish.Delivery{Connecting: true}},
@@ -83,9 +84,16 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 	}
 	l.setState(limiter) // the status of a policy that this Limiter does not select must not wait for its Redis
 	published := l.publishing.publish(ctx, &l.publisher, limiter, l.ruleSet)
+	if latest := l.publishing.latest; published && latest.WantsWhole != l.compiler.Whole {
+		l.compiler.Whole = latest.WantsWhole
+		if err := l.selectPolicies(ctx, limiter); err != nil {
+			return ctrl.Result{}, err
+		}
+		published = l.publishing.publish(ctx, &l.publisher, limiter, l.ruleSet)
+	}
 	l.setState(limiter)
-	l.snapshot.Save(ctx, limiter, l.ruleSet)
 	delivery := l.publishing.latest
+	saveAfter := l.snapshot.Save(ctx, limiter, l.ruleSet, !delivery.Unavailable() && !delivery.Connecting)
 	if delivery.Connecting {
 		return ctrl.Result{RequeueAfter: l.publishing.wait}, nil
 	}
@@ -99,7 +107,11 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 	if !published {
 		return ctrl.Result{RequeueAfter: l.publishing.wait}, nil
 	}
-	return ctrl.Result{RequeueAfter: l.resync.next(l.ruleSet, delivery, l.Resync)}, nil
+	after := l.resync.next(l.ruleSet, delivery, l.Resync)
+	if saveAfter > 0 {
+		after = min(after, saveAfter)
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
 }
 
 // setState makes the selection and the latest delivery available to the reporter of policies.
@@ -117,7 +129,8 @@ const gatherInterval = time.Minute
 func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha1.Limiter) error {
 	changes, changed := l.changes.Since(l.selected.changes)
 	version, now := selection.VersionOf(limiter), l.Clock()
-	if !changed && l.selected.limiter == version && now.Sub(l.selected.at) < gatherInterval {
+	isEncoded := l.ruleSet != nil && l.ruleSet.Whole == l.compiler.Whole
+	if !changed && isEncoded && l.selected.limiter == version && now.Sub(l.selected.at) < gatherInterval {
 		return nil
 	}
 	inputs, err := selection.Gather(ctx, l.Client, l.gateways(), selection.HasRouteTable(limiter))
@@ -150,7 +163,11 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 func (l *limiterReconciler) keepPrevious(ctx context.Context, limiter *v1alpha1.Limiter, inputs selection.Inputs) error {
 	before := l.ruleSet
 	if before != nil && before.Limiter.UID == limiter.UID {
-		l.setRuleSet(before, before.KeepPrevious(selection.List(inputs.Policies)))
+		kept, err := l.compiler.Encode(before.KeepPrevious(selection.List(inputs.Policies)))
+		if err != nil {
+			return fmt.Errorf("encode the active rule set %s: %w", before.Revision, err)
+		}
+		l.setRuleSet(before, kept)
 		return nil
 	}
 	data, err := l.activeRuleSet(ctx, limiter)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
@@ -70,7 +71,7 @@ func TestReconcile_PublishesToEachLimiterWhatItSelects(t *testing.T) {
 	if got := h.message("hourly", v1alpha1.ConditionReady); got != "1 of 2 Limiters enforce generation 1; not "+missing {
 		t.Errorf("Ready has message %q", got)
 	}
-	h.must(edge.Heartbeat(t.Context(), controlplane.Replica{ID: "e", Revision: revision}))
+	h.must(edge.Heartbeat(t.Context(), controlplane.Replica{ID: "e", Revision: revision, Format: rules.Format}))
 	reconcile()
 	h.hasCondition("hourly", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 	if got := h.message("hourly", v1alpha1.ConditionReady); got != "all replicas of 2 Limiters enforce generation 1" {

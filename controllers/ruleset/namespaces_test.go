@@ -15,7 +15,7 @@ import (
 // publishedNamespace returns the test's namespace in the active rule set; nil if it is not there.
 func (h *harness) publishedNamespace() *rules.Namespace {
 	h.Helper()
-	data, _, err := h.exchange.Load(h.Context(), h.activeRevision())
+	data, _, err := h.exchange.Archive(h.Context(), h.activeRevision())
 	h.must(err)
 	set, _, err := rules.Decode(data)
 	h.must(err)

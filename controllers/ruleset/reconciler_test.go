@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 const (
@@ -189,6 +190,8 @@ func TestReporter_WritesOneStatusForOneEdit(t *testing.T) {
 	h.reconcile()
 	h.hasCondition("p00", v1alpha1.ConditionReady, yes, v1alpha1.ReasonProgrammed)
 
+	h.now = h.now.Add(time.Minute) // the snapshot does not wait
+	h.reconcile()
 	steady := h.versions()
 	for range 20 {
 		h.heartbeat(h.activeRevision(), "a", "b")
@@ -300,7 +303,7 @@ func TestPublish_IgnoresARuleSetUnderAWrongRevision(t *testing.T) {
 		t.Fatalf("the active rule set: found %v, %v", found, err)
 	}
 	h.flushAll()
-	if _, err := h.exchange.Publish(t.Context(), first, second); err != nil {
+	if _, err := h.exchange.Publish(t.Context(), rules.Encoded{Revision: first, Data: second}, false); err != nil {
 		t.Fatal(err)
 	}
 	h.restartOperator()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 func TestReporter_ReportsWhyAReplicaRejectsItsRules(t *testing.T) {
@@ -18,7 +19,7 @@ func TestReporter_ReportsWhyAReplicaRejectsItsRules(t *testing.T) {
 	h.reconcile()
 	h.createPolicy("partners", nil)
 	h.reconcile()
-	rejects := controlplane.Replica{ID: "b", Revision: before, Mode: "redis", Rejected: "rule shop/partners: bad"}
+	rejects := controlplane.Replica{ID: "b", Revision: before, Mode: "redis", Rejected: "rule shop/partners: bad", Format: rules.Format}
 	h.heartbeat(h.activeRevision(), "a")
 	h.must(h.exchange.Heartbeat(t.Context(), rejects))
 	h.reconcile()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // setReadyPods sets the number of ready pods in the Limiter's status, as the deployment controller does.
@@ -149,7 +150,7 @@ func TestReconcile_ReportsThatARequestWasDecided(t *testing.T) {
 	h.reconcile()
 	decided := func(id string, bitmap ...byte) {
 		h.Helper()
-		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: h.activeRevision(), Mode: "redis", Decided: append([]byte{}, bitmap...)}))
+		h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: id, Revision: h.activeRevision(), Mode: "redis", Decided: append([]byte{}, bitmap...), Format: rules.Format}))
 		h.reconcile()
 	}
 	h.heartbeat(h.activeRevision(), "a")

@@ -30,7 +30,7 @@ func (r *resyncInterval) next(set *selection.RuleSet, d publish.Delivery, resync
 	switch {
 	case d.Unavailable():
 		r.wait = min(max(2*r.wait, minUnavailableWait), maxUnavailableWait)
-	case !d.EnforcedAll(set):
+	case !d.EnforcedAll(set) || d.Starting:
 		r.wait = min(max(2*r.wait, minPendingWait), maxPendingWait)
 	default:
 		r.wait = 0

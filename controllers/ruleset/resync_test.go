@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 func TestResyncInterval_GrowsWhileReplicasOrRedisAreWaitedFor(t *testing.T) {
@@ -44,7 +45,7 @@ func TestResyncInterval_GrowsWhileReplicasOrRedisAreWaitedFor(t *testing.T) {
 			var got []time.Duration
 			for _, l := range test.rounds {
 				l.delivery.Outage.Message = l.unavailable
-				set := &selection.RuleSet{Revision: l.revision, Rules: map[string]selection.Rule{"shop/daily": {Revision: "sha256:a"}}}
+				set := &selection.RuleSet{Encoded: rules.Encoded{Revision: l.revision}, Rules: map[string]selection.Rule{"shop/daily": {Revision: "sha256:a"}}}
 				got = append(got, r.next(set, l.delivery, resync))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

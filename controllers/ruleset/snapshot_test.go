@@ -49,11 +49,14 @@ func (h *harness) snapshotLimits() map[string]int64 {
 	return units
 }
 
+// saveInterval is the least time between two writes of the snapshot in a harness: its resync.
+const saveInterval = 5 * time.Second
+
 func TestSnapshot_HasThePublishedRuleSet(t *testing.T) {
 	h := newHarness(t)
 	h.createPolicy("daily", nil)
 	h.reconcile()
-	data, found, err := h.exchange.Load(t.Context(), h.activeRevision())
+	data, found, err := h.exchange.Archive(t.Context(), h.activeRevision())
 	if err != nil || !found {
 		t.Fatalf("the active rule set: found %v, %v", found, err)
 	}
@@ -76,6 +79,10 @@ func TestSnapshot_HasThePublishedRuleSet(t *testing.T) {
 	}
 
 	h.editPolicy("daily", limit(7))
+	if after := h.reconcile().RequeueAfter; after <= 0 || after > saveInterval {
+		t.Errorf("the snapshot is written after %v, want at most %v", after, saveInterval)
+	}
+	h.now = h.now.Add(saveInterval)
 	h.reconcile()
 	if diff := cmp.Diff(map[string]int64{"daily": 7}, h.snapshotLimits()); diff != "" {
 		t.Errorf("the snapshot after an edit (-want +got):\n%s", diff)
@@ -91,6 +98,7 @@ func TestSnapshot_IsWrittenWhenARuleChanges(t *testing.T) {
 	h.reconcile()
 	h.heartbeat(h.activeRevision(), "a")
 	version := h.snapshot().ResourceVersion
+	h.now = h.now.Add(saveInterval)
 	for range 12 {
 		h.reconcile()
 	}
@@ -145,6 +153,10 @@ func TestSnapshot_IsWrittenWhileRedisIsUnavailable(t *testing.T) {
 		t.Errorf("the snapshot (-want +got):\n%s", diff)
 	}
 	h.editPolicy("daily", limit(7))
+	if after := h.reconcile().RequeueAfter; after <= 0 || after > saveInterval {
+		t.Errorf("the snapshot is written after %v, want at most %v", after, saveInterval)
+	}
+	h.now = h.now.Add(saveInterval)
 	h.reconcile()
 	if diff := cmp.Diff(map[string]int64{"daily": 7}, h.snapshotLimits()); diff != "" {
 		t.Errorf("the snapshot after an edit (-want +got):\n%s", diff)
@@ -222,8 +234,8 @@ func TestSnapshot_IsNotWrittenIfTheRuleSetIsTooLarge(t *testing.T) {
 	ctx := logged.into(t.Context())
 	save := func(revision string, size int) {
 		h.now = h.now.Add(h.reconciler.Resync)
-		set := &selection.RuleSet{Revision: revision, Data: make([]byte, size)}
-		h.state().snapshot.Save(ctx, h.limiter(limiterName.Name), set)
+		set := &selection.RuleSet{Encoded: rules.Encoded{Revision: revision, Data: make([]byte, size), Whole: true}}
+		h.state().snapshot.Save(ctx, h.limiter(limiterName.Name), set, false)
 	}
 	for i := range 3 {
 		save(fmt.Sprintf("sha256:%d", i), publish.MaxSnapshot+1)

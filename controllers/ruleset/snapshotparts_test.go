@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -65,7 +66,7 @@ func TestSnapshot_SplitsARuleSetThatExceedsAConfigMap(t *testing.T) {
 		t.Helper()
 		h.now = h.now.Add(h.reconciler.Resync)
 		data, revision := rules.Encode(set)
-		h.state().snapshot.Save(t.Context(), limiter, &selection.RuleSet{Revision: revision, Data: data})
+		h.state().snapshot.Save(t.Context(), limiter, &selection.RuleSet{Encoded: rules.Encoded{Revision: revision, Data: data, Whole: true}}, false)
 	}
 	large := incompressible(4 << 20)
 	save(large)
@@ -100,10 +101,13 @@ func TestSnapshot_ReportsARuleSetThatDoesNotFit(t *testing.T) {
 	h.reconcile()
 	before := h.parts()
 	tooLarge := *h.state().ruleSet
-	tooLarge.Revision, tooLarge.Data = "sha256:x", make([]byte, 9<<20)
+	tooLarge.Encoded = rules.Encoded{Revision: "sha256:x", Data: make([]byte, 9<<20), Whole: true}
+	h.state().compiler.Whole = true
+	h.must(h.exchange.Heartbeat(t.Context(), controlplane.Replica{ID: "old", Mode: "redis"})) // it reads no shards
 	h.state().ruleSet = &tooLarge
 	h.reconciler.changes.Add() // and no change later: the rule set stays
 	h.state().selected.changes = 1
+	h.now = h.now.Add(saveInterval)
 	h.reconcile()
 	if diff := cmp.Diff(before, h.parts()); diff != "" {
 		t.Errorf("the snapshot (-before +after):\n%s", diff)

@@ -13,8 +13,8 @@ import (
 type RuleStore interface {
 	// Current returns the revision of the active rule set, "" without one.
 	Current(ctx context.Context) (revision string, err error)
-	// Load returns the encoded rule set of a revision.
-	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
+	// Archive returns the encoded rule set of a revision, for [rules.Decode].
+	Archive(ctx context.Context, revision string) (data []byte, found bool, err error)
 }
 
 // storedRules returns a published rule set: that of the parameter revision, or the active one.
@@ -43,7 +43,7 @@ func (h *handler) readStored(ctx context.Context, revision string) (RuleSet, *re
 			return RuleSet{}, reply.NewProblem(http.StatusNotFound, "", "the operator has published no rules for this limiter")
 		}
 	}
-	data, found, err := h.Published.Load(ctx, revision)
+	data, found, err := h.Published.Archive(ctx, revision)
 	if err != nil {
 		return RuleSet{}, unreadable(err)
 	}

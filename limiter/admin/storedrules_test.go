@@ -26,7 +26,7 @@ func (p published) Current(context.Context) (string, error) {
 	return p.active, nil
 }
 
-func (p published) Load(_ context.Context, revision string) ([]byte, bool, error) {
+func (p published) Archive(_ context.Context, revision string) ([]byte, bool, error) {
 	data, found := p.sets[revision]
 	return data, found, nil
 }

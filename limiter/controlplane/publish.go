@@ -237,7 +237,8 @@ func (e *Exchange) Shards(ctx context.Context, hashes []string) (map[string][]by
 	return shards, nil
 }
 
-// Archive returns the Set of a revision with its shards, for [rules.Decode]. It fails if a shard is missing, or if the manifest cannot be decoded.
+// Archive returns the Set of a revision with its shards, for [rules.Decode], which verifies it: data is only the manifest if that cannot be decoded, or
+// if a shard is missing.
 func (e *Exchange) Archive(ctx context.Context, revision string) (data []byte, found bool, err error) {
 	data, found, err = e.Load(ctx, revision)
 	if err != nil || !found {
@@ -245,15 +246,14 @@ func (e *Exchange) Archive(ctx context.Context, revision string) (data []byte, f
 	}
 	m, err := rules.DecodeManifest(data)
 	if err != nil {
-		return nil, false, fmt.Errorf("read rule set %s: %w", revision, err)
+		return data, true, nil //nolint:nilerr // Decode returns it
 	}
 	shards, err := e.Shards(ctx, slices.Collect(m.Hashes()))
 	if err != nil {
 		return nil, false, err
 	}
-	data, err = rules.Archive(data, shards)
-	if err != nil {
-		return nil, false, fmt.Errorf("read rule set %s: %w", revision, err)
+	if archive, err := rules.Archive(data, shards); err == nil {
+		data = archive
 	}
 	return data, true, nil
 }

@@ -133,8 +133,9 @@ func restoresShards(t *testing.T, client *redisclient.Client) {
 	if err := client.Redis().Expire(t.Context(), e.shardKey(hashes[1]), time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.Archive(t.Context(), set.Revision); !errors.Is(err, rules.ErrMissingShard) {
-		t.Fatalf("%v, want that a shard is missing", err)
+	data, found, err := e.Archive(t.Context(), set.Revision)
+	if _, _, decodeErr := rules.Decode(data); err != nil || !found || !errors.Is(decodeErr, rules.ErrMissingShard) {
+		t.Fatalf("%v, %v, want that a shard is missing", err, decodeErr)
 	}
 	if changed, err := e.Publish(t.Context(), set, false); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)

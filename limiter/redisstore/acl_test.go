@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
 	"github.com/weir-dev/weir/limiter/redisstore/bypasses"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -66,8 +67,8 @@ func operate(ctx context.Context, client *redisclient.Client, _ time.Duration) e
 	exchange := controlplane.NewExchange(client, "weir:", "weir-system/default")
 	_, errReplicas := exchange.Replicas(ctx) // with a script that is not loaded yet
 	_, errLoad := client.LoadScripts(ctx, slices.Concat(redisstore.Scripts(), controlplane.Scripts()))
-	_, errFirst := exchange.Publish(ctx, "sha256:a", []byte("A"))
-	_, errSecond := exchange.Publish(ctx, "sha256:b", []byte("B")) // lets the first one expire
+	_, errFirst := exchange.Publish(ctx, rules.Encoded{Revision: "sha256:a", Data: []byte("A"), Whole: true}, false)
+	_, errSecond := exchange.Publish(ctx, rules.Encoded{Revision: "sha256:b", Data: []byte("B"), Whole: true}, false) // lets the first one expire
 	_, errInspect := client.Inspect(ctx)
 	return errors.Join(errReplicas, errLoad, errFirst, errSecond, errInspect, client.Ping(ctx), exchange.Leave(ctx), exchange.Clear(ctx))
 }

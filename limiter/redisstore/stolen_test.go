@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 )
 
@@ -18,7 +19,7 @@ func TestDocumentedACL_AStolenLimiterCannotPublishRules(t *testing.T) {
 	operator := open(t, server.URL())
 	own, other := "weir-system/default", "weir-system/other"
 	for _, limiter := range []string{own, other} {
-		if _, err := controlplane.NewExchange(operator, "weir:", limiter).Publish(ctx, "sha256:a", []byte("rules")); err != nil {
+		if _, err := controlplane.NewExchange(operator, "weir:", limiter).Publish(ctx, rules.Encoded{Revision: "sha256:a", Data: []byte("rules"), Whole: true}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -29,7 +30,7 @@ func TestDocumentedACL_AStolenLimiterCannotPublishRules(t *testing.T) {
 	readOnly := major(t, server) >= 7
 	publish := func(limiter string) func() error {
 		return func() error {
-			_, err := controlplane.NewExchange(stolen, "weir:", limiter).Publish(ctx, "sha256:b", []byte("no rules"))
+			_, err := controlplane.NewExchange(stolen, "weir:", limiter).Publish(ctx, rules.Encoded{Revision: "sha256:b", Data: []byte("no rules"), Whole: true}, false)
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/storetest"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/fixture/connection"
@@ -472,7 +473,7 @@ func awaitRevision(t *testing.T, client *redisclient.Client, updates <-chan stri
 	deadline := time.After(recovery)
 	for n := 0; ; n++ {
 		revision := "sha256:" + strconv.Itoa(n)
-		if _, err := exchange.Publish(t.Context(), revision, []byte("a set")); err != nil {
+		if _, err := exchange.Publish(t.Context(), rules.Encoded{Revision: revision, Data: []byte("a set"), Whole: true}, false); err != nil {
 			t.Logf("publish: %v", err)
 		}
 		select {

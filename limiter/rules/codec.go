@@ -16,10 +16,10 @@ import (
 //   - 4: a manifest and shards, see [Encoder]. A limiter names in its heartbeats that it reads them.
 //
 // A Set in one document is written in the lowest version that can represent it, so that older limiters read everything that they can enforce.
-const Format = formatSharded
+const Format = FormatSharded
 
-// formatSharded is the lowest format with shards.
-const formatSharded = 4
+// FormatSharded is the lowest format with shards.
+const FormatSharded = 4
 
 // maxEncoded bounds the decompressed size of a Set, in bytes. It is far above the size of 10 000 policies and far below the memory of a
 // limiter.

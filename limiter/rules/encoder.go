@@ -21,6 +21,8 @@ type Encoded struct {
 	Revision string
 	// Data is the encoded manifest, or the whole Set in one document, see [Whole].
 	Data []byte
+	// Whole is true if Data is the whole Set.
+	Whole bool
 	// Shards are the encoded shards, and the table of routes, by hash.
 	Shards map[string][]byte
 }
@@ -48,13 +50,13 @@ func packContent(v any) packed {
 // Whole returns the Set in one document, for limiters that read no shards.
 func Whole(set Set) Encoded {
 	data, revision := Encode(set)
-	return Encoded{Revision: revision, Data: data}
+	return Encoded{Revision: revision, Data: data, Whole: true}
 }
 
 // Encode encodes a Set whose rules are sorted. revisionOf returns the [Rule.Revision] of rule i, or any other text that is equal for equal rules only.
 func (e *Encoder) Encode(set Set, revisionOf func(i int) string) Encoded {
 	next := split(set, revisionOf)
-	body := manifestBody{Format: formatSharded, HashKey: set.HashKey, Shards: []manifestShard{}}
+	body := manifestBody{Format: FormatSharded, HashKey: set.HashKey, Shards: []manifestShard{}}
 	encoded := Encoded{Shards: map[string][]byte{}}
 	if set.RouteTable != nil {
 		if e.routeTable == nil || set.RouteTable != e.routeTable && !reflect.DeepEqual(set.RouteTable, e.routeTable) {
@@ -123,8 +125,30 @@ func (c *shardContent) equals(e *encodedShard) bool {
 		})
 }
 
-// Archive returns the manifest with its shards, in their order, for [Decode].
-func (e *Encoded) Archive() ([]byte, error) { return Archive(e.Data, e.Shards) }
+// DecodeEncoded decodes an archive, or a whole Set, like [Decode]. It also returns the parts of the archive.
+func DecodeEncoded(data []byte) (Set, Encoded, error) {
+	m, rest, err := decodeManifest(data)
+	if err != nil {
+		return Set{}, Encoded{}, err
+	}
+	shards, err := unpackArchive(rest)
+	if err != nil {
+		return Set{}, Encoded{}, err
+	}
+	set, err := m.Assemble(nil, shards)
+	if err != nil {
+		return Set{}, Encoded{}, err
+	}
+	return set.Set(), Encoded{Revision: m.Revision, Data: data[:len(data)-len(rest)], Whole: m.whole != nil, Shards: shards}, nil
+}
+
+// Archive returns the manifest with its shards, in their order, or the whole Set, for [Decode].
+func (e *Encoded) Archive() ([]byte, error) {
+	if e.Whole {
+		return e.Data, nil
+	}
+	return Archive(e.Data, e.Shards)
+}
 
 // Archive returns the encoded manifest with its shards, in their order, for [Decode]. It returns [ErrMissingShard] if a shard is missing.
 func Archive(manifest []byte, shards map[string][]byte) ([]byte, error) {

@@ -78,7 +78,7 @@ func decodeManifest(data []byte) (m *Manifest, rest []byte, err error) {
 	switch {
 	case head.Format < 1 || head.Format > Format:
 		return nil, nil, fmt.Errorf("decode rules: %w %d; this build reads formats 1 to %d", ErrFormat, head.Format, Format)
-	case head.Format < formatSharded:
+	case head.Format < FormatSharded:
 		var e envelope
 		if err := decodeStrictly(plain, &e); err != nil {
 			return nil, nil, fmt.Errorf("decode rules: %w", err)

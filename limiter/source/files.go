@@ -211,7 +211,7 @@ func (f *Files) install(loaded Loaded) error {
 	}
 	_, revision := rules.Encode(loaded.Set)
 	if revision != f.revision {
-		if err := f.apply(rules.Split(loaded.Set), revision); err != nil {
+		if err := f.apply(loaded.Set, revision); err != nil {
 			return err
 		}
 		f.log.Info("activated rules", "revision", revision, "previous", f.revision, "policies", len(loaded.Set.Rules))

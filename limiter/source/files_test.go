@@ -206,7 +206,7 @@ func TestFiles_LogsAProblemOnce(t *testing.T) {
 func TestFiles_AppliesAVersionOnce(t *testing.T) {
 	loaded, applied := Loaded{}, 0
 	var broken error
-	f := NewFiles("policies", func() (Loaded, error) { return loaded, nil }, func(*rules.Sharded, string) error { applied++; return broken }, slog.New(slog.DiscardHandler))
+	f := NewFiles("policies", func() (Loaded, error) { return loaded, nil }, func(rules.Set, string) error { applied++; return broken }, slog.New(slog.DiscardHandler))
 	set := func(units int64) rules.Set {
 		data, _ := setOf(units)
 		set, _, err := rules.Decode(data)
@@ -382,9 +382,9 @@ func TestFiles_KeepsItsRulesWhilePoliciesAreMissing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var read rules.Set
 				active := "none"
-				apply := func(set *rules.Sharded, _ string) error {
+				apply := func(set rules.Set, _ string) error {
 					active = ""
-					for _, r := range set.Set().Rules {
+					for _, r := range set.Rules {
 						active = strings.TrimSpace(active + " " + r.Policy)
 					}
 					return nil

@@ -29,7 +29,7 @@ func TestRedis_AppliesOnlyANewerSnapshotInAnOutage(t *testing.T) {
 			stub := &stub{revision: revision, data: data}
 			var got applied
 			var log logbook
-			r := NewRedis(stub, path, got.apply, log.logger())
+			r := NewRedis(stub, path, got.applyShards, log.logger())
 			_ = r.refresh(t.Context())
 			stub.fail(errors.New("refused"))
 			newer, newerRevision := ordered(2, test.snapshot)
@@ -61,7 +61,7 @@ func TestRedis_KeepsNewerRulesUntilRedisHasThem(t *testing.T) {
 			before, revision := ordered(1, 5)
 			stub := &stub{revision: revision, data: before}
 			var got applied
-			r := NewRedis(stub, path, got.apply, slog.New(slog.DiscardHandler))
+			r := NewRedis(stub, path, got.applyShards, slog.New(slog.DiscardHandler))
 			_ = r.refresh(t.Context())
 			stub.fail(errors.New("refused"))
 			kept, keptRevision := ordered(2, 7)
@@ -93,7 +93,7 @@ func TestRedis_ReadsTheSequenceOfRulesThatArePublishedAgain(t *testing.T) {
 	data, revision := ordered(1, 5)
 	stub := &stub{revision: revision, data: data}
 	var got applied
-	r := NewRedis(stub, path, got.apply, slog.New(slog.DiscardHandler))
+	r := NewRedis(stub, path, got.applyShards, slog.New(slog.DiscardHandler))
 	_ = r.refresh(t.Context())
 	stub.set(revision, rules.WithSequence(data, 7))
 	r.verify = true // as after a notification

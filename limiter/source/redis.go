@@ -45,7 +45,7 @@ type ruleSets interface {
 type Redis struct {
 	published ruleSets
 	snapshot  *snapshot // nil if there is no snapshot
-	apply     Apply
+	apply     ApplyShards
 	log       *slog.Logger
 	verify    bool           // the sequence of the active revision in Redis: it may have been published again
 	followed  bool           // Redis has returned rules: a snapshot replaces them only if it is newer
@@ -59,7 +59,7 @@ type Redis struct {
 }
 
 // NewRedis returns a source that applies the published rule sets, and before that the snapshot at path, unless path is empty.
-func NewRedis(published ruleSets, path string, apply Apply, log *slog.Logger) *Redis {
+func NewRedis(published ruleSets, path string, apply ApplyShards, log *slog.Logger) *Redis {
 	r := &Redis{published: published, apply: apply, log: log, lastErr: errNotFetched}
 	if path != "" {
 		r.snapshot = &snapshot{path: path}

@@ -58,7 +58,7 @@ func TestRedis_PollsEveryTwoSecondsAndBacksOffAfterErrors(t *testing.T) {
 		s := &timed{wake: make(chan string)}
 		s.fail(errors.New("refused"))
 		var got applied
-		running(t, NewRedis(s, "", got.apply, slog.New(slog.DiscardHandler)).Run)
+		running(t, NewRedis(s, "", got.applyShards, slog.New(slog.DiscardHandler)).Run)
 		backoff := []time.Duration{
 			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond,
 			3200 * time.Millisecond, 5 * time.Second, 5 * time.Second,
@@ -81,7 +81,7 @@ func TestRedis_PollsAtIrregularTimes(t *testing.T) {
 		s := &timed{wake: make(chan string)}
 		s.set(revision, data)
 		var got applied
-		running(t, NewRedis(s, "", got.apply, slog.New(slog.DiscardHandler)).Run)
+		running(t, NewRedis(s, "", got.applyShards, slog.New(slog.DiscardHandler)).Run)
 		time.Sleep(time.Hour)
 		waits := s.waits()
 		if len(waits) < 1000 {
@@ -101,7 +101,7 @@ func TestRedis_FetchesAfterEachPublicationAndEndsWithTheSubscription(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		s := &timed{wake: make(chan string)}
 		var got applied
-		r := NewRedis(s, "", got.apply, slog.New(slog.DiscardHandler))
+		r := NewRedis(s, "", got.applyShards, slog.New(slog.DiscardHandler))
 		ended := make(chan struct{})
 		go func() { r.Run(t.Context()); close(ended) }()
 		synctest.Wait()

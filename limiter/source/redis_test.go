@@ -35,7 +35,11 @@ type applied struct {
 	rejection error
 }
 
-func (a *applied) apply(_ *rules.Sharded, revision string) error {
+func (a *applied) applyShards(_ *rules.Sharded, revision string) error {
+	return a.apply(rules.Set{}, revision)
+}
+
+func (a *applied) apply(_ rules.Set, revision string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.rejection != nil {
@@ -106,7 +110,7 @@ func TestRedis_FollowsPublishedRuleSets(t *testing.T) {
 	t.Run("follow", func(t *testing.T) {
 		e := exchangeAt(t, fixture.Redis(t).URL())
 		var got applied
-		r := NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler))
+		r := NewRedis(e, "", got.applyShards, slog.New(slog.DiscardHandler))
 		running(t, r.Run)
 
 		fixture.Await(t, "Ready reports that nothing is published", func() bool {
@@ -125,7 +129,7 @@ func TestRedis_ActivatesAnEditWithoutWaitingForThePoll(t *testing.T) {
 	e := exchangeAt(t, fixture.Redis(t).URL())
 	var got applied
 	publish(t, e, 1)
-	running(t, NewRedis(e, "", got.apply, slog.New(slog.DiscardHandler)).Run)
+	running(t, NewRedis(e, "", got.applyShards, slog.New(slog.DiscardHandler)).Run)
 	fixture.Await(t, "the first rule set is active", func() bool { return got.count() == 1 })
 
 	// Far below the poll interval of two seconds, so only the subscription can be this fast. One slow edit is allowed for a busy
@@ -151,7 +155,7 @@ func TestRedis_KeepsItsRulesDuringAnOutage(t *testing.T) {
 	var got applied
 	var log logbook
 	server.Kill()
-	r := NewRedis(e, "", got.apply, log.logger())
+	r := NewRedis(e, "", got.applyShards, log.logger())
 	running(t, r.Run)
 	fixture.Await(t, "Ready reports that Redis is unreachable", func() bool {
 		err := r.Ready()
@@ -187,7 +191,7 @@ func TestRedis_LogsAnOutageOnce(t *testing.T) {
 	var log logbook
 	var got applied
 	stub := &stub{err: errors.New("dial tcp: connection refused")}
-	running(t, NewRedis(stub, "", got.apply, log.logger()).Run)
+	running(t, NewRedis(stub, "", got.applyShards, log.logger()).Run)
 	fixture.Await(t, "it has tried three times", func() bool { return stub.fetches() >= 3 })
 	if n := log.count("level=WARN"); n != 1 || log.count(`msg="cannot fetch rules; no rules yet"`) != 1 {
 		t.Errorf("%d warnings about one outage, want 1 that there are no rules yet:\n%s", n, &log)
@@ -205,7 +209,7 @@ func TestRedis_LogsRulesWhenTheyChangeAndAfterAnOutage(t *testing.T) {
 	s := &stub{}
 	var log logbook
 	var got applied
-	r := NewRedis(s, "", got.apply, log.logger())
+	r := NewRedis(s, "", got.applyShards, log.logger())
 	steps := []struct {
 		what   string
 		change func()
@@ -253,7 +257,7 @@ func TestRedis_RejectsAnInvalidRuleSet(t *testing.T) {
 			var log logbook
 			stub := &stub{}
 			stub.set(goodRevision, good)
-			r := NewRedis(stub, "", got.apply, log.logger())
+			r := NewRedis(stub, "", got.applyShards, log.logger())
 			if err := r.refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +299,7 @@ func TestRedis_ReadyReturnsTheReason(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got applied
-			r := NewRedis(test.stub, "", got.apply, slog.New(slog.DiscardHandler))
+			r := NewRedis(test.stub, "", got.applyShards, slog.New(slog.DiscardHandler))
 			if err := r.Ready(); err == nil {
 				t.Error("ready before the first fetch")
 			}

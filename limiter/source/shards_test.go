@@ -69,7 +69,7 @@ func TestRedis_KeepsItsRulesIfAShardCannotBeUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stub := &stub{}
 			var got applied
-			r := NewRedis(stub, "", got.apply, slog.New(slog.DiscardHandler))
+			r := NewRedis(stub, "", got.applyShards, slog.New(slog.DiscardHandler))
 			stub.setShards(first, first.Shards)
 			if err := r.refresh(t.Context()); err != nil {
 				t.Fatal(err)
@@ -123,7 +123,7 @@ func TestSnapshot_HasShards(t *testing.T) {
 			t.Errorf("%d bytes in the first file: a lag of %v", at, differs)
 		}
 		var got applied
-		r := NewRedis(&stub{}, path, got.apply, slog.New(slog.DiscardHandler))
+		r := NewRedis(&stub{}, path, got.applyShards, slog.New(slog.DiscardHandler))
 		if err := r.refresh(t.Context()); err == nil || got.last() != set.Revision {
 			t.Errorf("%d bytes in the first file: revision %q, %v", at, got.last(), err)
 		}

@@ -25,7 +25,7 @@ type snapshot struct {
 
 // install applies the rule set in the files and returns its version. It returns the zero version if the files have not changed, or if the rule
 // set does not replace the active one.
-func (s *snapshot) install(apply Apply, replaces func(version) bool) (version, error) {
+func (s *snapshot) install(apply ApplyShards, replaces func(version) bool) (version, error) {
 	parts, err := s.read()
 	if err != nil {
 		return version{}, err
@@ -79,7 +79,7 @@ func decodeNamed(data []byte) (n named, err error) {
 	return n, err
 }
 
-func (s *snapshot) apply(parts [][]byte, apply Apply, replaces func(version) bool) (version, error) {
+func (s *snapshot) apply(parts [][]byte, apply ApplyShards, replaces func(version) bool) (version, error) {
 	read, err := decode(parts, decodeNamed)
 	found := version{revision: read.revision}
 	if err == nil {

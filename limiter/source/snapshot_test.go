@@ -53,7 +53,7 @@ func TestRedis_UsesTheSnapshotUntilRedisHasRules(t *testing.T) {
 			kept := snapshotOf(t, path, 1)
 			var got applied
 			var log logbook
-			r := NewRedis(silent, path, got.apply, log.logger())
+			r := NewRedis(silent, path, got.applyShards, log.logger())
 			for range 3 {
 				_ = r.refresh(t.Context()) // fails, as the test case describes
 			}
@@ -91,7 +91,7 @@ func TestRedis_AppliesEqualRulesFromSnapshotAndRedisOnce(t *testing.T) {
 	data, _ := setOf(1)
 	stub := &stub{}
 	var got applied
-	r := NewRedis(stub, path, got.apply, slog.New(slog.DiscardHandler))
+	r := NewRedis(stub, path, got.applyShards, slog.New(slog.DiscardHandler))
 	_ = r.refresh(t.Context())
 	stub.set(revision, data)
 	if err := r.refresh(t.Context()); err != nil || got.count() != 1 || r.Origin() != "redis" {
@@ -126,7 +126,7 @@ func TestRedis_RejectsAnInvalidSnapshot(t *testing.T) {
 			}
 			got := applied{rejection: test.apply}
 			var log logbook
-			r := NewRedis(&stub{err: errors.New("refused")}, path, got.apply, log.logger())
+			r := NewRedis(&stub{err: errors.New("refused")}, path, got.applyShards, log.logger())
 			for range 3 {
 				_ = r.refresh(t.Context())
 			}
@@ -164,7 +164,7 @@ func TestRedis_UsesTheSnapshotWhileRedisDoesNotRespond(t *testing.T) {
 	kept := snapshotOf(t, path, 1)
 	var got applied
 	e := exchangeAt(t, server.URL()) // with a timeout of five seconds, of which Redis gets at least half for a reply
-	r := NewRedis(e, path, got.apply, slog.New(slog.DiscardHandler))
+	r := NewRedis(e, path, got.applyShards, slog.New(slog.DiscardHandler))
 	begin := time.Now()
 	running(t, r.Run)
 	fixture.Await(t, "the snapshot is active", func() bool { return got.last() == kept })
@@ -181,7 +181,7 @@ func TestRedis_UsesTheSnapshotWhileRedisDoesNotRespond(t *testing.T) {
 func TestRedis_FindsASnapshotThatAppearsLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.json.gz")
 	var got applied
-	r := NewRedis(&stub{}, path, got.apply, slog.New(slog.DiscardHandler))
+	r := NewRedis(&stub{}, path, got.applyShards, slog.New(slog.DiscardHandler))
 	running(t, r.Run)
 	fixture.Await(t, "Ready reports both errors", func() bool {
 		err := r.Ready()
@@ -200,7 +200,7 @@ func TestRedis_FetchesFromRedisBeforeItReadsTheSnapshot(t *testing.T) {
 	stub := &stub{}
 	stub.set(revision, data)
 	var got applied
-	r := NewRedis(stub, path, got.apply, slog.New(slog.DiscardHandler))
+	r := NewRedis(stub, path, got.applyShards, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := r.refreshFirst(ctx); err != nil || got.count() != 1 || got.last() != revision {
 		t.Errorf("%v; applied %d times, last %s; want only the rules from Redis", err, got.count(), got.last())
@@ -219,7 +219,7 @@ func TestRedis_AppliesASnapshotThatAppearsAgainOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.json.gz")
 	revision := snapshotOf(t, path, 1)
 	var got applied
-	r := NewRedis(&stub{}, path, got.apply, slog.New(slog.DiscardHandler))
+	r := NewRedis(&stub{}, path, got.applyShards, slog.New(slog.DiscardHandler))
 	_ = r.refresh(t.Context())
 	rename(t, path, path+".old")
 	_ = r.refresh(t.Context())
@@ -237,7 +237,7 @@ func TestRedis_ReadsASnapshotInSeveralFiles(t *testing.T) {
 	write(t, path, string(data[:third]))
 	write(t, path+".1", string(data[third:2*third]))
 	var got applied
-	r := NewRedis(&stub{err: errors.New("refused")}, path, got.apply, slog.New(slog.DiscardHandler))
+	r := NewRedis(&stub{err: errors.New("refused")}, path, got.applyShards, slog.New(slog.DiscardHandler))
 	_ = r.refresh(t.Context())
 	if r.Ready() == nil {
 		t.Fatal("ready without the last file")
@@ -268,7 +268,7 @@ func TestRedis_ReadsABoundedNumberOfSnapshotFiles(t *testing.T) {
 			write(t, name, string(data[min(len(data), i*size):min(len(data), (i+1)*size)]))
 		}
 		var got applied
-		r := NewRedis(&stub{err: errors.New("refused")}, path, got.apply, slog.New(slog.DiscardHandler))
+		r := NewRedis(&stub{err: errors.New("refused")}, path, got.applyShards, slog.New(slog.DiscardHandler))
 		_ = r.refresh(t.Context())
 		if last := got.last(); last != want {
 			t.Errorf("%d files: active revision %q, want %q", files, last, want)

@@ -131,7 +131,7 @@ func publish(t *testing.T, url string, data []byte, revision string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := controlplane.NewExchange(client, "weir:", "weir-system/default").Publish(t.Context(), revision, data); err != nil {
+	if _, err := controlplane.NewExchange(client, "weir:", "weir-system/default").Publish(t.Context(), rules.Encoded{Revision: revision, Data: data, Whole: true}, false); err != nil {
 		t.Fatal(err)
 	}
 }

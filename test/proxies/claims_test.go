@@ -116,7 +116,7 @@ func publishPolicy(t *testing.T, url, policy string) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	data, revision := rules.Encode(loaded.Rules)
-	if _, err := controlplane.NewExchange(client, "weir:", "weir-system/default").Publish(t.Context(), revision, data); err != nil {
+	if _, err := controlplane.NewExchange(client, "weir:", "weir-system/default").Publish(t.Context(), rules.Encoded{Revision: revision, Data: data, Whole: true}, false); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -48,8 +48,8 @@ func (w *world) start(ctx context.Context, weir string, on Setup, all []Policy) 
 	}
 	w.client = client
 	exchange := controlplane.NewExchange(client, keyPrefix, limiterName)
-	data, revision := rules.Encode(ruleSet(nil))
-	if _, err := exchange.Publish(ctx, revision, data); err != nil {
+	published := encoded(ruleSet(nil))
+	if _, err := exchange.Publish(ctx, published, false); err != nil {
 		return err
 	}
 	ready, done := context.WithTimeout(ctx, worldReady)
@@ -57,12 +57,12 @@ func (w *world) start(ctx context.Context, weir string, on Setup, all []Policy) 
 	if err := w.startReplicas(ready, weir, on.Limiters); err != nil {
 		return err
 	}
-	if err := waitFor(ready, exchange, revision); err != nil {
+	if err := waitFor(ready, exchange, published.Revision); err != nil {
 		return err
 	}
 	// A replica sends a heartbeat when it has new rules, and then reads how many replicas there are. With these rules all replicas know all.
-	data, revision = rules.Encode(ruleSet(all))
-	if _, err := exchange.Publish(ctx, revision, data); err != nil {
+	published = encoded(ruleSet(all))
+	if _, err := exchange.Publish(ctx, published, false); err != nil {
 		return err
 	}
 	publishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -75,11 +75,11 @@ func (w *world) start(ctx context.Context, weir string, on Setup, all []Policy) 
 			case <-publishing.Done():
 				return
 			case <-tick.C:
-				_, _ = exchange.Publish(publishing, revision, data) // Redis is broken on purpose
+				_, _ = exchange.Publish(publishing, published, false) // Redis is broken on purpose
 			}
 		}
 	})
-	return waitFor(ready, exchange, revision)
+	return waitFor(ready, exchange, published.Revision)
 }
 
 // waitFor waits until all limiters report that they enforce a revision.
@@ -142,4 +142,9 @@ func (w *world) stop() error {
 		errs = append(errs, w.client.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// encoded encodes a rule set as the operator publishes it.
+func encoded(set rules.Set) rules.Encoded {
+	return new(rules.Encoder).Encode(set, func(i int) string { return set.Rules[i].Revision() })
 }

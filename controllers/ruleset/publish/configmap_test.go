@@ -25,6 +25,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // saving is a Snapshot and its cluster. controllers/ruleset tests it with a real API server.
@@ -73,13 +74,17 @@ func newSaving(t *testing.T) *saving {
 		Client: calls, Uncached: calls, Limiter: types.NamespacedName{Namespace: "weir-system", Name: "edge"}, Resync: time.Minute,
 		Clock: func() time.Time { return s.now }, Sequence: &Sequence{Clock: func() time.Time { return s.now }},
 	}
-	s.Sequence.Stamp(&selection.RuleSet{Revision: "sha256:before"}) // as after a publication in Redis
+	s.Sequence.Stamp(&selection.RuleSet{Encoded: rules.Encoded{Revision: "sha256:before", Whole: true}}) // as after a publication in Redis
 	return s
 }
 
 // ordered returns the data of set with its sequence.
 func (s *saving) ordered(set *selection.RuleSet) []byte {
-	data, _ := s.Sequence.Stamp(set)
+	encoded, _ := s.Sequence.Stamp(set)
+	data, err := encoded.Archive()
+	if err != nil {
+		s.Fatal(err)
+	}
 	return data
 }
 
@@ -98,7 +103,7 @@ func (s *saving) shorten(o runtime.ApplyConfiguration) {
 
 func (s *saving) save(set *selection.RuleSet) {
 	logger := funcr.New(func(_, line string) { s.lines = append(s.lines, line) }, funcr.Options{})
-	s.Save(log.IntoContext(s.Context(), logger), s.limiter, set)
+	s.Save(log.IntoContext(s.Context(), logger), s.limiter, set, false)
 }
 
 func (s *saving) stored() *corev1.ConfigMap {
@@ -208,7 +213,7 @@ func TestSave_SplitsLargeRuleSets(t *testing.T) {
 	const part, parts = 1<<20 - 16<<10, 8
 	s := newSaving(t)
 	set := func(revision string, size int) *selection.RuleSet {
-		return &selection.RuleSet{Revision: revision, Data: make([]byte, size)}
+		return &selection.RuleSet{Encoded: rules.Encoded{Revision: revision, Data: make([]byte, size), Whole: true}}
 	}
 	s.save(set("one", part))
 	s.wantCalls("a ConfigMap", 1, 1, "wrote the snapshot", 1)
@@ -305,7 +310,7 @@ func TestSave_KeepsTheSnapshotOfASuccessor(t *testing.T) {
 		return lost
 	}
 	set := func(revision string) *selection.RuleSet {
-		return &selection.RuleSet{Revision: revision, Data: []byte(revision)}
+		return &selection.RuleSet{Encoded: rules.Encoded{Revision: revision, Data: []byte(revision), Whole: true}}
 	}
 	s.save(set("sha256:a"))
 	s.now = s.now.Add(time.Hour)
@@ -327,7 +332,7 @@ func TestSave_KeepsTheSnapshotOfASuccessor(t *testing.T) {
 // A backup is restored without owner references. What another controller owns is not changed.
 func TestSave_AdoptsASnapshotWithoutAController(t *testing.T) {
 	s := newSaving(t)
-	set := &selection.RuleSet{Revision: "sha256:a", Data: []byte("a")}
+	set := &selection.RuleSet{Encoded: rules.Encoded{Revision: "sha256:a", Data: []byte("a"), Whole: true}}
 	s.save(set)
 	restored := s.stored()
 	restored.OwnerReferences = nil

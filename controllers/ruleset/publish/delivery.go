@@ -37,6 +37,10 @@ type Delivery struct {
 	Redis Redis
 	// Scripts in Redis.
 	Scripts []Script
+	// WantsWhole is true if a replica, of an older version, reads no shards. A rule set in shards is not published then.
+	WantsWhole bool
+	// Starting is true if a replica has no rules yet.
+	Starting bool
 }
 
 // ServingReplica is a replica that serves requests.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 func TestLocalMode_CountsReplicasAndKeepsTheFirstTime(t *testing.T) {
@@ -67,7 +68,7 @@ func TestDelivery_EqualComparesWhatPoliciesReport(t *testing.T) {
 }
 
 func TestDelivery_CountsTheReplicasThatEnforceARule(t *testing.T) {
-	set := &selection.RuleSet{Revision: "new", Rules: map[string]selection.Rule{"shop/daily": {Revision: "1"}, "shop/hourly": {Revision: "2"}}}
+	set := &selection.RuleSet{Encoded: rules.Encoded{Revision: "new"}, Rules: map[string]selection.Rule{"shop/daily": {Revision: "1"}, "shop/hourly": {Revision: "2"}}}
 	all := ServingReplica{"new", map[string]string{"shop/daily": "1", "shop/hourly": "2"}}
 	equal := ServingReplica{"old", map[string]string{"shop/daily": "1", "shop/hourly": "2", "shop/gone": "3"}}
 	unknown := ServingReplica{"new", nil} // its rule set was not read, but has the revision

@@ -5,6 +5,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,7 +38,20 @@ type Publisher struct {
 	decided  map[string]*DecidedRules
 	replicas replicaCount
 	check    redisCheck
+	// wantsWhole is true if a replica reads no shards. hasFormat is true once the heartbeats were read.
+	wantsWhole, hasFormat bool
+	rejected              string // of the last delivery
+	rewritten             rewrite
 }
+
+// rewrite is the last time when a rule set was written again because a replica had rejected it.
+type rewrite struct {
+	revision string
+	at       time.Time
+}
+
+// rewriteInterval is the least time between two such writes of a rule set. What a replica rejects is seldom damaged.
+const rewriteInterval = time.Minute
 
 // redisCheck is the last inspection of Redis.
 type redisCheck struct {
@@ -59,7 +73,7 @@ func (p *Publisher) Publish(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		}
 		p.outage.record(storeErrorOf(err), p.Clock())
 		p.replicas.markUnavailable()
-		return Delivery{Replicas: p.serving, AtLeast: p.atLeast(limiter), Redis: p.check.redis, Outage: p.outage.outage()}
+		return Delivery{Replicas: p.serving, AtLeast: p.atLeast(limiter), Redis: p.check.redis, Outage: p.outage.outage(), WantsWhole: p.wantsWhole}
 	}
 	if p.outage.ongoing() {
 		log.FromContext(ctx).Info("Redis can be used again", "revision", set.Revision)
@@ -92,20 +106,27 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		return Delivery{}, err
 	}
 	p.Sequence.Found(active, sequence)
-	data, sequence := p.Sequence.Stamp(set)
-	changed, err := p.store.Publish(ctx, set.Revision, data)
-	if err != nil {
+	if err := p.findFormat(ctx); err != nil {
 		return Delivery{}, err
 	}
-	if changed {
-		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
+	if set.Whole || !p.wantsWhole { // else the caller encodes the set again
+		stamped, sequence := p.Sequence.Stamp(set)
+		changed, err := p.store.Publish(ctx, stamped, p.shouldRewrite(set.Revision))
+		if err != nil {
+			return Delivery{}, err
+		}
+		if changed {
+			log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
+		}
 	}
 	replicas, err := p.store.Replicas(ctx)
 	if err != nil {
 		return Delivery{}, err
 	}
-	delivery := Delivery{Redis: p.check.redis, Scripts: scripts}
+	p.wantsWhole = readNoShards(replicas)
+	delivery := Delivery{Redis: p.check.redis, Scripts: scripts, WantsWhole: p.wantsWhole}
 	for _, replica := range replicas {
+		delivery.Starting = delivery.Starting || replica.Revision == ""
 		if replica.Rejected != "" && delivery.Rejected == "" {
 			delivery.Rejected = "replica " + replica.ID + " rejects the rules: " + replica.Rejected
 		}
@@ -122,7 +143,36 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		delivery.Decided = withDecided(delivery.Decided, p.decided, replica, revisions)
 		delivery.NotReporting = delivery.NotReporting || replica.Decided == nil
 	}
+	p.rejected = delivery.Rejected
 	return delivery, nil
+}
+
+// findFormat reads, before the first rule set is published, whether a replica reads no shards: it must not find some.
+func (p *Publisher) findFormat(ctx context.Context) error {
+	if p.hasFormat {
+		return nil
+	}
+	replicas, err := p.store.Replicas(ctx)
+	if err != nil {
+		return err
+	}
+	p.wantsWhole, p.hasFormat = readNoShards(replicas), true
+	return nil
+}
+
+// readNoShards reports whether a replica, of an older version, reads no rule sets in shards.
+func readNoShards(replicas []Replica) bool {
+	return slices.ContainsFunc(replicas, func(r Replica) bool { return r.Format < rules.FormatSharded })
+}
+
+// shouldRewrite reports whether the rule set must be written again although Redis has it: a replica rejects it, perhaps because it is damaged.
+func (p *Publisher) shouldRewrite(revision string) bool {
+	now := p.Clock()
+	if p.rejected == "" || p.rewritten.revision == revision && now.Sub(p.rewritten.at) < rewriteInterval {
+		return false
+	}
+	p.rewritten = rewrite{revision, now}
+	return true
 }
 
 // inspect inspects Redis once every resync: the settings that decide about eviction can change while Redis runs.
@@ -145,7 +195,7 @@ func (p *Publisher) rulesOf(ctx context.Context, revision string) (map[string]st
 	if revisions, ok := p.index.get(revision); ok {
 		return revisions, nil
 	}
-	data, found, err := p.store.Load(ctx, revision)
+	data, found, err := p.store.Archive(ctx, revision)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -166,7 +216,7 @@ func (p *Publisher) Load(ctx context.Context, limiter *v1alpha1.Limiter, revisio
 	if err := p.connect(ctx, limiter); err != nil {
 		return nil, err
 	}
-	data, _, err := p.store.Load(ctx, revision)
+	data, _, err := p.store.Archive(ctx, revision)
 	return data, err
 }
 
@@ -217,5 +267,5 @@ func (p *Publisher) Close() {
 		_ = p.store.Close() // the connections are abandoned in any case
 	}
 	p.redis, p.store, p.outage, p.replicas, p.check = nil, nil, outageTracker{}, replicaCount{}, redisCheck{}
-	p.serving, p.decided = nil, nil
+	p.serving, p.decided, p.wantsWhole, p.hasFormat, p.rejected = nil, nil, false, false, ""
 }

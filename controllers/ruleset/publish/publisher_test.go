@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -28,6 +29,7 @@ type memory struct {
 	active   string
 	sets     map[string][]byte
 	replicas []Replica
+	old      bool // the replicas read no shards
 	redis    Redis
 }
 
@@ -51,12 +53,19 @@ func (m *memory) LoadScripts(context.Context) ([]Script, error) {
 	return []Script{{Name: "spend", LoadedOn: 1}}, m.call("scripts")
 }
 
-func (m *memory) Publish(_ context.Context, revision string, data []byte) (changed bool, err error) {
+func (m *memory) Publish(_ context.Context, set rules.Encoded, rewrite bool) (changed bool, err error) {
 	if err := m.call("publish"); err != nil {
 		return false, err
 	}
-	changed = m.active != revision
-	m.active, m.sets[revision] = revision, data
+	if rewrite {
+		m.calls = append(m.calls, "rewrite")
+	}
+	data, err := set.Archive()
+	if err != nil {
+		return false, err
+	}
+	changed = m.active != set.Revision
+	m.active, m.sets[set.Revision] = set.Revision, data
 	return changed, nil
 }
 
@@ -65,13 +74,19 @@ func (m *memory) Active(context.Context) (revision string, sequence int64, err e
 	return m.active, sequence, m.call("active")
 }
 
-func (m *memory) Load(_ context.Context, revision string) (data []byte, found bool, err error) {
+func (m *memory) Archive(_ context.Context, revision string) (data []byte, found bool, err error) {
 	data, found = m.sets[revision]
 	return data, found, m.call("load")
 }
 
 func (m *memory) Replicas(context.Context) ([]Replica, error) {
-	return m.replicas, m.call("replicas")
+	replicas := slices.Clone(m.replicas)
+	for i := range replicas {
+		if !m.old {
+			replicas[i].Format = rules.Format
+		}
+	}
+	return replicas, m.call("replicas")
 }
 
 func (m *memory) Leave(ctx context.Context) error {
@@ -168,7 +183,7 @@ func TestPublish_ReturnsTheRulesOfEachReplicaThatServes(t *testing.T) {
 func TestPublish_ReadsTheRulesOfUnknownRevisions(t *testing.T) {
 	p, set, other := newPublishing(t), setOf(1), setOf(2)
 	store := p.stores["a:6379"]
-	store.sets[other.Revision], store.sets["sha256:damaged"] = other.Data, other.Data[:9]
+	store.sets[other.Revision], store.sets["sha256:damaged"] = archive(t, other), other.Data[:9]
 	store.replicas = []Replica{{ID: "a", Revision: other.Revision}, {ID: "b", Revision: "sha256:missing"}, {ID: "c", Revision: "sha256:damaged"}}
 	for range 2 {
 		d := p.publish(set)
@@ -284,7 +299,7 @@ func TestPublish_ReportsThatRedisCannotBeOpened(t *testing.T) {
 		t.Errorf("after it was resolved: %+v", d.Outage)
 	}
 	data, err := p.Load(t.Context(), p.limiter, set.Revision)
-	if err != nil || string(data) != string(rules.WithSequence(set.Data, p.now.UnixMilli())) {
+	if err != nil || !bytes.HasPrefix(data, rules.WithSequence(set.Data, p.now.UnixMilli())) {
 		t.Errorf("Load: %d bytes, %v", len(data), err)
 	}
 	if err := p.Clear(t.Context(), p.limiter); err != nil || p.stores["a:6379"].count("clear") != 1 {
@@ -355,5 +370,60 @@ func TestPublish_KnowsUnderWhichRulesReplicasHaveDecided(t *testing.T) {
 	}
 	if latest.HasDecided("shop/unknown", "") {
 		t.Error("a policy without a rule has decided")
+	}
+}
+
+func archive(t *testing.T, set *selection.RuleSet) []byte {
+	t.Helper()
+	data, err := set.Archive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestPublish_WritesAgainWhatAReplicaRejects(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	p.publish(set)
+	store := p.stores["a:6379"]
+	store.replicas = []Replica{{ID: "a", Revision: set.Revision, Rejected: "shard 3 is damaged"}}
+	for i, want := range []int{0, 1, 1, 1} {
+		if p.publish(set); store.count("rewrite") != want {
+			t.Errorf("call %d: written again %d times, want %d", i, store.count("rewrite"), want)
+		}
+		p.now = p.now.Add(10 * time.Second)
+	}
+	p.now = p.now.Add(time.Minute)
+	if p.publish(set); store.count("rewrite") != 2 {
+		t.Errorf("written again %d times after a minute, want 2", store.count("rewrite"))
+	}
+}
+
+// A replica of the version before must not find a rule set that it cannot read.
+func TestPublish_WaitsForAWholeRuleSetIfAReplicaReadsNoShards(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	store := p.stores["a:6379"]
+	store.old, store.replicas = true, []Replica{{ID: "a", Revision: "sha256:before"}}
+	if d := p.publish(set); !d.WantsWhole || store.count("publish") != 0 || d.Unavailable() || len(d.Replicas) != 1 {
+		t.Errorf("%+v, published %d times", d, store.count("publish"))
+	}
+	whole, err := selection.Compiler{KeyPrefix: "weir:", Whole: true}.Encode(set)
+	if err != nil || !whole.Whole || whole.Revision == set.Revision {
+		t.Fatalf("%v, %v", whole, err)
+	}
+	if d := p.publish(whole); !d.WantsWhole || store.active != whole.Revision {
+		t.Errorf("active %s, want %s", store.active, whole.Revision)
+	}
+	store.failing["publish"] = errors.New("refused")
+	if d := p.publish(whole); !d.WantsWhole || !d.Unavailable() { // what replicas read does not change in an outage
+		t.Errorf("in an outage: %+v", d)
+	}
+	delete(store.failing, "publish")
+	store.old = false
+	if d := p.publish(whole); d.WantsWhole {
+		t.Errorf("after the replica was replaced: %+v", d)
+	}
+	if again, err := (selection.Compiler{KeyPrefix: "weir:"}).Encode(whole); err != nil || again.Revision != set.Revision {
+		t.Errorf("encoded in shards again: revision %s, want %s; %v", again.Revision, set.Revision, err)
 	}
 }

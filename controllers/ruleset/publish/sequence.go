@@ -18,7 +18,7 @@ type Sequence struct {
 	current publication // of this operator; zero before the first call of Stamp
 	highest publication // of all that were found or assigned
 	stamped *selection.RuleSet
-	data    []byte // of stamped, with the sequence of current
+	encoded rules.Encoded // of stamped, with the sequence of current
 }
 
 // publication is a revision with its sequence.
@@ -45,9 +45,9 @@ func (s *Sequence) Found(revision string, sequence int64) {
 	}
 }
 
-// Stamp returns the data of set with its sequence. A rule set that replaces another one gets a new sequence. The first rule set of this operator
+// Stamp returns the encoded set with its sequence. A rule set that replaces another one gets a new sequence. The first rule set of this operator
 // keeps the sequence with which it was found, if no other rule set was found with a higher one.
-func (s *Sequence) Stamp(set *selection.RuleSet) (data []byte, sequence int64) {
+func (s *Sequence) Stamp(set *selection.RuleSet) (encoded rules.Encoded, sequence int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -57,12 +57,12 @@ func (s *Sequence) Stamp(set *selection.RuleSet) (data []byte, sequence int64) {
 	default:
 		s.assign(set.Revision)
 	}
-	if s.stamped != set || s.data == nil {
-		s.stamped, s.data = set, rules.WithSequence(set.Data, s.current.sequence)
-	} else if stamped, err := rules.Sequence(s.data); err == nil && stamped != s.current.sequence {
-		s.data = rules.WithSequence(set.Data, s.current.sequence)
+	stamped, err := rules.Sequence(s.encoded.Data)
+	if s.stamped != set || err != nil || stamped != s.current.sequence {
+		s.stamped, s.encoded = set, set.Encoded
+		s.encoded.Data = rules.WithSequence(set.Data, s.current.sequence)
 	}
-	return s.data, s.current.sequence
+	return s.encoded, s.current.sequence
 }
 
 // assigned reports whether a rule set has a sequence.

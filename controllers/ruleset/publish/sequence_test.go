@@ -10,7 +10,7 @@ import (
 
 func TestSequence_OnlyGrows(t *testing.T) {
 	const now = int64(1_800_000_000_000)
-	a, b := &selection.RuleSet{Revision: "a"}, &selection.RuleSet{Revision: "b"}
+	a, b := &selection.RuleSet{Encoded: rules.Encoded{Revision: "a", Whole: true}}, &selection.RuleSet{Encoded: rules.Encoded{Revision: "b", Whole: true}}
 	at := now
 	s := &Sequence{Clock: func() time.Time { return time.UnixMilli(at) }}
 	want := func(when string, set *selection.RuleSet, want int64) {
@@ -38,7 +38,7 @@ func TestSequence_OnlyGrows(t *testing.T) {
 
 func TestSequence_OfAnOperatorThatStarts(t *testing.T) {
 	const now = int64(1_800_000_000_000)
-	set := &selection.RuleSet{Revision: "a"}
+	set := &selection.RuleSet{Encoded: rules.Encoded{Revision: "a", Whole: true}}
 	tests := map[string]struct {
 		found []publication
 		want  int64

@@ -34,6 +34,8 @@ const (
 	revisionAnnotation = "weir.dev/revision"
 	// sequenceAnnotation is its sequence. Limiters read the sequence from the data.
 	sequenceAnnotation = "weir.dev/sequence"
+	// saveInterval is the least time between two writes while Redis has the rules.
+	saveInterval = 10 * time.Second
 	// SaveTimeout bounds an attempt to write one ConfigMap: a slow API server must not delay an edit for long.
 	SaveTimeout = 2 * time.Second
 )
@@ -73,36 +75,41 @@ type attempt struct {
 func (s *Snapshot) Problem() string { return s.last.message }
 
 // Save writes the rule set into the ConfigMaps, and verifies once every resync that it is still there. An error is logged and
-// the attempt repeated.
-func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet) {
+// the attempt repeated. The whole rule set is written, so that edits that follow each other are written together if canWait is true: Save then
+// returns how long to wait for the next call, and 0 if nothing waits.
+func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, canWait bool) (wait time.Duration) {
 	now := s.Clock()
 	if s.last.revision == "" && !s.Sequence.assigned() {
 		s.find(ctx)
 	}
-	data, sequence := s.Sequence.Stamp(set)
+	encoded, sequence := s.Sequence.Stamp(set)
 	if s.last.revision == set.Revision && s.last.sequence == sequence && now.Sub(s.last.at) < s.Resync {
-		return
+		return 0
+	}
+	if wait := s.last.at.Add(min(saveInterval, s.Resync)).Sub(now); canWait && s.last.versions != nil && wait > 0 {
+		return wait
 	}
 	before := s.last
 	s.last = attempt{revision: set.Revision, sequence: sequence, at: now}
-	versions, err := s.write(ctx, limiter, data, before)
+	versions, err := s.writeArchive(ctx, limiter, encoded, before)
 	if errors.Is(err, errOlder) { // another operator, or a restored backup
-		data, s.last.sequence = s.Sequence.Stamp(set)
-		versions, err = s.write(ctx, limiter, data, before)
+		encoded, s.last.sequence = s.Sequence.Stamp(set)
+		versions, err = s.writeArchive(ctx, limiter, encoded, before)
 	}
 	if err == nil {
 		s.last.versions = versions
 		if before.problem != "" || !slices.Equal(before.versions, versions) {
 			log.FromContext(ctx).Info("wrote the snapshot", "configMap", s.name(0).String(), "revision", set.Revision)
 		}
-		return
+		return 0
 	}
 	s.last.problem, s.last.message = problemOf(err), err.Error()
 	if before.problem == s.last.problem {
 		s.last.message = before.message // later errors differ in times and addresses
-		return
+		return 0
 	}
 	log.FromContext(ctx).Error(err, "cannot write the snapshot, retrying: limiters do not have these rules while Redis is unavailable")
+	return 0
 }
 
 // find records the sequence of the snapshot that exists when the operator starts while Redis is unavailable. If it cannot be read, it cannot be written either.
@@ -125,6 +132,15 @@ func sequenceOf(found *metav1.PartialObjectMetadata) int64 {
 		return 0
 	}
 	return max(sequence, 0)
+}
+
+// writeArchive is write for an encoded rule set.
+func (s *Snapshot) writeArchive(ctx context.Context, limiter *v1alpha1.Limiter, set rules.Encoded, before attempt) (versions []string, err error) {
+	data, err := set.Archive()
+	if err != nil {
+		return nil, snapshotError{"no archive", err.Error()}
+	}
+	return s.write(ctx, limiter, data, before)
 }
 
 // write writes the ConfigMaps, unless they are unchanged since the attempt before, and returns their resource versions. The first

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Store is the Redis of one Limiter. Its errors may be a [StoreError].
@@ -15,12 +16,12 @@ type Store interface {
 	Inspect(ctx context.Context) (Redis, error)
 	// LoadScripts loads the scripts into every primary that does not have them, and verifies their SHAs.
 	LoadScripts(ctx context.Context) ([]Script, error)
-	// Publish makes data the active rule set. It changes nothing if it is active already.
-	Publish(ctx context.Context, revision string, data []byte) (changed bool, err error)
+	// Publish makes set the active rule set. It changes nothing if it is active already, unless rewrite is true.
+	Publish(ctx context.Context, set rules.Encoded, rewrite bool) (changed bool, err error)
 	// Active returns the active revision, "" if no rule set is active, and its sequence, 0 if that is missing.
 	Active(ctx context.Context) (revision string, sequence int64, err error)
-	// Load returns a published rule set.
-	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
+	// Archive returns a published rule set for [rules.Decode].
+	Archive(ctx context.Context, revision string) (data []byte, found bool, err error)
 	// Replicas returns the live replicas of the limiter.
 	Replicas(ctx context.Context) ([]Replica, error)
 	// Leave lets the active rule set expire. Pods that still use this Redis keep it until they are replaced.
@@ -65,6 +66,8 @@ type Replica struct {
 	// Decided is a bitmap of the policies of Revision that have decided a request: bit i%8 of byte i/8 stands for policy i, in the order of their
 	// names. It is nil if the replica does not report it.
 	Decided []byte
+	// Format is the highest format of rule sets that it reads, 0 if it does not report it.
+	Format int
 }
 
 // ModeLocal is the mode of a replica that decides locally, without Redis.

@@ -128,7 +128,7 @@ func TestRestore_FindsClusterPoliciesAndOverrides(t *testing.T) {
 	now := Inputs{Policies: overriding()}
 	now.Cluster = append(now.Cluster, clusterPolicy("new", 1, 5))
 	now.Cluster[1].Generation, now.Cluster[1].Spec.Limit = 2, new(int64(11)) // ceiling was edited
-	restored, err := compiler.Restore(limiterAt(2), now, set.Data, set.Revision)
+	restored, err := compiler.Restore(limiterAt(2), now, archived(t, set), set.Revision)
 	if err != nil {
 		t.Fatal(err)
 	}

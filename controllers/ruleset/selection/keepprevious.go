@@ -2,6 +2,7 @@ package selection
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -31,16 +32,41 @@ func (s *RuleSet) KeepPrevious(policies []Policy) *RuleSet {
 	return &kept
 }
 
-// Restore returns the rule set for a Limiter whose selectors are invalid, after a restart of the operator: the rule set that
-// is active, by its data and revision. It fails if the data is damaged.
-func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte, revision string) (*RuleSet, error) {
-	set, err := rules.DecodeAs(data, revision)
+// Encode returns s, encoded as the Compiler encodes rule sets. It returns s itself if it is.
+func (c Compiler) Encode(s *RuleSet) (*RuleSet, error) {
+	if s.Whole == c.Whole {
+		return s, nil
+	}
+	data, err := s.Archive()
 	if err != nil {
 		return nil, err
 	}
+	set, err := rules.DecodeAs(data, s.Revision)
+	if err != nil {
+		return nil, err
+	}
+	revisions := make([]string, len(set.Rules))
+	for i := range set.Rules {
+		revisions[i] = s.Rules[set.Rules[i].PolicyName()].Revision
+	}
+	again := *s
+	again.Encoded = c.encode(set, revisions)
+	return &again, nil
+}
+
+// Restore returns the rule set for a Limiter whose selectors are invalid, after a restart of the operator: the rule set that
+// is active, by its data and revision. It fails if the data is damaged.
+func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte, revision string) (*RuleSet, error) {
+	set, encoded, err := rules.DecodeEncoded(data)
+	if err != nil {
+		return nil, err
+	}
+	if encoded.Revision != revision {
+		return nil, fmt.Errorf("the revision of the data is %s", encoded.Revision)
+	}
 	s := c.index(set, nil)
 	s.kept, s.Limiter = true, VersionOf(limiter)
-	s.Data, s.Revision = data, revision // another version of the operator may encode the same rules differently
+	s.Encoded = encoded // another version of the operator may encode the same rules differently
 	s.findPolicies(inputs, set, c.identity(limiter))
 	return s, nil
 }

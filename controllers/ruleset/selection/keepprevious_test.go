@@ -28,7 +28,7 @@ func withCheckout() *gateway.Objects {
 // unreadable are objects that cannot be read, next to the rules of before.
 func unreadable(t *testing.T, err error, before *RuleSet) *gateway.Objects {
 	t.Helper()
-	previous, decodeErr := rules.DecodeAs(before.Data, before.Revision)
+	previous, decodeErr := rules.DecodeAs(archived(t, before), before.Revision)
 	if decodeErr != nil {
 		t.Fatal(decodeErr)
 	}
@@ -110,7 +110,7 @@ func TestRestore_FindsThePoliciesWithTargets(t *testing.T) {
 	} {
 		in := Inputs{Policies: policies(test.now)}
 		in.Gateways = test.gateways
-		restored, err := compiler.Restore(limiterAt(1), in, before.Data, before.Revision)
+		restored, err := compiler.Restore(limiterAt(1), in, archived(t, before), before.Revision)
 		if err != nil {
 			t.Fatal(err)
 		}

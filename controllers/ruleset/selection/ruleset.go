@@ -29,10 +29,8 @@ type RuleSet struct {
 	// Policies that are selected, with the generations that the rules were compiled from. Generation 0 stands for an older
 	// one than the current: see [Compiler.Restore].
 	Policies map[types.UID]int64
-	// Revision of the rule set.
-	Revision string
-	// Data is the encoded rule set.
-	Data []byte
+	// Encoded has the revision, the manifest and the shards of the rule set.
+	rules.Encoded
 	// Rules by the name of their policy.
 	Rules map[string]Rule
 	// Problems of the policies that do not compile.
@@ -90,12 +88,16 @@ type Compiler struct {
 	KeyPrefix string
 	// HashKey is the master key from which the hash keys of Limiters are derived. Without it, the rules must not be published.
 	HashKey *limiter.HashKey
+	// Encoder keeps what it has encoded for the next rule set. It can be nil.
+	Encoder *rules.Encoder
+	// Whole encodes rule sets in one document, for limiters that read no shards.
+	Whole bool
 }
 
 // Compile returns the rule set of the selected policies. It returns before, which may be nil, if nothing has changed since.
 func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected stored.Policies, hashes Hashes) *RuleSet {
 	version, policies := VersionOf(limiter), List(selected)
-	if before.isCompiledFrom(version, policies, hashes) {
+	if before.isCompiledFrom(version, policies, hashes) && before.Whole == c.Whole {
 		return before
 	}
 	budget := stored.BudgetOf(&limiter.Spec)
@@ -194,9 +196,12 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 		Rules:    make(map[string]Rule, len(set.Rules)),
 		Problems: map[Key][]compile.Problem{},
 	}
-	s.Data, s.Revision = rules.Encode(set)
+	revisions := make([]string, 0, len(set.Rules)) // of the policy of each rule
 	for policy, own := range set.Policies() {
 		revision := rules.PolicyRevision(own)
+		for range own {
+			revisions = append(revisions, revision)
+		}
 		if same, ok := before.rule(policy); ok && same.Revision == revision {
 			s.Rules[policy] = same
 			continue
@@ -210,7 +215,17 @@ func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
 		s.Rules[policy] = Rule{Policy: policy, Revision: revision, Effective: effective}
 	}
 	s.setMatchedBy(&set)
+	s.Encoded = c.encode(set, revisions)
 	return s
+}
+
+// encode encodes the rule set. The revisions are those of the policy of each rule.
+func (c Compiler) encode(set rules.Set, revisions []string) rules.Encoded {
+	if c.Whole {
+		return rules.Whole(set)
+	}
+	encoder := cmp.Or(c.Encoder, new(rules.Encoder))
+	return encoder.Encode(set, func(i int) string { return revisions[i] })
 }
 
 func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) {

@@ -93,7 +93,7 @@ func TestKeepPrevious_OmitsThePoliciesThatDoNotCompile(t *testing.T) {
 func TestRestore_FindsThePoliciesAndTheEditedOnes(t *testing.T) {
 	set := compiler.Compile(nil, limiterAt(1), policies(policy("daily", 1, 10), policy("hourly", 1, 10)), Hashes{})
 	now := Inputs{Policies: policies(policy("daily", 2, 10), policy("hourly", 2, 99), policy("new", 1, 10))}
-	restored, err := compiler.Restore(limiterAt(2), now, set.Data, set.Revision)
+	restored, err := compiler.Restore(limiterAt(2), now, archived(t, set), set.Revision)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestRestore_FindsThePoliciesAndTheEditedOnes(t *testing.T) {
 	if restored.Revision != set.Revision || restored.Limiter != (LimiterVersion{"limiter", 2}) {
 		t.Errorf("revision %s of %+v", restored.Revision, restored.Limiter)
 	}
-	if _, err := compiler.Restore(limiterAt(2), now, set.Data[:len(set.Data)/2], set.Revision); err == nil {
+	if _, err := compiler.Restore(limiterAt(2), now, archived(t, set)[:len(set.Data)/2], set.Revision); err == nil {
 		t.Error("damaged data was restored")
 	}
 }
