@@ -43,6 +43,7 @@ const (
 type settings struct {
 	policies, namespaces, replicas, edits int
 	idle                                  time.Duration
+	operator, limiter                     string // programs; empty builds them
 }
 
 func main() {
@@ -53,6 +54,8 @@ func main() {
 	flags.IntVar(&s.namespaces, "namespaces", 10, "number of namespaces of the policies")
 	flags.IntVar(&s.replicas, "replicas", 2, "number of limiter processes")
 	flags.IntVar(&s.edits, "edits", 100, "number of edits to measure")
+	flags.StringVar(&s.operator, "operator", "", "program of the operator, for example of another version; empty builds it")
+	flags.StringVar(&s.limiter, "limiter", "", "program of the limiters, for example of another version; empty builds it")
 	flags.DurationVar(&s.idle, "idle", 30*time.Second, "how long to measure the idle operator")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError: it does not return an error
 	command.Main("measure", func(ctx context.Context) error { return run(ctx, s) })
@@ -84,6 +87,9 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	if err := e.timeEdits(ctx); err != nil {
+		return err
+	}
+	if err := e.measureCost(ctx); err != nil {
 		return err
 	}
 	return e.measureIdle(ctx)
@@ -129,13 +135,16 @@ func newEnvironment(ctx context.Context, s settings) (e *environment, err error)
 	if e.dir, err = os.MkdirTemp("", "weir-measure-"); err != nil {
 		return e, err
 	}
-	weir, err := fixture.BuildWeir(ctx, e.dir)
-	if err != nil {
-		return e, err
+	weir, operator := s.limiter, s.operator
+	if weir == "" {
+		if weir, err = fixture.BuildWeir(ctx, e.dir); err != nil {
+			return e, err
+		}
 	}
-	operator, err := fixture.BuildOperator(ctx, e.dir)
-	if err != nil {
-		return e, err
+	if operator == "" {
+		if operator, err = fixture.BuildOperator(ctx, e.dir); err != nil {
+			return e, err
+		}
 	}
 	root, err := fixture.ModuleRoot()
 	if err != nil {

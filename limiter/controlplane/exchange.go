@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
 )
@@ -22,13 +23,15 @@ import (
 // The keys have no hash tag, so on Redis Cluster each can be in another slot. Therefore no command and no script here
 // uses two of them, and the order of writes keeps readers safe: shards are stored before the manifest, and a Set before the pointer names it.
 type Exchange struct {
-	client       *redisclient.Client
-	prefix       string                      // of every key: "weir:"
-	limiter      string                      // "namespace/name"
-	confirm      func(context.Context) error // see BeforeReplacing
-	heartbeat    redisclient.Script
-	listReplicas redisclient.Script
-	stored       atomic.Pointer[version] // the Set that the pointer named when its sequence was read or written; nil if unknown
+	client         *redisclient.Client
+	prefix         string                      // of every key: "weir:"
+	limiter        string                      // "namespace/name"
+	confirm        func(context.Context) error // see BeforeReplacing
+	heartbeat      redisclient.Script
+	listReplicas   redisclient.Script
+	verifyInterval time.Duration
+	published      atomic.Pointer[published] // nil before the first Publish, and while one is in progress
+	stored         atomic.Pointer[version]   // the Set that the pointer named when its sequence was read or written; nil if unknown
 }
 
 // version is a revision of the rules, and the sequence of its Set, or 0 if it has no sequence.
@@ -41,7 +44,7 @@ type version struct {
 func NewExchange(client *redisclient.Client, prefix, limiter string) *Exchange {
 	return &Exchange{
 		client: client, prefix: prefix, limiter: limiter,
-		heartbeat: newHeartbeatScript(), listReplicas: newReplicasScript(),
+		heartbeat: newHeartbeatScript(), listReplicas: newReplicasScript(), verifyInterval: verifyInterval,
 	}
 }
 

@@ -70,6 +70,7 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 		}
 	}
 	e.stored.Store(nil) // until the pointer is written
+	known := e.published.Swap(nil)
 	if found.current != set.Revision {
 		if err := e.writeShards(ctx, &set, found.lacking, supersededFor); err != nil {
 			return false, err
@@ -87,13 +88,14 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if err := e.writeShards(ctx, &set, found.lacking, 0); err != nil { // they are active now, and must not expire
 		return true, err
 	}
+	e.published.Store(&published{set.Revision, set.Shards, time.Now()})
 	if err := rdb.Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
 	}
 	if previous == "" || previous == set.Revision {
 		return true, nil
 	}
-	return true, e.supersede(ctx, previous, &set)
+	return true, e.supersede(ctx, previous, known, &set)
 }
 
 // writeShards writes these shards of the Set. They have no expiry if it is 0.
@@ -114,9 +116,11 @@ func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes [
 }
 
 // supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then.
-func (e *Exchange) supersede(ctx context.Context, revision string, next *rules.Encoded) error {
-	hashes, err := e.shardsOf(ctx, revision)
-	if err != nil {
+func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded) (err error) {
+	var hashes []string
+	if known != nil && known.revision == revision {
+		hashes = slices.Sorted(maps.Keys(known.shards))
+	} else if hashes, err = e.shardsOf(ctx, revision); err != nil {
 		return err
 	}
 	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -157,20 +161,27 @@ type stored struct {
 	lacking     []string // hashes of shards that are missing or expire
 }
 
-// find reads which revision the pointer names, and which parts of the Set exist without expiry.
+// find reads which revision the pointer names, and which parts of the Set exist without expiry. Of an edited Set, it looks only for the shards that this
+// Exchange has not published before, unless Redis has another Set than this Exchange has published last.
 func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error) {
 	var pointer *redis.StringCmd
 	var manifest *redis.DurationCmd
-	hashes := slices.Sorted(maps.Keys(set.Shards))
-	shards := make([]*redis.DurationCmd, len(hashes))
+	known := e.published.Load()
+	hashes, rest := known.split(set, e.verifyInterval)
+	var shards []*redis.DurationCmd
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
 		pointer = p.Get(ctx, e.currentKey())
 		manifest = p.PTTL(ctx, e.setKey(set.Revision))
-		for i, hash := range hashes {
-			shards[i] = p.PTTL(ctx, e.shardKey(hash))
-		}
+		shards = e.expiries(ctx, p, hashes)
 		return nil
 	})
+	if len(rest) > 0 && pointer.Val() != known.revision {
+		_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+			shards = append(shards, e.expiries(ctx, p, rest)...)
+			return nil
+		})
+		hashes, rest = append(hashes, rest...), nil
+	}
 	if err := pointer.Err(); err != nil && !errors.Is(err, redis.Nil) {
 		e.stored.Store(nil) // Redis can come back with other data
 		return stored{}, fmt.Errorf("read %s: %w", e.currentKey(), err)
@@ -188,7 +199,45 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 			found.lacking = append(found.lacking, hash)
 		}
 	}
+	if len(rest) == 0 && len(found.lacking) == 0 && known != nil {
+		e.published.Store(&published{known.revision, known.shards, time.Now()})
+	}
 	return found, nil
+}
+
+func (e *Exchange) expiries(ctx context.Context, p redis.Pipeliner, hashes []string) []*redis.DurationCmd {
+	shards := make([]*redis.DurationCmd, len(hashes))
+	for i, hash := range hashes {
+		shards[i] = p.PTTL(ctx, e.shardKey(hash))
+	}
+	return shards
+}
+
+// published is what an Exchange has published last.
+type published struct {
+	revision string
+	shards   map[string][]byte
+	verified time.Time // when Redis had all of them
+}
+
+// verifyInterval is how often an Exchange verifies that Redis has all shards of the active Set. An eviction can remove each of them.
+const verifyInterval = 5 * time.Second
+
+// split returns the hashes of the shards that Redis is asked for, and those that it should have. p can be nil.
+func (p *published) split(set *rules.Encoded, interval time.Duration) (ask, rest []string) {
+	isDue := p == nil || p.revision == set.Revision && time.Since(p.verified) >= interval
+	for _, hash := range slices.Sorted(maps.Keys(set.Shards)) {
+		isKnown := false
+		if p != nil {
+			_, isKnown = p.shards[hash]
+		}
+		if isDue || !isKnown {
+			ask = append(ask, hash)
+		} else {
+			rest = append(rest, hash)
+		}
+	}
+	return ask, rest
 }
 
 // Current returns the active revision, "" if no Set was ever published.

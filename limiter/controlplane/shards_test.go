@@ -125,6 +125,7 @@ func TestPublish_RestoresShardsThatRedisHasLost(t *testing.T) {
 
 func restoresShards(t *testing.T, client *redisclient.Client) {
 	e, set := exchange(client), encoded(sharded(many(50)))
+	e.verifyInterval = 0
 	publishSet(t, e, set)
 	hashes := slices.Sorted(maps.Keys(set.Shards))
 	if err := client.Redis().Del(t.Context(), e.shardKey(hashes[0])).Err(); err != nil {
@@ -155,6 +156,36 @@ func restoresShards(t *testing.T, client *redisclient.Client) {
 			t.Errorf("shard %s has TTL %v, want none", hash, ttl)
 		}
 	}
+}
+
+// Redis can lose shards that the operator has published, and afterwards all of them. An edit in between must not lose them for ever.
+func TestPublish_FindsOutThatRedisHasLostWhatItHasPublished(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e := exchange(client)
+		for i, damage := range []func() error{
+			func() error { return nil },
+			func() error { return client.Redis().FlushAll(t.Context()).Err() },
+			func() error { // another operator publishes another Set
+				_, err := exchange(client).Publish(t.Context(), encoded(sharded(many(3))), false)
+				return err
+			},
+		} {
+			publishSet(t, e, encoded(sharded(many(50))))
+			if err := damage(); err != nil {
+				t.Fatal(err)
+			}
+			set := encoded(sharded(edited(many(50), "shop/policy-007", int64(20+i))))
+			publishSet(t, e, set)
+			if _, revision := load(t, e); revision != set.Revision {
+				t.Errorf("damage %d: revision %s, want %s", i, revision, set.Revision)
+			}
+			for hash := range set.Shards {
+				if ttl := client.Redis().PTTL(t.Context(), e.shardKey(hash)).Val(); ttl != -1 {
+					t.Errorf("damage %d: shard %s has TTL %v, want none", i, hash, ttl)
+				}
+			}
+		}
+	})
 }
 
 // crash makes all commands fail after the first ones, and counts those that are sent: a process that is killed. A pipeline can be sent in part.
