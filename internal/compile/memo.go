@@ -131,6 +131,11 @@ func (m *Memo) Compile(in Inputs, identity Identity, limits budget.Budget) Resul
 	return result
 }
 
+// Remembered returns the number of policies, and of the names and claims that they have, in the memo.
+func (m *Memo) Remembered() int {
+	return len(m.byUID) + len(m.byName) + len(m.byAge) + len(m.counter) + len(m.claimed) + len(m.compiled) + len(m.rules) + len(m.ages)
+}
+
 // setIdentity forgets everything if the identity table is another one: each rule depends on it.
 func (m *Memo) setIdentity(identity Identity) {
 	id := ""

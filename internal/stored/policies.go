@@ -35,9 +35,14 @@ func (p Policies) CompileWithin(identity compile.Identity, budget budget.Budget)
 
 // CompileAfter is CompileWithin with the memory of an earlier call.
 func (p Policies) CompileAfter(memo *compile.Memo, identity compile.Identity, budget budget.Budget) compile.Result {
-	return memo.Compile(compile.Inputs{
+	return memo.Compile(p.Inputs(), identity, budget)
+}
+
+// Inputs returns what compiling reads.
+func (p Policies) Inputs() compile.Inputs {
+	return compile.Inputs{
 		Policies: p.sources, Namespaces: p.Namespaces, NamespacesVersion: p.NamespacesVersion, Gateways: p.Gateways, RouteMatching: p.RouteMatching,
-	}, identity, budget)
+	}
 }
 
 // Usage is [compile.Policies.Usage].
