@@ -66,7 +66,7 @@ func newLimiterReconciler(
 		metrics: m,
 		changes: changes,
 		compiler: selection.Compiler{
-			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey, Encoder: new(rules.Encoder),
+			KeyPrefix: c.KeyPrefix, HashKey: c.HashKey, Memo: new(selection.Memo), Encoder: new(rules.Encoder),
 		},
 		publisher:  publish.Publisher{Open: c.Open, Resync: c.Resync, Clock: c.Clock, Sequence: sequence},
 		publishing: publishing{wait: wait, latest: publish.Delivery{Connecting: true}},

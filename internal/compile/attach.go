@@ -19,29 +19,10 @@ type Attachment struct {
 	Targets []gateway.Target `json:"targets"`
 }
 
-// attach resolves the targets of a policy.
-func attach(x *gateway.Index, policy candidate) (targets []gateway.Target) {
-	for _, ref := range policy.spec.TargetRefs {
-		targets = append(targets, x.Resolve(policy.namespace, policy.cluster != nil, ref))
-	}
-	return targets
-}
-
 // claim is what a policy counts at a target.
 type claim struct {
 	cluster                                   bool
 	owner, namespace, target, section, counts string
-}
-
-// claims has the names of the policies that are enforced, by what they count. It is nil if the targets are unknown.
-type claims map[claim]string
-
-// newClaims returns no claims of targets that are known, and nil if they are unknown.
-func newClaims(areKnown bool) claims {
-	if areKnown {
-		return claims{}
-	}
-	return nil
 }
 
 // claimsOf returns a claim for each target.
@@ -61,26 +42,12 @@ func claimsOf(p *validPolicy) []claim {
 	return claims
 }
 
-// reject rejects a target if an older policy of the same kind and namespace, which is enforced, counts the same requests of it in the same way.
+// reject rejects a target because an older policy of the same kind and namespace, which is enforced, counts the same requests of it in the same way.
 // Both would limit the same thing twice, and the author means one of them. Policies that differ in how they count all apply.
-func (taken claims) reject(wanted []claim, targets []gateway.Target) {
-	for i := range targets {
-		t := &targets[i]
-		if other, isTaken := taken[wanted[i]]; isTaken && t.Reason == policyapi.ReasonAccepted {
-			t.Fail(policyapi.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
-				"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, wanted[i].target)
-			t.Routes = nil
-		}
-	}
-}
-
-// add adds the accepted targets of a policy that is enforced.
-func (taken claims) add(policy string, wanted []claim, targets []gateway.Target) {
-	for i := range targets {
-		if targets[i].Reason == policyapi.ReasonAccepted {
-			taken[wanted[i]] = policy
-		}
-	}
+func (c *claim) reject(t *gateway.Target, other string) {
+	t.Fail(policyapi.ReasonConflicted, "", "policy %s, which is older, counts the same requests of %s in the same way; delete one of the "+
+		"policies, or change its axis, identifier, window, algorithm, scope, match, cost or enforcement", other, c.target)
+	t.Routes = nil
 }
 
 // waysToCount returns the parts of a policy that decide which requests count where. Two policies that are equal in them differ only in how many

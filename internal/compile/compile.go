@@ -6,17 +6,13 @@
 package compile
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
-	"github.com/weir-dev/weir/internal/compile/routetable"
-	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -41,8 +37,11 @@ type Namespace struct {
 
 // Result is the result of compiling policies.
 type Result struct {
-	// Set is what limiters enforce. It has a rule for each rate of each valid policy, sorted by name.
+	// Set is what limiters enforce. It has a rule for each rate of each valid policy, sorted by name. Set.Rules is overwritten when the [Memo] compiles
+	// again: the rules in Policies are not.
 	Set rules.Set
+	// Policies has the policies with rules in the Set, in the order of their rules.
+	Policies []*Compiled
 	// Problems lists why the other policies are not enforced, sorted by policy, and for each policy in the order of its fields.
 	Problems []Problem
 	// Used is what the rules use of the budget.
@@ -88,74 +87,29 @@ func (p Policies) Compile(identity Identity) Result {
 
 // CompileWithin is [Policies.Compile] for the policies that fit the budget. The others have a problem with policyapi.ReasonOverBudget.
 func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result {
-	var result Result
-	policies := result.validate(p)
-	lowered := p.lowerWithin(policies, identity, budget, &result)
-	for i := range lowered {
-		result.Set.Rules = append(result.Set.Rules, lowered[i].rules...)
-	}
-	slices.SortStableFunc(result.Set.Rules, func(x, y rules.Rule) int { return cmp.Compare(x.Policy, y.Policy) })
-	slices.SortStableFunc(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
-	if identity.HashKey != nil && result.Set.HashesIdentifiers() {
-		result.Set.HashKey = identity.HashKey.ID()
-	}
-	result.Set.ByAge = byAge(lowered)
-	result.Set.RouteTable, result.LeftOut = p.routeTable()
-	result.Set.Namespaces = namespaceFacts(p.Namespaces, result.Set.Rules, identity)
-	result.Overrides = redundancy.Overrides(result.Set.Rules)
-	result.Unmatched = unmatched(result.Set, result.Attachments, p.Namespaces)
-	return result
+	return new(Memo).Compile(p.inputs(), identity, budget)
 }
 
-// lowerWithin returns the rules of the policies that have a target, if they need one, and that fit the budget, sorted by name. The others get a
-// problem. It compiles the policies in order of precedence: a policy without a rule must not conflict with a newer one.
-func (p Policies) lowerWithin(policies []validPolicy, identity Identity, budget budget.Budget, result *Result) (lowered []compiled) {
-	hashKey := cmp.Or(identity.HashKey, new(limiter.HashKey))
-	index, previous, fits := p.Gateways.Index(), previousRulesOf(p.Gateways), budget.NewFitting()
-	taken := newClaims(index != nil)
-	counters := map[string]string{} // the enforced policies, by the names under which they count
-	for _, i := range precedence(policies) {
-		valid := &policies[i]
-		if other, isTaken := counters[valid.counter()]; isTaken {
-			result.Problems = append(result.Problems, sharesCounters(valid, other))
-			continue
+// inputs returns what a [Memo] compiles. Policies that are being deleted are ignored.
+func (p Policies) inputs() Inputs {
+	return Inputs{Policies: p.sources, Namespaces: p.Namespaces, Gateways: p.Gateways, RouteMatching: p.RouteMatching}
+}
+
+func (p Policies) sources(yield func(*Source) bool) {
+	for i := range p.Namespaced {
+		n := &p.Namespaced[i]
+		s := Source{Namespace: n.Namespace, Name: n.Name, Created: n.CreationTimestamp, Spec: &n.Spec}
+		if n.DeletionTimestamp == nil && !yield(&s) {
+			return
 		}
-		targets := attach(index, valid.candidate)
-		own := lower(*valid, identity, hashKey)
-		var wanted []claim
-		kept, outdated := previous.find(valid, own)
-		switch {
-		case len(targets) == 0:
-		case kept != nil:
-			own = kept
-			result.Kept = append(result.Kept, Kept{valid.name, valid.cluster != nil, outdated})
-		default:
-			if taken != nil {
-				wanted = claimsOf(valid)
-				taken.reject(wanted, targets)
-			}
-			a := Attachment{Policy: valid.name, Cluster: valid.cluster != nil, Targets: targets}
-			result.Attachments = append(result.Attachments, a)
-			if problems := a.problems(); len(problems) > 0 {
-				result.Problems = append(result.Problems, problems...)
-				continue
-			}
-			a.apply(own)
-		}
-		c := compiled{candidate: valid.candidate, rules: own}
-		if problem := fitRules(fits, &c); problem != nil {
-			result.Problems = append(result.Problems, *problem)
-			continue
-		}
-		if wanted != nil {
-			taken.add(valid.name, wanted, targets)
-		}
-		counters[valid.counter()] = valid.name
-		lowered = append(lowered, c)
 	}
-	result.Used = fits.Used
-	result.sortByName(lowered)
-	return lowered
+	for i := range p.Cluster {
+		c := &p.Cluster[i]
+		s := Source{Name: c.Name, Created: c.CreationTimestamp, Cluster: &c.Spec}
+		if c.DeletionTimestamp == nil && !yield(&s) {
+			return
+		}
+	}
 }
 
 // sharesCounters is the problem of a policy that would count on the counters of another one: each request would count twice.
@@ -167,39 +121,6 @@ func sharesCounters(p *validPolicy, other string) Problem {
 	}
 }
 
-// sortByName sorts rules and attachments.
-func (r *Result) sortByName(lowered []compiled) {
-	byName := func(a, b string, x, y bool) int { return cmp.Or(cmp.Compare(a, b), compareBool(!x, !y)) }
-	slices.SortFunc(lowered, func(x, y compiled) int { return byName(x.name, y.name, x.cluster != nil, y.cluster != nil) })
-	slices.SortFunc(r.Attachments, func(x, y Attachment) int { return byName(x.Policy, y.Policy, x.Cluster, y.Cluster) })
-}
-
-// precedence returns the indexes of the policies in the order in which a budget and their targets are given to them: cluster-scoped policies first,
-// then the oldest ones.
-func precedence(policies []validPolicy) []int {
-	order := make([]int, len(policies))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int {
-		x, y := &policies[i], &policies[j]
-		return cmp.Or(compareBool(x.cluster == nil, y.cluster == nil), x.created.Compare(y.created), cmp.Compare(x.name, y.name))
-	})
-	return order
-}
-
-// validate returns the valid policies, sorted by name, and adds the problems of the others to the result.
-func (r *Result) validate(p Policies) (policies []validPolicy) {
-	for _, same := range groupByName(p) {
-		valid, found := validate(same)
-		r.Problems = append(r.Problems, found...)
-		if len(found) == 0 {
-			policies = append(policies, valid)
-		}
-	}
-	return policies
-}
-
 // Compile is [Policies.Compile] for namespaced policies only. These never override each other.
 func Compile(policies []policyapi.RateLimitPolicy, identity Identity) (rules.Set, []Problem) {
 	result := Policies{Namespaced: policies}.Compile(identity)
@@ -208,55 +129,8 @@ func Compile(policies []policyapi.RateLimitPolicy, identity Identity) (rules.Set
 
 // Usage returns what the valid policies use.
 func (p Policies) Usage(identity Identity) budget.Usage {
-	return p.CompileWithin(identity, budget.Budget{Total: budget.Usage{Rules: math.MaxInt64}}).Used
+	return p.CompileWithin(identity, Counting()).Used
 }
 
-// compiled has the rules of a policy.
-type compiled struct {
-	candidate
-
-	rules []rules.Rule
-}
-
-// fitRules adds the rules of a policy, or returns the problem of a policy that does not fit. Without a budget, all policies fit.
-func fitRules(fits *budget.Fitting, c *compiled) *Problem {
-	if fits.IsUnlimited() {
-		return nil
-	}
-	charge := budget.Charge{Policy: c.name, Namespace: c.namespace, Cluster: c.cluster != nil, Usage: budget.RulesUsage(c.rules)}
-	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(c.namespace, &ref) }
-	if c.cluster == nil && slices.ContainsFunc(c.spec.TargetRefs, inherits) {
-		charge.Usage.Bytes += budget.InheritedBytes * int64(len(c.rules))
-	}
-	e, fit := fits.Fit(&charge)
-	if fit {
-		return nil
-	}
-	return &Problem{Policy: c.name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
-}
-
-func compareBool(x, y bool) int {
-	switch {
-	case x == y:
-		return 0
-	case y:
-		return -1
-	default:
-		return 1
-	}
-}
-
-// routeTable returns the table of the routes of the Gateways in RouteMatching, nil if the list is empty, and which routes it does not have.
-func (p Policies) routeTable() (table *rules.RouteTable, leftOut string) {
-	switch {
-	case len(p.RouteMatching) == 0 || p.Gateways == nil:
-		return nil, ""
-	case p.Gateways.Unreadable != nil:
-		return p.Gateways.Previous.RouteTable, ""
-	}
-	namespaces := make(map[string]map[string]string, len(p.Namespaces))
-	for _, n := range p.Namespaces {
-		namespaces[n.Name] = n.Labels
-	}
-	return routetable.Build(p.Gateways, p.RouteMatching, namespaces)
-}
+// Counting returns a budget that all policies fit, with which [Result] has what they use.
+func Counting() budget.Budget { return budget.Budget{Total: budget.Usage{Rules: math.MaxInt64}} }

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,8 +19,7 @@ type namespaceInputs struct {
 }
 
 // namespaceInputsOf collects the properties of namespaces that the rules read.
-func namespaceInputsOf(list []rules.Rule) namespaceInputs {
-	q := namespaceInputs{labels: map[string]bool{}}
+func namespaceInputsOf(list []rules.Rule) (q namespaceInputs) {
 	for i := range list {
 		match := list[i].Match.Kubernetes
 		if match == nil {
@@ -36,23 +36,58 @@ func namespaceInputsOf(list []rules.Rule) namespaceInputs {
 
 func (q *namespaceInputs) add(selector rules.Selector) {
 	for _, r := range selector {
-		q.labels[r.Key] = true
+		q.addLabel(r.Key)
 	}
 	q.absence = q.absence || selector.SelectsUnlabeled()
 }
 
-// namespaceFacts returns the properties of namespaces that the rules read, sorted by name. It omits other properties, so that the Set does
+func (q *namespaceInputs) addLabel(key string) {
+	if q.labels == nil {
+		q.labels = map[string]bool{}
+	}
+	q.labels[key] = true
+}
+
+func (q *namespaceInputs) addAll(other *namespaceInputs) {
+	for key := range other.labels {
+		q.addLabel(key)
+	}
+	q.absence, q.tenants = q.absence || other.absence, q.tenants || other.tenants
+}
+
+func (q *namespaceInputs) equal(other *namespaceInputs) bool {
+	return q.absence == other.absence && q.tenants == other.tenants && maps.Equal(q.labels, other.labels)
+}
+
+// namespaceMemo remembers what rules read of namespaces.
+type namespaceMemo struct {
+	version uint64 // of the namespaces; 0 if there is nothing to reuse
+	inputs  namespaceInputs
+	facts   []rules.Namespace
+}
+
+// update returns the properties of namespaces that the rules of the policies read.
+func (m *namespaceMemo) update(in *Inputs, policies []*compiled, identity Identity) []rules.Namespace {
+	var inputs namespaceInputs
+	for _, c := range policies {
+		inputs.addAll(&c.inputs)
+	}
+	if m.version == 0 || m.version != in.NamespacesVersion || !m.inputs.equal(&inputs) {
+		*m = namespaceMemo{in.NamespacesVersion, inputs, inputs.factsOf(in.Namespaces, identity)}
+	}
+	return m.facts
+}
+
+// factsOf returns the properties of namespaces that the rules read, sorted by name. It omits other properties, so that the Set does
 // not change if they change. It also omits namespaces without any of these properties, because a limiter treats them like unknown
 // namespaces, unless a rule selects namespaces by the absence of a label.
-func namespaceFacts(namespaces []Namespace, list []rules.Rule, identity Identity) []rules.Namespace {
-	inputs := namespaceInputsOf(list)
-	var facts []rules.Namespace
+func (q *namespaceInputs) factsOf(namespaces []Namespace, identity Identity) (facts []rules.Namespace) {
 	for _, n := range namespaces {
-		fact := rules.Namespace{Name: n.Name, Labels: inputs.labelsOf(n)}
-		if tenant := identity.tenantOf(n); inputs.tenants && tenant != n.Name {
+		fact := rules.Namespace{Name: n.Name, Labels: q.labelsOf(n)}
+		if tenant := identity.tenantOf(n); q.tenants && tenant != n.Name {
 			fact.Tenant = tenant
 		}
-		if inputs.absence || len(fact.Labels) > 0 || fact.Tenant != "" {
+		if q.absence || len(fact.Labels) > 0 || fact.Tenant != "" {
 			facts = append(facts, fact)
 		}
 	}

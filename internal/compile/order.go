@@ -2,11 +2,9 @@ package compile
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
-	"github.com/weir-dev/weir/limiter/rules/matching"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
@@ -56,78 +54,37 @@ func (c *candidate) counterBesidesName() string {
 	return ""
 }
 
-// groupByName groups policies by kind and name, sorted by name. Policies that are being deleted are ignored. A group has more than one
-// policy only if names are not unique, which is possible in files but not in an API server.
-func groupByName(policies Policies) [][]candidate {
-	type key struct {
-		name    string
-		cluster bool
+// newCandidate returns the policy with its defaults.
+func newCandidate(s *Source) candidate {
+	if s.Cluster == nil {
+		spec := withDefaults(*s.Spec)
+		return candidate{name: policyname.Join(s.Namespace, s.Name), namespace: s.Namespace, objectName: s.Name, created: s.Created, spec: &spec}
 	}
-	groups := map[key][]candidate{}
-	add := func(c candidate) {
-		k := key{c.name, c.cluster != nil}
-		groups[k] = append(groups[k], c)
+	spec := *s.Cluster
+	spec.RateLimitPolicySpec = withDefaults(spec.RateLimitPolicySpec)
+	spec.Precedence = cmp.Or(spec.Precedence, policyapi.PrecedenceOverride)
+	return candidate{
+		name: policyname.Join(policyname.Cluster, s.Name), objectName: s.Name, created: s.Created, spec: &spec.RateLimitPolicySpec, cluster: &spec,
 	}
-	for i := range policies.Namespaced {
-		if p := &policies.Namespaced[i]; p.DeletionTimestamp == nil {
-			spec := withDefaults(p.Spec)
-			add(candidate{name: Name(p), namespace: p.Namespace, objectName: p.Name, created: p.CreationTimestamp, spec: &spec})
-		}
-	}
-	for i := range policies.Cluster {
-		if p := &policies.Cluster[i]; p.DeletionTimestamp == nil {
-			spec := p.Spec
-			spec.RateLimitPolicySpec = withDefaults(spec.RateLimitPolicySpec)
-			spec.Precedence = cmp.Or(spec.Precedence, policyapi.PrecedenceOverride)
-			add(candidate{
-				name: ClusterName(p), objectName: p.Name, created: p.CreationTimestamp, spec: &spec.RateLimitPolicySpec, cluster: &spec,
-			})
-		}
-	}
-	list := make([][]candidate, 0, len(groups))
-	for _, same := range groups {
-		list = append(list, same)
-	}
-	slices.SortFunc(list, func(a, b []candidate) int {
-		return cmp.Or(cmp.Compare(a[0].name, b[0].name), cmp.Compare(a[0].namespace, b[0].namespace))
-	})
-	return list
 }
 
-// byAge returns Set.ByAge: the names of the rules of each large scope, those of the oldest policy first. It omits scopes
-// whose policies have this order by name, as they do in files.
-func byAge(lowered []compiled) map[string][]string {
-	type policy struct {
-		*compiled
+// compareNames orders policies by name. Two policies are equal only if names are not unique, which is possible in files but not in an API server.
+func (c *candidate) compareNames(other *candidate) int {
+	return cmp.Or(cmp.Compare(c.name, other.name), cmp.Compare(c.namespace, other.namespace))
+}
 
-		name string // of the rule, without the scope
+// comparePrecedence is the order in which a budget and their targets are given to policies: cluster-scoped policies first, then the oldest ones.
+func (c *candidate) comparePrecedence(other *candidate) int {
+	return cmp.Or(compareBool(c.cluster == nil, other.cluster == nil), c.created.Compare(other.created), cmp.Compare(c.name, other.name))
+}
+
+func compareBool(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case y:
+		return -1
+	default:
+		return 1
 	}
-	inScope := map[string][]policy{}
-	for i := range lowered {
-		c := &lowered[i]
-		for j := range c.rules {
-			scope, name := policyname.Split(c.rules[j].Policy)
-			inScope[scope] = append(inScope[scope], policy{c, name})
-		}
-	}
-	var result map[string][]string
-	for scope, policies := range inScope {
-		if len(policies) <= matching.MaxPoliciesPerRequest {
-			continue
-		}
-		// The order without the list is that of the rules' names: "a-b" is before "a:1d", although policy a is before a-b.
-		slices.SortFunc(policies, func(a, b policy) int { return cmp.Compare(a.name, b.name) })
-		oldest := func(a, b policy) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) }
-		if slices.IsSortedFunc(policies, oldest) {
-			continue
-		}
-		slices.SortFunc(policies, oldest)
-		if result == nil {
-			result = map[string][]string{}
-		}
-		for _, p := range policies {
-			result[scope] = append(result[scope], p.name)
-		}
-	}
-	return result
 }

@@ -19,40 +19,55 @@ type Unmatched struct {
 	Message string
 }
 
-// unmatched finds the policies that limit no request, in the order of their rules. Without namespaces, it assumes that all of them exist.
-func unmatched(set rules.Set, attachments []Attachment, namespaces []Namespace) (all []Unmatched) {
-	attached := map[previousKey]*Attachment{}
-	for i := range attachments {
-		a := &attachments[i]
-		attached[previousKey{a.Policy, a.Cluster}] = a
-	}
-	byName := map[string]*Namespace{}
-	for i := range namespaces {
-		byName[namespaces[i].Name] = &namespaces[i]
-	}
-	for name, own := range set.Policies() {
-		rule := &own[0] // all match the same requests
-		u := Unmatched{Policy: name, Cluster: rule.Domain == ""}
-		redundancy.NoMatch(rule, func(field, why string) {
-			if u.Reason == "" {
-				u.Reason, u.Message = policyapi.ReasonNoMatch, field+": "+why
-			}
-		})
+// unmatchedOf returns why the rules of a policy limit no request, apart from the namespaces of the cluster; the zero value if some may.
+func unmatchedOf(c *Compiled, attachment *Attachment) (u Unmatched) {
+	rule := &c.Rules[0] // all match the same requests
+	redundancy.NoMatch(rule, func(field, why string) {
 		if u.Reason == "" {
-			u.Message = attached[previousKey{u.Policy, u.Cluster}].idle()
-			if u.Message != "" {
-				u.Reason = policyapi.ReasonNoRoutes
-			} else if len(namespaces) > 0 && !matchesNamespace(rule, namespaces, byName) {
-				u.Reason = policyapi.ReasonNoNamespaces
-				u.Message = "spec.match.kubernetes: no namespace of the cluster has a name and labels that namespaces and namespaceSelector select, " +
-					"and to which the policy applies; label a namespace, or correct the selection"
-			}
+			u = Unmatched{c.Policy, rule.Domain == "", policyapi.ReasonNoMatch, field + ": " + why}
 		}
-		if u.Reason != "" {
-			all = append(all, u)
+	})
+	if u.Reason != "" {
+		return u
+	}
+	if why := attachment.idle(); why != "" {
+		return Unmatched{c.Policy, rule.Domain == "", policyapi.ReasonNoRoutes, why}
+	}
+	return Unmatched{}
+}
+
+// unmatched finds the policies that limit no request, in the order of their rules. Without namespaces, it assumes that all of them exist.
+func (in *Inputs) unmatched(policies []*compiled) (all []Unmatched) {
+	var byName map[string]*Namespace
+	for _, c := range policies {
+		if c.unmatched.Reason != "" {
+			all = append(all, c.unmatched)
+			continue
+		}
+		if len(in.Namespaces) == 0 || c.Rules[0].Match.Kubernetes == nil {
+			continue
+		}
+		if known := &c.namespaced; known.version == 0 || known.version != in.NamespacesVersion {
+			if byName == nil {
+				byName = in.namespacesByName()
+			}
+			known.version, known.matches = in.NamespacesVersion, matchesNamespace(&c.Rules[0], in.Namespaces, byName)
+		}
+		if !c.namespaced.matches {
+			const why = "spec.match.kubernetes: no namespace of the cluster has a name and labels that namespaces and namespaceSelector select, " +
+				"and to which the policy applies; label a namespace, or correct the selection"
+			all = append(all, Unmatched{c.Policy, c.Rules[0].Domain == "", policyapi.ReasonNoNamespaces, why})
 		}
 	}
 	return all
+}
+
+func (in *Inputs) namespacesByName() map[string]*Namespace {
+	byName := make(map[string]*Namespace, len(in.Namespaces))
+	for i := range in.Namespaces {
+		byName[in.Namespaces[i].Name] = &in.Namespaces[i]
+	}
+	return byName
 }
 
 // idle returns why gateways route no request to any target that accepts the policy; empty if they may.

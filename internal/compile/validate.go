@@ -21,14 +21,16 @@ type validPolicy struct {
 	lease *rules.Lease // nil unless the policy has leases; a short window has a shorter one
 }
 
-// validate returns the valid policy of a group, or all problems of the policy in the order of its fields.
-func validate(same []candidate) (validPolicy, []Problem) {
-	policy := same[0]
+// sharesName is the problem of policies that have the same name.
+func sharesName(p *candidate, policies int) Problem {
+	v := validator{policy: p.name, cluster: p.cluster != nil}
+	v.report("metadata.name", "%d policies have this name and none of them is enforced; rename all but one", policies)
+	return v.problems[0]
+}
+
+// validate returns the valid policy, or all problems of the policy in the order of its fields.
+func validate(policy candidate) (validPolicy, []Problem) {
 	v := validator{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}
-	if len(same) > 1 {
-		v.report("metadata.name", "%d policies have this name and none of them is enforced; rename all but one", len(same))
-		return validPolicy{}, v.problems
-	}
 	spec := policy.spec
 	v.validateNames(policy)
 	v.validateAxis(spec)

@@ -14,47 +14,65 @@ import (
 
 // Policies are policies as an API server stores them, with the objects that they depend on. See [compile.Policies].
 type Policies struct {
-	Namespaced    []v1alpha1.RateLimitPolicy
-	Cluster       []v1alpha1.ClusterRateLimitPolicy
-	Namespaces    []compile.Namespace
-	Gateways      *gateway.Objects
-	RouteMatching []v1alpha1.GatewayReference
+	Namespaced []v1alpha1.RateLimitPolicy
+	Cluster    []v1alpha1.ClusterRateLimitPolicy
+	Namespaces []compile.Namespace
+	// NamespacesVersion is that of [compile.Inputs].
+	NamespacesVersion uint64
+	Gateways          *gateway.Objects
+	RouteMatching     []v1alpha1.GatewayReference
 }
 
 // Compile is [compile.Policies.Compile].
 func (p Policies) Compile(identity compile.Identity) compile.Result {
-	return p.policies().Compile(identity)
+	return p.CompileWithin(identity, budget.Budget{})
 }
 
 // CompileWithin is [compile.Policies.CompileWithin].
 func (p Policies) CompileWithin(identity compile.Identity, budget budget.Budget) compile.Result {
-	return p.policies().CompileWithin(identity, budget)
+	return p.CompileAfter(new(compile.Memo), identity, budget)
+}
+
+// CompileAfter is CompileWithin with the memory of an earlier call.
+func (p Policies) CompileAfter(memo *compile.Memo, identity compile.Identity, budget budget.Budget) compile.Result {
+	return memo.Compile(p.Inputs(), identity, budget)
+}
+
+// Inputs returns what compiling reads.
+func (p Policies) Inputs() compile.Inputs {
+	return compile.Inputs{
+		Policies: p.sources, Namespaces: p.Namespaces, NamespacesVersion: p.NamespacesVersion, Gateways: p.Gateways, RouteMatching: p.RouteMatching,
+	}
 }
 
 // Usage is [compile.Policies.Usage].
-func (p Policies) Usage(identity compile.Identity) budget.Usage { return p.policies().Usage(identity) }
-
-// policies returns what compiling reads of the policies.
-func (p Policies) policies() compile.Policies {
-	all := compile.Policies{
-		Namespaced: make([]policyapi.RateLimitPolicy, len(p.Namespaced)), Cluster: make([]policyapi.ClusterRateLimitPolicy, len(p.Cluster)),
-		Namespaces: p.Namespaces, Gateways: p.Gateways, RouteMatching: p.RouteMatching,
-	}
-	for i := range p.Namespaced {
-		all.Namespaced[i] = policyapi.RateLimitPolicy{ObjectMeta: metadata(&p.Namespaced[i].ObjectMeta), Spec: p.Namespaced[i].Spec}
-	}
-	for i := range p.Cluster {
-		all.Cluster[i] = policyapi.ClusterRateLimitPolicy{ObjectMeta: metadata(&p.Cluster[i].ObjectMeta), Spec: p.Cluster[i].Spec}
-	}
-	return all
+func (p Policies) Usage(identity compile.Identity) budget.Usage {
+	return p.CompileWithin(identity, compile.Counting()).Used
 }
 
-func metadata(m *metav1.ObjectMeta) policyapi.ObjectMeta {
-	own := policyapi.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, CreationTimestamp: m.CreationTimestamp.Time}
-	if m.DeletionTimestamp != nil {
-		own.DeletionTimestamp = &m.DeletionTimestamp.Time
+// sources yields what compiling reads of the policies. Policies that are being deleted are ignored.
+func (p Policies) sources(yield func(*compile.Source) bool) {
+	var s compile.Source
+	for i := range p.Namespaced {
+		n := &p.Namespaced[i]
+		s = sourceOf(&n.ObjectMeta)
+		s.Spec = &n.Spec
+		if n.DeletionTimestamp == nil && !yield(&s) {
+			return
+		}
 	}
-	return own
+	for i := range p.Cluster {
+		c := &p.Cluster[i]
+		s = sourceOf(&c.ObjectMeta)
+		s.Namespace, s.Cluster = "", &c.Spec
+		if c.DeletionTimestamp == nil && !yield(&s) {
+			return
+		}
+	}
+}
+
+func sourceOf(m *metav1.ObjectMeta) compile.Source {
+	return compile.Source{UID: string(m.UID), Generation: m.Generation, Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.Time}
 }
 
 // Name returns the name of a policy in rules, responses and problems: "namespace/name".

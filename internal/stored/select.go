@@ -51,7 +51,7 @@ func (p Policies) labeled(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	if policies.Empty() && namespaces.Empty() {
 		return p, nil
 	}
-	selected := Policies{Namespaces: p.Namespaces, Gateways: p.Gateways}
+	selected := Policies{Namespaces: p.Namespaces, NamespacesVersion: p.NamespacesVersion, Gateways: p.Gateways}
 	within := p.namespaces(namespaces)
 	for i := range p.Namespaced {
 		if policy := &p.Namespaced[i]; policies.Matches(labels.Set(policy.Labels)) && within(policy.Namespace) {

@@ -61,6 +61,7 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, t
 		inputs.Namespaces = append(inputs.Namespaces, compile.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
 		inputs.NamespacesHash += maphash.String(hashSeed, string(n.UID)+" "+n.ResourceVersion) // a sum does not depend on the order
 	}
+	inputs.NamespacesVersion = inputs.NamespacesHash
 	if gateways == nil || !tables && !HaveTargets(inputs.Policies) {
 		return inputs, nil
 	}
@@ -68,6 +69,7 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, t
 	if inputs.Gateways, inputs.GatewaysHash, err = gateways.Read(ctx); err != nil {
 		inputs.Gateways, inputs.GatewaysHash = &gateway.Objects{Unreadable: err}, maphash.String(hashSeed, err.Error())
 	}
+	inputs.Gateways.Version = inputs.GatewaysHash
 	return inputs, nil
 }
 
@@ -76,7 +78,17 @@ func (in Inputs) Unreadable() bool { return in.Gateways != nil && in.Gateways.Un
 
 // HaveTargets reports whether a policy has targets.
 func HaveTargets(policies stored.Policies) bool {
-	return slices.ContainsFunc(List(policies), func(p Policy) bool { return len(p.Targets) > 0 })
+	for i := range policies.Namespaced {
+		if len(policies.Namespaced[i].Spec.TargetRefs) > 0 {
+			return true
+		}
+	}
+	for i := range policies.Cluster {
+		if len(policies.Cluster[i].Spec.TargetRefs) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Generations returns the generation of each policy, selected or not. It returns before if nothing differs.

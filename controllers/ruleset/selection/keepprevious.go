@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/gateway"
@@ -45,12 +47,8 @@ func (c Compiler) Encode(s *RuleSet) (*RuleSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	revisions := make([]string, len(set.Rules))
-	for i := range set.Rules {
-		revisions[i] = s.Rules[set.Rules[i].PolicyName()].Revision
-	}
 	again := *s
-	again.Encoded = c.encode(set, revisions)
+	again.Encoded = c.indexSet(set).Encoded
 	return &again, nil
 }
 
@@ -64,21 +62,31 @@ func (c Compiler) Restore(limiter *v1alpha1.Limiter, inputs Inputs, data []byte,
 	if encoded.Revision != revision {
 		return nil, fmt.Errorf("the revision of the data is %s", encoded.Revision)
 	}
-	s := c.index(set, nil)
+	s := c.indexSet(set)
+	s.Policies = map[types.UID]int64{}
 	s.kept, s.Limiter = true, VersionOf(limiter)
 	s.Encoded = encoded // another version of the operator may encode the same rules differently
 	s.findPolicies(inputs, set, c.identity(limiter))
 	return s, nil
 }
 
+// indexSet returns the rule set without policies, as index.
+func (c Compiler) indexSet(set rules.Set) *RuleSet {
+	var policies []*compile.Compiled
+	for policy, own := range set.Policies() {
+		policies = append(policies, &compile.Compiled{Policy: policy, Cluster: own[0].Domain == "", Rules: own})
+	}
+	return c.index(new(Memo), set, policies, nil)
+}
+
 // keepTargets marks the policies that keep their previous rules, and their targets in before, while the objects that they target cannot be read.
 // The generation of a policy that was edited since is 0, as after Restore.
-func (s *RuleSet) keepTargets(before *RuleSet, policies []Policy, kept []compile.Kept, gateways *gateway.Objects) {
+func (s *RuleSet) keepTargets(before *RuleSet, selected stored.Policies, kept []compile.Kept) {
 	if len(kept) == 0 {
 		return
 	}
-	if !errors.Is(gateways.Unreadable, gateway.ErrGatewaysPending) {
-		s.Unreadable = gateways.Unreadable.Error()
+	if why := selected.Gateways.Unreadable; !errors.Is(why, gateway.ErrGatewaysPending) {
+		s.Unreadable = why.Error()
 	}
 	if before != nil && before.Limiter.UID != s.Limiter.UID {
 		before = nil
@@ -92,7 +100,7 @@ func (s *RuleSet) keepTargets(before *RuleSet, policies []Policy, kept []compile
 	if s.Targets == nil {
 		s.Targets = map[Key][]gateway.Target{}
 	}
-	for _, p := range policies {
+	for _, p := range List(selected) {
 		if !s.Kept[p.Key()] {
 			continue
 		}
@@ -124,7 +132,7 @@ func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Id
 		}
 	}
 	result := found.Compile(identity)
-	s.Overridden, s.Targets, s.Unmatched = overriddenByPolicy(result.Overrides), targetsByPolicy(result.Attachments), unmatchedByPolicy(result.Unmatched)
+	s.Overridden, s.Targets, s.Unmatched = new(Memo).overriddenByPolicy(result.Overrides), targetsByPolicy(result.Attachments), unmatchedByPolicy(result.Unmatched)
 	unchanged := map[string]bool{}
 	for policy, own := range result.Set.Policies() {
 		unchanged[policy] = rules.PolicyRevision(own) == s.Rules[policy].Revision

@@ -32,7 +32,7 @@ func TestSetMatchedBy_RequiresAllRoutesInTheTable(t *testing.T) {
 	} {
 		rule := rules.Rule{Policy: "shop/a", Domain: "shop", Axis: "Tenant", Algorithm: limiter.FixedWindow, Units: 10, WindowSeconds: 60}
 		rule.Match.Routes = test.routes
-		set := compiler.index(rules.Set{Rules: []rules.Rule{rule}, RouteTable: test.table}, nil)
+		set := compiler.indexSet(rules.Set{Rules: []rules.Rule{rule}, RouteTable: test.table})
 		if got := set.Rules["shop/a"].Effective.MatchedBy; got != test.want {
 			t.Errorf("%s: matched by %q, want %q", name, got, test.want)
 		}

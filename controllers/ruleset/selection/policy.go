@@ -1,6 +1,9 @@
 package selection
 
 import (
+	"iter"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -49,4 +52,20 @@ func List(of stored.Policies) []Policy {
 		all = append(all, Policy{Object: p, Name: stored.Name(p), Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
 	}
 	return all
+}
+
+// objects yields the metadata of the policies of both kinds.
+func objects(of stored.Policies) iter.Seq[*metav1.ObjectMeta] {
+	return func(yield func(*metav1.ObjectMeta) bool) {
+		for i := range of.Cluster {
+			if !yield(&of.Cluster[i].ObjectMeta) {
+				return
+			}
+		}
+		for i := range of.Namespaced {
+			if !yield(&of.Namespaced[i].ObjectMeta) {
+				return
+			}
+		}
+	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
-	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter"
@@ -92,20 +91,23 @@ type Compiler struct {
 	Encoder *rules.Encoder
 	// Whole encodes rule sets in one document, for limiters that read no shards.
 	Whole bool
+	// Memo remembers what the last Compile found out. Without it, each Compile finds out everything. It serves one call at a time.
+	Memo *Memo
 }
 
 // Compile returns the rule set of the selected policies. It returns before, which may be nil, if nothing has changed since.
 func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected stored.Policies, hashes Hashes) *RuleSet {
-	version, policies := VersionOf(limiter), List(selected)
-	if before.isCompiledFrom(version, policies, hashes) && before.Whole == c.Whole {
+	version := VersionOf(limiter)
+	if before.isCompiledFrom(version, selected, hashes) && before.Whole == c.Whole {
 		return before
 	}
+	memo := cmp.Or(c.Memo, new(Memo))
 	budget := stored.BudgetOf(&limiter.Spec)
 	selected.RouteMatching = limiter.Spec.RouteMatching.Gateways
-	result := selected.CompileWithin(c.identity(limiter), budget)
-	after := c.index(result.Set, before)
+	result := selected.CompileAfter(&memo.compile, c.identity(limiter), budget)
+	after := c.index(memo, result.Set, result.Policies, before)
 	after.Limiter, after.Used, after.Budget = version, result.Used, budget
-	if dependsOnNamespaces(result.Set) || HasRouteTable(limiter) {
+	if dependsOnNamespaces(result.Policies) || HasRouteTable(limiter) {
 		after.namespacesHash = hashes.NamespacesHash
 	}
 	after.LeftOut = result.LeftOut
@@ -113,15 +115,16 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected s
 		after.gatewaysHash = hashes.GatewaysHash
 	}
 	after.Targets = targetsByPolicy(result.Attachments)
-	for _, p := range policies {
-		after.Policies[p.GetUID()] = p.GetGeneration()
+	after.Policies = make(map[types.UID]int64, len(selected.Namespaced)+len(selected.Cluster))
+	for p := range objects(selected) {
+		after.Policies[p.UID] = p.Generation
 	}
-	after.keepTargets(before, policies, result.Kept, selected.Gateways)
+	after.keepTargets(before, selected, result.Kept)
 	for _, p := range result.Problems {
 		k := Key{p.Policy, p.Cluster}
 		after.Problems[k] = append(after.Problems[k], p)
 	}
-	after.Overridden, after.Unmatched = overriddenByPolicy(result.Overrides), unmatchedByPolicy(result.Unmatched)
+	after.Overridden, after.Unmatched = memo.overriddenByPolicy(result.Overrides), unmatchedByPolicy(result.Unmatched)
 	return after
 }
 
@@ -135,8 +138,8 @@ func (c Compiler) identity(limiter *v1alpha1.Limiter) compile.Identity {
 }
 
 // dependsOnNamespaces reports whether a change of a namespace can change the rule set.
-func dependsOnNamespaces(set rules.Set) bool {
-	return slices.ContainsFunc(set.Rules, func(r rules.Rule) bool { return r.Match.Kubernetes != nil })
+func dependsOnNamespaces(policies []*compile.Compiled) bool {
+	return slices.ContainsFunc(policies, func(c *compile.Compiled) bool { return c.Rules[0].Match.Kubernetes != nil })
 }
 
 // targetsByPolicy returns the targets of each policy that has some.
@@ -159,29 +162,14 @@ func unmatchedByPolicy(all []compile.Unmatched) map[Key]compile.Unmatched {
 	return by
 }
 
-// overriddenByPolicy summarizes the overrides of each policy. Overrides of the same policy must be adjacent.
-func overriddenByPolicy(all []redundancy.Override) map[string]Overridden {
-	by := map[string]Overridden{}
-	for from := 0; from < len(all); {
-		to := from
-		for to < len(all) && all[to].Policy == all[from].Policy {
-			to++
-		}
-		reason, message := redundancy.OverriddenCondition(all[from:to])
-		by[all[from].Policy] = Overridden{reason, message, stored.OverriddenBy(all[from:to]), int32(to - from)}
-		from = to
-	}
-	return by
-}
-
 // isCompiledFrom reports whether s was compiled from these policies. The UID and the generation identify a spec.
-func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies []Policy, hashes Hashes) bool {
-	if s == nil || s.Limiter != limiter || len(s.Policies) != len(policies) ||
+func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies stored.Policies, hashes Hashes) bool {
+	if s == nil || s.Limiter != limiter || len(s.Policies) != len(policies.Namespaced)+len(policies.Cluster) ||
 		s.namespacesHash != 0 && s.namespacesHash != hashes.NamespacesHash || s.gatewaysHash != 0 && s.gatewaysHash != hashes.GatewaysHash {
 		return false
 	}
-	for _, p := range policies {
-		if generation, ok := s.Policies[p.GetUID()]; !ok || generation != p.GetGeneration() {
+	for p := range objects(policies) {
+		if generation, ok := s.Policies[p.UID]; !ok || generation != p.Generation {
 			return false
 		}
 	}
@@ -190,42 +178,39 @@ func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies []Policy, hash
 
 // index encodes the rule set and indexes its rules by policy. Unchanged rules share their memory with before: rule sets are
 // remembered after they are replaced.
-func (c Compiler) index(set rules.Set, before *RuleSet) *RuleSet {
-	s := &RuleSet{
-		Policies: make(map[types.UID]int64, len(set.Rules)),
-		Rules:    make(map[string]Rule, len(set.Rules)),
-		Problems: map[Key][]compile.Problem{},
-	}
-	revisions := make([]string, 0, len(set.Rules)) // of the policy of each rule
-	for policy, own := range set.Policies() {
-		revision := rules.PolicyRevision(own)
-		for range own {
-			revisions = append(revisions, revision)
-		}
-		if same, ok := before.rule(policy); ok && same.Revision == revision {
-			s.Rules[policy] = same
-			continue
-		}
-		effective, err := c.effective(own)
-		if err != nil { // the compiler validates the limit; a rule that fails here fails in the limiter too
-			k := Key{policy, own[0].Domain == ""}
-			s.Problems[k] = []compile.Problem{{Policy: k.Name, Cluster: k.Cluster, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}}
-			continue
-		}
-		s.Rules[policy] = Rule{Policy: policy, Revision: revision, Effective: effective}
-	}
-	s.setMatchedBy(&set)
-	s.Encoded = c.encode(set, revisions)
+func (c Compiler) index(memo *Memo, set rules.Set, policies []*compile.Compiled, before *RuleSet) *RuleSet {
+	s := &RuleSet{Problems: map[Key][]compile.Problem{}}
+	indexed := memo.index(c, set.RouteTable, policies, before)
+	s.setRules(indexed)
+	s.Encoded = c.encode(set, indexed)
 	return s
 }
 
-// encode encodes the rule set. The revisions are those of the policy of each rule.
-func (c Compiler) encode(set rules.Set, revisions []string) rules.Encoded {
+// encode encodes the rule set of the policies, which are in the order of their rules.
+func (c Compiler) encode(set rules.Set, policies []indexedPolicy) rules.Encoded {
 	if c.Whole {
 		return rules.Whole(set)
 	}
+	revisions := make([]string, 0, len(set.Rules)) // of the policy of each rule
+	for i := range policies {
+		for range policies[i].Rules {
+			revisions = append(revisions, policies[i].revision)
+		}
+	}
 	encoder := cmp.Or(c.Encoder, new(rules.Encoder))
 	return encoder.Encode(set, func(i int) string { return revisions[i] })
+}
+
+// setRules sets the rules of the policies, and the problems of those without an effective form.
+func (s *RuleSet) setRules(policies []indexedPolicy) {
+	s.Rules = make(map[string]Rule, len(policies))
+	for i := range policies {
+		if p := &policies[i]; p.problem == nil {
+			s.Rules[p.Policy] = p.rule
+		} else {
+			s.Problems[Key{p.Policy, p.Cluster}] = []compile.Problem{*p.problem}
+		}
+	}
 }
 
 func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) {

@@ -26,17 +26,28 @@ type Index struct {
 	gateways map[Key]*Gateway
 	sets     map[Key]*ListenerSet
 	attached map[Key][]*Route // by Gateway
-	resolved map[listenerKey]resolvedListener
+	resolved map[listenerKey]*resolvedListener
+	before   map[listenerKey]*resolvedListener // of the previous index; equal ones are shared
 }
 
 // Index returns the index of the objects, and nil for nil.
-func (g *Objects) Index() *Index {
+func (g *Objects) Index() *Index { return g.IndexAfter(nil) }
+
+// IndexAfter is [Objects.Index] for objects that follow those of the previous index, which may be nil. It returns the previous index if the objects
+// have its Version. The previous index must not be used otherwise.
+func (g *Objects) IndexAfter(previous *Index) *Index {
 	if g == nil {
 		return nil
 	}
+	if previous != nil && g.Version != 0 && g.Version == previous.Version {
+		return previous
+	}
 	x := &Index{
 		Objects: g, routes: map[Key]*Route{}, gateways: map[Key]*Gateway{}, sets: map[Key]*ListenerSet{}, attached: map[Key][]*Route{},
-		resolved: map[listenerKey]resolvedListener{},
+		resolved: map[listenerKey]*resolvedListener{},
+	}
+	if previous != nil {
+		x.before = previous.resolved
 	}
 	for i := range g.ListenerSets {
 		x.sets[ListenerSetKey(g.ListenerSets[i].Namespace, g.ListenerSets[i].Name)] = &g.ListenerSets[i]

@@ -21,6 +21,8 @@ type Objects struct {
 	// the table of routes. It is ErrGatewaysPending for a short time after the start.
 	Unreadable error
 	Previous   rules.Set
+	// Version differs if any object or Unreadable differs from that of other Objects with a Version. It is 0 if it is unknown.
+	Version uint64
 }
 
 // ErrGatewaysPending means that the objects of the Gateway API are being listed.

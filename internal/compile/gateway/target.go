@@ -23,25 +23,81 @@ type Target struct {
 // Resolve finds the routes of a target of a policy in namespace, or of a cluster-scoped policy. Without an index, every route exists, and no route is
 // attached to a Gateway.
 func (x *Index) Resolve(namespace string, isCluster bool, ref policyapi.TargetReference) Target {
-	key := Key{ref.Kind, namespace, ref.Name}
+	return x.Basis(namespace, isCluster, &ref).Target(namespace, ref)
+}
+
+// Basis is what a target depends on, apart from the reference and the namespace of its policy. Equal bases have equal targets. Bases of one [Index]
+// and of the Index that follows it are comparable, see [Objects.IndexAfter].
+type Basis struct {
+	found      finding
+	unreadable string // why the objects cannot be read
+	idle       bool   // no Gateway has accepted the route
+	unknown    bool   // there is no index
+	listener   *resolvedListener
+}
+
+// finding is what is known about the object that a target names.
+type finding int
+
+const (
+	isFound finding = iota
+	isUnreadable
+	hasNoKind
+	isMissing
+	hasNoSection
+	isNotPermitted
+)
+
+// Basis returns what the target of a policy in namespace, or of a cluster-scoped policy, depends on.
+func (x *Index) Basis(namespace string, isCluster bool, ref *policyapi.TargetReference) Basis {
+	switch {
+	case x == nil:
+		return Basis{unknown: true}
+	case x.Unreadable != nil:
+		return Basis{found: isUnreadable, unreadable: x.Unreadable.Error()}
+	case slices.Contains(x.Missing, ref.Kind):
+		return Basis{found: hasNoKind}
+	case ref.Kind == policyapi.TargetGateway:
+		return x.basisOfGateway(namespace, isCluster, ref)
+	default:
+		return x.basisOfRoute(keyOf(namespace, ref), sectionOf(ref))
+	}
+}
+
+// keyOf returns the key of the object that a policy in namespace targets.
+func keyOf(namespace string, ref *policyapi.TargetReference) Key {
 	if ref.Namespace != nil {
-		key.Namespace = *ref.Namespace
+		namespace = *ref.Namespace
 	}
-	section := ""
-	if ref.SectionName != nil {
-		section = *ref.SectionName
+	return Key{ref.Kind, namespace, ref.Name}
+}
+
+func sectionOf(ref *policyapi.TargetReference) string {
+	if ref.SectionName == nil {
+		return ""
 	}
+	return *ref.SectionName
+}
+
+// Target returns the target of a policy in namespace.
+func (b Basis) Target(namespace string, ref policyapi.TargetReference) Target {
+	key, section := keyOf(namespace, &ref), sectionOf(&ref)
 	t := Target{Ref: ref, Reason: policyapi.ReasonAccepted}
 	switch {
-	case x != nil && x.Unreadable != nil:
-		t.Fail(policyapi.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %v; it retries", x.Unreadable)
-	case x != nil && slices.Contains(x.Missing, ref.Kind):
+	case b.found == isUnreadable:
+		t.Fail(policyapi.ReasonTargetNotFound, "", "the operator cannot read the objects of the Gateway API: %s; it retries", b.unreadable)
+	case b.found == hasNoKind:
 		t.Fail(policyapi.ReasonTargetNotFound, "", "the cluster has no %s, because the CRDs of the Gateway API are not installed; install them: "+
 			"the operator finds them without a restart", ref.Kind)
+	case b.found == isNotPermitted:
+		t.Fail(policyapi.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
+			"Gateway %s; ask the owner of the Gateway for one", key.Namespace, namespace, key.Name)
+	case b.found == isMissing:
+		t.Fail(policyapi.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
 	case ref.Kind == policyapi.TargetGateway:
-		x.resolveGateway(&t, namespace, isCluster, key, section)
+		b.gateway(&t, key, section)
 	default:
-		x.resolveRoute(&t, key, section)
+		b.route(&t, key, section)
 	}
 	return t
 }
@@ -51,21 +107,25 @@ func (t *Target) Fail(reason, field, format string, args ...any) {
 	t.Reason, t.Field, t.Message, t.Idle = reason, field, fmt.Sprintf(format, args...), false
 }
 
-func (x *Index) resolveRoute(t *Target, key Key, rule string) {
-	if x != nil {
-		route := x.routes[key]
-		switch {
-		case route == nil:
-			t.Fail(policyapi.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
-			return
-		case rule != "" && !slices.Contains(route.Rules, rule):
-			t.Fail(policyapi.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
-			return
-		}
-		t.Idle = len(route.Parents) == 0 && !route.Elsewhere
+func (x *Index) basisOfRoute(key Key, rule string) Basis {
+	route := x.routes[key]
+	switch {
+	case route == nil:
+		return Basis{found: isMissing}
+	case rule != "" && !slices.Contains(route.Rules, rule):
+		return Basis{found: hasNoSection}
+	}
+	return Basis{idle: len(route.Parents) == 0 && !route.Elsewhere}
+}
+
+// route sets the route of a target.
+func (b Basis) route(t *Target, key Key, rule string) {
+	if b.found == hasNoSection {
+		t.Fail(policyapi.ReasonTargetNotFound, ".sectionName", "%s has no rule with the name %s; name the rule, or correct sectionName", key, rule)
+		return
 	}
 	target := rules.RouteTarget(string(key.kind), key.Name, rule)
-	t.Routes = []rules.Route{{Namespace: key.Namespace, Target: target}}
+	t.Routes, t.Idle = []rules.Route{{Namespace: key.Namespace, Target: target}}, b.idle
 	if t.Idle {
 		t.Message = fmt.Sprintf("no Gateway has accepted %s, so it gets no requests to limit; correct its spec.parentRefs, or see its status.parents", key)
 		return
@@ -79,34 +139,41 @@ func Inherits(namespace string, ref *policyapi.TargetReference) bool {
 	return ref.Kind == policyapi.TargetGateway && (namespace == "" || ref.Namespace == nil || *ref.Namespace == namespace)
 }
 
-// resolveGateway resolves a Gateway to the routes that it has accepted, for a policy that other namespaces do not inherit to those of its namespace.
-func (x *Index) resolveGateway(t *Target, namespace string, isCluster bool, key Key, listener string) {
-	if x == nil {
-		return
-	}
+func (x *Index) basisOfGateway(namespace string, isCluster bool, ref *policyapi.TargetReference) Basis {
+	key, listener := keyOf(namespace, ref), sectionOf(ref)
 	gateway := x.gateways[key]
 	switch {
 	case !isCluster && key.Namespace != namespace && !x.permits(namespace, key):
-		t.Fail(policyapi.ReasonRefNotPermitted, ".namespace", "no ReferenceGrant in namespace %s permits RateLimitPolicies of namespace %s to target "+
-			"Gateway %s; ask the owner of the Gateway for one", key.Namespace, namespace, key.Name)
-		return
+		return Basis{found: isNotPermitted}
 	case gateway == nil:
-		t.Fail(policyapi.ReasonTargetNotFound, ".name", "%s does not exist; create it, or correct the name", key)
-		return
+		return Basis{found: isMissing}
 	case listener != "" && !slices.ContainsFunc(gateway.Listeners, func(l Listener) bool { return l.Name == listener }):
-		t.Fail(policyapi.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
-		return
+		return Basis{found: hasNoSection}
 	}
 	place := listenerKey{key, listener, namespace, isCluster}
-	if Inherits(namespace, &t.Ref) {
+	if Inherits(namespace, ref) {
 		place.namespace = ""
 	}
 	found, isResolved := x.resolved[place]
 	if !isResolved {
 		found = x.resolveListener(place)
+		if before := x.before[place]; before != nil && before.message == found.message && slices.Equal(before.routes, found.routes) {
+			found = before
+		}
 		x.resolved[place] = found
 	}
-	t.Routes, t.Message, t.Idle = found.routes, found.message, len(found.routes) == 0
+	return Basis{listener: found}
+}
+
+// gateway sets the routes of a Gateway that it has accepted: all of them, or those of the namespace of a policy that other namespaces do not inherit.
+func (b Basis) gateway(t *Target, key Key, listener string) {
+	switch {
+	case b.unknown:
+	case b.found == hasNoSection:
+		t.Fail(policyapi.ReasonTargetNotFound, ".sectionName", "%s has no listener with the name %s; correct sectionName", key, listener)
+	default:
+		t.Routes, t.Message, t.Idle = b.listener.routes, b.listener.message, len(b.listener.routes) == 0
+	}
 }
 
 // listenerKey is a Gateway, one of its listeners or all of them if listener is empty, and the namespace of the routes, or all namespaces if
@@ -123,7 +190,8 @@ type resolvedListener struct {
 	message string
 }
 
-func (x *Index) resolveListener(place listenerKey) (found resolvedListener) {
+func (x *Index) resolveListener(place listenerKey) *resolvedListener {
+	found := &resolvedListener{}
 	var elsewhere []string
 	leftOut := 0
 	for _, route := range x.attached[place.gateway] {

@@ -21,68 +21,203 @@ type Override struct {
 // Overrides compares cluster-scoped rules with namespaced rules. It returns only overrides that follow from the rules for all requests, because
 // [Covers] and [IsRedundant] may return false if they cannot decide. If several rules override a rule, the first by name is returned.
 func Overrides(list []rules.Rule) []Override {
-	var cluster, namespaced []*rules.Rule
-	for i := range list {
-		if rule := &list[i]; rule.Domain == "" {
-			cluster = append(cluster, rule)
-		} else {
-			namespaced = append(namespaced, rule)
+	var policies []*Policy
+	for _, own := range (rules.Set{Rules: list}).Policies() {
+		policies = append(policies, NewPolicy(own))
+	}
+	return new(Comparison).Overrides(policies)
+}
+
+// Policy has the rules of one policy, and how they compare with those of other policies. Only one [Comparison] must have it.
+type Policy struct {
+	rules []rules.Rule
+	compared int    // the last call in which a namespaced policy was compared with all cluster-scoped ones
+	pairs    []pair // of a namespaced policy, only those in which something is overridden
+	current  bool   // a cluster-scoped policy is among those of the last call
+}
+
+// NewPolicy returns a policy with these rules, which must not change.
+func NewPolicy(own []rules.Rule) *Policy { return &Policy{rules: own} }
+
+func (p *Policy) isCluster() bool { return p.rules[0].Domain == "" }
+
+// pair is what a namespaced policy and a cluster-scoped one override of each other.
+type pair struct {
+	cluster *Policy
+	// replaced are the defaults of cluster that a rule of the namespaced policy replaces in its domain.
+	replaced []replacement
+	// stricter has the first rule of cluster that makes a rule of the namespaced policy redundant, by the index of that rule; nil without one.
+	stricter map[int]*rules.Rule
+}
+
+type replacement struct{ rule, by *rules.Rule }
+
+// Comparison compares policies with those of the previous call. It compares only the pairs of which one policy is new. The zero value has no policies.
+type Comparison struct {
+	calls   int
+	cluster []*Policy // in order
+}
+
+// Overrides is the function Overrides for policies in the order of their rules.
+func (c *Comparison) Overrides(policies []*Policy) []Override {
+	var cluster []*Policy
+	for _, p := range policies {
+		if p.isCluster() {
+			cluster = append(cluster, p)
 		}
 	}
-	var overrides []Override
-	for _, rule := range cluster {
-		overrides = append(overrides, replacedDomains(rule, namespaced)...)
+	c.calls++
+	added, removed := c.update(cluster)
+	rank := make(map[*Policy]int, len(cluster))
+	for i, p := range cluster {
+		rank[p] = i
 	}
-	for _, rule := range namespaced {
-		if stricter, found := firstOf(cluster, func(c *rules.Rule) bool { return IsRedundant(rule, c) }); found {
+	var namespaced []*Policy // with pairs
+	for _, p := range policies {
+		if p.isCluster() {
+			continue
+		}
+		compareWith := added
+		if p.compared == 0 || p.compared != c.calls-1 { // it is new, or was left out
+			p.pairs, compareWith = nil, cluster
+		} else if removed {
+			p.pairs = slices.DeleteFunc(p.pairs, func(pair pair) bool { return !pair.cluster.current })
+		}
+		p.compared = c.calls
+		for _, other := range compareWith {
+			if found := compare(p, other); len(found.replaced)+len(found.stricter) > 0 {
+				p.pairs = append(p.pairs, found)
+			}
+		}
+		if len(p.pairs) > 0 {
+			slices.SortFunc(p.pairs, func(a, b pair) int { return rank[a.cluster] - rank[b.cluster] })
+			namespaced = append(namespaced, p)
+		}
+	}
+	overrides := slices.Concat(replacedDomains(namespaced), redundant(namespaced))
+	all := ofPolicies(overrides)
+	sortStable(all, func(a, b Override) int { return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain)) })
+	return all
+}
+
+// sortStable takes linear time for a list that is sorted.
+func sortStable[T any](list []T, compare func(a, b T) int) {
+	if !slices.IsSortedFunc(list, compare) {
+		slices.SortStableFunc(list, compare)
+	}
+}
+
+// update replaces the cluster-scoped policies. It returns those that are new, and whether others are gone.
+func (c *Comparison) update(cluster []*Policy) (added []*Policy, removed bool) {
+	before := c.cluster
+	for _, p := range cluster {
+		if !p.current {
+			added = append(added, p)
+		}
+	}
+	for _, p := range before {
+		p.current = false
+	}
+	for _, p := range cluster {
+		p.current = true
+	}
+	c.cluster = cluster
+	return added, slices.ContainsFunc(before, func(p *Policy) bool { return !p.current })
+}
+
+// compare compares a namespaced policy with a cluster-scoped one.
+func compare(namespaced, cluster *Policy) pair {
+	found := pair{cluster: cluster}
+	for i := range cluster.rules {
+		rule := &cluster.rules[i]
+		for j := range namespaced.rules {
+			if other := &namespaced.rules[j]; replaces(other, rule) {
+				found.replaced = append(found.replaced, replacement{rule, other})
+				break // the first one of the domain
+			}
+		}
+	}
+	for i := range namespaced.rules {
+		stricter, exists := firstOf(cluster.rules, func(c *rules.Rule) bool { return IsRedundant(&namespaced.rules[i], c) })
+		if !exists {
+			continue
+		}
+		if found.stricter == nil {
+			found.stricter = map[int]*rules.Rule{}
+		}
+		found.stricter[i] = stricter
+	}
+	return found
+}
+
+// ruleOverride is an override of a rule.
+type ruleOverride struct {
+	Override
+
+	rates int // of the policy
+}
+
+// replaces reports whether a namespaced rule replaces a default for every request of its domain.
+func replaces(other, rule *rules.Rule) bool {
+	return rule.Default && other.Replaces(rule, other.Domain) && rule.AppliesTo(other.Domain) && coversMatch(other, rule) && !skipsMore(other, rule)
+}
+
+// replacedDomains returns the domains in which namespaced rules replace defaults, sorted by default.
+func replacedDomains(namespaced []*Policy) (overrides []ruleOverride) {
+	type place struct {
+		rule   *rules.Rule
+		domain string
+	}
+	found := map[place]bool{}
+	for _, p := range namespaced {
+		for _, pair := range p.pairs {
+			for _, r := range pair.replaced {
+				if key := (place{r.rule, r.by.Domain}); !found[key] {
+					found[key] = true
+					o := Override{r.rule.Policy, r.by.Domain, r.by.Policy, policyapi.ReasonNamespacePolicy}
+					overrides = append(overrides, ruleOverride{o, len(pair.cluster.rules)})
+				}
+			}
+		}
+	}
+	sortStable(overrides, func(a, b ruleOverride) int { return cmp.Compare(a.Policy, b.Policy) })
+	return overrides
+}
+
+// redundant returns the namespaced rules that have no effect because of a cluster-scoped one.
+func redundant(namespaced []*Policy) (overrides []ruleOverride) {
+	for _, p := range namespaced {
+		for i := range p.rules {
+			rule := &p.rules[i]
+			index := slices.IndexFunc(p.pairs, func(pair pair) bool { return pair.stricter[i] != nil })
+			if index < 0 {
+				continue
+			}
 			domains := rule.Domains
 			if len(domains) == 0 {
 				domains = []string{rule.Domain}
 			}
 			for _, domain := range domains {
-				overrides = append(overrides, Override{rule.Policy, domain, stricter.Policy, policyapi.ReasonStricterPolicy})
+				o := Override{rule.Policy, domain, p.pairs[index].stricter[i].Policy, policyapi.ReasonStricterPolicy}
+				overrides = append(overrides, ruleOverride{o, len(p.rules)})
 			}
 		}
 	}
-	overrides = ofPolicies(list, overrides)
-	slices.SortStableFunc(overrides, func(a, b Override) int {
-		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
-	})
 	return overrides
 }
 
 // ofPolicies replaces the names of rules by those of their policies, and leaves out the domains in which another rate of the policy has an effect.
-func ofPolicies(list []rules.Rule, overrides []Override) (all []Override) {
+func ofPolicies(overrides []ruleOverride) (all []Override) {
 	type place struct{ policy, domain string }
-	rates, overridden := map[string]int{}, map[place]int{}
-	for name, own := range (rules.Set{Rules: list}).Policies() {
-		rates[name] = len(own)
-	}
+	overridden := map[place]int{}
 	for _, o := range overrides {
 		o.Policy, o.By = rules.WithoutRate(o.Policy), rules.WithoutRate(o.By)
 		key := place{o.Policy, o.Domain}
-		if overridden[key]++; overridden[key] == rates[o.Policy] { // all rates
-			all = append(all, o)
+		if overridden[key]++; overridden[key] == o.rates { // all rates
+			all = append(all, o.Override)
 		}
 	}
 	return all
-}
-
-// replacedDomains returns the domains in which other rules replace rule for every request, if rule is a default.
-func replacedDomains(rule *rules.Rule, namespaced []*rules.Rule) []Override {
-	if !rule.Default {
-		return nil
-	}
-	var overrides []Override
-	found := map[string]bool{}
-	for _, other := range namespaced {
-		if !found[other.Domain] && other.Replaces(rule, other.Domain) && rule.AppliesTo(other.Domain) && coversMatch(other, rule) &&
-			!skipsMore(other, rule) {
-			found[other.Domain] = true
-			overrides = append(overrides, Override{rule.Policy, other.Domain, other.Policy, policyapi.ReasonNamespacePolicy})
-		}
-	}
-	return overrides
 }
 
 // skipsMore reports whether other may not match requests without an identifier that rule matches.
@@ -93,12 +228,13 @@ func skipsMore(other, rule *rules.Rule) bool {
 	return rule.OnMissing != rules.SkipMissing || other.Identifier != rule.Identifier || !slices.Equal(other.Fallbacks, rule.Fallbacks)
 }
 
-func firstOf(list []*rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Rule, found bool) {
-	index := slices.IndexFunc(list, matches)
-	if index < 0 {
-		return nil, false
+func firstOf(list []rules.Rule, matches func(*rules.Rule) bool) (rule *rules.Rule, found bool) {
+	for i := range list {
+		if matches(&list[i]) {
+			return &list[i], true
+		}
 	}
-	return list[index], true
+	return nil, false
 }
 
 // maxListedDomains is the maximum number of domains in one message.

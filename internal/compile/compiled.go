@@ -1,0 +1,163 @@
+package compile
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
+	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/policyname"
+)
+
+// Compiled is a policy with its rules. It is the same in the results of a [Memo] until something of it changes.
+type Compiled struct {
+	Policy  string
+	Cluster bool
+	Rules   []rules.Rule // read-only
+}
+
+// compiled is a Compiled with what a Memo finds out about it.
+type compiled struct {
+	Compiled
+
+	usage   *budget.Usage // nil until a budget is fitted
+	created time.Time
+	scope   string // of its name
+	hashes  bool   // a rule hashes identifiers
+	// unmatched is why the rules limit no request, apart from the namespaces; the zero value if some may.
+	unmatched Unmatched
+	overrides *redundancy.Policy
+	inputs    namespaceInputs
+
+	call uint64 // the last one in which the rules were in the Set
+	at   int    // index of the rules in the Set; -1 if they are not there
+	// namespaced is whether a namespace can have writes that match, with the namespaces of that version.
+	namespaced struct {
+		version uint64
+		matches bool
+	}
+}
+
+func newCompiled(p *candidate, own []rules.Rule, attachment *Attachment) *compiled {
+	c := &compiled{
+		Compiled: Compiled{p.name, p.cluster != nil, own}, created: p.created, at: -1,
+		overrides: redundancy.NewPolicy(own), inputs: namespaceInputsOf(own),
+	}
+	c.scope, _ = policyname.Split(p.name)
+	c.hashes = rules.Set{Rules: own}.HashesIdentifiers()
+	c.unmatched = unmatchedOf(&c.Compiled, attachment)
+	return c
+}
+
+func overridesOf(policies []*compiled) []*redundancy.Policy {
+	list := make([]*redundancy.Policy, len(policies))
+	for i, c := range policies {
+		list[i] = c.overrides
+	}
+	return list
+}
+
+// usageOf returns what the rules of a policy use of a budget.
+func usageOf(p *candidate, own []rules.Rule) budget.Usage {
+	usage := budget.RulesUsage(own)
+	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(p.namespace, &ref) }
+	if p.cluster == nil && slices.ContainsFunc(p.spec.TargetRefs, inherits) {
+		usage.Bytes += budget.InheritedBytes * int64(len(own))
+	}
+	return usage
+}
+
+// attached is a policy at its targets.
+type attached struct {
+	compiled   *compiled   // nil if no target accepts the policy
+	attachment *Attachment // nil without targets, or if the previous rules are kept
+	problems   []Problem
+	kept       bool
+}
+
+// attach sets the rules of a policy at its targets.
+func (m *Memo) attach(e *entry, previous previousRules, result *Result) {
+	if e.lowered == nil {
+		e.lowered = lower(e.validPolicy, m.identity, m.identity.HashKey)
+	}
+	if len(e.spec.TargetRefs) == 0 {
+		if e.attached == nil {
+			e.attached = &attached{compiled: newCompiled(&e.candidate, e.lowered, nil)}
+		}
+		return
+	}
+	kept, outdated := previous.find(&e.validPolicy, e.lowered)
+	if kept != nil {
+		result.Kept = append(result.Kept, Kept{e.name, e.cluster != nil, outdated})
+		if e.attached == nil || !e.attached.kept || !reflect.DeepEqual(e.attached.compiled.Rules, kept) {
+			e.attached = &attached{compiled: newCompiled(&e.candidate, kept, nil), kept: true}
+		}
+		return
+	}
+	resolved, claimed := m.resolve(e), m.reject(e)
+	if e.attached != nil && !resolved && !claimed && !e.attached.kept {
+		return
+	}
+	a := Attachment{Policy: e.name, Cluster: e.cluster != nil, Targets: slices.Clone(e.targets)}
+	for i, other := range e.rejected {
+		if other != "" {
+			e.claims[i].reject(&a.Targets[i], other)
+		}
+	}
+	e.attached = &attached{attachment: &a, problems: a.problems()}
+	if len(e.attached.problems) == 0 {
+		own := slices.Clone(e.lowered)
+		a.apply(own)
+		e.attached.compiled = newCompiled(&e.candidate, own, &a)
+	}
+}
+
+// resolve resolves the targets of a policy, and reports whether they have changed.
+func (m *Memo) resolve(e *entry) (changed bool) {
+	refs := e.spec.TargetRefs
+	if e.targets == nil {
+		e.targets, e.bases, e.rejected = make([]gateway.Target, len(refs)), make([]gateway.Basis, len(refs)), make([]string, len(refs))
+		changed = true
+	}
+	for i := range refs {
+		basis := m.index.Basis(e.namespace, e.cluster != nil, &refs[i])
+		if basis != e.bases[i] || e.targets[i].Reason == "" {
+			e.bases[i], e.targets[i], changed = basis, basis.Target(e.namespace, refs[i]), true
+		}
+	}
+	return changed
+}
+
+// reject finds the targets whose claims older policies have, and reports whether they have changed. Targets are not rejected while they are unknown.
+func (m *Memo) reject(e *entry) (changed bool) {
+	for i := range e.targets {
+		other := ""
+		if m.index != nil && e.targets[i].Reason == policyapi.ReasonAccepted {
+			other = e.places[i].holder(m.calls)
+		}
+		if other != e.rejected[i] {
+			e.rejected[i], changed = other, true
+		}
+	}
+	return changed
+}
+
+// fit adds the rules of a policy to those that fit, or returns the problem of a policy that does not fit. Without a budget, all policies fit.
+func (a *attached) fit(fits *budget.Fitting, p *candidate) *Problem {
+	if fits.IsUnlimited() {
+		return nil
+	}
+	if a.compiled.usage == nil {
+		a.compiled.usage = new(usageOf(p, a.compiled.Rules))
+	}
+	charge := budget.Charge{Policy: p.name, Namespace: p.namespace, Cluster: p.cluster != nil, Usage: *a.compiled.usage}
+	e, fit := fits.Fit(&charge)
+	if fit {
+		return nil
+	}
+	return &Problem{Policy: p.name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
+}
