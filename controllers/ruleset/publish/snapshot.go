@@ -34,8 +34,6 @@ const (
 	revisionAnnotation = "weir.dev/revision"
 	// sequenceAnnotation is its sequence. Limiters read the sequence from the data.
 	sequenceAnnotation = "weir.dev/sequence"
-	// saveInterval is the least time between two writes while Redis has the rules.
-	saveInterval = 10 * time.Second
 	// SaveTimeout bounds an attempt to write one ConfigMap: a slow API server must not delay an edit for long.
 	SaveTimeout = 2 * time.Second
 )
@@ -49,7 +47,7 @@ type Snapshot struct {
 	Uncached client.Reader
 	// Limiter that the snapshot belongs to.
 	Limiter types.NamespacedName
-	// Resync is how often the ConfigMaps are verified.
+	// Resync is how often the ConfigMaps are verified, and the least time between two writes that can wait.
 	Resync time.Duration
 	// Clock returns the current time.
 	Clock func() time.Time
@@ -75,7 +73,7 @@ type attempt struct {
 func (s *Snapshot) Problem() string { return s.last.message }
 
 // Save writes the rule set into the ConfigMaps, and verifies once every resync that it is still there. An error is logged and
-// the attempt repeated. The whole rule set is written, so that edits that follow each other are written together if canWait is true: Save then
+// the attempt repeated. The whole rule set is written, so that edits within a resync are written together if canWait is true: Save then
 // returns how long to wait for the next call, and 0 if nothing waits.
 func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, canWait bool) (wait time.Duration) {
 	now := s.Clock()
@@ -86,7 +84,7 @@ func (s *Snapshot) Save(ctx context.Context, limiter *v1alpha1.Limiter, set *sel
 	if s.last.revision == set.Revision && s.last.sequence == sequence && now.Sub(s.last.at) < s.Resync {
 		return 0
 	}
-	if wait := s.last.at.Add(min(saveInterval, s.Resync)).Sub(now); canWait && s.last.versions != nil && wait > 0 {
+	if wait := s.last.at.Add(s.Resync).Sub(now); canWait && s.last.versions != nil && wait > 0 {
 		return wait
 	}
 	before := s.last
