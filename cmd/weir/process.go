@@ -117,7 +117,7 @@ func (p *process) followNotices(client *redisclient.Client) func(context.Context
 
 // apply makes set the active rule set. It is a source.Apply.
 func (p *process) apply(set rules.Set, revision string) error {
-	index, err := matching.NewIndex(set, revision, p.counterPrefix, matching.WithHashKey(p.hashKey), matching.WithExpressionsOf(p.engine.Index()))
+	index, err := matching.Update(p.engine.Index(), rules.Split(set), revision, p.counterPrefix, matching.WithHashKey(p.hashKey))
 	if err != nil {
 		return err
 	}
