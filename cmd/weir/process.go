@@ -122,7 +122,7 @@ func (p *process) applySet(set rules.Set, revision string) error {
 
 // apply makes set the active rule set. It is a source.ApplyShards.
 func (p *process) apply(set *rules.Sharded, revision string) error {
-	index, err := matching.NewIndex(set.Set(), revision, p.counterPrefix, matching.WithHashKey(p.hashKey), matching.WithExpressionsOf(p.engine.Index()))
+	index, err := matching.Update(p.engine.Index(), set, revision, p.counterPrefix, matching.WithHashKey(p.hashKey))
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (l *Limiter) start(
 	e := engine.New(chain, from, engine.NewMetrics(metrics), engine.WithLayers(chain), engine.WithSpans())
 	l.decider = e
 	install := func(set rules.Set, revision string) error {
-		index, err := matching.NewIndex(set, revision, o.prefix, matching.WithHashKey(key), matching.WithExpressionsOf(e.Index()))
+		index, err := matching.Update(e.Index(), rules.Split(set), revision, o.prefix, matching.WithHashKey(key))
 		if err != nil {
 			return err
 		}

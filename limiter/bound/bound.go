@@ -4,7 +4,6 @@ package bound
 
 import (
 	"hash/maphash"
-	"iter"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -49,7 +48,8 @@ type Counters struct {
 	rules sync.Map // *limiter.CountedRule → *ruleCounters
 
 	mu      sync.Mutex
-	kept    map[string]bool // the rules that there are, by one of their keys; nil: unknown
+	active  map[*limiter.CountedRule]bool // the rules that there are; nil: unknown
+	kept    map[string]int                // their number, by one of their keys: it contains the policy, the window and the algorithm
 	byKeys  map[populationKey]*population
 	crowded map[string]crowded // by policy
 }
@@ -82,7 +82,7 @@ func (p *Counters) population(c *limiter.Charge) *population {
 	}
 	found, ok := p.rules.Load(c.Rule)
 	if !ok {
-		found, _ = p.rules.LoadOrStore(c.Rule, &ruleCounters{})
+		found = p.addRule(c.Rule)
 	}
 	class := classOf(c)
 	cached := &found.(*ruleCounters)[class] //nolint:forcetypeassert // all its values have this type
@@ -92,6 +92,17 @@ func (p *Counters) population(c *limiter.Charge) *population {
 		cached.Store(one)
 	}
 	return one
+}
+
+// addRule returns the populations of a rule that has none. Those of a rule that was removed meanwhile are not kept.
+func (p *Counters) addRule(rule *limiter.CountedRule) any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.active != nil && !p.active[rule] {
+		return &ruleCounters{}
+	}
+	found, _ := p.rules.LoadOrStore(rule, &ruleCounters{})
+	return found
 }
 
 // add returns the population of a rule's counters of a class.
@@ -107,7 +118,7 @@ func (p *Counters) add(rule *limiter.CountedRule, class int) *population {
 	if !ok {
 		found = newPopulation(p.bound.Max, p.clock())
 		found.storage = storage{policy: rule.Policy, namespace: rule.Namespace, algorithm: rule.Algorithm, compact: rule.Compact}
-		if p.kept == nil || p.kept[key.counters] { // else the charge is one of a rule that was removed meanwhile
+		if p.active == nil || p.kept[key.counters] > 0 { // else the charge is one of a rule that was removed meanwhile
 			p.byKeys[key] = found
 		}
 	}
@@ -115,28 +126,32 @@ func (p *Counters) add(rule *limiter.CountedRule, class int) *population {
 	return found
 }
 
-// Keep drops what belongs to other rules than those. Call it when the rules have changed.
-func (p *Counters) Keep(rules iter.Seq[*limiter.CountedRule]) {
+// Swap drops what belongs to removed rules, unless one of those that were added has the same counters. Call it for the first rules, and when the
+// rules have changed.
+func (p *Counters) Swap(removed, added []*limiter.CountedRule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.kept = map[string]bool{}
-	current, policies := map[*limiter.CountedRule]bool{}, map[string]bool{}
-	for rule := range rules {
-		p.kept[countersOf(rule)], current[rule], policies[rule.Policy] = true, true, true
+	if p.active == nil {
+		p.active, p.kept = map[*limiter.CountedRule]bool{}, map[string]int{}
 	}
-	for key := range p.byKeys {
-		if !p.kept[key.counters] {
-			delete(p.byKeys, key)
+	policies := map[string]bool{}
+	for _, rule := range added {
+		p.active[rule], policies[rule.Policy] = true, true
+		p.kept[countersOf(rule)]++
+	}
+	for _, rule := range removed {
+		delete(p.active, rule)
+		p.rules.Delete(rule)
+		if !policies[rule.Policy] {
+			delete(p.crowded, rule.Policy)
 		}
-	}
-	for policy := range p.crowded {
-		if !policies[policy] {
-			delete(p.crowded, policy)
+		counters := countersOf(rule)
+		if p.kept[counters]--; p.kept[counters] > 0 {
+			continue
 		}
-	}
-	for rule := range p.rules.Range {
-		if !current[rule.(*limiter.CountedRule)] { //nolint:forcetypeassert // all its keys have this type
-			p.rules.Delete(rule)
+		delete(p.kept, counters)
+		for class := range ownLimit + 1 {
+			delete(p.byKeys, populationKey{counters, class})
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package bound
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -62,7 +61,7 @@ func TestOverrideClass_LastsAtLeastAsLongAsTheCounters(t *testing.T) {
 	}
 }
 
-func TestKeep_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
+func TestSwap_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
 	p := New(Identifiers{Max: 10}, time.Now)
 	limit, err := limiter.NewLimit(limiter.TokenBucket, 10, time.Minute)
 	if err != nil {
@@ -73,6 +72,7 @@ func TestKeep_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
 	}
 	first, edited := version(), version()
 	layer := p.Above(memstore.New(time.Now), nil)
+	var active []*limiter.CountedRule
 	for _, step := range []struct {
 		what  string
 		kept  []*limiter.CountedRule
@@ -84,7 +84,8 @@ func TestKeep_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
 		{"no rule", nil, nil, 0},
 		{"a request that a removed rule has matched before", nil, edited, 0},
 	} {
-		p.Keep(slices.Values(step.kept))
+		p.Swap(active, step.kept)
+		active = step.kept
 		if step.asked != nil {
 			if _, err := layer.Spend(t.Context(), []limiter.Charge{{Key: "k", Limit: limit, Cost: 1, Rule: step.asked}}); err != nil {
 				t.Fatal(err)

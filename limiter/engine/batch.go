@@ -19,7 +19,12 @@ func (e *Engine) CheckAll(ctx context.Context, checks []Check) ([]Answer, error)
 		return nil, ErrNoRules
 	}
 	s := e.borrow()
-	defer e.release(s)
+	defer func() {
+		e.release(s)
+		if e.Index() != active.index {
+			e.dropReplaced(active.index, checks)
+		}
+	}()
 	active.matchAll(ctx, s, checks)
 	c := call{peek: checks[0].Peek, began: e.now()}
 	charges := s.mergeCharges(checks[0].Alternative)

@@ -86,7 +86,7 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 
 // bounded returns the rules that a request is charged to if many match it, and counts those that are left out.
 func (a *active) bounded(matches []matching.Matched, peek bool) []matching.Matched {
-	kept, leftOut := matching.Bounded(matches)
+	kept, leftOut := a.index.Bounded(matches)
 	for i := range leftOut {
 		if !peek {
 			a.counters.leftOut(leftOut[i].Rule)

@@ -11,16 +11,20 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
-// counters are the Prometheus counters of one rule set, by rule.
+// counters are the Prometheus counters of the active rule set, by rule.
 type counters struct {
 	metrics *Metrics
+	active  func() *matching.Index
 	byRule  sync.Map // *matching.Compiled → *ruleCounters
+
+	adding sync.Mutex // is held while a rule is added to byRule, or forgotten
 }
 
 // ruleCounters are the Prometheus counters of one rule. To find them by their labels on every request would take longer than
 // to deny a known denial. Each is created when it first counts.
 type ruleCounters struct {
 	tiers        []tierCounters // as the rule has them, or one that they share, and last those of its own limit
+	sharesTiers  bool
 	shadowDenied counter
 	noIdentifier [reasons]counter
 	overflow     counter
@@ -44,7 +48,7 @@ type tierCounters struct {
 func (c *ruleCounters) tier(rule *matching.Compiled, name string) *tierCounters {
 	last := len(c.tiers) - 1
 	if name != "" {
-		if rule.SharesTierSeries {
+		if c.sharesTiers {
 			return &c.tiers[0]
 		}
 		for i := range rule.Tiers[:last] {
@@ -54,6 +58,14 @@ func (c *ruleCounters) tier(rule *matching.Compiled, name string) *tierCounters 
 		}
 	}
 	return &c.tiers[last]
+}
+
+// tierLabel returns the label of a tier of the rule, or of its own limit if the name is empty.
+func (c *ruleCounters) tierLabel(name string) string {
+	if name != "" && c.sharesTiers {
+		return otherTiers
+	}
+	return name
 }
 
 // counter is a prometheus.Counter, found when it is first needed.
@@ -101,12 +113,35 @@ func (c *counters) forRule(rule *matching.Compiled) *ruleCounters {
 	if found, ok := c.byRule.Load(rule); ok {
 		return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
 	}
-	tiers := len(rule.Tiers)
-	if rule.SharesTierSeries {
+	return c.add(rule)
+}
+
+// add returns the counters of a rule that has none. Those of a rule that was replaced meanwhile are not kept: it counts for one request.
+func (c *counters) add(rule *matching.Compiled) *ruleCounters {
+	c.adding.Lock()
+	defer c.adding.Unlock()
+	index, tiers := c.active(), len(rule.Tiers)
+	sharesTiers := index.SharesTierSeries(rule)
+	if sharesTiers {
 		tiers = 1
 	}
-	found, _ := c.byRule.LoadOrStore(rule, &ruleCounters{tiers: make([]tierCounters, tiers+1)})
+	added := &ruleCounters{tiers: make([]tierCounters, tiers+1), sharesTiers: sharesTiers}
+	if current, _ := index.RuleOf(rule.Policy); current != rule {
+		return added
+	}
+	found, _ := c.byRule.LoadOrStore(rule, added)
 	return found.(*ruleCounters) //nolint:forcetypeassert // all its values have this type
+}
+
+// forget drops the counters of the rules that have changed.
+func (c *counters) forget(changes []matching.Change) {
+	c.adding.Lock()
+	defer c.adding.Unlock()
+	for _, change := range changes {
+		if change.Old != nil {
+			c.byRule.Delete(change.Old)
+		}
+	}
 }
 
 // hasDecided reports whether a request was decided under the rule: charged, denied, or let pass by an unlimited tier. A request that a bypass
@@ -125,32 +160,31 @@ func (c *ruleCounters) hasDecided() bool {
 	return false
 }
 
-// noteDecided finds the rules of the active rule set that have decided a request. A counter exists if it has counted one, so decisions
-// cost nothing more.
-func (e *Engine) noteDecided() {
-	active := e.active.Load()
-	for rule := range active.index.Rules() {
-		if counted := rule.Counted(); !e.decided[counted] {
-			if found, ok := active.counters.byRule.Load(rule); ok && found.(*ruleCounters).hasDecided() { //nolint:forcetypeassert // see forRule
-				e.decided[counted] = true
-			}
-		}
+// hasDecided reports whether a rule of the active rule set has decided a request. A counter exists if it has counted one, so decisions cost nothing
+// more. The caller holds swapping.
+func (e *Engine) hasDecided(rule *matching.Compiled) bool {
+	counted := rule.Counted()
+	if e.decided[counted] {
+		return true
 	}
+	if found, ok := e.counters.byRule.Load(rule); ok && found.(*ruleCounters).hasDecided() { //nolint:forcetypeassert // see forRule
+		e.decided[counted] = true
+		return true
+	}
+	return false
 }
 
-// keepDecided keeps which rules of the index have decided a request before: those that are equal to a previous rule.
-func (e *Engine) keepDecided(index *matching.Index) {
-	kept := map[*limiter.CountedRule]bool{}
-	for counted := range index.Counted() {
-		if e.decided[counted] {
-			kept[counted] = true
+// noteDecided finds those of the replaced rules that have decided a request, before their counters are forgotten.
+func (e *Engine) noteDecided(changes []matching.Change) {
+	for _, change := range changes {
+		if change.Old != nil {
+			e.hasDecided(change.Old)
 		}
 	}
-	e.decided = kept
 }
 
 // Decided returns the revision of the active rule set, and a bitmap of the policies that have decided a request since the process started: bit i%8
-// of byte i/8 stands for policy i in the order of their names, see matching.Compiled.Number. Zero bytes at the end are omitted. The bitmap is nil
+// of byte i/8 stands for policy i in the order of their names, see matching.Index.Numbered. Zero bytes at the end are omitted. The bitmap is nil
 // before the first Swap, and not nil after it. It reads all rules: call it about once a second.
 func (e *Engine) Decided() (revision string, bitmap []byte) {
 	e.swapping.Lock()
@@ -159,11 +193,10 @@ func (e *Engine) Decided() (revision string, bitmap []byte) {
 	if index == nil {
 		return "", nil
 	}
-	e.noteDecided()
 	bitmap = make([]byte, (index.Len()+7)/8)
-	for rule := range index.Rules() {
-		if e.decided[rule.Counted()] {
-			bitmap[rule.Number/8] |= 1 << (rule.Number % 8)
+	for number, rule := range index.Numbered() {
+		if e.hasDecided(rule) {
+			bitmap[number/8] |= 1 << (number % 8)
 		}
 	}
 	return index.Revision(), bytes.TrimRight(bitmap, "\x00")
@@ -186,8 +219,9 @@ func (c *tierCounters) decision(source Source, o outcome) *counter {
 
 // refused counts a request that a rule refuses because the store is unavailable.
 func (c *counters) refused(r *ruleCharge) {
-	c.forRule(r.rule).tier(r.rule, r.tier).decision(SourceLocal, denied).inc(func() prometheus.Counter {
-		return c.metrics.decision(r.rule, r.tier, denied.String(), SourceLocal)
+	ruleSeries := c.forRule(r.rule)
+	ruleSeries.tier(r.rule, r.tier).decision(SourceLocal, denied).inc(func() prometheus.Counter {
+		return c.metrics.decision(r.rule, ruleSeries.tierLabel(r.tier), denied.String(), SourceLocal)
 	})
 }
 
@@ -214,8 +248,9 @@ func (c *counters) unlimited(rule *matching.Compiled, tier string, peek bool) {
 	if peek {
 		return
 	}
-	c.forRule(rule).tier(rule, tier).unlimited.inc(func() prometheus.Counter {
-		return c.metrics.decision(rule, tier, unlimitedResult, SourceNone)
+	ruleSeries := c.forRule(rule)
+	ruleSeries.tier(rule, tier).unlimited.inc(func() prometheus.Counter {
+		return c.metrics.decision(rule, ruleSeries.tierLabel(tier), unlimitedResult, SourceNone)
 	})
 }
 
@@ -244,10 +279,12 @@ func (c *counters) decided(a *Answer, charged bool) {
 		}
 		tier := ruleSeries.tier(rule, r.Tier)
 		tier.decision(r.Source, outcome).inc(func() prometheus.Counter {
-			return c.metrics.decision(rule, r.Tier, outcome.String(), r.Source)
+			return c.metrics.decision(rule, ruleSeries.tierLabel(r.Tier), outcome.String(), r.Source)
 		})
 		if outcome == allowed && isNearLimit(&r.Decision) {
-			tier.nearLimit.inc(func() prometheus.Counter { return c.metrics.near(rule, r.Tier) })
+			tier.nearLimit.inc(func() prometheus.Counter {
+				return c.metrics.nearLimit.WithLabelValues(rule.Policy, ruleSeries.tierLabel(r.Tier))
+			})
 		}
 		if rule.Shadow && outcome == denied {
 			ruleSeries.shadowDenied.inc(func() prometheus.Counter {

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,13 +35,14 @@ type Engine struct {
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
 	swapping sync.Mutex
 	// decided has the rules that have decided a request, as far as noteDecided has found them. The mutex swapping guards it.
-	decided map[*limiter.CountedRule]bool
+	decided  map[*limiter.CountedRule]bool
+	counters *counters
 }
 
 // active is the active rule set, with what belongs to it. A Check works with one of them from its beginning to its end.
 type active struct {
 	index    *matching.Index
-	counters *counters
+	counters *counters    // of the Engine
 	bypasses *bypass.List // of the Engine
 }
 
@@ -59,8 +60,8 @@ func WithClock(clock func() time.Time) Option { return func(e *Engine) { e.clock
 
 // Layers are those of the Store of an Engine.
 type Layers interface {
-	// Keep receives the rules that become active, in no particular order.
-	Keep(rules iter.Seq[*limiter.CountedRule])
+	// Swap receives the rules that were removed or replaced, and those that were added or replace them, in no particular order.
+	Swap(removed, added []*limiter.CountedRule)
 	// Known returns the decisions of a Spend that does not ask for the counters, nil if it would ask.
 	Known(charges []limiter.Charge) []limiter.Decision
 }
@@ -75,33 +76,64 @@ func WithSpans() Option { return func(e *Engine) { e.spans = true } }
 // noLayers are those of a Store without any.
 type noLayers struct{}
 
-func (noLayers) Keep(iter.Seq[*limiter.CountedRule]) {}
+func (noLayers) Swap(_, _ []*limiter.CountedRule) {}
 
 func (noLayers) Known([]limiter.Charge) []limiter.Decision { return nil }
 
 // New returns an Engine without rules: until the first Swap, Check returns ErrNoRules. The source is that of the decisions that the store makes
 // on its counters.
 func New(store limiter.Store, source Source, metrics *Metrics, options ...Option) *Engine {
-	e := &Engine{store: store, source: source, metrics: metrics, clock: time.Now, layers: noLayers{}, scratches: newScratches()}
+	e := &Engine{
+		store: store, source: source, metrics: metrics, clock: time.Now, layers: noLayers{}, scratches: newScratches(),
+		decided: map[*limiter.CountedRule]bool{},
+	}
+	e.counters = &counters{metrics: metrics, active: e.Index}
 	for _, option := range options {
 		option(e)
 	}
 	return e
 }
 
-// Swap makes index the active rule set of every Check that begins from now on. A Check that has begun finishes with the previous rule set.
+// Swap makes index the active rule set of every Check that begins from now on. A Check that has begun finishes with the previous rule set. The cost
+// grows with the rules that differ, if index was updated from the previous one.
 func (e *Engine) Swap(index *matching.Index) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
 	previous := e.Index()
 	if previous != nil {
-		e.noteDecided()
 		index.Inherit(previous)
 	}
-	e.active.Store(&active{index: index, counters: &counters{metrics: e.metrics}, bypasses: e.bypasses})
-	e.keepDecided(index)
-	e.layers.Keep(index.Counted())
-	e.metrics.swapped(previous, index)
+	changes := index.Changes(previous)
+	e.active.Store(&active{index: index, counters: e.counters, bypasses: e.bypasses})
+	e.noteDecided(changes)
+	e.counters.forget(changes)
+	removed, added := countedOf(changes)
+	for _, rule := range removed {
+		delete(e.decided, rule)
+	}
+	e.layers.Swap(removed, added)
+	e.metrics.swapped(changes, previous, index)
+}
+
+// countedOf returns what stores know about the rules that were removed or replaced, and about those that were added or replace them.
+func countedOf(changes []matching.Change) (removed, added []*limiter.CountedRule) {
+	kept := map[*limiter.CountedRule]bool{}
+	for _, change := range changes {
+		if change.New != nil {
+			kept[change.New.Counted()] = true
+		}
+	}
+	for _, change := range changes {
+		if change.Old == nil {
+			continue
+		}
+		if counted := change.Old.Counted(); kept[counted] {
+			delete(kept, counted)
+		} else {
+			removed = append(removed, counted)
+		}
+	}
+	return removed, slices.Collect(maps.Keys(kept))
 }
 
 // Index returns the active rule set, nil before the first Swap.
@@ -147,7 +179,12 @@ func (e *Engine) check(ctx context.Context, c *Check) (Answer, error) {
 		return Answer{}, ErrNoRules
 	}
 	s := e.borrow()
-	defer e.release(s)
+	defer func() {
+		e.release(s)
+		if e.Index() != active.index {
+			e.dropReplaced(active.index, []Check{*c})
+		}
+	}()
 	active.match(ctx, s, c)
 	if len(s.charged) == 0 {
 		return e.unlimited(active, s, 0, c), nil
@@ -288,15 +325,30 @@ func (e *Engine) count(active *active, c *Check, a *Answer, call call) {
 	}
 }
 
-// decidedUnderReplacedRules drops the series that an answer under replaced rules has created again after Swap dropped them, and notes the rules
-// that have decided it: Swap has not seen their counters.
+// decidedUnderReplacedRules notes the rules that have decided an answer under replaced rules: Swap may not have seen their counters.
 func (e *Engine) decidedUnderReplacedRules(a *Answer) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
 	for i := range a.Results {
-		e.decided[a.Results[i].Rule.Counted()] = true
+		rule := a.Results[i].Rule
+		if next, found := e.Index().RuleOf(rule.Policy); found && next.Counted() == rule.Counted() {
+			e.decided[rule.Counted()] = true
+		}
 	}
-	e.metrics.dropRemoved(a, e.Index())
+}
+
+// dropReplaced drops the series that checks under replaced rules have created again after Swap dropped them.
+func (e *Engine) dropReplaced(replaced *matching.Index, checks []Check) {
+	e.swapping.Lock()
+	defer e.swapping.Unlock()
+	now := e.Index()
+	for i := range checks {
+		for _, m := range replaced.Match(nil, &checks[i].Request) {
+			if next, _ := now.RuleOf(m.Rule.Policy); next != m.Rule || now.SharesTierSeries(next) != replaced.SharesTierSeries(next) {
+				e.metrics.drop(labelsIn(replaced, m.Rule), labelsIn(now, next))
+			}
+		}
+	}
 }
 
 // Refund refunds what requests like checks were charged, as far as it still counts: the units that were spent last. It does
@@ -308,7 +360,12 @@ func (e *Engine) Refund(ctx context.Context, checks []Check) error {
 		return ErrNoRules
 	}
 	s := e.borrow()
-	defer e.release(s)
+	defer func() {
+		e.release(s)
+		if e.Index() != active.index {
+			e.dropReplaced(active.index, checks)
+		}
+	}()
 	active.matchAll(ctx, s, checks)
 	charges := s.mergeCharges(false)
 	var errs []error

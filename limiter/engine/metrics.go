@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
@@ -91,97 +90,78 @@ func newNearLimit() *prometheus.CounterVec {
 
 // swapped records the active rule set and drops the series of policies, tiers and axes that only the previous one has. Otherwise everything
 // that was ever active would keep its series.
-func (m *Metrics) swapped(previous, now *matching.Index) {
+func (m *Metrics) swapped(changes []matching.Change, previous, now *matching.Index) {
 	m.revision.Reset()
 	m.revision.WithLabelValues(now.Revision()).Set(1)
 	m.policies.Set(float64(now.Len()))
-	if previous == nil {
-		return
-	}
-	for rule := range previous.Rules() {
-		m.dropUnless(now, rule)
-	}
-}
-
-// dropRemoved drops the series of those policies, tiers and axes of an answer that the rule set now does not have.
-func (m *Metrics) dropRemoved(a *Answer, now *matching.Index) {
-	for i := range a.Results {
-		m.dropUnless(now, a.Results[i].Rule)
-	}
-}
-
-func (m *Metrics) dropUnless(now *matching.Index, rule *matching.Compiled) {
-	if next, found := now.RuleOf(rule.Policy); found {
-		m.dropReplaced(rule, next)
-		return
-	}
-	removed := prometheus.Labels{"policy": rule.Policy}
-	m.decisions.DeletePartialMatch(removed)
-	m.nearLimit.DeletePartialMatch(removed)
-	m.missingIDs.DeletePartialMatch(removed)
-	m.shadowDenials.DeletePartialMatch(removed)
-	m.overflow.DeletePartialMatch(removed)
-	m.leftOut.DeletePartialMatch(removed)
-	m.bypassed.DeletePartialMatch(removed)
-	m.uncertain.DeletePartialMatch(removed)
-}
-
-// dropReplaced drops the series of the tiers and the axis of a rule that the next rule of its policy does not have.
-func (m *Metrics) dropReplaced(rule, next *matching.Compiled) {
-	switch {
-	case !rule.SharesTierSeries:
-		for i := range rule.Tiers {
-			name := rule.Tiers[i].Name
-			if next.SharesTierSeries || !slices.ContainsFunc(next.Tiers, func(t rules.Tier) bool { return t.Name == name }) {
-				m.dropTier(rule, name)
-			}
-		}
-	case !next.SharesTierSeries:
-		m.dropTier(rule, otherTiers)
-	}
-	if rule.Axis != next.Axis {
-		removed := prometheus.Labels{"policy": rule.Policy, "axis": rule.Axis}
-		m.decisions.DeletePartialMatch(removed)
-		m.missingIDs.DeletePartialMatch(removed)
-	}
-}
-
-// dropTier drops the series with this label of a tier. It deletes each by all its labels, because to search the series of all policies takes
-// long, and an edit of an old policy can replace the labels of all younger ones.
-func (m *Metrics) dropTier(rule *matching.Compiled, label string) {
-	m.nearLimit.DeleteLabelValues(rule.Policy, label)
-	for _, source := range []Source{SourceRedis, SourceMemory, SourceCache, SourceLease, SourceLocal} {
-		for result := range outcomes {
-			m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, result.String(), string(source))
+	for _, change := range changes {
+		if change.Old != nil {
+			m.drop(labelsIn(previous, change.Old), labelsIn(now, change.New))
 		}
 	}
-	for _, result := range []string{unlimitedResult, denied.String()} {
-		m.decisions.DeleteLabelValues(rule.Policy, rule.Axis, label, result, string(SourceNone))
-	}
+}
+
+// labels are those of the series of a rule.
+type labels struct {
+	policy, axis string   // empty: there is no such rule
+	tiers        []string // with "", which is the limit of the policy
 }
 
 // otherTiers is the label of tiers without series of their own. No tier has this name.
 const otherTiers = "_other"
 
-// tierLabel returns the label of a tier of a rule, or of its own limit if the name is empty.
-func tierLabel(rule *matching.Compiled, name string) string {
-	if name != "" && rule.SharesTierSeries {
-		return otherTiers
+// labelsIn returns the labels of a rule of an index, no labels for nil.
+func labelsIn(index *matching.Index, rule *matching.Compiled) labels {
+	if rule == nil {
+		return labels{}
 	}
-	return name
+	l := labels{rule.Policy, rule.Axis, []string{""}}
+	if index.SharesTierSeries(rule) {
+		l.tiers = append(l.tiers, otherTiers)
+		return l
+	}
+	for i := range rule.Tiers {
+		l.tiers = append(l.tiers, rule.Tiers[i].Name)
+	}
+	return l
+}
+
+// drop drops the series of a rule that have labels which the next rule of its policy does not have. It deletes each by all its labels: to search the
+// series of all policies takes long, and an edit of an old policy can replace the labels of all younger ones.
+func (m *Metrics) drop(old, next labels) {
+	isRemoved, isOtherAxis := old.policy != next.policy, old.axis != next.axis
+	for _, tier := range old.tiers {
+		isOtherTier := isRemoved || !slices.Contains(next.tiers, tier)
+		if isOtherTier {
+			m.nearLimit.DeleteLabelValues(old.policy, tier)
+		}
+		if !isOtherTier && !isOtherAxis {
+			continue
+		}
+		for _, source := range []Source{SourceRedis, SourceMemory, SourceCache, SourceLease, SourceLocal, SourceNone} {
+			for _, result := range []string{allowed.String(), denied.String(), uncharged.String(), unlimitedResult} {
+				m.decisions.DeleteLabelValues(old.policy, old.axis, tier, result, string(source))
+			}
+		}
+	}
+	for why := range reasons {
+		if isRemoved || isOtherAxis {
+			m.missingIDs.DeleteLabelValues(old.policy, old.axis, why.String())
+		}
+	}
+	for _, byPolicy := range []*prometheus.CounterVec{m.shadowDenials, m.overflow, m.leftOut, m.bypassed, m.uncertain} {
+		if isRemoved {
+			byPolicy.DeleteLabelValues(old.policy)
+		}
+	}
 }
 
 // unlimitedResult is the result of a request to which an unlimited tier applies.
 const unlimitedResult = "unlimited"
 
-// decision returns the counter of the decisions of a rule with this result.
+// decision returns the counter of the decisions of a rule with this label of its tier, and this result.
 func (m *Metrics) decision(rule *matching.Compiled, tier, result string, source Source) prometheus.Counter {
-	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tierLabel(rule, tier), result, string(source))
-}
-
-// near returns the counter of the requests that a tier of a rule, or its own limit, allowed near the limit.
-func (m *Metrics) near(rule *matching.Compiled, tier string) prometheus.Counter {
-	return m.nearLimit.WithLabelValues(rule.Policy, tierLabel(rule, tier))
+	return m.decisions.WithLabelValues(rule.Policy, rule.Axis, tier, result, string(source))
 }
 
 func (m *Metrics) unmatched() { m.noRule.Inc() }

@@ -2,7 +2,6 @@
 package store
 
 import (
-	"iter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,10 +75,10 @@ func New(counters limiter.Store, layers Layers, registry prometheus.Registerer) 
 	return &Chain{next, layers}
 }
 
-// Keep drops what belongs to other rules than those. Call it when the rules have changed.
-func (c *Chain) Keep(rules iter.Seq[*limiter.CountedRule]) {
+// Swap drops what belongs to removed rules. Call it for the first rules, and when the rules have changed.
+func (c *Chain) Swap(removed, added []*limiter.CountedRule) {
 	if c.layers.Bound != nil {
-		c.layers.Bound.Keep(rules)
+		c.layers.Bound.Swap(removed, added)
 	}
 }
 

@@ -175,7 +175,9 @@ func BenchmarkMatchCluster(b *testing.B) {
 				clusterRule("others", "d1", "d2"), clusterRule("path"),
 			}
 			list[4].Match = path(rules.PathPrefix, "/admin")
-			x := index(b, append(list, manyRules(10_000-len(list), domains)...)...)
+			others := manyRules(10_000-len(list), domains)
+			others[0] = replacing(others[0], "dropped-default")
+			x := index(b, append(list, others...)...)
 			req := request("GET h42.example /p7/items/1 x-plan=free")
 			req.Domain = "d0"
 			dst := make([]matching.Matched, 0, 16)

@@ -23,10 +23,8 @@ type Compiled struct {
 	Limit  limiter.Limit
 	Keys   limiter.KeySpace
 	Leases *limiter.LeaseTerms // nil without Lease
-	// Number is that of the policy in the Set, in the order of the names of policies. The rates of a policy have the same.
-	Number int
-	// SharesTierSeries is true if the tiers share one series of each metric, see MaxTierSeries.
-	SharesTierSeries bool
+
+	policyName string // without the rate
 
 	counted *atomic.Pointer[limiter.CountedRule] // see Counted
 	prefix  string                               // of Keys
@@ -34,6 +32,7 @@ type Compiled struct {
 
 	// The parts of Match. Each is nil if Match has no such condition.
 	headers         []pattern.Header
+	regexps         []pathRegexp // of Paths
 	descriptor      []pattern.Entry
 	clients, exempt *bart.Lite
 	condition       *expr.Expression
@@ -44,64 +43,53 @@ type Compiled struct {
 	tiers           []tier
 	endpoints       *endpoint.Set    // nil unless the rule counts by the paths of requests
 	hashKey         *limiter.HashKey // nil unless identifiers are hashed
-	age             int32            // among the rules of its namespace, or of the cluster policies; the oldest is the lowest
+}
+
+// pathRegexp is a regular expression for paths.
+type pathRegexp struct {
+	pattern *pattern.Regexp
+	name    string // as the user wrote the expression
 }
 
 // compiler compiles the rules of one Set.
 type compiler struct {
-	prefix string // of keys
-	// expressions is a cache: many policies have the same expressions.
-	expressions map[expr.Key]*expr.Expression
-	previous    map[expr.Key]*expr.Expression // of the index before this one
-	hashKey     *limiter.HashKey              // nil without a key
+	prefix      string           // of keys
+	hashKey     *limiter.HashKey // nil without a key
+	expressions *expr.Cache
 }
 
-// Option changes how an Index is made.
-type Option func(*compiler)
-
-// WithHashKey sets the key with which secret identifiers are hashed, such as API keys. It is required for a Set with a secret identifier,
-// and must be the key with which the Set was compiled.
-func WithHashKey(key *limiter.HashKey) Option {
-	return func(k *compiler) { k.hashKey = key }
-}
-
-// WithExpressionsOf uses the compiled expressions of another index, which can be nil. To compile an expression takes up to tens of
-// milliseconds, and a change of one policy must not compile those of all policies again.
-func WithExpressionsOf(previous *Index) Option {
-	return func(k *compiler) {
-		if previous != nil {
-			k.previous = previous.expressions
-		}
+// makesKeysOf reports whether the rules of both compilers have the same keys.
+func (k *compiler) makesKeysOf(other *compiler) bool {
+	if k.hashKey == nil || other.hashKey == nil {
+		return k.prefix == other.prefix && k.hashKey == other.hashKey
 	}
+	return k.prefix == other.prefix && k.hashKey.ID() == other.hashKey.ID()
 }
 
-// validateHashKey returns an error if the rules need another hash key. The error names a rule.
-func (k *compiler) validateHashKey(set rules.Set) error {
-	index := set.HashingRule()
+// validateHashKey returns an error if the rule of a Set, which was compiled with the hash key of this ID, needs another one.
+func (k *compiler) validateHashKey(rule *rules.Rule, id string) error {
 	switch {
-	case index < 0:
+	case !rule.HashesIdentifiers():
 		return nil
 	case k.hashKey == nil:
 		return fmt.Errorf("rule %s hashes identifiers, and there is no hash key: set --hash-key (in Go: matching.WithHashKey), the same for all "+
-			"processes that share counters",
-			set.Rules[index].Policy)
-	case set.HashKey != k.hashKey.ID():
-		return fmt.Errorf("rule %s was compiled with hash key %q, and this limiter has hash key %q: both must be the same",
-			set.Rules[index].Policy, set.HashKey, k.hashKey.ID())
+			"processes that share counters", rule.Policy)
+	case id != k.hashKey.ID():
+		return fmt.Errorf("rule %s was compiled with hash key %q, and this limiter has hash key %q: both must be the same", rule.Policy, id, k.hashKey.ID())
 	default:
 		return nil
 	}
 }
 
-func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
+func (k *compiler) compile(rule rules.Rule) (*Compiled, error) {
 	limit, err := rule.Limit()
 	if err != nil {
-		return Compiled{}, err
+		return nil, err
 	}
 	if err := rule.Validate(); err != nil {
-		return Compiled{}, err
+		return nil, err
 	}
-	c := Compiled{Rule: rule, Limit: limit, prefix: k.prefix, kinds: rule.Kinds()}
+	c := &Compiled{Rule: rule, Limit: limit, policyName: rule.PolicyName(), prefix: k.prefix, kinds: rule.Kinds()}
 	if rule.HashesIdentifiers() {
 		c.hashKey = k.hashKey
 	}
@@ -110,9 +98,9 @@ func (k *compiler) compile(rule rules.Rule) (Compiled, error) {
 	if ownPaths {
 		c.endpoints = endpoint.New(limit.Window(), endpoint.Max)
 	}
-	for _, step := range []func(*Compiled) error{validateRoutes, k.match, k.identify, k.tiers, k.cost, compileLease} {
-		if err := step(&c); err != nil {
-			return Compiled{}, err
+	for _, step := range []func(*Compiled) error{validateRoutes, k.match, compilePaths, k.identify, k.tiers, k.cost, compileLease} {
+		if err := step(c); err != nil {
+			return nil, err
 		}
 	}
 	c.sharesBudget = slices.ContainsFunc(c.sources, func(s source) bool { return s.expression != nil }) || c.costUnits != nil ||
@@ -154,6 +142,23 @@ func (k *compiler) match(c *Compiled) (err error) {
 		c.condition, err = k.expression(expr.LanguageOf(&c.Rule), m.Expression, expr.ResultBool)
 	}
 	return err
+}
+
+func compilePaths(c *Compiled) error {
+	for _, path := range c.Match.Paths {
+		switch path.Type {
+		case rules.PathExact, rules.PathPrefix:
+		case rules.PathRegex:
+			compiled, err := pattern.Compile(path.Value, c.Match.IgnoreCase)
+			if err != nil {
+				return err
+			}
+			c.regexps = append(c.regexps, pathRegexp{compiled, path.Value})
+		default:
+			return fmt.Errorf("unknown path match type %q", path.Type)
+		}
+	}
+	return nil
 }
 
 func (k *compiler) identify(c *Compiled) error {
@@ -249,21 +254,11 @@ func compileLease(c *Compiled) error {
 	return nil
 }
 
-// expression compiles text, or returns the cached expression.
 func (k *compiler) expression(language expr.Language, text string, result expr.ResultType) (*expr.Expression, error) {
-	key := expr.Key{Language: language, Text: text, Result: result}
-	if e, found := k.expressions[key]; found {
-		return e, nil
-	}
-	if e, found := k.previous[key]; found {
-		k.expressions[key] = e
-		return e, nil
-	}
-	e, err := expr.Compile(language, text, result)
+	e, err := k.expressions.Compile(language, text, result)
 	if err != nil {
 		return nil, fmt.Errorf("expression %q: %w", rules.Shorten(text), err)
 	}
-	k.expressions[key] = e
 	return e, nil
 }
 

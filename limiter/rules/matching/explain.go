@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/pattern"
+	"github.com/weir-dev/weir/limiter/rules/tables"
 )
 
 // Explained is what [Index.Explain] found about a rule.
@@ -31,18 +32,18 @@ func (e *Explained) Charged() bool { return e.Matched != nil && e.ReplacedBy == 
 // same way as [Index.Match], and takes longer.
 func (x *Index) Explain(r *rules.Request) []Explained {
 	matches := x.search(r)
-	isCharged, replacers := map[*Compiled]Matched{}, certainlyCharged(matches)
-	kept, _ := Bounded(x.Match(nil, r))
+	isCharged, replacers := map[*Compiled]Matched{}, x.certainlyCharged(matches)
+	kept, _ := x.Bounded(x.Match(nil, r))
 	for _, m := range x.NameEndpoints(kept, true) {
 		isCharged[m.Rule] = m
 	}
-	explained := make([]Explained, len(x.rules))
-	for i := range x.rules {
-		e := &explained[i]
-		e.Rule = &x.rules[i]
+	explained := make([]Explained, 0, x.Len())
+	for c := range x.Rules() {
+		explained = append(explained, Explained{Rule: c})
+		e := &explained[len(explained)-1]
 		index := slices.IndexFunc(matches, func(m Matched) bool { return m.Rule == e.Rule })
 		if index < 0 {
-			failed := x.failedCondition(i, r)
+			failed := x.failedCondition(c, r)
 			e.Failed, e.Header = failed.condition, failed.headerIndex
 			continue
 		}
@@ -74,16 +75,12 @@ func replacing(c *Compiled, found []Matched, domain string) string {
 	return ""
 }
 
-// failedCondition returns the condition of rule i that r does not meet. It searches rule i alone, at first with its index entries, and
+// failedCondition returns the condition of the rule that r does not meet. It searches the rule alone, at first with its index entries, and
 // then with fewer of them: the search reaches the conditions that are not in the index when all index entries that are left match.
-func (x *Index) failedCondition(i int, r *rules.Request) failedCondition {
-	c := &x.rules[i]
+func (x *Index) failedCondition(c *Compiled, r *rules.Request) failedCondition {
 	reach := func(m *rules.Match) (failedCondition, bool) {
-		alone := &Index{rules: x.rules, domains: map[string]*hostIndex{}, kubernetes: newKubernetesIndex(nil), clock: x.clock}
-		alone.kubernetes.clusterNamespaces = x.kubernetes.clusterNamespaces
-		if err := alone.addAt(i, m); err != nil {
-			return failedCondition{}, false // not after NewIndex
-		}
+		alone := &Index{namespaces: x.namespaces, clock: x.clock}
+		(&tables.Edit[*Compiled]{Version: 1, Rule: c, Match: m}).Apply(&alone.tables)
 		s := search{index: alone, request: r, kind: r.Kind(), steps: pattern.MaxSteps}
 		s.find()
 		return s.failed, s.failed.condition != NoCondition || len(s.found) > 0

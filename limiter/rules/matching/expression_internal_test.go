@@ -8,7 +8,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/expr"
 )
 
-func TestNewIndex_CompilesEachExpressionOnce(t *testing.T) {
+func TestUpdate_CompilesEachExpressionOnce(t *testing.T) {
 	set := func(texts ...string) (s rules.Set) {
 		for i, text := range texts {
 			s.Rules = append(s.Rules, rules.Rule{
@@ -19,21 +19,22 @@ func TestNewIndex_CompilesEachExpressionOnce(t *testing.T) {
 		return s
 	}
 	const kept, removed, added = `request.path == "/a"`, `request.path == "/b"`, `request.path == "/c"`
-	before, err := NewIndex(set(kept, removed), "1", "weir:", WithExpressionsOf(nil))
+	before, err := NewIndex(set(kept, removed, kept), "1", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := NewIndex(set(added, kept), "2", "weir:", WithExpressionsOf(before))
+	after, err := Update(before, rules.Split(set(added, kept)), "2", "weir:")
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := func(text string) expr.Key {
-		return expr.Key{Language: expr.HTTP, Text: text, Result: expr.ResultBool}
+	expression := func(x *Index, policy string) *expr.Expression {
+		c, _ := x.RuleOf(policy)
+		return c.condition
 	}
-	if e := after.expressions[key(kept)]; e == nil || e != before.expressions[key(kept)] {
-		t.Error("an expression of the previous index was compiled again")
+	if first := expression(before, "shop/p0"); first != expression(before, "shop/p2") || first != expression(after, "shop/p1") {
+		t.Error("an expression was compiled again")
 	}
-	if len(after.expressions) != 2 || after.expressions[key(added)] == nil {
-		t.Errorf("%d expressions, want the 2 of the new set", len(after.expressions))
+	if expression(before, "shop/p1") == expression(after, "shop/p0") {
+		t.Error("another expression is the same")
 	}
 }

@@ -1,142 +1,54 @@
 package matching
 
 import (
-	"fmt"
+	"cmp"
 	"iter"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/persistent"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/limiter/rules/expr"
-	"github.com/weir-dev/weir/limiter/rules/pattern"
-	"github.com/weir-dev/weir/limiter/rules/reading"
 	"github.com/weir-dev/weir/limiter/rules/route"
+	"github.com/weir-dev/weir/limiter/rules/tables"
 )
 
 // Index is a Set compiled for matching. It maps domain, host and path (or descriptors) to rules, so that a request is compared only with
 // the rules for its domain, host and path. A write to the Kubernetes API is compared only with the rules for its namespace, resource and
 // operation. An Index is safe for concurrent use. It is immutable except for the paths that it has seen, see [Matched.Endpoint].
 type Index struct {
-	revision   string
-	rules      []Compiled
-	domains    map[string]*hostIndex
-	everywhere *hostIndex // the rules for all domains; nil if there are no such rules
-	kubernetes kubernetesIndex
+	revision string
+	set      *rules.Sharded
+	compiler compiler
+	version  persistent.Version // higher than that of every index from which it was updated
+	rules    persistent.Sorted[*Compiled]
+	// numbered are the rules in the order of the names of policies. The order of rules is another one: "a:1d" is after "a-b".
+	numbered   persistent.Sorted[*Compiled]
+	tables     tables.Tables[*Compiled]
+	namespaces persistent.Map[string, *rules.Namespace] // of the cluster
+	scopes     scopes
 	routes     *route.Table     // nil without a table
 	clock      func() time.Time // used only if a rule has seen too many paths
-	// expressions of the rules, for the next index.
-	expressions map[expr.Key]*expr.Expression
-}
-
-type hostIndex struct {
-	exact     map[string]*pathIndex
-	wildcard  map[string]*pathIndex // by ".shop.example" for "*.shop.example"
-	wildcards pattern.Lengths       // of the keys of wildcard
-	any       *pathIndex
-	// descriptors has the rules that match a descriptor and have no hosts and paths.
-	descriptors descriptorIndex
-	routes      routeIndex
-}
-
-type pathIndex struct {
-	literalPaths
-
-	folded *literalPaths // of the rules that ignore case, see reading.FoldPath; nil without
-	regex  []regexRule
-	paths  []int // the rules with paths
-	any    []int
-}
-
-type literalPaths struct {
-	exact    map[string][]int
-	prefix   map[string][]int // by the prefix without trailing slash; "" for "/"
-	prefixes pattern.Lengths  // of the keys of prefix
-}
-
-type regexRule struct {
-	pattern *pattern.Regexp
-	name    string // as the user wrote the expression
-	rule    int
-}
-
-// NewIndex compiles set for matching. All keys start with prefix, for example "weir:". The rules can be in any order; an error names the
-// invalid rule. A usual expression takes about a tenth of a millisecond to compile, see [WithExpressionsOf]. Equal expressions are compiled once.
-func NewIndex(set rules.Set, revision, prefix string, options ...Option) (*Index, error) {
-	x := &Index{revision: revision, rules: make([]Compiled, len(set.Rules)), domains: map[string]*hostIndex{}, clock: time.Now}
-	x.kubernetes = newKubernetesIndex(set.Namespaces)
-	compiler := compiler{prefix: prefix, expressions: map[expr.Key]*expr.Expression{}}
-	for _, option := range options {
-		option(&compiler)
-	}
-	if err := compiler.validateHashKey(set); err != nil {
-		return nil, err
-	}
-	if byPolicy := func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) }; !slices.IsSortedFunc(set.Rules, byPolicy) {
-		set.Rules = slices.SortedFunc(slices.Values(set.Rules), byPolicy)
-	}
-	for i, rule := range set.Rules {
-		if i > 0 && set.Rules[i-1].Policy == rule.Policy {
-			return nil, fmt.Errorf("rule %s: another rule has this name", rule.Policy)
-		}
-		c, err := compiler.compile(rule)
-		if err != nil {
-			return nil, fmt.Errorf("rule %s: %w", rule.Policy, err)
-		}
-		x.rules[i] = c
-		if err := x.add(i); err != nil {
-			return nil, fmt.Errorf("rule %s: %w", rule.Policy, err)
-		}
-	}
-	x.setAges(set.ByAge)
-	x.numberPolicies()
-	x.boundTierSeries()
-	x.expressions = compiler.expressions
-	var err error
-	if x.routes, err = route.Compile(set.RouteTable); err != nil {
-		return nil, err
-	}
-	return x, nil
-}
-
-// numberPolicies sets the numbers of the policies. The order of rules is another one: "a:1d" is after "a-b".
-func (x *Index) numberPolicies() {
-	names := make([]string, len(x.rules))
-	for i := range x.rules {
-		names[i] = x.rules[i].PolicyName()
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	for i := range x.rules {
-		number, _ := slices.BinarySearch(names, x.rules[i].PolicyName())
-		x.rules[i].Number = number
-	}
 }
 
 // Revision returns the revision of the Set.
 func (x *Index) Revision() string { return x.revision }
 
 // Len returns the number of rules.
-func (x *Index) Len() int { return len(x.rules) }
+func (x *Index) Len() int { return x.rules.Len() }
 
 // Rules returns the rules, sorted by policy.
-func (x *Index) Rules() iter.Seq[*Compiled] {
-	return func(yield func(*Compiled) bool) {
-		for i := range x.rules {
-			if !yield(&x.rules[i]) {
-				return
-			}
-		}
-	}
-}
+func (x *Index) Rules() iter.Seq[*Compiled] { return x.rules.All() }
 
-// Counted yields what stores know about the rules, sorted by policy.
-func (x *Index) Counted() iter.Seq[*limiter.CountedRule] {
-	return func(yield func(*limiter.CountedRule) bool) {
-		for i := range x.rules {
-			if !yield(x.rules[i].Counted()) {
+// Numbered yields the rules in the order of the names of policies, with the number of the policy in this order. The rates of a policy have the same.
+func (x *Index) Numbered() iter.Seq2[int, *Compiled] {
+	return func(yield func(int, *Compiled) bool) {
+		number, policy := -1, ""
+		for c := range x.numbered.All() {
+			if number < 0 || c.policyName != policy {
+				number, policy = number+1, c.policyName
+			}
+			if !yield(number, c) {
 				return
 			}
 		}
@@ -146,8 +58,8 @@ func (x *Index) Counted() iter.Seq[*limiter.CountedRule] {
 // Policies yields the names of the rules' policies, sorted.
 func (x *Index) Policies() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for i := range x.rules {
-			if !yield(x.rules[i].Policy) {
+		for c := range x.rules.All() {
+			if !yield(c.Policy) {
 				return
 			}
 		}
@@ -155,28 +67,51 @@ func (x *Index) Policies() iter.Seq[string] {
 }
 
 // RuleOf returns the rule of a policy, if there is one.
-func (x *Index) RuleOf(policy string) (*Compiled, bool) {
-	i, found := slices.BinarySearchFunc(x.rules, policy, func(c Compiled, name string) int {
-		return strings.Compare(c.Policy, name)
-	})
-	if !found {
-		return nil, false
+func (x *Index) RuleOf(policy string) (c *Compiled, found bool) {
+	c = x.rules.Find(func(c *Compiled) int { return strings.Compare(c.Policy, policy) })
+	return c, c != nil
+}
+
+// Change is a rule in which two indexes differ. A rule that both have is the same pointer if it is equal, also if SharesTierSeries differs.
+type Change struct {
+	Old *Compiled // nil: the rule was added
+	New *Compiled // nil: the rule was removed
+}
+
+// Changes returns the rules in which x differs from the previous index, which can be nil. Its cost grows with the differences if x was updated from it.
+func (x *Index) Changes(previous *Index) (changes []Change) {
+	if previous == nil {
+		previous = &Index{}
 	}
-	return &x.rules[i], true
+	for before, after := range persistent.Changes(&previous.rules, &x.rules, compareRules) {
+		changes = append(changes, Change{before, after})
+	}
+	for policy := range x.scopes.relabeled(&previous.scopes) {
+		before, _ := previous.RuleOf(policy)
+		if c, found := x.RuleOf(policy); found && c == before {
+			changes = append(changes, Change{c, c})
+		}
+	}
+	return changes
 }
 
 // Inherit takes over what the previous index has of rules that are equal, or have the same counters. Stores then know which rules have not
 // changed, and no rule counts other paths than before: after each change of a policy it could count another 1000. x can have been in use before:
 // all of its rules that differ from those of the previous index have changed then. Rules are found by their counters: the name changes with rates.
 func (x *Index) Inherit(previous *Index) {
-	byCounters := make(map[string]*Compiled, len(previous.rules))
-	for i := range previous.rules {
-		byCounters[previous.rules[i].Keys.SharedKey("")] = &previous.rules[i]
+	byCounters, changes := map[string]*Compiled{}, x.Changes(previous)
+	for _, change := range changes {
+		if change.Old != nil {
+			byCounters[change.Old.Keys.SharedKey("")] = change.Old
+		}
 	}
-	for i := range x.rules {
-		c := &x.rules[i]
+	for _, change := range changes {
+		c := change.New
+		if c == nil || c == change.Old {
+			continue
+		}
 		old, found := byCounters[c.Keys.SharedKey("")]
-		if found && reflect.DeepEqual(old.Rule, c.Rule) {
+		if found && reflect.DeepEqual(&old.Rule, &c.Rule) {
 			c.counted.Store(old.Counted())
 		} else {
 			c.counted.Store(c.newCounted())
@@ -185,127 +120,6 @@ func (x *Index) Inherit(previous *Index) {
 			c.endpoints = old.endpoints
 		}
 	}
-}
-
-func (x *Index) add(i int) error { return x.addAt(i, &x.rules[i].Match) }
-
-// addAt adds rule i where requests that meet match find it.
-func (x *Index) addAt(i int, match *rules.Match) error {
-	rule := &x.rules[i].Rule
-	if rule.Match.Kubernetes != nil {
-		x.kubernetes.add(i, rule)
-		return nil
-	}
-	if match.Routes != nil {
-		return x.addRoutes(i, match)
-	}
-	if rule.AllDomains {
-		if x.everywhere == nil {
-			x.everywhere = newHostIndex()
-		}
-		return x.everywhere.add(i, match)
-	}
-	if len(rule.Domains) == 0 {
-		return x.hostsOf(rule.Domain).add(i, match)
-	}
-	for _, domain := range rule.Domains {
-		if err := x.hostsOf(domain).add(i, match); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (x *Index) hostsOf(name string) *hostIndex {
-	if x.domains[name] == nil {
-		x.domains[name] = newHostIndex()
-	}
-	return x.domains[name]
-}
-
-func newHostIndex() *hostIndex {
-	return &hostIndex{exact: map[string]*pathIndex{}, wildcard: map[string]*pathIndex{}, any: newPathIndex(), descriptors: descriptorIndex{}}
-}
-
-func (h *hostIndex) add(i int, m *rules.Match) error {
-	switch {
-	case len(m.Hosts) > 0:
-	case len(m.Paths) == 0 && len(m.Descriptors) > 0:
-		h.descriptors.add(i, m.Descriptors)
-	default:
-		return h.any.add(i, m)
-	}
-	for _, host := range m.Hosts {
-		if err := h.pathsOf(host).add(i, m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (h *hostIndex) pathsOf(host string) *pathIndex {
-	table, key := h.exact, host
-	if suffix, ok := strings.CutPrefix(host, "*"); ok {
-		table, key = h.wildcard, suffix
-		h.wildcards = h.wildcards.With(len(key))
-	}
-	if table[key] == nil {
-		table[key] = newPathIndex()
-	}
-	return table[key]
-}
-
-func newPathIndex() *pathIndex { return &pathIndex{literalPaths: newLiteralPaths()} }
-
-func newLiteralPaths() literalPaths {
-	return literalPaths{exact: map[string][]int{}, prefix: map[string][]int{}}
-}
-
-func (p *pathIndex) add(i int, m *rules.Match) error {
-	if len(m.Paths) == 0 {
-		p.any = append(p.any, i)
-		return nil
-	}
-	p.paths = append(p.paths, i)
-	for _, path := range m.Paths {
-		if err := p.addPath(i, path, m.IgnoreCase); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *pathIndex) addPath(i int, m rules.PathMatch, ignoreCase bool) error {
-	if m.Type == rules.PathRegex {
-		compiled, err := pattern.Compile(m.Value, ignoreCase)
-		if err != nil {
-			return err
-		}
-		p.regex = append(p.regex, regexRule{compiled, m.Value, i})
-		return nil
-	}
-	literal, value := &p.literalPaths, m.Value
-	if ignoreCase {
-		if p.folded == nil {
-			p.folded = new(newLiteralPaths())
-		}
-		literal, value = p.folded, reading.FoldPath(value)
-	}
-	return literal.add(i, rules.PathMatch{Type: m.Type, Value: value})
-}
-
-func (p *literalPaths) add(i int, m rules.PathMatch) error {
-	switch m.Type {
-	case rules.PathExact:
-		p.exact[m.Value] = append(p.exact[m.Value], i)
-	case rules.PathPrefix:
-		key := strings.TrimSuffix(m.Value, "/")
-		p.prefix[key] = append(p.prefix[key], i)
-		p.prefixes = p.prefixes.With(len(key))
-	default:
-		return fmt.Errorf("unknown path match type %q", m.Type)
-	}
-	return nil
 }
 
 // RoutesOf returns the route that takes the request, from the table of routes. The result is empty without a table, or if no route takes it.
@@ -318,4 +132,15 @@ func (x *Index) RoutesOf(r *route.Request) []rules.Route {
 		return nil
 	}
 	return x.routes.Find(r)
+}
+
+// Declaration returns the rule of the Set.
+func (c *Compiled) Declaration() *rules.Rule { return &c.Rule }
+
+// compareRules compares rules in the order of an Index.
+func compareRules(a, b *Compiled) int { return strings.Compare(a.Policy, b.Policy) }
+
+// compareNumbered compares rules in the order of Index.Numbered.
+func compareNumbered(a, b *Compiled) int {
+	return cmp.Or(strings.Compare(a.policyName, b.policyName), compareRules(a, b))
 }

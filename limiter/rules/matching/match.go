@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/limiter/persistent"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
 	"github.com/weir-dev/weir/limiter/rules/pattern"
 	"github.com/weir-dev/weir/limiter/rules/reading"
+	"github.com/weir-dev/weir/limiter/rules/tables"
 )
 
 // Matched is a rule that a request is charged to.
@@ -20,7 +22,7 @@ type Matched struct {
 	// Endpoint is the path pattern that matched, or the path of the request if the rule has no paths. A rule that counts by the path of
 	// the request has at most 1000 paths in use. Its Endpoint is [rules.OtherEndpoints] for all other paths.
 	Endpoint   string
-	order      int32            // see orderOf; int32, as descriptor: 8 bytes more in a Matched make matching 50 % slower
+	certainty  certainty        // int32, as descriptor: 8 bytes more in a Matched make matching 50 % slower
 	descriptor int32            // index of the descriptor that the rule matched, or noDescriptor
 	namespace  *rules.Namespace // of a write to the Kubernetes API; nil if unknown or absent
 	on         *expr.Activation // the request as CEL value; nil if the identifier, the cost and the tiers have no expressions
@@ -42,13 +44,8 @@ func certaintyOf(uncertain bool) certainty {
 	return matchCertain
 }
 
-// orderOf returns the order of rule i. Among the matches of a rule, the most certain one comes first.
-func orderOf(i int, c certainty) int32 { return int32(i)<<2 | int32(c) }
-
-func (m Matched) index() int32 { return m.order >> 2 }
-
 // Uncertain reports whether the rule matches because a condition could not be evaluated, because of what the client sent.
-func (m Matched) Uncertain() bool { return m.order&3 != int32(matchCertain) }
+func (m Matched) Uncertain() bool { return m.certainty != matchCertain }
 
 // Match appends to dst the rules that r is charged to, sorted by policy name. It allocates only to grow dst, for rules with expressions, for
 // several readings of a path, and for a default among more than 32 rules. A rule appears once, with the most specific path pattern that matches: an
@@ -60,15 +57,15 @@ func (x *Index) Match(dst []Matched, r *rules.Request) []Matched {
 	s.find()
 	matched := s.sorted(start)
 	if s.defaults {
-		matched = dropReplacedDefaults(matched, start, r.Domain)
+		matched = x.dropReplacedDefaults(matched, start, r.Domain)
 	}
 	return matched
 }
 
 // dropReplacedDefaults removes from dst[start:] the defaults that another rule replaces for requests of domain.
-func dropReplacedDefaults(dst []Matched, start int, domain string) []Matched {
+func (x *Index) dropReplacedDefaults(dst []Matched, start int, domain string) []Matched {
 	found := dst[start:]
-	kept, charged := dst[:start], certainlyCharged(found)
+	kept, charged := dst[:start], x.certainlyCharged(found)
 	for i := range found {
 		if !isReplaced(found[i].Rule, charged, domain) {
 			kept = append(kept, found[i]) // in place: a default replaces no other rule, so an overwritten default is not needed any more
@@ -79,13 +76,13 @@ func dropReplacedDefaults(dst []Matched, start int, domain string) []Matched {
 
 // certainlyCharged returns the matches of policies that are within the bound of a request with all of their rates, also if no default is replaced. A
 // policy beyond it does not limit as its author intends, so it must not replace a default either.
-func certainlyCharged(found []Matched) []Matched {
+func (x *Index) certainlyCharged(found []Matched) []Matched {
 	if len(found) <= MaxPoliciesPerRequest {
 		return found
 	}
-	kept, leftOut := Bounded(slices.Clone(found))
+	kept, leftOut := x.Bounded(slices.Clone(found))
 	isLeftOut := func(m Matched) bool {
-		return slices.ContainsFunc(leftOut, func(o Matched) bool { return o.Rule.Number == m.Rule.Number })
+		return slices.ContainsFunc(leftOut, func(o Matched) bool { return o.Rule.policyName == m.Rule.policyName })
 	}
 	return slices.DeleteFunc(kept, isLeftOut)
 }
@@ -149,7 +146,7 @@ func (s *search) find() {
 	}
 	switch s.kind {
 	case rules.KubernetesWrites:
-		s.findKubernetes(&s.index.kubernetes)
+		s.findKubernetes(s.index)
 	default:
 		s.findInDomains()
 	}
@@ -158,68 +155,72 @@ func (s *search) find() {
 // findInDomains finds the rules for a request that is not a write to the Kubernetes API.
 func (s *search) findInDomains() {
 	// A request without a domain matches only the rules for all domains.
-	if domain := s.index.domains[s.request.Domain]; domain != nil && s.request.Domain != "" {
+	if domain := s.index.tables.Domains.Get(s.request.Domain); domain != nil && s.request.Domain != "" {
 		s.findInDomain(domain)
 	}
-	if everywhere := s.index.everywhere; everywhere != nil {
+	if everywhere := s.index.tables.Everywhere; everywhere != nil {
 		s.findInDomain(everywhere)
 	}
 }
 
-func (s *search) findInDomain(h *hostIndex) {
-	if s.kind == rules.OnlyDescriptors { // without host and path
-		for _, i := range h.any.any {
-			s.appendIfMatched(i, "", false)
-		}
-	} else {
+func (s *search) findInDomain(h *tables.Hosts[*Compiled]) {
+	if s.kind != rules.OnlyDescriptors {
 		s.findByHost(h)
+	} else if h.Any != nil { // without host and path
+		for _, c := range h.Any.Any.Rules {
+			s.appendIfMatched(c, "", false)
+		}
 	}
-	s.findByDescriptor(h.descriptors)
-	s.findByRoute(h.routes)
+	s.findByDescriptor(&h.Descriptors)
+	s.findByRoute(&h.Routes)
 }
 
-func (s *search) findByHost(h *hostIndex) {
+func (s *search) findByHost(h *tables.Hosts[*Compiled]) {
 	host := s.request.Host
-	if len(h.exact) > 0 && len(host) <= pattern.MaxHost {
+	if h.Exact.Len() > 0 && len(host) <= pattern.MaxHost {
 		s.cost += len(host)
-		if p := h.exact[host]; p != nil {
+		if p := h.Exact.Get(host); p != nil {
 			s.findByPath(p)
 		}
 	}
-	if len(h.wildcard) > 0 {
-		for i := max(1, len(host)-h.wildcards.Longest()); i < len(host); i++ { // "*" matches at least one character
-			if host[i] != '.' || !h.wildcards.Has(len(host)-i) {
+	if h.Wildcard.Len() > 0 {
+		for i := max(1, len(host)-h.WildcardLengths.Longest()); i < len(host); i++ { // "*" matches at least one character
+			if host[i] != '.' || !h.WildcardLengths.Has(len(host)-i) {
 				continue
 			}
 			s.cost += len(host) - i
-			if p := h.wildcard[host[i:]]; p != nil {
+			if p := h.Wildcard.Get(host[i:]); p != nil {
 				s.findByPath(p)
 			}
 		}
 	}
-	s.findByPath(h.any)
+	if h.Any != nil {
+		s.findByPath(h.Any)
+	}
 }
 
-func (s *search) findByPath(p *pathIndex) {
+func (s *search) findByPath(p *tables.Paths[*Compiled]) {
 	if s.readings == nil {
 		s.findByReading(p, s.request.Path)
 	} else {
 		s.findByReadings(p)
 	}
-	for _, i := range p.any {
-		s.appendOfAnyPath(i)
+	for _, c := range p.Any.Rules {
+		s.appendOfAnyPath(c)
 	}
 }
 
 // findByReading finds the rules whose paths match one reading of the path.
-func (s *search) findByReading(p *pathIndex, path string) {
-	s.findLiteral(&p.literalPaths, path)
-	if p.folded != nil {
-		s.findLiteral(p.folded, s.fold(path))
+func (s *search) findByReading(p *tables.Paths[*Compiled], path string) {
+	s.findLiteral(&p.Literals, path)
+	if p.Folded != nil {
+		s.findLiteral(p.Folded, s.fold(path))
 	}
-	for _, e := range p.regex {
-		if matches, certain := s.pattern(e.pattern, path); matches || !certain {
-			s.appendIfMatched(e.rule, e.name, !certain)
+	for _, c := range p.Regexps.Rules {
+		for i := range c.regexps {
+			if matches, certain := s.pattern(c.regexps[i].pattern, path); matches || !certain {
+				s.appendIfMatched(c, c.regexps[i].name, !certain)
+			}
 		}
 	}
 }
@@ -232,33 +233,33 @@ func (s *search) pattern(p *pattern.Regexp, path string) (matches, certain bool)
 	return p.Matches(path, &s.steps)
 }
 
-func (s *search) findLiteral(p *literalPaths, path string) {
+func (s *search) findLiteral(p *tables.Literals[*Compiled], path string) {
 	path = path[:min(len(path), pattern.MaxPath)]
-	if len(p.exact) > 0 {
+	if p.Exact.Len() > 0 {
 		s.cost += len(path)
-		for _, i := range p.exact[path] {
-			s.appendIfMatched(i, path, false)
+		for _, c := range p.Exact.Get(path).Rules {
+			s.appendIfMatched(c, path, false)
 		}
 	}
-	if len(p.prefix) > 0 {
+	if p.Prefix.Len() > 0 {
 		s.findByPrefix(p, path)
 	}
 }
 
 // findByPrefix finds the prefixes of path, the longest first. It looks up only prefixes of a length that the index has.
-func (s *search) findByPrefix(p *literalPaths, path string) {
+func (s *search) findByPrefix(p *tables.Literals[*Compiled], path string) {
 	end := len(path)
-	if longest := p.prefixes.Longest(); end > longest {
+	if longest := p.PrefixLengths.Longest(); end > longest {
 		end = strings.LastIndexByte(path[:longest+1], '/')
 	}
 	for ; end >= 0; end = strings.LastIndexByte(path[:end], '/') {
 		prefix := strings.TrimSuffix(path[:end], "/")
-		if !p.prefixes.Has(len(prefix)) {
+		if !p.PrefixLengths.Has(len(prefix)) {
 			continue
 		}
 		s.cost += len(prefix)
-		for _, i := range p.prefix[prefix] {
-			s.appendIfMatched(i, prefixName(prefix), false)
+		for _, c := range p.Prefix.Get(prefix).Rules {
+			s.appendIfMatched(c, prefixName(prefix), false)
 		}
 	}
 }
@@ -270,36 +271,36 @@ func prefixName(prefix string) string {
 	return prefix
 }
 
-func (s *search) findByDescriptor(index descriptorIndex) {
-	if len(index) == 0 {
+func (s *search) findByDescriptor(index *persistent.Map[int, *tables.Entries[*Compiled]]) {
+	if index.Len() == 0 {
 		return
 	}
 	for i, d := range s.request.Descriptors {
 		s.lookedUp = int32(i) + 1
-		entries := index[len(d)]
+		entries := index.Get(len(d))
 		if entries == nil {
 			continue
 		}
-		for position, rules := range entries.byValue {
-			s.appendMatching(rules[d[position]])
+		for position := range entries.ByValue {
+			s.appendMatching(entries.ByValue[position].Get(d[position]))
 		}
-		s.appendMatching(entries.byKey[d[0].Key])
+		s.appendMatching(entries.ByKey.Get(d[0].Key))
 	}
 	s.lookedUp = 0
 }
 
 // appendMatching compares the rules with the request.
-func (s *search) appendMatching(rules []int) {
-	s.compared += len(rules)
-	for _, i := range rules {
-		s.appendOfAnyPath(i)
+func (s *search) appendMatching(found tables.List[*Compiled]) {
+	s.compared += len(found.Rules)
+	for _, c := range found.Rules {
+		s.appendOfAnyPath(c)
 	}
 }
 
-// appendIfMatched appends rule i if the conditions that are not in the index match too. The most expensive condition comes last. Uncertain
+// appendIfMatched appends the rule if the conditions that are not in the index match too. The most expensive condition comes last. Uncertain
 // means that the path could not be compared within the steps of the request.
-func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
-	c, r := &s.index.rules[i], s.request
+func (s *search) appendIfMatched(c *Compiled, endpoint string, uncertain bool) {
+	r := s.request
 	if c.kinds&s.kind == 0 {
 		s.failed = failedCondition{condition: ConditionKind}
 		return
@@ -338,7 +339,7 @@ func (s *search) appendIfMatched(i int, endpoint string, uncertain bool) {
 		}
 		uncertain = uncertain || !certain
 	}
-	m := Matched{Rule: c, Endpoint: endpoint, order: orderOf(i, certaintyOf(uncertain)), descriptor: descriptor}
+	m := Matched{Rule: c, Endpoint: endpoint, certainty: certaintyOf(uncertain), descriptor: descriptor}
 	if c.sharesBudget {
 		m.on = s.activation() // shared by all rules, because it has what their expressions can still cost
 	}
@@ -413,7 +414,7 @@ func (s *search) activation() *expr.Activation {
 
 // activation returns the CEL value of r.
 //
-// If the rule matched a descriptor, it is the first one in the value: expressions of a policy with match.descriptors read its entries by number.
+// If the rule matched a descriptor, it is the first one in the value: expressions of a policy with match.Descriptors read its entries by number.
 func (m Matched) activation(r *rules.Request) *expr.Activation {
 	if m.descriptor > 0 {
 		first := *r
@@ -444,8 +445,13 @@ func (s *search) sorted(start int) []Matched {
 // sortUnique sorts dst[from:] by rule and keeps the first entry of each rule, which is certain if any is.
 func sortUnique(dst []Matched, start int) []Matched {
 	found := dst[start:]
-	slices.SortStableFunc(found, func(a, b Matched) int { return cmp.Compare(a.order, b.order) })
-	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.index() == b.index() })
+	slices.SortStableFunc(found, func(a, b Matched) int {
+		if a.Rule == b.Rule {
+			return cmp.Compare(a.certainty, b.certainty)
+		}
+		return compareRules(a.Rule, b.Rule)
+	})
+	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.Rule == b.Rule })
 	return dst[:start+len(found)]
 }
 

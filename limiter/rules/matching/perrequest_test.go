@@ -31,6 +31,10 @@ func policiesOf(matched []matching.Matched) (names []string) {
 	return names
 }
 
+func bounded(x *matching.Index, r *rules.Request) (kept, leftOut []matching.Matched) {
+	return x.Bounded(x.Match(nil, r))
+}
+
 func TestBounded_KeepsTheOldestOfANamespaceAndOfTheCluster(t *testing.T) {
 	const n = 100
 	set := rules.Set{Rules: slices.Concat(many("", n), many("shop", n)), ByAge: map[string][]string{"shop": {"p0099", "p0050", "unknown"}}}
@@ -42,7 +46,7 @@ func TestBounded_KeepsTheOldestOfANamespaceAndOfTheCluster(t *testing.T) {
 	if len(matched) != 2*n {
 		t.Fatalf("%d rules match", len(matched))
 	}
-	kept, leftOut := matching.Bounded(matched)
+	kept, leftOut := x.Bounded(matched)
 	var want []string // 32 of each: of shop the two that are listed, and the first ones by name
 	for i := range 32 {
 		want = append(want, policyname.Join(policyname.Cluster, fmt.Sprintf("p%04d", i)))
@@ -62,12 +66,12 @@ func TestBounded_KeepsTheOldestOfANamespaceAndOfTheCluster(t *testing.T) {
 
 func TestBounded_LeavesOutNothingUpToTheBound(t *testing.T) {
 	set := slices.Concat(many("", 32), many("shop", 32))
-	kept, leftOut := matching.Bounded(index(t, set...).Match(nil, request("GET - /")))
+	kept, leftOut := bounded(index(t, set...), request("GET - /"))
 	if len(kept) != 64 || len(leftOut) != 0 {
 		t.Errorf("kept %d, left out %v", len(kept), policiesOf(leftOut))
 	}
 	// The policies of a tenant must not push out those of the cluster, nor these the tenant's.
-	kept, leftOut = matching.Bounded(index(t, slices.Concat(many("", 1), many("shop", 1000))...).Match(nil, request("GET - /")))
+	kept, leftOut = bounded(index(t, slices.Concat(many("", 1), many("shop", 1000))...), request("GET - /"))
 	if len(kept) != 33 || kept[0].Rule.Policy != "_cluster/p0000" || len(leftOut) != 968 {
 		t.Errorf("kept %v", policiesOf(kept))
 	}
@@ -87,7 +91,7 @@ func TestBounded_ThePoliciesOfAGatewayPushOutNoneOfTheNamespaceOfTheRoute(t *tes
 	slices.SortFunc(all, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
 	r := request("GET - /")
 	r.Descriptors = requestWithDescriptors("target=HTTPRoute/a").Descriptors
-	kept, leftOut := matching.Bounded(index(t, all...).Match(nil, r))
+	kept, leftOut := bounded(index(t, all...), r)
 	count := map[string]int{}
 	for _, policy := range policiesOf(kept) {
 		namespace, _ := policyname.Split(policy)
@@ -126,7 +130,7 @@ func TestBounded_LeavesOutShadowAndUncertainMatchesFirst(t *testing.T) {
 					list[i].Match.Expression = uncertain
 				}
 			}
-			kept, leftOut := matching.Bounded(index(t, list...).Match(nil, request("GET - /")))
+			kept, leftOut := bounded(index(t, list...), request("GET - /"))
 			if len(kept)+len(leftOut) != len(list) || !slices.IsSorted(policiesOf(kept)) || !slices.IsSorted(policiesOf(leftOut)) {
 				t.Errorf("kept %v, left out %v", policiesOf(kept), policiesOf(leftOut))
 			}
@@ -174,8 +178,8 @@ func TestNewIndex_TheOldestPoliciesOfANamespaceHaveSeriesOfTheirTiers(t *testing
 		case policyname.Cluster:
 			want = name >= "p0032"
 		}
-		if rule.SharesTierSeries != want {
-			t.Errorf("%s: shares series is %v, want %v", rule.Policy, rule.SharesTierSeries, want)
+		if got := x.SharesTierSeries(rule); got != want {
+			t.Errorf("%s: shares series is %v, want %v", rule.Policy, got, want)
 		}
 	}
 }
@@ -189,7 +193,7 @@ func TestBounded_APolicyWithARateThatIsLeftOutReplacesNoDefault(t *testing.T) {
 			own.Rate = window
 			all = append(all, own)
 		}
-		kept, leftOut := matching.Bounded(index(t, all...).Match(nil, request("GET - /")))
+		kept, leftOut := bounded(index(t, all...), request("GET - /"))
 		if got := kept[0].Rule.Policy == "_cluster/a"; got != want {
 			t.Errorf("%d other policies: the default holds: %v, left out %v", others, got, policiesOf(leftOut))
 		}
@@ -210,7 +214,7 @@ func TestBounded_APolicyThatIsLeftOutReplacesNoDefault(t *testing.T) {
 					all = slices.Delete(all, 1, 2) // the default is one of the policies of the cluster
 				}
 				x := index(t, all...)
-				kept, leftOut := matching.Bounded(x.Match(nil, request("GET - /")))
+				kept, leftOut := x.Bounded(x.Match(nil, request("GET - /")))
 				if got := kept[0].Rule.Policy == "_cluster/a"; got != tc.want {
 					t.Errorf("domain %q: the default holds: %v, left out %v", domain, got, policiesOf(leftOut))
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/expr"
 	"github.com/weir-dev/weir/limiter/rules/pattern"
 	"github.com/weir-dev/weir/limiter/rules/reading"
+	"github.com/weir-dev/weir/limiter/rules/tables"
 )
 
 // allReadings is the reading of a match that does not depend on the reading of the path.
@@ -45,32 +46,32 @@ func newReadingSearch(r *rules.Request) *readingSearch {
 }
 
 // findByReadings finds the rules whose paths match any reading.
-func (s *search) findByReadings(p *pathIndex) {
+func (s *search) findByReadings(p *tables.Paths[*Compiled]) {
 	r := s.readings
 	for r.current = range r.Paths {
 		s.findByReading(p, r.Paths[r.current])
 	}
 	r.current = allReadings
 	if r.Unknown {
-		for _, i := range p.paths {
-			s.appendIfMatched(i, rules.OtherEndpoints, true)
+		for c := range p.Some.All() {
+			s.appendIfMatched(c, rules.OtherEndpoints, true)
 		}
 	}
 }
 
-// appendOfAnyPath appends rule i, which has no paths, if it matches.
-func (s *search) appendOfAnyPath(i int) {
-	r, c := s.readings, &s.index.rules[i]
+// appendOfAnyPath appends a rule without paths, if it matches.
+func (s *search) appendOfAnyPath(c *Compiled) {
+	r := s.readings
 	switch {
 	case c.endpoints == nil:
-		s.appendIfMatched(i, s.request.Path, false)
+		s.appendIfMatched(c, s.request.Path, false)
 	case r == nil:
-		s.appendIfMatched(i, s.endpointOf(c, s.request.Path), false)
+		s.appendIfMatched(c, s.endpointOf(c, s.request.Path), false)
 	case r.Unknown || len(r.Paths) > maxEndpointReadings:
-		s.appendIfMatched(i, rules.OtherEndpoints, false)
+		s.appendIfMatched(c, rules.OtherEndpoints, false)
 	default:
 		for r.current = range r.Paths {
-			s.appendIfMatched(i, s.endpointOf(c, r.Paths[r.current]), false)
+			s.appendIfMatched(c, s.endpointOf(c, r.Paths[r.current]), false)
 		}
 		r.current = allReadings
 	}
@@ -135,11 +136,14 @@ func (r *readingSearch) sorted(matches []Matched, start int) []Matched {
 		found[i] = ofReading{matches[start+i], r.byMatch[i]}
 	}
 	slices.SortStableFunc(found, func(a, b ofReading) int {
-		return cmp.Or(cmp.Compare(a.index(), b.index()), cmp.Compare(a.reading, b.reading), cmp.Compare(a.order, b.order))
+		if a.Rule != b.Rule {
+			return compareRules(a.Rule, b.Rule)
+		}
+		return cmp.Or(cmp.Compare(a.reading, b.reading), cmp.Compare(a.certainty, b.certainty))
 	})
 	kept := matches[:start]
 	for len(found) > 0 {
-		next := slices.IndexFunc(found, func(m ofReading) bool { return m.index() != found[0].index() })
+		next := slices.IndexFunc(found, func(m ofReading) bool { return m.Rule != found[0].Rule })
 		if next < 0 {
 			next = len(found)
 		}
@@ -170,7 +174,7 @@ func (r *readingSearch) sorted(matches []Matched, start int) []Matched {
 			met = matchUnknown
 		}
 		for i := first; i < len(kept); i++ {
-			kept[i].order = orderOf(int(kept[i].index()), met)
+			kept[i].certainty = met
 		}
 		found = found[next:]
 	}

@@ -5,35 +5,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/limiter/persistent"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/limiter/rules/tables"
 )
-
-// routeIndex maps the targets in one domain to the rules that match them.
-type routeIndex map[string]*pathIndex
 
 // maxTarget bounds the values that are looked up, in bytes: a kind and two names of at most 253 bytes.
 const maxTarget = 600
 
-// addRoutes adds rule i where requests for the routes of match find it.
-func (x *Index) addRoutes(i int, match *rules.Match) error {
-	for _, route := range match.Routes {
-		h := x.hostsOf(route.Namespace)
-		if h.routes == nil {
-			h.routes = routeIndex{}
-		}
-		if h.routes[route.Target] == nil {
-			h.routes[route.Target] = newPathIndex()
-		}
-		if err := h.routes[route.Target].add(i, match); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // findByRoute finds the rules for each route and rule that the descriptors of the request name. A rule that is found twice matches once.
-func (s *search) findByRoute(index routeIndex) {
-	if len(index) == 0 {
+func (s *search) findByRoute(index *persistent.Map[string, *tables.Paths[*Compiled]]) {
+	if index.Len() == 0 {
 		return
 	}
 	for _, d := range s.request.Descriptors {
@@ -49,9 +31,9 @@ func (s *search) findByRoute(index routeIndex) {
 	}
 }
 
-func (s *search) findByTarget(index routeIndex, target string) {
+func (s *search) findByTarget(index *persistent.Map[string, *tables.Paths[*Compiled]], target string) {
 	s.cost += len(target)
-	if p := index[target]; p != nil {
+	if p := index.Get(target); p != nil {
 		s.findByPath(p)
 	}
 }

@@ -192,7 +192,7 @@ func TestBounded_APathWithManyReadingsIsCountedForItsEndpoint(t *testing.T) {
 	x := index(t, list...)
 	for _, target := range []string{"/v1/endpoint39/;" + strings.Repeat("a", 4500), "/v1/endpoint39/" + strings.Repeat("%2e%2e;x/", 500), "/v1/endpoint39;/..%2f./%2e/;"} {
 		matched := x.Match(nil, sent(target))
-		kept, _ := matching.Bounded(matched)
+		kept, _ := x.Bounded(matched)
 		if !slices.Contains(policies(kept), "shop/endpoint-39") {
 			t.Errorf("%.40s matches %d policies and is charged to %q", target, len(matched), policies(kept))
 		}
