@@ -176,7 +176,8 @@ type world struct {
 	cluster    []v1alpha1.ClusterRateLimitPolicy
 	namespaces map[string]compile.Namespace
 	gateways   *gateway.Objects // nil if they are unknown
-	version    uint64           // of namespaces and gateways
+	version    uint64           // of the namespaces
+	changes    uint64           // of the gateways
 	uids       int
 }
 
@@ -186,7 +187,7 @@ func newWorld(seed uint64) *world {
 		panic(err)
 	}
 	w := &world{
-		random: rand.New(rand.NewPCG(seed, 1)), hashKey: key, limiter: limiterAt(1), namespaces: map[string]compile.Namespace{}, version: 1,
+		random: rand.New(rand.NewPCG(seed, 1)), hashKey: key, limiter: limiterAt(1), namespaces: map[string]compile.Namespace{}, version: 1, changes: 1,
 		gateways: &gateway.Objects{Version: 1},
 	}
 	for range 120 {
@@ -381,7 +382,7 @@ func (w *world) changeNamespace() {
 }
 
 func (w *world) changeGateways() {
-	w.version++
+	w.changes++
 	if w.gateways == nil || w.random.IntN(25) == 0 {
 		w.gateways = oneOf(w, nil, &gateway.Objects{})
 		if w.gateways == nil {
@@ -389,9 +390,12 @@ func (w *world) changeGateways() {
 		}
 	}
 	g := *w.gateways
-	g.Version = w.version
+	g.Version = w.changes
 	w.gateways = &g
 	parents := func() (all []gateway.Parent) {
+		if w.random.IntN(4) == 0 {
+			return nil
+		}
 		for _, p := range []gateway.Parent{
 			{Namespace: "shop", Gateway: "public"}, {Namespace: "shop", Gateway: "public", Listener: "http"}, {Namespace: "infra", Gateway: "public"},
 		} {
@@ -401,7 +405,15 @@ func (w *world) changeGateways() {
 		}
 		return all
 	}
-	switch w.random.IntN(8) {
+	switch w.random.IntN(9) {
+	case 8: // another name
+		if g.Routes = slices.Clone(g.Routes); len(g.Routes) > 0 {
+			r := &g.Routes[w.random.IntN(len(g.Routes))]
+			moved := *r
+			if moved.Name = map[string]string{"one": "two", "two": "one"}[r.Name]; !slices.ContainsFunc(g.Routes, func(o gateway.Route) bool { return o.Key() == moved.Key() }) {
+				*r = moved
+			}
+		}
 	case 0, 1, 2, 3:
 		r := gateway.Route{
 			Kind: oneOf[v1alpha1.TargetKind](w, v1alpha1.TargetHTTPRoute, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute), Namespace: oneOf(w, "shop", "bank", "shop-eu"),
@@ -451,7 +463,7 @@ func (w *world) changeLimiter() {
 	case 6:
 		spec.CounterGroup = oneOf(w, "", "g") // another hash key
 	case 7:
-		spec.RouteMatching.Gateways = oneOf(w, nil, []v1alpha1.GatewayReference{{Namespace: "shop", Name: "public"}})
+		spec.RouteMatching.Gateways = oneOf(w, nil, []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}, []v1alpha1.GatewayReference{{Namespace: "shop", Name: "public"}})
 	default:
 		spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{
 			Mode: oneOf(w, v1alpha1.ThrottleModeDisabled, "", ""), NamespacedPolicies: v1alpha1.NamespacedPoliciesSelected, NamespacedPolicySelector: &metav1.LabelSelector{},
