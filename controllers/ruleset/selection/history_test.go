@@ -274,6 +274,8 @@ var specs = []string{
 	`{axis: Namespace, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [apps], resources: ["*"]}], namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}}, tiers: [{name: web, limit: 30, when: {namespaceSelector: {matchLabels: {team: web}}}}]}`,
 	`{axis: Tenant, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}], namespaces: [shop, bank]}}}`,
 	`{axis: IP, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: one}]}`,
+	`{axis: User, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: two}]}`,
+	`{axis: User, limit: 10, window: 1h, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: one}]}`,
 	`{axis: IP, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: one, sectionName: pay}, {group: gateway.networking.k8s.io, kind: HTTPRoute, name: two}]}`,
 	`{axis: IP, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: public, namespace: shop}]}`,
 	`{axis: Tenant, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: public, namespace: shop, sectionName: http}]}`,
@@ -391,6 +393,9 @@ func (w *world) changeGateways() {
 	}
 	g := *w.gateways
 	g.Version = w.changes
+	if w.random.IntN(4) == 0 {
+		g.Unreadable = nil
+	}
 	w.gateways = &g
 	parents := func() (all []gateway.Parent) {
 		if w.random.IntN(4) == 0 {
@@ -416,7 +421,7 @@ func (w *world) changeGateways() {
 		}
 	case 0, 1, 2, 3:
 		r := gateway.Route{
-			Kind: oneOf[v1alpha1.TargetKind](w, v1alpha1.TargetHTTPRoute, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute), Namespace: oneOf(w, "shop", "bank", "shop-eu"),
+			Kind: oneOf[v1alpha1.TargetKind](w, v1alpha1.TargetHTTPRoute, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute), Namespace: oneOf(w, "shop", "shop", "shop", "bank", "shop-eu"),
 			Name: oneOf(w, "one", "two"), Parents: parents(), Rules: oneOf(w, nil, []string{"pay"}), Created: time.Unix(w.random.Int64N(9), 0),
 			Matches: []gateway.RouteMatch{{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: oneOf(w, "/", "/v1")}}}},
 		}
