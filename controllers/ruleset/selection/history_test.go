@@ -26,7 +26,7 @@ import (
 
 // After each step of a random history, the result and the rule set of a Memo that has seen the whole history are those of an empty Memo.
 func TestMemo_IsTheSameAsCompilingFromNothing(t *testing.T) {
-	seeds, steps, reached := 3, 300, map[string]int{}
+	seeds, steps, reached := 5, 400, map[string]int{}
 	if os.Getenv("WEIR_SOAK") != "" {
 		seeds, steps = 200, 2000
 	}
@@ -131,6 +131,8 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 	compiler.Memo = new(Memo)
 	var memo compile.Memo
 	var before *RuleSet
+	var last []*compile.Compiled
+	var revisions []string
 	for step := range steps {
 		w.change()
 		if w.random.IntN(50) == 0 { // the operator restarts
@@ -148,6 +150,15 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 		want, got := full.CompileWithin(identity, budget), seen.CompileAfter(&memo, identity, budget)
 		if !reflect.DeepEqual(want, got) {
 			return step, "result: " + cmp.Diff(want, got, cmp.Comparer(func(a, b error) bool { return a == b }))
+		}
+		for i, policy := range last {
+			if rules.PolicyRevision(policy.Rules) != revisions[i] {
+				return step, "the rules of " + policy.Policy + " in the result before have changed"
+			}
+		}
+		last, revisions = got.Policies, nil
+		for _, policy := range last {
+			revisions = append(revisions, rules.PolicyRevision(policy.Rules))
 		}
 		add(reached, &want)
 		wantData, wantRevision := rules.Encode(want.Set)
@@ -235,14 +246,14 @@ func (w *world) inputs(before *RuleSet) compile.Inputs {
 func (w *world) change() {
 	for range 1 + w.random.IntN(2) {
 		switch n := w.random.IntN(100); {
-		case n < 60:
+		case n < 45:
 			w.changePolicy()
-		case n < 70:
+		case n < 55:
 			w.changeCluster()
-		case n < 80:
+		case n < 67:
 			w.version++
 			w.changeNamespace()
-		case n < 92:
+		case n < 88:
 			w.changeGateways()
 		default:
 			w.limiter = w.limiter.DeepCopy()
@@ -286,7 +297,7 @@ var specs = []string{
 // spec returns a spec with a random limit.
 func (w *world) spec() v1alpha1.RateLimitPolicySpec {
 	var spec v1alpha1.RateLimitPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(oneOf(w, specs[w.random.IntN(2)], oneOf(w, specs...))), &spec); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(oneOf(w, specs[w.random.IntN(2)], oneOf(w, specs...), oneOf(w, specs...))), &spec); err != nil {
 		panic(err)
 	}
 	if spec.Limit != nil && w.random.IntN(2) == 0 {
@@ -410,8 +421,8 @@ func (w *world) changeGateways() {
 		}
 		return all
 	}
-	switch w.random.IntN(9) {
-	case 8: // another name
+	switch w.random.IntN(11) {
+	case 8, 9, 10: // another name
 		if g.Routes = slices.Clone(g.Routes); len(g.Routes) > 0 {
 			r := &g.Routes[w.random.IntN(len(g.Routes))]
 			moved := *r
@@ -449,7 +460,7 @@ var errForbidden = errors.New("forbidden")
 
 func (w *world) changeLimiter() {
 	spec := &w.limiter.Spec
-	switch w.random.IntN(9) {
+	switch w.random.IntN(11) {
 	case 0:
 		spec.Identity.Tenant.Header = oneOf[v1alpha1.HeaderName](w, "", "X-Org")
 		spec.Identity.Credentials = oneOf(w, nil, []v1alpha1.CredentialName{"x-key"})
@@ -467,7 +478,7 @@ func (w *world) changeLimiter() {
 		spec.PolicyNamespaceSelector = oneOf(w, nil, nil, nil, &metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}})
 	case 6:
 		spec.CounterGroup = oneOf(w, "", "g") // another hash key
-	case 7:
+	case 7, 8, 9:
 		spec.RouteMatching.Gateways = oneOf(w, nil, []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}, []v1alpha1.GatewayReference{{Namespace: "shop", Name: "public"}})
 	default:
 		spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{
