@@ -146,10 +146,14 @@ func layers() []layer {
 		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1/policyapi", "limiter"}},
 		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1/policyapi", "internal/compile/window", "limiter"}},
 		{
+			pkg:      "internal/compile/lowering",
+			internal: []string{"api/v1alpha1/policyapi", "limiter", "limiter/rules/...", "internal/compile/labelselector", "internal/compile/rate", "internal/compile/window"},
+		},
+		{
 			pkg: "internal/compile",
 			internal: []string{
-				"api/v1alpha1/policyapi", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy", "internal/compile/routetable",
-				"internal/compile/labelselector", "internal/compile/rate", "internal/compile/window",
+				"api/v1alpha1/policyapi", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/lowering", "internal/compile/redundancy",
+				"internal/compile/routetable",
 			},
 		},
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/lowering"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -26,11 +27,11 @@ type claim struct {
 }
 
 // claimsOf returns a claim for each target.
-func claimsOf(p *validPolicy) []claim {
-	claims := make([]claim, 0, len(p.spec.TargetRefs))
+func claimsOf(p *lowering.Valid) []claim {
+	claims := make([]claim, 0, len(p.Spec.TargetRefs))
 	counts := waysToCount(p)
-	for _, ref := range p.spec.TargetRefs {
-		c := claim{cluster: p.cluster != nil, owner: p.namespace, namespace: p.namespace, target: string(ref.Kind) + "/" + ref.Name, counts: counts}
+	for _, ref := range p.Spec.TargetRefs {
+		c := claim{cluster: p.Cluster != nil, owner: p.Namespace, namespace: p.Namespace, target: string(ref.Kind) + "/" + ref.Name, counts: counts}
 		if ref.Namespace != nil {
 			c.namespace = *ref.Namespace
 		}
@@ -52,17 +53,17 @@ func (c *claim) reject(t *gateway.Target, other string) {
 
 // waysToCount returns the parts of a policy that decide which requests count where. Two policies that are equal in them differ only in how many
 // units they allow.
-func waysToCount(p *validPolicy) string {
-	spec := p.spec
+func waysToCount(p *lowering.Valid) string {
+	spec := p.Spec
 	text, err := json.Marshal(policyapi.RateLimitPolicySpec{
 		Axis: spec.Axis, Identifier: spec.Identifier, Scope: spec.Scope, Match: spec.Match, Cost: spec.Cost, Enforcement: spec.Enforcement,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("compile: encode a spec: %v", err)) // strings and integers
 	}
-	windows := make([]string, len(p.slots))
-	for i := range p.slots {
-		windows[i] = fmt.Sprintf("%s %v", p.slots[i].Limit.Algorithm(), p.slots[i].Limit.Window())
+	windows := make([]string, len(p.Slots))
+	for i := range p.Slots {
+		windows[i] = fmt.Sprintf("%s %v", p.Slots[i].Limit.Algorithm(), p.Slots[i].Limit.Window())
 	}
 	slices.Sort(windows)
 	return string(text) + strings.Join(windows, ",")
@@ -129,8 +130,8 @@ func previousRulesOf(g *gateway.Objects) previousRules {
 
 // find returns the previous rules of the policy, nil if it has no such rule, and whether current, its rules without targets, differ in another way than
 // by the routes, or had no routes.
-func (byPolicy previousRules) find(policy *validPolicy, current []rules.Rule) (previous []rules.Rule, outdated bool) {
-	previous = byPolicy[previousKey{policy.name, policy.cluster != nil}]
+func (byPolicy previousRules) find(policy *lowering.Valid, current []rules.Rule) (previous []rules.Rule, outdated bool) {
+	previous = byPolicy[previousKey{policy.Name, policy.Cluster != nil}]
 	switch {
 	case previous == nil:
 		return nil, false

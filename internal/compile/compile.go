@@ -12,6 +12,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/lowering"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -67,17 +68,16 @@ type Kept struct {
 }
 
 // Problem is one reason why a policy is not enforced.
-type Problem struct {
-	Policy string `json:"policy"` // "namespace/name", or "_cluster/name"
-	// Cluster is true if the policy is a ClusterRateLimitPolicy.
-	Cluster bool   `json:"cluster,omitempty"`
-	Field   string `json:"field"`  // "spec.match.http.paths[0].value"
-	Reason  string `json:"reason"` // a reason of the condition Accepted: policyapi.ReasonInvalid
-	Message string `json:"message"`
-}
+type Problem = lowering.Problem
 
-// String returns "shop/tenant-daily: spec.limit: message".
-func (p Problem) String() string { return p.Policy + ": " + p.Field + ": " + p.Message }
+// Identity is the identity table of a Limiter.
+type Identity = lowering.Identity
+
+// DefaultIdentity returns the identity table with the defaults of a Limiter.
+func DefaultIdentity() Identity { return lowering.DefaultIdentity() }
+
+// LimitsWrites reports whether the policy limits writes to the Kubernetes API.
+func LimitsWrites(match *policyapi.Match) bool { return lowering.LimitsWrites(match) }
 
 // Compile compiles the policies to rules, and returns the problems of each invalid policy. Policies without an identifier use the identity
 // table. Policies that are being deleted are ignored. The Set contains only those properties of namespaces that its rules read.
@@ -113,11 +113,19 @@ func (p Policies) sources(yield func(*Source) bool) {
 }
 
 // sharesCounters is the problem of a policy that would count on the counters of another one: each request would count twice.
-func sharesCounters(p *validPolicy, other string) Problem {
+func sharesCounters(p *lowering.Policy, other string) Problem {
 	return Problem{
-		Policy: p.name, Cluster: p.cluster != nil, Field: "spec.counterName", Reason: policyapi.ReasonConflicted,
+		Policy: p.Name, Cluster: p.Cluster != nil, Field: "spec.counterName", Reason: policyapi.ReasonConflicted,
 		Message: fmt.Sprintf("policy %s has the counters of %s; delete it to hand them over, or use another counterName",
-			other, p.counter()),
+			other, p.Counter()),
+	}
+}
+
+// sharesName is the problem of policies that have the same name.
+func sharesName(p *lowering.Policy, policies int) Problem {
+	const message = "%d policies have this name and none of them is enforced; rename all but one"
+	return Problem{
+		Policy: p.Name, Cluster: p.Cluster != nil, Field: "metadata.name", Reason: policyapi.ReasonInvalid, Message: fmt.Sprintf(message, policies),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/lowering"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
@@ -42,12 +43,12 @@ type compiled struct {
 	}
 }
 
-func newCompiled(p *candidate, own []rules.Rule, attachment *Attachment) *compiled {
+func newCompiled(p *lowering.Policy, own []rules.Rule, attachment *Attachment) *compiled {
 	c := &compiled{
-		Compiled: Compiled{p.name, p.cluster != nil, own}, created: p.created, at: -1,
+		Compiled: Compiled{p.Name, p.Cluster != nil, own}, created: p.Created, at: -1,
 		overrides: redundancy.NewPolicy(own), inputs: namespaceInputsOf(own),
 	}
-	c.scope, _ = policyname.Split(p.name)
+	c.scope, _ = policyname.Split(p.Name)
 	c.hashes = rules.Set{Rules: own}.HashesIdentifiers()
 	c.unmatched = unmatchedOf(&c.Compiled, attachment)
 	return c
@@ -62,10 +63,10 @@ func overridesOf(policies []*compiled) []*redundancy.Policy {
 }
 
 // usageOf returns what the rules of a policy use of a budget.
-func usageOf(p *candidate, own []rules.Rule) budget.Usage {
+func usageOf(p *lowering.Policy, own []rules.Rule) budget.Usage {
 	usage := budget.RulesUsage(own)
-	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(p.namespace, &ref) }
-	if p.cluster == nil && slices.ContainsFunc(p.spec.TargetRefs, inherits) {
+	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(p.Namespace, &ref) }
+	if p.Cluster == nil && slices.ContainsFunc(p.Spec.TargetRefs, inherits) {
 		usage.Bytes += budget.InheritedBytes * int64(len(own))
 	}
 	return usage
@@ -82,19 +83,19 @@ type attached struct {
 // attach sets the rules of a policy at its targets.
 func (m *Memo) attach(e *entry, previous previousRules, result *Result) {
 	if e.lowered == nil {
-		e.lowered = lower(e.validPolicy, m.identity, m.identity.HashKey)
+		e.lowered = e.Lower(m.identity, m.identity.HashKey)
 	}
-	if len(e.spec.TargetRefs) == 0 {
+	if len(e.Spec.TargetRefs) == 0 {
 		if e.attached == nil {
-			e.attached = &attached{compiled: newCompiled(&e.candidate, e.lowered, nil)}
+			e.attached = &attached{compiled: newCompiled(&e.Policy, e.lowered, nil)}
 		}
 		return
 	}
-	kept, outdated := previous.find(&e.validPolicy, e.lowered)
+	kept, outdated := previous.find(&e.Valid, e.lowered)
 	if kept != nil {
-		result.Kept = append(result.Kept, Kept{e.name, e.cluster != nil, outdated})
+		result.Kept = append(result.Kept, Kept{e.Name, e.Cluster != nil, outdated})
 		if e.attached == nil || !e.attached.kept || !reflect.DeepEqual(e.attached.compiled.Rules, kept) {
-			e.attached = &attached{compiled: newCompiled(&e.candidate, kept, nil), kept: true}
+			e.attached = &attached{compiled: newCompiled(&e.Policy, kept, nil), kept: true}
 		}
 		return
 	}
@@ -102,7 +103,7 @@ func (m *Memo) attach(e *entry, previous previousRules, result *Result) {
 	if e.attached != nil && !resolved && !claimed && !e.attached.kept {
 		return
 	}
-	a := Attachment{Policy: e.name, Cluster: e.cluster != nil, Targets: slices.Clone(e.targets)}
+	a := Attachment{Policy: e.Name, Cluster: e.Cluster != nil, Targets: slices.Clone(e.targets)}
 	for i, other := range e.rejected {
 		if other != "" {
 			e.claims[i].reject(&a.Targets[i], other)
@@ -112,21 +113,21 @@ func (m *Memo) attach(e *entry, previous previousRules, result *Result) {
 	if len(e.attached.problems) == 0 {
 		own := slices.Clone(e.lowered)
 		a.apply(own)
-		e.attached.compiled = newCompiled(&e.candidate, own, &a)
+		e.attached.compiled = newCompiled(&e.Policy, own, &a)
 	}
 }
 
 // resolve resolves the targets of a policy, and reports whether they have changed.
 func (m *Memo) resolve(e *entry) (changed bool) {
-	refs := e.spec.TargetRefs
+	refs := e.Spec.TargetRefs
 	if e.targets == nil {
 		e.targets, e.bases, e.rejected = make([]gateway.Target, len(refs)), make([]gateway.Basis, len(refs)), make([]string, len(refs))
 		changed = true
 	}
 	for i := range refs {
-		basis := m.index.Basis(e.namespace, e.cluster != nil, &refs[i])
+		basis := m.index.Basis(e.Namespace, e.Cluster != nil, &refs[i])
 		if basis != e.bases[i] || e.targets[i].Reason == "" {
-			e.bases[i], e.targets[i], changed = basis, basis.Target(e.namespace, refs[i]), true
+			e.bases[i], e.targets[i], changed = basis, basis.Target(e.Namespace, refs[i]), true
 		}
 	}
 	return changed
@@ -147,17 +148,17 @@ func (m *Memo) reject(e *entry) (changed bool) {
 }
 
 // fit adds the rules of a policy to those that fit, or returns the problem of a policy that does not fit. Without a budget, all policies fit.
-func (a *attached) fit(fits *budget.Fitting, p *candidate) *Problem {
+func (a *attached) fit(fits *budget.Fitting, p *lowering.Policy) *Problem {
 	if fits.IsUnlimited() {
 		return nil
 	}
 	if a.compiled.usage == nil {
 		a.compiled.usage = new(usageOf(p, a.compiled.Rules))
 	}
-	charge := budget.Charge{Policy: p.name, Namespace: p.namespace, Cluster: p.cluster != nil, Usage: *a.compiled.usage}
+	charge := budget.Charge{Policy: p.Name, Namespace: p.Namespace, Cluster: p.Cluster != nil, Usage: *a.compiled.usage}
 	e, fit := fits.Fit(&charge)
 	if fit {
 		return nil
 	}
-	return &Problem{Policy: p.name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
+	return &Problem{Policy: p.Name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/lowering"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -78,7 +79,7 @@ func (p *place) holder(call uint64) string {
 
 // entry is what is remembered of a policy.
 type entry struct {
-	validPolicy
+	lowering.Valid
 
 	uid        string
 	generation int64
@@ -172,13 +173,13 @@ func (m *Memo) update(sources iter.Seq[*Source]) {
 			m.forget(e)
 		}
 	}
-	m.byName = replaceSorted(m.byName, gone, added, func(a, b *entry) int { return a.compareNames(&b.candidate) })
+	m.byName = replaceSorted(m.byName, gone, added, func(a, b *entry) int { return compareNames(&a.Policy, &b.Policy) })
 	valid := slices.DeleteFunc(added, func(e *entry) bool { return len(e.invalid) > 0 })
-	m.byAge = replaceSorted(m.byAge, gone, valid, func(a, b *entry) int { return a.comparePrecedence(&b.candidate) })
+	m.byAge = replaceSorted(m.byAge, gone, valid, func(a, b *entry) int { return comparePrecedence(&a.Policy, &b.Policy) })
 	for i := 0; i < len(m.byName); {
 		first := m.byName[i]
 		same := 1
-		for i+same < len(m.byName) && m.byName[i+same].compareNames(&first.candidate) == 0 {
+		for i+same < len(m.byName) && compareNames(&m.byName[i+same].Policy, &first.Policy) == 0 {
 			same++
 		}
 		for _, e := range m.byName[i : i+same] {
@@ -190,20 +191,24 @@ func (m *Memo) update(sources iter.Seq[*Source]) {
 
 // isOf reports whether the entry is that of the policy with this spec.
 func (e *entry) isOf(s *Source) bool {
-	return e.generation == s.Generation && e.objectName == s.Name && e.namespace == s.Namespace && (e.cluster != nil) == (s.Cluster != nil) &&
-		e.created.Equal(s.Created)
+	return e.generation == s.Generation && e.ObjectName == s.Name && e.Namespace == s.Namespace && (e.Cluster != nil) == (s.Cluster != nil) &&
+		e.Created.Equal(s.Created)
 }
 
 // newEntry validates a policy.
 func (m *Memo) newEntry(s *Source) *entry {
 	e := &entry{uid: s.UID, generation: s.Generation, call: m.calls}
-	e.candidate = newCandidate(s)
-	valid, problems := validate(e.candidate)
+	if s.Cluster == nil {
+		e.Policy = lowering.New(s.Namespace, s.Name, s.Created, s.Spec)
+	} else {
+		e.Policy = lowering.NewCluster(s.Name, s.Created, s.Cluster)
+	}
+	valid, problems := e.Validate()
 	if e.invalid = problems; len(problems) == 0 {
-		e.validPolicy = valid
-		e.counter = wanted(m.counter, e.validPolicy.counter())
-		if len(e.spec.TargetRefs) > 0 {
-			e.claims = claimsOf(&e.validPolicy)
+		e.Valid = valid
+		e.counter = wanted(m.counter, e.Counter())
+		if len(e.Spec.TargetRefs) > 0 {
+			e.claims = claimsOf(&e.Valid)
 			for _, c := range e.claims {
 				e.places = append(e.places, wanted(m.claimed, c))
 			}
@@ -238,7 +243,7 @@ func (m *Memo) forget(e *entry) {
 	if e.counter == nil {
 		return
 	}
-	unwanted(m.counter, e.validPolicy.counter())
+	unwanted(m.counter, e.Counter())
 	for _, c := range e.claims {
 		unwanted(m.claimed, c)
 	}
@@ -280,7 +285,7 @@ func (m *Memo) lower(objects *gateway.Objects, limits budget.Budget, result *Res
 			continue
 		}
 		if other := e.counter.holder(m.calls); other != "" {
-			e.result.problems = []Problem{sharesCounters(&e.validPolicy, other)}
+			e.result.problems = []Problem{sharesCounters(&e.Policy, other)}
 			continue
 		}
 		m.attach(e, previous, result)
@@ -290,18 +295,18 @@ func (m *Memo) lower(objects *gateway.Objects, limits budget.Budget, result *Res
 			e.result.problems = a.problems
 			continue
 		}
-		if problem := a.fit(fits, &e.candidate); problem != nil {
+		if problem := a.fit(fits, &e.Policy); problem != nil {
 			e.result.problems = []Problem{*problem}
 			continue
 		}
 		if m.index != nil && a.attachment != nil {
 			for i := range a.attachment.Targets {
 				if a.attachment.Targets[i].Reason == policyapi.ReasonAccepted {
-					e.places[i].call, e.places[i].by = m.calls, e.name
+					e.places[i].call, e.places[i].by = m.calls, e.Name
 				}
 			}
 		}
-		e.counter.call, e.counter.by = m.calls, e.name
+		e.counter.call, e.counter.by = m.calls, e.Name
 		e.result.enforced = true
 	}
 	result.Used = fits.Used
@@ -313,9 +318,9 @@ func (m *Memo) collect(result *Result) (enforced []*compiled) {
 	enforced = make([]*compiled, 0, len(m.byAge))
 	for i, e := range m.byName {
 		switch {
-		case e.sharing > 1 && i > 0 && m.byName[i-1].compareNames(&e.candidate) == 0: // reported already
+		case e.sharing > 1 && i > 0 && compareNames(&m.byName[i-1].Policy, &e.Policy) == 0: // reported already
 		case e.sharing > 1:
-			result.Problems = append(result.Problems, sharesName(&e.candidate, e.sharing))
+			result.Problems = append(result.Problems, sharesName(&e.Policy, e.sharing))
 		default:
 			result.Problems = append(result.Problems, e.invalid...)
 			later = append(later, e.result.problems...)

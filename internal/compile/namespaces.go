@@ -8,9 +8,6 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// maxTenant is the maximum length of a tenant in an annotation, in bytes. It is the maximum length of an identifier in a tier.
-const maxTenant = 253
-
 // namespaceInputs are the properties of namespaces that a list of rules reads.
 type namespaceInputs struct {
 	labels  map[string]bool
@@ -84,7 +81,7 @@ func (m *namespaceMemo) update(in *Inputs, policies []*compiled, identity Identi
 func (q *namespaceInputs) factsOf(namespaces []Namespace, identity Identity) (facts []rules.Namespace) {
 	for _, n := range namespaces {
 		fact := rules.Namespace{Name: n.Name, Labels: q.labelsOf(n)}
-		if tenant := identity.tenantOf(n); q.tenants && tenant != n.Name {
+		if tenant := identity.TenantOf(n.Name, n.Labels, n.Annotations); q.tenants && tenant != n.Name {
 			fact.Tenant = tenant
 		}
 		if q.absence || len(fact.Labels) > 0 || fact.Tenant != "" {
@@ -106,19 +103,4 @@ func (q *namespaceInputs) labelsOf(n Namespace) map[string]string {
 		return nil
 	}
 	return labels
-}
-
-// tenantOf returns the tenant in the label or annotation of the namespace that the identity table names, or else the name of the namespace.
-func (i Identity) tenantOf(n Namespace) string {
-	tenant := ""
-	switch {
-	case i.NamespaceLabel != "":
-		tenant = n.Labels[i.NamespaceLabel]
-	case i.NamespaceAnnotation != "":
-		tenant = n.Annotations[i.NamespaceAnnotation]
-	}
-	if tenant == "" || len(tenant) > maxTenant {
-		return n.Name
-	}
-	return tenant
 }

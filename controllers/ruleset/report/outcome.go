@@ -144,6 +144,7 @@ func entryOf(reported []v1alpha1.PolicyLimiterStatus, limiter types.NamespacedNa
 type summary struct {
 	limiter                types.NamespacedName
 	revision               string // of the rule; empty if the policy does not compile
+	problems               string
 	enforced               bool
 	decided, notReporting  bool
 	hasHeartbeats          bool  // the operator receives heartbeats
@@ -164,7 +165,9 @@ func (o outcome) hasHeartbeats() bool { return !o.connecting && o.unavailable ==
 
 func (o outcome) summary() summary {
 	if o.rule == nil {
-		return summary{limiter: o.limiter, overBudget: o.overBudget, notAdmitted: o.notAdmitted, targets: targetsText(o.targets)}
+		return summary{
+			limiter: o.limiter, problems: problemText(o.problems), overBudget: o.overBudget, notAdmitted: o.notAdmitted, targets: targetsText(o.targets),
+		}
 	}
 	s := summary{
 		targets: targetsText(o.targets),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -53,7 +54,9 @@ type Reporter struct {
 	// Events records transitions; can be nil.
 	Events *Events
 
-	reported   map[types.UID]reportedPolicy
+	reported   map[types.UID]*reportedPolicy
+	round      uint64 // of evaluate
+	evaluated  evaluatedStates
 	unselected selection.Unselected
 	changes    ChangeCounter
 	pending    pendingStatuses
@@ -95,6 +98,15 @@ type reportedPolicy struct {
 	written *writtenStatus
 	// due is when the status changes without a change of the outcomes; zero if it does not.
 	due time.Time
+	// stale is true if the status must be made again: it was not written, or the outcomes were not complete.
+	stale bool
+	// round is the last one in which the policy existed.
+	round uint64
+}
+
+// isCurrent reports whether the status of that version of the policy follows from outcomes that have not changed.
+func (r *reportedPolicy) isCurrent(p *selection.Policy, now time.Time) bool {
+	return !r.stale && r.over == p.GetResourceVersion() && (r.due.IsZero() || now.Before(r.due))
 }
 
 type writtenStatus struct {
@@ -103,7 +115,7 @@ type writtenStatus struct {
 }
 
 // missing returns the status that was written and that the cache does not have yet; nil if the cache is up to date.
-func (r reportedPolicy) missing(p selection.Policy) *writtenStatus {
+func (r *reportedPolicy) missing(p selection.Policy) *writtenStatus {
 	if r.over != p.GetResourceVersion() {
 		return nil
 	}
@@ -111,7 +123,7 @@ func (r reportedPolicy) missing(p selection.Policy) *writtenStatus {
 }
 
 // latest returns the status that was written last, by the reporter or as the cache has it.
-func (r reportedPolicy) latest(p selection.Policy) writtenStatus {
+func (r *reportedPolicy) latest(p selection.Policy) writtenStatus {
 	if missing := r.missing(p); missing != nil {
 		return *missing
 	}
@@ -119,7 +131,7 @@ func (r reportedPolicy) latest(p selection.Policy) writtenStatus {
 }
 
 // untilDue returns how long to wait until the status changes with time, at most one interval.
-func (r reportedPolicy) untilDue(now time.Time) time.Duration {
+func (r *reportedPolicy) untilDue(now time.Time) time.Duration {
 	if r.due.IsZero() {
 		return interval
 	}
@@ -179,39 +191,34 @@ func selected(policy types.UID, states []LimiterState) bool {
 	return false
 }
 
-// evaluate makes the statuses that are to be written, those of edited policies first.
+// evaluate makes the statuses that are to be written, those of edited policies first. It looks at those policies that have changed, or whose state at
+// a Limiter has.
 func (r *Reporter) evaluate(policies []selection.Policy, states []LimiterState) {
 	now := r.pending.made
-	after := make(map[types.UID]reportedPolicy, len(policies))
-	r.pending.next = interval
-	for _, p := range policies {
-		before, known := r.reported[p.GetUID()]
-		if known {
-			after[p.GetUID()] = before
-		}
-		latest := before.latest(p)
-		outcomes, complete := r.outcomes(p, states, latest.status)
-		if !complete { // the missing states arrive as changes
-			continue
-		}
-		overdue := !before.due.IsZero() && !now.Before(before.due)
-		if known && before.over == p.GetResourceVersion() && !overdue && unchanged(before.summaries, outcomes) {
-			r.pending.next = min(r.pending.next, before.untilDue(now))
-			continue
-		}
-		late := observeLate(outcomes, before.late, p.GetGeneration(), now)
-		status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
-		status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
-		reported := reportedPolicy{over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late}
-		r.pending.next = min(r.pending.next, reported.untilDue(now))
-		if equality.Semantic.DeepEqual(latest.status, status) {
-			after[p.GetUID()] = reported
-		} else {
-			r.pending.statuses = append(r.pending.statuses, pendingStatus{p, latest, reported, status})
-		}
+	if r.reported == nil {
+		r.reported = map[types.UID]*reportedPolicy{}
 	}
-	r.reported = after
-	r.Events.keep(func(policy types.UID) bool { _, exists := after[policy]; return exists })
+	r.round++
+	changed := r.evaluated.replace(states, r.States.allWebhooks(), &r.unselected)
+	r.pending.next = interval
+	known := 0
+	for i := range policies {
+		p := &policies[i]
+		before := r.reported[p.GetUID()]
+		if before != nil {
+			known++
+			before.round = r.round
+			if before.isCurrent(p, now) && !changed.has(p) {
+				r.pending.next = min(r.pending.next, before.untilDue(now))
+				continue
+			}
+		}
+		r.evaluatePolicy(*p, before, states)
+	}
+	if known < len(r.reported) {
+		maps.DeleteFunc(r.reported, func(_ types.UID, reported *reportedPolicy) bool { return reported.round != r.round })
+	}
+	r.Events.keep(func(policy types.UID) bool { return r.reported[policy] != nil })
 	slices.SortStableFunc(r.pending.statuses, func(a, b pendingStatus) int {
 		switch {
 		case a.isEdit() == b.isEdit():
@@ -222,6 +229,39 @@ func (r *Reporter) evaluate(policies []selection.Policy, states []LimiterState) 
 			return 1
 		}
 	})
+}
+
+// evaluatePolicy makes the status of a policy. The argument before has the one that was made last; nil if there is none.
+func (r *Reporter) evaluatePolicy(p selection.Policy, before *reportedPolicy, states []LimiterState) {
+	now := r.pending.made
+	known := before != nil
+	if !known {
+		before = &reportedPolicy{}
+	}
+	before.stale = true // until the status has been made, and written
+	latest := before.latest(p)
+	outcomes, complete := r.outcomes(p, states, latest.status)
+	if !complete { // the missing states arrive as changes
+		return
+	}
+	overdue := !before.due.IsZero() && !now.Before(before.due)
+	if known && before.over == p.GetResourceVersion() && !overdue && unchanged(before.summaries, outcomes) {
+		before.stale = false
+		r.pending.next = min(r.pending.next, before.untilDue(now))
+		return
+	}
+	late := observeLate(outcomes, before.late, p.GetGeneration(), now)
+	status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
+	status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
+	reported := reportedPolicy{
+		over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late, round: r.round,
+	}
+	r.pending.next = min(r.pending.next, reported.untilDue(now))
+	if equality.Semantic.DeepEqual(latest.status, status) {
+		r.reported[p.GetUID()] = &reported
+	} else {
+		r.pending.statuses = append(r.pending.statuses, pendingStatus{p, latest, reported, status})
+	}
 }
 
 // writeRound writes the first pending statuses. A status that could not be written is made again.
@@ -243,7 +283,7 @@ func (r *Reporter) writeRound(ctx context.Context) (ctrl.Result, error) {
 		switch err := failed[i]; {
 		case err == nil:
 			p.reported.written = &writtenStatus{version: versions[i], status: p.status}
-			r.reported[p.policy.GetUID()] = p.reported
+			r.reported[p.policy.GetUID()] = &p.reported
 			r.Events.record(p.policy, p.latest.status, p.status)
 		case apierrors.IsConflict(err): // the policy was edited, and the cache does not have the edit yet
 			r.pending.next = min(r.pending.next, ConflictRetry)

@@ -36,6 +36,13 @@ func (l *LimiterStates) SetWebhooks(webhooks map[types.UID]Webhook) {
 	}
 }
 
+// allWebhooks returns the webhooks by Limiter. They are read-only.
+func (l *LimiterStates) allWebhooks() map[types.UID]Webhook {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.webhooks
+}
+
 // webhookProblem returns why API servers do not call the Limiter for the policy; empty if they do, or if the policy limits no writes. It is
 // not known until the webhooks of the Limiter have been set.
 func (l *LimiterStates) webhookProblem(limiter types.UID, p selection.Policy) (problem string, known bool) {

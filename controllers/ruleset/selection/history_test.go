@@ -26,7 +26,7 @@ import (
 
 // After each step of a random history, the result and the rule set of a Memo that has seen the whole history are those of an empty Memo.
 func TestMemo_IsTheSameAsCompilingFromNothing(t *testing.T) {
-	seeds, steps, reached := 3, 300, map[string]int{}
+	seeds, steps, reached := 5, 400, map[string]int{}
 	if os.Getenv("WEIR_SOAK") != "" {
 		seeds, steps = 200, 2000
 	}
@@ -131,6 +131,8 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 	compiler.Memo, compiler.Encoder = new(Memo), new(rules.Encoder)
 	var memo compile.Memo
 	var before *RuleSet
+	var last []*compile.Compiled
+	var revisions []string
 	for step := range steps {
 		w.change()
 		if w.random.IntN(50) == 0 { // the operator restarts
@@ -148,6 +150,15 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 		want, got := full.CompileWithin(identity, budget), seen.CompileAfter(&memo, identity, budget)
 		if !reflect.DeepEqual(want, got) {
 			return step, "result: " + cmp.Diff(want, got, cmp.Comparer(func(a, b error) bool { return a == b }))
+		}
+		for i, policy := range last {
+			if rules.PolicyRevision(policy.Rules) != revisions[i] {
+				return step, "the rules of " + policy.Policy + " in the result before have changed"
+			}
+		}
+		last, revisions = got.Policies, nil
+		for _, policy := range last {
+			revisions = append(revisions, rules.PolicyRevision(policy.Rules))
 		}
 		add(reached, &want)
 		wantData, wantRevision := rules.Encode(want.Set)
@@ -176,7 +187,8 @@ type world struct {
 	cluster    []v1alpha1.ClusterRateLimitPolicy
 	namespaces map[string]compile.Namespace
 	gateways   *gateway.Objects // nil if they are unknown
-	version    uint64           // of namespaces and gateways
+	version    uint64           // of the namespaces
+	changes    uint64           // of the gateways
 	uids       int
 }
 
@@ -186,7 +198,7 @@ func newWorld(seed uint64) *world {
 		panic(err)
 	}
 	w := &world{
-		random: rand.New(rand.NewPCG(seed, 1)), hashKey: key, limiter: limiterAt(1), namespaces: map[string]compile.Namespace{}, version: 1,
+		random: rand.New(rand.NewPCG(seed, 1)), hashKey: key, limiter: limiterAt(1), namespaces: map[string]compile.Namespace{}, version: 1, changes: 1,
 		gateways: &gateway.Objects{Version: 1},
 	}
 	for range 120 {
@@ -238,14 +250,14 @@ func (w *world) inputs(before *RuleSet) compile.Inputs {
 func (w *world) change() {
 	for range 1 + w.random.IntN(2) {
 		switch n := w.random.IntN(100); {
-		case n < 60:
+		case n < 45:
 			w.changePolicy()
-		case n < 70:
+		case n < 55:
 			w.changeCluster()
-		case n < 80:
+		case n < 67:
 			w.version++
 			w.changeNamespace()
-		case n < 92:
+		case n < 88:
 			w.changeGateways()
 		default:
 			w.limiter = w.limiter.DeepCopy()
@@ -277,6 +289,8 @@ var specs = []string{
 	`{axis: Namespace, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [apps], resources: ["*"]}], namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}}, tiers: [{name: web, limit: 30, when: {namespaceSelector: {matchLabels: {team: web}}}}]}`,
 	`{axis: Tenant, limit: 10, window: 1m, match: {kubernetes: {resources: [{apiGroups: [""], resources: [pods]}], namespaces: [shop, bank]}}}`,
 	`{axis: IP, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: one}]}`,
+	`{axis: User, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: two}]}`,
+	`{axis: User, limit: 10, window: 1h, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: one}]}`,
 	`{axis: IP, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: one, sectionName: pay}, {group: gateway.networking.k8s.io, kind: HTTPRoute, name: two}]}`,
 	`{axis: IP, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: public, namespace: shop}]}`,
 	`{axis: Tenant, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: public, namespace: shop, sectionName: http}]}`,
@@ -287,7 +301,7 @@ var specs = []string{
 // spec returns a spec with a random limit.
 func (w *world) spec() v1alpha1.RateLimitPolicySpec {
 	var spec v1alpha1.RateLimitPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(oneOf(w, specs[w.random.IntN(2)], oneOf(w, specs...))), &spec); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(oneOf(w, specs[w.random.IntN(2)], oneOf(w, specs...), oneOf(w, specs...))), &spec); err != nil {
 		panic(err)
 	}
 	if spec.Limit != nil && w.random.IntN(2) == 0 {
@@ -385,7 +399,7 @@ func (w *world) changeNamespace() {
 }
 
 func (w *world) changeGateways() {
-	w.version++
+	w.changes++
 	if w.gateways == nil || w.random.IntN(25) == 0 {
 		w.gateways = oneOf(w, nil, &gateway.Objects{})
 		if w.gateways == nil {
@@ -393,9 +407,15 @@ func (w *world) changeGateways() {
 		}
 	}
 	g := *w.gateways
-	g.Version = w.version
+	g.Version = w.changes
+	if w.random.IntN(4) == 0 {
+		g.Unreadable = nil
+	}
 	w.gateways = &g
 	parents := func() (all []gateway.Parent) {
+		if w.random.IntN(4) == 0 {
+			return nil
+		}
 		for _, p := range []gateway.Parent{
 			{Namespace: "shop", Gateway: "public"}, {Namespace: "shop", Gateway: "public", Listener: "http"}, {Namespace: "infra", Gateway: "public"},
 		} {
@@ -405,10 +425,18 @@ func (w *world) changeGateways() {
 		}
 		return all
 	}
-	switch w.random.IntN(8) {
+	switch w.random.IntN(11) {
+	case 8, 9, 10: // another name
+		if g.Routes = slices.Clone(g.Routes); len(g.Routes) > 0 {
+			r := &g.Routes[w.random.IntN(len(g.Routes))]
+			moved := *r
+			if moved.Name = map[string]string{"one": "two", "two": "one"}[r.Name]; !slices.ContainsFunc(g.Routes, func(o gateway.Route) bool { return o.Key() == moved.Key() }) {
+				*r = moved
+			}
+		}
 	case 0, 1, 2, 3:
 		r := gateway.Route{
-			Kind: oneOf[v1alpha1.TargetKind](w, v1alpha1.TargetHTTPRoute, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute), Namespace: oneOf(w, "shop", "bank", "shop-eu"),
+			Kind: oneOf[v1alpha1.TargetKind](w, v1alpha1.TargetHTTPRoute, v1alpha1.TargetHTTPRoute, v1alpha1.TargetGRPCRoute), Namespace: oneOf(w, "shop", "shop", "shop", "bank", "shop-eu"),
 			Name: oneOf(w, "one", "two"), Parents: parents(), Rules: oneOf(w, nil, []string{"pay"}), Created: time.Unix(w.random.Int64N(9), 0),
 			Matches: []gateway.RouteMatch{{RouteMatch: rules.RouteMatch{Path: rules.PathMatch{Type: rules.PathPrefix, Value: oneOf(w, "/", "/v1")}}}},
 		}
@@ -436,7 +464,7 @@ var errForbidden = errors.New("forbidden")
 
 func (w *world) changeLimiter() {
 	spec := &w.limiter.Spec
-	switch w.random.IntN(9) {
+	switch w.random.IntN(11) {
 	case 0:
 		spec.Identity.Tenant.Header = oneOf[v1alpha1.HeaderName](w, "", "X-Org")
 		spec.Identity.Credentials = oneOf(w, nil, []v1alpha1.CredentialName{"x-key"})
@@ -454,8 +482,8 @@ func (w *world) changeLimiter() {
 		spec.PolicyNamespaceSelector = oneOf(w, nil, nil, nil, &metav1.LabelSelector{MatchLabels: map[string]string{"plan": "free"}})
 	case 6:
 		spec.CounterGroup = oneOf(w, "", "g") // another hash key
-	case 7:
-		spec.RouteMatching.Gateways = oneOf(w, nil, []v1alpha1.GatewayReference{{Namespace: "shop", Name: "public"}})
+	case 7, 8, 9:
+		spec.RouteMatching.Gateways = oneOf(w, nil, []v1alpha1.GatewayReference{{Namespace: "infra", Name: "public"}}, []v1alpha1.GatewayReference{{Namespace: "shop", Name: "public"}})
 	default:
 		spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{
 			Mode: oneOf(w, v1alpha1.ThrottleModeDisabled, "", ""), NamespacedPolicies: v1alpha1.NamespacedPoliciesSelected, NamespacedPolicySelector: &metav1.LabelSelector{},

@@ -17,6 +17,7 @@ type Unselected struct {
 	gatewaysHash uint64
 	problems     map[Key][]compile.Problem
 	targets      map[Key][]gateway.Target
+	compiled     uint64 // how often
 }
 
 // Compile compiles the policies for which selected is false, unless they are the same as in the last call. It uses the identity
@@ -31,7 +32,9 @@ func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(typ
 	if u.problems != nil && maps.Equal(u.generations, generations) && u.gatewaysHash == inputs.GatewaysHash {
 		return
 	}
-	*u = Unselected{generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}}
+	*u = Unselected{
+		generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}, compiled: u.compiled + 1,
+	}
 	if len(generations) == 0 {
 		return
 	}
@@ -59,3 +62,9 @@ func (u *Unselected) Problems(policy Key) []compile.Problem { return u.problems[
 
 // Targets returns the targets of the policy as last compiled.
 func (u *Unselected) Targets(policy Key) []gateway.Target { return u.targets[policy] }
+
+// Compiled returns how often the policies were compiled: the same number stands for the same problems and targets.
+func (u *Unselected) Compiled() uint64 { return u.compiled }
+
+// Policies returns the generations of the policies that no Limiter selects.
+func (u *Unselected) Policies() map[types.UID]int64 { return u.generations }

@@ -1,4 +1,4 @@
-package compile
+package lowering
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package compile
+package lowering
 
 import (
 	"fmt"
@@ -13,25 +13,18 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
-// validPolicy is a valid policy. Only validate creates it.
-type validPolicy struct {
-	candidate
+// Valid is a valid policy. Only Validate creates it.
+type Valid struct {
+	Policy
 
-	slots []rate.Slot
-	lease *rules.Lease // nil unless the policy has leases; a short window has a shorter one
+	Slots []rate.Slot
+	Lease *rules.Lease // nil unless the policy has leases; a short window has a shorter one
 }
 
-// sharesName is the problem of policies that have the same name.
-func sharesName(p *candidate, policies int) Problem {
-	v := validator{policy: p.name, cluster: p.cluster != nil}
-	v.report("metadata.name", "%d policies have this name and none of them is enforced; rename all but one", policies)
-	return v.problems[0]
-}
-
-// validate returns the valid policy, or all problems of the policy in the order of its fields.
-func validate(policy candidate) (validPolicy, []Problem) {
-	v := validator{policy: policy.name, cluster: policy.cluster != nil, kubernetes: isKubernetes(policy.spec)}
-	spec := policy.spec
+// Validate returns the valid policy, or all problems of the policy in the order of its fields.
+func (policy *Policy) Validate() (Valid, []Problem) {
+	v := validator{policy: policy.Name, cluster: policy.Cluster != nil, kubernetes: isKubernetes(policy.Spec)}
+	spec := policy.Spec
 	v.validateNames(policy)
 	v.validateAxis(spec)
 	v.base = rate.ReadPolicy(spec, v.report)
@@ -49,18 +42,31 @@ func validate(policy candidate) (validPolicy, []Problem) {
 	v.validateStorage(spec)
 	v.validateDenial(spec.Denial)
 	v.validateReplaces(policy)
-	if policy.cluster != nil {
-		v.validateCluster(policy.cluster)
+	if policy.Cluster != nil {
+		v.validateCluster(policy.Cluster)
 	}
 	if len(v.problems) > 0 {
-		return validPolicy{}, v.problems
+		return Valid{}, v.problems
 	}
 	slots := rate.Slots(rate.Limits(v.base), tiers)
 	if len(slots) > rate.MaxSlots {
 		v.report("spec.tiers", "the policy and its tiers have %d windows and algorithms together, at most %d are possible; use fewer", len(slots), rate.MaxSlots)
 	}
-	return validPolicy{candidate: policy, slots: slots, lease: lease}, v.problems
+	return Valid{Policy: *policy, Slots: slots, Lease: lease}, v.problems
 }
+
+// Problem is one reason why a policy is not enforced.
+type Problem struct {
+	Policy string `json:"policy"` // "namespace/name", or "_cluster/name"
+	// Cluster is true if the policy is a ClusterRateLimitPolicy.
+	Cluster bool   `json:"cluster,omitempty"`
+	Field   string `json:"field"`  // "spec.match.http.paths[0].value"
+	Reason  string `json:"reason"` // a reason of the condition Accepted: policyapi.ReasonInvalid
+	Message string `json:"message"`
+}
+
+// String returns "shop/tenant-daily: spec.limit: message".
+func (p Problem) String() string { return p.Policy + ": " + p.Field + ": " + p.Message }
 
 // validator collects the problems of one policy.
 type validator struct {
@@ -262,29 +268,29 @@ func (v *validator) validateStorage(spec *policyapi.RateLimitPolicySpec) {
 }
 
 // validateNames validates the names of the policy and of its namespace.
-func (v *validator) validateNames(policy candidate) {
-	if policy.cluster == nil {
-		v.validateName("metadata.namespace", policy.namespace)
-		if policy.namespace == policyname.Cluster { // only in a file
-			v.report("metadata.namespace", "%q must be the name of a namespace, and names of namespaces have no underscore", policy.namespace)
+func (v *validator) validateNames(policy *Policy) {
+	if policy.Cluster == nil {
+		v.validateName("metadata.namespace", policy.Namespace)
+		if policy.Namespace == policyname.Cluster { // only in a file
+			v.report("metadata.namespace", "%q must be the name of a namespace, and names of namespaces have no underscore", policy.Namespace)
 		}
 	}
-	v.validateName("metadata.name", policy.objectName)
-	if name := policy.spec.CounterName; name != "" && !isObjectName(name) {
+	v.validateName("metadata.name", policy.ObjectName)
+	if name := policy.Spec.CounterName; name != "" && !isObjectName(name) {
 		v.report("spec.counterName", "%q: counterName must be the name of a policy: lower-case letters, digits, hyphens and dots, with a letter or digit "+
 			"at both ends, and at most %d characters", name, maxLabel)
 	}
 }
 
 // validateReplaces reports names that no default can have.
-func (v *validator) validateReplaces(policy candidate) {
-	for i, name := range policy.spec.Replaces {
+func (v *validator) validateReplaces(policy *Policy) {
+	for i, name := range policy.Spec.Replaces {
 		if !isObjectName(string(name)) {
 			v.report(fmt.Sprintf("spec.replaces[%d]", i), "%q: replaces must have names of ClusterRateLimitPolicies: lower-case letters, digits, hyphens "+
 				"and dots, with a letter or digit at both ends, and at most %d characters", name, maxLabel)
 		}
 	}
-	if len(policy.spec.Replaces) > 0 && policy.cluster != nil && policy.cluster.Precedence == policyapi.PrecedenceDefault {
+	if len(policy.Spec.Replaces) > 0 && policy.Cluster != nil && policy.Cluster.Precedence == policyapi.PrecedenceDefault {
 		v.report("spec.replaces", "replaces must not be set with precedence: Default, because a default replaces no other one; remove one of them")
 	}
 }

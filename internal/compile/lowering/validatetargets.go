@@ -1,4 +1,4 @@
-package compile
+package lowering
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 const maxTargets = 16
 
 // validateTargets validates spec.targetRefs without looking for the targets.
-func (v *validator) validateTargets(policy candidate) {
-	spec := policy.spec
+func (v *validator) validateTargets(policy *Policy) {
+	spec := policy.Spec
 	if len(spec.TargetRefs) == 0 {
 		return
 	}
@@ -29,7 +29,7 @@ func (v *validator) validateTargets(policy candidate) {
 	}
 	seen := map[object]bool{}
 	for i, ref := range spec.TargetRefs {
-		v.validateTarget(fmt.Sprintf("%s[%d]", field, i), ref, policy.cluster != nil)
+		v.validateTarget(fmt.Sprintf("%s[%d]", field, i), ref, policy.Cluster != nil)
 		key := object{kind: ref.Kind, name: ref.Name}
 		if ref.Namespace != nil {
 			key.namespace = *ref.Namespace
@@ -42,7 +42,7 @@ func (v *validator) validateTargets(policy candidate) {
 		}
 		seen[key] = true
 	}
-	if policy.cluster != nil && len(policy.cluster.Domains) > 0 {
+	if policy.Cluster != nil && len(policy.Cluster.Domains) > 0 {
 		v.report("spec.domains", "domains must not be set together with targetRefs, because the routes of the Gateways determine the domains; "+
 			"remove one of them")
 	}

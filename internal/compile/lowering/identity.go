@@ -1,4 +1,4 @@
-package compile
+package lowering
 
 import (
 	"cmp"
@@ -70,6 +70,24 @@ func kubernetesSourceFor(axis policyapi.Axis) rules.Identifier {
 	default: // User, or Custom, whose own identifier replaces it
 		return rules.Identifier{From: rules.FromKubernetesUser}
 	}
+}
+
+// maxTenant is the maximum length of a tenant in an annotation, in bytes. It is the maximum length of an identifier in a tier.
+const maxTenant = 253
+
+// TenantOf returns the tenant in the label or annotation of the namespace that the identity table names, or else the name of the namespace.
+func (i Identity) TenantOf(namespace string, labels, annotations map[string]string) string {
+	tenant := ""
+	switch {
+	case i.NamespaceLabel != "":
+		tenant = labels[i.NamespaceLabel]
+	case i.NamespaceAnnotation != "":
+		tenant = annotations[i.NamespaceAnnotation]
+	}
+	if tenant == "" || len(tenant) > maxTenant {
+		return namespace
+	}
+	return tenant
 }
 
 // setIdentifier sets the sources of the policy's identifier: the one in the policy, or else the one in the identity table, and the fallbacks.

@@ -1,4 +1,4 @@
-package compile
+package lowering
 
 import (
 	"cmp"
@@ -14,20 +14,20 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
-// lower converts a valid policy to a rule for each slot, sorted by name. Policies with the same meaning have the same rules, to the byte.
-func lower(policy validPolicy, identity Identity, hashKey *limiter.HashKey) []rules.Rule {
+// Lower converts a valid policy to a rule for each slot, sorted by name. Policies with the same meaning have the same rules, to the byte.
+func (policy *Valid) Lower(identity Identity, hashKey *limiter.HashKey) []rules.Rule {
 	common := lowerCommon(policy)
-	setIdentifier(&common, policy.spec, identity)
-	list := make([]rules.Rule, len(policy.slots))
-	for i := range policy.slots {
-		slot, rule := &policy.slots[i], common
+	setIdentifier(&common, policy.Spec, identity)
+	list := make([]rules.Rule, len(policy.Slots))
+	for i := range policy.Slots {
+		slot, rule := &policy.Slots[i], common
 		if rule.Rate = slot.Name; slot.Name != "" {
 			rule.Policy += ":" + slot.Name
 		}
 		rule.Algorithm, rule.Units, rule.Burst, rule.TiersOnly = slot.Limit.Algorithm(), slot.Limit.Units(), slot.Limit.Burst(), slot.TiersOnly
 		rule.WindowSeconds = int64(slot.Limit.Window() / time.Second)
-		rule.Lease = leaseWithin(policy.lease, slot.Limit.Window())
-		rule.Tiers = lowerTiers(policy.spec, slot.Tiers, &rule, hashKey)
+		rule.Lease = leaseWithin(policy.Lease, slot.Limit.Window())
+		rule.Tiers = lowerTiers(policy.Spec, slot.Tiers, &rule, hashKey)
 		list[i] = rule
 	}
 	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
@@ -35,25 +35,25 @@ func lower(policy validPolicy, identity Identity, hashKey *limiter.HashKey) []ru
 }
 
 // lowerCommon returns what the rules of a policy have in common, without the identifier.
-func lowerCommon(policy validPolicy) rules.Rule {
+func lowerCommon(policy *Valid) rules.Rule {
 	rule := rules.Rule{
-		Policy:  policy.name,
+		Policy:  policy.Name,
 		Counter: policy.counterBesidesName(),
-		Domain:  policy.namespace,
-		ReplacesDefaults: sorted(mapEach(policy.spec.Replaces, func(name policyapi.PolicyName) string { return policyname.Join(policyname.Cluster, string(name)) }),
+		Domain:  policy.Namespace,
+		ReplacesDefaults: sorted(mapEach(policy.Spec.Replaces, func(name policyapi.PolicyName) string { return policyname.Join(policyname.Cluster, string(name)) }),
 			strings.Compare),
-		Axis:           string(policy.spec.Axis),
-		PerEndpoint:    policy.spec.Scope == policyapi.ScopeEndpoint,
-		Match:          lowerMatch(policy.spec.Match),
-		Cost:           lowerCost(policy.spec.Cost),
-		Debt:           policy.spec.Overrun == policyapi.OverrunDebt,
-		Shadow:         policy.spec.Enforcement == policyapi.EnforcementShadow,
-		OnStoreFailure: lowerStoreFailure(policy.spec.OnStoreFailure),
-		LocalShare:     lowerLocalShare(policy.spec.LocalShare),
-		Compact:        policy.spec.Storage == policyapi.StorageCompact,
-		Denial:         lowerDenial(policy.spec.Denial),
+		Axis:           string(policy.Spec.Axis),
+		PerEndpoint:    policy.Spec.Scope == policyapi.ScopeEndpoint,
+		Match:          lowerMatch(policy.Spec.Match),
+		Cost:           lowerCost(policy.Spec.Cost),
+		Debt:           policy.Spec.Overrun == policyapi.OverrunDebt,
+		Shadow:         policy.Spec.Enforcement == policyapi.EnforcementShadow,
+		OnStoreFailure: lowerStoreFailure(policy.Spec.OnStoreFailure),
+		LocalShare:     lowerLocalShare(policy.Spec.LocalShare),
+		Compact:        policy.Spec.Storage == policyapi.StorageCompact,
+		Denial:         lowerDenial(policy.Spec.Denial),
 	}
-	if cluster := policy.cluster; cluster != nil {
+	if cluster := policy.Cluster; cluster != nil {
 		rule.Domains = sorted(mapEach(cluster.Domains, text[policyapi.Domain]), strings.Compare)
 		rule.AllDomains = len(cluster.Domains) == 0
 		rule.Default = cluster.Precedence == policyapi.PrecedenceDefault

@@ -1,0 +1,62 @@
+package selection
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/gateway"
+)
+
+// Differences calls policy for each policy of which two rule sets have something different that a status depends on, and object for each object that
+// is selected in only one of them, or in another generation. It can call them more than once for one policy.
+func (s *RuleSet) Differences(before *RuleSet, policy func(Key), object func(types.UID)) {
+	if s == before {
+		return
+	}
+	byName := func(name string) { policy(Key{Name: name}); policy(Key{name, true}) }
+	MapDifferences(before.Policies, s.Policies, func(a, b int64) bool { return a == b }, object)
+	MapDifferences(before.Rules, s.Rules, func(a, b Rule) bool {
+		return a.Revision == b.Revision && a.Effective.MatchedBy == b.Effective.MatchedBy
+	}, byName)
+	MapDifferences(before.Overridden, s.Overridden, func(a, b Overridden) bool {
+		return a.Reason == b.Reason && a.Message == b.Message && a.Domains == b.Domains && slices.Equal(a.By, b.By)
+	}, byName)
+	MapDifferences(before.Problems, s.Problems, func(a, b []compile.Problem) bool { return slices.Equal(a, b) }, policy)
+	MapDifferences(before.Targets, s.Targets, equalTargets, policy)
+	MapDifferences(before.Unmatched, s.Unmatched, func(a, b compile.Unmatched) bool { return a == b }, policy)
+	MapDifferences(before.Kept, s.Kept, func(a, b bool) bool { return a == b }, policy)
+}
+
+// equalTargets reports whether a status has the same of both.
+func equalTargets(a, b []gateway.Target) bool {
+	if len(a) > 0 && len(b) > 0 && &a[0] == &b[0] {
+		return len(a) == len(b)
+	}
+	return slices.EqualFunc(a, b, func(a, b gateway.Target) bool {
+		return a.Reason == b.Reason && a.Idle == b.Idle && a.Message == b.Message
+	})
+}
+
+// MapDifferences calls add for each key whose values differ.
+func MapDifferences[K comparable, V any](a, b map[K]V, equal func(a, b V) bool, add func(K)) {
+	common := 0
+	for key, value := range b {
+		other, exists := a[key]
+		if exists {
+			common++
+		}
+		if !exists || !equal(other, value) {
+			add(key)
+		}
+	}
+	if common == len(a) {
+		return
+	}
+	for key := range a {
+		if _, exists := b[key]; !exists {
+			add(key)
+		}
+	}
+}
