@@ -36,6 +36,7 @@ type limiterReconciler struct {
 	deleted time.Time
 
 	selected   selected
+	batched    time.Duration // until the changes are selected that follow each other; 0 if nothing waits
 	ruleSet    *selection.RuleSet
 	edits      edits
 	publisher  publish.Publisher
@@ -108,8 +109,10 @@ func (l *limiterReconciler) reconcile(ctx context.Context, limiter *v1alpha1.Lim
 		return ctrl.Result{RequeueAfter: l.publishing.wait}, nil
 	}
 	after := l.resync.next(l.ruleSet, delivery, l.Resync)
-	if saveAfter > 0 {
-		after = min(after, saveAfter)
+	for _, wait := range []time.Duration{saveAfter, l.batched} {
+		if wait > 0 {
+			after = min(after, wait)
+		}
 	}
 	return ctrl.Result{RequeueAfter: after}, nil
 }
@@ -125,14 +128,24 @@ func (l *limiterReconciler) setState(limiter *v1alpha1.Limiter) {
 // gatherInterval is how often the policies are read when no watch reports a change.
 const gatherInterval = time.Minute
 
+// batchInterval is the least time between two selections while changes follow each other closely. A single change does not wait.
+const batchInterval = 200 * time.Millisecond
+
 // selectPolicies compiles the rule set of the policies that the Limiter selects, unless nothing has changed.
 func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha1.Limiter) error {
 	changes, changed := l.changes.Since(l.selected.changes)
 	version, now := selection.VersionOf(limiter), l.Clock()
 	isEncoded := l.ruleSet != nil && l.ruleSet.Whole == l.compiler.Whole
-	if !changed && isEncoded && l.selected.limiter == version && now.Sub(l.selected.at) < gatherInterval {
-		return nil
+	if isEncoded && l.selected.limiter == version {
+		if !changed && now.Sub(l.selected.at) < gatherInterval {
+			return nil
+		}
+		if wait := l.selected.at.Add(batchInterval).Sub(now); wait > 0 && l.changes.AreMany(l.selected.changes) && l.selected.invalidSelector == nil {
+			l.batched = wait
+			return nil
+		}
 	}
+	l.batched = 0
 	inputs, err := selection.Gather(ctx, l.Client, l.gateways(), selection.HasRouteTable(limiter))
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func TestSnapshot_ReportsARuleSetThatDoesNotFit(t *testing.T) {
 	h.state().compiler.Whole = true
 	h.must(h.exchange.Heartbeat(t.Context(), controlplane.Replica{ID: "old", Mode: "redis"})) // it reads no shards
 	h.state().ruleSet = &tooLarge
-	h.reconciler.changes.Add() // and no change later: the rule set stays
+	h.reconciler.changes.Add(h.now) // and no change later: the rule set stays
 	h.state().selected.changes = 1
 	h.now = h.now.Add(saveInterval)
 	h.reconcile()

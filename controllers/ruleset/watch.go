@@ -127,7 +127,7 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 
 // allLimiters counts a change and returns a request for each Limiter.
 func (r *Reconciler) allLimiters(ctx context.Context, _ client.Object) []reconcile.Request {
-	r.changes.Add()
+	r.changes.Add(r.Clock())
 	var list v1alpha1.LimiterList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache has no Limiters yet: each of them arrives as an event of its own

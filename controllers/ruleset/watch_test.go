@@ -3,6 +3,7 @@ package ruleset
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -113,11 +114,37 @@ func TestSetupWithManager_PublishesAPolicyThatWasReplacedDuringAWatchOutage(t *t
 	})
 }
 
+// A GitOps tool applies 100 policies at once: they need a handful of publications, five a second, and the last one has all.
+func TestSetupWithManager_PublishesEditsThatFollowEachOtherTogether(t *testing.T) {
+	h := newHarness(t)
+	h.manage(time.Hour, nil) // without resyncs, only watches report changes
+	fixture.Await(h, "a rule set is published", func() bool { return h.activeRevision() != "" })
+	published := func() int { // each one replaces another
+		reply, err := h.redis.Do(t.Context(), "LLEN", "weir:rules:"+limiterName.String()+":superseded")
+		h.must(err)
+		n, ok := reply.(int64)
+		if !ok {
+			t.Fatalf("LLEN returned %v", reply)
+		}
+		return int(n)
+	}
+	before, began := published(), time.Now()
+	const policies = 100
+	for i := range policies {
+		h.createPolicy(fmt.Sprintf("p%03d", i), nil)
+	}
+	took := time.Since(began)
+	fixture.Await(h, "all policies are published", func() bool { return len(h.activeLimits()) == policies })
+	if n := published() - before; n > 2+int(took/(200*time.Millisecond)) {
+		t.Errorf("%d publications for %d policies in %v", n, policies, took)
+	}
+}
+
 // The watch reports one change, and no later ones.
 func TestReconcile_ReadsUnwatchedChangesWithinAMinute(t *testing.T) {
 	h := newHarness(t)
 	h.createPolicy("daily", nil)
-	h.reconciler.changes.Add()
+	h.reconciler.changes.Add(h.now)
 	h.reconcile()
 	h.editPolicy("daily", limit(7))
 	h.reconcile()

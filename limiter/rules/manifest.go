@@ -201,8 +201,10 @@ func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Shar
 				return nil, fmt.Errorf("decode rules: shard %d: %w", listed.Number, err)
 			}
 		}
-		if err := shard.validate(listed.Number); !isShard && err != nil {
-			return nil, fmt.Errorf("decode rules: shard %d: %w", listed.Number, err)
+		if !isShard || previous.Shards[listed.Number] != shard {
+			if err := shard.validate(listed.Number); err != nil {
+				return nil, fmt.Errorf("decode rules: shard %d: %w", listed.Number, err)
+			}
 		}
 		s.Shards[listed.Number] = shard
 	}

@@ -1,17 +1,37 @@
 package report
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
-func TestChangeCounter_ReportsChangesUntilTheFirst(t *testing.T) {
+func TestChangeCounter_ReportsChangesSinceAnEarlierCount(t *testing.T) {
 	var c ChangeCounter
-	if now, changed := c.Since(0); now != 0 || !changed {
-		t.Errorf("without a watch: %d, %v; want that anything may have changed", now, changed)
+	now := time.Unix(1_800_000_000, 0)
+	if n, changed := c.Since(0); n != 0 || !changed {
+		t.Errorf("without a watch: %d, %v, want that there may have been a change", n, changed)
 	}
-	c.Add()
-	c.Add()
-	for earlier, want := range map[uint64]bool{1: true, 2: false} {
-		if now, changed := c.Since(earlier); now != 2 || changed != want {
-			t.Errorf("since %d: %d, %v; want 2, %v", earlier, now, changed, want)
+	c.Add(now)
+	n, changed := c.Since(0)
+	if n != 1 || !changed || c.AreMany(0) {
+		t.Errorf("after a change: %d, %v, many: %v", n, changed, c.AreMany(0))
+	}
+	if again, changed := c.Since(n); again != n || changed {
+		t.Errorf("since then: %d, %v", again, changed)
+	}
+	now = now.Add(29 * time.Millisecond)
+	c.Add(now)
+	if !c.AreMany(0) || !c.AreMany(1) || c.AreMany(2) {
+		t.Errorf("a change that follows closely: many since 0, 1, 2: %v, %v, %v", c.AreMany(0), c.AreMany(1), c.AreMany(2))
+	}
+	for i, test := range []struct {
+		after time.Duration
+		many  bool
+	}{{199 * time.Millisecond, true}, {200 * time.Millisecond, false}, {30 * time.Millisecond, false}, {29 * time.Millisecond, true}} {
+		now = now.Add(test.after)
+		c.Add(now)
+		if many := c.AreMany(uint64(2 + i)); many != test.many {
+			t.Errorf("a change %v later: many: %v, want %v", test.after, many, test.many)
 		}
 	}
 }

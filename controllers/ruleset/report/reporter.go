@@ -63,7 +63,7 @@ type Reporter struct {
 }
 
 // Changed reports that there is something new to report.
-func (r *Reporter) Changed() { r.changes.Add() }
+func (r *Reporter) Changed() { r.changes.Add(r.Clock()) }
 
 // pendingStatuses are those that the last rounds have not written yet.
 type pendingStatuses struct {
