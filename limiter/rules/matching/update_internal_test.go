@@ -289,7 +289,7 @@ func TestUpdate_DecidesAsANewIndex(t *testing.T) {
 		var earlier []func()
 		var previous *Index
 		set := &rules.Sharded{}
-		for step := range rapid.IntRange(1, 10).Draw(rt, "steps") {
+		for step := range rapid.IntRange(1, 8).Draw(rt, "steps") {
 			h.change()
 			set = h.version(set)
 			revision := fmt.Sprint(step)
@@ -313,7 +313,7 @@ func TestUpdate_DecidesAsANewIndex(t *testing.T) {
 				}
 			}
 			compare(x, fresh, nil)
-			for range 8 {
+			for range 6 {
 				r := h.request()
 				compare(x, fresh, r)
 				earlier = append(earlier, func() { compare(x, fresh, r) })
