@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func BenchmarkSwap(b *testing.B) {
 			e, _ := newLayered(memstore.New(time.Now), engine.SourceMemory, prometheus.NewRegistry(),
 				store.Layers{Bound: bound.New(bound.Identifiers{Max: 1000}, time.Now)})
 			swap := func(i int) *matching.Index {
-				x, err := matching.Update(e.Index(), versions[i%2], fmt.Sprint(i), "weir:")
+				x, err := matching.Update(e.Index(), versions[i%2], strconv.Itoa(i), "weir:")
 				if err != nil {
 					b.Fatal(err)
 				}
