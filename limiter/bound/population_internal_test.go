@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -84,7 +85,9 @@ func TestSwap_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
 		{"no rule", nil, nil, 0},
 		{"a request that a removed rule has matched before", nil, edited, 0},
 	} {
-		p.Swap(active, step.kept)
+		if !slices.Equal(active, step.kept) {
+			p.Swap(active, step.kept)
+		}
 		active = step.kept
 		if step.asked != nil {
 			if _, err := layer.Spend(t.Context(), []limiter.Charge{{Key: "k", Limit: limit, Cost: 1, Rule: step.asked}}); err != nil {
@@ -93,6 +96,13 @@ func TestSwap_DropsThePopulationsOfRulesThatNoLongerExist(t *testing.T) {
 		}
 		if n := len(p.byKeys); n != step.want {
 			t.Errorf("%s: %d populations, want %d", step.what, n, step.want)
+		}
+		n := 0
+		for range p.rules.Range {
+			n++
+		}
+		if n != len(step.kept) || len(p.active) != len(step.kept) || len(p.kept) != len(step.kept) {
+			t.Errorf("%s: %d, %d and %d rules, want %d", step.what, n, len(p.active), len(p.kept), len(step.kept))
 		}
 	}
 }

@@ -14,9 +14,9 @@ type Version uint64
 
 // Map maps keys to values. The zero value is empty.
 type Map[K comparable, V any] struct {
-	few     []entry[K, V]  // all entries, if there are no pages
-	pages   []page[K, V]   // nil while a search through few is faster
-	mask    uint32         // of a hash: the number of buckets, a power of two, minus 1
+	few     []entry[K, V] // all entries, if there are no pages
+	pages   []page[K, V]  // nil while a search through few is faster
+	mask    uint32        // of a hash: the number of buckets, a power of two, minus 1
 	length  uint32
 	version Version // of the slice pages
 }

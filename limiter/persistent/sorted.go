@@ -19,7 +19,7 @@ type chunk[T comparable] struct {
 	version Version
 }
 
-const maxChunk = 64 // items
+const maxChunk = 128 // items
 
 // Len returns the number of items.
 func (s *Sorted[T]) Len() int { return s.length }

@@ -3,6 +3,7 @@ package matching_test
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -142,6 +143,40 @@ func BenchmarkNewIndex(b *testing.B) {
 			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "held-MB")
 			runtime.KeepAlive(x)
 		})
+	}
+}
+
+// BenchmarkUpdate edits one of n policies. Its cost is that of the shard and of the tables of the policy.
+func BenchmarkUpdate(b *testing.B) {
+	for _, domains := range []int{100, 1} {
+		for _, n := range []int{1000, 10_000} {
+			b.Run(fmt.Sprintf("namespaces=%d/policies=%d", domains, n), func(b *testing.B) {
+				versions := [2]*rules.Sharded{}
+				for i := range versions {
+					list := manyRules(n, domains)
+					list[n/2].Units += int64(i)
+					versions[i] = rules.Split(rules.Set{Rules: list})
+				}
+				edited := 0
+				for i, shard := range versions[1].Shards {
+					if reflect.DeepEqual(shard, versions[0].Shards[i]) {
+						versions[1].Shards[i] = versions[0].Shards[i]
+					} else {
+						edited++
+					}
+				}
+				x, err := matching.Update(nil, versions[0], "0", "weir:")
+				if err != nil || edited != 1 {
+					b.Fatal(edited, err)
+				}
+				b.ReportAllocs()
+				for i := 1; b.Loop(); i++ {
+					if x, err = matching.Update(x, versions[i%2], "1", "weir:"); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }
 

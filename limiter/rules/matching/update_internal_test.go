@@ -3,8 +3,10 @@ package matching
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,6 +23,7 @@ import (
 // history is a Set that changes at random. Its values are few, so that rules meet in the tables, and requests find them.
 type history struct {
 	*rapid.T
+	*rand.Rand
 
 	rules      map[string]rules.Rule
 	namespaces map[string]rules.Namespace
@@ -29,17 +32,17 @@ type history struct {
 	hashKey    *limiter.HashKey
 }
 
-func (h *history) oneOf(texts string) string {
-	return rapid.SampledFrom(strings.Split(texts, " ")).Draw(h.T, "of")
+func (h *history) oneOf(texts string) string { return h.some(texts)[0] }
+
+func (h *history) some(texts string) (some []string) {
+	all := strings.Split(texts, " ")
+	for range 1 + h.IntN(3) {
+		some = append(some, all[h.IntN(len(all))])
+	}
+	return some
 }
 
-func (h *history) some(texts string) []string {
-	return rapid.SliceOfN(rapid.SampledFrom(strings.Split(texts, " ")), 1, 3).Draw(h.T, "some")
-}
-
-func (h *history) chance(percent int) bool {
-	return rapid.IntRange(0, 99).Draw(h.T, "percent") < percent
-}
+func (h *history) chance(percent int) bool { return h.IntN(100) < percent }
 
 const (
 	scopesOfHistory = "shop shop-b bank infra _cluster"
@@ -52,7 +55,7 @@ const (
 func (h *history) rule(scope, name string) rules.Rule {
 	r := rules.Rule{
 		Policy: policyname.Join(scope, name), Domain: scope, Axis: "Tenant", Algorithm: limiter.FixedWindow, WindowSeconds: 60,
-		Units:      int64(rapid.IntRange(1, 5).Draw(h.T, "units")),
+		Units:      int64(1 + h.IntN(5)),
 		Identifier: rules.Identifier{From: rules.FromHeader, Name: "x-tenant", Secret: h.chance(10)},
 		Shadow:     h.chance(10), PerEndpoint: h.chance(20),
 	}
@@ -71,8 +74,8 @@ func (h *history) rule(scope, name string) rules.Rule {
 	if !r.Default && h.chance(30) {
 		r.ReplacesDefaults = []string{policyname.Join(policyname.Cluster, h.oneOf("p0 p1 p2"))}
 	}
-	if h.chance(20) {
-		for i := range rapid.IntRange(1, 3).Draw(h.T, "tiers") * 10 {
+	if h.chance(40) {
+		for i := range 10 * (1 + h.IntN(4)) {
 			r.Tiers = append(r.Tiers, rules.Tier{Name: fmt.Sprint("t", i), Units: 9, When: rules.When{Identifiers: []string{fmt.Sprint("id-", i)}}})
 		}
 	}
@@ -82,10 +85,10 @@ func (h *history) rule(scope, name string) rules.Rule {
 
 func (h *history) match(r *rules.Rule) {
 	m := &r.Match
-	switch kind := rapid.IntRange(0, 9).Draw(h.T, "kind"); {
+	switch kind := h.IntN(10); {
 	case kind == 0:
-		for range rapid.IntRange(1, 2).Draw(h.T, "descriptor") {
-			m.Descriptors = append(m.Descriptors, rules.DescriptorMatch{Key: h.oneOf("k l"), Value: h.oneOf("v w") + strings.Repeat("x", rapid.IntRange(0, 1).Draw(h.T, "x"))})
+		for range 1 + h.IntN(2) {
+			m.Descriptors = append(m.Descriptors, rules.DescriptorMatch{Key: h.oneOf("k l"), Value: h.oneOf("v w") + strings.Repeat("x", h.IntN(2))})
 			if h.chance(40) {
 				m.Descriptors[len(m.Descriptors)-1].Value = ""
 			}
@@ -136,8 +139,8 @@ func (h *history) match(r *rules.Rule) {
 
 // change makes some changes.
 func (h *history) change() {
-	for range rapid.IntRange(1, 4).Draw(h.T, "changes") {
-		switch scope := h.oneOf(scopesOfHistory); rapid.IntRange(0, 9).Draw(h.T, "change") {
+	for range 1 + h.IntN(4) {
+		switch scope := h.oneOf(scopesOfHistory); h.IntN(20) {
 		case 0:
 			for _, name := range slices.Sorted(maps.Keys(h.rules)) {
 				if strings.HasPrefix(name, scope+"/") && h.chance(50) {
@@ -145,11 +148,13 @@ func (h *history) change() {
 				}
 			}
 		case 1: // more than count for one request, and more tiers than have series of their own
-			for i := range rapid.SampledFrom([]int{34, 70}).Draw(h.T, "n") {
+			for i := range 34 + 30*h.IntN(2) {
 				h.put(h.rule(scope, fmt.Sprint("p", i)))
 			}
 		case 2:
-			h.byAge[scope] = rapid.Permutation(strings.Split("p0 p1 p2 p3 p4 p5 p6:1d p7 p8 p9 p30 p31 p32 p33 p34", " ")).Draw(h.T, "ages")
+			names := strings.Split("p0 p1 p2 p3 p4 p5 p6:1d p7 p8 p9 p30 p31 p32 p33 p34", " ")
+			h.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+			h.byAge[scope] = names
 		case 3:
 			delete(h.byAge, scope)
 		case 4:
@@ -166,7 +171,7 @@ func (h *history) change() {
 				}
 			}
 		default:
-			h.put(h.rule(scope, fmt.Sprint("p", rapid.IntRange(0, 9).Draw(h.T, "name"))))
+			h.put(h.rule(scope, fmt.Sprint("p", h.IntN(10))))
 		}
 	}
 }
@@ -189,9 +194,7 @@ func (h *history) set() rules.Set {
 			set.HashKey = h.hashKey.ID()
 		}
 	}
-	for scope, names := range h.byAge {
-		set.ByAge[scope] = names
-	}
+	maps.Copy(set.ByAge, h.byAge)
 	for _, n := range h.namespaces {
 		set.Namespaces = append(set.Namespaces, n)
 	}
@@ -225,8 +228,8 @@ func (h *history) request() *rules.Request {
 		Domain: h.oneOf("shop shop-b bank infra other"), Method: h.oneOf("GET POST"), Host: h.oneOf("a.example b.example x.a.example y.shop.example other"),
 		Headers: map[string]string{"x-tenant": h.oneOf("acme id-1 id-9"), "x-plan": h.oneOf("free paid")},
 	}
-	r.SetTarget(h.oneOf("/ /a /A /a/b /B /a/b/c /c/long/path/of/a/policy/x /c;x=1/../a /a%2fb /c 0") + strings.Repeat("/..;", rapid.SampledFrom([]int{0, 0, 0, 0, 80}).Draw(h.T, "readings")))
-	switch rapid.IntRange(0, 5).Draw(h.T, "kind") {
+	r.SetTarget(h.oneOf("/ /a /A /a/b /B /a/b/c /c/long/path/of/a/policy/x /c;x=1/../a /a%2fb /c 0") + strings.Repeat("/..;", 80*(h.IntN(6)/5)))
+	switch h.IntN(6) {
 	case 0:
 		r.Descriptors = []rules.Descriptor{{{Key: h.oneOf("k l"), Value: h.oneOf("v w vx")}}, {{Key: h.oneOf("k l"), Value: h.oneOf("v w")}, {Key: h.oneOf("k l"), Value: "w"}}}
 		r.NoHTTP = h.chance(50)
@@ -244,8 +247,8 @@ func (h *history) request() *rules.Request {
 	return r
 }
 
-// answers describes what the index answers about a request.
-func answers(x *Index, r *rules.Request) (lines []string) {
+// answers describes what the index answers about a request, and if it is explained, also about the rules that do not match it.
+func answers(x *Index, r *rules.Request, explains bool) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	describe := func(what string, matched []Matched) {
 		for _, m := range matched {
@@ -261,7 +264,11 @@ func answers(x *Index, r *rules.Request) (lines []string) {
 	kept, leftOut := x.Bounded(x.Match(nil, r))
 	describe("matches", kept)
 	describe("leaves out", leftOut)
-	for _, e := range x.Explain(r) {
+	var explained []Explained
+	if explains { // takes long
+		explained = x.Explain(r)
+	}
+	for _, e := range explained {
 		add("%s: failed %d %d, uncertain %t, replaced by %q, left out %t", e.Rule.Policy, e.Failed, e.Header, e.Uncertain, e.ReplacedBy, e.LeftOut)
 	}
 	add("routes %v", x.RoutesOf(&route.Request{Method: r.Method, Host: r.Host, Target: r.Path}))
@@ -277,6 +284,12 @@ func contents(x *Index) (lines []string) {
 		found, _ := x.RuleOf(c.Policy)
 		lines = append(lines, fmt.Sprintf("%d %s, shares series %t, is found %t, %s", number, c.Policy, x.SharesTierSeries(c), found == c, c.Revision()))
 	}
+	for _, name := range slices.Sorted(x.namespaces.Keys()) {
+		lines = append(lines, fmt.Sprintf("namespace %+v", *x.namespaces.Get(name)))
+	}
+	for scope := range strings.SplitSeq(scopesOfHistory, " ") {
+		lines = append(lines, fmt.Sprintf("%s has ages %v and %d tiers", scope, x.scopes.ages.Get(scope), x.scopes.tiers.Get(scope)))
+	}
 	return append(lines, fmt.Sprint(slices.Collect(x.Policies()), x.Len(), x.revision, x.tables.Domains.Len(), x.tables.Namespaces.Len(), x.namespaces.Len(), x.scopes.ages.Len(),
 		x.scopes.tiers.Len(), x.scopes.sharing.Len()))
 }
@@ -285,14 +298,15 @@ func contents(x *Index) (lines []string) {
 func TestUpdate_DecidesAsANewIndex(t *testing.T) {
 	key := limiter.RandomHashKey()
 	rapid.Check(t, func(rt *rapid.T) {
-		h := &history{T: rt, rules: map[string]rules.Rule{}, namespaces: map[string]rules.Namespace{}, byAge: map[string][]string{}, hashKey: key}
+		seed := rapid.Uint64().Draw(rt, "seed")
+		h := &history{T: rt, Rand: rand.New(rand.NewPCG(seed, 0)), rules: map[string]rules.Rule{}, namespaces: map[string]rules.Namespace{}, byAge: map[string][]string{}, hashKey: key}
 		var earlier []func()
 		var previous *Index
 		set := &rules.Sharded{}
-		for step := range rapid.IntRange(1, 10).Draw(rt, "steps") {
+		for step := range 8 {
 			h.change()
 			set = h.version(set)
-			revision := fmt.Sprint(step)
+			revision := strconv.Itoa(step)
 			x, err := Update(previous, set, revision, "weir:", WithHashKey(key))
 			if err != nil {
 				rt.Fatal(err)
@@ -301,10 +315,10 @@ func TestUpdate_DecidesAsANewIndex(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			compare := func(x, with *Index, r *rules.Request) {
+			compare := func(x, with *Index, r *rules.Request, explains bool) {
 				got, want := contents(x), contents(with)
 				if r != nil {
-					got, want = answers(x, r), answers(with, r)
+					got, want = answers(x, r, explains), answers(with, r, explains)
 				}
 				for i := range max(len(got), len(want)) {
 					if i >= len(got) || i >= len(want) || got[i] != want[i] {
@@ -312,11 +326,11 @@ func TestUpdate_DecidesAsANewIndex(t *testing.T) {
 					}
 				}
 			}
-			compare(x, fresh, nil)
-			for range 8 {
+			compare(x, fresh, nil, false)
+			for i := range 5 {
 				r := h.request()
-				compare(x, fresh, r)
-				earlier = append(earlier, func() { compare(x, fresh, r) })
+				compare(x, fresh, r, i == 0)
+				earlier = append(earlier, func() { compare(x, fresh, r, false) })
 			}
 			checkShared(rt, previous, x)
 			previous = x
@@ -371,7 +385,9 @@ func checkShared(rt *rapid.T, previous, x *Index) {
 func TestUpdate_AnEditCompilesOneRule(t *testing.T) {
 	list := make([]rules.Rule, 2000)
 	for i := range list {
-		list[i] = perEndpointRule(fmt.Sprintf("shop/p%04d", i), func(r *rules.Rule) { r.Match.Paths = []rules.PathMatch{{Type: rules.PathExact, Value: fmt.Sprint("/", i)}} })
+		list[i] = perEndpointRule(fmt.Sprintf("shop/p%04d", i), func(r *rules.Rule) {
+			r.Match.Paths = []rules.PathMatch{{Type: rules.PathExact, Value: fmt.Sprint("/", i)}}
+		})
 	}
 	before := newIndex(t, list...)
 	list[1000].Units++
@@ -395,7 +411,9 @@ func TestUpdate_AnEditCompilesOneRule(t *testing.T) {
 func TestUpdate_AnErrorChangesNothing(t *testing.T) {
 	key := limiter.RandomHashKey()
 	r := perEndpointRule("shop/a", func(*rules.Rule) {})
-	secret := perEndpointRule("shop/s", func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true} })
+	secret := perEndpointRule("shop/s", func(r *rules.Rule) {
+		r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-key", Secret: true}
+	})
 	update := func(x *Index, hashKey string, key *limiter.HashKey, list ...rules.Rule) (*Index, error) {
 		return Update(x, rules.Split(rules.Set{Rules: list, HashKey: hashKey}), "2", "weir:", WithHashKey(key))
 	}
@@ -472,7 +490,7 @@ func TestUpdate_ChangesNothingThatIsInUse(t *testing.T) {
 		list[i*3].Units++
 		list[i*3].Tiers = append(list[i*3].Tiers, rules.Tier{Name: "u", Units: 1, When: rules.When{Identifiers: []string{"y"}}})
 		ages := []string{fmt.Sprintf("p%03d", i), "p150"}
-		next, err := Update(x, rules.Split(rules.Set{Rules: list, ByAge: map[string][]string{"shop": ages}}), fmt.Sprint(i), "weir:")
+		next, err := Update(x, rules.Split(rules.Set{Rules: list, ByAge: map[string][]string{"shop": ages}}), strconv.Itoa(i), "weir:")
 		if err != nil {
 			t.Fatal(err)
 		}

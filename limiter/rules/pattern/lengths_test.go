@@ -22,10 +22,10 @@ func TestLengths_AreThoseOfTheKeysThatAreLeft(t *testing.T) {
 			l = l.With(len(key))
 			versions = append(versions, l)
 		}
-		for i := len(keys) - 1; i >= 0; i-- {
-			l = l.Without(len(keys[i]), slices.Values(keys[:i]))
+		for i, key := range slices.Backward(keys) {
+			l = l.Without(len(key), slices.Values(keys[:i]))
 			if !slices.Equal(l, versions[i]) {
-				rt.Fatalf("without %d: %v, want %v", len(keys[i]), l, versions[i])
+				rt.Fatalf("without %d: %v, want %v", len(key), l, versions[i])
 			}
 			for n := range 400 {
 				has := slices.ContainsFunc(keys[:i], func(key string) bool { return len(key) == n })
