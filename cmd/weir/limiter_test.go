@@ -47,11 +47,11 @@ func tenantSet(units int64) rules.Set {
 
 func publishSet(t *testing.T, exchange *controlplane.Exchange, set rules.Set) (revision string) {
 	t.Helper()
-	data, revision := rules.Encode(set)
-	if _, err := exchange.Publish(t.Context(), rules.Encoded{Revision: revision, Data: data, Whole: true}, false); err != nil {
+	encoded := new(rules.Encoder).Encode(set, func(i int) string { return set.Rules[i].Revision() })
+	if _, err := exchange.Publish(t.Context(), encoded, false); err != nil {
 		t.Fatal(err)
 	}
-	return revision
+	return encoded.Revision
 }
 
 func TestLimiter_ReplicasShareRulesAndCounters(t *testing.T) {
@@ -71,7 +71,9 @@ func TestLimiter_ReplicasShareRulesAndCounters(t *testing.T) {
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no rule set published at weir:rules:weir-system/default")
 	})
 	acknowledged := func(revision string) func() bool {
-		want := []controlplane.Replica{{ID: "a", Revision: revision, Mode: "redis"}, {ID: "b", Revision: revision, Mode: "redis"}}
+		want := []controlplane.Replica{
+			{ID: "a", Revision: revision, Mode: "redis", Format: rules.Format}, {ID: "b", Revision: revision, Mode: "redis", Format: rules.Format},
+		}
 		return func() bool {
 			got, err := exchange.Replicas(t.Context())
 			return err == nil && cmp.Equal(want, got, cmpopts.IgnoreFields(controlplane.Replica{}, "Decided"))

@@ -42,12 +42,13 @@ func layers() []layer {
 		},
 		{pkg: "limiter/rules/route", internal: []string{"limiter/rules", "limiter/rules/pattern"}},
 		{pkg: "limiter/rules/endpoint", internal: []string{"limiter/rules"}},
+		{pkg: "limiter/rules/methods", internal: []string{"limiter/rules"}},
 		{pkg: "limiter/persistent"},
 		{pkg: "limiter/rules/tables", internal: []string{"limiter/persistent", "limiter/rules", "limiter/rules/pattern", "limiter/rules/reading"}},
 		{
 			pkg: "limiter/rules/matching",
 			internal: []string{
-				"limiter", "limiter/clientip", "limiter/persistent", "limiter/rules", "limiter/rules/endpoint", "limiter/rules/expr", "limiter/rules/pattern",
+				"limiter", "limiter/clientip", "limiter/persistent", "limiter/rules", "limiter/rules/endpoint", "limiter/rules/expr", "limiter/rules/methods", "limiter/rules/pattern",
 				"limiter/rules/policyname", "limiter/rules/reading", "limiter/rules/route", "limiter/rules/tables",
 			},
 			external: []string{"github.com/gaissmai/bart"},

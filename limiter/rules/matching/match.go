@@ -11,6 +11,7 @@ import (
 	"github.com/weir-dev/weir/limiter/persistent"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/expr"
+	"github.com/weir-dev/weir/limiter/rules/methods"
 	"github.com/weir-dev/weir/limiter/rules/pattern"
 	"github.com/weir-dev/weir/limiter/rules/reading"
 	"github.com/weir-dev/weir/limiter/rules/tables"
@@ -132,7 +133,7 @@ type search struct {
 	defaults  bool            // a default was found
 	readings  *readingSearch  // nil if the path has one reading
 	queries   []rules.Request // the readings of the query; nil until an expression reads one that has several
-	methods   rules.OtherMethods
+	methods   methods.Others
 	// lookedUp is the number of the descriptor by which rules are looked up, beginning with 1. A rule is compared with this one alone: with all
 	// of them, the work would grow with the square of their number.
 	lookedUp int32

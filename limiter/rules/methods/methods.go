@@ -1,13 +1,16 @@
-package rules
+// Package methods finds the methods by which a service can handle a request.
+package methods
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// OtherMethods are the methods, in addition to its own, by which a service can handle a request: its method in upper case, GET for a HEAD, and the
+// Others are the methods, in addition to its own, by which a service can handle a request: its method in upper case, GET for a HEAD, and the
 // method that a POST asks for. They are found once for a search.
-type OtherMethods struct {
+type Others struct {
 	found bool
 	count int
 	names [16]string
@@ -23,14 +26,14 @@ func overrides() [3]string {
 const methodParameter = "_method"
 
 // AnyOf reports whether one of the methods is one of methods.
-func (o *OtherMethods) AnyOf(methods []string, r *Request) bool {
+func (o *Others) AnyOf(methods []string, r *rules.Request) bool {
 	if !o.found {
 		o.find(r)
 	}
 	return o.more || slices.ContainsFunc(o.names[:o.count], func(name string) bool { return slices.Contains(methods, name) })
 }
 
-func (o *OtherMethods) find(r *Request) {
+func (o *Others) find(r *rules.Request) {
 	o.found = true
 	method := strings.ToUpper(r.Method)
 	if method != r.Method {
@@ -58,7 +61,7 @@ func (o *OtherMethods) find(r *Request) {
 // maxMethod is the length of the longest method of a policy, in bytes.
 const maxMethod = len("OPTIONS")
 
-func (o *OtherMethods) add(name string) {
+func (o *Others) add(name string) {
 	name = strings.TrimSpace(name)
 	switch {
 	case name == "" || len(name) > maxMethod:
