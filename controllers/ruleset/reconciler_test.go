@@ -14,7 +14,9 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
 )
 
 const (
@@ -284,6 +286,50 @@ func TestPublish_RestoresTheRulesInRedis(t *testing.T) {
 			}
 			if h.policy("daily").ResourceVersion != version {
 				t.Error("the repair wrote a status although nothing changed")
+			}
+		})
+	}
+}
+
+// Redis evicts a shard, or has another content under its name. The next limiter that starts needs it.
+func TestPublish_RestoresAShard(t *testing.T) {
+	damages := map[string]func(h *harness, key string){
+		"evicted": func(h *harness, key string) {
+			_, err := h.redis.Do(h.Context(), "DEL", key)
+			h.must(err)
+		},
+		"damaged": func(h *harness, key string) {
+			_, err := h.redis.Do(h.Context(), "SET", key, "damaged")
+			h.must(err)
+			// What a limiter reports that starts, see [source.Redis].
+			h.must(h.exchange.Heartbeat(h.Context(), controlplane.Replica{ID: "b", Mode: "redis", Rejected: "shard 3 is damaged", Format: rules.Format}))
+		},
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.createPolicy("daily", nil)
+			h.reconcile()
+			h.heartbeat(h.activeRevision(), "a")
+			h.reconcile()
+			keys, err := h.redis.Do(t.Context(), "KEYS", "weir:rules:"+limiterName.String()+":shard:*")
+			h.must(err)
+			list, ok := keys.([]any)
+			if !ok || len(list) != 1 {
+				t.Fatalf("shards: %v, want one", keys)
+			}
+			damage(h, fmt.Sprint(list[0]))
+			began := time.Now()
+			fixture.Await(h, "the rule set is whole again", func() bool {
+				h.heartbeat(h.activeRevision(), "a")
+				h.reconcile()
+				data, _, err := h.exchange.Archive(t.Context(), h.activeRevision())
+				h.must(err)
+				_, _, err = rules.Decode(data)
+				return err == nil
+			})
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v, want at most 10 s", took)
 			}
 		})
 	}
