@@ -31,8 +31,10 @@ func BenchmarkReconcile(b *testing.B) {
 		policies int
 		edits    bool
 	}{
-		{"nothing changed with 1000", 1000, false}, {"nothing changed with 10000", 10_000, false},
-		{"one edit with 1000", 1000, true}, {"one edit with 10000", 10_000, true},
+		{"nothing changed with 1000", 1000, false},
+		{"nothing changed with 10000", 10_000, false},
+		{"one edit with 1000", 1000, true},
+		{"one edit with 10000", 10_000, true},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			cache := newInstant(bench.policies, 2)

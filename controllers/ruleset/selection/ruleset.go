@@ -52,6 +52,9 @@ type RuleSet struct {
 	// Kept has the policies with targets that keep their previous rules, because the operator cannot read the objects of the Gateway API.
 	Kept map[Key]bool
 
+	rules   *rulesVersion // of Rules
+	changes rulesChanges
+
 	kept           bool   // see KeepPrevious
 	namespacesHash uint64 // see Inputs; 0 if the rules do not depend on namespaces
 	gatewaysHash   uint64 // see Inputs; 0 if no policy has targets
@@ -179,7 +182,13 @@ func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies stored.Policie
 func (c Compiler) index(memo *Memo, set rules.Set, policies []*compile.Compiled, before *RuleSet) *RuleSet {
 	s := &RuleSet{Problems: map[Key][]compile.Problem{}}
 	s.Data, s.Revision = rules.Encode(set)
-	s.setRules(memo.index(c, set.RouteTable, policies, before))
+	after, changed := memo.index(c, set.RouteTable, policies, before)
+	s.setRules(after)
+	s.rules = &rulesVersion{}
+	if before != nil && before.rules != nil && before.rules == memo.rules {
+		s.changes = rulesChanges{before.rules, changed}
+	}
+	memo.rules = s.rules
 	return s
 }
 
