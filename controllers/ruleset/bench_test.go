@@ -74,6 +74,30 @@ func TestReporter_WritesNoPolicyStatusWhileALimiterScales(t *testing.T) {
 	}
 }
 
+// An edit of one policy costs what it changes: it writes one status, and allocates as much as with fewer policies, apart from lists and maps of all.
+func TestReconcile_AnEditCostsWhatItChanges(t *testing.T) {
+	allocations := map[int]float64{}
+	for _, policies := range []int{100, 1000} {
+		cache := newInstant(policies, 2)
+		r := cache.reconciler(t)
+		cache.settle(t, r)
+		edit := func() {
+			p := &cache.policies[7]
+			p.Generation, p.ResourceVersion, p.Spec.Limit = p.Generation+1, p.ResourceVersion+"1", new(*p.Spec.Limit+1)
+			cache.settle(t, r)
+		}
+		before := cache.policyWrites.Load()
+		edit()
+		if writes := cache.policyWrites.Load() - before; writes != 1 {
+			t.Errorf("an edit with %d policies writes %d statuses of policies, want 1", policies, writes)
+		}
+		allocations[policies] = testing.AllocsPerRun(5, edit)
+	}
+	if few, many := allocations[100], allocations[1000]; many > few+200 {
+		t.Errorf("an edit allocates %.0f times with 100 policies, and %.0f times with 1000", few, many)
+	}
+}
+
 // instant fakes an API server, its cache, a Redis and replicas. All of them are always up to date.
 type instant struct {
 	client.Client

@@ -117,7 +117,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected s
 	}
 	after.Targets = targetsByPolicy(result.Attachments)
 	after.Policies = make(map[types.UID]int64, len(selected.Namespaced)+len(selected.Cluster))
-	for p := range objects(selected) {
+	for p := range Objects(selected) {
 		after.Policies[p.UID] = p.Generation
 	}
 	after.keepTargets(before, selected, result.Kept)
@@ -169,7 +169,7 @@ func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies stored.Policie
 		s.namespacesHash != 0 && s.namespacesHash != hashes.NamespacesHash || s.gatewaysHash != 0 && s.gatewaysHash != hashes.GatewaysHash {
 		return false
 	}
-	for p := range objects(policies) {
+	for p := range Objects(policies) {
 		if generation, ok := s.Policies[p.UID]; !ok || generation != p.Generation {
 			return false
 		}
