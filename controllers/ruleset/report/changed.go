@@ -57,7 +57,8 @@ func (e *evaluatedStates) replace(states []LimiterState, webhooks map[types.UID]
 // addLimiter adds the policies whose statuses depend on the difference of two states.
 func (c *changedPolicies) addLimiter(before, after *LimiterState) {
 	if before.Limiter != after.Limiter || before.RuleSet.Limiter.UID != after.RuleSet.Limiter.UID ||
-		before.SelectionUnknown || after.SelectionUnknown || before.NoReadyPods != after.NoReadyPods || before.RuleSet.Unreadable != after.RuleSet.Unreadable || !sameForAll(&before.Delivery, &after.Delivery) {
+		before.SelectionUnknown || after.SelectionUnknown || before.NoReadyPods != after.NoReadyPods ||
+		before.RuleSet.Unreadable != after.RuleSet.Unreadable || !sameForAll(&before.Delivery, &after.Delivery) {
 		c.all = true
 		return
 	}

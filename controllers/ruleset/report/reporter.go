@@ -230,7 +230,7 @@ func (r *Reporter) evaluate(inputs selection.Inputs, states []LimiterState) {
 	})
 }
 
-// evaluatePolicy makes the status of a policy. The argument before has the one that was made last; nil if there is none.
+// evaluatePolicy makes the status of a policy. The argument before has the last one; nil without one.
 func (r *Reporter) evaluatePolicy(p selection.Policy, before *reportedPolicy, states []LimiterState) {
 	now := r.pending.made
 	known := before != nil
