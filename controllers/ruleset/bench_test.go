@@ -32,8 +32,10 @@ func BenchmarkReconcile(b *testing.B) {
 		policies int
 		edits    bool
 	}{
-		{"nothing changed with 1000", 1000, false}, {"nothing changed with 10000", 10_000, false},
-		{"one edit with 1000", 1000, true}, {"one edit with 10000", 10_000, true},
+		{"nothing changed with 1000", 1000, false},
+		{"nothing changed with 10000", 10_000, false},
+		{"one edit with 1000", 1000, true},
+		{"one edit with 10000", 10_000, true},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			cache := newInstant(bench.policies, 2)
@@ -70,6 +72,30 @@ func TestReporter_WritesNoPolicyStatusWhileALimiterScales(t *testing.T) {
 	}
 	if writes := int(cache.policyWrites.Load()) - first; writes != 0 {
 		t.Errorf("%d writes of policy statuses while 3 replicas became 6 and 3 again, want 0", writes)
+	}
+}
+
+// An edit of one policy costs what it changes: it writes one status, and allocates as much as with fewer policies, apart from lists and maps of all.
+func TestReconcile_AnEditCostsWhatItChanges(t *testing.T) {
+	allocations := map[int]float64{}
+	for _, policies := range []int{100, 1000} {
+		cache := newInstant(policies, 2)
+		r := cache.reconciler(t)
+		cache.settle(t, r)
+		edit := func() {
+			p := &cache.policies[7]
+			p.Generation, p.ResourceVersion, p.Spec.Limit = p.Generation+1, p.ResourceVersion+"1", new(*p.Spec.Limit+1)
+			cache.settle(t, r)
+		}
+		before := cache.policyWrites.Load()
+		edit()
+		if writes := cache.policyWrites.Load() - before; writes != 1 {
+			t.Errorf("an edit with %d policies writes %d statuses of policies, want 1", policies, writes)
+		}
+		allocations[policies] = testing.AllocsPerRun(5, edit)
+	}
+	if few, many := allocations[100], allocations[1000]; many > few+200 {
+		t.Errorf("an edit allocates %.0f times with 100 policies, and %.0f times with 1000", few, many)
 	}
 }
 

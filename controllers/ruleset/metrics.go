@@ -79,11 +79,11 @@ func (m *metrics) observeRuleSet(limiter types.NamespacedName, pending edits, be
 	if before == nil {
 		return edits{}
 	}
-	for policy, rule := range after.Rules {
-		if before.Rules[policy].Revision != rule.Revision {
+	after.RuleDifferences(before, func(policy string) {
+		if rule, exists := after.Rules[policy]; exists && before.Rules[policy].Revision != rule.Revision {
 			pending[policy] = edit{rule.Revision, now}
 		}
-	}
+	})
 	for policy, e := range pending {
 		if after.Rules[policy].Revision != e.revision {
 			delete(pending, policy)

@@ -25,7 +25,6 @@ type Compiled struct {
 type compiled struct {
 	Compiled
 
-	usage   *budget.Usage // nil until a budget is fitted
 	created time.Time
 	scope   string // of its name
 	hashes  bool   // a rule hashes identifiers
@@ -72,8 +71,10 @@ func usageOf(p *lowering.Policy, own []rules.Rule) budget.Usage {
 	return usage
 }
 
-// attached is a policy at its targets.
+// attached is a policy at its targets. The zero value is not known yet.
 type attached struct {
+	usage      budget.Usage
+	isUsed     bool        // usage is known
 	compiled   *compiled   // nil if no target accepts the policy
 	attachment *Attachment // nil without targets, or if the previous rules are kept
 	problems   []Problem
@@ -85,22 +86,20 @@ func (m *Memo) attach(e *entry, previous previousRules, result *Result) {
 	if e.lowered == nil {
 		e.lowered = e.Lower(m.identity, m.identity.HashKey)
 	}
-	if len(e.Spec.TargetRefs) == 0 {
-		if e.attached == nil {
-			e.attached = &attached{compiled: newCompiled(&e.Policy, e.lowered, nil)}
-		}
+	if !e.targeted {
+		e.attached = attached{compiled: newCompiled(&e.Policy, e.lowered, nil)}
 		return
 	}
 	kept, outdated := previous.find(&e.Valid, e.lowered)
 	if kept != nil {
 		result.Kept = append(result.Kept, Kept{e.Name, e.Cluster != nil, outdated})
-		if e.attached == nil || !e.attached.kept || !reflect.DeepEqual(e.attached.compiled.Rules, kept) {
-			e.attached = &attached{compiled: newCompiled(&e.Policy, kept, nil), kept: true}
+		if !e.attached.kept || !reflect.DeepEqual(e.attached.compiled.Rules, kept) {
+			e.attached = attached{compiled: newCompiled(&e.Policy, kept, nil), kept: true}
 		}
 		return
 	}
 	resolved, claimed := m.resolve(e), m.reject(e)
-	if e.attached != nil && !resolved && !claimed && !e.attached.kept {
+	if e.attached.attachment != nil && !resolved && !claimed {
 		return
 	}
 	a := Attachment{Policy: e.Name, Cluster: e.Cluster != nil, Targets: slices.Clone(e.targets)}
@@ -109,7 +108,7 @@ func (m *Memo) attach(e *entry, previous previousRules, result *Result) {
 			e.claims[i].reject(&a.Targets[i], other)
 		}
 	}
-	e.attached = &attached{attachment: &a, problems: a.problems()}
+	e.attached = attached{attachment: &a, problems: a.problems()}
 	if len(e.attached.problems) == 0 {
 		own := slices.Clone(e.lowered)
 		a.apply(own)
@@ -152,10 +151,10 @@ func (a *attached) fit(fits *budget.Fitting, p *lowering.Policy) *Problem {
 	if fits.IsUnlimited() {
 		return nil
 	}
-	if a.compiled.usage == nil {
-		a.compiled.usage = new(usageOf(p, a.compiled.Rules))
+	if !a.isUsed {
+		a.usage, a.isUsed = usageOf(p, a.compiled.Rules), true
 	}
-	charge := budget.Charge{Policy: p.Name, Namespace: p.Namespace, Cluster: p.Cluster != nil, Usage: *a.compiled.usage}
+	charge := budget.Charge{Policy: p.Name, Namespace: p.Namespace, Cluster: p.Cluster != nil, Usage: a.usage}
 	e, fit := fits.Fit(&charge)
 	if fit {
 		return nil

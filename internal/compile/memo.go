@@ -52,6 +52,8 @@ type Memo struct {
 	byAge   []*entry // the valid policies, in order of precedence
 	counter map[string]*place
 	claimed map[claim]*place
+	// contention is set when a name of counters that more than one policy wants gets or loses one of them.
+	contention bool
 
 	index      *gateway.Index
 	table      table
@@ -77,27 +79,28 @@ func (p *place) holder(call uint64) string {
 	return p.by
 }
 
-// entry is what is remembered of a policy.
+// entry is what is remembered of a policy. The fields that each call reads come first: with many policies, most of the time is spent on reading memory.
 type entry struct {
-	lowering.Valid
-
-	uid        string
-	generation int64
 	call       uint64 // the last one with the policy
-	sharing    int    // policies with this name, see compareNames
+	generation int64
+	sharing    int  // policies with this name, see compareNames
+	targeted   bool // the policy has targets
+	contested  bool // another policy wants its counters
+	counter    *place
+	attached   attached
+	result     outcome
 
+	uid     string
 	invalid []Problem // if no other policy has the name
-	counter *place
-	claims  []claim // one for each target
+	claims  []claim   // one for each target
 	places  []*place
 
 	lowered  []rules.Rule // without targets
 	bases    []gateway.Basis
 	targets  []gateway.Target
 	rejected []string // by target: the policy that has the claim
-	attached *attached
 
-	result outcome
+	lowering.Valid
 }
 
 // outcome is the result for one policy in one call.
@@ -184,9 +187,13 @@ func (m *Memo) update(sources iter.Seq[*Source]) {
 		}
 		for _, e := range m.byName[i : i+same] {
 			e.sharing = same
+			if m.contention && e.counter != nil {
+				e.contested = e.counter.policies > 1
+			}
 		}
 		i += same
 	}
+	m.contention = false
 }
 
 // isOf reports whether the entry is that of the policy with this spec.
@@ -207,7 +214,8 @@ func (m *Memo) newEntry(s *Source) *entry {
 	if e.invalid = problems; len(problems) == 0 {
 		e.Valid = valid
 		e.counter = wanted(m.counter, e.Counter())
-		if len(e.Spec.TargetRefs) > 0 {
+		m.contention = m.contention || e.counter.policies > 1
+		if e.targeted = len(e.Spec.TargetRefs) > 0; e.targeted {
 			e.claims = claimsOf(&e.Valid)
 			for _, c := range e.claims {
 				e.places = append(e.places, wanted(m.claimed, c))
@@ -244,6 +252,7 @@ func (m *Memo) forget(e *entry) {
 		return
 	}
 	unwanted(m.counter, e.Counter())
+	m.contention = m.contention || e.counter.policies > 0
 	for _, c := range e.claims {
 		unwanted(m.claimed, c)
 	}
@@ -284,12 +293,16 @@ func (m *Memo) lower(objects *gateway.Objects, limits budget.Budget, result *Res
 		if e.sharing > 1 {
 			continue
 		}
-		if other := e.counter.holder(m.calls); other != "" {
-			e.result.problems = []Problem{sharesCounters(&e.Policy, other)}
-			continue
+		if e.contested {
+			if other := e.counter.holder(m.calls); other != "" {
+				e.result.problems = []Problem{sharesCounters(&e.Policy, other)}
+				continue
+			}
 		}
-		m.attach(e, previous, result)
-		a := e.attached
+		a := &e.attached
+		if e.targeted || a.compiled == nil {
+			m.attach(e, previous, result)
+		}
 		e.result.attached = a.attachment != nil
 		if len(a.problems) > 0 {
 			e.result.problems = a.problems
@@ -306,7 +319,9 @@ func (m *Memo) lower(objects *gateway.Objects, limits budget.Budget, result *Res
 				}
 			}
 		}
-		e.counter.call, e.counter.by = m.calls, e.Name
+		if e.contested {
+			e.counter.call, e.counter.by = m.calls, e.Name
+		}
 		e.result.enforced = true
 	}
 	result.Used = fits.Used

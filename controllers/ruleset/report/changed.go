@@ -19,8 +19,8 @@ func (c *changedPolicies) addName(name string) { c.names[name] = true }
 func (c *changedPolicies) addUID(uid types.UID) { c.uids[uid] = true }
 
 // has reports whether the status of the policy can differ.
-func (c *changedPolicies) has(p *selection.Policy) bool {
-	return c.all || len(c.names) > 0 && c.names[p.Name] || len(c.uids) > 0 && c.uids[p.GetUID()]
+func (c *changedPolicies) has(name string, uid types.UID) bool {
+	return c.all || len(c.names) > 0 && c.names[name] || len(c.uids) > 0 && c.uids[uid]
 }
 
 // evaluatedStates are the states that all statuses were made from.
@@ -56,8 +56,9 @@ func (e *evaluatedStates) replace(states []LimiterState, webhooks map[types.UID]
 
 // addLimiter adds the policies whose statuses depend on the difference of two states.
 func (c *changedPolicies) addLimiter(before, after *LimiterState) {
-	if before.Limiter != after.Limiter || before.RuleSet.Limiter.UID != after.RuleSet.Limiter.UID || before.SelectionUnknown || after.SelectionUnknown ||
-		before.NoReadyPods != after.NoReadyPods || before.RuleSet.Unreadable != after.RuleSet.Unreadable || !sameForAll(&before.Delivery, &after.Delivery) {
+	if before.Limiter != after.Limiter || before.RuleSet.Limiter.UID != after.RuleSet.Limiter.UID ||
+		before.SelectionUnknown || after.SelectionUnknown || before.NoReadyPods != after.NoReadyPods ||
+		before.RuleSet.Unreadable != after.RuleSet.Unreadable || !sameForAll(&before.Delivery, &after.Delivery) {
 		c.all = true
 		return
 	}
@@ -70,7 +71,8 @@ func (c *changedPolicies) addLimiter(before, after *LimiterState) {
 
 // sameForAll reports whether the deliveries differ only in what concerns single policies.
 func sameForAll(a, b *publish.Delivery) bool {
-	return a.Connecting == b.Connecting && a.Outage.Reason == b.Outage.Reason && a.Outage.Message == b.Outage.Message && a.Rejected == b.Rejected && a.NotReporting == b.NotReporting && a.Silent == b.Silent &&
+	return a.Connecting == b.Connecting && a.Outage.Reason == b.Outage.Reason && a.Outage.Message == b.Outage.Message &&
+		a.Rejected == b.Rejected && a.NotReporting == b.NotReporting && a.Silent == b.Silent &&
 		a.Serving() == b.Serving() && a.HasHeartbeats() == b.HasHeartbeats() && len(a.Replicas) == len(b.Replicas)
 }
 

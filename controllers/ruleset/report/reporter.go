@@ -88,6 +88,7 @@ func (p pendingStatus) isEdit() bool {
 
 // reportedPolicy is the status of a policy that was written last.
 type reportedPolicy struct {
+	name string // in rules
 	// over is the resource version of the policy in the cache at that time.
 	over string
 	// summaries of the outcomes that the status was made from.
@@ -105,8 +106,8 @@ type reportedPolicy struct {
 }
 
 // isCurrent reports whether the status of that version of the policy follows from outcomes that have not changed.
-func (r *reportedPolicy) isCurrent(p *selection.Policy, now time.Time) bool {
-	return !r.stale && r.over == p.GetResourceVersion() && (r.due.IsZero() || now.Before(r.due))
+func (r *reportedPolicy) isCurrent(version string, now time.Time) bool {
+	return !r.stale && r.over == version && (r.due.IsZero() || now.Before(r.due))
 }
 
 type writtenStatus struct {
@@ -156,9 +157,8 @@ func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if !complete { // the missing states arrive as changes
 		return ctrl.Result{RequeueAfter: interval}, nil
 	}
-	policies := selection.List(inputs.Policies)
-	r.unselected.Compile(inputs, policies, func(policy types.UID) bool { return selected(policy, states) })
-	r.evaluate(policies, states)
+	r.unselected.Compile(inputs, func(policy types.UID) bool { return selected(policy, states) })
+	r.evaluate(inputs, states)
 	return r.writeRound(ctx)
 }
 
@@ -193,7 +193,7 @@ func selected(policy types.UID, states []LimiterState) bool {
 
 // evaluate makes the statuses that are to be written, those of edited policies first. It looks at those policies that have changed, or whose state at
 // a Limiter has.
-func (r *Reporter) evaluate(policies []selection.Policy, states []LimiterState) {
+func (r *Reporter) evaluate(inputs selection.Inputs, states []LimiterState) {
 	now := r.pending.made
 	if r.reported == nil {
 		r.reported = map[types.UID]*reportedPolicy{}
@@ -202,18 +202,17 @@ func (r *Reporter) evaluate(policies []selection.Policy, states []LimiterState) 
 	changed := r.evaluated.replace(states, r.States.allWebhooks(), &r.unselected)
 	r.pending.next = interval
 	known := 0
-	for i := range policies {
-		p := &policies[i]
-		before := r.reported[p.GetUID()]
+	for p := range selection.Objects(inputs.Policies) {
+		before := r.reported[p.UID]
 		if before != nil {
 			known++
 			before.round = r.round
-			if before.isCurrent(p, now) && !changed.has(p) {
+			if before.isCurrent(p.ResourceVersion, now) && !changed.has(before.name, p.UID) {
 				r.pending.next = min(r.pending.next, before.untilDue(now))
 				continue
 			}
 		}
-		r.evaluatePolicy(*p, before, states)
+		r.evaluatePolicy(p.Policy(), before, states)
 	}
 	if known < len(r.reported) {
 		maps.DeleteFunc(r.reported, func(_ types.UID, reported *reportedPolicy) bool { return reported.round != r.round })
@@ -231,7 +230,7 @@ func (r *Reporter) evaluate(policies []selection.Policy, states []LimiterState) 
 	})
 }
 
-// evaluatePolicy makes the status of a policy. The argument before has the one that was made last; nil if there is none.
+// evaluatePolicy makes the status of a policy. The argument before has the last one; nil without one.
 func (r *Reporter) evaluatePolicy(p selection.Policy, before *reportedPolicy, states []LimiterState) {
 	now := r.pending.made
 	known := before != nil
@@ -254,7 +253,7 @@ func (r *Reporter) evaluatePolicy(p selection.Policy, before *reportedPolicy, st
 	status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
 	status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
 	reported := reportedPolicy{
-		over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late, round: r.round,
+		name: p.Name, over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late, round: r.round,
 	}
 	r.pending.next = min(r.pending.next, reported.untilDue(now))
 	if equality.Semantic.DeepEqual(latest.status, status) {

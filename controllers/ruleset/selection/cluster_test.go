@@ -89,7 +89,7 @@ func TestCompile_CollectsAllProblemsOfAPolicy(t *testing.T) {
 		}
 	}
 	var u Unselected
-	u.Compile(Inputs{Policies: all}, List(all), func(types.UID) bool { return false })
+	u.Compile(Inputs{Policies: all}, func(types.UID) bool { return false })
 	if diff := cmp.Diff(set.Problems, u.problems); diff != "" {
 		t.Errorf("problems of policies that no Limiter selects (-selected +unselected):\n%s", diff)
 	}
@@ -155,7 +155,7 @@ func TestUnselected_CompilesAgainOnlyAfterAChange(t *testing.T) {
 	none := func(types.UID) bool { return false }
 	var u Unselected
 	run := func(of stored.Policies) {
-		u.Compile(Inputs{Policies: of}, List(of), none)
+		u.Compile(Inputs{Policies: of}, none)
 	}
 	mark := Key{"mark", false}
 	run(of(1))

@@ -17,16 +17,45 @@ func (s *RuleSet) Differences(before *RuleSet, policy func(Key), object func(typ
 	}
 	byName := func(name string) { policy(Key{Name: name}); policy(Key{name, true}) }
 	MapDifferences(before.Policies, s.Policies, func(a, b int64) bool { return a == b }, object)
-	MapDifferences(before.Rules, s.Rules, func(a, b Rule) bool {
-		return a.Revision == b.Revision && a.Effective.MatchedBy == b.Effective.MatchedBy
-	}, byName)
+	s.RuleDifferences(before, byName)
 	MapDifferences(before.Overridden, s.Overridden, func(a, b Overridden) bool {
 		return a.Reason == b.Reason && a.Message == b.Message && a.Domains == b.Domains && slices.Equal(a.By, b.By)
 	}, byName)
-	MapDifferences(before.Problems, s.Problems, func(a, b []compile.Problem) bool { return slices.Equal(a, b) }, policy)
+	MapDifferences(before.Problems, s.Problems, slices.Equal[[]compile.Problem], policy)
 	MapDifferences(before.Targets, s.Targets, equalTargets, policy)
 	MapDifferences(before.Unmatched, s.Unmatched, func(a, b compile.Unmatched) bool { return a == b }, policy)
 	MapDifferences(before.Kept, s.Kept, func(a, b bool) bool { return a == b }, policy)
+}
+
+// rulesVersion identifies the Rules of a rule set by its address.
+type rulesVersion struct{ _ byte }
+
+// rulesChanges are the policies whose rules may be others than in an earlier version.
+type rulesChanges struct {
+	since    *rulesVersion
+	policies []string
+}
+
+// RuleDifferences calls policy with the name of each policy that has another rule in s than in before. It compares all rules unless s was compiled right
+// after before.
+func (s *RuleSet) RuleDifferences(before *RuleSet, policy func(string)) {
+	if s.rules != nil && s.rules == before.rules {
+		return
+	}
+	equal := func(a, b Rule) bool {
+		return a.Revision == b.Revision && a.Effective.MatchedBy == b.Effective.MatchedBy
+	}
+	if s.changes.since == nil || s.changes.since != before.rules {
+		MapDifferences(before.Rules, s.Rules, equal, policy)
+		return
+	}
+	for _, name := range s.changes.policies {
+		a, was := before.Rules[name]
+		b, is := s.Rules[name]
+		if was != is || !equal(a, b) {
+			policy(name)
+		}
+	}
 }
 
 // equalTargets reports whether a status has the same of both.

@@ -253,12 +253,12 @@ func TestUnselected_CompilesAgainWhenATargetChanges(t *testing.T) {
 	no := func(types.UID) bool { return false }
 	key := Key{Name: "shop/checkout"}
 	var u Unselected
-	u.Compile(in, List(in.Policies), no)
+	u.Compile(in, no)
 	if p := u.Problems(key); len(p) != 1 || p[0].Reason != "TargetNotFound" || u.Targets(key)[0].Reason != "TargetNotFound" {
 		t.Errorf("problems %v, targets %v", p, u.Targets(key))
 	}
 	in.Gateways, in.GatewaysHash = &gateway.Objects{Routes: []gateway.Route{{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout"}}}, 2
-	u.Compile(in, List(in.Policies), no)
+	u.Compile(in, no)
 	if p := u.Problems(key); len(p) != 0 || u.Targets(key)[0].Reason != "Accepted" {
 		t.Errorf("problems %v, targets %v", p, u.Targets(key))
 	}

@@ -15,6 +15,7 @@ type Memo struct {
 	compile compile.Memo
 
 	policies   []indexedPolicy // of the last rule set, in the order of their rules
+	rules      *rulesVersion   // of that rule set
 	table      *rules.RouteTable
 	overridden map[string]overriddenPolicy
 }
@@ -34,29 +35,35 @@ type overriddenPolicy struct {
 	summary   Overridden
 }
 
-// index returns the policies with their rules. Rules with the revision that they have in before share its memory.
-func (m *Memo) index(c Compiler, table *rules.RouteTable, policies []*compile.Compiled, before *RuleSet) []indexedPolicy {
+// index returns the policies with their rules, and the names of those that may have other rules than in the last call. Rules with the revision that they
+// have in before share its memory.
+func (m *Memo) index(c Compiler, table *rules.RouteTable, policies []*compile.Compiled, before *RuleSet) (after []indexedPolicy, changed []string) {
 	sameTable := m.table == table
 	inTable := routesInTable(table)
-	after := make([]indexedPolicy, 0, len(policies))
+	after = make([]indexedPolicy, 0, len(policies))
 	old := m.policies
 	for _, p := range policies {
 		for len(old) > 0 && old[0].Compiled != p && old[0].Rules[0].Policy <= p.Rules[0].Policy {
-			old = old[1:]
+			changed, old = append(changed, old[0].Policy), old[1:]
 		}
 		var indexed indexedPolicy
 		if len(old) > 0 && old[0].Compiled == p {
 			indexed, old = old[0], old[1:]
 		} else {
 			indexed = c.indexPolicy(p, before)
+			changed = append(changed, p.Policy)
 		}
-		if !sameTable || indexed.rule.Effective.MatchedBy == "" {
-			indexed.rule.Effective.MatchedBy = matchedBy(p.Rules[0].Match.Routes, inTable)
+		if routes := p.Rules[0].Match.Routes; routes != nil && (!sameTable || indexed.rule.Effective.MatchedBy == "") {
+			indexed.rule.Effective.MatchedBy = matchedBy(routes, inTable)
+			changed = append(changed, p.Policy)
 		}
 		after = append(after, indexed)
 	}
+	for i := range old {
+		changed = append(changed, old[i].Policy)
+	}
 	m.policies, m.table = after, table
-	return after
+	return after, changed
 }
 
 // indexPolicy returns the policy with its rule.

@@ -40,30 +40,42 @@ func Kinds() []client.Object {
 	return []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}}
 }
 
+// Object is the metadata of a policy of either kind, as listed in a [stored.Policies].
+type Object struct {
+	*metav1.ObjectMeta
+
+	namespaced *v1alpha1.RateLimitPolicy
+	cluster    *v1alpha1.ClusterRateLimitPolicy
+}
+
+// Policy returns the policy.
+func (o Object) Policy() Policy {
+	if p := o.cluster; p != nil {
+		return Policy{Object: p, Name: stored.ClusterName(p), Cluster: true, Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status}
+	}
+	p := o.namespaced
+	return Policy{Object: p, Name: stored.Name(p), Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status}
+}
+
 // List returns the policies of both kinds, cluster policies first.
 func List(of stored.Policies) []Policy {
 	all := make([]Policy, 0, len(of.Namespaced)+len(of.Cluster))
-	for i := range of.Cluster {
-		p := &of.Cluster[i]
-		all = append(all, Policy{Object: p, Name: stored.ClusterName(p), Cluster: true, Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
-	}
-	for i := range of.Namespaced {
-		p := &of.Namespaced[i]
-		all = append(all, Policy{Object: p, Name: stored.Name(p), Match: p.Spec.Match, Targets: p.Spec.TargetRefs, Status: &p.Status})
+	for o := range Objects(of) {
+		all = append(all, o.Policy())
 	}
 	return all
 }
 
-// objects yields the metadata of the policies of both kinds.
-func objects(of stored.Policies) iter.Seq[*metav1.ObjectMeta] {
-	return func(yield func(*metav1.ObjectMeta) bool) {
+// Objects yields the policies of both kinds, cluster policies first.
+func Objects(of stored.Policies) iter.Seq[Object] {
+	return func(yield func(Object) bool) {
 		for i := range of.Cluster {
-			if !yield(&of.Cluster[i].ObjectMeta) {
+			if p := &of.Cluster[i]; !yield(Object{ObjectMeta: &p.ObjectMeta, cluster: p}) {
 				return
 			}
 		}
 		for i := range of.Namespaced {
-			if !yield(&of.Namespaced[i].ObjectMeta) {
+			if p := &of.Namespaced[i]; !yield(Object{ObjectMeta: &p.ObjectMeta, namespaced: p}) {
 				return
 			}
 		}

@@ -50,6 +50,9 @@ type RuleSet struct {
 	// Kept has the policies with targets that keep their previous rules, because the operator cannot read the objects of the Gateway API.
 	Kept map[Key]bool
 
+	rules   *rulesVersion // of Rules
+	changes rulesChanges
+
 	kept           bool   // see KeepPrevious
 	namespacesHash uint64 // see Inputs; 0 if the rules do not depend on namespaces
 	gatewaysHash   uint64 // see Inputs; 0 if no policy has targets
@@ -116,7 +119,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected s
 	}
 	after.Targets = targetsByPolicy(result.Attachments)
 	after.Policies = make(map[types.UID]int64, len(selected.Namespaced)+len(selected.Cluster))
-	for p := range objects(selected) {
+	for p := range Objects(selected) {
 		after.Policies[p.UID] = p.Generation
 	}
 	after.keepTargets(before, selected, result.Kept)
@@ -168,7 +171,7 @@ func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies stored.Policie
 		s.namespacesHash != 0 && s.namespacesHash != hashes.NamespacesHash || s.gatewaysHash != 0 && s.gatewaysHash != hashes.GatewaysHash {
 		return false
 	}
-	for p := range objects(policies) {
+	for p := range Objects(policies) {
 		if generation, ok := s.Policies[p.UID]; !ok || generation != p.Generation {
 			return false
 		}
@@ -180,9 +183,14 @@ func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies stored.Policie
 // remembered after they are replaced.
 func (c Compiler) index(memo *Memo, set rules.Set, policies []*compile.Compiled, before *RuleSet) *RuleSet {
 	s := &RuleSet{Problems: map[Key][]compile.Problem{}}
-	indexed := memo.index(c, set.RouteTable, policies, before)
-	s.setRules(indexed)
-	s.Encoded = c.encode(set, indexed)
+	after, changed := memo.index(c, set.RouteTable, policies, before)
+	s.setRules(after)
+	s.Encoded = c.encode(set, after)
+	s.rules = &rulesVersion{}
+	if before != nil && before.rules != nil && before.rules == memo.rules {
+		s.changes = rulesChanges{before.rules, changed}
+	}
+	memo.rules = s.rules
 	return s
 }
 

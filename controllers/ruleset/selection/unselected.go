@@ -22,11 +22,11 @@ type Unselected struct {
 
 // Compile compiles the policies for which selected is false, unless they are the same as in the last call. It uses the identity
 // settings that a Limiter has by default.
-func (u *Unselected) Compile(inputs Inputs, policies []Policy, selected func(types.UID) bool) {
+func (u *Unselected) Compile(inputs Inputs, selected func(types.UID) bool) {
 	generations := map[types.UID]int64{}
-	for _, p := range policies {
-		if !selected(p.GetUID()) {
-			generations[p.GetUID()] = p.GetGeneration()
+	for p := range Objects(inputs.Policies) {
+		if !selected(p.UID) {
+			generations[p.UID] = p.Generation
 		}
 	}
 	if u.problems != nil && maps.Equal(u.generations, generations) && u.gatewaysHash == inputs.GatewaysHash {

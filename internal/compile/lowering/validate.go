@@ -22,16 +22,16 @@ type Valid struct {
 }
 
 // Validate returns the valid policy, or all problems of the policy in the order of its fields.
-func (policy *Policy) Validate() (Valid, []Problem) {
-	v := validator{policy: policy.Name, cluster: policy.Cluster != nil, kubernetes: isKubernetes(policy.Spec)}
-	spec := policy.Spec
-	v.validateNames(policy)
+func (p *Policy) Validate() (Valid, []Problem) {
+	v := validator{policy: p.Name, cluster: p.Cluster != nil, kubernetes: isKubernetes(p.Spec)}
+	spec := p.Spec
+	v.validateNames(p)
 	v.validateAxis(spec)
 	v.base = rate.ReadPolicy(spec, v.report)
 	v.validateIdentifier(spec)
 	v.validateScope(spec)
 	v.validateMatch(spec.Match)
-	v.validateTargets(policy)
+	v.validateTargets(p)
 	tiers := v.validateTiers(spec)
 	v.validateCost(spec, tiers)
 	v.validateOverrun(spec)
@@ -41,9 +41,9 @@ func (policy *Policy) Validate() (Valid, []Problem) {
 	lease := v.validateLease(spec)
 	v.validateStorage(spec)
 	v.validateDenial(spec.Denial)
-	v.validateReplaces(policy)
-	if policy.Cluster != nil {
-		v.validateCluster(policy.Cluster)
+	v.validateReplaces(p)
+	if p.Cluster != nil {
+		v.validateCluster(p.Cluster)
 	}
 	if len(v.problems) > 0 {
 		return Valid{}, v.problems
@@ -52,7 +52,7 @@ func (policy *Policy) Validate() (Valid, []Problem) {
 	if len(slots) > rate.MaxSlots {
 		v.report("spec.tiers", "the policy and its tiers have %d windows and algorithms together, at most %d are possible; use fewer", len(slots), rate.MaxSlots)
 	}
-	return Valid{Policy: *policy, Slots: slots, Lease: lease}, v.problems
+	return Valid{Policy: *p, Slots: slots, Lease: lease}, v.problems
 }
 
 // Problem is one reason why a policy is not enforced.

@@ -30,7 +30,7 @@ func Overrides(list []rules.Rule) []Override {
 
 // Policy has the rules of one policy, and how they compare with those of other policies. Only one [Comparison] must have it.
 type Policy struct {
-	rules []rules.Rule
+	rules    []rules.Rule
 	compared int    // the last call in which a namespaced policy was compared with all cluster-scoped ones
 	pairs    []pair // of a namespaced policy, only those in which something is overridden
 	current  bool   // a cluster-scoped policy is among those of the last call
@@ -96,7 +96,9 @@ func (c *Comparison) Overrides(policies []*Policy) []Override {
 	}
 	overrides := slices.Concat(replacedDomains(namespaced), redundant(namespaced))
 	all := ofPolicies(overrides)
-	sortStable(all, func(a, b Override) int { return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain)) })
+	sortStable(all, func(a, b Override) int {
+		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
+	})
 	return all
 }
 
