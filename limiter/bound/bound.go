@@ -94,7 +94,7 @@ func (p *Counters) population(c *limiter.Charge) *population {
 	return one
 }
 
-// addRule returns the populations of a rule that has none. Those of a rule that was removed meanwhile are not kept.
+// addRule returns the populations of a rule that is not listed yet. Those of a rule that was removed meanwhile are not kept.
 func (p *Counters) addRule(rule *limiter.CountedRule) any {
 	p.mu.Lock()
 	defer p.mu.Unlock()

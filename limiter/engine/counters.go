@@ -116,7 +116,7 @@ func (c *counters) forRule(rule *matching.Compiled) *ruleCounters {
 	return c.add(rule)
 }
 
-// add returns the counters of a rule that has none. Those of a rule that was replaced meanwhile are not kept: it counts for one request.
+// add returns the counters of a rule that has not counted yet. Those of a rule that was replaced meanwhile are not kept: it counts for one request.
 func (c *counters) add(rule *matching.Compiled) *ruleCounters {
 	c.adding.Lock()
 	defer c.adding.Unlock()

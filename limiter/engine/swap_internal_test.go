@@ -169,3 +169,42 @@ func TestSwap_DropsAllSeriesOfARemovedPolicy(t *testing.T) {
 		t.Errorf("there are series of %v: %v", found, families)
 	}
 }
+
+// The label of the tiers of a rule can change although the rule does not: an older policy has got tiers.
+func TestSwap_ReplacesTheTierSeriesOfUnchangedRules(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	e := New(memstore.New(time.Now), SourceMemory, NewMetrics(registry))
+	all := make([]rules.Rule, 33)
+	for i := range all {
+		all[i] = policy(fmt.Sprintf("shop/p%02d", i), 1000)
+		all[i].Tiers = nil
+		for tier := range matching.MaxTierSeries / 32 {
+			name := fmt.Sprint("tier-", tier)
+			all[i].Tiers = append(all[i].Tiers, rules.Tier{Name: name, Units: 1000, When: rules.When{Identifiers: []string{name}}})
+		}
+	}
+	var last *matching.Compiled
+	for step, first := range []int{1, 0, 1} {
+		e.Swap(updated(t, e, all[first:]...))
+		rule, _ := e.Index().RuleOf("shop/p32")
+		if last != nil && rule != last {
+			t.Fatal("the rule was compiled again")
+		}
+		last = rule
+		e.counters.refused(&ruleCharge{rule: rule, tier: "tier-0"})
+		want, dropped := "tier-0", otherTiers
+		if first == 0 {
+			want, dropped = dropped, want
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if labels := fmt.Sprint(families); !strings.Contains(labels, `"`+want+`"`) || strings.Contains(labels, `"`+dropped+`"`) {
+			t.Errorf("step %d: there are series of %s, or no series of %s", step, dropped, want)
+		}
+		if !e.hasDecided(rule) {
+			t.Errorf("step %d: the rule has not decided", step)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func (s *Sorted[T]) search(compare func(T) int) (inChunk, at int, found bool) {
 	return inChunk, at, found
 }
 
-// Find returns the item that is sought, the zero value if there is none.
+// Find returns the item that is sought, the zero value if the list does not have it.
 func (s *Sorted[T]) Find(compare func(T) int) (item T) {
 	if inChunk, at, found := s.search(compare); found {
 		return s.chunks[inChunk].items[at]
