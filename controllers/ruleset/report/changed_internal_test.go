@@ -17,6 +17,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // After each step of a random history, a Reporter that reads all policies finds no status that the Reporter which has seen the history did not make.
@@ -54,7 +55,7 @@ func newHistory(seed uint64) *history {
 	for i := range 2 {
 		name := types.NamespacedName{Namespace: "weir", Name: strconv.Itoa(i)}
 		h.states = append(h.states, LimiterState{Limiter: name, RuleSet: &selection.RuleSet{
-			Limiter: selection.LimiterVersion{UID: types.UID("limiter-" + name.Name)}, Revision: "0", Policies: map[types.UID]int64{}, Rules: map[string]selection.Rule{},
+			Limiter: selection.LimiterVersion{UID: types.UID("limiter-" + name.Name)}, Encoded: rules.Encoded{Revision: "0"}, Policies: map[types.UID]int64{}, Rules: map[string]selection.Rule{},
 		}})
 	}
 	return h
