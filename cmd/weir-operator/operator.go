@@ -45,6 +45,7 @@ import (
 	"github.com/weir-dev/weir/controllers/leadership"
 	"github.com/weir-dev/weir/controllers/registration"
 	"github.com/weir-dev/weir/controllers/ruleset"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/limiter"
 )
@@ -215,7 +216,7 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 		return err
 	}
 	ruleSets, err := ruleset.New(ruleset.Config{
-		Client:    leading,
+		Client:    selection.WithInformers(leading, mgr.GetCache()),
 		Uncached:  mgr.GetAPIReader(),
 		Gateways:  gateways,
 		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace, leader.Confirm}.open,

@@ -35,11 +35,11 @@ func (s *limiterState) coverage() map[types.UID]report.Coverage {
 	covered := newReaches(s.throttling.Rules, deployment.ExemptionsOf(s.limiter)).policies
 	all := make(map[types.UID]report.Coverage, len(s.selected.Namespaced)+len(s.selected.Cluster))
 	for i := range s.selected.Namespaced {
-		p := &s.selected.Namespaced[i]
+		p := s.selected.Namespaced[i]
 		all[p.UID] = report.Coverage{Generation: p.Generation, Covered: covered[policyKey{stored.Name(p), false}]}
 	}
 	for i := range s.selected.Cluster {
-		p := &s.selected.Cluster[i]
+		p := s.selected.Cluster[i]
 		all[p.UID] = report.Coverage{Generation: p.Generation, Covered: covered[policyKey{stored.ClusterName(p), true}]}
 	}
 	return all

@@ -86,12 +86,12 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, f *inputs) error {
 	}
 	for i := range namespaced.Items {
 		if p := &namespaced.Items[i]; limitsWrites(p.Spec.Match, p) {
-			f.policies.Namespaced = append(f.policies.Namespaced, *p)
+			f.policies.Namespaced = append(f.policies.Namespaced, p)
 		}
 	}
 	for i := range cluster.Items {
 		if p := &cluster.Items[i]; limitsWrites(p.Spec.Match, p) {
-			f.policies.Cluster = append(f.policies.Cluster, *p)
+			f.policies.Cluster = append(f.policies.Cluster, p)
 		}
 	}
 	readsNamespaces := func(l v1alpha1.Limiter) bool {

@@ -36,11 +36,11 @@ func objectsIn(t *testing.T, text []byte) (limiters []v1alpha1.Limiter, policies
 		case "RateLimitPolicy":
 			var p v1alpha1.RateLimitPolicy
 			must(t, yaml.UnmarshalStrict(document, &p))
-			policies.Namespaced = append(policies.Namespaced, p)
+			policies.Namespaced = append(policies.Namespaced, &p)
 		case "ClusterRateLimitPolicy":
 			var p v1alpha1.ClusterRateLimitPolicy
 			must(t, yaml.UnmarshalStrict(document, &p))
-			policies.Cluster = append(policies.Cluster, p)
+			policies.Cluster = append(policies.Cluster, &p)
 		default:
 			t.Fatalf("kind %q", kind.Kind)
 		}

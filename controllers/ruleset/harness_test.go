@@ -27,6 +27,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/limiter/controlplane"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore"
@@ -389,7 +390,7 @@ func (h *harness) withManager(resync time.Duration, wrap func(next http.RoundTri
 		Controller: controllerconfig.Controller{SkipNameValidation: new(true)},
 	})
 	h.must(err)
-	h.reconciler.Config.Client, h.reconciler.Config.Uncached = mgr.GetClient(), mgr.GetAPIReader()
+	h.reconciler.Config.Client, h.reconciler.Config.Uncached = selection.WithInformers(mgr.GetClient(), mgr.GetCache()), mgr.GetAPIReader()
 	h.reconciler.Config.Clock, h.reconciler.Config.Resync = time.Now, resync
 	h.reconciler.Reporter.Client, h.reconciler.Reporter.Clock = h.reconciler.Client, h.reconciler.Clock
 	prepare(mgr)

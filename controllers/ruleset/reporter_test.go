@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -20,12 +19,14 @@ import (
 type staleCache struct {
 	client.Client
 
-	policies []v1alpha1.RateLimitPolicy
+	policies []*v1alpha1.RateLimitPolicy
 }
 
 func (c staleCache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if policies, ok := list.(*v1alpha1.RateLimitPolicyList); ok {
-		policies.Items = slices.Clone(c.policies)
+		for _, p := range c.policies {
+			policies.Items = append(policies.Items, *p)
+		}
 		return nil
 	}
 	return c.Client.List(ctx, list, options...)
@@ -36,7 +37,7 @@ func (h *harness) staleReporter(names ...string) stored.Policies {
 	h.Helper()
 	var shown stored.Policies
 	for _, name := range names {
-		shown.Namespaced = append(shown.Namespaced, *h.policy(name))
+		shown.Namespaced = append(shown.Namespaced, h.policy(name))
 	}
 	h.reconciler.Reporter.Client = staleCache{h.kube, shown.Namespaced}
 	return shown
@@ -107,7 +108,7 @@ func TestReporter_WritesNoStatusToAnotherPolicyOfTheSameName(t *testing.T) {
 	h.createPolicy("daily", nil)
 	shown := h.staleReporter("daily")
 	old := shown.Namespaced[0]
-	h.must(h.kube.Delete(t.Context(), &old, client.Preconditions{UID: &old.UID}))
+	h.must(h.kube.Delete(t.Context(), old, client.Preconditions{UID: &old.UID}))
 	for _, when := range []string{"deleted", "replaced"} {
 		if when == "replaced" {
 			h.createPolicy("daily", nil)

@@ -26,10 +26,10 @@ func policiesOfWritesAndRequests() stored.Policies {
 			if namespace == "" {
 				policy := v1alpha1.ClusterRateLimitPolicy{ObjectMeta: meta}
 				policy.Spec.Match = match
-				all.Cluster = append(all.Cluster, policy)
+				all.Cluster = append(all.Cluster, &policy)
 				continue
 			}
-			all.Namespaced = append(all.Namespaced, v1alpha1.RateLimitPolicy{ObjectMeta: meta, Spec: v1alpha1.RateLimitPolicySpec{Match: match}})
+			all.Namespaced = append(all.Namespaced, &v1alpha1.RateLimitPolicy{ObjectMeta: meta, Spec: v1alpha1.RateLimitPolicySpec{Match: match}})
 		}
 	}
 	return all
@@ -92,8 +92,8 @@ func TestSelectedBy_SelectsPoliciesForWritesThatTheLimiterAdmits(t *testing.T) {
 			}
 		})
 	}
-	if slices.ContainsFunc(all.Namespaced, func(p v1alpha1.RateLimitPolicy) bool { return p.UID == "" }) ||
-		slices.ContainsFunc(all.Cluster, func(p v1alpha1.ClusterRateLimitPolicy) bool { return p.UID == "" }) {
+	if slices.ContainsFunc(all.Namespaced, func(p *v1alpha1.RateLimitPolicy) bool { return p.UID == "" }) ||
+		slices.ContainsFunc(all.Cluster, func(p *v1alpha1.ClusterRateLimitPolicy) bool { return p.UID == "" }) {
 		t.Error("a selection changes the policies that it selects from")
 	}
 }

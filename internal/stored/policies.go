@@ -14,13 +14,23 @@ import (
 
 // Policies are policies as an API server stores them, with the objects that they depend on. See [compile.Policies].
 type Policies struct {
-	Namespaced []v1alpha1.RateLimitPolicy
-	Cluster    []v1alpha1.ClusterRateLimitPolicy
+	// The policies are read-only: they can be those of a cache.
+	Namespaced []*v1alpha1.RateLimitPolicy
+	Cluster    []*v1alpha1.ClusterRateLimitPolicy
 	Namespaces []compile.Namespace
 	// NamespacesVersion is that of [compile.Inputs].
 	NamespacesVersion uint64
 	Gateways          *gateway.Objects
 	RouteMatching     []v1alpha1.GatewayReference
+}
+
+// Pointers returns pointers to the elements of a list.
+func Pointers[T any](list []T) []*T {
+	pointers := make([]*T, len(list))
+	for i := range list {
+		pointers[i] = &list[i]
+	}
+	return pointers
 }
 
 // Compile is [compile.Policies.Compile].
@@ -53,16 +63,14 @@ func (p Policies) Usage(identity compile.Identity) budget.Usage {
 // sources yields what compiling reads of the policies. Policies that are being deleted are ignored.
 func (p Policies) sources(yield func(*compile.Source) bool) {
 	var s compile.Source
-	for i := range p.Namespaced {
-		n := &p.Namespaced[i]
+	for _, n := range p.Namespaced {
 		s = sourceOf(&n.ObjectMeta)
 		s.Spec = &n.Spec
 		if n.DeletionTimestamp == nil && !yield(&s) {
 			return
 		}
 	}
-	for i := range p.Cluster {
-		c := &p.Cluster[i]
+	for _, c := range p.Cluster {
 		s = sourceOf(&c.ObjectMeta)
 		s.Namespace, s.Cluster = "", &c.Spec
 		if c.DeletionTimestamp == nil && !yield(&s) {

@@ -27,11 +27,11 @@ func (p Policies) SelectedBy(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	refuses := func(match *v1alpha1.Match, namespace string) bool {
 		return compile.LimitsWrites(match) && admits(namespace) != ""
 	}
-	ofNamespace := func(policy v1alpha1.RateLimitPolicy) bool { return refuses(policy.Spec.Match, policy.Namespace) }
+	ofNamespace := func(policy *v1alpha1.RateLimitPolicy) bool { return refuses(policy.Spec.Match, policy.Namespace) }
 	if slices.ContainsFunc(selected.Namespaced, ofNamespace) {
 		selected.Namespaced = slices.DeleteFunc(slices.Clone(selected.Namespaced), ofNamespace)
 	}
-	ofCluster := func(policy v1alpha1.ClusterRateLimitPolicy) bool { return refuses(policy.Spec.Match, "") }
+	ofCluster := func(policy *v1alpha1.ClusterRateLimitPolicy) bool { return refuses(policy.Spec.Match, "") }
 	if slices.ContainsFunc(selected.Cluster, ofCluster) {
 		selected.Cluster = slices.DeleteFunc(slices.Clone(selected.Cluster), ofCluster)
 	}
@@ -53,14 +53,14 @@ func (p Policies) labeled(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	}
 	selected := Policies{Namespaces: p.Namespaces, NamespacesVersion: p.NamespacesVersion, Gateways: p.Gateways}
 	within := p.namespaces(namespaces)
-	for i := range p.Namespaced {
-		if policy := &p.Namespaced[i]; policies.Matches(labels.Set(policy.Labels)) && within(policy.Namespace) {
-			selected.Namespaced = append(selected.Namespaced, *policy)
+	for _, policy := range p.Namespaced {
+		if policies.Matches(labels.Set(policy.Labels)) && within(policy.Namespace) {
+			selected.Namespaced = append(selected.Namespaced, policy)
 		}
 	}
-	for i := range p.Cluster {
-		if policy := &p.Cluster[i]; policies.Matches(labels.Set(policy.Labels)) {
-			selected.Cluster = append(selected.Cluster, *policy)
+	for _, policy := range p.Cluster {
+		if policies.Matches(labels.Set(policy.Labels)) {
+			selected.Cluster = append(selected.Cluster, policy)
 		}
 	}
 	return selected, nil
@@ -140,14 +140,14 @@ func (p Policies) NotAdmitted(spec *v1alpha1.LimiterSpec) (map[types.UID]string,
 	}
 	refused := map[types.UID]string{}
 	for i := range selected.Namespaced {
-		if policy := &selected.Namespaced[i]; compile.LimitsWrites(policy.Spec.Match) {
+		if policy := selected.Namespaced[i]; compile.LimitsWrites(policy.Spec.Match) {
 			if why := admits(policy.Namespace); why != "" {
 				refused[policy.UID] = why
 			}
 		}
 	}
 	for i := range selected.Cluster {
-		if policy := &selected.Cluster[i]; compile.LimitsWrites(policy.Spec.Match) {
+		if policy := selected.Cluster[i]; compile.LimitsWrites(policy.Spec.Match) {
 			if why := admits(""); why != "" {
 				refused[policy.UID] = why
 			}

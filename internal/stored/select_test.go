@@ -21,13 +21,13 @@ func named(namespace, name string, labels ...string) metav1.ObjectMeta {
 
 func TestSelectedBy_SelectsByLabelsOfPoliciesAndNamespaces(t *testing.T) {
 	all := stored.Policies{
-		Namespaced: []v1alpha1.RateLimitPolicy{
+		Namespaced: []*v1alpha1.RateLimitPolicy{
 			{ObjectMeta: named("shop", "marked", "edge")},
 			{ObjectMeta: named("shop", "plain")},
 			{ObjectMeta: named("bank", "marked", "edge")},
 			{ObjectMeta: named("unknown", "marked", "edge")},
 		},
-		Cluster: []v1alpha1.ClusterRateLimitPolicy{{ObjectMeta: named("", "marked", "edge")}, {ObjectMeta: named("", "plain")}},
+		Cluster: []*v1alpha1.ClusterRateLimitPolicy{{ObjectMeta: named("", "marked", "edge")}, {ObjectMeta: named("", "plain")}},
 		Namespaces: []compile.Namespace{
 			{Name: "shop", Labels: map[string]string{"team": "retail"}}, {Name: "bank", Labels: map[string]string{"team": "money"}},
 		},
@@ -54,10 +54,10 @@ func TestSelectedBy_SelectsByLabelsOfPoliciesAndNamespaces(t *testing.T) {
 			}
 			var got []string
 			for i := range selected.Cluster {
-				got = append(got, stored.ClusterName(&selected.Cluster[i]))
+				got = append(got, stored.ClusterName(selected.Cluster[i]))
 			}
 			for i := range selected.Namespaced {
-				got = append(got, stored.Name(&selected.Namespaced[i]))
+				got = append(got, stored.Name(selected.Namespaced[i]))
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -316,7 +316,7 @@ func limitsFor(index *matching.Index, request *rules.Request) []appliedLimit {
 
 func sampleIndex(t *testing.T) *matching.Index {
 	t.Helper()
-	result := stored.Policies{Namespaced: samplePolicies(t)}.Compile(compile.DefaultIdentity().WithHashKey(testHashKey()))
+	result := stored.Policies{Namespaced: stored.Pointers(samplePolicies(t))}.Compile(compile.DefaultIdentity().WithHashKey(testHashKey()))
 	if len(result.Problems) > 0 {
 		t.Fatalf("the samples do not compile: %v", result.Problems)
 	}

@@ -229,7 +229,7 @@ func serveWeir(t *testing.T, routes []*gatewayv1.HTTPRoute) *router {
 		objects = append(objects, r)
 		for _, rule := range r.Spec.Rules {
 			section := string(*rule.Name)
-			p.Namespaced = append(p.Namespaced, v1alpha1.RateLimitPolicy{
+			p.Namespaced = append(p.Namespaced, &v1alpha1.RateLimitPolicy{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: r.Name + "." + section},
 				Spec: v1alpha1.RateLimitPolicySpec{
 					Axis: v1alpha1.AxisIP, Limit: new(int64(1_000_000)), Window: "1h",

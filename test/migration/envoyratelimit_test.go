@@ -146,8 +146,8 @@ func TestRateLimit_ADefaultIsReplacedWithinOneDescriptor(t *testing.T) {
 	w := newWeir(t)
 	for own, over := range map[string]bool{"b": false, "a": true} { // the descriptor that the policy matches
 		compiled := stored.Policies{
-			Namespaced: []v1alpha1.RateLimitPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}, Spec: spec(own, 9, "default")}},
-			Cluster: []v1alpha1.ClusterRateLimitPolicy{{
+			Namespaced: []*v1alpha1.RateLimitPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "own"}, Spec: spec(own, 9, "default")}},
+			Cluster: []*v1alpha1.ClusterRateLimitPolicy{{
 				ObjectMeta: metav1.ObjectMeta{Name: "default"},
 				Spec:       v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: spec("b", 0), Precedence: v1alpha1.PrecedenceDefault},
 			}},

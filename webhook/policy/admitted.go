@@ -40,7 +40,7 @@ func (c Config) isAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) (bo
 	if err := c.Stored.List(ctx, &namespaces, own, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list namespaces: %w", err)
 	}
-	one := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{*p}}
+	one := stored.Policies{Namespaced: []*v1alpha1.RateLimitPolicy{p}}
 	for i := range namespaces.Items {
 		one.Namespaces = append(one.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
 	}

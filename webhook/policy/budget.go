@@ -62,7 +62,7 @@ func (c Config) storedPolicies(ctx context.Context) (stored.Policies, error) {
 			return stored.Policies{}, fmt.Errorf("list policies and namespaces: %w", err)
 		}
 	}
-	policies := stored.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}
+	policies := stored.Policies{Namespaced: stored.Pointers(namespaced.Items), Cluster: stored.Pointers(cluster.Items)}
 	for i := range namespaces.Items {
 		policies.Namespaces = append(policies.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
 	}
@@ -103,11 +103,11 @@ func (c Config) charges(policies stored.Policies, identity compile.Identity) []b
 	charges := make([]budget.Charge, 0, len(policies.Namespaced)+len(policies.Cluster)+1)
 	for i := range policies.Namespaced {
 		one := stored.Policies{Namespaced: policies.Namespaced[i : i+1]}
-		charges = append(charges, chargeOf(one, c.usages.usage(&policies.Namespaced[i], one, identity)))
+		charges = append(charges, chargeOf(one, c.usages.usage(policies.Namespaced[i], one, identity)))
 	}
 	for i := range policies.Cluster {
 		one := stored.Policies{Cluster: policies.Cluster[i : i+1]}
-		charges = append(charges, chargeOf(one, c.usages.usage(&policies.Cluster[i], one, identity)))
+		charges = append(charges, chargeOf(one, c.usages.usage(policies.Cluster[i], one, identity)))
 	}
 	return charges
 }
@@ -116,7 +116,7 @@ func chargeOf(one stored.Policies, usage budget.Usage) budget.Charge {
 	if len(one.Cluster) > 0 {
 		return budget.Charge{Policy: nameOf(one), Cluster: true, Created: one.Cluster[0].CreationTimestamp.Time, Usage: usage}
 	}
-	p := &one.Namespaced[0]
+	p := one.Namespaced[0]
 	return budget.Charge{Policy: nameOf(one), Namespace: p.Namespace, Created: p.CreationTimestamp.Time, Usage: usage}
 }
 

@@ -57,25 +57,25 @@ func (c Config) others(ctx context.Context, namespace string) (stored.Policies, 
 		return stored.Policies{}, fmt.Errorf("list ClusterRateLimitPolicies: %w", err)
 	}
 	if namespace == "" {
-		return stored.Policies{Cluster: cluster.Items}, nil
+		return stored.Policies{Cluster: stored.Pointers(cluster.Items)}, nil
 	}
 	var namespaced v1alpha1.RateLimitPolicyList
 	if err := c.Stored.List(ctx, &namespaced, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return stored.Policies{}, fmt.Errorf("list RateLimitPolicies in namespace %s: %w", namespace, err)
 	}
-	return stored.Policies{Namespaced: namespaced.Items, Cluster: cluster.Items}, nil
+	return stored.Policies{Namespaced: stored.Pointers(namespaced.Items), Cluster: stored.Pointers(cluster.Items)}, nil
 }
 
 // compileWith compiles one policy together with others. The others may contain the stored version of the policy, which is ignored.
 func compileWith(one, others stored.Policies, identity compile.Identity) verdict {
 	name := nameOf(one)
 	for i := range others.Namespaced {
-		if stored.Name(&others.Namespaced[i]) != name {
+		if stored.Name(others.Namespaced[i]) != name {
 			one.Namespaced = append(one.Namespaced, others.Namespaced[i])
 		}
 	}
 	for i := range others.Cluster {
-		if stored.ClusterName(&others.Cluster[i]) != name {
+		if stored.ClusterName(others.Cluster[i]) != name {
 			one.Cluster = append(one.Cluster, others.Cluster[i])
 		}
 	}
@@ -110,7 +110,7 @@ func specOf(one stored.Policies) *v1alpha1.RateLimitPolicySpec {
 // nameOf returns the name of the single policy.
 func nameOf(one stored.Policies) string {
 	if len(one.Cluster) > 0 {
-		return stored.ClusterName(&one.Cluster[0])
+		return stored.ClusterName(one.Cluster[0])
 	}
-	return stored.Name(&one.Namespaced[0])
+	return stored.Name(one.Namespaced[0])
 }

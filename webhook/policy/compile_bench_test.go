@@ -24,7 +24,7 @@ func BenchmarkCompile(b *testing.B) {
 			}
 			policy := policytest.Stored(b, "a", fmt.Sprintf(spec, 5000))
 			for b.Loop() {
-				compileWith(only(policy), stored.Policies{Namespaced: others}, compile.DefaultIdentity())
+				compileWith(only(policy), stored.Policies{Namespaced: stored.Pointers(others)}, compile.DefaultIdentity())
 			}
 		})
 	}

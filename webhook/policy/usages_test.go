@@ -16,7 +16,7 @@ import (
 
 func TestUsages_RemembersAPolicyInOneGenerationAndIdentity(t *testing.T) {
 	p := of(t, "shop", "a", 1, validSpec)
-	one, two := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p}}, stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{p, of(t, "shop", "b", 1, validSpec)}}
+	one, two := stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{p})}, stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{p, of(t, "shop", "b", 1, validSpec)})}
 	other := compile.DefaultIdentity()
 	other.IPv6PrefixLength = 56
 	u := &usages{}

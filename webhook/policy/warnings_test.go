@@ -14,13 +14,13 @@ import (
 )
 
 func only(policy v1alpha1.RateLimitPolicy) stored.Policies {
-	return stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy}}
+	return stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{policy})}
 }
 
 // warningsFor returns the warnings for policy, compiled together with others.
 func warningsFor(t policytest.Failer, policy v1alpha1.RateLimitPolicy, others ...v1alpha1.RateLimitPolicy) []string {
 	t.Helper()
-	found := compileWith(only(policy), stored.Policies{Namespaced: others}, compile.DefaultIdentity())
+	found := compileWith(only(policy), stored.Policies{Namespaced: stored.Pointers(others)}, compile.DefaultIdentity())
 	if len(found.problems) > 0 {
 		t.Fatalf("problems: %v", found.problems)
 	}

@@ -145,7 +145,7 @@ func setOf(limit int64) *selection.RuleSet {
 			Spec:       v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(limit), Window: "1m", Algorithm: v1alpha1.FixedWindow},
 		}
 	}
-	of := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", limit), policy("hourly", 10)}}
+	of := stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{policy("daily", limit), policy("hourly", 10)})}
 	return selection.Compiler{KeyPrefix: "weir:"}.Compile(nil, &v1alpha1.Limiter{}, of, selection.Hashes{})
 }
 

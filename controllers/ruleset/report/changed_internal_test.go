@@ -16,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -159,7 +160,7 @@ func (h *history) report() (missed []string) {
 
 func (h *history) evaluate(r *Reporter) {
 	inputs := selection.Inputs{}
-	inputs.Namespaced = slices.Clone(h.policies)
+	inputs.Namespaced = stored.Pointers(slices.Clone(h.policies))
 	r.pending = pendingStatuses{made: h.now}
 	r.unselected.Compile(inputs, func(policy types.UID) bool { return selected(policy, h.states) })
 	r.evaluate(inputs, slices.Clone(h.states))

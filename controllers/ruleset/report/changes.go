@@ -16,7 +16,7 @@ type ChangeCounter struct {
 const (
 	// closeChanges is the time between changes that belong together, as when a GitOps tool applies many policies. A person, or a program that waits for
 	// the effect of a change, needs longer.
-	closeChanges = 30 * time.Millisecond
+	closeChanges = 15 * time.Millisecond
 	// lastChange is the time after which the next change belongs to no earlier one.
 	lastChange = 200 * time.Millisecond
 )

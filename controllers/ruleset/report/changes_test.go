@@ -19,7 +19,7 @@ func TestChangeCounter_ReportsChangesSinceAnEarlierCount(t *testing.T) {
 	if again, changed := c.Since(n); again != n || changed {
 		t.Errorf("since then: %d, %v", again, changed)
 	}
-	now = now.Add(29 * time.Millisecond)
+	now = now.Add(14 * time.Millisecond)
 	c.Add(now)
 	if !c.AreMany(0) || !c.AreMany(1) || c.AreMany(2) {
 		t.Errorf("a change that follows closely: many since 0, 1, 2: %v, %v, %v", c.AreMany(0), c.AreMany(1), c.AreMany(2))
@@ -27,7 +27,7 @@ func TestChangeCounter_ReportsChangesSinceAnEarlierCount(t *testing.T) {
 	for i, test := range []struct {
 		after time.Duration
 		many  bool
-	}{{199 * time.Millisecond, true}, {200 * time.Millisecond, false}, {30 * time.Millisecond, false}, {29 * time.Millisecond, true}} {
+	}{{199 * time.Millisecond, true}, {200 * time.Millisecond, false}, {15 * time.Millisecond, false}, {14 * time.Millisecond, true}} {
 		now = now.Add(test.after)
 		c.Add(now)
 		if many := c.AreMany(uint64(2 + i)); many != test.many {

@@ -31,26 +31,26 @@ func TestPolicyStatus_MatchesTheStatesInTestGitops(t *testing.T) {
 		"a": "lets only ClusterRateLimitPolicies limit writes: spec.kubernetesThrottle.namespacedPolicies is None",
 	}}
 	bad := []compile.Problem{{Field: "spec.match.http.paths[0].value", Message: "missing closing ): `/v1/(`"}}
-	policies := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attachedPolicy("new", 2), attachedPolicy("old", 1)}, Gateways: &gateway.Objects{}}
+	policies := stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{attachedPolicy("new", 2), attachedPolicy("old", 1)}), Gateways: &gateway.Objects{}}
 	missing := policies.Compile(compile.DefaultIdentity()).Problems[:1]
 	policies.Gateways.Routes = []gateway.Route{{Kind: v1alpha1.TargetHTTPRoute, Namespace: "shop", Name: "checkout"}}
 	conflicted := policies.Compile(compile.DefaultIdentity()).Problems
-	idle := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{attachedPolicy("old", 1)}, Gateways: policies.Gateways}.Compile(compile.DefaultIdentity()).Unmatched[0]
+	idle := stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{attachedPolicy("old", 1)}), Gateways: policies.Gateways}.Compile(compile.DefaultIdentity()).Unmatched[0]
 	contradiction := attachedPolicy("new", 1)
 	contradiction.Spec.TargetRefs = nil
 	contradiction.Spec.Match = &v1alpha1.Match{HTTP: &v1alpha1.HTTPMatch{CIDRs: []v1alpha1.CIDR{"10.1.0.0/16"}, ExceptCIDRs: []v1alpha1.CIDR{"10.0.0.0/8"}}}
-	noMatch := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{contradiction}}.Compile(compile.DefaultIdentity()).Unmatched[0]
+	noMatch := stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{contradiction})}.Compile(compile.DefaultIdentity()).Unmatched[0]
 	selecting := attachedPolicy("new", 1)
 	selecting.Spec.TargetRefs = nil
 	selecting.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{
 		Resources:         []v1alpha1.KubernetesResources{{APIGroups: []v1alpha1.APIGroup{""}, Resources: []v1alpha1.ResourceName{"pods"}}},
 		NamespaceSelector: &v1alpha1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
 	}}
-	noNamespaces := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{selecting}, Namespaces: []compile.Namespace{{Name: "shop"}}}.
+	noNamespaces := stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{selecting}), Namespaces: []compile.Namespace{{Name: "shop"}}}.
 		Compile(compile.DefaultIdentity()).Unmatched[0]
 	elsewhere := attachedPolicy("new", 1)
 	elsewhere.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: v1alpha1.TargetGateway, Namespace: new("infra"), Name: "public"}}
-	forbidden := stored.Policies{Namespaced: []v1alpha1.RateLimitPolicy{elsewhere}, Gateways: policies.Gateways}.Compile(compile.DefaultIdentity()).Problems
+	forbidden := stored.Policies{Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{elsewhere}), Gateways: policies.Gateways}.Compile(compile.DefaultIdentity()).Problems
 	for name, c := range map[string]struct {
 		g int64
 		o outcome

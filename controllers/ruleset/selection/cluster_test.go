@@ -18,7 +18,7 @@ import (
 
 // both returns policies of both kinds.
 func both(namespaced []v1alpha1.RateLimitPolicy, cluster ...v1alpha1.ClusterRateLimitPolicy) stored.Policies {
-	return stored.Policies{Namespaced: namespaced, Cluster: cluster}
+	return stored.Policies{Namespaced: stored.Pointers(namespaced), Cluster: stored.Pointers(cluster)}
 }
 
 // A namespace can have the name cluster.
@@ -126,7 +126,8 @@ func TestCompile_SummarizesTheOverridesOfEachPolicy(t *testing.T) {
 func TestRestore_FindsClusterPoliciesAndOverrides(t *testing.T) {
 	set := compiler.Compile(nil, limiterAt(1), overriding(), Hashes{})
 	now := Inputs{Policies: overriding()}
-	now.Cluster = append(now.Cluster, clusterPolicy("new", 1, 5))
+	added := clusterPolicy("new", 1, 5)
+	now.Cluster = append(now.Cluster, &added)
 	now.Cluster[1].Generation, now.Cluster[1].Spec.Limit = 2, new(int64(11)) // ceiling was edited
 	restored, err := compiler.Restore(limiterAt(2), now, archived(t, set), set.Revision)
 	if err != nil {

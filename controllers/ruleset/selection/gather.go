@@ -2,6 +2,7 @@ package selection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -43,19 +44,16 @@ type GatewayReader interface {
 // Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets or tables is true.
 // Without a GatewayReader, the targets are unknown. While they cannot be read, only the policies with targets wait: see [compile.Gateways.Unreadable].
 func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, tables bool) (Inputs, error) {
-	var namespaced v1alpha1.RateLimitPolicyList
-	var cluster v1alpha1.ClusterRateLimitPolicyList
+	policies, err := listPolicies(ctx, reader)
+	if err != nil {
+		return Inputs{}, err
+	}
+	inputs := Inputs{Policies: policies}
 	var namespaces metav1.PartialObjectMetadataList
 	namespaces.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "NamespaceList"})
-	for _, list := range []client.ObjectList{&namespaced, &cluster, &namespaces} {
-		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return Inputs{}, fmt.Errorf("list policies and namespaces: %w", err)
-		}
+	if err := reader.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return Inputs{}, fmt.Errorf("list namespaces: %w", err)
 	}
-	inputs := Inputs{Policies: stored.Policies{
-		Namespaced: slices.DeleteFunc(namespaced.Items, func(p v1alpha1.RateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
-		Cluster:    slices.DeleteFunc(cluster.Items, func(p v1alpha1.ClusterRateLimitPolicy) bool { return p.DeletionTimestamp != nil }),
-	}}
 	for i := range namespaces.Items {
 		n := &namespaces.Items[i]
 		inputs.Namespaces = append(inputs.Namespaces, compile.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
@@ -65,12 +63,35 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, t
 	if gateways == nil || !tables && !HaveTargets(inputs.Policies) {
 		return inputs, nil
 	}
-	var err error
 	if inputs.Gateways, inputs.GatewaysHash, err = gateways.Read(ctx); err != nil {
 		inputs.Gateways, inputs.GatewaysHash = &gateway.Objects{Unreadable: err}, maphash.String(hashSeed, err.Error())
 	}
 	inputs.Gateways.Version = inputs.GatewaysHash
 	return inputs, nil
+}
+
+// A PolicyLister lists policies without copying them: a list of 10 000 policies has 7 MB.
+type PolicyLister interface {
+	// ListPolicies returns the policies of a cache, in any order. They are read-only.
+	ListPolicies(ctx context.Context) (stored.Policies, error)
+}
+
+// listPolicies returns the policies that are not being deleted.
+func listPolicies(ctx context.Context, reader client.Reader) (policies stored.Policies, err error) {
+	if lister, ok := reader.(PolicyLister); ok {
+		policies, err = lister.ListPolicies(ctx)
+	} else {
+		var namespaced v1alpha1.RateLimitPolicyList
+		var cluster v1alpha1.ClusterRateLimitPolicyList
+		err = errors.Join(reader.List(ctx, &namespaced, client.UnsafeDisableDeepCopy), reader.List(ctx, &cluster, client.UnsafeDisableDeepCopy))
+		policies = stored.Policies{Namespaced: stored.Pointers(namespaced.Items), Cluster: stored.Pointers(cluster.Items)}
+	}
+	if err != nil {
+		return stored.Policies{}, fmt.Errorf("list policies: %w", err)
+	}
+	policies.Namespaced = slices.DeleteFunc(policies.Namespaced, func(p *v1alpha1.RateLimitPolicy) bool { return p.DeletionTimestamp != nil })
+	policies.Cluster = slices.DeleteFunc(policies.Cluster, func(p *v1alpha1.ClusterRateLimitPolicy) bool { return p.DeletionTimestamp != nil })
+	return policies, nil
 }
 
 // Unreadable reports whether the objects that policies can target cannot be read.

@@ -140,7 +140,7 @@ func TestGather_FailsIfAListCannotBeRead(t *testing.T) {
 func TestGenerations_ReturnsTheSameMapUntilAPolicyChanges(t *testing.T) {
 	in := func(daily, floor int64) Inputs {
 		return Inputs{Policies: stored.Policies{
-			Namespaced: []v1alpha1.RateLimitPolicy{policy("daily", daily, 10)}, Cluster: []v1alpha1.ClusterRateLimitPolicy{clusterPolicy("floor", floor, 10)},
+			Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{policy("daily", daily, 10)}), Cluster: stored.Pointers([]v1alpha1.ClusterRateLimitPolicy{clusterPolicy("floor", floor, 10)}),
 		}}
 	}
 	before := in(1, 1).Generations(nil)

@@ -87,7 +87,7 @@ func TestMemo_HistoriesFindAStaleVersion(t *testing.T) {
 		},
 		"the UID of a policy": func(p *stored.Policies) {
 			for i := range p.Namespaced {
-				p.Namespaced[i].UID = types.UID(stored.Name(&p.Namespaced[i]))
+				p.Namespaced[i].UID = types.UID(stored.Name(p.Namespaced[i]))
 			}
 		},
 		"the routes and Gateways": func(p *stored.Policies) {
@@ -235,7 +235,7 @@ func oneOf[T any](w *world, list ...T) T { return list[w.random.IntN(len(list))]
 
 // selected returns the policies that the Limiter selects, in a random order, as Gather would read them.
 func (w *world) selected(before *RuleSet) (stored.Policies, error) {
-	all := stored.Policies{Namespaced: slices.Clone(w.namespaced), Cluster: slices.Clone(w.cluster), NamespacesVersion: w.version}
+	all := stored.Policies{Namespaced: stored.Pointers(slices.Clone(w.namespaced)), Cluster: stored.Pointers(slices.Clone(w.cluster)), NamespacesVersion: w.version}
 	w.random.Shuffle(len(all.Namespaced), func(i, j int) { all.Namespaced[i], all.Namespaced[j] = all.Namespaced[j], all.Namespaced[i] })
 	w.random.Shuffle(len(all.Cluster), func(i, j int) { all.Cluster[i], all.Cluster[j] = all.Cluster[j], all.Cluster[i] })
 	for _, n := range w.namespaces {

@@ -122,12 +122,12 @@ func (s *RuleSet) findPolicies(inputs Inputs, set rules.Set, identity compile.Id
 		found.Gateways = &gateway.Objects{Unreadable: inputs.Gateways.Unreadable, Previous: set}
 	}
 	for i := range inputs.Namespaced {
-		if hasRule(stored.Name(&inputs.Namespaced[i])) {
+		if hasRule(stored.Name(inputs.Namespaced[i])) {
 			found.Namespaced = append(found.Namespaced, inputs.Namespaced[i])
 		}
 	}
 	for i := range inputs.Cluster {
-		if hasRule(stored.ClusterName(&inputs.Cluster[i])) {
+		if hasRule(stored.ClusterName(inputs.Cluster[i])) {
 			found.Cluster = append(found.Cluster, inputs.Cluster[i])
 		}
 	}

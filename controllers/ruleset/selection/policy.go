@@ -69,13 +69,13 @@ func List(of stored.Policies) []Policy {
 // Objects yields the policies of both kinds, cluster policies first.
 func Objects(of stored.Policies) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
-		for i := range of.Cluster {
-			if p := &of.Cluster[i]; !yield(Object{ObjectMeta: &p.ObjectMeta, cluster: p}) {
+		for _, p := range of.Cluster {
+			if !yield(Object{ObjectMeta: &p.ObjectMeta, cluster: p}) {
 				return
 			}
 		}
-		for i := range of.Namespaced {
-			if p := &of.Namespaced[i]; !yield(Object{ObjectMeta: &p.ObjectMeta, namespaced: p}) {
+		for _, p := range of.Namespaced {
+			if !yield(Object{ObjectMeta: &p.ObjectMeta, namespaced: p}) {
 				return
 			}
 		}

@@ -33,7 +33,7 @@ func invalidPolicy(name string) v1alpha1.RateLimitPolicy {
 }
 
 func policies(all ...v1alpha1.RateLimitPolicy) stored.Policies {
-	return stored.Policies{Namespaced: all}
+	return stored.Policies{Namespaced: stored.Pointers(all)}
 }
 
 func TestCompile_ReturnsTheSameRuleSetUntilAPolicyOrTheLimiterChanges(t *testing.T) {
