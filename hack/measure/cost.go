@@ -68,7 +68,8 @@ func (e *environment) measureCost(ctx context.Context) error {
 	ratio := edited.at.Sub(quiet.at).Seconds() / quiet.at.Sub(began.at).Seconds()
 	each := edited.minus(quiet).minus(quiet.minus(began).times(ratio)).times(1. / costEdits)
 	replicas := float64(len(e.stack.Replicas))
-	fmt.Printf("an edit costs, with %d edits each %v: operator %.1f ms of CPU, each limiter %.1f ms, Redis receives %.1f KiB, and sends %.1f KiB for each limiter\n",
+	fmt.Printf("an edit costs, with %d edits each %v: operator %.1f ms of CPU, each limiter %.1f ms, "+
+		"Redis receives %.1f KiB, and sends %.1f KiB for each limiter\n",
 		costEdits, editInterval, 1000*each.operator, 1000*each.limiters/replicas, each.received/1024, each.sent/1024/replicas)
 	return nil
 }

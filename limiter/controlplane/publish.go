@@ -149,7 +149,7 @@ func (e *Exchange) shardsOf(ctx context.Context, revision string) ([]string, err
 	}
 	m, err := rules.DecodeManifest(data)
 	if err != nil {
-		return nil, nil //nolint:nilerr // another version has written it, or it is damaged
+		return []string{}, nil //nolint:nilerr // another version has written it, or it is damaged
 	}
 	return slices.Collect(m.Hashes()), nil
 }
@@ -264,7 +264,7 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 // Shards returns the encoded shards with these hashes, as far as Redis has them.
 func (e *Exchange) Shards(ctx context.Context, hashes []string) (map[string][]byte, error) {
 	if len(hashes) == 0 {
-		return nil, nil
+		return map[string][]byte{}, nil
 	}
 	replies := make([]*redis.StringCmd, len(hashes))
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil

@@ -227,7 +227,7 @@ func (b blob) decode(encoded map[string][]byte, into any) error {
 	return decodeStrictly(plain, into)
 }
 
-// unpack returns the JSON in data, at most limit bytes, the revision in its header, or "" if it has none, and what follows it.
+// unpack returns the JSON in data, at most limit bytes, the revision in its header, which can be "", and what follows it.
 func unpack(data []byte, limit int) (plain []byte, name string, rest []byte, err error) {
 	from := bytes.NewReader(data)
 	r, err := gzip.NewReader(from)

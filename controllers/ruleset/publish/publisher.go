@@ -106,18 +106,8 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		return Delivery{}, err
 	}
 	p.Sequence.Found(active, sequence)
-	if err := p.findFormat(ctx); err != nil {
+	if err := p.write(ctx, set); err != nil {
 		return Delivery{}, err
-	}
-	if set.Whole || !p.wantsWhole { // else the caller encodes the set again
-		stamped, sequence := p.Sequence.Stamp(set)
-		changed, err := p.store.Publish(ctx, stamped, p.shouldRewrite(set.Revision))
-		if err != nil {
-			return Delivery{}, err
-		}
-		if changed {
-			log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
-		}
 	}
 	replicas, err := p.store.Replicas(ctx)
 	if err != nil {
@@ -145,6 +135,22 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 	}
 	p.rejected = delivery.Rejected
 	return delivery, nil
+}
+
+// write makes the rule set active, unless a replica does not read its format: then the caller encodes it again.
+func (p *Publisher) write(ctx context.Context, set *selection.RuleSet) error {
+	if err := p.findFormat(ctx); err != nil {
+		return err
+	}
+	if !set.Whole && p.wantsWhole {
+		return nil
+	}
+	stamped, sequence := p.Sequence.Stamp(set)
+	changed, err := p.store.Publish(ctx, stamped, p.shouldRewrite(set.Revision))
+	if err == nil && changed {
+		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
+	}
+	return err
 }
 
 // findFormat reads, before the first rule set is published, whether a replica reads no shards: it must not find some.

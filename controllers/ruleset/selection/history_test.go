@@ -245,15 +245,10 @@ func (w *world) selected(before *RuleSet) (stored.Policies, error) {
 		g := *w.gateways
 		g.Routes, g.Gateways, g.Grants = slices.Clone(g.Routes), slices.Clone(g.Gateways), slices.Clone(g.Grants)
 		if g.Unreadable != nil && before != nil {
-			data, err := before.Archive()
-			if err != nil {
+			var err error
+			if g.Previous, err = decoded(before); err != nil {
 				return all, err
 			}
-			set, err := rules.DecodeAs(data, before.Revision)
-			if err != nil {
-				return all, err
-			}
-			g.Previous = set
 		}
 		all.Gateways = &g
 	}
@@ -510,4 +505,13 @@ func (w *world) changeLimiter() {
 			Mode: oneOf(w, v1alpha1.ThrottleModeDisabled, "", ""), NamespacedPolicies: v1alpha1.NamespacedPoliciesSelected, NamespacedPolicySelector: &metav1.LabelSelector{},
 		}
 	}
+}
+
+// decoded returns the rules that a rule set publishes.
+func decoded(set *RuleSet) (rules.Set, error) {
+	data, err := set.Archive()
+	if err != nil {
+		return rules.Set{}, err
+	}
+	return rules.DecodeAs(data, set.Revision)
 }

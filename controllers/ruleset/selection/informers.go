@@ -13,7 +13,9 @@ import (
 )
 
 // WithInformers returns the client as a [PolicyLister] of the informers from which it reads.
-func WithInformers(c client.Client, informers cache.Informers) client.Client { return cachedPolicies{c, informers} }
+func WithInformers(c client.Client, informers cache.Informers) client.Client {
+	return cachedPolicies{c, informers}
+}
 
 type cachedPolicies struct {
 	client.Client
