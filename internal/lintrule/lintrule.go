@@ -104,6 +104,14 @@ func All() []Rule {
 	}
 }
 
+// IDs returns the ids of all rules.
+func IDs() (ids []string) {
+	for _, r := range All() {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
 // Find returns the rule with an id.
 func Find(id string) (r Rule, exists bool) {
 	all := All()

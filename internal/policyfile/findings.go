@@ -117,19 +117,19 @@ func (r *Result) Limiters() (limiters []Limiter) {
 	return limiters
 }
 
-// Object is the place of a policy in the files.
+// Object is the place of a policy or a Limiter in the files.
 type Object struct {
+	Name string // "namespace/name" or "_cluster/name"
 	File string
 	Line int
 }
 
-// Find returns the place of a policy: "namespace/name" or "_cluster/name".
-func (r *Result) Find(policy string, ofCluster bool) (Object, bool) {
-	o := r.defined[keyOf(policy, ofCluster)]
-	if o == nil {
-		return Object{}, false
+// Objects returns the policies and Limiters, valid and invalid, sorted by file and line.
+func (r *Result) Objects() (objects []Object) {
+	for _, o := range r.sorted() {
+		objects = append(objects, Object{o.policy(), o.file, o.line("")})
 	}
-	return Object{o.file, o.line("")}, true
+	return objects
 }
 
 // Valid returns the valid policies, with their defaults.

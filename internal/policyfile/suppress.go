@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/lintrule"
+	"github.com/weir-dev/weir/internal/policyfile/hint"
 )
 
 // SuppressPrefix is the prefix of the annotations that suppress the findings of a rule of weir lint for an object. The name is the id of the rule, and the
@@ -61,7 +62,11 @@ func (o *object) suppressionWarnings(suppressed map[string]bool) (problems []Pro
 		field := "metadata.annotations[" + SuppressPrefix + id + "]"
 		switch rule, exists := lintrule.Find(id); {
 		case !exists:
-			problems = append(problems, o.problem(lintrule.InvalidSuppression, field, fmt.Sprintf("weir lint has no rule %q", id)))
+			message := fmt.Sprintf("weir lint has no rule %q", id)
+			if meant := hint.Nearest(id, lintrule.IDs()); meant != "" {
+				message += "; did you mean " + meant + "?"
+			}
+			problems = append(problems, o.problem(lintrule.InvalidSuppression, field, message))
 		case rule.Severity == lintrule.Error:
 			problems = append(problems, o.problem(lintrule.InvalidSuppression, field, "an error cannot be suppressed: the policy is not enforced"))
 		case o.annotations[id] == "":

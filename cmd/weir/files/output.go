@@ -1,0 +1,58 @@
+package files
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// output is a format, and the file that it is written to. Without a file it is standard output.
+type output struct{ format, file string }
+
+// parseOutputs parses values of --output: FORMAT or FORMAT=FILE. Only one of them can be for standard output.
+func parseOutputs(values, formats []string) (outputs []output, err error) {
+	onStdout := ""
+	for _, value := range values {
+		format, file, hasFile := strings.Cut(value, "=")
+		switch {
+		case !slices.Contains(formats, format):
+			return nil, fmt.Errorf("--output %q is invalid: must be one of %s, optionally with =FILE", value, strings.Join(formats, ", "))
+		case hasFile && file == "":
+			return nil, fmt.Errorf("--output %q has no name of a file", value)
+		case !hasFile && onStdout != "":
+			return nil, fmt.Errorf("--output %s and --output %s are both for standard output: name a file for one of them, such as %s=FILE", onStdout, format, format)
+		case !hasFile:
+			onStdout = format
+		}
+		outputs = append(outputs, output{format, file})
+	}
+	return outputs, nil
+}
+
+// write writes the file in one step, so that a file is complete or unchanged.
+func (o output) write(content func(io.Writer) error) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(o.file), "."+filepath.Base(o.file)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", o.file, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temporary.Name())
+			err = fmt.Errorf("write %s: %w", o.file, err)
+		}
+	}()
+	err = content(temporary)
+	if chmod := temporary.Chmod(0o644); err == nil { //nolint:mnd // readable by other steps
+		err = chmod
+	}
+	if closed := temporary.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), o.file)
+}
