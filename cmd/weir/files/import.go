@@ -30,7 +30,7 @@ func ImportCommand() *cobra.Command {
 		Short: "Convert the configuration of another rate limiter to policies",
 		Long: `Convert the configuration of another rate limiter to policies, without a cluster.
 
-Each subcommand reads one format. FILES are YAML files, directories (their *.yaml and *.yml files, including
+Each subcommand reads one format. FILES are YAML and JSON files, directories (their *.yaml, *.yml and *.json files, including
 subdirectories) and "-" for standard input. The policies are written to standard output, or with --output to a directory,
 with one file for each namespace. They are validated as weir lint validates them. Above each policy, a comment names the
 file and the line that it comes from.

@@ -92,11 +92,7 @@ func (r *Report) counted() (list []*Finding) {
 
 // Text returns the place, the policy, the field, the message and the rule of a finding as one line, without the severity.
 func (f *Finding) Text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d: ", f.File, f.Line)
-	b.WriteString(f.about())
-	fmt.Fprintf(&b, " [%s]", f.Rule)
-	return terminal.Line(b.String())
+	return terminal.Line(fmt.Sprintf("%s:%d: %s [%s]", f.File, f.Line, f.about(), f.Rule))
 }
 
 // about returns the policy, the field and the message.

@@ -23,8 +23,8 @@ func (r *Report) writeGitHub(w io.Writer) error {
 		if f.Column > 0 {
 			place += fmt.Sprintf(",col=%d", f.Column)
 		}
-		if _, err := fmt.Fprintf(w, "::%s %s,title=%s::%s\n", level, place, property.Replace(f.Rule),
-			text.Replace(terminal.Line(f.about()+" ("+f.URL+")"))); err != nil {
+		if _, err := terminal.Printf(w, "::%s %s,title=%s::%s\n", level, place, property.Replace(f.Rule),
+			text.Replace(f.about()+" ("+f.URL+")")); err != nil {
 			return err
 		}
 	}
