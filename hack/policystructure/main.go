@@ -87,9 +87,7 @@ func reduce(path string, of map[string]any) error {
 	if rejectsEmpty { // Go types do not show the compiler whether such a text is absent or empty
 		of["minLength"] = 1
 	}
-	if unit := unitOf(of); unit != "" {
-		of["unit"] = unit
-	}
+	setUnit(of)
 	for keyword, value := range of {
 		var err error
 		switch keyword {
@@ -136,19 +134,18 @@ func reduce(path string, of map[string]any) error {
 	return nil
 }
 
-// unitOf returns what a text measures, as its CEL rules show: "duration", "percentage" or "".
-func unitOf(given map[string]any) string {
+// setUnit adds the keyword unit to a text that measures something, as its CEL rules show: "duration" or "percentage".
+func setUnit(given map[string]any) {
 	validations, _ := given["x-kubernetes-validations"].([]any)
 	for _, validation := range validations {
-		rule, _ := validation.(map[string]any)["rule"].(string) //nolint:forcetypeassert // a CRD
+		rule, _ := validation.(map[string]any)["rule"].(string)
 		switch {
 		case strings.Contains(rule, "duration(self)"):
-			return "duration"
+			given["unit"] = "duration"
 		case strings.Contains(rule, "%$'"):
-			return "percentage"
+			given["unit"] = "percentage"
 		}
 	}
-	return ""
 }
 
 // rejectsEmptyText reports whether the CEL rules of a text reject an empty one.

@@ -149,7 +149,8 @@ func (r *Result) warnings() (problems []Problem) {
 	return append(problems, r.BudgetWarnings()...)
 }
 
-// BudgetWarnings returns the warnings for policies that exceed the budget of a Limiter, which is the default one without [Loader.WithBudget]. Unlike those of a policy among all others, they take
+// BudgetWarnings returns the warnings for policies that exceed the budget of a Limiter, which is the default one without
+// [Loader.WithBudget]. Unlike those of a policy among all others, they take
 // linear time.
 func (r *Result) BudgetWarnings() (problems []Problem) {
 	for _, p := range r.policies.CompileWithin(r.identity, r.budget).Problems {

@@ -11,7 +11,7 @@ import (
 )
 
 // SuppressPrefix is the prefix of the annotations that suppress the findings of a rule of weir lint for an object. The name is the id of the rule, and the
-// value the reason: ignore.lint.weir.dev/window-boundary: "Bursts at midnight are harmless."
+// value is the reason, for example ignore.lint.weir.dev/window-boundary: "Bursts at midnight are harmless.".
 const SuppressPrefix = "ignore.lint.weir.dev/"
 
 // suppressions returns the reasons of the annotations, by rule. A rule without a reason is not suppressed.

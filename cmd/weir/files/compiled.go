@@ -39,7 +39,9 @@ func compileFiles(files []policyfile.File, name string) (*compiledFiles, error) 
 		return nil, err
 	}
 	key := limiter.RandomHashKey()
-	load := func(s limiterSettings) *policyfile.Loader { return policyfile.NewLoader(s.identity.WithHashKey(key), schema) }
+	load := func(s limiterSettings) *policyfile.Loader {
+		return policyfile.NewLoader(s.identity.WithHashKey(key), schema)
+	}
 	defaults := limiterSettings{identity: compile.DefaultIdentity(), budget: budget.Default()}
 	c := &compiledFiles{Result: load(defaults).Compile(files), hashKey: key}
 	limiters := c.Limiters()

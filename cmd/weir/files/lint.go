@@ -143,7 +143,9 @@ func (f *lintFlags) report(c *compiledFiles, paths []string, files int) *finding
 	if len(c.Objects()) == 0 && c.Policies == 0 && len(c.Problems) == 0 {
 		add(nothingToCheck(&c.Result, paths, files), "")
 	}
-	slices.SortStableFunc(report.Findings, func(a, b findings.Finding) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
+	slices.SortStableFunc(report.Findings, func(a, b findings.Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
 	for _, o := range c.Objects() {
 		report.Objects = append(report.Objects, findings.Object{Name: o.Name, File: o.File, Line: o.Line})
 	}
@@ -153,7 +155,7 @@ func (f *lintFlags) report(c *compiledFiles, paths []string, files int) *finding
 
 // nothingToCheck is the finding about files without anything to validate: a check of them that passes would be misleading.
 func nothingToCheck(result *policyfile.Result, paths []string, files int) *policyfile.Problem {
-	message := fmt.Sprintf("there is neither a policy nor a Limiter in %s", cli.Count(files, "file", "files"))
+	message := "there is neither a policy nor a Limiter in " + cli.Count(files, "file", "files")
 	if files == 0 {
 		message = "there is no *.yaml, *.yml or *.json file"
 	}
@@ -186,19 +188,20 @@ func summarize(result *policyfile.Result, report *findings.Report) {
 		}
 		counts[report.Findings[i].Severity]++
 	}
-	text := cli.Count(result.Policies, "policy", "policies")
+	parts := []string{cli.Count(result.Policies, "policy", "policies")}
 	if limiters > 0 {
-		text += ", " + cli.Count(limiters, "Limiter", "Limiters")
+		parts = append(parts, cli.Count(limiters, "Limiter", "Limiters"))
 	}
-	text += ", " + cli.Count(counts[lintrule.Error], "problem", "problems")
+	parts = append(parts, cli.Count(counts[lintrule.Error], "problem", "problems"))
 	for _, part := range []struct {
 		n         int
 		one, more string
 	}{{counts[lintrule.Warning], "warning", "warnings"}, {counts[lintrule.Note], "note", "notes"}, {suppressed, "suppressed", "suppressed"}} {
 		if part.n > 0 {
-			text += ", " + cli.Count(part.n, part.one, part.more)
+			parts = append(parts, cli.Count(part.n, part.one, part.more))
 		}
 	}
+	text := strings.Join(parts, ", ")
 	if kinds := kindsOf(result); len(kinds) > 0 {
 		text += "; skipped: " + listKinds(kinds)
 	}

@@ -18,7 +18,8 @@ func (w *warnings) warnKubernetes() {
 	}
 	const field = "spec.match.kubernetes"
 	if i := slices.IndexFunc(match.Resources, isEverything); i >= 0 {
-		w.add(lintrule.AllResources, field+".resources", "API servers call Weir for every %s; list the resources to limit", strings.Join(match.Resources[i].Operations, ", "))
+		w.add(lintrule.AllResources, field+".resources",
+			"API servers call Weir for every %s; list the resources to limit", strings.Join(match.Resources[i].Operations, ", "))
 	}
 	w.warnExempt(field+".resources", match)
 	w.warnScale(field+".resources", match)
@@ -55,7 +56,8 @@ func (w *warnings) warnScale(field string, match *rules.KubernetesMatch) {
 				if slices.Contains(scalable[group], name) && !slices.ContainsFunc(match.Resources, func(other rules.KubernetesResources) bool {
 					return coversScale(other, group, name)
 				}) {
-					w.add(lintrule.ScaleNotLimited, fmt.Sprintf("%s[%d]", field, i), "%q does not cover the subresource scale, so kubectl scale is not limited; add %q", name, name+"/scale")
+					w.add(lintrule.ScaleNotLimited, fmt.Sprintf("%s[%d]", field, i),
+						"%q does not cover the subresource scale, so kubectl scale is not limited; add %q", name, name+"/scale")
 					return
 				}
 			}

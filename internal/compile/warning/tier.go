@@ -19,8 +19,9 @@ func ForSpec(rule *rules.Rule, spec *policyapi.RateLimitPolicySpec) []Warning {
 	w := &warnings{rule: rule}
 	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(rule.Domain, &ref) }
 	if rule.Domain != "" && len(spec.Replaces) > 0 && slices.ContainsFunc(spec.TargetRefs, inherits) {
-		w.add(lintrule.NoEffect, "spec.replaces", "has no effect for routes of other namespaces than %s, which inherit this policy of a Gateway: a RateLimitPolicy replaces "+
-			"defaults only in its own namespace", rule.Domain)
+		w.add(lintrule.NoEffect, "spec.replaces",
+			"has no effect for routes of other namespaces than %s, which inherit this policy of a Gateway: a RateLimitPolicy replaces "+
+				"defaults only in its own namespace", rule.Domain)
 	}
 	w.warnPlainMatch(spec.Match)
 	w.warnRepeated(spec.Tiers)
@@ -43,7 +44,8 @@ func ForSpec(rule *rules.Rule, spec *policyapi.RateLimitPolicySpec) []Warning {
 			w.add(lintrule.PlainCredential, field, "secret identifiers such as API keys are in plain text: every user who can read the policy can read them; "+
 				"write their hashes, which weir hash prints")
 		case useless > 0:
-			w.add(lintrule.NoEffect, field, "a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
+			w.add(lintrule.NoEffect, field,
+				"a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
 		}
 	}
 	return w.list
@@ -103,7 +105,8 @@ func (w *warnings) warnTiers() {
 		when := &w.rule.Tiers[i].When
 		for j := range i {
 			if includes(&w.rule.Tiers[j].When, when) {
-				w.add(lintrule.ShadowedTier, tierField(i, "when"), "no request belongs to this tier: tier %q before it matches all of them", w.rule.Tiers[j].Name)
+				w.add(lintrule.ShadowedTier, tierField(i, "when"),
+					"no request belongs to this tier: tier %q before it matches all of them", w.rule.Tiers[j].Name)
 				break
 			}
 		}

@@ -91,8 +91,9 @@ func (w *warnings) warnBlock() {
 	counts := func(t rules.Tier) bool { return t.Units > 0 }
 	allows := func(t rules.Tier) bool { return counts(t) || t.Unlimited }
 	if reflect.DeepEqual(r.Match, rules.Match{}) && !r.Shadow && !slices.ContainsFunc(r.Tiers, allows) {
-		w.add(lintrule.BlocksEverything, "spec.limit", "0 denies every HTTP and gRPC request of %s, because the policy has no match; set match, or enforcement: Shadow to see "+
-			"what it would deny", domainsOf(r))
+		w.add(lintrule.BlocksEverything, "spec.limit",
+			"0 denies every HTTP and gRPC request of %s, because the policy has no match; set match, or enforcement: Shadow to see "+
+				"what it would deny", domainsOf(r))
 	}
 	if slices.ContainsFunc(r.Tiers, counts) {
 		return
@@ -161,7 +162,8 @@ func formatBytes(bytes int64) string {
 // warnBoundary warns of the burst of a fixed window at the end of a window.
 func (w *warnings) warnBoundary() {
 	if w.rule.Algorithm.Traits().EndsWithWindow() && w.rule.Units > 0 {
-		w.addToRate(lintrule.WindowBoundary, "spec", "algorithm", "%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
+		w.addToRate(lintrule.WindowBoundary, "spec", "algorithm",
+			"%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
 	}
 }
 
@@ -169,7 +171,8 @@ func (w *warnings) warnBoundary() {
 func (w *warnings) warnRedundancy(others []rules.Rule) {
 	for i := range others {
 		if other := &others[i]; other.Policy != w.rule.Policy && redundancy.IsRedundant(w.rule, other) {
-			w.add(lintrule.StricterPolicy, "spec", "has no effect, because policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
+			w.add(lintrule.StricterPolicy, "spec",
+				"has no effect, because policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
 			return
 		}
 	}
@@ -191,7 +194,8 @@ func (w *warnings) warnIdentifier() {
 		return
 	}
 	if !slices.ContainsFunc(entries, func(e rules.DescriptorMatch) bool { return e.Key == id.Name }) {
-		w.add(lintrule.DescriptorWithout, "spec.identifier.descriptor", "match.descriptors has no key %q; onMissing decides what happens to requests without it", id.Name)
+		w.add(lintrule.DescriptorWithout, "spec.identifier.descriptor",
+			"match.descriptors has no key %q; onMissing decides what happens to requests without it", id.Name)
 	}
 }
 
@@ -226,7 +230,8 @@ func (w *warnings) warnCost() {
 func (w *warnings) warnOneCost(parent string, rule rules.Rule, cost int64) {
 	limit, err := rule.Limit()
 	if err == nil && !limit.Blocks() && cost > limit.Capacity() { // the limit of a compiled rule is valid
-		w.addToRate(lintrule.CostAboveLimit, parent, "limit", "denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
+		w.addToRate(lintrule.CostAboveLimit, parent, "limit",
+			"denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
 	}
 }
 
@@ -243,7 +248,8 @@ func (w *warnings) warnReplaced(own, others []rules.Rule) {
 		})
 		if found < 0 {
 			_, objectName := policyname.Split(name)
-			w.add(lintrule.Replaces, field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", objectName, w.rule.Domain)
+			w.add(lintrule.Replaces, field,
+				"no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", objectName, w.rule.Domain)
 			continue
 		}
 		for j := found; j < len(others) && others[j].PolicyName() == name; j++ { // its rates
@@ -254,7 +260,8 @@ func (w *warnings) warnReplaced(own, others []rules.Rule) {
 				most = min(most, mostAdmitted(&own[k], seconds))
 			}
 			if most > admits {
-				w.add(lintrule.Replaces, field, "replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, admits, time.Duration(seconds)*time.Second, most)
+				w.add(lintrule.Replaces, field,
+					"replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, admits, time.Duration(seconds)*time.Second, most)
 			}
 		}
 	}
@@ -302,6 +309,7 @@ func (w *warnings) warnLease() {
 // warnStorage warns of compact counters that take more memory than others, because there are few.
 func (w *warnings) warnStorage() {
 	if w.rule.Compact && w.rule.Identifier.From == rules.FromEndpoint {
-		w.add(lintrule.NoEffect, "spec.storage", "Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact")
+		w.add(lintrule.NoEffect, "spec.storage",
+			"Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact")
 	}
 }

@@ -104,20 +104,20 @@ func TestImprove_HasTheValueInTheMessageAboutAType(t *testing.T) {
 
 func TestUnknown_NamesTheFieldThatIsMeant(t *testing.T) {
 	for path, want := range map[string]string{
-		"spec brust":                    "did you mean burst?",
-		"spec Limit":                    "did you mean limit?",
-		"spec on_store_failure":         "did you mean onStoreFailure?",
-		"spec methods":                  "the field methods is at spec.match.http.methods",
-		"spec match paths":              "the field paths is at spec.match.http.paths",
-		"metadata lables":               "did you mean labels?",
-		"metadata annotation":           "did you mean annotations?",
-		"spec match http header":        "did you mean headers?",
-		"spec match http paths 0 kind":  "",
-		"limit":                         "the field limit is at spec.limit",
-		"spec requests":                 "",
-		"spec identifier headers":       "did you mean header?",
-		"spec tiers 0 when header nmae": "did you mean name?",
-		"spc":                           "did you mean spec?",
+		"spec brust":                   "did you mean burst?",
+		"spec Limit":                   "did you mean limit?",
+		"spec on_store_failure":        "did you mean onStoreFailure?",
+		"spec methods":                 "the field methods is at spec.match.http.methods",
+		"spec match paths":             "the field paths is at spec.match.http.paths",
+		"metadata lables":              "did you mean labels?",
+		"metadata annotation":          "did you mean annotations?",
+		"spec match http header":       "did you mean headers?",
+		"spec match http paths 0 kind": "",
+		"limit":                        "the field limit is at spec.limit",
+		"spec requests":                "",
+		"spec identifier headers":      "did you mean header?",
+		"spec tiers 0 when header nam": "did you mean name?",
+		"spc":                          "did you mean spec?",
 	} {
 		if got := hint.Unknown("RateLimitPolicy", strings.Fields(path)); got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
@@ -162,8 +162,7 @@ func fields(of reflect.Type, path []string, visit func([]string, reflect.Type)) 
 		if !strings.HasPrefix(of.PkgPath(), "github.com/weir-dev/weir/") {
 			return
 		}
-		for i := range of.NumField() {
-			f := of.Field(i)
+		for f := range of.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			at := path
 			if name != "" {

@@ -80,7 +80,7 @@ func formatDuration(d time.Duration) string {
 	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
 		if n := d / u.length; n > 0 {
 			fmt.Fprintf(&b, "%d%s", n, u.name)
-			d -= n * u.length
+			d %= u.length
 		}
 	}
 	return b.String()

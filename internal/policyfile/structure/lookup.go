@@ -11,7 +11,8 @@ import (
 // Field is what the structure of a kind has at a field.
 type Field struct{ schema *schema }
 
-// Lookup returns the field of a kind at a path of names and indexes, such as "spec", "match", "http", "paths", "0". Without a path it is the object. It reports false if the kind
+// Lookup returns the field of a kind at a path of names and indexes, such as "spec", "match", "http", "paths", "0". Without a path it is the object. It
+// reports false if the kind
 // has no such field.
 func Lookup(kind string, path ...string) (f Field, exists bool) {
 	of := schemas()[kind]

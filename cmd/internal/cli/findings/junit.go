@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -48,17 +47,17 @@ type Failure struct {
 }
 
 // Seconds is a duration in seconds.
-type Seconds time.Duration
+type Seconds float64
 
 // MarshalXMLAttr returns seconds with three decimals.
-func (s Seconds) MarshalXMLAttr(name xml.Name) (xml.Attr, error) {
-	return xml.Attr{Name: name, Value: strconv.FormatFloat(time.Duration(s).Seconds(), 'f', 3, 64)}, nil
+func (s *Seconds) MarshalXMLAttr(name xml.Name) (xml.Attr, error) {
+	return xml.Attr{Name: name, Value: strconv.FormatFloat(float64(*s), 'f', 3, 64)}, nil
 }
 
 // UnmarshalXMLAttr reads what MarshalXMLAttr writes.
 func (s *Seconds) UnmarshalXMLAttr(attr xml.Attr) error {
 	seconds, err := strconv.ParseFloat(attr.Value, 64)
-	*s = Seconds(seconds * float64(time.Second))
+	*s = Seconds(seconds)
 	return err
 }
 
