@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/findings"
+	"github.com/weir-dev/weir/cmd/internal/cli/policyset"
 	"github.com/weir-dev/weir/internal/lintrule"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/terminal"
@@ -83,9 +84,9 @@ func (f *lintFlags) run(s cli.Streams, paths []string) error {
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	compiled, err := compileFiles(files, f.limiter)
+	compiled, err := policyset.Compile(files, f.limiter)
 	if err != nil {
-		return cli.UsageError(err)
+		return cli.UsageError(fmt.Errorf("--limiter: %w", err))
 	}
 	report := f.report(compiled, paths, len(files))
 	if err := write(s, outputs, report); err != nil {
@@ -122,7 +123,7 @@ func write(s cli.Streams, outputs []output, report *findings.Report) error {
 }
 
 // report returns what is found in the files.
-func (f *lintFlags) report(c *compiledFiles, paths []string, files int) *findings.Report {
+func (f *lintFlags) report(c *policyset.Set, paths []string, files int) *findings.Report {
 	found := c.Findings()
 	report := &findings.Report{Version: cli.Version(), Strict: f.strict}
 	add := func(p *policyfile.Problem, reason string) {
@@ -132,7 +133,7 @@ func (f *lintFlags) report(c *compiledFiles, paths []string, files int) *finding
 			URL: rule.URL(), Suppressed: reason,
 		})
 	}
-	for _, list := range [][]policyfile.Problem{c.Problems, found.Warnings, c.warnings} {
+	for _, list := range [][]policyfile.Problem{c.Problems, found.Warnings, c.Warnings} {
 		for i := range list {
 			add(&list[i], "")
 		}

@@ -121,7 +121,7 @@ func TestLint_AppliesTheLimiterOfTheFiles(t *testing.T) {
 		t.Errorf("--limiter:\n%s", stderr)
 	}
 	status, _, stderr = runLint(limiterWithTable+twoPolicies, "-", "--limiter", "a/b")
-	if status != 2 || !strings.Contains(stderr, "--limiter a/b: the files have no valid Limiter of this name; they have weir-system/default") {
+	if status != 2 || !strings.Contains(stderr, "--limiter: the files have no valid Limiter a/b; they have weir-system/default") {
 		t.Errorf("an unknown Limiter: status %d\n%s", status, stderr)
 	}
 }

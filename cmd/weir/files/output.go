@@ -32,6 +32,14 @@ func parseOutputs(values, formats []string) (outputs []output, err error) {
 	return outputs, nil
 }
 
+// to writes the file, or standard output without one.
+func (o output) to(stdout io.Writer, content func(io.Writer) error) error {
+	if o.file == "" {
+		return content(stdout)
+	}
+	return o.write(content)
+}
+
 // write writes the file in one step, so that a file is complete or unchanged.
 func (o output) write(content func(io.Writer) error) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(o.file), "."+filepath.Base(o.file)+"-*")

@@ -144,7 +144,7 @@ func written(f structure.Field, v Value) (text string, ok bool) {
 	}
 }
 
-// writtenText returns a text for a value that is none: a number or a boolean in quotes, or the only value of a list.
+// writtenText returns a text for a value of another type: a number or a boolean in quotes, or the only value of a list.
 func writtenText(f structure.Field, v Value) (text string, ok bool) {
 	switch value := v.Decoded.(type) {
 	case []any:

@@ -1,4 +1,5 @@
-package files
+// Package policyset compiles the policies of files with the identity table and the policy budget of the Limiter in them.
+package policyset
 
 import (
 	"encoding/json"
@@ -17,12 +18,16 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// compiledFiles are files, compiled with the identity table of their Limiter.
-type compiledFiles struct {
+// Set is what files have, compiled with the identity table of their Limiter.
+type Set struct {
 	policyfile.Result
 
-	hashKey  *limiter.HashKey
-	warnings []policyfile.Problem
+	// HashKey hashes the API keys in the rules. It is random.
+	HashKey *limiter.HashKey
+	// Identity is the identity table, with the hash key.
+	Identity compile.Identity
+	// Warnings about the Limiters.
+	Warnings []policyfile.Problem
 }
 
 // limiterSettings are what a Limiter determines about policies.
@@ -31,9 +36,9 @@ type limiterSettings struct {
 	budget   budget.Budget
 }
 
-// compileFiles compiles files with the identity table and the budget of the Limiter with a name, or of the Limiter in the files. If they have several
-// that differ, it uses the defaults and adds a warning.
-func compileFiles(files []policyfile.File, name string) (*compiledFiles, error) {
+// Compile compiles files with the identity table and the budget of the Limiter with a name, "namespace/name", or without a name of the Limiter in the
+// files. If they have several that differ, it uses the defaults and adds a warning. It returns an error if the files have no Limiter of the name.
+func Compile(files []policyfile.File, name string) (*Set, error) {
 	schema, err := apischema.New()
 	if err != nil {
 		return nil, err
@@ -43,12 +48,12 @@ func compileFiles(files []policyfile.File, name string) (*compiledFiles, error) 
 		return policyfile.NewLoader(s.identity.WithHashKey(key), schema)
 	}
 	defaults := limiterSettings{identity: compile.DefaultIdentity(), budget: budget.Default()}
-	c := &compiledFiles{Result: load(defaults).Compile(files), hashKey: key}
+	c := &Set{Result: load(defaults).Compile(files), HashKey: key, Identity: defaults.identity.WithHashKey(key)}
 	limiters := c.Limiters()
 	if name != "" {
 		limiters = slices.DeleteFunc(slices.Clone(limiters), func(l policyfile.Limiter) bool { return l.Name != name })
 		if len(limiters) == 0 {
-			return nil, fmt.Errorf("--limiter %s: the files have no valid Limiter of this name; they have %s", name, namesOf(c.Limiters()))
+			return nil, fmt.Errorf("the files have no valid Limiter %s; they have %s", name, namesOf(c.Limiters()))
 		}
 	}
 	if len(limiters) == 0 {
@@ -65,7 +70,7 @@ func compileFiles(files []policyfile.File, name string) (*compiledFiles, error) 
 		}
 		if !reflect.DeepEqual(first, other) {
 			l := &limiters[i+1]
-			c.warnings = append(c.warnings, policyfile.Problem{
+			c.Warnings = append(c.Warnings, policyfile.Problem{
 				Rule: lintrule.SeveralLimiters, File: l.File, Line: l.Line, Policy: l.Name,
 				Message: fmt.Sprintf("has another identity table or policy budget than %s, and the files are checked with the defaults; choose one with --limiter",
 					limiters[0].Name),
@@ -73,6 +78,7 @@ func compileFiles(files []policyfile.File, name string) (*compiledFiles, error) 
 			return c, nil
 		}
 	}
+	c.Identity = first.identity.WithHashKey(key)
 	c.Result = load(first).WithBudget(first.budget, limiters[0].Name).Compile(files)
 	return c, nil
 }
