@@ -14,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/compile/window"
+	"github.com/weir-dev/weir/limiter"
 )
 
 // compareFields returns the fields of the specs that differ, with their effects.
@@ -210,7 +211,7 @@ func flow(text string) string {
 func isDefault(path, value string) bool {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	return value == "" || value == map[string]string{
-		"algorithm": string(policyapi.SlidingWindowCounter), "scope": string(policyapi.ScopePolicy), "overrun": string(policyapi.OverrunDeny),
+		"algorithm": string(limiter.DefaultAlgorithm), "scope": string(policyapi.ScopePolicy), "overrun": string(policyapi.OverrunDeny),
 		"enforcement": string(policyapi.EnforcementEnforce), "onStoreFailure": string(policyapi.StoreFailureLocal),
 		"localShare": string(policyapi.LocalShareEqual), "storage": string(policyapi.StorageExact), "precedence": string(policyapi.PrecedenceOverride),
 	}[name]
