@@ -203,3 +203,24 @@ func TestDiff_FindsNothingInTheSamples(t *testing.T) {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}
 }
+
+// TestPage_ShowsADiff compares the policy of the page about tests with a lower limit, as the page about continuous integration shows it.
+func TestPage_ShowsADiff(t *testing.T) {
+	pages := filepath.Join("..", "..", "..", "docs")
+	tests, err := os.ReadFile(filepath.Join(pages, "reference", "policy-tests.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := os.ReadFile(filepath.Join(pages, "how-to", "check-policies-in-ci.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, policy, _ := strings.Cut(string(tests), "```yaml\n")
+	policy, _, _ = strings.Cut(policy, "```")
+	_, want, _ := strings.Cut(string(review), "$ weir diff ../before/policies policies\n")
+	want, _, _ = strings.Cut(want, "```")
+	inDirectory(t, map[string]string{"before/tenant-free.yaml": policy, "policies/tenant-free.yaml": strings.Replace(policy, "limit: 100", "limit: 50", 1)})
+	if _, stdout, stderr := runCommand(DiffCommand(), "", "before", "policies"); stdout != want {
+		t.Errorf("the page shows\n%s\nprinted:\n%s%s", want, stdout, stderr)
+	}
+}
