@@ -21,6 +21,7 @@ func rootCommand() *cobra.Command {
 			"Without a cluster, 'weir serve' enforces policies from a directory. The program kubectl-weir shows and asks what runs in a cluster.\n\n" +
 			"Each flag can also be set with its environment variable. A flag on the command line takes precedence.",
 		Example: "  weir lint policies/               validate the policies in a directory\n" +
+			"  weir test policies/               run their tests\n" +
 			"  weir serve --policies policies/   enforce them, without Kubernetes and without Redis",
 		Args: cli.NoUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

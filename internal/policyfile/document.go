@@ -224,6 +224,9 @@ func (c chunk) locate(err error) (line int, message string) {
 	if tab := c.tab(); tab > 0 && tab <= line+1 { // the parser can have noticed it one line later
 		return c.lines + tab, "a tab: YAML needs spaces for indentation; replace the tab by spaces"
 	}
+	if strings.Contains(c.text, "{{") {
+		message += "; the document has {{, so that it can be a template: check its output, for example helm template CHART | weir lint -"
+	}
 	return c.lines + line, message
 }
 

@@ -72,6 +72,15 @@ func TestDiff_NamesTheEffectOfEachField(t *testing.T) {
 			base + ", match: {http: {methods: [GET]}}", "axis: Tenant, limit: 200, window: 1m, match: {http: {methods: [GET, POST]}}",
 			"different: a: spec.limit: 100 → 200 [looser] spec.match.http.methods: added [POST]; limits more requests [stricter]",
 		},
+		{ // each side hashes API keys with a key of its own
+			"axis: APIKey, limit: 1, window: 1m, tiers: [{name: paid, when: {identifiers: [a]}, limit: 5}]",
+			"axis: APIKey, limit: 1, window: 1m, tiers: [{name: paid, when: {identifiers: [a, b]}, limit: 5}]",
+			"different: a: spec.tiers[paid].when.identifiers: added [b]; another selection of requests for the tier [different]",
+		},
+		{
+			"axis: APIKey, limit: 1, window: 1m, tiers: [{name: paid, when: {identifiers: [a]}, limit: 5}]",
+			"axis: APIKey, limit: 1, window: 1m, tiers: [{name: paid, when: {identifiers: [a]}, limit: 5}]", "",
+		},
 	} {
 		status, stdout, stderr := diffOf(t, policyNamed("a", "{"+c.before+"}"), policyNamed("a", "{"+c.after+"}"))
 		wantStatus := 1
