@@ -3,7 +3,6 @@ package files
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,39 +10,25 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli/policydiff"
 	"github.com/weir-dev/weir/cmd/internal/cli/policyset"
 	"github.com/weir-dev/weir/internal/policyfile"
-	"github.com/weir-dev/weir/internal/terminal"
 )
-
-// diffFlags are the flags of weir diff.
-type diffFlags struct {
-	outputs []string
-	limiter string
-}
 
 // clusterArgument is the argument that stands for the policies of a cluster.
 const clusterArgument = "cluster"
 
 // DiffCommand compares policies.
 func DiffCommand() *cobra.Command {
-	var f diffFlags
+	var f policydiff.Flags
 	cmd := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare policies: what a change enforces differently",
 		Long: `Compare policies in files: what a change enforces differently, in the words of their YAML.
 
-BEFORE and AFTER are files, directories (their *.yaml, *.yml and *.json files, including subdirectories), or "-" for standard input. For
-the policies of a cluster, print them with kubectl, see the example; only the namespaces of the other side are then compared, and
-ClusterRateLimitPolicies if it has some. The identity table of a Limiter in the files applies, as in weir lint.
+BEFORE and AFTER are files, directories (their *.yaml, *.yml and *.json files, including subdirectories), or "-" for standard input. kubectl
+weir diff compares with the policies of a cluster. Without it, print them with kubectl, see the example; only the namespaces of the
+other side are then compared, and ClusterRateLimitPolicies if it has some. The identity table of a Limiter in the files applies, as in
+weir lint.
 
-Each policy that differs is
-
-  stricter    the limit is lower, or applies to more requests
-  looser      the limit is higher, or applies to fewer requests
-  different   both of them, or requests are counted in another way
-  the same    the decisions are the same, for example 24h in place of 1d
-
-and new, gone or renamed, if it is not in both. A renamed policy keeps its counters only with spec.counterName. Formats are text, json and
-markdown, a table for the comment of a merge request.
+` + policydiff.Effects + `
 
 Exit status, as with diff: 0 if the policies are the same, 1 if they differ, 2 if an error occurs or a policy in AFTER is invalid. Invalid
 policies in BEFORE are reported, and left out.`,
@@ -57,48 +42,44 @@ policies in BEFORE are reported, and left out.`,
 			}
 			return nil
 		},
-		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error { return f.run(cli.StreamsOf(cmd), args[0], args[1]) }),
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error { return diff(cli.StreamsOf(cmd), &f, args[0], args[1]) }),
 	}
-	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.outputs, "output", "o", []string{policydiff.Text},
-		"format, optionally with a file: text, json, markdown, for example markdown=comment.md; can be repeated")
-	flags.StringVar(&f.limiter, "limiter", "", "Limiter in both sides whose identity table applies, as NAMESPACE/NAME; needed if several differ")
+	f.Add(cmd.Flags())
 	return cmd
 }
 
-func (f *diffFlags) run(s cli.Streams, before, after string) error {
-	outputs, err := parseOutputs(f.outputs, policydiff.Formats())
+func diff(s cli.Streams, f *policydiff.Flags, before, after string) error {
+	outputs, err := f.Outputs()
 	switch {
 	case err != nil:
 		return cli.UsageError(err)
 	case before == clusterArgument || after == clusterArgument:
-		return cli.UsageError(errors.New("weir has no Kubernetes client: print the policies of the cluster with kubectl get " +
+		return cli.UsageError(errors.New("weir has no Kubernetes client: run kubectl weir diff FILES, or print the policies of the cluster with kubectl get " +
 			"ratelimitpolicies.weir.dev,clusterratelimitpolicies.weir.dev -A -o yaml, and compare with -; see weir diff --help"))
 	case before == after:
 		return cli.UsageError(fmt.Errorf("both sides are %s: name two different ones", before))
 	}
-	older, err := f.read(s, before, true)
+	read := func(path string, mayBeInvalid bool) (*policyset.Set, error) {
+		files, err := policyfile.Read(s.In, path)
+		if err != nil {
+			return nil, err
+		}
+		return f.Compile(s.Err, path, files, mayBeInvalid)
+	}
+	older, err := read(before, true)
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	newer, err := f.read(s, after, false)
+	newer, err := read(after, false)
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	diff, err := policydiff.Compare(older, newer, scopesOf(before, after, older, newer))
+	d, err := policydiff.Compare(older, newer, scopesOf(before, after, older, newer))
 	if err != nil {
 		return err
 	}
-	diff.Before, diff.After = before, after
-	for _, o := range outputs {
-		if err := o.to(s.Out, func(w io.Writer) error { return diff.Write(w, o.format) }); err != nil {
-			return cli.UsageError(err)
-		}
-	}
-	if len(diff.Policies) > 0 {
-		return &cli.ExitError{Code: cli.ExitFailed}
-	}
-	return nil
+	d.Before, d.After = before, after
+	return policydiff.Print(s.Out, outputs, d)
 }
 
 // scopesOf returns which scopes are compared: with standard input, which can be a whole cluster, those of the files on the other side.
@@ -113,26 +94,4 @@ func scopesOf(before, after string, older, newer *policyset.Set) func(string) bo
 		return func(string) bool { return true }
 	}
 	return func(scope string) bool { return scopes[scope] }
-}
-
-// read compiles one side. A policy that is invalid is an error, unless the side may have some: it is then left out.
-func (f *diffFlags) read(s cli.Streams, path string, mayBeInvalid bool) (*policyset.Set, error) {
-	files, err := policyfile.Read(s.In, path)
-	if err != nil {
-		return nil, err
-	}
-	set, err := policyset.Compile(files, f.limiter)
-	if err != nil {
-		return nil, err
-	}
-	for i := range set.Problems {
-		terminal.Println(s.Err, map[bool]string{true: "left out: ", false: ""}[mayBeInvalid]+set.Problems[i].String())
-	}
-	for i := range set.Warnings {
-		terminal.Println(s.Err, "warning: "+set.Warnings[i].String())
-	}
-	if len(set.Problems) > 0 && !mayBeInvalid {
-		return nil, fmt.Errorf("%s in %s", cli.Count(len(set.Problems), "problem", "problems"), path)
-	}
-	return set, nil
 }

@@ -186,7 +186,7 @@ func TestDiff_ReportsErrors(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"a":                   "got 1 argument: name the policies before and after the change",
-		"cluster a":           "weir has no Kubernetes client: print the policies of the cluster with kubectl get ratelimitpolicies.weir.dev,",
+		"cluster a":           "weir has no Kubernetes client: run kubectl weir diff FILES, or print the policies of the cluster with kubectl get ratelimitpolicies.weir.dev,",
 		"a a":                 "both sides are a: name two different ones",
 		"missing a":           "missing: no such file",
 		"a b -o xml":          `--output "xml" is invalid: must be one of text, json, markdown`,

@@ -76,7 +76,7 @@ the command line is invalid or a file cannot be read or written. With --strict, 
 }
 
 func (f *lintFlags) run(s cli.Streams, paths []string) error {
-	outputs, err := parseOutputs(f.outputs, findings.Formats())
+	outputs, err := findings.ParseOutputs(f.outputs, findings.Formats())
 	if err != nil {
 		return cli.UsageError(err)
 	}
@@ -99,19 +99,19 @@ func (f *lintFlags) run(s cli.Streams, paths []string) error {
 }
 
 // write writes a report. In the format text, errors are on standard output, and the rest on standard error, as with all other formats the summary.
-func write(s cli.Streams, outputs []output, report *findings.Report) error {
+func write(s cli.Streams, outputs []findings.Output, report *findings.Report) error {
 	printed := false
 	for _, o := range outputs {
 		switch {
-		case o.file == "" && o.format == findings.Text:
+		case o.File == "" && o.Format == findings.Text:
 			report.WriteText(s.Out, s.Err)
 			printed = true
-		case o.file == "":
-			if err := report.Write(s.Out, o.format); err != nil {
+		case o.File == "":
+			if err := report.Write(s.Out, o.Format); err != nil {
 				return err
 			}
 		default:
-			if err := o.write(func(w io.Writer) error { return report.Write(w, o.format) }); err != nil {
+			if err := o.To(s.Out, func(w io.Writer) error { return report.Write(w, o.Format) }); err != nil {
 				return err
 			}
 		}

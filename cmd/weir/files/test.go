@@ -72,7 +72,7 @@ Exit status: 0 if all tests pass, 1 if a test fails or there are no tests, 2 if 
 }
 
 func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string) error {
-	outputs, err := parseOutputs(f.outputs, []string{findings.Text, findings.JSON, findings.JUnit})
+	outputs, err := findings.ParseOutputs(f.outputs, []string{findings.Text, findings.JSON, findings.JUnit})
 	if err != nil {
 		return cli.UsageError(err)
 	}
@@ -105,7 +105,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string) err
 			policytest.APIVersion, policytest.Kind)
 	}
 	for _, o := range outputs {
-		if err := o.to(s.Out, func(w io.Writer) error { return f.write(w, o.format, results) }); err != nil {
+		if err := o.To(s.Out, func(w io.Writer) error { return f.write(w, o.Format, results) }); err != nil {
 			return cli.UsageError(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package files
+package findings
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// output is a format, and the file that it is written to. Without a file it is standard output.
-type output struct{ format, file string }
+// Output is a format, and the file that it is written to. Without a file it is standard output.
+type Output struct{ Format, File string }
 
-// parseOutputs parses values of --output: FORMAT or FORMAT=FILE. Only one of them can be for standard output.
-func parseOutputs(values, formats []string) (outputs []output, err error) {
+// ParseOutputs parses values of --output: FORMAT or FORMAT=FILE. Only one of them can be for standard output.
+func ParseOutputs(values, formats []string) (outputs []Output, err error) {
 	onStdout := ""
 	for _, value := range values {
 		format, file, hasFile := strings.Cut(value, "=")
@@ -27,29 +27,29 @@ func parseOutputs(values, formats []string) (outputs []output, err error) {
 		case !hasFile:
 			onStdout = format
 		}
-		outputs = append(outputs, output{format, file})
+		outputs = append(outputs, Output{format, file})
 	}
 	return outputs, nil
 }
 
-// to writes the file, or standard output without one.
-func (o output) to(stdout io.Writer, content func(io.Writer) error) error {
-	if o.file == "" {
+// To writes the file, or standard output without one. A file is complete or unchanged.
+func (o Output) To(stdout io.Writer, content func(io.Writer) error) error {
+	if o.File == "" {
 		return content(stdout)
 	}
 	return o.write(content)
 }
 
 // write writes the file in one step, so that a file is complete or unchanged.
-func (o output) write(content func(io.Writer) error) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(o.file), "."+filepath.Base(o.file)+"-*")
+func (o Output) write(content func(io.Writer) error) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(o.File), "."+filepath.Base(o.File)+"-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", o.file, err)
+		return fmt.Errorf("write %s: %w", o.File, err)
 	}
 	defer func() {
 		if err != nil {
 			_ = os.Remove(temporary.Name())
-			err = fmt.Errorf("write %s: %w", o.file, err)
+			err = fmt.Errorf("write %s: %w", o.File, err)
 		}
 	}()
 	err = content(temporary)
@@ -62,5 +62,5 @@ func (o output) write(content func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	return os.Rename(temporary.Name(), o.file)
+	return os.Rename(temporary.Name(), o.File)
 }
