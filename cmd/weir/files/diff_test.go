@@ -93,6 +93,12 @@ func TestDiff_NamesTheEffectOfEachField(t *testing.T) {
 		if status != wantStatus || got != c.want || summary == "" {
 			t.Errorf("%s\n%s\nstatus %d, got\n%s\nwant\n%s\n%s%s", c.before, c.after, status, got, c.want, summary, stderr)
 		}
+		// The opposite change has the opposite effect.
+		_, reversed, _ := diffOf(t, policyNamed("a", "{"+c.after+"}"), policyNamed("a", "{"+c.before+"}"))
+		effect, _, _ := strings.Cut(c.want, ":")
+		if opposite := map[string]string{"stricter": "looser: ", "looser": "stricter: ", "different": "different: ", "the same": "the same: ", "": "The policies"}[effect]; !strings.HasPrefix(reversed, opposite) {
+			t.Errorf("%s\n%s\nthe opposite change is\n%swant %s", c.after, c.before, reversed, opposite)
+		}
 	}
 }
 
