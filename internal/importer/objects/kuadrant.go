@@ -209,29 +209,43 @@ func (k *kuadrantPolicy) expression(n importer.Node, field string) string {
 		}
 		text = f.Value.Text(f.Key)
 	}
-	attribute := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*`)
+	attribute := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(?`)
+	return attribute.ReplaceAllStringFunc(text, func(word string) string {
+		name, isCall := strings.CutSuffix(word, "(")
+		if !isCall {
+			return k.attribute(n, field, word)
+		}
+		receiver := strings.LastIndexByte(name, '.')
+		if receiver < 0 { // a function
+			return word
+		}
+		return k.attribute(n, field, name[:receiver]) + word[receiver:] // a method, such as split
+	})
+}
+
+// attribute converts a word of an expression, which can be an attribute of Kuadrant. Of the attributes in mapped, the longest one applies.
+func (k *kuadrantPolicy) attribute(n importer.Node, field, word string) string {
+	root, rest, dotted := strings.Cut(word, ".")
+	if word[0] == '"' || word[0] == '\'' || !dotted && root != "request" && root != "auth" && root != "source" {
+		return word
+	}
+	longest := slices.SortedFunc(maps.Keys(k.mapped), func(a, b string) int { return len(b) - len(a) })
+	for _, original := range longest {
+		if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
+			k.used[original] = true
+			return k.mapped[original] + suffix
+		}
+	}
 	attributes := map[string]string{
 		"request.method": "request.method", "request.host": "request.host", "request.url_path": "request.path", "request.headers": "request.headers",
 		"source.address": "request.clientIP", "source.remote_address": "request.clientIP",
 	}
-	return attribute.ReplaceAllStringFunc(text, func(word string) string {
-		root, rest, dotted := strings.Cut(word, ".")
-		if word[0] == '"' || word[0] == '\'' || !dotted && root != "request" && root != "auth" && root != "source" {
-			return word
+	for original, replacement := range attributes {
+		if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
+			return replacement + suffix
 		}
-		for original, replacement := range k.mapped {
-			if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
-				k.used[original] = true
-				return replacement + suffix
-			}
-		}
-		for original, replacement := range attributes {
-			if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
-				return replacement + suffix
-			}
-		}
-		n.Report(importer.NotImported, "%s: %s.%s is not an attribute of requests to Weir; if a header or claim has its value, use for example "+
-			"--map %s=header:x-user-id", field, root, rest, word)
-		return word
-	})
+	}
+	n.Report(importer.NotImported, "%s: %s.%s is not an attribute of requests to Weir; if a header or claim has its value, use for example "+
+		"--map %s=header:x-user-id", field, root, rest, word)
+	return word
 }

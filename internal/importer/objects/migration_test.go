@@ -45,13 +45,15 @@ spec:
   limits:
     users:
       rates: [{limit: 5, window: 10s}]
-      when: [{predicate: auth.identity.group != "admin"}]
+      when:
+      - predicate: auth.identity.group != "admin"
       counters: [{expression: auth.identity.userid}]
 `
 
 func TestKuadrant_MapsAttributes(t *testing.T) {
 	for mapped, want := range map[string][]string{
 		"auth.identity.userid=header:X-User-ID auth.identity.group=claim:realm.group": {`request.headers[?"x-user-id"].orValue("")`, `request.claims.realm.group != "admin"`},
+		"auth.identity=claims auth.identity.userid=header:x-user":                     {`request.headers[?"x-user"].orValue("")`, `(request.claims.group != "admin")`}, // the longest
 		"auth.identity=claims": {"string(request.claims.userid)", `(request.claims.group != "admin")`},
 		"auth.identity.userid=query:user auth.identity.group=header:x-group": {`request.query[?"user"].orValue([""])[0]`, `request.headers[?"x-group"].orValue("") != "admin"`},
 	} {
@@ -79,10 +81,15 @@ func TestKuadrant_MapsAttributes(t *testing.T) {
 	}, kuadrantWithIdentity)
 	want := []string{
 		"a.yaml:1: note: no condition or counter has the attribute auth.unused of --map",
-		"a.yaml:9: not imported: predicate: auth.identity.group is not an attribute of requests to Weir; if a header or claim has its value, use for example --map auth.identity.group=header:x-user-id",
+		"a.yaml:10: not imported: predicate: auth.identity.group is not an attribute of requests to Weir; if a header or claim has its value, use for example --map auth.identity.group=header:x-user-id",
 	}
 	if diff := cmp.Diff(want, findings); diff != "" {
 		t.Error(diff)
+	}
+	withMethod := strings.Replace(kuadrantWithIdentity, `auth.identity.group != "admin"`, `auth.identity.groups.split(",").exists(g, g.startsWith("a"))`, 1)
+	_, findings = imported(t, objects.Kuadrant, withMethod)
+	if want := "--map auth.identity.groups=header:x-user-id"; len(findings) != 2 || !strings.HasSuffix(findings[0], want) {
+		t.Errorf("a method of an attribute: %v", findings)
 	}
 	for _, text := range []string{"userid=header:a", "auth.a=", "auth.a=header:", "auth.a=cookie:b", "auth.a=claim:a-b", "auth.a"} {
 		if _, _, err := objects.ParseAttribute(text); err == nil {
