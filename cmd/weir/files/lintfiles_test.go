@@ -169,6 +169,16 @@ func TestLint_SuppressesWarningsWithAReason(t *testing.T) {
 	}
 }
 
+// An annotation without a reason suppresses nothing.
+func TestLint_NeedsAReason(t *testing.T) {
+	for _, reason := range []string{`""`, `"  "`} {
+		_, _, stderr := runLint(strings.Replace(suppressedPolicies, `"Bursts at midnight are harmless."`, reason, 1), "-")
+		if !strings.Contains(stderr, "shop/bursts: spec.algorithm: FixedWindow can admit up to 10 units") || !strings.Contains(stderr, "window-boundary]: has no reason") {
+			t.Errorf("reason %s:\n%s", reason, stderr)
+		}
+	}
+}
+
 func TestLint_WritesSeveralOutputs(t *testing.T) {
 	inDirectory(t, map[string]string{"bad.yaml": badPolicies})
 	status, stdout, stderr := runLint("", "bad.yaml", "-o", "github", "-o", "sarif=weir.sarif", "-o", "junit=weir.xml", "-o", "text=weir.txt")
