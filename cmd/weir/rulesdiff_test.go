@@ -19,9 +19,9 @@ func TestRulesDiff_ComparesFilesWithALimiter(t *testing.T) {
 		want   string
 	}{
 		"the same":                   {tenantPolicy("2"), 0, ""},
-		"another limit":              {tenantPolicy("3"), 1, "shop/tenant  units  3     2"},
-		"a policy that is not there": {tenantPolicy("2") + other, 1, "bank/x  -      present  absent"},
-		"another namespace":          {other, 1, "bank/x  -      present  absent"},
+		"another limit":              {tenantPolicy("3"), 1, "shop/tenant  units  2     3"},
+		"a policy that is not there": {tenantPolicy("2") + other, 1, "bank/x  -      absent  present"},
+		"another namespace":          {other, 1, "bank/x  -      absent  present"},
 		"an invalid policy":          {tenantPolicy("-1"), 2, ""},
 	} {
 		file := filepath.Join(t.TempDir(), "policies.yaml")

@@ -37,7 +37,7 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --policies DIR",
 		Short: "Enforce the policies in a directory, without Kubernetes",
-		Long: "Run a limiter with the policies in the *.yaml and *.yml files of a directory. Changes are enforced within one second,\n" +
+		Long: "Run a limiter with the policies in the *.yaml, *.yml and *.json files of a directory. Changes are enforced within one second,\n" +
 			"in subdirectories within five seconds. The counters are in this process or, with --redis, in Redis, where several\n" +
 			"processes share them.\n\n" +
 			"An invalid policy is not enforced, and its problems are logged with file, line, policy and field; valid policies\n" +

@@ -21,7 +21,7 @@ type Policies struct {
 	files []policyfile.File
 }
 
-// LoadDir reads the policies in the *.yaml and *.yml files of a directory and its subdirectories. The error is a *[ProblemsError] if a policy
+// LoadDir reads the policies in the *.yaml, *.yml and *.json files of a directory and its subdirectories. The error is a *[ProblemsError] if a policy
 // is invalid.
 func LoadDir(path string) (*Policies, error) {
 	if path == "" {

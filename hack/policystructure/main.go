@@ -87,6 +87,7 @@ func reduce(path string, of map[string]any) error {
 	if rejectsEmpty { // Go types do not show the compiler whether such a text is absent or empty
 		of["minLength"] = 1
 	}
+	setUnit(of)
 	for keyword, value := range of {
 		var err error
 		switch keyword {
@@ -114,7 +115,7 @@ func reduce(path string, of map[string]any) error {
 			}
 			delete(of, keyword)
 		case "type", "required", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
-			"x-kubernetes-list-type", "x-kubernetes-list-map-keys", "pattern", "x-kubernetes-int-or-string":
+			"x-kubernetes-list-type", "x-kubernetes-list-map-keys", "pattern", "x-kubernetes-int-or-string", "unit":
 		case "properties":
 			for name, field := range value.(map[string]any) { //nolint:forcetypeassert // a CRD
 				if err = reduce(path+"."+name, field.(map[string]any)); err != nil { //nolint:forcetypeassert // a CRD
@@ -131,6 +132,20 @@ func reduce(path string, of map[string]any) error {
 		}
 	}
 	return nil
+}
+
+// setUnit adds the keyword unit to a text that measures something, as its CEL rules show: "duration" or "percentage".
+func setUnit(given map[string]any) {
+	validations, _ := given["x-kubernetes-validations"].([]any)
+	for _, validation := range validations {
+		rule, _ := validation.(map[string]any)["rule"].(string)
+		switch {
+		case strings.Contains(rule, "duration(self)"):
+			given["unit"] = "duration"
+		case strings.Contains(rule, "%$'"):
+			given["unit"] = "percentage"
+		}
+	}
 }
 
 // rejectsEmptyText reports whether the CEL rules of a text reject an empty one.

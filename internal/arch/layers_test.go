@@ -131,6 +131,7 @@ func layers() []layer {
 			external: []string{"github.com/prometheus/client_golang", "go.opentelemetry.io/otel/attribute"},
 		},
 		{pkg: "limiter/source", internal: []string{"limiter/rules"}, external: []string{"github.com/fsnotify/fsnotify"}},
+		{pkg: "internal/lintrule"},
 		{pkg: "internal/compile/budget", internal: []string{"limiter/rules"}},
 		{pkg: "internal/compile/labelselector", internal: []string{"api/v1alpha1/policyapi", "limiter/rules"}},
 		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1/policyapi", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
@@ -142,7 +143,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/compile/warning",
-			internal: []string{"api/v1alpha1/policyapi", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/gateway", "internal/compile/redundancy"},
+			internal: []string{"api/v1alpha1/policyapi", "limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/gateway", "internal/compile/redundancy", "internal/lintrule"},
 		},
 		{pkg: "internal/compile/window", internal: []string{"api/v1alpha1/policyapi", "limiter"}},
 		{pkg: "internal/compile/rate", internal: []string{"api/v1alpha1/policyapi", "internal/compile/window", "limiter"}},
@@ -221,9 +222,11 @@ func layers() []layer {
 			internal: []string{"limiter", "limiter/clientip", "limiter/rules", "limiter/rules/reading", "limiter/decision", "limiter/reply", "go/httplimit"},
 			external: []string{"google.golang.org/grpc", "google.golang.org/genproto", "google.golang.org/protobuf"},
 		},
+		{pkg: "internal/policyfile/structure", internal: []string{"api/v1alpha1/policyapi", "internal/compile/labelselector"}},
+		{pkg: "internal/policyfile/hint", internal: []string{"internal/policyfile/structure"}},
 		{
 			pkg:      "internal/policyfile",
-			internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/terminal"},
+			internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/lintrule", "internal/policyfile/hint", "internal/terminal"},
 			external: []string{"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{
@@ -231,7 +234,6 @@ func layers() []layer {
 			internal: []string{"api/v1alpha1", "config/crd"},
 			external: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver", "k8s.io/apiserver", "k8s.io/utils", "sigs.k8s.io/yaml"},
 		},
-		{pkg: "internal/policyfile/structure", internal: []string{"api/v1alpha1/policyapi", "internal/compile/labelselector"}},
 		{
 			pkg: "internal/stored",
 			internal: []string{
@@ -259,7 +261,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/importer",
-			internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/policyfile", "internal/terminal"},
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/window", "internal/policyfile", "internal/terminal"},
 			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{

@@ -20,6 +20,9 @@ type Output struct {
 // left out and reported: no importer needs to know every bound of the API.
 func (r *Result) Finish(loader *policyfile.Loader) ([]Output, error) {
 	setNames(r.Policies)
+	for i := range r.Policies {
+		r.Policies[i].simplify()
+	}
 	if err := r.validate(loader); err != nil {
 		return nil, err
 	}

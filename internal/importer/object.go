@@ -40,6 +40,11 @@ func (o *Object) Body() (fields []Field) {
 // such object. An object of one of the kinds in another group is not imported: projects have renamed their groups. An object without a
 // namespace is in the namespace default.
 func Objects(files []policyfile.File, out *Result, group string, kinds ...string) (found []*Object) {
+	return ObjectsWith(files, out, func(*Object, string) bool { return false }, group, kinds...)
+}
+
+// ObjectsWith is [Objects] for an importer that uses objects of other kinds, too: those that uses accepts are not skipped.
+func ObjectsWith(files []policyfile.File, out *Result, uses func(o *Object, apiVersion string) bool, group string, kinds ...string) (found []*Object) {
 	for _, file := range files {
 		var list []Node
 		for _, n := range Read(file, out) {
@@ -47,6 +52,13 @@ func Objects(files []policyfile.File, out *Result, group string, kinds ...string
 		}
 		for _, n := range list {
 			o, apiVersion := parseObject(n)
+			if o.Kind == "" && apiVersion == "" {
+				o.reportNoObject()
+				continue
+			}
+			if !slices.Contains(kinds, o.Kind) && uses(o, apiVersion) {
+				continue
+			}
 			switch objectGroup, _, _ := strings.Cut(apiVersion, "/"); {
 			case !slices.Contains(kinds, o.Kind) || objectGroup == v1alpha1.GroupVersion.Group:
 				n.Report(Note, "skipped: %s of %s", o.Kind, apiVersion)
@@ -61,6 +73,92 @@ func Objects(files []policyfile.File, out *Result, group string, kinds ...string
 	}
 	if len(found) == 0 && len(files) > 0 {
 		out.Add(Place{files[0].Name, 1}, Invalid, "no file has an object of kind %s in %s", strings.Join(kinds, " or "), group)
+	}
+	return found
+}
+
+// reportNoObject reports a document that is not a Kubernetes object, and the rate limits in it.
+func (o *Object) reportNoObject() {
+	var limits []limitPlace
+	var what, remedy string
+	switch {
+	case o.has("_format_version"):
+		what, remedy = "a configuration of decK", "; write each as a KongPlugin to import it"
+		limits = plugins(o.fields, "")
+	case o.has("http") || o.has("tcp") || o.has("tls"):
+		what, remedy = "a configuration of the file provider of Traefik", "; write each as a Middleware to import it"
+		limits = middlewares(o.fields)
+	default:
+		var keys []string
+		for _, f := range o.fields {
+			keys = append(keys, f.Key)
+		}
+		o.Report(Note, "skipped: a document without apiVersion and kind, with the fields %s", strings.Join(keys, ", "))
+		return
+	}
+	o.Report(NotImported, "%s is not read, only Kubernetes objects are%s", what, remedy)
+	for _, l := range limits {
+		o.out.Add(l.place, NotImported, "%s is skipped", l.name)
+	}
+}
+
+func (o *Object) has(key string) bool {
+	_, has := o.Field(key)
+	return has
+}
+
+// limitPlace is a rate limit in a document that is not read.
+type limitPlace struct {
+	place Place
+	name  string
+}
+
+// plugins returns the rate limits in a configuration of decK: plugins of the whole, of services, routes, consumers and their groups.
+func plugins(fields []Field, of string) (found []limitPlace) {
+	for _, f := range fields {
+		switch f.Key {
+		case "plugins":
+			for _, n := range f.Value.Items("plugins") {
+				if name := nameIn(n); strings.Contains(strings.ReplaceAll(name, "-", ""), "ratelimiting") {
+					found = append(found, limitPlace{n.Place(), "plugin " + name + of})
+				}
+			}
+		case "services", "routes", "consumers", "consumer_groups":
+			for _, n := range f.Value.Items(f.Key) {
+				found = append(found, plugins(n.Fields(f.Key), " of "+strings.TrimSuffix(strings.ReplaceAll(f.Key, "_", " "), "s")+" "+nameIn(n)+of)...)
+			}
+		}
+	}
+	return found
+}
+
+func nameIn(n Node) string {
+	for _, f := range n.Fields("an object") {
+		if f.Key == "name" || f.Key == "username" {
+			return f.Value.Text(f.Key)
+		}
+	}
+	return ""
+}
+
+// middlewares returns the rate limits in a dynamic configuration of Traefik.
+func middlewares(fields []Field) (found []limitPlace) {
+	for _, protocol := range fields {
+		if protocol.Key != "http" && protocol.Key != "tcp" {
+			continue
+		}
+		for _, section := range protocol.Value.Fields(protocol.Key) {
+			if section.Key != "middlewares" {
+				continue
+			}
+			for _, m := range section.Value.Fields("middlewares") {
+				for _, kind := range m.Value.Fields("a middleware") {
+					if kind.Key == "rateLimit" || kind.Key == "inFlightReq" || kind.Key == "inFlightConn" {
+						found = append(found, limitPlace{m.Place, "middleware " + m.Key + " (" + kind.Key + ")"})
+					}
+				}
+			}
+		}
 	}
 	return found
 }

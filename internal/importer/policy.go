@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile/window"
 	"github.com/weir-dev/weir/internal/terminal"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
@@ -40,6 +42,23 @@ type Policy struct {
 	Spec    v1alpha1.RateLimitPolicySpec
 
 	name string
+}
+
+// simplify leaves out what has no effect in a policy that denies every request: it counts nothing.
+func (p *Policy) simplify() {
+	s := &p.Spec
+	if s.Limit == nil || *s.Limit > 0 || len(s.Tiers) > 0 || s.Match != nil && s.Match.Kubernetes != nil {
+		return
+	}
+	s.Axis, s.Identifier, s.Burst, s.Cost, s.OnStoreFailure, s.Storage = v1alpha1.AxisIP, nil, nil, nil, "", ""
+	if length, err := window.Parse(s.Window); err == nil && length <= limiter.DefaultAlgorithm.Traits().MaxWindow { // longer ones need FixedWindow
+		s.Algorithm = ""
+	}
+	if s.Enforcement == v1alpha1.EnforcementShadow {
+		p.Comment += ": reports every request as denied"
+		return
+	}
+	p.Comment += ": denies every request"
 }
 
 // maxName is the maximum length of the name of a policy.

@@ -125,7 +125,7 @@ func TestCompile_AgreesWithTheSchema(t *testing.T) {
 
 				file := "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: a, namespace: shop}\nspec: " +
 					strings.Replace(tc.yaml, "%s", strconv.Quote(text), 1)
-				objects, unread := parse(File{Name: "a.yaml", Content: []byte(file)}, newBounds())
+				objects, _, unread := parse(File{Name: "a.yaml", Content: []byte(file)}, newBounds())
 				if len(objects) != 1 {
 					t.Fatalf("%q is not one object: %v", file, unread)
 				}

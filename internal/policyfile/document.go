@@ -1,8 +1,10 @@
 package policyfile
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +14,8 @@ import (
 	"sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
 
+	"github.com/weir-dev/weir/internal/lintrule"
+	"github.com/weir-dev/weir/internal/policyfile/hint"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
@@ -22,14 +26,59 @@ type object struct {
 	node    *yaml.Node
 	content map[string]any
 	fields  *fieldIndex // of the document
+
+	namespaceIsDefault bool              // the file has no namespace
+	annotations        map[string]string // the reasons for which findings are suppressed, by rule
+	ignored            map[string]any    // the annotations themselves: a schema may remove them from the content
 }
 
 // problem returns a problem of a field, with the line of the field.
-func (o *object) problem(field, message string) Problem {
-	return newProblem(o.file, o.line(field), o.policy(), field, message)
+func (o *object) problem(rule, field, message string) Problem {
+	at := o.fields.nearest(o.node, field)
+	p := newProblem(rule, o.file, o.lines+at.Line, o.policy(), field, message)
+	p.Column = at.Column
+	return p
 }
 
 func (o *object) line(field string) int { return o.lines + o.fields.nearest(o.node, field).Line }
+
+// value returns the value of a field, for a hint.
+func (o *object) value(path []string) hint.Value {
+	v := hint.Value{Decoded: any(o.content)}
+	for _, step := range path {
+		switch parent := v.Decoded.(type) {
+		case map[string]any:
+			v.Decoded = parent[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(parent) {
+				return hint.Value{}
+			}
+			v.Decoded = parent[i]
+		default:
+			return hint.Value{}
+		}
+	}
+	node := o.node
+	for _, step := range path {
+		if _, node = o.fields.child(node, step); node == nil {
+			return v
+		}
+	}
+	if node.Kind == yaml.ScalarNode {
+		v.Raw = node.Value
+	}
+	return v
+}
+
+// improve returns a message about a field with a hint.
+func (o *object) improve(field, message string) string {
+	path := steps(field)
+	if len(path) == 0 {
+		return message
+	}
+	return hint.Improve(o.text("kind"), path, message, o.value(path))
+}
 
 func (o *object) text(key string) string {
 	s, _ := o.content[key].(string)
@@ -55,13 +104,18 @@ func (o *object) policy() string {
 	}
 }
 
-// parse returns the objects of a file, including the items of lists, and a problem for each invalid document.
-func parse(file File, left *bounds) (objects []*object, problems []Problem) {
+// parse returns the objects of a file, including the items of lists, the JSON that is no object of the Kubernetes API, and a problem for each invalid
+// document.
+func parse(file File, left *bounds) (objects []*object, skipped []Skipped, problems []Problem) {
 	for c := range documents(string(file.Content)) {
 		o, err := c.parse(file.Name, left)
+		if errors.Is(err, errNotOurs) {
+			skipped = append(skipped, Skipped{File: file.Name, Line: c.lines + 1, Kind: "JSON file"})
+			continue
+		}
 		if err != nil {
 			line, message := c.locate(err)
-			problems = append(problems, newProblem(file.Name, line, "", "", message))
+			problems = append(problems, newProblem(lintrule.InvalidDocument, file.Name, line, "", "", message))
 			if left.exceeded {
 				break
 			}
@@ -76,8 +130,11 @@ func parse(file File, left *bounds) (objects []*object, problems []Problem) {
 			objects = append(objects, o)
 		}
 	}
-	return objects, problems
+	return objects, skipped, problems
 }
+
+// errNotOurs is the error of JSON without apiVersion and kind. Directories have such files of other programs, for example package.json.
+var errNotOurs = errors.New("not an object of the Kubernetes API")
 
 // chunk is the text of one document, and the number of lines before it.
 type chunk struct {
@@ -143,7 +200,11 @@ func (c chunk) parse(file string, left *bounds) (*object, error) {
 		return nil, err
 	}
 	var ok bool
-	if o.content, ok = content.(map[string]any); !ok {
+	o.content, ok = content.(map[string]any)
+	if filepath.Ext(file) == ".json" && o.text("apiVersion") == "" && o.text("kind") == "" {
+		return nil, errNotOurs
+	}
+	if !ok {
 		return nil, fmt.Errorf("line %d: a document must be an object with apiVersion and kind", o.node.Line)
 	}
 	return o, nil
@@ -156,9 +217,30 @@ func (c chunk) locate(err error) (line int, message string) {
 	message = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := lineInError.FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1])
-		return c.lines + max(line, 1), message[len(m[0]):]
+		line, message = max(line, 1), message[len(m[0]):]
+	} else {
+		line = 1
 	}
-	return c.lines + 1, message
+	if tab := c.tab(); tab > 0 && tab <= line+1 { // the parser can have noticed it one line later
+		return c.lines + tab, "a tab: YAML needs spaces for indentation; replace the tab by spaces"
+	}
+	if strings.Contains(c.text, "{{") {
+		message += "; the document has {{, so that it can be a template: check its output, for example helm template CHART | weir lint -"
+	}
+	return c.lines + line, message
+}
+
+// tab returns the number of the first line with a tab in its indentation, 0 without one.
+func (c chunk) tab() int {
+	number := 0
+	for line := range strings.Lines(c.text) {
+		number++
+		indentation := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		if strings.Contains(indentation, "\t") && strings.TrimSpace(line) != "" {
+			return number
+		}
+	}
+	return 0
 }
 
 // items returns the objects of a list.
@@ -168,7 +250,7 @@ func (o *object) items() (objects []*object, problems []Problem) {
 		field := fmt.Sprintf("items[%d]", i)
 		content, ok := items[i].(map[string]any)
 		if !ok {
-			problems = append(problems, o.problem(field, "a list item must be an object with apiVersion and kind"))
+			problems = append(problems, o.problem(lintrule.InvalidDocument, field, "a list item must be an object with apiVersion and kind"))
 			continue
 		}
 		objects = append(objects, &object{file: o.file, lines: o.lines, node: o.fields.valueAt(o.node, field), content: content, fields: o.fields})
@@ -183,7 +265,7 @@ func (o *object) setNamespace(namespace string) {
 	}
 	metadata, ok := o.content["metadata"].(map[string]any)
 	if ok && (metadata["namespace"] == nil || metadata["namespace"] == "") {
-		metadata["namespace"] = namespace
+		metadata["namespace"], o.namespaceIsDefault = namespace, true
 	}
 }
 
@@ -213,7 +295,7 @@ func (o *object) duplicates() []Problem {
 				key, value := node.Content[i], node.Content[i+1]
 				child := &place{parent: parent, name: key.Value, isName: true}
 				if seen[key.Value] && len(problems) < maxDuplicates {
-					problems = append(problems, newProblem(o.file, o.lines+key.Line, o.policy(), child.field(), "duplicate field"))
+					problems = append(problems, newProblem(lintrule.DuplicateField, o.file, o.lines+key.Line, o.policy(), child.field(), "duplicate field"))
 				}
 				seen[key.Value] = true
 				walk(value, child)

@@ -16,7 +16,7 @@ type File struct {
 	Content []byte
 }
 
-// Read reads files. A path is a file, a directory, whose *.yaml and *.yml files are read recursively in sorted order, or "-" for stdin. Each
+// Read reads files. A path is a file, a directory, whose *.yaml, *.yml and *.json files are read recursively in sorted order, or "-" for stdin. Each
 // file is read once. In directories, Read skips names that begin with a dot, because those belong to editors and version control, and in
 // a mounted ConfigMap they are a second copy of every file. It also skips pipes and sockets, because reading them may not end. A path that
 // names one is an error, except with stdin for the process's own, such as /dev/stdin or <(kustomize build) of a shell. Files that are too large are an
@@ -144,5 +144,5 @@ func isHidden(name, root string) bool {
 
 func isPolicyFile(name string) bool {
 	extension := filepath.Ext(name)
-	return extension == ".yaml" || extension == ".yml"
+	return extension == ".yaml" || extension == ".yml" || extension == ".json"
 }

@@ -17,7 +17,7 @@ import (
 func TestRead_ReadsPolicyFilesOfDirectoriesInOrder(t *testing.T) {
 	dir := writeTree(t, "b.yaml", "a.yml", "c.json", "README.md", "team/z.yaml", "team/deep/y.yml", ".git/x.yaml", ".hidden.yaml")
 	got := readNames(t, dir, dir)
-	want := []string{"a.yml", "b.yaml", "team/deep/y.yml", "team/z.yaml"}
+	want := []string{"a.yml", "b.yaml", "c.json", "team/deep/y.yml", "team/z.yaml"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/lintrule"
+	"github.com/weir-dev/weir/internal/policyfile/hint"
 )
 
 // The kinds of the Weir API. A Limiter is validated, but not used.
@@ -33,8 +35,23 @@ func isPolicyKind(kind string) bool { return kind == policyKind || kind == clust
 func unknownKind(o *object) string {
 	supported := kinds()
 	slices.Sort(supported)
-	return fmt.Sprintf("unknown kind %s in %s; supported kinds: %s in %s", o.text("kind"), o.text("apiVersion"),
+	message := fmt.Sprintf("unknown kind %s in %s; supported kinds: %s in %s", o.text("kind"), o.text("apiVersion"),
 		strings.Join(supported, ", "), apiVersion)
+	if meant := hint.Nearest(o.text("kind"), supported); meant != "" {
+		message += "; did you mean " + meant + "?"
+	}
+	return message
+}
+
+// otherGroups are the API groups of other programs that have a kind with a name of the Weir API.
+var otherGroups = []string{"kuadrant.io", "gateway.nginx.org"} //nolint:gochecknoglobals // constant
+
+// isForeign reports whether an object looks like one of the Weir API in a wrong group. The object of another program can be in the same directory, with
+// the annotation that suppresses the finding.
+func isForeign(o *object) bool {
+	group, _, _ := strings.Cut(o.text("apiVersion"), "/")
+	_, isSuppressed := o.suppressions()[lintrule.ForeignGroup]
+	return slices.Contains(kinds(), o.text("kind")) && !slices.Contains(otherGroups, group) && !isSuppressed
 }
 
 // key is the name of an object together with its kind.

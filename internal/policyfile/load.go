@@ -13,6 +13,8 @@ import (
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/compile/warning"
+	"github.com/weir-dev/weir/internal/lintrule"
+	"github.com/weir-dev/weir/internal/policyfile/hint"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -31,6 +33,8 @@ type Schema interface {
 type Loader struct {
 	schema   Schema
 	identity compile.Identity
+	budget   budget.Budget
+	budgetOf string // begins the warnings for policies that exceed it
 }
 
 // Result is the result of compiling files.
@@ -47,12 +51,23 @@ type Result struct {
 	defined  map[key]*object
 	policies compile.Policies
 	identity compile.Identity
+	budget   budget.Budget
+	budgetOf string
+
+	overrides []redundancy.Override
 }
 
 // NewLoader returns a Loader. Policies without an identifier use the identity table. The schema is that of package apischema, which has the code of the
 // API server, or of package structure, which is small and leaves the rules of the API to the compiler. Both reject the same policies.
 func NewLoader(identity compile.Identity, schema Schema) *Loader {
-	return &Loader{schema: schema, identity: identity}
+	return &Loader{schema: schema, identity: identity, budget: budget.Default(), budgetOf: "with the default budget"}
+}
+
+// WithBudget returns a Loader whose warnings are about the budget of a Limiter instead of the default one.
+func (l *Loader) WithBudget(b budget.Budget, limiter string) *Loader {
+	with := *l
+	with.budget, with.budgetOf = b, "with the budget of Limiter "+limiter
+	return &with
 }
 
 // Load reads the files with [Read] and compiles them with [Loader.Compile]. It returns an error only if a file cannot be read. An invalid
@@ -84,9 +99,9 @@ func (l *Loader) Compile(files []File) Result {
 	}
 	result.addProblems(invalid.Compile(l.identity).Problems)
 
-	result.policies, result.identity = policies, l.identity
+	result.policies, result.identity, result.budget, result.budgetOf = policies, l.identity, l.budget, l.budgetOf
 	compiled := policies.Compile(l.identity)
-	result.Rules = compiled.Set
+	result.Rules, result.overrides = compiled.Set, compiled.Overrides
 	result.addProblems(compiled.Problems)
 	slices.SortStableFunc(result.Problems, byPlace)
 	return result
@@ -101,32 +116,46 @@ func (r *Result) addProblems(found []compile.Problem) {
 	}
 	for _, p := range found {
 		if !known[place{p.Policy, p.Field}] {
-			r.Problems = append(r.Problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, p.Message))
+			r.Problems = append(r.Problems, r.defined[keyOf(p.Policy, p.Cluster)].compilerProblem(&p))
 		}
 	}
 }
 
-// Warnings returns the warnings for the valid policies, sorted by file and line.
-func (r *Result) Warnings() (problems []Problem) {
+// compilerProblem returns a problem that the compiler reports.
+func (o *object) compilerProblem(p *compile.Problem) Problem {
+	rule := lintrule.InvalidValue
+	if p.Reason != policyapi.ReasonInvalid {
+		rule = lintrule.Conflict
+	}
+	return o.problem(rule, p.Field, o.improve(p.Field, p.Message))
+}
+
+// Warnings returns the warnings for the valid policies, sorted by file and line, without those that annotations suppress.
+func (r *Result) Warnings() []Problem {
+	problems, _ := r.suppress(r.warnings())
+	return problems
+}
+
+// warnings returns the warnings for the valid policies.
+func (r *Result) warnings() (problems []Problem) {
 	specs, others := r.specs(), redundancy.Comparable(r.Rules.Rules)
 	for policy, own := range r.Rules.Policies() {
 		key := keyOf(policy, own[0].Domain == "")
 		o := r.defined[key]
 		for _, w := range slices.Concat(warning.ForPolicy(own, others), warning.ForSpec(&own[0], specs[key])) {
-			problems = append(problems, o.problem(w.Field, w.Message))
+			problems = append(problems, o.problem(w.Rule, w.Field, w.Message))
 		}
 	}
-	problems = append(problems, r.BudgetWarnings()...)
-	slices.SortStableFunc(problems, byPlace)
-	return problems
+	return append(problems, r.BudgetWarnings()...)
 }
 
-// BudgetWarnings returns the warnings for policies that exceed the default budget of a Limiter. Unlike those of a policy among all others, they take
+// BudgetWarnings returns the warnings for policies that exceed the budget of a Limiter, which is the default one without
+// [Loader.WithBudget]. Unlike those of a policy among all others, they take
 // linear time.
 func (r *Result) BudgetWarnings() (problems []Problem) {
-	for _, p := range r.policies.CompileWithin(r.identity, budget.Default()).Problems {
+	for _, p := range r.policies.CompileWithin(r.identity, r.budget).Problems {
 		if p.Reason == policyapi.ReasonOverBudget { // in a cluster, the Limiter sets the budget
-			problems = append(problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(p.Field, "with the default budget: "+p.Message))
+			problems = append(problems, r.defined[keyOf(p.Policy, p.Cluster)].problem(lintrule.OverBudget, p.Field, r.budgetOf+": "+p.Message))
 		}
 	}
 	slices.SortStableFunc(problems, byPlace)
@@ -167,19 +196,23 @@ func (r *Result) collect(files []File) (ours []*object) {
 		if left.exceeded {
 			break
 		}
-		objects, problems := parse(file, left)
-		r.Problems = append(r.Problems, problems...)
+		objects, skipped, problems := parse(file, left)
+		r.Problems, r.Skipped = append(r.Problems, problems...), append(r.Skipped, skipped...)
 		for _, o := range objects {
 			switch group, _, _ := strings.Cut(o.text("apiVersion"), "/"); {
 			case isKustomization(o):
 				r.skip(o)
 			case o.text("apiVersion") == "" || o.text("kind") == "":
-				r.Problems = append(r.Problems, o.problem("", "an object must have apiVersion and kind"))
+				r.Problems = append(r.Problems, o.problem(lintrule.InvalidDocument, "", "an object must have apiVersion and kind"))
 			case o.text("apiVersion") == apiVersion && slices.Contains(kinds(), o.text("kind")):
+				o.annotations, o.ignored = o.suppressions(), o.ignoreAnnotations()
 				ours = append(ours, o)
 				r.count(o)
 			case group == apiGroup:
-				r.Problems = append(r.Problems, o.problem("kind", unknownKind(o)))
+				r.Problems = append(r.Problems, o.problem(lintrule.UnknownKind, "kind", unknownKind(o)))
+			case isForeign(o):
+				r.Problems = append(r.Problems, o.problem(lintrule.ForeignGroup, "apiVersion", fmt.Sprintf(
+					"%s in %s is not a kind of Weir, and limits nothing here; write apiVersion: %s", o.text("kind"), o.text("apiVersion"), apiVersion)))
 			default:
 				r.skip(o)
 			}
@@ -224,7 +257,7 @@ func (r *Result) define(objects []*object) {
 		case first == nil:
 			r.defined[o.key()] = o
 		default:
-			r.Problems = append(r.Problems, o.problem("metadata.name", fmt.Sprintf(
+			r.Problems = append(r.Problems, o.problem(lintrule.DuplicatePolicy, "metadata.name", fmt.Sprintf(
 				"already defined at %s:%d; this policy is ignored", first.file, first.line("metadata.name"))))
 		}
 	}
@@ -233,20 +266,25 @@ func (r *Result) define(objects []*object) {
 // admit validates o as an API server does. If o is a valid policy, it appends the policy to policies, or else it returns the problems.
 func admit(o *object, schema Schema, policies *compile.Policies) []Problem {
 	if o.policy() == "" && o.metadata("generateName") != "" {
-		return []Problem{o.problem("metadata.generateName", "generateName is not supported in files; set metadata.name")}
+		return []Problem{o.problem(lintrule.InvalidValue, "metadata.generateName", "generateName is not supported in files; set metadata.name")}
 	}
-	problems := o.duplicates()
+	problems, wrongType := o.duplicates(), map[string]bool{}
 	schema.Admit(o.text("kind"), o.content, func(field, message string) {
 		if message == unknownField {
-			message += replacement(field)
+			problems = append(problems, o.problem(lintrule.UnknownField, field, message+replacement(o.text("kind"), field)))
+			return
 		}
-		problems = append(problems, o.problem(field, message))
+		if wrongType[field] { // further messages about the value, such as that it is none of the possible ones, follow from the type
+			return
+		}
+		wrongType[field] = hint.IsAboutType(message)
+		problems = append(problems, o.problem(lintrule.InvalidValue, field, o.improve(field, message)))
 	})
 	if len(problems) > 0 || !isPolicyKind(o.text("kind")) {
 		return problems
 	}
 	if err := o.decode(policies); err != nil {
-		return []Problem{o.problem("", err.Error())}
+		return []Problem{o.problem(lintrule.InvalidValue, "", err.Error())}
 	}
 	return nil
 }
@@ -254,9 +292,9 @@ func admit(o *object, schema Schema, policies *compile.Policies) []Problem {
 // unknownField is the message of a Schema about a field that does not exist.
 const unknownField = "unknown field"
 
-// replacement returns what to use instead of a field of an earlier version, "" for any other field. An API server removes unknown fields before it calls
-// the webhook, so that only files show them.
-func replacement(field string) string {
+// replacement returns what to use instead of an unknown field: of an earlier version, or with another name. It returns "" if that is unknown. An API
+// server removes unknown fields before it calls the webhook, so that only files show them.
+func replacement(kind, field string) string {
 	switch field {
 	case "spec.consistency":
 		return "; instead of consistency: Leased, set lease: {}, and omit consistency: Exact"
@@ -266,7 +304,9 @@ func replacement(field string) string {
 		return "; use warnAt, such as 80%"
 	case "spec.autoscaling.targetCPUUtilizationPercentage":
 		return "; use targetCPUUtilization, such as 70%"
-	default:
-		return ""
 	}
+	if meant := hint.Unknown(kind, steps(field)); meant != "" {
+		return "; " + meant
+	}
+	return ""
 }

@@ -9,9 +9,13 @@ import (
 
 // Problem is one reason why a document, or a policy in it, is not enforced.
 type Problem struct {
+	// Rule is the id of a rule of package lintrule.
+	Rule string
 	File string
 	// Line is the line of the field, or of the nearest enclosing field if the field is absent. The first line is 1.
 	Line int
+	// Column is the column of the field, from 1. It is 0 if it is unknown.
+	Column int
 	// Policy is "namespace/name" or "_cluster/name", or empty if the document is not a policy.
 	Policy string
 	// Field is a path such as "spec.match.http.paths[0].value", or empty if the problem concerns the whole document.
@@ -27,9 +31,9 @@ const (
 )
 
 // newProblem returns a Problem, with long texts shortened.
-func newProblem(file string, line int, policy, field, message string) Problem {
+func newProblem(rule, file string, line int, policy, field, message string) Problem {
 	return Problem{
-		File: file, Line: line, Policy: terminal.Shorten(policy, maxPolicy), Field: terminal.Shorten(field, maxField),
+		Rule: rule, File: file, Line: line, Policy: terminal.Shorten(policy, maxPolicy), Field: terminal.Shorten(field, maxField),
 		Message: terminal.Shorten(message, maxMessage),
 	}
 }

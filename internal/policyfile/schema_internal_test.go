@@ -39,7 +39,7 @@ func TestLoad_AgreesWithTheAPIServer(t *testing.T) {
 	}
 	validated := 0
 	for _, file := range files {
-		objects, _ := parse(file, newBounds())
+		objects, _, _ := parse(file, newBounds())
 		for _, o := range objects {
 			if o.text("apiVersion") != v1alpha1.GroupVersion.String() || !slices.Contains(kinds(), o.text("kind")) || o.metadata("generateName") != "" {
 				continue // the server generates a name, the loader does not
@@ -132,7 +132,7 @@ func fieldErrorsOf(t *testing.T, status metav1.Status) (fieldErrors []string) {
 }
 
 func TestNearest_FindsTheLineOfTheFieldOrItsParent(t *testing.T) {
-	objects, problems := parse(File{Name: "a.yaml", Content: []byte(`# 1
+	objects, _, problems := parse(File{Name: "a.yaml", Content: []byte(`# 1
 ---
 metadata:
   labels: {a.b/c: d}

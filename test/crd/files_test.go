@@ -2,6 +2,7 @@ package crd
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,14 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/policyfile/apischema"
+	"github.com/weir-dev/weir/internal/policyfile/hint"
 )
 
-// For each case, the linter must report the same fields and messages as kubectl apply. Old API servers describe the values in other words.
+// For each case, the schema of the linter must report the same fields and messages as kubectl apply, and the linter the same fields and these messages,
+// with a hint. Old API servers describe the values in other words.
 func TestPolicyfile_RejectsWhatTheAPIServerRejects(t *testing.T) {
 	n := newNamespace(t)
 	schema, err := apischema.New()
@@ -33,9 +37,10 @@ func TestPolicyfile_RejectsWhatTheAPIServerRejects(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var got []string
-				for _, p := range loader.Compile([]policyfile.File{{Name: "policy.yaml", Content: content}}).Problems {
-					got = append(got, p.Field+": "+p.Message)
+				got := admitted(t, schema, content)
+				problems := loader.Compile([]policyfile.File{{Name: "policy.yaml", Content: content}}).Problems
+				if diff := withHints(got, problems); diff != "" {
+					t.Errorf("%s: %s: %s", k.kind, change, diff)
 				}
 				want := rejectionCauses(n.tryCreateOf(t, k, change))
 				if !quotes {
@@ -49,6 +54,45 @@ func TestPolicyfile_RejectsWhatTheAPIServerRejects(t *testing.T) {
 			}
 		}
 	}
+}
+
+// admitted returns what the schema reports about an object, as "field: message".
+func admitted(t *testing.T, schema *apischema.Schemas, content []byte) (all []string) {
+	t.Helper()
+	var object map[string]any
+	asJSON, err := yaml.YAMLToJSON(content)
+	if err == nil {
+		err = json.UnmarshalCaseSensitivePreserveInts(asJSON, &object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, _ := object["kind"].(string)
+	schema.Admit(kind, object, func(field, message string) { all = append(all, field+": "+message) })
+	return all
+}
+
+// withHints compares what the schema reports with the problems of the linter: these have the same message and perhaps a hint. The message about a type
+// has other words, and further ones about the value of a wrong type are left out.
+func withHints(reported []string, problems []policyfile.Problem) string {
+	isAbout := func(message string, p *policyfile.Problem) bool {
+		text := p.Field + ": " + p.Message
+		return text == message || strings.HasPrefix(text, message+"; ") ||
+			hint.IsAboutType(message) && strings.HasPrefix(message, p.Field+": ") && strings.HasPrefix(p.Message, "must be of type ")
+	}
+	for i := range problems {
+		if !slices.ContainsFunc(reported, func(message string) bool { return isAbout(message, &problems[i]) }) {
+			return fmt.Sprintf("the schema does not report %s", problems[i])
+		}
+	}
+	for _, message := range reported {
+		field, _, _ := strings.Cut(message, ": ")
+		ofType := slices.ContainsFunc(reported, func(other string) bool { return strings.HasPrefix(other, field+": ") && hint.IsAboutType(other) })
+		if !slices.ContainsFunc(problems, func(p policyfile.Problem) bool { return isAbout(message, &p) || ofType && p.Field == field }) {
+			return "the linter does not report " + message
+		}
+	}
+	return ""
 }
 
 // rejectionCauses returns the field and message of each cause of an API server error. It leaves out the notice that rules were not

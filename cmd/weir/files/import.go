@@ -30,7 +30,7 @@ func ImportCommand() *cobra.Command {
 		Short: "Convert the configuration of another rate limiter to policies",
 		Long: `Convert the configuration of another rate limiter to policies, without a cluster.
 
-Each subcommand reads one format. FILES are YAML files, directories (their *.yaml and *.yml files, including
+Each subcommand reads one format. FILES are YAML and JSON files, directories (their *.yaml, *.yml and *.json files, including
 subdirectories) and "-" for standard input. The policies are written to standard output, or with --output to a directory,
 with one file for each namespace. They are validated as weir lint validates them. Above each policy, a comment names the
 file and the line that it comes from.
@@ -39,16 +39,18 @@ What is not imported, or imported with a difference, is printed on standard erro
 
   error           The source is invalid. Nothing is written.
   not imported    No policy expresses this part. Nothing is written, unless --partial is set.
-  difference      The policy decides some requests in another way. Nothing is written, unless --partial is set.
+  difference      The policy decides some requests in another way. Nothing is written, unless --accept differences or --partial is set.
   note            The policies decide the same, but something else differs, such as a metric.
 
-Exit status: 0 if everything is imported without a difference, 1 if there are errors, differences or parts that are not
+A ConfigMap is read as the configurations in its data.
+
+Exit status: 0 if everything is imported without a difference that is not accepted, 1 if there are errors, other differences or parts that are not
 imported, 2 if the command line is invalid or a file cannot be read.`,
 		Args:                       cli.NoUnknownCommand,
 		SuggestionsMinimumDistance: 2, // as weir itself
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(importEnvoyRateLimitCommand())
+	cmd.AddCommand(importEnvoyRateLimitCommand(), importKuadrantCommand())
 	for _, source := range importSources() {
 		cmd.AddCommand(importFrom(source))
 	}
@@ -68,14 +70,6 @@ func importSources() []importSource {
 Each rule becomes a policy in the namespace of the BackendTrafficPolicy, for each target. It matches the requests that have
 the descriptor entry "target" with the name of the target, such as HTTPRoute/shop. docs/how-to/migrate-from-envoy-gateway.md shows the SecurityPolicy.`,
 			example: "  kubectl get backendtrafficpolicies -A -o yaml | weir import envoy-gateway -", convert: converter(objects.EnvoyGateway),
-		},
-		{
-			name: "kuadrant", short: "Convert RateLimitPolicies of Kuadrant",
-			long: `Convert RateLimitPolicies of Kuadrant (kuadrant.io) to policies for ext_authz.
-
-Each rate becomes a policy, which matches the requests that have the descriptor entry "target" with the name of the target, such as
-HTTPRoute/shop.`,
-			example: "  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -", convert: converter(objects.Kuadrant),
 		},
 		{
 			name: "event-rate-limit", short: "Convert the configuration of the admission plugin EventRateLimit",
@@ -123,7 +117,10 @@ func importFrom(source importSource) *cobra.Command {
 			if err != nil {
 				return cli.UsageError(err)
 			}
-			result, err := source.convert(files)
+			if err := target.validate(); err != nil {
+				return cli.UsageError(err)
+			}
+			result, err := source.convert(importer.Unwrap(files))
 			if err != nil {
 				return cli.UsageError(err)
 			}
@@ -134,6 +131,8 @@ func importFrom(source importSource) *cobra.Command {
 		"directory for the policies, which is created if it is missing. Existing files of the same names are replaced")
 	cmd.Flags().BoolVar(&target.partial, "partial", false,
 		"write the policies even if parts of the source are not imported, or the policies decide in another way")
+	cmd.Flags().StringArrayVar(&target.accept, "accept", nil,
+		"findings to accept: differences. The policies are then written and the status is 0 if there is nothing else")
 	cmd.Flags().BoolVar(&target.shadow, "shadow", false, "write all policies with enforcement Shadow, to compare their decisions before they deny requests")
 	return cmd
 }
@@ -142,7 +141,20 @@ func importFrom(source importSource) *cobra.Command {
 type importTarget struct {
 	directory string // "" is standard output
 	partial   bool
-	shadow    bool // write all policies in Shadow
+	accept    []string // findings that do not fail the import
+	shadow    bool     // write all policies in Shadow
+}
+
+// acceptDifferences is the value of --accept.
+const acceptDifferences = "differences"
+
+func (t importTarget) validate() error {
+	for _, accepted := range t.accept {
+		if accepted != acceptDifferences {
+			return fmt.Errorf("--accept %q is invalid: must be %s; --partial writes the policies even if parts are not imported", accepted, acceptDifferences)
+		}
+	}
+	return nil
 }
 
 func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) error {
@@ -168,11 +180,16 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 		cli.Count(len(result.Policies), "policy", "policies"), cli.Count(invalid, "error", "errors"), fmt.Sprintf("%d not imported", left),
 		cli.Count(different, "difference", "differences"), cli.Count(result.Count(importer.Note), "note", "notes"),
 	}, ", ")
+	if len(t.accept) > 0 {
+		different = 0
+	}
 	switch {
 	case invalid > 0:
 		summary += "; nothing was written: correct the errors"
-	case left+different > 0 && !t.partial:
-		summary += "; nothing was written: change the source, or accept the findings with --partial"
+	case left > 0 && !t.partial:
+		summary += "; nothing was written: change the source, or write the rest with --partial"
+	case different > 0 && !t.partial:
+		summary += "; nothing was written: change the source, or accept the differences with --accept differences"
 	default:
 		if err := t.writeFiles(outputs, stdout); err != nil {
 			return err
@@ -203,6 +220,34 @@ func (t importTarget) writeFiles(outputs []importer.Output, stdout io.Writer) er
 		}
 	}
 	return nil
+}
+
+func importKuadrantCommand() *cobra.Command {
+	var mapped []string
+	cmd := importFrom(importSource{
+		name: "kuadrant", short: "Convert RateLimitPolicies of Kuadrant",
+		long: `Convert RateLimitPolicies of Kuadrant (kuadrant.io) to policies for ext_authz.
+
+Each rate becomes a policy, which matches the requests that have the descriptor entry "target" with the name of the target, such as
+HTTPRoute/shop. What Authorino adds to a request is known only to Kuadrant. If your gateway sends it in a header, a query parameter or a
+claim, --map names it.`,
+		example: `  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -
+  weir import kuadrant policies.yaml --map auth.identity.userid=header:x-user-id --map auth.identity=claims`,
+		convert: func(files []policyfile.File) (*importer.Result, error) {
+			attributes := map[string]string{}
+			for _, text := range mapped {
+				attribute, expression, err := objects.ParseAttribute(text)
+				if err != nil {
+					return nil, fmt.Errorf("invalid --map: %w", err)
+				}
+				attributes[attribute] = expression
+			}
+			return objects.KuadrantWith(files, attributes), nil
+		},
+	})
+	cmd.Flags().StringArrayVar(&mapped, "map", nil,
+		"where requests have the value of an attribute of Kuadrant: ATTRIBUTE=header:NAME, query:NAME, claim:NAME or claims; can be repeated")
+	return cmd
 }
 
 func importEnvoyRateLimitCommand() *cobra.Command {

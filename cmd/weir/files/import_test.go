@@ -76,11 +76,35 @@ func TestImport_WritesPoliciesAndReportsTheRest(t *testing.T) {
 		},
 		"a part is not imported": {
 			args: []string{"envoy-ratelimit", "partial.yaml"}, status: 1,
-			stderr: notImported + "1 policy, 0 errors, 1 not imported, 0 differences, 0 notes; nothing was written: change the source, or accept the findings with --partial\n",
+			stderr: notImported + "1 policy, 0 errors, 1 not imported, 0 differences, 0 notes; nothing was written: change the source, or write the rest with --partial\n",
 		},
 		"a policy decides in another way": {
 			args: []string{"kuadrant", "differs.yaml"}, status: 1,
-			stderr: difference + "1 policy, 0 errors, 0 not imported, 1 difference, 0 notes; nothing was written: change the source, or accept the findings with --partial\n",
+			stderr: difference + "1 policy, 0 errors, 0 not imported, 1 difference, 0 notes; nothing was written: change the source, or accept the differences with --accept differences\n",
+		},
+		"differences are accepted": {
+			args: []string{"kuadrant", "differs.yaml", "--accept", "differences"}, stdout: differentPolicy,
+			stderr: difference + "1 policy, 0 errors, 0 not imported, 1 difference, 0 notes\n",
+		},
+		"what is not imported is not accepted with the differences": {
+			args: []string{"envoy-ratelimit", "partial.yaml", "--accept", "differences"}, status: 1,
+			stderr: notImported + "1 policy, 0 errors, 1 not imported, 0 differences, 0 notes; nothing was written: change the source, or write the rest with --partial\n",
+		},
+		"an unknown kind of findings": {
+			args: []string{"kuadrant", "differs.yaml", "--accept", "all"}, status: 2,
+			stderr: "weir import kuadrant: --accept \"all\" is invalid: must be differences; --partial writes the policies even if parts are not imported\n",
+		},
+		"an invalid attribute": {
+			args: []string{"kuadrant", "differs.yaml", "--map", "userid=header:a"}, status: 2,
+			stderr: "weir import kuadrant: invalid --map: \"userid=header:a\" must begin with an attribute such as auth.identity.userid, and an equals sign\n",
+		},
+		"an unknown source of an attribute": {
+			args: []string{"kuadrant", "differs.yaml", "--map", "auth.identity.userid=cookie:a"}, status: 2,
+			stderr: "weir import kuadrant: invalid --map: \"auth.identity.userid=cookie:a\" must end with header:NAME, query:NAME, claim:NAME or claims\n",
+		},
+		"a configuration in a ConfigMap": {
+			args: []string{"envoy-ratelimit", "configmap.yaml"}, stdout: strings.Replace(importedPolicy, "good.yaml:3", "configmap.yaml:8", 1),
+			stderr: "1 policy, 0 errors, 0 not imported, 0 differences, 0 notes\n",
 		},
 		"policies with a difference are written with --partial": {
 			args: []string{"kuadrant", "differs.yaml", "--partial"}, status: 1, stdout: differentPolicy,
@@ -170,6 +194,8 @@ func writeImportFiles(t *testing.T) {
 		"partial.yaml": envoyRateLimitConfig + "- key: all\n  rate_limit: {unit: second, requests_per_unit: 2000000000}\n",
 		"differs.yaml": kuadrantPolicy,
 		"bad.yaml":     "domian: edge\n",
+		"configmap.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ratelimit}\ndata:\n  config.yaml: |\n    " +
+			strings.ReplaceAll(strings.TrimSpace(envoyRateLimitConfig), "\n", "\n    ") + "\n",
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
 			t.Fatal(err)

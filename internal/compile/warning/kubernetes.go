@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/lintrule"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -17,7 +18,8 @@ func (w *warnings) warnKubernetes() {
 	}
 	const field = "spec.match.kubernetes"
 	if i := slices.IndexFunc(match.Resources, isEverything); i >= 0 {
-		w.add(field+".resources", "API servers call Weir for every %s; list the resources to limit", strings.Join(match.Resources[i].Operations, ", "))
+		w.add(lintrule.AllResources, field+".resources",
+			"API servers call Weir for every %s; list the resources to limit", strings.Join(match.Resources[i].Operations, ", "))
 	}
 	w.warnExempt(field+".resources", match)
 	w.warnScale(field+".resources", match)
@@ -31,7 +33,7 @@ func (w *warnings) warnExempt(field string, match *rules.KubernetesMatch) {
 		for _, group := range resources.APIGroups {
 			for _, name := range resources.Resources {
 				if plural, sub, _ := strings.Cut(name, "/"); exempt.Resource(group, plural, sub) {
-					w.add(path, "has no effect on %q of group %q: writes to it are never limited", name, group)
+					w.add(lintrule.NoEffect, path, "has no effect on %q of group %q: writes to it are never limited", name, group)
 					return
 				}
 			}
@@ -54,7 +56,8 @@ func (w *warnings) warnScale(field string, match *rules.KubernetesMatch) {
 				if slices.Contains(scalable[group], name) && !slices.ContainsFunc(match.Resources, func(other rules.KubernetesResources) bool {
 					return coversScale(other, group, name)
 				}) {
-					w.add(fmt.Sprintf("%s[%d]", field, i), "%q does not cover the subresource scale, so kubectl scale is not limited; add %q", name, name+"/scale")
+					w.add(lintrule.ScaleNotLimited, fmt.Sprintf("%s[%d]", field, i),
+						"%q does not cover the subresource scale, so kubectl scale is not limited; add %q", name, name+"/scale")
 					return
 				}
 			}
@@ -82,13 +85,13 @@ func (w *warnings) warnQueue() {
 	}
 	const why = "writes never wait in the queue; "
 	if w.rule.Burst > 0 {
-		w.add("spec.burst", why+"burst only bounds the cost of a write. Use TokenBucket for bursts")
+		w.add(lintrule.WritesNeverWait, "spec.burst", why+"burst only bounds the cost of a write. Use TokenBucket for bursts")
 	} else if w.rule.Cost != nil && w.rule.Cost.Expression != "" {
-		w.add("spec.cost.expression", "a %s without burst denies every write that costs more than 1 unit", w.rule.Algorithm)
+		w.add(lintrule.WritesNeverWait, "spec.cost.expression", "a %s without burst denies every write that costs more than 1 unit", w.rule.Algorithm)
 	}
 	for i := range w.rule.Tiers {
 		if w.rule.Tiers[i].Burst > 0 {
-			w.add(tierField(i, "burst"), why+"burst only bounds the cost of a write")
+			w.add(lintrule.WritesNeverWait, tierField(i, "burst"), why+"burst only bounds the cost of a write")
 		}
 	}
 }

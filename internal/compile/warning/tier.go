@@ -8,6 +8,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/lintrule"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
@@ -18,10 +19,12 @@ func ForSpec(rule *rules.Rule, spec *policyapi.RateLimitPolicySpec) []Warning {
 	w := &warnings{rule: rule}
 	inherits := func(ref policyapi.TargetReference) bool { return gateway.Inherits(rule.Domain, &ref) }
 	if rule.Domain != "" && len(spec.Replaces) > 0 && slices.ContainsFunc(spec.TargetRefs, inherits) {
-		w.add("spec.replaces", "has no effect for routes of other namespaces than %s, which inherit this policy of a Gateway: a RateLimitPolicy replaces "+
-			"defaults only in its own namespace", rule.Domain)
+		w.add(lintrule.NoEffect, "spec.replaces",
+			"has no effect for routes of other namespaces than %s, which inherit this policy of a Gateway: a RateLimitPolicy replaces "+
+				"defaults only in its own namespace", rule.Domain)
 	}
 	w.warnPlainMatch(spec.Match)
+	w.warnRepeated(spec.Tiers)
 	for i := range spec.Tiers {
 		plain, useless := 0, 0
 		if header := spec.Tiers[i].When.Header; header != nil {
@@ -38,13 +41,35 @@ func ForSpec(rule *rules.Rule, spec *policyapi.RateLimitPolicySpec) []Warning {
 		}
 		switch field := tierField(i, "when.identifiers"); {
 		case plain > 0:
-			w.add(field, "secret identifiers such as API keys are in plain text: every user who can read the policy can read them; "+
+			w.add(lintrule.PlainCredential, field, "secret identifiers such as API keys are in plain text: every user who can read the policy can read them; "+
 				"write their hashes, which weir hash prints")
 		case useless > 0:
-			w.add(field, "a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
+			w.add(lintrule.NoEffect, field,
+				"a hash has no effect, because the identifiers of this policy are not secret: write the identifiers, or use axis APIKey")
 		}
 	}
 	return w.list
+}
+
+// warnRepeated warns of the first identifier of a tier that an earlier tier has too, unless that one has them all: warnTiers warns of such a tier.
+func (w *warnings) warnRepeated(tiers []policyapi.Tier) {
+	first := map[policyapi.TierIdentifier]int{}
+	for i := range tiers {
+		own := tiers[i].When.Identifiers
+		repeated := slices.IndexFunc(own, func(id policyapi.TierIdentifier) bool { _, has := first[id]; return has })
+		if repeated >= 0 && slices.ContainsFunc(own, func(id policyapi.TierIdentifier) bool {
+			tier, has := first[id]
+			return !has || tier != first[own[0]]
+		}) {
+			w.add(lintrule.RepeatedIdentifier, fmt.Sprintf("%s[%d]", tierField(i, "when.identifiers"), repeated),
+				"is in tier %q too, which comes first and applies to it; remove it from one of them", tiers[first[own[repeated]]].Name)
+		}
+		for _, id := range own {
+			if _, has := first[id]; !has {
+				first[id] = i
+			}
+		}
+	}
 }
 
 // warnPlainMatch warns of credentials that a match compares with. The rules in Redis contain them, because limiters do not hash what they compare.
@@ -54,7 +79,7 @@ func (w *warnings) warnPlainMatch(match *policyapi.Match) {
 	}
 	for i, entry := range match.Descriptors {
 		if entry.Value != nil && (credentials.Names{}).Name(string(entry.Key)) {
-			w.add(fmt.Sprintf("spec.match.descriptors[%d].value", i), plainMatch)
+			w.add(lintrule.PlainCredential, fmt.Sprintf("spec.match.descriptors[%d].value", i), plainMatch)
 		}
 	}
 	if match.HTTP == nil {
@@ -70,7 +95,7 @@ const plainMatch = "a credential is in plain text: every user who can read the p
 
 func (w *warnings) warnPlainHeader(field string, header *policyapi.HeaderMatch) {
 	if (header.Type == "" || header.Type == policyapi.HeaderExact) && (credentials.Names{}).Name(string(header.Name)) {
-		w.add(field, plainMatch)
+		w.add(lintrule.PlainCredential, field, plainMatch)
 	}
 }
 
@@ -80,7 +105,8 @@ func (w *warnings) warnTiers() {
 		when := &w.rule.Tiers[i].When
 		for j := range i {
 			if includes(&w.rule.Tiers[j].When, when) {
-				w.add(tierField(i, "when"), "no request belongs to this tier: tier %q before it matches all of them", w.rule.Tiers[j].Name)
+				w.add(lintrule.ShadowedTier, tierField(i, "when"),
+					"no request belongs to this tier: tier %q before it matches all of them", w.rule.Tiers[j].Name)
 				break
 			}
 		}
@@ -95,7 +121,7 @@ func (w *warnings) warnTierNetworks(i int, cidrs []string) {
 		return
 	}
 	if redundancy.AllWithin(cidrs, m.ExceptCIDRs) || len(m.CIDRs) > 0 && noneOverlap(cidrs, m.CIDRs) {
-		w.add(tierField(i, "when.cidrs"), "no request belongs to this tier: match excludes all of its networks")
+		w.add(lintrule.ShadowedTier, tierField(i, "when.cidrs"), "no request belongs to this tier: match excludes all of its networks")
 	}
 }
 

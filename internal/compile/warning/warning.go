@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/lintrule"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // Warning is a part of a valid policy that is expensive or has no effect.
 type Warning struct {
+	Rule    string // of weir lint, see package lintrule
 	Field   string // "spec.limit"
 	Message string
 }
@@ -60,17 +62,17 @@ type warnings struct {
 	list []Warning
 }
 
-func (w *warnings) add(field, format string, args ...any) {
-	w.list = append(w.list, Warning{Field: field, Message: fmt.Sprintf(format, args...)})
+func (w *warnings) add(rule, field, format string, args ...any) {
+	w.list = append(w.list, Warning{Rule: rule, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // addToRate adds a warning for a part of a rate, such as limit, of the policy or of a tier.
-func (w *warnings) addToRate(parent, name, format string, args ...any) {
+func (w *warnings) addToRate(rule, parent, name, format string, args ...any) {
 	if w.rule.Rate == "" {
-		w.add(parent+"."+name, format, args...)
+		w.add(rule, parent+"."+name, format, args...)
 		return
 	}
-	w.add(parent, "rate "+w.rule.Rate+": "+format, args...)
+	w.add(rule, parent, "rate "+w.rule.Rate+": "+format, args...)
 }
 
 const (
@@ -89,8 +91,9 @@ func (w *warnings) warnBlock() {
 	counts := func(t rules.Tier) bool { return t.Units > 0 }
 	allows := func(t rules.Tier) bool { return counts(t) || t.Unlimited }
 	if reflect.DeepEqual(r.Match, rules.Match{}) && !r.Shadow && !slices.ContainsFunc(r.Tiers, allows) {
-		w.add("spec.limit", "0 denies every HTTP and gRPC request of %s, because the policy has no match; set match, or enforcement: Shadow to see "+
-			"what it would deny", domainsOf(r))
+		w.add(lintrule.BlocksEverything, "spec.limit",
+			"0 denies every HTTP and gRPC request of %s, because the policy has no match; set match, or enforcement: Shadow to see "+
+				"what it would deny", domainsOf(r))
 	}
 	if slices.ContainsFunc(r.Tiers, counts) {
 		return
@@ -107,7 +110,7 @@ func (w *warnings) warnBlock() {
 		{"storage", r.Compact},
 	} {
 		if part.isSet {
-			w.add("spec."+part.name, "has no effect: a limit of 0 denies every request, and counts nothing")
+			w.add(lintrule.NoEffect, "spec."+part.name, "has no effect: a limit of 0 denies every request, and counts nothing")
 		}
 	}
 }
@@ -133,7 +136,7 @@ func (w *warnings) warnMemory() {
 	if units < bigLog {
 		return
 	}
-	w.addToRate(parent, "limit", "a log of %d units takes %s of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
+	w.addToRate(lintrule.LargeLog, parent, "limit", "a log of %d units takes %s of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		units, formatBytes(units*logBytes))
 }
 
@@ -159,7 +162,8 @@ func formatBytes(bytes int64) string {
 // warnBoundary warns of the burst of a fixed window at the end of a window.
 func (w *warnings) warnBoundary() {
 	if w.rule.Algorithm.Traits().EndsWithWindow() && w.rule.Units > 0 {
-		w.addToRate("spec", "algorithm", "%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
+		w.addToRate(lintrule.WindowBoundary, "spec", "algorithm",
+			"%s can admit up to %d units within a short time around the end of a window", w.rule.Algorithm, 2*w.rule.Units)
 	}
 }
 
@@ -167,7 +171,8 @@ func (w *warnings) warnBoundary() {
 func (w *warnings) warnRedundancy(others []rules.Rule) {
 	for i := range others {
 		if other := &others[i]; other.Policy != w.rule.Policy && redundancy.IsRedundant(w.rule, other) {
-			w.add("spec", "has no effect, because policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
+			w.add(lintrule.StricterPolicy, "spec",
+				"has no effect, because policy %s counts the same requests and is at least as strict", nameWithin(w.rule.Domain, other.Policy))
 			return
 		}
 	}
@@ -189,16 +194,17 @@ func (w *warnings) warnIdentifier() {
 		return
 	}
 	if !slices.ContainsFunc(entries, func(e rules.DescriptorMatch) bool { return e.Key == id.Name }) {
-		w.add("spec.identifier.descriptor", "match.descriptors has no key %q; onMissing decides what happens to requests without it", id.Name)
+		w.add(lintrule.DescriptorWithout, "spec.identifier.descriptor",
+			"match.descriptors has no key %q; onMissing decides what happens to requests without it", id.Name)
 	}
 }
 
 // warnMatch warns of a match that no request can meet, or that has parts without an effect.
 func (w *warnings) warnMatch() {
-	redundancy.NoMatch(w.rule, func(field, why string) { w.add(field, "%s", why) })
+	redundancy.NoMatch(w.rule, func(field, why string) { w.add(lintrule.NoMatch, field, "%s", why) })
 	m := &w.rule.Match
 	if m.IgnoreCase && len(m.Paths) == 0 && !w.rule.PerEndpoint && w.rule.Identifier.From != rules.FromEndpoint {
-		w.add("spec.match.http.ignoreCase", "has no effect, because the policy has no paths and does not count endpoints; "+
+		w.add(lintrule.NoEffect, "spec.match.http.ignoreCase", "has no effect, because the policy has no paths and does not count endpoints; "+
 			"expressions compare paths with case: use request.path.lowerAscii()")
 	}
 }
@@ -224,7 +230,8 @@ func (w *warnings) warnCost() {
 func (w *warnings) warnOneCost(parent string, rule rules.Rule, cost int64) {
 	limit, err := rule.Limit()
 	if err == nil && !limit.Blocks() && cost > limit.Capacity() { // the limit of a compiled rule is valid
-		w.addToRate(parent, "limit", "denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
+		w.addToRate(lintrule.CostAboveLimit, parent, "limit",
+			"denies every request: a request costs %d units, but at most %d can be admitted", cost, limit.Capacity())
 	}
 }
 
@@ -241,7 +248,8 @@ func (w *warnings) warnReplaced(own, others []rules.Rule) {
 		})
 		if found < 0 {
 			_, objectName := policyname.Split(name)
-			w.add(field, "no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", objectName, w.rule.Domain)
+			w.add(lintrule.Replaces, field,
+				"no ClusterRateLimitPolicy with precedence: Default has the name %s and applies to domain %s", objectName, w.rule.Domain)
 			continue
 		}
 		for j := found; j < len(others) && others[j].PolicyName() == name; j++ { // its rates
@@ -252,7 +260,8 @@ func (w *warnings) warnReplaced(own, others []rules.Rule) {
 				most = min(most, mostAdmitted(&own[k], seconds))
 			}
 			if most > admits {
-				w.add(field, "replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, admits, time.Duration(seconds)*time.Second, most)
+				w.add(lintrule.Replaces, field,
+					"replaces %s, which is stricter: it admits %d units in %v, and this policy up to %d", name, admits, time.Duration(seconds)*time.Second, most)
 			}
 		}
 	}
@@ -292,7 +301,7 @@ func (w *warnings) warnLease() {
 		return // warnBlock warns
 	}
 	if units = units * w.rule.Lease.MaxPercent / 100; units < smallestLease {
-		w.add("spec.lease", "has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
+		w.add(lintrule.NoEffect, "spec.lease", "has no effect: maxShare allows %d units in leases, and a replica leases at least %d; "+
 			"use a higher limit or a higher maxShare", units, smallestLease)
 	}
 }
@@ -300,6 +309,7 @@ func (w *warnings) warnLease() {
 // warnStorage warns of compact counters that take more memory than others, because there are few.
 func (w *warnings) warnStorage() {
 	if w.rule.Compact && w.rule.Identifier.From == rules.FromEndpoint {
-		w.add("spec.storage", "Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact")
+		w.add(lintrule.NoEffect, "spec.storage",
+			"Compact saves memory only with tens of thousands of identifiers, and a policy counts at most 1000 endpoints; use Exact")
 	}
 }

@@ -43,6 +43,14 @@ func TestForPolicy(t *testing.T) {
 		want       []string
 	}{
 		{"no warnings", `{axis: Tenant, limit: 100, window: 24h}`, nil},
+		{"an identifier in two tiers", `{axis: Tenant, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [x, y]}, limit: 2},
+			{name: b, when: {identifiers: [z, y]}, limit: 3}]}`, []string{
+			`spec.tiers[1].when.identifiers[1]: is in tier "a" too, which comes first and applies to it; remove it from one of them`,
+		}},
+		{"a tier whose identifiers are all in another one", `{axis: Tenant, limit: 1, window: 1m, tiers: [{name: a, when: {identifiers: [x, y]}, limit: 2},
+			{name: b, when: {identifiers: [y]}, limit: 3}]}`, []string{
+			`spec.tiers[1].when: no request belongs to this tier: tier "a" before it matches all of them`,
+		}},
 		{"a large log", `{axis: Tenant, limit: 100000, window: 24h, algorithm: SlidingWindowLog}`, []string{
 			"spec.limit: a log of 100000 units takes 800 kB of Redis memory per identifier; SlidingWindowCounter takes 16 bytes",
 		}},

@@ -14,7 +14,8 @@ import (
 // Kong converts the plugin rate-limiting in KongPlugin and KongClusterPlugin objects.
 func Kong(files []policyfile.File) *importer.Result {
 	out := &importer.Result{}
-	for _, o := range importer.Objects(files, out, "configuration.konghq.com", "KongPlugin", "KongClusterPlugin") {
+	attached := kongAttachments{}
+	for _, o := range importer.ObjectsWith(files, out, attached.add, "configuration.konghq.com", "KongPlugin", "KongClusterPlugin") {
 		plugin, _ := o.Field("plugin")
 		name := ""
 		if plugin.Key != "" {
@@ -37,8 +38,10 @@ func Kong(files []policyfile.File) *importer.Result {
 		}}
 		rejected := func() int { return out.Count(importer.NotImported) + out.Count(importer.Invalid) }
 		previously := rejected()
-		if k.body(); rejected() == previously {
-			k.convert()
+		k.body()
+		k.identify() // also after an unknown field: what is limited by decides whether the plugin can be imported at all
+		if rejected() == previously {
+			k.convert(attached.of(o))
 		}
 	}
 	return out
@@ -109,12 +112,17 @@ func (k *kongPlugin) config(config importer.Field) {
 		case "hide_client_headers", "error_code", "error_message", "sync_rate", "redis":
 			k.out.Add(f.Place, importer.Note, "%s has no effect: the Limiter and its proxy have settings for counters, headers and answers", f.Key)
 		default:
+			if strings.HasPrefix(f.Key, "redis_") { // of Kong before version 3.6: redis_host, redis_port …
+				k.out.Add(f.Place, importer.Note, "%s has no effect: the Limiter has its own Redis", f.Key)
+				continue
+			}
 			unsupported(k.out, f, "unknown field of rate-limiting")
 		}
 	}
 }
 
-func (k *kongPlugin) convert() {
+// identify sets the identifier.
+func (k *kongPlugin) identify() {
 	// Kong counts by address all requests that do not have what it limits by.
 	switch k.limitBy {
 	case "ip":
@@ -144,13 +152,21 @@ func (k *kongPlugin) convert() {
 		}
 		k.out.Add(place, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use limit_by: header with "+
 			"the header in which your proxy sends the identity", k.limitBy)
-		return
 	}
+}
+
+// convert adds the policies. The match is that of the objects that name the plugin, nil without one in the files.
+func (k *kongPlugin) convert(match *v1alpha1.HTTPMatch) {
 	domain, isCluster := k.Namespace, k.Kind == "KongClusterPlugin"
 	if isCluster {
 		domain = ""
 	}
-	k.Report(importer.Difference, "the policies apply to all requests of their domain, because Kong attaches plugins elsewhere; add match.http for routes")
+	if match != nil {
+		k.spec.Match = &v1alpha1.Match{HTTP: match}
+	} else {
+		k.Report(importer.Difference, "the policies apply to all requests of their domain, because no Ingress in the files names the plugin in the annotation "+
+			"konghq.com/plugins; add the Ingress, or match.http")
+	}
 	if k.isLocal {
 		k.Report(importer.Difference, "with the policy local, each Kong counts alone; the policy counts for all of them together")
 	}

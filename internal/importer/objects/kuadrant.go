@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,10 +17,14 @@ import (
 )
 
 // Kuadrant converts RateLimitPolicies of Kuadrant. Each policy matches the requests whose descriptor entry "target" names the target.
-func Kuadrant(files []policyfile.File) *importer.Result {
+func Kuadrant(files []policyfile.File) *importer.Result { return KuadrantWith(files, nil) }
+
+// KuadrantWith is [Kuadrant] with expressions for attributes of Kuadrant that a request to Weir does not have, see [ParseAttribute].
+func KuadrantWith(files []policyfile.File, attributes map[string]string) *importer.Result {
 	out := &importer.Result{}
+	used := map[string]bool{}
 	for _, o := range importer.Objects(files, out, "kuadrant.io", "RateLimitPolicy") {
-		k := kuadrantPolicy{Object: o, out: out}
+		k := kuadrantPolicy{Object: o, out: out, mapped: attributes, used: used}
 		spec, _ := o.Field("spec")
 		fields := spec.Value.Fields("spec")
 		for _, f := range fields {
@@ -32,6 +37,11 @@ func Kuadrant(files []policyfile.File) *importer.Result {
 		k.limits(fields)
 	}
 	reportTooMany(out)
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		if !used[name] && len(files) > 0 {
+			out.Add(importer.Place{File: files[0].Name, Line: 1}, importer.Note, "no condition or counter has the attribute %s of --map", name)
+		}
+	}
 	return out
 }
 
@@ -40,6 +50,36 @@ type kuadrantPolicy struct {
 
 	out    *importer.Result
 	target target
+	mapped map[string]string // expressions of Weir, by attributes of Kuadrant
+	used   map[string]bool   // attributes in mapped that an expression has
+}
+
+// attributeName is an attribute of Kuadrant: auth.identity.userid.
+var attributeName = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$`)
+
+// claimName is the name of a claim, or of one in another one: realm.tenant.
+var claimName = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
+
+// ParseAttribute parses "auth.identity.userid=header:x-user-id": an attribute of Kuadrant, and where requests to Weir have its value. The value is in a
+// header, a query parameter or a claim, or "claims" for an attribute whose fields are claims. It returns the attribute and an expression of Weir.
+func ParseAttribute(text string) (attribute, expression string, err error) {
+	attribute, source, _ := strings.Cut(text, "=")
+	if !attributeName.MatchString(attribute) {
+		return "", "", fmt.Errorf("%q must begin with an attribute such as auth.identity.userid, and an equals sign", text)
+	}
+	kind, name, _ := strings.Cut(source, ":")
+	switch {
+	case source == "claims":
+		return attribute, "request.claims", nil
+	case name == "":
+	case kind == "header":
+		return attribute, fmt.Sprintf("request.headers[?%q].orValue(\"\")", strings.ToLower(name)), nil
+	case kind == "query":
+		return attribute, fmt.Sprintf("request.query[?%q].orValue([\"\"])[0]", name), nil
+	case kind == "claim" && claimName.MatchString(name):
+		return attribute, "request.claims." + name, nil
+	}
+	return "", "", fmt.Errorf("%q must end with header:NAME, query:NAME, claim:NAME or claims", text)
 }
 
 func (k *kuadrantPolicy) limits(fields []importer.Field) {
@@ -87,9 +127,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 			unsupported(k.out, f, "unknown field of a limit")
 		}
 	}
-	if k.out.Count(importer.NotImported) > previously {
-		return
-	}
+	isImported := k.out.Count(importer.NotImported) == previously
 	var specs []v1alpha1.RateLimitPolicySpec
 	var places []importer.Node
 	for _, n := range rates {
@@ -100,7 +138,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 			spec.Identifier = expressionOf(joined(counters))
 		}
 		k.rate(n, &spec)
-		if k.out.Count(importer.NotImported) > previously {
+		if !isImported || k.out.Count(importer.NotImported) > previously {
 			continue
 		}
 		n.Report(importer.Difference, "windows begin at multiples of their length, and not with the first request")
@@ -171,23 +209,43 @@ func (k *kuadrantPolicy) expression(n importer.Node, field string) string {
 		}
 		text = f.Value.Text(f.Key)
 	}
-	attribute := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*`)
+	attribute := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(?`)
+	return attribute.ReplaceAllStringFunc(text, func(word string) string {
+		name, isCall := strings.CutSuffix(word, "(")
+		if !isCall {
+			return k.attribute(n, field, word)
+		}
+		receiver := strings.LastIndexByte(name, '.')
+		if receiver < 0 { // a function
+			return word
+		}
+		return k.attribute(n, field, name[:receiver]) + word[receiver:] // a method, such as split
+	})
+}
+
+// attribute converts a word of an expression, which can be an attribute of Kuadrant. Of the attributes in mapped, the longest one applies.
+func (k *kuadrantPolicy) attribute(n importer.Node, field, word string) string {
+	root, rest, dotted := strings.Cut(word, ".")
+	if word[0] == '"' || word[0] == '\'' || !dotted && root != "request" && root != "auth" && root != "source" {
+		return word
+	}
+	longest := slices.SortedFunc(maps.Keys(k.mapped), func(a, b string) int { return len(b) - len(a) })
+	for _, original := range longest {
+		if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
+			k.used[original] = true
+			return k.mapped[original] + suffix
+		}
+	}
 	attributes := map[string]string{
 		"request.method": "request.method", "request.host": "request.host", "request.url_path": "request.path", "request.headers": "request.headers",
 		"source.address": "request.clientIP", "source.remote_address": "request.clientIP",
 	}
-	return attribute.ReplaceAllStringFunc(text, func(word string) string {
-		root, rest, dotted := strings.Cut(word, ".")
-		if word[0] == '"' || word[0] == '\'' || !dotted && root != "request" && root != "auth" && root != "source" {
-			return word
+	for original, replacement := range attributes {
+		if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
+			return replacement + suffix
 		}
-		for original, replacement := range attributes {
-			if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
-				return replacement + suffix
-			}
-		}
-		n.Report(importer.NotImported, "%s: %s.%s is not an attribute of requests to Weir; write the policy by hand, with the header or claim that has "+
-			"the value", field, root, rest)
-		return word
-	})
+	}
+	n.Report(importer.NotImported, "%s: %s.%s is not an attribute of requests to Weir; if a header or claim has its value, use for example "+
+		"--map %s=header:x-user-id", field, root, rest, word)
+	return word
 }

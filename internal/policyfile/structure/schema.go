@@ -33,6 +33,7 @@ type schema struct {
 	ListMapKeys          []string           `json:"x-kubernetes-list-map-keys"`
 	IntOrString          bool               `json:"x-kubernetes-int-or-string"`
 	Pattern              string             `json:"pattern"`
+	Unit                 string             `json:"unit"` // what a string measures: "duration", "percentage" or ""
 
 	form func(text string) error // of a string, nil if it has any form
 	keys func(text string) error // the form of the keys of additionalProperties

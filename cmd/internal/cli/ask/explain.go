@@ -56,7 +56,7 @@ log in the combined format or in Envoy's default format. Only the JSON contains 
 With --filename the request is a write to the Kubernetes API.
 
 The policies and the counters are those of running limiters: with kubectl weir those of a Limiter in the cluster, with weir those of
-the process at --admin. With --policies, the policies are the *.yaml and *.yml files in a directory or a file, and no server is needed:
+the process at --admin. With --policies, the policies are the *.yaml, *.yml and *.json files in a directory or a file, and no server is needed:
 the counters are empty, as on a new limiter. Identifiers come from where the identity table of --limiter-file states. Labels and
 tenants of namespaces are unknown. An invalid policy is reported on standard error and left out.
 

@@ -41,9 +41,12 @@ func rulesDiffCommand(limiters Limiters) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff",
 		Short: "Compare the rules that replicas enforce with published rules, an earlier revision, or files",
-		Long: `Compare the rules that the replicas of a limiter enforce now (+++) with other rules (---): by default those that the operator
-has published, with --revision an earlier rule set, which Redis keeps for an hour after it is replaced, and with --policies
-the policies in files. The output names each policy and each field of its compiled form that differs, as weir rules -o json
+		Long: `Compare the rules that the replicas of a limiter enforce now with other rules. By default these are the rules that the operator
+has published, and with --revision an earlier rule set, which Redis keeps for an hour after it is replaced: the other rules are then the first
+side (---), and the enforced ones the second (+++). With --policies they are the policies in files: these are the second side, so
+that the output is what applying the files would change. weir diff compares policies in the words of their YAML.
+
+The output names each policy and each field of its compiled form that differs, as weir rules -o json
 prints them. Replicas with the same revision are compared once.
 
 Files are compiled with the identity table of --limiter-file. Of enforced policies, only those in the namespaces of the files are compared,
@@ -214,8 +217,8 @@ func scopeOf(rule *rules.Rule) string {
 
 // compare compares the rules with those that replicas enforce. It reports whether they differ.
 func (a *ruleSide) compare(enforced *ruleSide) (explain.Comparison, bool) {
-	c := explain.Comparison{From: a.Side, To: enforced.Side}
 	if a.files == nil {
+		c := explain.Comparison{From: a.Side, To: enforced.Side}
 		if a.Revision == enforced.Revision {
 			return c, false
 		}
@@ -223,7 +226,8 @@ func (a *ruleSide) compare(enforced *ruleSide) (explain.Comparison, bool) {
 		return c, true
 	}
 	compared := slices.DeleteFunc(slices.Clone(enforced.rules), func(r rules.Rule) bool { return !a.files.scopes[scopeOf(&r)] })
-	c.Differences = explain.DiffRules(a.rules, compared, a.files.ignore)
+	c := explain.Comparison{From: enforced.Side, To: a.Side} // what applying the files would change
+	c.Differences = explain.DiffRules(compared, a.rules, func(enforced, file *rules.Rule, field string) bool { return a.files.ignore(file, enforced, field) })
 	return c, len(c.Differences) > 0
 }
 

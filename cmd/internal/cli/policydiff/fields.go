@@ -1,0 +1,479 @@
+package policydiff
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
+	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/compile/window"
+	"github.com/weir-dev/weir/limiter"
+)
+
+// compareFields returns the fields of the specs that differ, with their effects.
+func compareFields(before, after *policy) (changes []Change) {
+	walk("spec", before.fields, after.fields, func(path string, from, to any) {
+		changes = append(changes, Change{Field: path, From: yamlOf(from), To: yamlOf(to)})
+	})
+	changes = slices.DeleteFunc(changes, func(c Change) bool { return isDefault(c.Field, c.From) && isDefault(c.Field, c.To) })
+	match := matchEffect(before, after)
+	for i := range changes {
+		c := &changes[i]
+		switch {
+		case strings.HasPrefix(c.Field, "spec.match"), strings.HasPrefix(c.Field, "spec.domains"), strings.HasPrefix(c.Field, "spec.targetRefs"):
+			c.Effect, c.Why = match, whyMatch(match)
+		default:
+			c.Effect, c.Why = effectOf(c, before, after)
+		}
+	}
+	for i := len(changes) - 1; i > 0; i-- {
+		if changes[i].Why == changes[i-1].Why { // the fields have the effect together
+			changes[i].Why = ""
+		}
+	}
+	return changes
+}
+
+// walk reports the values below a path that differ. Items of lists are paired by what identifies them, and others are sets.
+func walk(path string, a, b any, report func(path string, from, to any)) {
+	if reflect.DeepEqual(a, b) {
+		return
+	}
+	x, xIsObject := a.(map[string]any)
+	y, yIsObject := b.(map[string]any)
+	if xIsObject && yIsObject {
+		for _, name := range slices.Sorted(maps.Keys(union(x, y))) {
+			walk(path+"."+name, x[name], y[name], report)
+		}
+		return
+	}
+	p, pIsList := a.([]any)
+	q, qIsList := b.([]any)
+	if (pIsList || a == nil) && (qIsList || b == nil) && (len(p) > 0 || len(q) > 0) {
+		walkList(path, p, q, report)
+		return
+	}
+	report(path, a, b)
+}
+
+func union(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+func walkList(path string, a, b []any, report func(path string, from, to any)) {
+	before, after := keyed(a), keyed(b)
+	if before == nil || after == nil { // items without names: what is only in one of them
+		onlyIn := func(list, other []any) (only []any) {
+			for _, item := range list {
+				if !slices.ContainsFunc(other, func(o any) bool { return reflect.DeepEqual(o, item) }) {
+					only = append(only, item)
+				}
+			}
+			return only
+		}
+		removed, added := onlyIn(a, b), onlyIn(b, a)
+		switch {
+		case len(removed) > 0 || len(added) > 0:
+			report(path, listOrNil(removed), listOrNil(added))
+		default:
+			report(path, a, b) // another order
+		}
+		return
+	}
+	var order []string
+	for _, item := range before {
+		order = append(order, item.key)
+	}
+	for _, item := range after {
+		if !slices.Contains(order, item.key) {
+			order = append(order, item.key)
+		}
+	}
+	for _, key := range order {
+		walk(path+"["+key+"]", find(before, key), find(after, key), report)
+	}
+	if common := func(list, other []item) (keys []string) {
+		for _, i := range list {
+			if find(other, i.key) != nil {
+				keys = append(keys, i.key)
+			}
+		}
+		return keys
+	}; !slices.Equal(common(before, after), common(after, before)) {
+		report(path+" (order)", common(before, after), common(after, before))
+	}
+}
+
+func listOrNil(list []any) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// item is an item of a list with what identifies it.
+type item struct {
+	key   string
+	value any
+}
+
+func find(items []item, key string) any {
+	for i := range items {
+		if items[i].key == key {
+			return items[i].value
+		}
+	}
+	return nil
+}
+
+// keyed returns the items of a list with their keys: names of tiers, windows of rates. It returns nil if the items have no unique keys.
+func keyed(list []any) []item {
+	items := make([]item, 0, len(list))
+	for _, value := range list {
+		object, _ := value.(map[string]any)
+		key, _ := object["name"].(string)
+		if _, isHeader := object["value"]; isHeader {
+			key = ""
+		}
+		if length, has := object["window"].(string); has && key == "" {
+			key = length
+		}
+		if key == "" || find(items, key) != nil {
+			return nil
+		}
+		items = append(items, item{key, value})
+	}
+	return items
+}
+
+// yamlOf returns a value as in YAML on one line, "" for an absent one.
+func yamlOf(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return value
+	case map[string]string:
+		if len(value) == 0 {
+			return ""
+		}
+	}
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Sprint(value)
+	}
+	return flow(strings.TrimSpace(b.String()))
+}
+
+// quotedName is a text in JSON that YAML reads the same without quotes, and that stays readable.
+var quotedName = regexp.MustCompile(`"([A-Za-z/][A-Za-z0-9/_.-]*)"(:?)`)
+
+// flow returns JSON as YAML in one line.
+func flow(text string) string {
+	text = quotedName.ReplaceAllStringFunc(text, func(match string) string {
+		m := quotedName.FindStringSubmatch(match)
+		switch strings.ToLower(m[1]) {
+		case "true", "false", "yes", "no", "on", "off", "y", "n", "null":
+			return match
+		}
+		if m[2] == ":" {
+			return m[1] + ": "
+		}
+		return m[1]
+	})
+	var b strings.Builder
+	inText := false
+	for i := range len(text) {
+		c := text[i]
+		if c == '"' && (i == 0 || text[i-1] != '\\') {
+			inText = !inText
+		}
+		b.WriteByte(c)
+		if c == ',' && !inText {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
+}
+
+// isDefault reports whether a value of a field is absent or its default.
+func isDefault(path, value string) bool {
+	name := path[strings.LastIndexByte(path, '.')+1:]
+	return value == "" || value == map[string]string{
+		"algorithm": string(limiter.DefaultAlgorithm), "scope": string(policyapi.ScopePolicy), "overrun": string(policyapi.OverrunDeny),
+		"enforcement": string(policyapi.EnforcementEnforce), "onStoreFailure": string(policyapi.StoreFailureLocal),
+		"localShare": string(policyapi.LocalShareEqual), "storage": string(policyapi.StorageExact), "precedence": string(policyapi.PrecedenceOverride),
+	}[name]
+}
+
+// matchEffect returns the effect of the requests that the policies match.
+func matchEffect(before, after *policy) Effect {
+	x, y := &before.rules[0], &after.rules[0]
+	sameDomains := x.Domain == y.Domain && slices.Equal(x.Domains, y.Domains) && x.AllDomains == y.AllDomains
+	routes := len(before.spec.TargetRefs) > 0 || len(after.spec.TargetRefs) > 0
+	if !sameDomains || routes || x.Kinds() != y.Kinds() {
+		return domainEffect(before, after)
+	}
+	if len(before.spec.Replaces) > 0 || len(after.spec.Replaces) > 0 { // where it does not match, the default that it replaces applies
+		return Different
+	}
+	more, fewer := redundancy.Covers(&y.Match, &x.Match), redundancy.Covers(&x.Match, &y.Match)
+	switch {
+	case more && fewer:
+		return Same
+	case more:
+		return Stricter
+	case fewer:
+		return Looser
+	default:
+		return Different
+	}
+}
+
+// domainEffect compares the domains of cluster policies that match the same requests of a domain.
+func domainEffect(before, after *policy) Effect {
+	x, y := &before.rules[0], &after.rules[0]
+	if !reflect.DeepEqual(x.Match, y.Match) || x.Kinds() != y.Kinds() {
+		return Different
+	}
+	more := y.AllDomains || !x.AllDomains && redundancy.IsSubset(x.Domains, y.Domains)
+	fewer := x.AllDomains || !y.AllDomains && redundancy.IsSubset(y.Domains, x.Domains)
+	switch {
+	case more && !fewer:
+		return Stricter
+	case fewer && !more:
+		return Looser
+	default:
+		return Different
+	}
+}
+
+func whyMatch(effect Effect) string {
+	switch effect {
+	case Stricter:
+		return "limits more requests"
+	case Looser:
+		return "limits fewer requests"
+	case Different:
+		return "limits other requests"
+	default:
+		return ""
+	}
+}
+
+// effectOf returns the effect of a change of a field other than those that select requests.
+func effectOf(c *Change, before, after *policy) (Effect, string) {
+	parent, name, _ := cutLast(c.Field)
+	switch name {
+	case "limit", "window", "burst", "unlimited":
+		return amountEffect(fieldAt(before.fields, parent), fieldAt(after.fields, parent))
+	case "enforcement", "overrun", "precedence":
+		return choiceEffect(name, c.To, before, after)
+	case "onStoreFailure", "localShare":
+		return ordered(outageStrictness(before), outageStrictness(after)), "while Redis is unavailable"
+	case "value":
+		if parent == "spec.cost" && c.From != "" && c.To != "" {
+			return costEffect(before, after), ""
+		}
+	}
+	switch {
+	case strings.HasPrefix(c.Field, "spec.denial"):
+		return Same, "another response to denied requests"
+	case strings.HasPrefix(c.Field, "spec.lease"):
+		return leaseEffect(c)
+	case strings.HasPrefix(c.Field, "spec.tiers["):
+		return tierEffect(c, before, after)
+	case c.Field == "spec.algorithm" || strings.HasSuffix(c.Field, "].algorithm"):
+		return Different, "counts by another algorithm, and starts new counters"
+	case strings.HasPrefix(c.Field, "spec.axis"), strings.HasPrefix(c.Field, "spec.identifier"), c.Field == "spec.scope":
+		return Different, "counts other requests together"
+	case c.Field == "spec.storage", c.Field == "spec.counterName":
+		return Different, "starts new counters"
+	case c.Field == "spec.replaces":
+		return Different, "other defaults apply in addition"
+	default:
+		return Different, ""
+	}
+}
+
+// choiceEffect returns the effect of a field with two values.
+func choiceEffect(name, to string, before, after *policy) (Effect, string) {
+	switch {
+	case name == "enforcement" && (len(before.spec.Replaces) > 0 || len(after.spec.Replaces) > 0):
+		return Different, "a policy with enforcement: Shadow replaces no default"
+	case name == "enforcement" && to == string(policyapi.EnforcementShadow):
+		return Looser, "denies no request any more"
+	case name == "enforcement":
+		return Stricter, "denies requests, and only reported them before"
+	case name == "overrun" && to == string(policyapi.OverrunDebt):
+		return Different, "a request that costs more than remains is allowed, and counts its whole cost"
+	case name == "overrun":
+		return Different, "a request that costs more than remains is denied"
+	case to == string(policyapi.PrecedenceDefault):
+		return Looser, "policies of namespaces can replace it"
+	default:
+		return Stricter, "policies of namespaces can no longer replace it"
+	}
+}
+
+// outageStrictness orders policies by how strict they are while Redis is unavailable.
+func outageStrictness(p *policy) int {
+	switch s := p.spec; {
+	case s.OnStoreFailure == policyapi.StoreFailureAllow:
+		return 0
+	case s.LocalShare == policyapi.LocalShareWhole:
+		return 1
+	case s.OnStoreFailure == policyapi.StoreFailureDeny:
+		return 3
+	default:
+		return 2
+	}
+}
+
+func ordered(before, after int) Effect {
+	switch {
+	case after > before:
+		return Stricter
+	case after < before:
+		return Looser
+	default:
+		return Same
+	}
+}
+
+func costEffect(before, after *policy) Effect {
+	if before.spec.Cost == nil || after.spec.Cost == nil || before.spec.Cost.Value == nil || after.spec.Cost.Value == nil {
+		return Different
+	}
+	return ordered(int(*before.spec.Cost.Value), int(*after.spec.Cost.Value))
+}
+
+func leaseEffect(c *Change) (Effect, string) {
+	switch {
+	case c.Field != "spec.lease":
+		return Different, "replicas admit another number of requests above the limit"
+	case c.From == "":
+		return Looser, "replicas can admit slightly more than the limit"
+	default:
+		return Stricter, "replicas no longer admit more than the limit"
+	}
+}
+
+// tierEffect returns the effect of a tier that one of the policies has, or of another condition.
+func tierEffect(c *Change, before, after *policy) (Effect, string) {
+	if !strings.HasSuffix(c.Field, "]") {
+		return Different, "another selection of requests for the tier"
+	}
+	base, tier, sign := before.fields, fieldAt(after.fields, c.Field), 1
+	if c.To == "" {
+		base, tier, sign = after.fields, fieldAt(before.fields, c.Field), -1
+	}
+	effect, _ := amountEffect(amountOnly(base), withWindow(tier, base))
+	switch {
+	case effect == Stricter && sign > 0, effect == Looser && sign < 0:
+		return Stricter, "for the requests of the tier"
+	case effect == Looser || effect == Stricter:
+		return Looser, "for the requests of the tier"
+	default:
+		return Different, "for the requests of the tier"
+	}
+}
+
+func amountOnly(fields map[string]any) map[string]any {
+	return map[string]any{"limit": fields["limit"], "window": fields["window"]}
+}
+
+func withWindow(tier, base map[string]any) map[string]any {
+	with := amountOnly(tier)
+	with["window"], with["unlimited"] = base["window"], tier["unlimited"]
+	return with
+}
+
+// amount is what a policy, a rate or a tier admits.
+type amount struct {
+	limit, burst float64
+	window       time.Duration
+	known        bool
+}
+
+func amountOf(fields map[string]any) amount {
+	a := amount{known: true}
+	limit, hasLimit := fields["limit"].(float64)
+	burst, hasBurst := fields["burst"].(float64)
+	text, _ := fields["window"].(string)
+	switch unlimited, _ := fields["unlimited"].(bool); {
+	case unlimited:
+		limit = math.Inf(1)
+	case !hasLimit:
+		return amount{}
+	}
+	if a.limit, a.burst = limit, limit; hasBurst {
+		a.burst = burst
+	}
+	if length, err := window.Parse(policyapi.Duration(text)); err == nil {
+		a.window = length
+	}
+	return a
+}
+
+// amountEffect compares what two rates admit.
+func amountEffect(before, after map[string]any) (Effect, string) {
+	x, y := amountOf(before), amountOf(after)
+	if !x.known || !y.known {
+		return Different, ""
+	}
+	atLeast, atMost := y.limit >= x.limit && y.burst >= x.burst && y.window <= x.window, y.limit <= x.limit && y.burst <= x.burst && y.window >= x.window
+	switch {
+	case atLeast && atMost:
+		return Same, ""
+	case atLeast:
+		return Looser, ""
+	case atMost:
+		return Stricter, ""
+	case x.window > 0 && y.window > 0 && x.window != y.window:
+		return Different, fmt.Sprintf("on average %s instead of %s", perMinute(y), perMinute(x))
+	default:
+		return Different, ""
+	}
+}
+
+func perMinute(a amount) string {
+	return fmt.Sprintf("%.4g a minute", a.limit/a.window.Minutes())
+}
+
+// cutLast splits "spec.rates[1m].limit" into "spec.rates[1m]" and "limit".
+func cutLast(path string) (parent, name string, found bool) {
+	i := strings.LastIndexByte(path, '.')
+	if i < 0 {
+		return "", path, false
+	}
+	return path[:i], path[i+1:], true
+}
+
+// fieldAt returns the object at a path such as "spec.tiers[paid]", nil without one.
+func fieldAt(spec map[string]any, path string) map[string]any {
+	var current any = spec
+	for _, step := range regexp.MustCompile(`[^.\[\]]+|\[[^\]]+\]`).FindAllString(strings.TrimPrefix(path, "spec"), -1) {
+		switch value := current.(type) {
+		case map[string]any:
+			current = value[step]
+		case []any:
+			current = find(keyed(value), strings.Trim(step, "[]"))
+		default:
+			return nil
+		}
+	}
+	object, _ := current.(map[string]any)
+	return object
+}

@@ -1,0 +1,97 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/cmd/internal/cli/policydiff"
+	"github.com/weir-dev/weir/cmd/internal/cli/policyset"
+	"github.com/weir-dev/weir/internal/policyfile"
+)
+
+// clusterArgument is the argument that stands for the policies of a cluster.
+const clusterArgument = "cluster"
+
+// DiffCommand compares policies.
+func DiffCommand() *cobra.Command {
+	var f policydiff.Flags
+	cmd := &cobra.Command{
+		Use:   "diff BEFORE AFTER",
+		Short: "Compare policies: what a change enforces differently",
+		Long: `Compare policies in files: what a change enforces differently, in the words of their YAML.
+
+BEFORE and AFTER are files, directories (their *.yaml, *.yml and *.json files, including subdirectories), or "-" for standard input. kubectl
+weir diff compares with the policies of a cluster. Without it, print them with kubectl, see the example; only the namespaces of the
+other side are then compared, and ClusterRateLimitPolicies if it has some. The identity table of a Limiter in the files applies, as in
+weir lint.
+
+` + policydiff.Effects + `
+
+Exit status, as with diff: 0 if the policies are the same, 1 if they differ, 2 if an error occurs or a policy in AFTER is invalid. Invalid
+policies in BEFORE are reported, and left out.`,
+		Example: `  weir diff policies/ edited/
+  git worktree add ../before origin/main && weir diff ../before/policies policies -o markdown
+  kubectl get ratelimitpolicies.weir.dev,clusterratelimitpolicies.weir.dev -A -o yaml | weir diff - policies/`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 { //nolint:mnd // BEFORE and AFTER
+				return cli.UsageError(fmt.Errorf("got %s: name the policies before and after the change; see weir diff --help",
+					cli.Count(len(args), "argument", "arguments")))
+			}
+			return nil
+		},
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error { return diff(cli.StreamsOf(cmd), &f, args[0], args[1]) }),
+	}
+	f.Add(cmd.Flags())
+	return cmd
+}
+
+func diff(s cli.Streams, f *policydiff.Flags, before, after string) error {
+	outputs, err := f.Outputs()
+	switch {
+	case err != nil:
+		return cli.UsageError(err)
+	case before == clusterArgument || after == clusterArgument:
+		return cli.UsageError(errors.New("weir has no Kubernetes client: run kubectl weir diff FILES, or print the policies of the cluster with kubectl get " +
+			"ratelimitpolicies.weir.dev,clusterratelimitpolicies.weir.dev -A -o yaml, and compare with -; see weir diff --help"))
+	case before == after:
+		return cli.UsageError(fmt.Errorf("both sides are %s: name two different ones", before))
+	}
+	read := func(path string, mayBeInvalid bool) (*policyset.Set, error) {
+		files, err := policyfile.Read(s.In, path)
+		if err != nil {
+			return nil, err
+		}
+		return f.Compile(s.Err, path, files, mayBeInvalid)
+	}
+	older, err := read(before, true)
+	if err != nil {
+		return cli.UsageError(err)
+	}
+	newer, err := read(after, false)
+	if err != nil {
+		return cli.UsageError(err)
+	}
+	d, err := policydiff.Compare(older, newer, scopesOf(before, after, older, newer))
+	if err != nil {
+		return err
+	}
+	d.Before, d.After = before, after
+	return policydiff.Print(s.Out, outputs, d)
+}
+
+// scopesOf returns which scopes are compared: with standard input, which can be a whole cluster, those of the files on the other side.
+func scopesOf(before, after string, older, newer *policyset.Set) func(string) bool {
+	scopes := map[string]bool(nil)
+	switch {
+	case before == "-":
+		scopes = policydiff.Scopes(newer)
+	case after == "-":
+		scopes = policydiff.Scopes(older)
+	default:
+		return func(string) bool { return true }
+	}
+	return func(scope string) bool { return scopes[scope] }
+}
