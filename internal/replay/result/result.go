@@ -70,6 +70,8 @@ type Total struct {
 	Denied int64 `json:"denied"`
 	// ShadowDenied requests are those that a policy in Shadow mode would have denied, among them denied ones.
 	ShadowDenied int64 `json:"shadowDenied"`
+	// DeniedByAny requests are denied, or would have been by a policy in Shadow mode.
+	DeniedByAny int64 `json:"deniedByAny"`
 }
 
 // Cell counts requests, for example those of a bucket of a series.
