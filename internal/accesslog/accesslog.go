@@ -25,11 +25,31 @@ type Record struct {
 	Recorded *Recorded // only of Weir's own decision log
 }
 
-// Recorded is a decision as Weir has logged it.
+// Recorded is a decision in Weir's decision log. Its fields are those of a record of limiter/decisionlog.
 type Recorded struct {
-	Endpoint, Policy, Tier, Identifier string
-	Allowed                            bool
-	Limit, Remaining                   int64
+	Endpoint   string
+	Result     string // allowed, denied or uncharged
+	Policy     string
+	Axis       string
+	Identifier string // as it was counted: secrets are hashed
+	Tier       string
+	Limit      int64
+	Remaining  int64
+	RetryAfter time.Duration // 0 if the request was allowed, or if no retry could succeed
+	Source     string
+	Cost       int64 // how many times the request counted
+	// Others are the other policies that decided.
+	Others []Other
+	// Denied lists the enforced policies that denied, ShadowDenied those in Shadow mode that would have denied, and Bypassed those that did not
+	// count the request.
+	Denied, ShadowDenied, Bypassed []string
+	Revision                       string
+}
+
+// Other is another policy that decided about a request of Weir's decision log, as limiter/decisionlog describes it.
+type Other struct {
+	Policy, Identifier, Tier string
+	Limit, Remaining         int64
 }
 
 // Options of a Reader.

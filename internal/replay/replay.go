@@ -114,6 +114,7 @@ func (r *Replay) Run(ctx context.Context, source Source) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	workers := runtime.GOMAXPROCS(0)
+	source = &settled{source: source}
 	unmatched, inOrder := make(chan *job, workers), make(chan *job, 2*workers)
 	free := make(chan *job, 4*workers)
 	go r.read(ctx, source, free, unmatched, inOrder)
@@ -244,8 +245,10 @@ func (r *Replay) check(record *accesslog.Record) engine.Check {
 	case c.Request.Domain == "":
 		c.Request.Domain = r.options.Domain
 	}
-	if record.Recorded != nil && record.Recorded.Endpoint == "check" {
-		c.NoDelay = false
+	if recorded := record.Recorded; recorded != nil {
+		c.NoDelay = recorded.Endpoint != "check" && recorded.Endpoint != "auth"
+		c.Cost = max(recorded.Cost, 1)
+		r.after.restore(&c.Request, recorded)
 	}
 	return c
 }

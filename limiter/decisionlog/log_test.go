@@ -101,7 +101,7 @@ func TestLog_WritesTheInstantOfTheDecision(t *testing.T) {
 	key, _ := l.Index().RuleOf("shop/key")
 	answer := &engine.Answer{Allowed: true, Results: []engine.Result{
 		{Rule: tenant, Identifier: "acme", Decision: limiter.Decision{At: limiter.At(at), Allowed: true}},
-		{Rule: key, Identifier: "hashed before", Tier: "paid", Decision: limiter.Decision{Allowed: true}},
+		{Rule: key, Identifier: "hashed before", Tier: "paid", Decision: limiter.Decision{Allowed: true, Limit: 9, Remaining: 7}},
 	}}
 	none := &engine.Answer{Results: []engine.Result{{Rule: tenant, Identifier: "acme"}}}
 	l.written(func() {
@@ -109,7 +109,7 @@ func TestLog_WritesTheInstantOfTheDecision(t *testing.T) {
 		l.log.Decided(l.log.Select("shop", false), &engine.Check{Cost: 1}, none, true)
 	})
 	records := lines(t, &out)
-	others := []any{map[string]any{"policy": "shop/key", "identifier": "hashed before", "tier": "paid"}}
+	others := []any{map[string]any{"policy": "shop/key", "identifier": "hashed before", "tier": "paid", "limit": 9.0, "remaining": 7.0}}
 	for field, want := range map[string]any{"decidedAt": "2026-11-01T12:00:00.123400Z", "cost": 3.0, "host": "api.shop.example", "others": others} {
 		if diff := cmp.Diff(want, records[0][field]); diff != "" {
 			t.Errorf("%s: %s", field, diff)
@@ -177,7 +177,7 @@ func TestLog_WritesDenials(t *testing.T) {
 	retry := records[1]["retryAfterMs"]
 	delete(records[1], "retryAfterMs")
 	path := "/v1/" + strings.Repeat("x", 249) + "…"
-	others := []any{map[string]any{"policy": "shop/trial", "identifier": "acme"}}
+	others := []any{map[string]any{"policy": "shop/trial", "identifier": "acme", "limit": 1.0, "remaining": 0.0}}
 	want := []map[string]any{
 		{
 			"level": "INFO", "msg": "decision", "endpoint": "check", "result": "allowed", "domain": "shop", "method": "GET", "path": path, "others": others,

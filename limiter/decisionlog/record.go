@@ -62,6 +62,8 @@ type Other struct {
 	Policy     string `json:"policy"`
 	Identifier string `json:"identifier,omitempty"`
 	Tier       string `json:"tier,omitempty"`
+	Limit      int64  `json:"limit"`
+	Remaining  int64  `json:"remaining"`
 }
 
 // newRecord describes an answer with at least one result or bypassed rule, without identifiers. It copies what comes from the request, which can
@@ -87,7 +89,7 @@ func newRecord(c *engine.Check, a *engine.Answer, charged bool, now time.Time) R
 	}
 	for i := range a.Results[1:] {
 		other := &a.Results[1+i]
-		r.Others = append(r.Others, Other{Policy: other.Rule.Policy, Tier: other.Tier})
+		r.Others = append(r.Others, Other{Policy: other.Rule.Policy, Tier: other.Tier, Limit: other.Decision.Limit, Remaining: other.Remaining})
 	}
 	r.Policy, r.Axis, r.Tier = first.Rule.Policy, first.Rule.Axis, first.Tier
 	r.Limit, r.Remaining = first.Decision.Limit, first.Remaining
