@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,12 +12,23 @@ import (
 
 // auditLog parses events of audit.k8s.io/v1, one a line, into the requests that API servers send to webhooks.
 type auditLog struct {
-	root     *node
-	clock    *clock
-	settings *Settings
+	root   *node
+	clock  *clock
+	object *node // the keys of objects
 	// stages are those of which each request has one event.
 	stages []string
+	// groups and extra have the values of the JSON of users. Few users send most requests.
+	groups map[string][]string
+	extra  map[string]map[string][]string
 
+	event auditEvent
+}
+
+// maxUsers bounds how many users an auditLog remembers.
+const maxUsers = 1024
+
+// auditEvent is what an event has. Values that are no text are raw JSON.
+type auditEvent struct {
 	kind, version, stage, verb, decision         string
 	received, staged                             time.Time
 	status                                       int
@@ -24,6 +36,12 @@ type auditLog struct {
 	group, resource, subresource, namespace, uri string
 	apiVersion, name                             string
 	object                                       string
+}
+
+func newAuditLog(root *node, c *clock, stages []string) *auditLog {
+	object := &node{}
+	object.add(leaf{}, "kind")
+	return &auditLog{root: root, clock: c, object: object, stages: stages, groups: map[string][]string{}, extra: map[string]map[string][]string{}}
 }
 
 // auditUser is a user of an event, as raw JSON.
@@ -43,71 +61,63 @@ func auditTree() *node {
 
 // parse sets a record from an event.
 func (p *auditLog) parse(line string, r *Record) error {
-	*p = auditLog{root: p.root, clock: p.clock, settings: p.settings, stages: p.stages}
+	p.event = auditEvent{}
+	e := &p.event
 	if err := scan(line, p.root, p); err != nil {
 		return err
 	}
-	if err := p.check(); err != nil {
+	if err := e.check(p.stages); err != nil {
 		return err
 	}
-	operation, err := p.operation()
+	operation, err := e.operation()
 	if err != nil {
 		return err
 	}
 	write := &rules.KubernetesRequest{
-		Operation: operation, Group: p.group, Version: p.apiVersion, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace, Name: p.name,
-		DryRun: isDryRun(p.uri),
+		Operation: operation, Group: e.group, Version: e.apiVersion, Resource: e.resource, Subresource: e.subresource, Namespace: e.namespace, Name: e.name,
+		DryRun: isDryRun(e.uri),
 	}
 	if err := p.setUser(write); err != nil {
 		return err
 	}
-	if p.object != "" && p.object != "null" {
-		write.Object = []byte(p.object)
-		write.Kind = kindOf(p.object)
+	if e.object != "" && e.object != "null" {
+		write.Object = []byte(e.object)
+		write.Kind = p.kindOf(e.object)
 	}
-	r.Start, r.Logged, r.Status = p.received, p.staged, p.status
-	if p.staged.IsZero() {
-		r.Logged = p.received
+	r.Start, r.Logged, r.Status = e.received, e.staged, e.status
+	if e.staged.IsZero() {
+		r.Logged = e.received
 	}
 	r.Request = rules.KubernetesWrite(write)
 	return nil
 }
 
 // check returns why the line is no event to replay.
-func (p *auditLog) check() error {
+func (e *auditEvent) check(stages []string) error {
 	switch {
-	case p.kind == "EventList":
+	case e.kind == "EventList":
 		return fmt.Errorf("an EventList: write each event on its own line, for example with jq -c '.items[]'")
-	case p.kind != "Event" || !strings.HasPrefix(p.version, "audit.k8s.io/"):
-		return fmt.Errorf("expected kind Event of audit.k8s.io/v1, found kind %s of %s", quote(p.kind), quote(p.version))
-	case p.version != "audit.k8s.io/v1":
-		return fmt.Errorf("expected audit.k8s.io/v1, found %s", quote(p.version))
-	case !contains(p.stages, p.stage):
+	case e.kind != "Event" || !strings.HasPrefix(e.version, "audit.k8s.io/"):
+		return fmt.Errorf("expected kind Event of audit.k8s.io/v1, found kind %s of %s", quote(e.kind), quote(e.version))
+	case e.version != "audit.k8s.io/v1":
+		return fmt.Errorf("expected audit.k8s.io/v1, found %s", quote(e.version))
+	case !slices.Contains(stages, e.stage):
 		return SkipStage
-	case p.decision == "forbid" || p.status == 401:
+	case e.decision == "forbid" || e.status == 401:
 		return SkipForbidden
-	case p.received.IsZero():
+	case e.received.IsZero():
 		return fmt.Errorf("the event has no requestReceivedTimestamp")
-	case p.resource == "":
+	case e.resource == "":
 		return SkipNoResource
 	}
 	return nil
 }
 
-func contains(list []string, text string) bool {
-	for _, one := range list {
-		if one == text {
-			return true
-		}
-	}
-	return false
-}
-
 // operation returns the operation of the webhook's request. Verbs that read have no webhook.
-func (p *auditLog) operation() (string, error) {
-	switch p.verb {
+func (e *auditEvent) operation() (string, error) {
+	switch e.verb {
 	case "create":
-		if isConnection(p.resource, p.subresource) {
+		if isConnection(e.resource, e.subresource) {
 			return "CONNECT", nil
 		}
 		return "CREATE", nil
@@ -133,23 +143,33 @@ func isConnection(resource, subresource string) bool {
 }
 
 // setUser sets the user that the request was decided for: the impersonated one, if there is one.
-func (p *auditLog) setUser(write *rules.KubernetesRequest) error {
-	u := &p.user
-	if p.asUser.name != "" {
-		u = &p.asUser
+func (p *auditLog) setUser(write *rules.KubernetesRequest) (err error) {
+	u := &p.event.user
+	if p.event.asUser.name != "" {
+		u = &p.event.asUser
 	}
 	write.User = u.name
-	if u.groups != "" {
-		if err := json.Unmarshal([]byte(u.groups), &write.Groups); err != nil {
-			return fmt.Errorf("groups of the user: %w", err)
-		}
+	if write.Groups, err = remember(p.groups, u.groups); err != nil {
+		return fmt.Errorf("groups of the user: %w", err)
 	}
-	if u.extra != "" {
-		if err := json.Unmarshal([]byte(u.extra), &write.Extra); err != nil {
-			return fmt.Errorf("extra of the user: %w", err)
-		}
+	if write.Extra, err = remember(p.extra, u.extra); err != nil {
+		return fmt.Errorf("extra of the user: %w", err)
 	}
 	return nil
+}
+
+// remember returns the value of a JSON text, which it keeps in known. "" is the zero value.
+func remember[V any](known map[string]V, raw string) (value V, err error) {
+	if raw == "" {
+		return value, nil
+	}
+	if value, found := known[raw]; found {
+		return value, nil
+	}
+	if err = json.Unmarshal([]byte(raw), &value); err == nil && len(known) < maxUsers {
+		known[strings.Clone(raw)] = value
+	}
+	return value, err
 }
 
 // isDryRun reports whether a request URI has dryRun=All.
@@ -164,11 +184,9 @@ func isDryRun(uri string) bool {
 }
 
 // kindOf returns the kind of an object.
-func kindOf(object string) string {
-	root := &node{}
-	root.add(leaf{}, "kind")
+func (p *auditLog) kindOf(object string) string {
 	var k kindVisitor
-	if scan(object, root, &k) != nil {
+	if scan(object, p.object, &k) != nil {
 		return ""
 	}
 	return k.kind
@@ -183,21 +201,8 @@ func (k *kindVisitor) visit(_ *leaf, _, raw string) (err error) {
 
 // visit implements visitor.
 func (p *auditLog) visit(l *leaf, _, raw string) (err error) {
-	switch l.name {
-	case "user/groups":
-		p.user.groups = raw
-		return nil
-	case "user/extra":
-		p.user.extra = raw
-		return nil
-	case "impersonatedUser/groups":
-		p.asUser.groups = raw
-		return nil
-	case "impersonatedUser/extra":
-		p.asUser.extra = raw
-		return nil
-	case "requestObject":
-		p.object = raw
+	if keep := p.event.raw(l.name); keep != nil {
+		*keep = raw
 		return nil
 	}
 	text, err := textOf(raw)
@@ -206,13 +211,13 @@ func (p *auditLog) visit(l *leaf, _, raw string) (err error) {
 	}
 	switch l.name {
 	case "requestReceivedTimestamp":
-		p.received, err = p.clock.parse(text)
+		p.event.received, err = p.clock.parse(text)
 	case "stageTimestamp":
-		p.staged, err = p.clock.parse(text)
+		p.event.staged, err = p.clock.parse(text)
 	case "responseStatus/code":
-		p.status, err = parseStatus(text)
+		p.event.status, err = parseStatus(text)
 	default:
-		*p.text(l.name) = text
+		*p.event.text(l.name) = text
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.label, err)
@@ -220,43 +225,61 @@ func (p *auditLog) visit(l *leaf, _, raw string) (err error) {
 	return nil
 }
 
-// text returns where the text of a leaf is kept.
-func (p *auditLog) text(name string) *string {
+// raw returns where the JSON of a leaf is kept, and nil for a leaf that is text.
+func (e *auditEvent) raw(name string) *string {
 	switch name {
-	case "kind":
-		return &p.kind
-	case "apiVersion":
-		return &p.version
-	case "stage":
-		return &p.stage
-	case "verb":
-		return &p.verb
-	case "requestURI":
-		return &p.uri
-	case "decision":
-		return &p.decision
-	case "user/username":
-		return &p.user.name
-	case "impersonatedUser/username":
-		return &p.asUser.name
+	case "user/groups":
+		return &e.user.groups
+	case "user/extra":
+		return &e.user.extra
+	case "impersonatedUser/groups":
+		return &e.asUser.groups
+	case "impersonatedUser/extra":
+		return &e.asUser.extra
+	case "requestObject":
+		return &e.object
 	default:
-		return p.objectText(name)
+		return nil
 	}
 }
 
-func (p *auditLog) objectText(name string) *string {
+// text returns where the text of a leaf is kept.
+func (e *auditEvent) text(name string) *string {
+	switch name {
+	case "kind":
+		return &e.kind
+	case "apiVersion":
+		return &e.version
+	case "stage":
+		return &e.stage
+	case "verb":
+		return &e.verb
+	case "requestURI":
+		return &e.uri
+	case "decision":
+		return &e.decision
+	case "user/username":
+		return &e.user.name
+	case "impersonatedUser/username":
+		return &e.asUser.name
+	default:
+		return e.objectText(name)
+	}
+}
+
+func (e *auditEvent) objectText(name string) *string {
 	switch name {
 	case "objectRef/apiGroup":
-		return &p.group
+		return &e.group
 	case "objectRef/apiVersion":
-		return &p.apiVersion
+		return &e.apiVersion
 	case "objectRef/resource":
-		return &p.resource
+		return &e.resource
 	case "objectRef/subresource":
-		return &p.subresource
+		return &e.subresource
 	case "objectRef/namespace":
-		return &p.namespace
+		return &e.namespace
 	default:
-		return &p.name
+		return &e.name
 	}
 }

@@ -101,7 +101,7 @@ func jsonFormats() []Format {
 			Example: `{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"create","requestReceivedTimestamp":"2006-01-02T15:04:05.000000Z",…}`,
 		},
 		{
-			Name: "decisions", Title: "decision log of Weir", Precision: time.Nanosecond, special: specialDecisions,
+			Name: "decisions", Title: "decision log of Weir", Precision: time.Nanosecond, special: specialDecisions, tree: decisionTree,
 			Example: `{"time":"2006-01-02T15:04:05.000Z","level":"INFO","msg":"decision","endpoint":"check","result":"allowed","policy":"shop/api",…}`,
 		},
 		{
@@ -202,13 +202,13 @@ func (f *Format) NewParser(s *Settings, sample []string) (*Parser, error) {
 	}
 	switch {
 	case f.special == specialDecisions:
-		p.decision = &decisionLog{clock: &p.clock}
+		p.decision = &decisionLog{root: f.tree(), clock: &p.clock}
 	case f.special == specialAudit:
-		p.audit = &auditLog{root: f.tree(), clock: &p.clock, settings: s, stages: stagesOf(sample)}
+		p.audit = newAuditLog(f.tree(), &p.clock, stagesOf(sample))
 	case f.tree != nil:
 		root := f.tree()
 		s.Map.addTo(root)
-		p.json = &jsonLog{root: root, mapped: make([]string, len(s.Map))}
+		p.json = &jsonLog{root: root, mapped: make([]string, len(s.Map)), noHeaders: s.Headers != nil && len(s.Headers) == 0 && len(s.Map) == 0}
 	case f.layout != nil:
 		var err error
 		if p.layout, err = f.layout(); err != nil {

@@ -1,7 +1,6 @@
 package format
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -12,6 +11,8 @@ type jsonLog struct {
 	values *values
 	clock  *clock
 	mapped []string // the raw values of the assignments of a Map
+	// noHeaders is true if no header is kept, and no assignment reads one.
+	noHeaders bool
 }
 
 // parse sets the values of a line. The values of a Map are in p.mapped.
@@ -36,17 +37,18 @@ func (p *jsonLog) visit(l *leaf, key, raw string) error {
 	}
 	name := l.name
 	if l.prefix != "" {
+		if p.noHeaders {
+			return nil
+		}
 		name = strings.ReplaceAll(strings.ToLower(key[len(l.prefix):]), "_", "-")
 	}
-	err = p.values.set(l.field, name, text, p.clock)
-	var skip Skip
-	if errors.As(err, &skip) {
+	if err = p.values.set(l.field, name, text, p.clock); err == nil {
+		return nil
+	}
+	if _, ok := err.(Skip); ok { //nolint:errorlint // set returns it unwrapped
 		return nil // other keys can have the request
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", l.label, err)
-	}
-	return nil
+	return fmt.Errorf("%s: %w", l.label, err)
 }
 
 // has reports whether a field of text is set.
