@@ -250,6 +250,8 @@ func layers() []layer {
 				"golang.org/x/time", "sigs.k8s.io/yaml",
 			},
 		},
+		{pkg: "internal/accesslog/format", internal: []string{"limiter/clientip", "limiter/rules"}},
+		{pkg: "internal/accesslog", internal: []string{"internal/accesslog/format"}, external: []string{"github.com/klauspost/compress"}},
 		{
 			pkg:      "internal/importer",
 			internal: []string{"api/v1alpha1", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/policyfile", "internal/terminal"},

@@ -1,0 +1,59 @@
+package format
+
+import (
+	"time"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Record is a request in a log. Its texts share memory with the lines of its batch: clone what is kept for longer.
+type Record struct {
+	// Start is when the request began, in UTC. Where a format logs the end and the duration, it is their difference.
+	Start time.Time
+	// Logged is the time that the line has, in UTC. It shows whether the clock of the log goes back.
+	Logged time.Time
+	// Request is normalized as rules read it: see [rules.NormalHost], [rules.Request.SetTarget] and [rules.Request.SetQuery]. Request.Kubernetes
+	// is set for audit events.
+	Request rules.Request
+	// Status of the response, 0 if unknown.
+	Status int
+	// File and Line of the record. Lines count from 1.
+	File string
+	Line int
+	// Recorded is what a limiter has decided. It is nil except in Weir's decision log.
+	Recorded *Recorded
+}
+
+// Recorded is a decision in Weir's decision log. Its fields are those of a record of limiter/decisionlog.
+type Recorded struct {
+	Endpoint   string
+	Result     string // allowed, denied or uncharged
+	Policy     string
+	Axis       string
+	Identifier string // as it was counted: secrets are hashed
+	Tier       string
+	Limit      int64
+	Remaining  int64
+	RetryAfter time.Duration // 0 if the request was allowed, or if no retry could succeed
+	Source     string
+	// Denied lists the enforced policies that denied, ShadowDenied those in Shadow mode that would have denied, and Bypassed those that did not
+	// count the request.
+	Denied, ShadowDenied, Bypassed []string
+	Revision                       string
+}
+
+// Skip is why a line of a log is no request to replay, although it is a valid line. It is an error so that parsers return it as one.
+type Skip string
+
+// The reasons for which lines are skipped.
+const (
+	SkipNoRequest  Skip = "no HTTP request"           // a connection that sent nothing, or no HTTP
+	SkipMessage    Skip = "another message"           // another line of a log that has several kinds
+	SkipStage      Skip = "another stage"             // an audit event of a stage that repeats the request
+	SkipRead       Skip = "a read"                    // an audit event of a verb that no webhook can limit
+	SkipForbidden  Skip = "rejected by authorization" // an audit event of a request that never reached webhooks
+	SkipNoResource Skip = "no resource"               // an audit event of a path such as /healthz
+)
+
+// Error implements error.
+func (s Skip) Error() string { return string(s) }
