@@ -86,7 +86,7 @@ func NewIndex(set rules.Set, revision, prefix string, options ...Option) (*Index
 			return nil, fmt.Errorf("rule %s: %w", rule.Policy, err)
 		}
 		x.rules[i] = c
-		if err := x.add(i); err != nil {
+		if err := x.addAt(i, &c.Match); err != nil {
 			return nil, fmt.Errorf("rule %s: %w", rule.Policy, err)
 		}
 	}
@@ -117,6 +117,9 @@ func (x *Index) numberPolicies() {
 
 // Revision returns the revision of the Set.
 func (x *Index) Revision() string { return x.revision }
+
+// UseClock replaces time.Now, for requests of another time. Call it before the first Match.
+func (x *Index) UseClock(clock func() time.Time) { x.clock = clock }
 
 // Len returns the number of rules.
 func (x *Index) Len() int { return len(x.rules) }
@@ -186,8 +189,6 @@ func (x *Index) Inherit(previous *Index) {
 		}
 	}
 }
-
-func (x *Index) add(i int) error { return x.addAt(i, &x.rules[i].Match) }
 
 // addAt adds rule i where requests that meet match find it.
 func (x *Index) addAt(i int, match *rules.Match) error {
