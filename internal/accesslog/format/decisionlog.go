@@ -14,16 +14,16 @@ type decisionLog struct {
 	root  *node
 	clock *clock
 
-	message, domain, method, path string
-	at                            time.Time
-	recorded                      Recorded
+	message, domain, host, method, path string
+	at, decided                         time.Time
+	recorded                            Recorded
 }
 
 // decisionTree returns the keys of a line, which are the names of the leaves.
 func decisionTree() *node {
 	root := &node{}
-	for key := range strings.FieldsSeq("time msg endpoint result domain method path policy axis identifier tier limit remaining retryAfterMs source " +
-		"denied shadowDenied bypassed revision") {
+	for key := range strings.FieldsSeq("time decidedAt msg endpoint result domain host method path policy axis identifier tier limit remaining cost retryAfterMs source " +
+		"others denied shadowDenied bypassed revision") {
 		root.add(leaf{name: key}, key)
 	}
 	return root
@@ -43,9 +43,11 @@ func (p *decisionLog) parse(line string, r *Record) error {
 	case p.at.IsZero():
 		return errors.New("the line has no time")
 	}
-	r.Start, r.Logged = p.at, p.at
+	if r.Start, r.Logged = p.decided, p.at; p.decided.IsZero() {
+		r.Start = p.at
+	}
 	q := &r.Request
-	q.Domain, q.Method = p.domain, p.method
+	q.Domain, q.Host, q.Method = p.domain, p.host, p.method
 	q.Path, q.NoHTTP = p.path, p.method == "" && p.path == "" // the path is normalized
 	recorded := p.recorded
 	r.Recorded = &recorded
@@ -54,7 +56,9 @@ func (p *decisionLog) parse(line string, r *Record) error {
 
 // visit implements visitor.
 func (p *decisionLog) visit(l *leaf, _, raw string) (err error) {
-	if list := p.list(l.name); list != nil {
+	if l.name == "others" {
+		err = json.Unmarshal([]byte(raw), &p.recorded.Others)
+	} else if list := p.list(l.name); list != nil {
 		err = json.Unmarshal([]byte(raw), list)
 	} else {
 		var text string
@@ -87,6 +91,10 @@ func (p *decisionLog) set(name, text string) (err error) {
 	switch name {
 	case "time":
 		p.at, err = p.clock.parse(text)
+	case "decidedAt":
+		p.decided, err = p.clock.parse(text)
+	case "cost":
+		p.recorded.Cost, err = parseCount(text)
 	case "limit":
 		p.recorded.Limit, err = parseCount(text)
 	case "remaining":
@@ -116,6 +124,8 @@ func (p *decisionLog) text(name string) *string {
 		return &p.message
 	case "domain":
 		return &p.domain
+	case "host":
+		return &p.host
 	case "method":
 		return &p.method
 	case "path":

@@ -8,7 +8,8 @@ import (
 
 // Record is a request in a log. Its texts share memory with the lines of its batch: clone what is kept for longer.
 type Record struct {
-	// Start is when the request began, in UTC. Where a format logs the end and the duration, it is their difference.
+	// Start is when the request began, in UTC. Where a format logs the end and the duration, it is their difference. In Weir's decision log it is the
+	// instant of the decision, by the clock of the counters.
 	Start time.Time
 	// Logged is the time that the line has, in UTC. It shows whether the clock of the log goes back.
 	Logged time.Time
@@ -34,12 +35,24 @@ type Recorded struct {
 	Tier       string
 	Limit      int64
 	Remaining  int64
+	Cost       int64         // how many times the request counts, 0 for once
 	RetryAfter time.Duration // 0 if the request was allowed, or if no retry could succeed
 	Source     string
+	// Others are the other policies that decided about the request.
+	Others []RecordedPolicy
 	// Denied lists the enforced policies that denied, ShadowDenied those in Shadow mode that would have denied, and Bypassed those that did not
 	// count the request.
 	Denied, ShadowDenied, Bypassed []string
 	Revision                       string
+}
+
+// RecordedPolicy is what another policy than that of the record decided.
+type RecordedPolicy struct {
+	Policy     string `json:"policy"`
+	Identifier string `json:"identifier"`
+	Tier       string `json:"tier"`
+	Limit      int64  `json:"limit"`
+	Remaining  int64  `json:"remaining"`
 }
 
 // Skip is why a line of a log is no request to replay, although it is a valid line. It is an error so that parsers return it as one.
