@@ -217,16 +217,21 @@ func reuse(free <-chan *job) *job {
 	}
 }
 
-// kept returns the records that are replayed.
+// kept returns the records that are decided.
 func (r *Replay) kept(records []accesslog.Record) []accesslog.Record {
 	kept := records[:0]
 	for i := range records {
 		record := &records[i]
-		if r.options.ExcludeDenied && record.Status == statusDenied {
+		switch write := record.Request.Kubernetes; {
+		case r.options.ExcludeDenied && record.Status == statusDenied:
 			r.excluded.Add(1)
-			continue
+		case write != nil && write.DryRun: // is decided, and not counted
+			r.dryRuns.Add(1)
+		case write != nil && r.options.Exempt.Includes(write):
+			r.exempt.Add(1)
+		default:
+			kept = append(kept, *record)
 		}
-		kept = append(kept, *record)
 	}
 	return kept
 }
