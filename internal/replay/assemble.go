@@ -150,7 +150,7 @@ func binOf(value int64) int {
 // tryLimits sets the curve and the suggestions of a policy.
 func (r *Replay) tryLimits(t *tally, p *result.Policy) error {
 	if len(t.variants) > 0 {
-		p.Curve = &result.Curve{SampledOneIn: 1, Requests: t.tiers[len(t.tiers)-1].Requests, Identifiers: int64(t.table.Len())}
+		p.Curve = &result.Curve{SampledOneIn: 1, Requests: t.tiers[len(t.tiers)-1].Requests, Identifiers: t.variants[0].Identifiers}
 		for _, v := range t.variants {
 			p.Curve.Points = append(p.Curve.Points, result.CurvePoint{
 				Limit: v.Limit().Units(), DeniedRequests: v.DeniedRequests, DeniedIdentifiers: v.DeniedIdentifiers,
@@ -189,9 +189,9 @@ func (t *tally) curve(d *demand.Demand, p *result.Policy) error {
 // maxPoints is the number of points of a curve, at most, besides that of the limit itself.
 const maxPoints = 20
 
-// ladder returns round limits from a tenth of own up to peak, and own.
+// ladder returns round limits from a tenth of own or of peak, whichever is lower, up to the first one that is not below peak, and own.
 func ladder(own, peak int64) (limits []int64) {
-	least, most := max(1, own/10), max(peak, own)
+	least, most := max(1, min(own, peak)/10), peak
 	for ten := int64(1); ten <= limiter.MaxUnits && len(limits) < 60; ten *= 10 {
 		for _, step := range []float64{1, 1.5, 2, 3, 4, 5, 7} {
 			units := int64(step * float64(ten))
@@ -212,7 +212,7 @@ func ladder(own, peak int64) (limits []int64) {
 		slices.Reverse(kept)
 		limits = kept
 	}
-	if own > 0 && !slices.Contains(limits, own) {
+	if own > 0 && own/1000 < peak && !slices.Contains(limits, own) {
 		limits = append(limits, own)
 		slices.Sort(limits)
 	}

@@ -92,6 +92,9 @@ func (r *Replay) reason(condition matching.Condition, t *tally) string {
 	case matching.ConditionDomain:
 		return fmt.Sprintf("The requests are in domain %q, and the policy is for domain %q: set --domain", r.options.Domain, t.rule.Domain)
 	case matching.ConditionKind:
+		if len(t.rule.Match.Descriptors) > 0 {
+			return r.reason(matching.ConditionDescriptors, t)
+		}
 		if t.rule.Match.Kubernetes != nil {
 			return "The policy limits writes to the Kubernetes API, and the requests are others: replay an audit log of an API server"
 		}

@@ -36,7 +36,7 @@ func (f *replayFlags) proposal() (*proposal, error) {
 
 // text returns the policy with a limit.
 func (p *proposal) text(limit int64, window, algorithm string) ([]byte, error) {
-	spec := map[string]any{"axis": p.axis, "limit": limit, "window": window, "algorithm": algorithm, "mode": "Shadow"}
+	spec := map[string]any{"axis": p.axis, "limit": limit, "window": window, "algorithm": algorithm, "enforcement": "Shadow"}
 	if p.prefix != "" {
 		spec["match"] = map[string]any{"http": map[string]any{"paths": []any{map[string]any{"type": "PathPrefix", "value": p.prefix}}}}
 	}

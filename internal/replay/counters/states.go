@@ -7,8 +7,13 @@ type States struct {
 	limit  limiter.Limit
 	chunks [][]limiter.Packed
 	logs   []limiter.State
-	denied [][]uint64 // a bit for each entry, in chunks
+	sweep  int        // the log that is checked next
+	seen   [][]uint64 // a bit for each entry, in chunks
+	denied [][]uint64
 
+	// Identifiers that were charged under the limit.
+	Identifiers int64
+	// Requests and identifiers that it would have denied.
 	DeniedRequests, DeniedIdentifiers int64
 }
 
@@ -25,19 +30,29 @@ func (s *States) Spend(number int, c *limiter.Charge, now limiter.Instant) {
 	state := s.load(number)
 	decision := limiter.Spend(now, charges[:], []limiter.State{state})[0]
 	s.store(number, state, now)
+	if mark(s.seen, number) {
+		s.Identifiers++
+	}
 	if decision.Allowed {
 		return
 	}
 	s.DeniedRequests++
-	if bits, bit := &s.denied[number>>chunkBits][number&chunkMask/64], uint64(1)<<(number%64); *bits&bit == 0 {
-		*bits |= bit
+	if mark(s.denied, number) {
 		s.DeniedIdentifiers++
 	}
 }
 
+// mark sets the bit of an entry, and reports whether it was not set.
+func mark(bits [][]uint64, number int) (first bool) {
+	word, bit := &bits[number>>chunkBits][number&chunkMask/64], uint64(1)<<(number%64)
+	first = *word&bit == 0
+	*word |= bit
+	return first
+}
+
 func (s *States) load(number int) limiter.State {
 	for number>>chunkBits >= len(s.denied) {
-		s.denied = append(s.denied, make([]uint64, chunkSize/64))
+		s.denied, s.seen = append(s.denied, make([]uint64, chunkSize/64)), append(s.seen, make([]uint64, chunkSize/64))
 		if s.limit.Packs() {
 			s.chunks = append(s.chunks, make([]limiter.Packed, chunkSize))
 		} else {
@@ -54,12 +69,16 @@ func (s *States) load(number int) limiter.State {
 }
 
 func (s *States) store(number int, state limiter.State, now limiter.Instant) {
-	switch {
-	case s.limit.Packs():
+	if s.limit.Packs() {
 		s.chunks[number>>chunkBits][number&chunkMask] = limiter.Pack(state)
-	case state.Expires(s.limit) <= now:
-		s.logs[number] = nil
-	default:
-		s.logs[number] = state
+		return
 	}
+	if state.Expires(s.limit) <= now {
+		state = nil
+	}
+	s.logs[number] = state
+	s.sweep = sweep(s.logs, s.sweep, s.limit, now)
 }
+
+// Logs is [Table.Logs].
+func (s *States) Logs() int { return live(s.logs) }

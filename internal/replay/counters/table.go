@@ -148,20 +148,33 @@ func (t *Table) put(number int, limit limiter.Limit, state limiter.State, now li
 		state = nil
 	}
 	t.logs[number] = state
-	t.sweepLogs(limit, now)
+	t.sweep = sweep(t.logs, t.sweep, limit, now)
 }
 
 // sweepSize is the number of logs that are checked with each change of one. All of them are checked in the time of a few requests of each identifier.
-const sweepSize = 4
+const sweepSize = 8
 
-// sweepLogs frees logs in which nothing counts any more.
-func (t *Table) sweepLogs(limit limiter.Limit, now limiter.Instant) {
-	for range min(sweepSize, len(t.logs)) {
-		if t.sweep++; t.sweep >= len(t.logs) {
-			t.sweep = 0
+// sweep frees logs in which nothing counts any more, and returns where the next sweep begins.
+func sweep(logs []limiter.State, at int, limit limiter.Limit, now limiter.Instant) (next int) {
+	for range min(sweepSize, len(logs)) {
+		if at++; at >= len(logs) {
+			at = 0
 		}
-		if s := t.logs[t.sweep]; s != nil && s.Expires(limit) <= now {
-			t.logs[t.sweep] = nil
+		if s := logs[at]; s != nil && s.Expires(limit) <= now {
+			logs[at] = nil
 		}
 	}
+	return at
+}
+
+// Logs is the number of logs in which something counts, or counted when they were checked last.
+func (t *Table) Logs() int { return live(t.logs) }
+
+func live(logs []limiter.State) (n int) {
+	for _, s := range logs {
+		if s != nil {
+			n++
+		}
+	}
+	return n
 }
