@@ -173,7 +173,7 @@ func (b *block) parse(p *format.Parser) {
 		r.File, r.Line = b.file.path, b.line+number
 		sorted = sorted && (n == 0 || !r.Start.Before(b.records[n-1].Start))
 		b.order = append(b.order, moment{logged: r.Logged.UnixNano(), line: int32(number)})
-		if !r.Request.ClientIP.IsValid() {
+		if !r.Request.ClientIP.IsValid() && r.Request.Kubernetes == nil && r.Recorded == nil {
 			b.noIP++
 		}
 	}

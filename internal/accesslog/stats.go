@@ -26,7 +26,7 @@ type Stats struct {
 	// OutOfOrder counts the records whose time is before that of a line before them. Late are those of them that were further behind than the window,
 	// or than the records that fit in memory: they are replayed later than they were.
 	OutOfOrder, Late int64
-	// NoAddress counts the records without an address of a client.
+	// NoAddress counts the HTTP requests without an address of a client.
 	NoAddress int64
 	// First and Last are the starts of the first and the last record that Next has returned.
 	First, Last time.Time

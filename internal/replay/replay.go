@@ -155,9 +155,10 @@ func (r *Replay) Run(ctx context.Context, source Source) error {
 // Bounds of the garbage that is kept between two collections, in percent of what is reachable. With tables of hundreds of megabytes, the usual 100 would
 // double the memory of the process.
 const (
-	maxGarbage    = 400
+	maxGarbage    = 200
 	minGarbage    = 10
-	garbageTarget = 128 << 20
+	garbageTarget = 160 << 20
+	readerBytes   = 80 << 20 // that a source keeps, approximately
 )
 
 func (r *Replay) garbage() int {
@@ -165,7 +166,7 @@ func (r *Replay) garbage() int {
 	if r.before != nil {
 		bytes += r.before.bytes()
 	}
-	return min(max(garbageTarget*100/(bytes+garbageTarget/4), minGarbage), maxGarbage)
+	return min(max(garbageTarget*100/(bytes+readerBytes), minGarbage), maxGarbage)
 }
 
 // read hands the batches of the source over.

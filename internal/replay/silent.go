@@ -30,11 +30,27 @@ func (e *examples) add(checks []engine.Check) {
 		e.seen++
 		switch {
 		case len(e.requests) < maxExamples:
-			e.requests = append(e.requests, checks[i].Request)
+			e.requests = append(e.requests, cloneOf(&checks[i].Request))
 		case e.random.Int64N(e.seen) < maxExamples:
-			e.requests[e.random.IntN(maxExamples)] = checks[i].Request
+			e.requests[e.random.IntN(maxExamples)] = cloneOf(&checks[i].Request)
 		}
 	}
+}
+
+// cloneOf returns a copy that does not share the memory of a batch of lines.
+func cloneOf(r *rules.Request) rules.Request {
+	c := *r
+	for _, text := range []*string{&c.Domain, &c.Method, &c.Host, &c.Path, &c.RawPath, &c.RawQuery} {
+		*text = strings.Clone(*text)
+	}
+	c.Headers = nil
+	for name, value := range r.Headers {
+		if c.Headers == nil {
+			c.Headers = map[string]string{}
+		}
+		c.Headers[strings.Clone(name)] = strings.Clone(value)
+	}
+	return c
 }
 
 // silence returns the likely reason why a rule matched no request.
@@ -82,7 +98,7 @@ func (r *Replay) reason(condition matching.Condition, t *tally) string {
 		return "The policy limits another kind of requests"
 	case matching.ConditionHosts:
 		if !has(func(q *rules.Request) bool { return q.Host != "" }) {
-			return "The policy has hosts, and the requests have none: add the host to the log, or map it with --map host=FIELD"
+			return "The policy has hosts, and the requests have none: add the host to the log, or map it with --map host=.KEY"
 		}
 		return "No request has one of the hosts of the policy, for example " + strings.Join(t.rule.Match.Hosts[:min(1, len(t.rule.Match.Hosts))], "")
 	case matching.ConditionRoutes:
@@ -92,7 +108,7 @@ func (r *Replay) reason(condition matching.Condition, t *tally) string {
 	case matching.ConditionMethods:
 		return "No request has one of the methods of the policy: " + strings.Join(t.rule.Match.Methods, ", ")
 	case matching.ConditionHeaders:
-		return "The requests do not have the headers of the policy: add them to the log, and map them with --map header.NAME=FIELD"
+		return "The requests do not have the headers of the policy: add them to the log, and map them with --map header:NAME=.KEY"
 	case matching.ConditionCIDRs, matching.ConditionExceptCIDRs:
 		return "No request comes from the networks of the policy. Behind a proxy, the log can have the addresses of the proxy"
 	case matching.ConditionDescriptors:
@@ -108,9 +124,6 @@ func (r *Replay) reason(condition matching.Condition, t *tally) string {
 
 // notes returns what a reader must know to trust the figures.
 func (r *Replay) notes(metrics counted) (notes []string) {
-	if r.late > 0 {
-		notes = append(notes, fmt.Sprintf("%d requests were out of order by more than could be sorted, and are decided at the time of the request before them.", r.late))
-	}
 	for _, t := range r.after.order {
 		name := t.rule.Policy
 		matched := t.allowed + t.denied + t.uncharged

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"strings"
+
 	"github.com/weir-dev/weir/internal/replay/counters"
 	"github.com/weir-dev/weir/internal/replay/demand"
 	"github.com/weir-dev/weir/internal/replay/result"
@@ -114,6 +116,6 @@ func (t *tally) tier(name string) int {
 func (p *peak) see(c *limiter.Charge, r *engine.Result, now limiter.Instant) {
 	capacity := c.Limit.Capacity()
 	if used := capacity - r.Remaining; used*max(p.capacity, 1) > p.used*capacity {
-		*p = peak{used, capacity, r.Identifier, now}
+		*p = peak{used, capacity, strings.Clone(r.Identifier), now}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/accesslog"
+	"github.com/weir-dev/weir/internal/accesslog/format"
 	"github.com/weir-dev/weir/internal/replay"
 	"github.com/weir-dev/weir/internal/replay/result"
 	"github.com/weir-dev/weir/limiter"
@@ -31,7 +32,7 @@ type replayFlags struct {
 	hashKey          string
 
 	format        string
-	fields        map[string]string
+	fields        []string
 	maxBad        string
 	excludeDenied bool
 
@@ -70,7 +71,7 @@ than --max-denied, 130 after Ctrl-C.`,
 		Example: `  weir replay --policies policies/ access.log
   weir replay --policies policies/ --limits 50,100,200 --suggest 'logs/*.gz'
   weir replay --policies after/ --policies-before before/ --max-denied 0.1% access.log
-  weir replay --axis Tenant --path-prefix /v1 --map header.x-tenant-id=tenant access.json`,
+  weir replay --axis Tenant --path-prefix /v1 --map header:x-tenant-id=.tenant access.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.UsageError(errors.New("missing argument: name the access logs, or - for standard input; see weir replay --help"))
@@ -85,7 +86,7 @@ than --max-denied, 130 after Ctrl-C.`,
 	flags.StringVar(&f.domain, "domain", "", "domain of the requests, which is the namespace of their policies; by default that of the policies, if they have one")
 	flags.StringVar(&f.hashKey, "hash-key", "", "file with the key that hashes API keys, as for weir serve; by default a random key")
 	flags.StringVar(&f.format, "format", "", "format of the logs; detected by default")
-	flags.StringToStringVar(&f.fields, "map", nil, "fields of the log, such as method=.req.method,header.x-tenant-id=tenant")
+	flags.StringSliceVar(&f.fields, "map", nil, "what a field of the request comes from, such as method=.req.method,header:x-tenant-id=.tenant or header:x-tenant-id=path:2")
 	flags.StringVar(&f.maxBad, "max-bad", "1%", "share of the lines that can be unreadable")
 	flags.BoolVar(&f.excludeDenied, "exclude-denied", false, "leave out requests that were denied with status 429 when they were logged")
 	flags.StringSliceVar(&f.limits, "limits", nil, "limits to try in place of that of each policy, such as 50,100,200")
@@ -179,10 +180,17 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	if err != nil {
 		return err
 	}
-	reader, err := accesslog.Open(logs, accesslog.Options{Format: f.format, Map: f.fields, Stdin: streams.In})
+	fields, err := format.ParseMap(f.fields)
 	if err != nil {
-		return cli.UsageError(err)
+		return cli.UsageError(fmt.Errorf("--map: %w", err))
 	}
+	settings := replay.Reads(options)
+	settings.Map = fields
+	reader, err := accesslog.Open(logs, accesslog.Options{Format: f.format, Settings: settings, Stdin: streams.In})
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
 	end := showProgress(streams.Err, reader, r)
 	err = r.Run(ctx, reader)
 	end()
@@ -195,7 +203,7 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 		return err
 	}
 	found.Interrupted = interrupted
-	describeInput(&found.Input, logs, reader.Stats())
+	describeInput(found, reader.Stats())
 	if err := proposal.propose(found); err != nil {
 		return err
 	}
@@ -215,15 +223,33 @@ func (f *replayFlags) print(streams cli.Streams, found *result.Result) error {
 	return printText(streams.Out, found, f.identifiers)
 }
 
-// describeInput sets what was read.
-func describeInput(input *result.Input, logs []string, stats accesslog.Stats) {
+// describeInput sets what was read, and notes what a reader of the result must know about it.
+func describeInput(found *result.Result, stats accesslog.Stats) {
+	input := &found.Input
 	input.Files = []result.File{}
-	for _, name := range logs {
-		input.Files = append(input.Files, result.File{Name: name})
+	precision := time.Duration(0)
+	for _, file := range stats.Files {
+		input.Files = append(input.Files, result.File{Name: file.Path, Format: file.Format.Name})
+		precision = max(precision, file.Format.Precision)
 	}
-	input.Lines, input.Bytes, input.Bad = stats.Lines, stats.BytesRead, stats.Bad
+	input.Lines, input.Bytes, input.Bad = stats.Lines, stats.Bytes, stats.Bad
+	input.Late += stats.Late
 	for _, bad := range stats.BadLines {
-		input.Errors = append(input.Errors, result.Bad{File: bad.File, Line: bad.Line, Reason: bad.Reason})
+		input.Errors = append(input.Errors, result.Bad{File: bad.File, Line: bad.Line, Reason: bad.Reason, Text: bad.Text})
+	}
+	for reason, n := range stats.Skipped {
+		input.Skipped = append(input.Skipped, result.Skipped{Reason: string(reason), Lines: n})
+	}
+	slices.SortFunc(input.Skipped, func(a, b result.Skipped) int { return strings.Compare(a.Reason, b.Reason) })
+	if precision >= time.Second {
+		found.Notes = append(found.Notes, fmt.Sprintf("The log has times of %v. Requests of the same %v are decided at its beginning, so that buckets and windows of "+
+			"a few seconds deny more than they would.", precision, precision))
+	}
+	if stats.NoAddress > 0 {
+		found.Notes = append(found.Notes, fmt.Sprintf("%d requests have no address of the client.", stats.NoAddress))
+	}
+	if input.Late > 0 {
+		found.Notes = append(found.Notes, fmt.Sprintf("%d lines were out of order by more than could be sorted, and are decided later than they were.", input.Late))
 	}
 }
 

@@ -39,8 +39,8 @@ func showProgress(notes io.Writer, reader *accesslog.Reader, r *replay.Replay) (
 // progress returns, for example, "4200000 requests, 840000/s, 31 % of the log, about 12s left".
 func progress(requests int64, stats accesslog.Stats, took time.Duration) string {
 	text := fmt.Sprintf("%d requests, %.0f/s", requests, float64(requests)/took.Seconds())
-	if stats.BytesTotal > 0 && stats.BytesRead > 0 {
-		part := min(float64(stats.BytesRead)/float64(stats.BytesTotal), 1)
+	if stats.TotalBytes > 0 && stats.Bytes > 0 {
+		part := min(float64(stats.Bytes)/float64(stats.TotalBytes), 1)
 		left := time.Duration(float64(took) * (1 - part) / part)
 		text += fmt.Sprintf(", %.0f %% of the log, about %v left", 100*part, left.Round(time.Second))
 	}

@@ -15,7 +15,7 @@ type decisionLog struct {
 	clock *clock
 
 	message, domain, host, method, path string
-	at, decided                         time.Time
+	at, decidedAt                       time.Time
 	recorded                            Recorded
 }
 
@@ -43,8 +43,9 @@ func (p *decisionLog) parse(line string, r *Record) error {
 	case p.at.IsZero():
 		return errors.New("the line has no time")
 	}
-	if r.Start, r.Logged = p.decided, p.at; p.decided.IsZero() {
-		r.Start = p.at
+	r.Start, r.Logged = p.at, p.at
+	if !p.decidedAt.IsZero() {
+		r.Start = p.decidedAt
 	}
 	q := &r.Request
 	q.Domain, q.Host, q.Method = p.domain, p.host, p.method
@@ -56,11 +57,12 @@ func (p *decisionLog) parse(line string, r *Record) error {
 
 // visit implements visitor.
 func (p *decisionLog) visit(l *leaf, _, raw string) (err error) {
-	if l.name == "others" {
+	switch list := p.list(l.name); {
+	case l.name == "others":
 		err = json.Unmarshal([]byte(raw), &p.recorded.Others)
-	} else if list := p.list(l.name); list != nil {
+	case list != nil:
 		err = json.Unmarshal([]byte(raw), list)
-	} else {
+	default:
 		var text string
 		if text, err = textOf(raw); err == nil {
 			err = p.set(l.name, text)
@@ -92,7 +94,7 @@ func (p *decisionLog) set(name, text string) (err error) {
 	case "time":
 		p.at, err = p.clock.parse(text)
 	case "decidedAt":
-		p.decided, err = p.clock.parse(text)
+		p.decidedAt, err = p.clock.parse(text)
 	case "cost":
 		p.recorded.Cost, err = parseCount(text)
 	case "limit":

@@ -44,8 +44,10 @@ type Input struct {
 	Errors []Bad  `json:"errors,omitempty"` // the first bad lines, in the order in which they were read
 	// Excluded requests were denied when they were recorded, and are not replayed.
 	Excluded int64 `json:"excluded,omitempty"`
-	// Late requests were recorded so long after others that they could not be sorted. They are replayed at the time of the request before them.
+	// Late requests were recorded so long after others that they could not be sorted. They are replayed later than they were.
 	Late int64 `json:"late,omitempty"`
+	// Skipped lines are valid, and no requests to replay. They are sorted by the reason.
+	Skipped []Skipped `json:"skipped,omitempty"`
 }
 
 // File is a file that was read.
@@ -59,6 +61,13 @@ type Bad struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Reason string `json:"reason"`
+	Text   string `json:"text"` // its start
+}
+
+// Skipped counts lines that are no requests to replay.
+type Skipped struct {
+	Reason string `json:"reason"`
+	Lines  int64  `json:"lines"`
 }
 
 // Total counts requests.
