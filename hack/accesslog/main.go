@@ -114,8 +114,7 @@ func (t *traffic) address() string {
 }
 
 func (t *traffic) combined(out *bufio.Writer) {
-	b := append(t.buffer[:0], t.address()...)
-	b = append(b, " - - ["...)
+	b := fmt.Appendf(t.buffer[:0], "%s - - [", t.address())
 	b = t.at.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = fmt.Appendf(b, "] \"%s %s HTTP/1.1\" %d %d \"-\" \"app/%d.1\"\n", t.method, t.path, t.status, 200+t.random.IntN(5000), t.client%9)
 	t.buffer = b

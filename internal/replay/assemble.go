@@ -16,6 +16,11 @@ import (
 func (r *Replay) Result() (*result.Result, error) {
 	res := &result.Result{Version: result.Version, Total: r.after.total, Policies: []result.Policy{}}
 	res.Input.Excluded, res.Input.Late = r.excluded.Load(), r.late
+	for reason, n := range map[string]int64{"dry run": r.dryRuns.Load(), "exempt write to the Kubernetes API": r.exempt.Load()} {
+		if n > 0 {
+			res.Input.Skipped = append(res.Input.Skipped, result.Skipped{Reason: reason, Lines: n})
+		}
+	}
 	if r.after.total.Requests > 0 {
 		res.From, res.To = r.from.Time().UTC(), r.to.Time().UTC()
 		res.SeriesStart = r.after.timeline.start()

@@ -132,7 +132,11 @@ func (r *Replay) Run(ctx context.Context, source Source) error {
 		if j == nil {
 			return context.Cause(ctx)
 		}
-		<-j.matched
+		select {
+		case <-j.matched:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		if err := r.decideBatch(ctx, j); err != nil {
 			cancel(err)
 			return err
@@ -169,24 +173,32 @@ func (r *Replay) garbage() int {
 	return min(max(garbageTarget*100/(bytes+readerBytes), minGarbage), maxGarbage)
 }
 
-// read hands the batches of the source over.
+// batch is the number of requests that are matched together: few enough that their charges stay in the cache of a processor until they are decided.
+const batch = 512
+
+// read hands the records of the source over, in batches.
 func (r *Replay) read(ctx context.Context, source Source, free <-chan *job, unmatched, inOrder chan<- *job) {
 	defer close(inOrder)
 	defer close(unmatched)
 	for {
 		records, err := source.Next(ctx)
-		var j *job
-		select {
-		case j = <-free:
-		default:
-			j = &job{}
-		}
-		j.records, j.err, j.matched = r.kept(records), err, make(chan struct{})
-		for _, to := range []chan<- *job{inOrder, unmatched} {
-			select {
-			case to <- j:
-			case <-ctx.Done():
-				return
+		records = r.kept(records)
+		for len(records) > 0 || err != nil {
+			n := min(len(records), batch)
+			j := reuse(free)
+			j.records, j.matched = records[:n:n], make(chan struct{})
+			if records = records[n:]; len(records) == 0 {
+				j.err = err
+			}
+			for _, to := range []chan<- *job{inOrder, unmatched} {
+				select {
+				case to <- j:
+				case <-ctx.Done():
+					return
+				}
+			}
+			if len(records) == 0 {
+				break
 			}
 		}
 		if err != nil {
@@ -195,16 +207,31 @@ func (r *Replay) read(ctx context.Context, source Source, free <-chan *job, unma
 	}
 }
 
-// kept returns the records that are replayed.
+// reuse returns a job with the memory of an earlier one.
+func reuse(free <-chan *job) *job {
+	select {
+	case j := <-free:
+		return j
+	default:
+		return &job{}
+	}
+}
+
+// kept returns the records that are decided.
 func (r *Replay) kept(records []accesslog.Record) []accesslog.Record {
 	kept := records[:0]
 	for i := range records {
 		record := &records[i]
-		if r.options.ExcludeDenied && record.Status == statusDenied {
+		switch write := record.Request.Kubernetes; {
+		case r.options.ExcludeDenied && record.Status == statusDenied:
 			r.excluded.Add(1)
-			continue
+		case write != nil && write.DryRun: // is decided, and not counted
+			r.dryRuns.Add(1)
+		case write != nil && r.options.Exempt.Includes(write):
+			r.exempt.Add(1)
+		default:
+			kept = append(kept, *record)
 		}
-		kept = append(kept, *record)
 	}
 	return kept
 }

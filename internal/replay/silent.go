@@ -104,7 +104,7 @@ func (r *Replay) reason(condition matching.Condition, t *tally) string {
 	case matching.ConditionRoutes:
 		return "The policy is attached to routes of a gateway, and the log does not name the route of a request"
 	case matching.ConditionPaths:
-		return fmt.Sprintf("No request has one of the paths of the policy, for example %s", t.rule.Match.Paths[0].Value)
+		return "No request has one of the paths of the policy, for example " + t.rule.Match.Paths[0].Value
 	case matching.ConditionMethods:
 		return "No request has one of the methods of the policy: " + strings.Join(t.rule.Match.Methods, ", ")
 	case matching.ConditionHeaders:

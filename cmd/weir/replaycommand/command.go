@@ -2,6 +2,7 @@
 package replaycommand
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/accesslog"
 	"github.com/weir-dev/weir/internal/accesslog/format"
 	"github.com/weir-dev/weir/internal/replay"
+	"github.com/weir-dev/weir/internal/replay/report"
 	"github.com/weir-dev/weir/internal/replay/result"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/exempt"
@@ -24,6 +26,9 @@ import (
 
 // exitDenied is the exit status if policies deny more than --max-denied.
 const exitDenied = 3
+
+// defaultShare is what a suggested limit may deny.
+const defaultShare = "0.1%"
 
 // replayFlags are the flags of weir replay.
 type replayFlags struct {
@@ -86,12 +91,13 @@ than --max-denied, 130 after Ctrl-C.`,
 	flags.StringVar(&f.domain, "domain", "", "domain of the requests, which is the namespace of their policies; by default that of the policies, if they have one")
 	flags.StringVar(&f.hashKey, "hash-key", "", "file with the key that hashes API keys, as for weir serve; by default a random key")
 	flags.StringVar(&f.format, "format", "", "format of the logs; detected by default")
-	flags.StringSliceVar(&f.fields, "map", nil, "what a field of the request comes from, such as method=.req.method,header:x-tenant-id=.tenant or header:x-tenant-id=path:2")
+	flags.StringSliceVar(&f.fields, "map", nil,
+		"what a field of the request comes from, such as method=.req.method,header:x-tenant-id=.tenant or header:x-tenant-id=path:2")
 	flags.StringVar(&f.maxBad, "max-bad", "1%", "share of the lines that can be unreadable")
 	flags.BoolVar(&f.excludeDenied, "exclude-denied", false, "leave out requests that were denied with status 429 when they were logged")
 	flags.StringSliceVar(&f.limits, "limits", nil, "limits to try in place of that of each policy, such as 50,100,200")
 	flags.StringVar(&f.suggest, "suggest", "", "suggest the smallest limits that deny at most this share")
-	flags.Lookup("suggest").NoOptDefVal = "0.1%"
+	flags.Lookup("suggest").NoOptDefVal = defaultShare
 	flags.StringVar(&f.suggestOf, "suggest-of", "identifiers", "what --suggest is a share of: identifiers or requests")
 	flags.StringVar(&f.axis, "axis", "", "propose a policy for an axis without one: IP, Tenant, User, APIKey or Endpoint")
 	flags.StringVar(&f.prefix, "path-prefix", "", "path prefix of the policy that --axis proposes")
@@ -126,7 +132,7 @@ func (f *replayFlags) validate() (s shares, limits []int64, err error) {
 	for _, one := range []struct {
 		name, text string
 		share      *float64
-	}{{"max-bad", f.maxBad, &s.maxBad}, {"max-denied", f.maxDenied, &s.maxDenied}, {"suggest", f.suggest, &s.suggest}} {
+	}{{"max-bad", f.maxBad, &s.maxBad}, {"max-denied", f.maxDenied, &s.maxDenied}, {"suggest", cmp.Or(f.suggest, defaultShare), &s.suggest}} {
 		if one.text == "" {
 			continue
 		}
@@ -170,47 +176,57 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	options.Limits, options.ExcludeDenied = limits, f.excludeDenied
 	options.Exempt = exempt.With("", exempt.Lists{})
 	if f.suggest != "" || f.axis != "" {
-		share := shares.suggest
-		if f.suggest == "" {
-			share = 0.001
-		}
-		options.Suggest = &replay.Suggest{Share: share, OfRequests: f.suggestOf == "requests", Windows: windows()}
+		options.Suggest = &replay.Suggest{Share: shares.suggest, OfRequests: f.suggestOf == "requests", Windows: windows()}
 	}
-	r, err := replay.New(*options)
+	found, err := f.replay(ctx, streams, options, logs)
 	if err != nil {
 		return err
 	}
-	fields, err := format.ParseMap(f.fields)
-	if err != nil {
-		return cli.UsageError(fmt.Errorf("--map: %w", err))
-	}
-	settings := replay.Reads(options)
-	settings.Map = fields
-	reader, err := accesslog.Open(logs, accesslog.Options{Format: f.format, Settings: settings, Stdin: streams.In})
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	end := showProgress(streams.Err, reader, r)
-	err = r.Run(ctx, reader)
-	end()
-	interrupted := ctx.Err() != nil && errors.Is(err, ctx.Err())
-	if err != nil && !interrupted {
-		return fmt.Errorf("read the log: %w", err)
-	}
-	found, err := r.Result()
-	if err != nil {
-		return err
-	}
-	found.Interrupted = interrupted
-	describeInput(found, reader.Stats())
 	if err := proposal.propose(found); err != nil {
 		return err
+	}
+	if f.report != "" {
+		if err := report.WriteFile(f.report, found); err != nil {
+			return err
+		}
 	}
 	if err := f.print(streams, found); err != nil {
 		return err
 	}
 	return f.status(found, shares)
+}
+
+// replay replays the logs. If ctx ends, the result is that of the requests before.
+func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, options *replay.Options, logs []string) (*result.Result, error) {
+	r, err := replay.New(*options)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := format.ParseMap(f.fields)
+	if err != nil {
+		return nil, cli.UsageError(fmt.Errorf("--map: %w", err))
+	}
+	settings := replay.Reads(options)
+	settings.Map = fields
+	reader, err := accesslog.Open(logs, accesslog.Options{Format: f.format, Settings: settings, Stdin: streams.In})
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	end := showProgress(streams.Err, reader, r)
+	err = r.Run(ctx, reader)
+	end()
+	interrupted := err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
+	if err != nil && !interrupted {
+		return nil, err
+	}
+	found, err := r.Result()
+	if err != nil {
+		return nil, err
+	}
+	found.Interrupted = interrupted
+	describeInput(found, reader.Stats())
+	return found, nil
 }
 
 // print writes the result.
@@ -242,8 +258,8 @@ func describeInput(found *result.Result, stats accesslog.Stats) {
 	}
 	slices.SortFunc(input.Skipped, func(a, b result.Skipped) int { return strings.Compare(a.Reason, b.Reason) })
 	if precision >= time.Second {
-		found.Notes = append(found.Notes, fmt.Sprintf("The log has times of %v. Requests of the same %v are decided at its beginning, so that buckets and windows of "+
-			"a few seconds deny more than they would.", precision, precision))
+		found.Notes = append(found.Notes, fmt.Sprintf("The log has times of %v. Requests of the same %v are decided at its beginning, so that "+
+			"buckets and windows of a few seconds deny more than they would.", precision, precision))
 	}
 	if stats.NoAddress > 0 {
 		found.Notes = append(found.Notes, fmt.Sprintf("%d requests have no address of the client.", stats.NoAddress))

@@ -48,7 +48,7 @@ func (p *proposal) text(limit int64, window, algorithm string) ([]byte, error) {
 
 // file returns the policy with a limit that denies nothing.
 func (p *proposal) file() policyfile.File {
-	text, err := p.text(limiter.MaxUnits, "1m", string(limiter.SlidingWindowCounter))
+	text, err := p.text(limiter.MaxUnits, "1m", string(limiter.DefaultAlgorithm))
 	if err != nil {
 		panic("weir replay: encode plain data: " + err.Error())
 	}

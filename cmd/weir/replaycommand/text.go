@@ -67,10 +67,13 @@ func (t *text) silent(found *result.Result) {
 	}
 }
 
+// maxLine is the length of the start of a bad line that is printed.
+const maxLine = 80
+
 func (t *text) input(found *result.Result) {
 	in := &found.Input
 	for _, bad := range in.Errors {
-		t.line(fmt.Sprintf("%s:%d: %s", bad.File, bad.Line, bad.Reason))
+		t.line(fmt.Sprintf("%s:%d: %s: %s", bad.File, bad.Line, bad.Reason, terminal.Shorten(bad.Text, maxLine)))
 	}
 	if more := in.Bad - int64(len(in.Errors)); more > 0 {
 		t.line(fmt.Sprintf("and %d more lines that could not be read", more))
@@ -80,6 +83,9 @@ func (t *text) input(found *result.Result) {
 		found.To.Sub(found.From).Round(time.Second)))
 	t.line(fmt.Sprintf("%d matched by a policy, %d denied (%s), %d would be denied in Shadow mode", total.Matched, total.Denied,
 		percentOf(total.Denied, total.Requests), total.ShadowDenied))
+	for _, skipped := range in.Skipped {
+		t.line(fmt.Sprintf("%s left out: %s", cli.Count(int(skipped.Lines), "line", "lines"), skipped.Reason))
+	}
 	if in.Excluded > 0 {
 		t.line(fmt.Sprintf("%d requests that were denied with status 429 are left out", in.Excluded))
 	}
@@ -106,7 +112,8 @@ func percent(share float64) string {
 
 func (t *text) policies(found *result.Result) error {
 	t.line("")
-	table := explain.NewTable(t.out, "POLICY", "LIMIT", "ALGORITHM", "MODE", "MATCHED", "DENIED", "SHARE", "IDENTIFIERS", "DENIED", "SHARE", "PEAK USE", "FIRST DENIAL")
+	table := explain.NewTable(t.out, "POLICY", "LIMIT", "ALGORITHM", "MODE", "MATCHED", "DENIED", "SHARE", "IDENTIFIERS", "DENIED", "SHARE", "PEAK USE",
+		"FIRST DENIAL")
 	for i := range found.Policies {
 		p := &found.Policies[i]
 		mode, peak, first := "Enforce", "", ""
@@ -159,8 +166,8 @@ func (t *text) policy(p *result.Policy) error {
 		t.line(fmt.Sprintf("  busiest minute %s: %d requests, %d denied; busiest hour %s: %d requests, %d denied",
 			when(m.Start), m.Requests, m.Denied, when(h.Start), h.Requests, h.Denied))
 	}
-	for _, print := range []func(*result.Policy) error{t.tiers, t.identifiers, t.curve, t.suggestions} {
-		if err := print(p); err != nil {
+	for _, part := range []func(*result.Policy) error{t.tiers, t.identifiers, t.curve, t.suggestions} {
+		if err := part(p); err != nil {
 			return err
 		}
 	}
@@ -225,7 +232,8 @@ func (t *text) suggestions(p *result.Policy) error {
 	if len(p.Suggestions) == 0 {
 		return nil
 	}
-	table := explain.NewTable(t.out, "  SUGGESTED", "ALGORITHM", "DENIED REQUESTS", "DENIED IDENTIFIERS", "COUNTERS", "REDIS MEMORY"+sampled(p.Suggestions[0].SampledOneIn))
+	table := explain.NewTable(t.out, "  SUGGESTED", "ALGORITHM", "DENIED REQUESTS", "DENIED IDENTIFIERS", "COUNTERS",
+		"REDIS MEMORY"+sampled(p.Suggestions[0].SampledOneIn))
 	for _, s := range p.Suggestions {
 		table.Row(fmt.Sprintf("  %d/%s", s.Limit, window(s.WindowSeconds)), s.Algorithm,
 			fmt.Sprintf("%d (%s)", s.DeniedRequests, percentOf(s.DeniedRequests, s.Requests)),

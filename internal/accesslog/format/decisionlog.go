@@ -15,7 +15,7 @@ type decisionLog struct {
 	clock *clock
 
 	message, domain, host, method, path string
-	at, decidedAt                       time.Time
+	at, decided                         time.Time
 	recorded                            Recorded
 }
 
@@ -43,9 +43,8 @@ func (p *decisionLog) parse(line string, r *Record) error {
 	case p.at.IsZero():
 		return errors.New("the line has no time")
 	}
-	r.Start, r.Logged = p.at, p.at
-	if !p.decidedAt.IsZero() {
-		r.Start = p.decidedAt
+	if r.Start, r.Logged = p.decided, p.at; p.decided.IsZero() {
+		r.Start = p.at
 	}
 	q := &r.Request
 	q.Domain, q.Host, q.Method = p.domain, p.host, p.method
@@ -57,12 +56,11 @@ func (p *decisionLog) parse(line string, r *Record) error {
 
 // visit implements visitor.
 func (p *decisionLog) visit(l *leaf, _, raw string) (err error) {
-	switch list := p.list(l.name); {
-	case l.name == "others":
+	if l.name == "others" {
 		err = json.Unmarshal([]byte(raw), &p.recorded.Others)
-	case list != nil:
+	} else if list := p.list(l.name); list != nil {
 		err = json.Unmarshal([]byte(raw), list)
-	default:
+	} else {
 		var text string
 		if text, err = textOf(raw); err == nil {
 			err = p.set(l.name, text)
@@ -94,7 +92,7 @@ func (p *decisionLog) set(name, text string) (err error) {
 	case "time":
 		p.at, err = p.clock.parse(text)
 	case "decidedAt":
-		p.decidedAt, err = p.clock.parse(text)
+		p.decided, err = p.clock.parse(text)
 	case "cost":
 		p.recorded.Cost, err = parseCount(text)
 	case "limit":

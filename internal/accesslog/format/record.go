@@ -8,8 +8,8 @@ import (
 
 // Record is a request in a log. Its texts share memory with the lines of its batch: clone what is kept for longer.
 type Record struct {
-	// Start is when the request began, in UTC. Where a format logs the end and the duration, it is their difference. In Weir's decision log, it is the
-	// instant of the decision by the clock of the counters.
+	// Start is when the request began, in UTC. Where a format logs the end and the duration, it is their difference. In Weir's decision log it is the
+	// instant of the decision, by the clock of the counters.
 	Start time.Time
 	// Logged is the time that the line has, in UTC. It shows whether the clock of the log goes back.
 	Logged time.Time
@@ -35,19 +35,19 @@ type Recorded struct {
 	Tier       string
 	Limit      int64
 	Remaining  int64
+	Cost       int64         // how many times the request counts, 0 for once
 	RetryAfter time.Duration // 0 if the request was allowed, or if no retry could succeed
 	Source     string
-	Cost       int64 // how many times the request counted; 0 if it counted once
 	// Others are the other policies that decided about the request.
-	Others []Other
+	Others []RecordedPolicy
 	// Denied lists the enforced policies that denied, ShadowDenied those in Shadow mode that would have denied, and Bypassed those that did not
 	// count the request.
 	Denied, ShadowDenied, Bypassed []string
 	Revision                       string
 }
 
-// Other is another policy that decided about a request of Weir's decision log, as limiter/decisionlog describes it.
-type Other struct {
+// RecordedPolicy is what another policy than that of the record decided.
+type RecordedPolicy struct {
 	Policy     string `json:"policy"`
 	Identifier string `json:"identifier"`
 	Tier       string `json:"tier"`

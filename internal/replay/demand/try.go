@@ -116,7 +116,7 @@ func (d *Demand) Least(share float64, ofRequests bool, limitOf func(units int64)
 // identifiers sent requests. A counter of an algorithm that also counts the window before lives for two.
 func (d *Demand) Counters(limit limiter.Limit) (most int64) {
 	windows := map[int64]int64{}
-	length := int64(limit.Window().Microseconds()) * max(limit.Traits().Windows, 1)
+	length := limit.Window().Microseconds() * max(limit.Traits().Windows, 1)
 	for i := range d.clients {
 		previous := int64(-1)
 		for _, e := range d.clients[i].events {
@@ -134,7 +134,7 @@ func (d *Demand) Counters(limit limiter.Limit) (most int64) {
 
 // PeakUnits returns the largest sum of units in one window of the length of that of limit, of one client.
 func (d *Demand) PeakUnits(limit limiter.Limit) (most int64) {
-	length := int64(limit.Window().Microseconds())
+	length := limit.Window().Microseconds()
 	for i := range d.clients {
 		if d.clients[i].sum <= most {
 			break
