@@ -225,7 +225,10 @@ func (t *tally) suggest(d *demand.Demand, s *Suggest, p *result.Policy) error {
 		for _, algorithm := range limiter.Algorithms() {
 			limitOf := func(units int64) (limiter.Limit, error) {
 				limit, err := limiter.NewLimit(algorithm, units, window)
-				return limit.NoDelay(), err
+				if err != nil || !algorithm.Traits().Queues {
+					return limit, err
+				}
+				return limit.WithBurst(units - 1) // without a queue, it would deny two requests at one instant
 			}
 			units, found := d.Least(s.Share, s.OfRequests, limitOf)
 			if !found {
@@ -242,13 +245,21 @@ func (t *tally) suggest(d *demand.Demand, s *Suggest, p *result.Policy) error {
 				bytes += logUnitBytes * min(units, d.Requests/max(d.Identifiers, 1)+1)
 			}
 			p.Suggestions = append(p.Suggestions, result.Suggestion{
-				WindowSeconds: int64(window / time.Second), Algorithm: string(algorithm), Limit: units, SampledOneIn: d.SampledOneIn,
+				WindowSeconds: int64(window / time.Second), Algorithm: string(algorithm), Limit: units, Burst: queueOf(limit), SampledOneIn: d.SampledOneIn,
 				Requests: d.Requests, Identifiers: d.Identifiers, DeniedRequests: denied.Requests, DeniedIdentifiers: denied.Identifiers,
 				Counters: counters, RedisBytes: counters * bytes,
 			})
 		}
 	}
 	return nil
+}
+
+// queueOf is the length of the queue of a limit, 0 if it has none.
+func queueOf(limit limiter.Limit) int64 {
+	if limit.Traits().Queues {
+		return limit.Burst()
+	}
+	return 0
 }
 
 // logUnitBytes is the memory of a request in a log in Redis, see docs/how-to/run-on-redis.md.

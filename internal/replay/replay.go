@@ -69,9 +69,10 @@ type Replay struct {
 
 	from, to limiter.Instant
 	late     int64
-	excluded atomic.Int64
 	requests atomic.Int64
-	examples examples
+	// Requests that are not decided.
+	excluded, exempt, dryRuns atomic.Int64
+	examples                  examples
 }
 
 // New returns a Replay under valid policies.

@@ -209,6 +209,8 @@ type Suggestion struct {
 	WindowSeconds int64  `json:"windowSeconds"`
 	Algorithm     string `json:"algorithm"`
 	Limit         int64  `json:"limit"`
+	// Burst is the length of the queue of an algorithm that delays requests. The callers must be able to wait.
+	Burst int64 `json:"burst,omitempty"`
 	// SampledOneIn, Requests and Identifiers are as in [Curve].
 	SampledOneIn      int64 `json:"sampledOneIn"`
 	Requests          int64 `json:"requests"`
