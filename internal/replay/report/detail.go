@@ -10,14 +10,13 @@ import (
 // detail is the section of a policy.
 type detail struct {
 	summary
-	Axis   string
-	Silent string
-	Facts  []fact
+	Axis  string
+	Facts []fact
 
 	Traffic *chart.Chart
 	Times   table
 
-	Curve      *chart.Chart
+	Curves     []*chart.Chart
 	CurveNote  string
 	CurveTable table
 
@@ -29,16 +28,15 @@ type detail struct {
 }
 
 // fact is a figure in a list.
-type fact struct{ Name, Value string }
+type fact struct {
+	Name, Value string
+	Long        bool
+}
 
 func newDetail(r *result.Result, p *result.Policy, s summary) detail {
-	d := detail{summary: s, Axis: p.Axis, Silent: p.Silent}
-	if p.Silent != "" {
-		return d
-	}
-	d.Facts = factsOf(p)
+	d := detail{summary: s, Axis: p.Axis, Facts: factsOf(p)}
 	d.Traffic, d.Times = traffic(p.Series, r.SeriesStart, r.BucketSeconds, "Requests of "+shown(p.Name))
-	d.Curve, d.CurveTable = curve(p)
+	d.Curves, d.CurveTable = curves(p)
 	d.CurveNote = curveNote(p)
 	d.Use, d.UseTable = use(p)
 	d.Tiers = tiers(p)
@@ -48,7 +46,8 @@ func newDetail(r *result.Result, p *result.Policy, s summary) detail {
 }
 
 func factsOf(p *result.Policy) (facts []fact) {
-	add := func(name, value string) { facts = append(facts, fact{name, value}) }
+	add := func(name, value string) { facts = append(facts, fact{Name: name, Value: value}) }
+	long := func(name, value string) { facts = append(facts, fact{name, value, true}) }
 	add("Matched requests", chart.Count(p.Matched))
 	add("Allowed", chart.Count(p.Allowed))
 	add("Denied", chart.Count(p.Denied)+" ("+chart.Percent(p.Denied, p.Matched)+")")
@@ -67,21 +66,21 @@ func factsOf(p *result.Policy) (facts []fact) {
 	if p.MissingIdentifier > 0 {
 		add("Without an identifier", chart.Count(p.MissingIdentifier)+" ("+chart.Percent(p.MissingIdentifier, p.Matched)+")")
 	}
-	if u := p.PeakUse; u != nil {
-		add("Peak use", fmt.Sprintf("%s of %s by %s at %s", chart.Count(u.Used), chart.Count(u.Limit), shown(u.Identifier), stamp(u.At)))
-	}
 	if p.FirstDenial != nil {
 		add("First denial", stamp(*p.FirstDenial))
 	}
 	if p.LastDenial != nil {
 		add("Last denial", stamp(*p.LastDenial))
 	}
+	if u := p.PeakUse; u != nil {
+		long("Peak use", fmt.Sprintf("%s of %s by %s at %s", chart.Count(u.Used), chart.Count(u.Limit), shown(u.Identifier), stamp(u.At)))
+	}
 	for _, span := range []struct {
 		name string
 		span *result.Span
 	}{{"Busiest minute", p.BusiestMinute}, {"Busiest hour", p.BusiestHour}} {
 		if span.span != nil {
-			add(span.name, fmt.Sprintf("%s: %s requests, %s denied", stamp(span.span.Start), chart.Count(span.span.Requests), chart.Count(span.span.Denied)))
+			long(span.name, fmt.Sprintf("%s: %s requests, %s denied", stamp(span.span.Start), chart.Count(span.span.Requests), chart.Count(span.span.Denied)))
 		}
 	}
 	return facts
@@ -140,7 +139,10 @@ func top(p *result.Policy) (t table, note string) {
 
 func suggestions(p *result.Policy) table {
 	t := table{
-		Heads: []string{"Algorithm", "Window", "Limit", "Denied requests", "Share", "Identifiers with denials", "Share", "Counters in Redis", "Approximate memory"}, Left: 1,
+		Heads: []string{
+			"Algorithm", "Window", "Limit", "Denied requests", "Share", "Identifiers with denials", "Share", "Counters in Redis",
+			"Approximate memory",
+		}, Left: 1,
 	}
 	for _, s := range p.Suggestions {
 		t.Rows = append(t.Rows, []string{
@@ -177,7 +179,10 @@ func newDifference(d *result.Difference) *difference {
 	v := &difference{
 		Before: fmt.Sprintf("%s (%s)", chart.Count(d.Before.Denied), chart.Percent(d.Before.Denied, d.Before.Requests)),
 		Policies: table{
-			Heads: []string{"Policy", "Change", "Denied before", "Denied", "Newly denied", "Newly allowed", "Identifiers newly denied", "Identifiers newly allowed"}, Left: 2,
+			Heads: []string{
+				"Policy", "Change", "Denied before", "Denied", "Newly denied", "Newly allowed", "Identifiers newly denied",
+				"Identifiers newly allowed",
+			}, Left: 2,
 		},
 		TopDenied: affectedTable(d.TopDenied), TopAllowed: affectedTable(d.TopAllowed),
 	}

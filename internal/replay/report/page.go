@@ -84,18 +84,16 @@ func newPage(r *result.Result) *page {
 	p.Tiles = tilesOf(r)
 	p.Traffic, p.Times = traffic(r.Series, r.SeriesStart, r.BucketSeconds, "All requests")
 	p.Heat, p.HeatOf, p.Heats = heat(r)
-	detailed := mostDenied(r.Policies)
 	for i := range r.Policies {
-		policy := &r.Policies[i]
-		s := newSummary(policy)
-		if slices.Contains(detailed, i) {
-			s.Link = fmt.Sprintf("policy-%d", i)
-			p.Details = append(p.Details, newDetail(r, policy, s))
-		} else {
-			p.Omitted++
-		}
-		p.Summary = append(p.Summary, s)
+		p.Summary = append(p.Summary, newSummary(&r.Policies[i]))
 	}
+	for _, i := range mostDenied(r.Policies) {
+		if policy := &r.Policies[i]; policy.Silent == "" {
+			p.Summary[i].Link = fmt.Sprintf("policy-%d", i)
+			p.Details = append(p.Details, newDetail(r, policy, p.Summary[i]))
+		}
+	}
+	p.Omitted = max(len(r.Policies)-maxDetailed, 0)
 	p.Difference = newDifference(r.Difference)
 	p.Bad = table{Heads: []string{"File", "Line", "Reason", "Text"}, Left: 4}
 	for _, bad := range r.Input.Errors {

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -140,41 +141,53 @@ func level(cell result.Cell) int {
 // levelBounds are the largest shares of the levels of heat, except the last.
 func levelBounds() []float64 { return []float64{0.001, 0.01, 0.05, 0.2} }
 
-// curve returns the picture of what other limits would deny, and its table.
-func curve(p *result.Policy) (*chart.Chart, table) {
+// curves returns the pictures of what other limits would deny, one of requests and one of identifiers, and their table.
+func curves(p *result.Policy) ([]*chart.Chart, table) {
 	c := p.Curve
 	if c == nil || len(c.Points) == 0 {
 		return nil, table{}
 	}
-	first, last := float64(c.Points[0].Limit), float64(c.Points[len(c.Points)-1].Limit)
-	requests := chart.Series{Class: "deny", Name: "denied requests", Steps: true}
-	identifiers := chart.Series{Class: "second", Name: "identifiers with denials", Steps: true}
 	t := table{Heads: []string{"Limit per " + window(p.WindowSeconds), "Denied requests", "Share", "Identifiers with denials", "Share"}}
-	plot := chart.Plot{X: chart.LogCounts(first, last, "limit: units per "+window(p.WindowSeconds)), Height: 260}
-	largest := 0.0
-	for i, point := range c.Points {
-		share, part := ratio(point.DeniedRequests, c.Requests), ratio(point.DeniedIdentifiers, c.Identifiers)
-		requests.Points = append(requests.Points, chart.Point{X: float64(point.Limit), Y: share})
-		identifiers.Points = append(identifiers.Points, chart.Point{X: float64(point.Limit), Y: part})
-		largest = max(largest, share, part)
+	for _, point := range c.Points {
 		t.Rows = append(t.Rows, []string{
 			chart.Count(point.Limit), chart.Count(point.DeniedRequests), chart.Percent(point.DeniedRequests, c.Requests),
 			chart.Count(point.DeniedIdentifiers), chart.Percent(point.DeniedIdentifiers, c.Identifiers),
 		})
-		to := last
-		if i+1 < len(c.Points) {
-			to = float64(c.Points[i+1].Limit)
-		}
-		plot.Bands = append(plot.Bands, chart.Band{From: float64(point.Limit), To: to, Title: fmt.Sprintf("limit %s: denies %s requests (%s), of %s identifiers (%s)",
-			chart.Count(point.Limit), chart.Count(point.DeniedRequests), chart.Percent(point.DeniedRequests, c.Requests),
-			chart.Count(point.DeniedIdentifiers), chart.Percent(point.DeniedIdentifiers, c.Identifiers))})
 	}
-	plot.Y = chart.Shares(largest, "denied share")
-	plot.Series = []chart.Series{requests, identifiers}
-	plot.Marks = marks(p)
-	plot.Label = fmt.Sprintf("Denied requests and identifiers with other limits of %s, from %s to %s", shown(p.Name), chart.Count(c.Points[0].Limit),
-		chart.Count(c.Points[len(c.Points)-1].Limit))
-	return plot.Draw(), t
+	requests := curve(p, "deny", "denied requests", c.Requests, func(point *result.CurvePoint) int64 { return point.DeniedRequests })
+	identifiers := curve(p, "second", "identifiers with denials", c.Identifiers, func(point *result.CurvePoint) int64 { return point.DeniedIdentifiers })
+	requests.Height = 200
+	requests.X.Title = ""
+	return []*chart.Chart{requests.Draw(), identifiers.Draw()}, t
+}
+
+// curve returns the picture of one value of the points of a curve, as a share of whole.
+func curve(p *result.Policy, class, name string, whole int64, value func(*result.CurvePoint) int64) *chart.Plot {
+	points := p.Curve.Points
+	limit := func(i int) float64 { return float64(points[i].Limit) }
+	s := chart.Series{Class: class, Name: name, Dots: true}
+	plot := &chart.Plot{X: chart.LogCounts(limit(0), limit(len(points)-1), "limit: units per "+window(p.WindowSeconds))}
+	largest := 0.0
+	for i := range points {
+		n := value(&points[i])
+		share := ratio(n, whole)
+		s.Points = append(s.Points, chart.Point{X: limit(i), Y: share})
+		largest = max(largest, share)
+		from, to := limit(i), limit(i)
+		if i > 0 {
+			from = math.Sqrt(limit(i-1) * limit(i)) // halfway on the axis
+		}
+		if i+1 < len(points) {
+			to = math.Sqrt(limit(i) * limit(i+1))
+		}
+		plot.Bands = append(plot.Bands, chart.Band{From: from, To: to, Title: fmt.Sprintf("limit %s: %s %s (%s)", chart.Count(points[i].Limit), chart.Count(n), name,
+			chart.Percent(n, whole))})
+	}
+	plot.Y = chart.Shares(largest, "share")
+	plot.Series, plot.Marks = []chart.Series{s}, marks(p)
+	plot.Label = fmt.Sprintf("Share of %s with other limits of %s: from %s at %s to %s at %s", name, shown(p.Name), chart.Percent(value(&points[0]), whole),
+		chart.Count(points[0].Limit), chart.Percent(value(&points[len(points)-1]), whole), chart.Count(points[len(points)-1].Limit))
+	return plot
 }
 
 func ratio(part, whole int64) float64 {

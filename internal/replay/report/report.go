@@ -17,10 +17,10 @@ import (
 )
 
 //go:embed report.tmpl
-var pageText string //nolint:gochecknoglobals // embedded
+var pageText string
 
 //go:embed report.css
-var pageStyle string //nolint:gochecknoglobals // embedded
+var pageStyle string
 
 // Write writes the report of a result.
 func Write(w io.Writer, r *result.Result) error {

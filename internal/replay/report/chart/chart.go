@@ -40,6 +40,7 @@ const (
 	Segment   Kind = "line"
 	Outline   Kind = "path"
 	Label     Kind = "text"
+	Dot       Kind = "circle"
 )
 
 // Coordinate is a length in pixels.
@@ -53,12 +54,12 @@ func (c Coordinate) String() string {
 // Template is the text of the template "chart", which draws a Chart.
 //
 //go:embed chart.tmpl
-var Template string //nolint:gochecknoglobals // embedded
+var Template string
 
 // Style is the style sheet of the classes, in light and dark colors.
 //
 //go:embed chart.css
-var Style string //nolint:gochecknoglobals // embedded
+var Style string
 
 // Standalone writes a picture as an SVG file.
 func Standalone(w io.Writer, c *Chart) error {

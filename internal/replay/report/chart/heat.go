@@ -23,21 +23,26 @@ type HeatCell struct {
 
 // The sizes of heat maps, in pixels.
 const (
-	heatLeft   = 240
-	heatHeight = 26
-	heatTop    = 8
-	heatBottom = 24
+	maxHeatLeft = 260 // of the names
+	heatHeight  = 26
+	heatTop     = 8
+	heatBottom  = 24
 )
 
 // Draw draws the map.
 func (h *Heat) Draw() *Chart {
 	c := &Chart{Width: plotWidth, Height: heatTop + heatHeight*len(h.Rows) + heatBottom, Label: h.Label}
-	width := float64(plotWidth-heatLeft-right) / float64(max(len(h.Columns), 1))
+	names := float64(left)
+	for i := range h.Rows {
+		names = min(max(names, textWidth(h.Rows[i].Name)*boldWidth+12), maxHeatLeft)
+	}
+	width := (plotWidth - names - right) / float64(max(len(h.Columns), 1))
 	for i := range h.Rows {
 		row := &h.Rows[i]
 		y := float64(heatTop + i*heatHeight)
 		c.add(Element{
-			Kind: Label, Class: "strong", Anchor: "end", X: heatLeft - 10, Y: Coordinate(y + heatHeight/2 + 4), Text: fit(row.Name, heatLeft-14), Title: row.Name,
+			Kind: Label, Class: "strong", Anchor: "end", X: Coordinate(names - 10), Y: Coordinate(y + heatHeight/2 + 4),
+			Text: fit(row.Name, names-10), Title: row.Name,
 		})
 		for k, cell := range row.Cells {
 			class := fmt.Sprintf("cell heat-%d", cell.Level)
@@ -47,7 +52,7 @@ func (h *Heat) Draw() *Chart {
 			case cell.Level == 0:
 				class = "cell cell-0"
 			}
-			c.rectangle(class, heatLeft+float64(k)*width, y, width, heatHeight, cell.Title)
+			c.rectangle(class, names+float64(k)*width, y, width, heatHeight, cell.Title)
 		}
 	}
 	every := 1
@@ -56,7 +61,7 @@ func (h *Heat) Draw() *Chart {
 	}
 	for k, name := range h.Columns {
 		if k%every == 0 {
-			c.text("", "start", heatLeft+float64(k)*width+1, float64(heatTop+len(h.Rows)*heatHeight+16), name)
+			c.text("", "start", names+float64(k)*width+1, float64(heatTop+len(h.Rows)*heatHeight+16), name)
 		}
 	}
 	return c
@@ -65,7 +70,7 @@ func (h *Heat) Draw() *Chart {
 // fit returns the end of a text that fits into a width: names of policies differ at their ends.
 func fit(text string, width float64) string {
 	runes := []rune(text)
-	for len(runes) > 1 && textWidth(string(runes)) > width {
+	for len(runes) > 1 && textWidth(string(runes))*boldWidth > width {
 		runes = runes[1:]
 	}
 	if len(runes) < len([]rune(text)) {

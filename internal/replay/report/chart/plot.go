@@ -27,6 +27,8 @@ type Series struct {
 	Area   bool
 	// Steps draws a horizontal line from each point to the next, for values that hold until the next point.
 	Steps bool
+	// Dots marks the points, for values between which the line is a guess.
+	Dots bool
 }
 
 // Point is a value.
@@ -123,6 +125,9 @@ func (c *canvas) axes() {
 	}
 }
 
+// boldWidth is the width of a bold text relative to that of a regular one.
+const boldWidth = 1.12
+
 // textWidth estimates the width of a text in pixels.
 func textWidth(text string) float64 { return 6.6 * float64(len([]rune(text))) }
 
@@ -163,32 +168,34 @@ func (c *canvas) series(s *Series) {
 		c.chart.add(Element{Kind: Outline, Class: s.Class + "-fill", Path: area})
 	}
 	c.chart.add(Element{Kind: Outline, Class: s.Class, Path: path.String()})
+	if s.Dots {
+		for _, point := range s.Points {
+			c.chart.add(Element{Kind: Dot, Class: s.Class, X: Coordinate(c.x(point.X)), Y: Coordinate(c.y(point.Y))})
+		}
+	}
 }
 
-// marks draws the marks, with texts that do not overlap.
+// marks draws the marks. Their texts are on the right of their lines, or on the left where they would cross the next line or the border.
 func (c *canvas) marks() {
-	level, ends := 0, 0.0
-	for _, m := range c.plot.Marks {
+	for i, m := range c.plot.Marks {
 		class := "mark"
 		if m.Other {
 			class = "mark-other"
 		}
-		x := c.x(m.At)
-		width := textWidth(m.Text)
-		anchor, start := "start", x+5
-		if start+width > plotWidth-right {
-			anchor, start = "end", x-5
+		x, width := c.x(m.At), textWidth(m.Text)+8
+		previous, next := float64(left), float64(plotWidth-right)
+		if i > 0 {
+			previous = c.x(c.plot.Marks[i-1].At)
 		}
-		first := start
-		if anchor == "end" {
-			first = start - width
+		if i+1 < len(c.plot.Marks) {
+			next = c.x(c.plot.Marks[i+1].At)
 		}
-		if level++; first > ends {
-			level = 0
+		anchor, start := "start", x+6
+		if x+width > next && x-width > previous {
+			anchor, start = "end", x-6
 		}
-		ends = max(ends, first+width)
 		c.chart.line(class, x, top-4, x, c.high)
-		c.chart.text(class, anchor, start, top+8+14*float64(level), m.Text)
+		c.chart.text(class, anchor, start, top+8, m.Text)
 	}
 }
 
@@ -198,9 +205,9 @@ func (c *canvas) legend() {
 	for i := len(c.plot.Series) - 1; i >= 0; i-- {
 		if s := &c.plot.Series[i]; s.Name != "" {
 			c.chart.text(s.Class, "end", x, 14, s.Name)
-			x -= textWidth(s.Name)
-			c.chart.line(s.Class, x-26, 10, x-8, 10)
-			x -= 48
+			x -= textWidth(s.Name) * boldWidth
+			c.chart.line(s.Class, x-30, 10, x-10, 10)
+			x -= 54
 		}
 	}
 }

@@ -48,7 +48,7 @@ func Counts(largest float64, title string) Axis {
 // Shares returns an axis of shares from 0 to at least largest, in percent.
 func Shares(largest float64, title string) Axis {
 	largest = min(max(largest, 1e-6), 1)
-	step := niceStep(largest*100/4, 0)
+	step := niceStep(largest*100/5, 0)
 	a := Axis{Max: min(math.Ceil(largest*100/step-1e-9)*step, 100) / 100, Title: title}
 	for i := 0; float64(i)*step <= a.Max*100+step/1000; i++ {
 		value := float64(i) * step
@@ -77,7 +77,7 @@ func LogCounts(smallest, largest float64, title string) Axis {
 	a.Max = max(largest, a.Min*2)
 	decades := math.Log10(a.Max / a.Min)
 	factors := []float64{1, 2, 5}
-	if decades > 2.5 {
+	if decades > 4 {
 		factors = []float64{1}
 	}
 	every := int(math.Max(1, math.Ceil(decades/8)))
@@ -101,14 +101,30 @@ func Times(from, to time.Time) Axis {
 		step   time.Duration
 		layout string
 	}{
-		{time.Second, "15:04:05"}, {5 * time.Second, "15:04:05"}, {15 * time.Second, "15:04:05"}, {30 * time.Second, "15:04:05"}, {time.Minute, "15:04"},
-		{5 * time.Minute, "15:04"}, {15 * time.Minute, "15:04"}, {30 * time.Minute, "15:04"}, {time.Hour, "15:04"}, {2 * time.Hour, "15:04"},
-		{4 * time.Hour, "15:04"}, {8 * time.Hour, "Jan 2 15:04"}, {24 * time.Hour, "Jan 2"}, {2 * 24 * time.Hour, "Jan 2"}, {7 * 24 * time.Hour, "Jan 2"},
-		{28 * 24 * time.Hour, "Jan 2"}, {91 * 24 * time.Hour, "Jan 2006"},
+		{time.Second, "15:04:05"},
+		{5 * time.Second, "15:04:05"},
+		{15 * time.Second, "15:04:05"},
+		{30 * time.Second, "15:04:05"},
+		{time.Minute, "15:04"},
+		{5 * time.Minute, "15:04"},
+		{15 * time.Minute, "15:04"},
+		{30 * time.Minute, "15:04"},
+		{time.Hour, "15:04"},
+		{2 * time.Hour, "15:04"},
+		{4 * time.Hour, "15:04"},
+		{8 * time.Hour, "Jan 2 15:04"},
+		{24 * time.Hour, "Jan 2"},
+		{2 * 24 * time.Hour, "Jan 2"},
+		{7 * 24 * time.Hour, "Jan 2"},
+		{28 * 24 * time.Hour, "Jan 2"},
+		{91 * 24 * time.Hour, "Jan 2006"},
 	} {
 		if step, layout = one.step, one.layout; span <= 9*step {
 			break
 		}
+	}
+	for span > 9*step {
+		step *= 2
 	}
 	for at := from.Truncate(step); !at.After(to); at = at.Add(step) {
 		if at.Before(from) {
