@@ -25,7 +25,7 @@ type block struct {
 	lines   int
 	bad     int64
 	reports []BadLine // of the first bad lines
-	skipped map[format.Skip]int64
+	skipped map[format.SkipError]int64
 	noIP    int64
 	err     error // reading failed after the text
 }
@@ -132,7 +132,7 @@ func (c *cutter) dropLine() (*block, error) {
 		n, err := c.in.Read(c.buffer)
 		if end := bytes.IndexByte(c.buffer[:n], '\n') + 1; end > 0 {
 			c.buffer = append(make([]byte, 0, max(blockSize, n-end)), c.buffer[end:n]...)
-			return b, nil //nolint:nilerr // the next read returns it again
+			return b, nil // the next read returns the error again
 		}
 		if err != nil {
 			c.buffer = c.buffer[:0]
@@ -173,7 +173,7 @@ func (b *block) parse(p *format.Parser) {
 		r.File, r.Line = b.file.path, b.line+number
 		sorted = sorted && (n == 0 || !r.Start.Before(b.records[n-1].Start))
 		b.order = append(b.order, moment{logged: r.Logged.UnixNano(), line: int32(number)})
-		if !r.Request.ClientIP.IsValid() {
+		if !r.Request.ClientIP.IsValid() && r.Request.Kubernetes == nil && r.Recorded == nil {
 			b.noIP++
 		}
 	}
@@ -184,9 +184,9 @@ func (b *block) parse(p *format.Parser) {
 
 // addBad counts a line that is no record.
 func (b *block) addBad(number int, line string, err error) {
-	if skip, ok := err.(format.Skip); ok { //nolint:errorlint // parsers return it unwrapped
+	if skip, ok := err.(format.SkipError); ok { //nolint:errorlint // parsers return it unwrapped
 		if b.skipped == nil {
-			b.skipped = map[format.Skip]int64{}
+			b.skipped = map[format.SkipError]int64{}
 		}
 		b.skipped[skip]++
 		return

@@ -105,19 +105,20 @@ func (r *Reader) openFile(path string) (*file, error) {
 	if err := f.open(r.options.Stdin, counter); err != nil {
 		return nil, err
 	}
-	head := make([]byte, sampleSize)
-	n, err := io.ReadFull(f.reader, head)
+	buffer := make([]byte, sampleSize)
+	n, err := io.ReadFull(f.reader, buffer)
 	if err != nil && n == 0 && !errors.Is(err, io.EOF) {
 		f.close()
 		return nil, f.readError(err)
 	}
-	if head = head[:n]; bytes.IndexByte(head, '\n') < 0 && n == sampleSize { // one long line
+	head := buffer[:n:n]
+	if bytes.IndexByte(head, '\n') < 0 && n == sampleSize { // one long line
 		rest, err := readLine(f.reader)
 		if err != nil {
 			f.close()
 			return nil, f.readError(err)
 		}
-		head = append(head, rest...)
+		head = slices.Concat(head, rest)
 	}
 	if err := f.detect(&r.options, head); err != nil {
 		f.close()
@@ -175,7 +176,7 @@ func (f *file) open(in io.Reader, counter *atomic.Int64) error {
 		if err != nil {
 			return err
 		}
-		f.closers = append(f.closers, func() { opened.Close() })
+		f.closers = append(f.closers, func() { _ = opened.Close() })
 		in = opened
 	}
 	buffered := bufio.NewReaderSize(&countingReader{in: in, read: counter}, blockSize)

@@ -51,8 +51,7 @@ type Reader struct {
 	stop    context.CancelFunc
 	stopped context.Context //nolint:containedctx // ends the goroutines of the reader
 	stats   collector
-	out     []Record // of small pieces
-	err     error    // what Next returns from now on
+	err     error // what Next returns from now on
 }
 
 // Open opens files: paths, patterns as of [filepath.Glob], and "-" for the standard input. They can be compressed with gzip or zstd, whatever their

@@ -206,7 +206,7 @@ func TestReader_CountsAndShowsBadLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := r.Stats()
-	if s.Lines != 61 || s.Records != 30 || s.Bad != 30 || len(s.BadLines) != 10 || s.Skipped[format.SkipNoRequest] != 1 {
+	if s.Lines != 61 || s.Records != 30 || s.Bad != 30 || len(s.BadLines) != 10 || s.Skipped[format.ErrNoRequest] != 1 {
 		t.Fatalf("%+v", s)
 	}
 	want := accesslog.BadLine{File: path, Line: 4, Text: "garbage 1", Reason: `expected " " after $ident at column 9, found "1"`}
@@ -316,11 +316,12 @@ func TestReader_MergesFilesByTime(t *testing.T) {
 }
 
 func TestReader_AClockThatJumpsIsAnError(t *testing.T) {
-	log := func(from, to, step time.Duration) (text string) {
+	log := func(from, to, step time.Duration) string {
+		var text strings.Builder
 		for at := from; at < to; at += step {
-			text += nginxLine(at, "/")
+			text.WriteString(nginxLine(at, "/"))
 		}
-		return text
+		return text.String()
 	}
 	hour := log(0, time.Hour, time.Second)
 	for name, c := range map[string]struct{ content, want string }{

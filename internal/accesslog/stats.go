@@ -22,11 +22,11 @@ type Stats struct {
 	// BadLines are the first of the bad lines, at most 10.
 	BadLines []BadLine
 	// Skipped counts valid lines that are no requests to replay.
-	Skipped map[format.Skip]int64
+	Skipped map[format.SkipError]int64
 	// OutOfOrder counts the records whose time is before that of a line before them. Late are those of them that were further behind than the window,
 	// or than the records that fit in memory: they are replayed later than they were.
 	OutOfOrder, Late int64
-	// NoAddress counts the records without an address of a client.
+	// NoAddress counts the HTTP requests without an address of a client.
 	NoAddress int64
 	// First and Last are the starts of the first and the last record that Next has returned.
 	First, Last time.Time
@@ -82,7 +82,7 @@ func (c *collector) addBlock(b *block, outOfOrder, late int64) {
 	}
 	for reason, n := range b.skipped {
 		if c.stats.Skipped == nil {
-			c.stats.Skipped = map[format.Skip]int64{}
+			c.stats.Skipped = map[format.SkipError]int64{}
 		}
 		c.stats.Skipped[reason] += n
 	}

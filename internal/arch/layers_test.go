@@ -299,6 +299,8 @@ func layers() []layer {
 		},
 
 		{pkg: "internal/replay/result"}, // for reports
+		{pkg: "internal/replay/report/chart"},
+		{pkg: "internal/replay/report", internal: []string{"internal/replay/report/chart", "internal/replay/result", "internal/terminal"}},
 		{pkg: "internal/replay/demand", internal: []string{"limiter"}},
 		{pkg: "internal/replay/counters", internal: []string{"limiter"}},
 		{

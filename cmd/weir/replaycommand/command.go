@@ -18,6 +18,7 @@ import (
 	"github.com/weir-dev/weir/internal/accesslog"
 	"github.com/weir-dev/weir/internal/accesslog/format"
 	"github.com/weir-dev/weir/internal/replay"
+	"github.com/weir-dev/weir/internal/replay/report"
 	"github.com/weir-dev/weir/internal/replay/result"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/exempt"
@@ -183,6 +184,11 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	}
 	if err := proposal.propose(found); err != nil {
 		return err
+	}
+	if f.report != "" {
+		if err := report.WriteFile(f.report, found); err != nil {
+			return err
+		}
 	}
 	if err := f.print(streams, found); err != nil {
 		return err

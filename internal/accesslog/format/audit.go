@@ -2,6 +2,7 @@ package format
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,19 +97,19 @@ func (p *auditLog) parse(line string, r *Record) error {
 func (e *auditEvent) check(stages []string) error {
 	switch {
 	case e.kind == "EventList":
-		return fmt.Errorf("an EventList: write each event on its own line, for example with jq -c '.items[]'")
+		return errors.New("an EventList: write each event on its own line, for example with jq -c '.items[]'")
 	case e.kind != "Event" || !strings.HasPrefix(e.version, "audit.k8s.io/"):
 		return fmt.Errorf("expected kind Event of audit.k8s.io/v1, found kind %s of %s", quote(e.kind), quote(e.version))
 	case e.version != "audit.k8s.io/v1":
 		return fmt.Errorf("expected audit.k8s.io/v1, found %s", quote(e.version))
 	case !slices.Contains(stages, e.stage):
-		return SkipStage
+		return ErrOtherStage
 	case e.decision == "forbid" || e.status == 401:
-		return SkipForbidden
+		return ErrForbidden
 	case e.received.IsZero():
-		return fmt.Errorf("the event has no requestReceivedTimestamp")
+		return errors.New("the event has no requestReceivedTimestamp")
 	case e.resource == "":
-		return SkipNoResource
+		return ErrNoResource
 	}
 	return nil
 }
@@ -126,7 +127,7 @@ func (e *auditEvent) operation() (string, error) {
 	case "delete":
 		return "DELETE", nil
 	default: // deletecollection deletes objects that the event does not list
-		return "", SkipRead
+		return "", ErrRead
 	}
 }
 

@@ -22,8 +22,8 @@ type decisionLog struct {
 // decisionTree returns the keys of a line, which are the names of the leaves.
 func decisionTree() *node {
 	root := &node{}
-	for key := range strings.FieldsSeq("time decidedAt msg endpoint result domain host method path policy axis identifier tier limit remaining cost retryAfterMs source " +
-		"others denied shadowDenied bypassed revision") {
+	for key := range strings.FieldsSeq("time decidedAt msg endpoint result domain host method path policy axis identifier tier limit remaining cost " +
+		"retryAfterMs source others denied shadowDenied bypassed revision") {
 		root.add(leaf{name: key}, key)
 	}
 	return root
@@ -37,7 +37,7 @@ func (p *decisionLog) parse(line string, r *Record) error {
 	}
 	switch {
 	case p.message != "decision":
-		return SkipMessage
+		return ErrOtherMessage
 	case p.recorded.Policy == "" || p.recorded.Revision == "":
 		return errors.New("the decision has no policy or no revision")
 	case p.at.IsZero():

@@ -70,9 +70,10 @@ func textFormats() []Format {
 		},
 		{
 			Name: "istio", Title: "Istio text", Precision: time.Millisecond, HasHost: true, HasAddress: true,
-			Advice:  `add "%REQ(HEADER)%" to accessLogFormat, and pass that text as --format 'envoy:…'`,
-			Example: `[2006-01-02T15:04:05.000Z] "GET /v1 HTTP/1.1" 200 - via_upstream - "-" 0 5 7 6 "-" "curl/8" "6f1f" "shop.example" "10.0.0.7:80" inbound|80|| 127.0.0.6:1 10.0.0.7:80 10.0.0.9:4711 - default`,
-			layout:  func() (*layout, error) { return envoyLayout(istioLayoutText) },
+			Advice: `add "%REQ(HEADER)%" to accessLogFormat, and pass that text as --format 'envoy:…'`,
+			Example: `[2006-01-02T15:04:05.000Z] "GET /v1 HTTP/1.1" 200 - via_upstream - "-" 0 5 7 6 "-" "curl/8" "6f1f" "shop.example" "10.0.0.7:80" ` +
+				`inbound|80|| 127.0.0.6:1 10.0.0.7:80 10.0.0.9:4711 - default`,
+			layout: func() (*layout, error) { return envoyLayout(istioLayoutText) },
 		},
 		{
 			Name: "envoy", Title: "Envoy default text", Precision: time.Millisecond, HasHost: true,
@@ -88,8 +89,9 @@ func textFormats() []Format {
 		},
 		{
 			Name: "alb", Title: "AWS Application Load Balancer", Precision: time.Millisecond, HasHost: true, HasAddress: true,
-			Example: `https 2006-01-02T15:04:05.000000Z app/web/50dc6c495c0c9188 192.0.2.1:4711 10.0.0.7:80 0.000 0.004 0.000 200 200 34 366 "GET https://shop.example:443/v1 HTTP/2.0" "curl/8" …`,
-			layout:  albLayout,
+			Example: `https 2006-01-02T15:04:05.000000Z app/web/50dc6c495c0c9188 192.0.2.1:4711 10.0.0.7:80 0.000 0.004 0.000 200 200 34 366 ` +
+				`"GET https://shop.example:443/v1 HTTP/2.0" "curl/8" …`,
+			layout: albLayout,
 		},
 	}
 }
@@ -98,7 +100,8 @@ func jsonFormats() []Format {
 	return []Format{
 		{
 			Name: "audit", Title: "Kubernetes audit log", Precision: time.Microsecond, HasAddress: true, special: specialAudit, tree: auditTree,
-			Example: `{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"create","requestReceivedTimestamp":"2006-01-02T15:04:05.000000Z",…}`,
+			Example: `{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"create",` +
+				`"requestReceivedTimestamp":"2006-01-02T15:04:05.000000Z",…}`,
 		},
 		{
 			Name: "decisions", Title: "decision log of Weir", Precision: time.Nanosecond, special: specialDecisions, tree: decisionTree,
@@ -116,8 +119,9 @@ func jsonFormats() []Format {
 		},
 		{
 			Name: "json", Title: "JSON lines, as nginx writes them", Precision: time.Second, HasHost: true, HasAddress: true, tree: commonTree,
-			Advice:  `add "http_HEADER":"$http_HEADER" to log_format`,
-			Example: `{"time_iso8601":"2006-01-02T15:04:05+00:00","request_method":"GET","request_uri":"/v1","host":"shop.example","remote_addr":"192.0.2.1","status":200}`,
+			Advice: `add "http_HEADER":"$http_HEADER" to log_format`,
+			Example: `{"time_iso8601":"2006-01-02T15:04:05+00:00","request_method":"GET","request_uri":"/v1","host":"shop.example",` +
+				`"remote_addr":"192.0.2.1","status":200}`,
 		},
 	}
 }
@@ -233,7 +237,7 @@ func stagesOf(sample []string) []string {
 	return []string{"ResponseComplete", "Panic"}
 }
 
-// Parse parses a line into r, which must be empty. It sets all fields but File and Line. The error is a [Skip] if the line is valid but no request to
+// Parse parses a line into r, which must be empty. It sets all fields but File and Line. The error is a [SkipError] if the line is valid but no request to
 // replay; other errors describe what is wrong with the line.
 func (p *Parser) Parse(line string, r *Record) (err error) {
 	switch {
@@ -288,11 +292,11 @@ func (f *Format) score(lines []string, s *Settings) (score int) {
 	for _, line := range lines {
 		var r Record
 		err := p.Parse(line, &r)
-		var skip Skip
+		var skip SkipError
 		switch {
 		case err == nil:
 			score += 2
-		case errors.As(err, &skip) && skip != SkipMessage && (f.tree == nil || f.special != 0):
+		case errors.As(err, &skip) && skip != ErrOtherMessage && (f.tree == nil || f.special != 0):
 			score++
 		}
 	}
@@ -310,7 +314,8 @@ func (f *Format) Check(lines []string, s *Settings) error {
 	}
 	var r Record
 	reason := p.Parse(lines[0], &r)
-	message := fmt.Sprintf("the lines are not of the format %s: the first line is %s: %v; a line of this format is %s", f.Title, quote(lines[0]), reason, f.Example)
+	message := fmt.Sprintf("the lines are not of the format %s: the first line is %s: %v; a line of this format is %s", f.Title, quote(lines[0]), reason,
+		f.Example)
 	if other, err := Detect(lines, s); err == nil && other.Name != f.Name {
 		message += fmt.Sprintf("; the lines look like %s: set --format %s", other.Title, other.Name)
 	}

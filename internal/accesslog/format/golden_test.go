@@ -36,7 +36,7 @@ func parseAll(t testing.TB, f *Format, s *Settings, lines []string) string {
 	for i, line := range lines {
 		var r Record
 		err := p.Parse(line, &r)
-		var skip Skip
+		var skip SkipError
 		switch {
 		case errors.As(err, &skip):
 			fmt.Fprintf(&b, "%d skipped: %s\n", i+1, skip)
@@ -62,7 +62,7 @@ func recordJSON(t testing.TB, r *Record) string {
 	}
 	prune(fields)
 	if k := r.Request.Kubernetes; k != nil && k.Object != nil {
-		fields["Request"].(map[string]any)["Kubernetes"].(map[string]any)["Object"] = string(k.Object)
+		fields["Object"] = string(k.Object)
 	}
 	pruned, err := json.MarshalIndent(fields, "", "  ")
 	if err != nil {

@@ -45,7 +45,7 @@ func (p *jsonLog) visit(l *leaf, key, raw string) error {
 	if err = p.values.set(l.field, name, text, p.clock); err == nil {
 		return nil
 	}
-	if _, ok := err.(Skip); ok { //nolint:errorlint // set returns it unwrapped
+	if _, ok := err.(SkipError); ok { //nolint:errorlint // set returns it unwrapped
 		return nil // other keys can have the request
 	}
 	return fmt.Errorf("%s: %w", l.label, err)

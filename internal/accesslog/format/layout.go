@@ -85,7 +85,7 @@ func (l *layout) set(s *step, text string, v *values, c *clock) error {
 	if err == nil {
 		return nil
 	}
-	if skip, ok := err.(Skip); ok { //nolint:errorlint // set returns it unwrapped
+	if skip, ok := err.(SkipError); ok { //nolint:errorlint // set returns it unwrapped
 		return skip
 	}
 	return fmt.Errorf("%s: %w", s.label, err)

@@ -1,9 +1,11 @@
 package format
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -136,7 +138,7 @@ func parsePath(text string) (path []string, err error) {
 			key, text = text[:end], text[end:]
 		}
 		if key == "" {
-			return nil, fmt.Errorf("the path has an empty key")
+			return nil, errors.New("the path has an empty key")
 		}
 		if path = append(path, key); text == "" {
 			return path, nil
@@ -182,7 +184,7 @@ func (m Map) apply(v *values, mapped []string, c *clock) error {
 			continue
 		}
 		if err := v.set(a.field, a.name, text, c); err != nil {
-			if skip, ok := err.(Skip); ok { //nolint:errorlint // set returns it unwrapped
+			if skip, ok := err.(SkipError); ok { //nolint:errorlint // set returns it unwrapped
 				return skip
 			}
 			return fmt.Errorf("%s: %w", a.label, err)
@@ -231,9 +233,9 @@ func (o *origin) value(v *values, mapped []string, index int) (text string, nati
 
 // last returns the value of the last pair with a name.
 func last(pairs []pair, name string) string {
-	for i := len(pairs) - 1; i >= 0; i-- {
-		if pairs[i].name == name {
-			return pairs[i].value
+	for _, one := range slices.Backward(pairs) {
+		if one.name == name {
+			return one.value
 		}
 	}
 	return ""

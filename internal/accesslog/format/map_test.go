@@ -2,6 +2,7 @@ package format
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestMap_ReadsAnyJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := &r.Request
-	if q.Method != "POST" || q.Host != "shop.example" || q.Path != "/v1/orders" || q.ClientIP != netip.MustParseAddr("203.0.113.7") || r.Status != 201 ||
+	if q.Method != http.MethodPost || q.Host != "shop.example" || q.Path != "/v1/orders" || q.ClientIP != netip.MustParseAddr("203.0.113.7") || r.Status != 201 ||
 		r.Logged.Sub(r.Start).Milliseconds() != 250 || r.Logged.UnixMilli() != 1773475205500 || q.Headers["x-tenant-id"] != "acme" {
 		t.Errorf("%+v", r)
 	}

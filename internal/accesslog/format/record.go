@@ -55,18 +55,18 @@ type RecordedPolicy struct {
 	Remaining  int64  `json:"remaining"`
 }
 
-// Skip is why a line of a log is no request to replay, although it is a valid line. It is an error so that parsers return it as one.
-type Skip string
+// SkipError is why a line of a log is no request to replay, although it is a valid line. It is an error so that parsers return it as one.
+type SkipError string
 
 // The reasons for which lines are skipped.
 const (
-	SkipNoRequest  Skip = "no HTTP request"           // a connection that sent nothing, or no HTTP
-	SkipMessage    Skip = "another message"           // another line of a log that has several kinds
-	SkipStage      Skip = "another stage"             // an audit event of a stage that repeats the request
-	SkipRead       Skip = "a read"                    // an audit event of a verb that no webhook can limit
-	SkipForbidden  Skip = "rejected by authorization" // an audit event of a request that never reached webhooks
-	SkipNoResource Skip = "no resource"               // an audit event of a path such as /healthz
+	ErrNoRequest    SkipError = "no HTTP request"           // a connection that sent nothing, or no HTTP
+	ErrOtherMessage SkipError = "another message"           // another line of a log that has several kinds
+	ErrOtherStage   SkipError = "another stage"             // an audit event of a stage that repeats the request
+	ErrRead         SkipError = "a read"                    // an audit event of a verb that no webhook can limit
+	ErrForbidden    SkipError = "rejected by authorization" // an audit event of a request that never reached webhooks
+	ErrNoResource   SkipError = "no resource"               // an audit event of a path such as /healthz
 )
 
 // Error implements error.
-func (s Skip) Error() string { return string(s) }
+func (s SkipError) Error() string { return string(s) }

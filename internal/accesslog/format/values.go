@@ -2,6 +2,7 @@ package format
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -59,7 +60,7 @@ func (v *values) reset() {
 }
 
 // set sets a field from its text. The name is that of a header or claim. The error describes what is wrong with the text.
-func (v *values) set(f field, name, text string, clock *clock) error { //nolint:gocyclo // one case for each field
+func (v *values) set(f field, name, text string, clock *clock) error { //nolint:funlen // one case for each field
 	if text == "" || text == "-" {
 		return nil // absent
 	}
@@ -111,7 +112,7 @@ func (v *values) set(f field, name, text string, clock *clock) error { //nolint:
 func (v *values) setRequestLine(line string) error {
 	first := strings.IndexByte(line, ' ')
 	if first <= 0 || !isMethod(line[:first]) {
-		return SkipNoRequest
+		return ErrNoRequest
 	}
 	v.method = line[:first]
 	v.target = line[first+1:]
@@ -119,7 +120,7 @@ func (v *values) setRequestLine(line string) error {
 		v.target = v.target[:last]
 	}
 	if v.target == "" || v.target == "-" {
-		return SkipNoRequest
+		return ErrNoRequest
 	}
 	return nil
 }
@@ -176,9 +177,9 @@ type Settings struct {
 func (v *values) record(r *Record, s *Settings) error {
 	switch {
 	case v.method == "" && v.target == "":
-		return SkipNoRequest
+		return ErrNoRequest
 	case v.start.IsZero() && v.logged.IsZero():
-		return fmt.Errorf("the line has no time")
+		return errors.New("the line has no time")
 	}
 	v.setTimes(r)
 	q := &r.Request
