@@ -93,7 +93,7 @@ func everything() rules.Set {
 	header := rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}
 	list := []rules.Rule{
 		rule("debt", func(r *rules.Rule) {
-			r.Debt, r.Cost, r.Units, r.WindowSeconds = true, &rules.Cost{Header: "x-cost"}, 10, 5
+			r.Debt, r.Cost, r.Units = true, &rules.Cost{Header: "x-cost"}, 10
 		}),
 		rule("deny-missing", func(r *rules.Rule) {
 			r.Identifier, r.OnMissing = rules.Identifier{From: rules.FromHeader, Name: "x-user-id"}, rules.DenyMissing
