@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/replay/result"
+	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
@@ -41,15 +42,15 @@ func (c *comparison) compare(before, after *outcome) {
 
 // add counts a request for each enforced rule that denies it.
 func add(to map[*matching.Compiled]*affected, o *outcome) {
-	for i := range o.results {
-		r := &o.results[i]
-		if r.Allowed || r.Rule.Shadow {
+	for i := range o.decisions {
+		rule := o.plan.Rule(o.begin + i)
+		if d := &o.decisions[i]; d.Allowed || d.Origin == limiter.Undecided || rule.Shadow {
 			continue
 		}
-		a := to[r.Rule]
+		a := to[rule]
 		if a == nil {
 			a = &affected{top: newTop()}
-			to[r.Rule] = a
+			to[rule] = a
 		}
 		number := o.numbers[i]
 		for len(a.counts) <= number {
@@ -60,7 +61,7 @@ func add(to map[*matching.Compiled]*affected, o *outcome) {
 		}
 		a.counts[number]++
 		a.requests++
-		a.top.set(number, a.counts[number], r.Identifier)
+		a.top.set(number, a.counts[number], o.plan.Identifier(o.begin+i))
 	}
 }
 

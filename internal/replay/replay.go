@@ -311,7 +311,7 @@ func (r *Replay) decideBatch(ctx context.Context, j *job) error {
 			r.compared.compare(&before, &after)
 		}
 		if r.options.Observe != nil {
-			r.options.Observe(record, after.results, after.allowed)
+			r.options.Observe(record, after.results(r.after.engine), after.allowed)
 		}
 	}
 	r.requests.Add(int64(len(j.records)))

@@ -27,7 +27,6 @@ type side struct {
 	// isOrdered is true if what a request matches depends on the requests before it: they are then matched in their order.
 	isOrdered bool
 	numbers   []int // of the entries of the charges of a request
-	ofResults []int // of the entries of its results
 }
 
 // newSide returns a side. Its key spaces are those of no limiter, so the prefix has no meaning.
@@ -53,11 +52,12 @@ func newSide(set rules.Set, o *Options, clock *recordedClock) (*side, error) {
 	return s, nil
 }
 
-// plan is a plan with the hashes of its keys.
+// plan is a plan with the hashes of its keys, and the tallies of its rules.
 type plan struct {
 	engine.Plan
 
-	hashes []uint64
+	hashes  []uint64
+	tallies []*tally
 }
 
 // match matches requests.
@@ -65,18 +65,33 @@ func (s *side) match(ctx context.Context, p *plan, checks []engine.Check) error 
 	if err := s.engine.Plan(ctx, &p.Plan, checks); err != nil {
 		return err
 	}
-	p.hashes = p.hashes[:0]
+	p.hashes, p.tallies = p.hashes[:0], p.tallies[:0]
 	for i := range p.Len() {
 		p.hashes = append(p.hashes, counters.HashOf(p.Charge(i).Key))
+		p.tallies = append(p.tallies, s.tallies[p.Rule(i)])
 	}
 	return nil
 }
 
-// outcome is the decision about a request.
+// outcome is the decision about a request. It is valid until the next one.
 type outcome struct {
-	results []engine.Result // valid until the next request
-	numbers []int           // of the entries of the results; valid until the next request
-	allowed bool
+	plan      *plan
+	begin     int                // the number of the first charge
+	decisions []limiter.Decision // about its charges
+	numbers   []int              // of their entries
+	allowed   bool
+}
+
+// results returns the results as a limiter has them, in no particular order.
+func (o *outcome) results(e *engine.Engine) []engine.Result {
+	results := make([]engine.Result, 0, len(o.decisions))
+	for i := range o.decisions {
+		if o.decisions[i].Origin == limiter.Undecided {
+			continue
+		}
+		results = append(results, e.Result(&o.plan.Plan, o.begin+i, &o.decisions[i]))
+	}
+	return results
 }
 
 // decide decides request i of a plan.
@@ -86,26 +101,24 @@ func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant) 
 	s.numbers = s.numbers[:0]
 	begin, end := p.Request(i)
 	for c := begin; c < end; c++ {
-		s.numbers = append(s.numbers, s.store.Find(s.tallies[p.Rule(c)].table, p.Charge(c).Key, p.hashes[c]))
+		s.numbers = append(s.numbers, s.store.Find(p.tallies[c].table, p.Charge(c).Key, p.hashes[c]))
 	}
-	results, allowed, err := s.engine.Decide(ctx, &p.Plan, i)
+	decisions, allowed, err := s.engine.Decide(ctx, &p.Plan, i)
 	if err != nil {
 		return outcome{}, err
 	}
 	shadowDenied := false
-	s.ofResults = s.ofResults[:0]
-	for j := range results {
-		r := &results[j]
-		c := begin + s.place(p, begin, end, j, r.Key)
-		shadowDenied = shadowDenied || r.Rule.Shadow && !r.Allowed
-		t := s.tallies[r.Rule]
-		number := s.numbers[c-begin]
-		s.ofResults = append(s.ofResults, number)
-		t.count(p.Charge(c), number, r, allowed, now)
-		s.timeline.count(t.column+1, !r.Allowed)
+	for j := range decisions {
+		d, t := &decisions[j], p.tallies[begin+j]
+		if d.Origin == limiter.Undecided {
+			continue
+		}
+		shadowDenied = shadowDenied || !d.Allowed && t.rule.Shadow
+		t.count(p, begin+j, s.numbers[j], d, allowed, now)
+		s.timeline.count(t.column+1, !d.Allowed)
 	}
 	s.total.Requests++
-	if len(results) > 0 {
+	if len(decisions) > 0 {
 		s.total.Matched++
 	}
 	if !allowed {
@@ -118,21 +131,7 @@ func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant) 
 		s.total.DeniedByAny++
 	}
 	s.timeline.count(0, !allowed)
-	return outcome{results, s.ofResults, allowed}, nil
-}
-
-// place returns the index of the charge with the key of a result, among those of its request. The results are usually in the order of the charges.
-func (s *side) place(p *plan, begin, end, guess int, key string) int {
-	for range end - begin {
-		if guess >= end-begin {
-			guess = 0
-		}
-		if p.Charge(begin+guess).Key == key {
-			return guess
-		}
-		guess++
-	}
-	panic("replay: the engine decided a charge that the request does not have")
+	return outcome{p, begin, decisions, s.numbers, allowed}, nil
 }
 
 // bytes is the approximate memory of the counters.

@@ -7,7 +7,6 @@ import (
 	"github.com/weir-dev/weir/internal/replay/demand"
 	"github.com/weir-dev/weir/internal/replay/result"
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/engine"
 	"github.com/weir-dev/weir/limiter/rules/matching"
 )
 
@@ -56,18 +55,19 @@ func newTally(rule *matching.Compiled, column int, o *Options) (*tally, error) {
 	return t, nil
 }
 
-// count counts a result. number is that of the entry of its counter.
-func (t *tally) count(c *limiter.Charge, number int, r *engine.Result, allowed bool, now limiter.Instant) {
+// count counts a decision about a charge of a plan. number is that of the entry of its counter.
+func (t *tally) count(p *plan, charge, number int, d *limiter.Decision, allowed bool, now limiter.Instant) {
+	c, tier := p.Charge(charge), p.Tier(charge)
 	entry := t.table.Entry(number)
 	units := int64(1) // a charge that is denied without a counter has no cost
 	if !c.Deny {
 		units = c.Units()
 	}
 	entry.Ask(uint32(now/t.window), units)
-	denied := !r.Allowed
+	denied := !d.Allowed
 	switch {
 	case denied:
-		t.deny(entry, number, r.Identifier, now)
+		t.deny(entry, number, p.Identifier(charge), now)
 	case allowed:
 		t.allowed++
 	default:
@@ -76,15 +76,18 @@ func (t *tally) count(c *limiter.Charge, number int, r *engine.Result, allowed b
 	t.minute.count(now, denied)
 	t.hour.count(now, denied)
 	count(&t.hours[int64(now/1e6)/3600%24], denied)
-	count(&t.tiers[t.tier(r.Tier)], denied)
-	if !c.Deny {
-		t.peak.see(c, r, now)
-		if r.Tier == "" {
-			for _, v := range t.variants {
-				v.Spend(number, c, now)
-			}
-			t.sample.Add(entry.Hash, now, units)
+	count(&t.tiers[t.tier(tier)], denied)
+	if c.Deny {
+		return
+	}
+	if capacity := c.Limit.Capacity(); t.peak.isBelow(capacity-d.Remaining, capacity) {
+		t.peak = peak{capacity - d.Remaining, capacity, strings.Clone(p.Identifier(charge)), now}
+	}
+	if tier == "" {
+		for _, v := range t.variants {
+			v.Spend(number, c, now)
 		}
+		t.sample.Add(entry.Hash, now, units)
 	}
 }
 
@@ -112,10 +115,5 @@ func (t *tally) tier(name string) int {
 	return len(t.rule.Tiers)
 }
 
-// see takes the use after a decision into account.
-func (p *peak) see(c *limiter.Charge, r *engine.Result, now limiter.Instant) {
-	capacity := c.Limit.Capacity()
-	if used := capacity - r.Remaining; used*max(p.capacity, 1) > p.used*capacity {
-		*p = peak{used, capacity, strings.Clone(r.Identifier), now}
-	}
-}
+// isBelow reports whether another use is a larger part of its limit.
+func (p *peak) isBelow(used, capacity int64) bool { return used*max(p.capacity, 1) > p.used*capacity }

@@ -50,20 +50,56 @@ func (p *Plan) Tier(number int) string { return p.scratch.charged[number].tier }
 // Identifier is that of a charge, as answers show it.
 func (p *Plan) Identifier(number int) string { return p.scratch.charged[number].identifier }
 
-// Decide decides request i, and charges it. The results have no particular order, and are valid until the next call. There are no results if no rule
-// limits the request. It returns whether the request is allowed.
-func (e *Engine) Decide(ctx context.Context, p *Plan, i int) (results []Result, isAllowed bool, err error) {
+// Decide decides request i, and charges it. It returns the decision about each of its charges, in their order, and whether the request is allowed. There
+// are no decisions if no rule limits the request. Undecided ones are not among the results of Check.
+func (e *Engine) Decide(ctx context.Context, p *Plan, i int) (decisions []limiter.Decision, isAllowed bool, err error) {
 	begin, end := p.Request(i)
 	if begin == end {
 		return nil, true, nil
 	}
-	results, err = e.decide(ctx, p.active, &p.scratch, p.scratch.charged[begin:end], false)
+	s, charged := &p.scratch, p.scratch.charged[begin:end]
+	if isBlocked, _ := blocked(charged); isBlocked {
+		decisions, err = e.decideBlocked(ctx, p, charged)
+	} else {
+		s.charges = s.charges[:0]
+		for j := range charged {
+			s.charges = append(s.charges, charged[j].charge)
+		}
+		decisions, err = e.store.Spend(ctx, s.charges)
+	}
 	if err != nil {
 		return nil, false, err
 	}
 	isAllowed = true
-	for j := range results {
-		isAllowed = isAllowed && (results[j].Allowed || results[j].Rule.Shadow)
+	for j := range decisions {
+		d := &decisions[j]
+		isAllowed = isAllowed && (d.Allowed || d.Origin == limiter.Undecided || charged[j].charge.Shadow)
 	}
-	return results, isAllowed, nil
+	return decisions, isAllowed, nil
+}
+
+// decideBlocked decides a request that is denied without a counter by one of its charges, as check does.
+func (e *Engine) decideBlocked(ctx context.Context, p *Plan, charged []ruleCharge) ([]limiter.Decision, error) {
+	results, err := e.decide(ctx, p.active, &p.scratch, charged, false)
+	if err != nil {
+		return nil, err
+	}
+	decisions := make([]limiter.Decision, len(charged))
+	for i := range decisions {
+		decisions[i].Origin = limiter.Undecided
+	}
+	for i := range results {
+		decisions[indexOfKey(charged, results[i].Key)] = results[i].Decision
+	}
+	return decisions, nil
+}
+
+// Result returns the decision about a charge as [Engine.Check] returns it.
+func (e *Engine) Result(p *Plan, number int, d *limiter.Decision) Result {
+	c := &p.scratch.charged[number]
+	source := e.sourceOf(d)
+	if c.charge.Deny {
+		source = SourceNone
+	}
+	return c.addResult(nil, d, source)[0]
 }

@@ -60,7 +60,8 @@ type Table struct {
 	logs   []limiter.State // by entry, of algorithms whose states have no fixed size; nil is the state of a new counter
 	packs  bool
 	length int
-	sweep  int // the log that is checked next
+	sweep  int           // the log that is checked next
+	spare  limiter.State // that no call uses, nil without one
 }
 
 // NewTable returns an empty table for counters under limits with the algorithm of limit.
@@ -127,9 +128,13 @@ func (t *Table) grow() {
 	}
 }
 
-// state returns the state of a counter.
+// state returns the state of a counter. The caller gives it back with put, or drops it.
 func (t *Table) state(number int, limit limiter.Limit) limiter.State {
 	if t.packs {
+		if s := t.spare; s != nil {
+			t.spare = nil
+			return t.Entry(number).state.UnpackInto(s)
+		}
 		return t.Entry(number).state.Unpack(limit)
 	}
 	if s := t.logs[number]; s != nil {
@@ -142,6 +147,7 @@ func (t *Table) state(number int, limit limiter.Limit) limiter.State {
 func (t *Table) put(number int, limit limiter.Limit, state limiter.State, now limiter.Instant) {
 	if t.packs {
 		t.Entry(number).state = limiter.Pack(state)
+		t.spare = state
 		return
 	}
 	if state.Expires(limit) <= now {
