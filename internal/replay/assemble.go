@@ -33,6 +33,7 @@ func (r *Replay) Result() (*result.Result, error) {
 	}
 	for _, t := range r.after.order {
 		p := t.result()
+		t.table = nil // its memory is needed for what follows
 		p.Series = cells(r.after.timeline.columns[t.column+1])
 		for tier, n := range metrics.unlimited[p.Name] {
 			p.Unlimited += n

@@ -161,8 +161,8 @@ func (r *Replay) Run(ctx context.Context, source Source) error {
 // double the memory of the process.
 const (
 	maxGarbage    = 200
-	minGarbage    = 10
-	garbageTarget = 160 << 20
+	minGarbage    = 7
+	garbageTarget = 96 << 20
 	readerBytes   = 80 << 20 // that a source keeps, approximately
 )
 

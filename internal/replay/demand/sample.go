@@ -84,6 +84,13 @@ func (s *Sample) Demand() *Demand {
 			return 0
 		}
 	})
+	clients := 0
+	for i := range d.events {
+		if i == 0 || d.events[i].hash != d.events[i-1].hash {
+			clients++
+		}
+	}
+	d.clients = make([]client, 0, clients)
 	for rest := d.events; len(rest) > 0; {
 		n, sum := 0, int64(0)
 		for n < len(rest) && rest[n].hash == rest[0].hash {
