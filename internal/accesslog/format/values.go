@@ -37,6 +37,7 @@ const (
 	claim       // with a name
 	captures    // the headers that HAProxy captured, by position
 	headerNames // the names of the headers are in the log
+	fields      // the number of fields
 )
 
 // A pair is a header or claim that a line has.
@@ -103,7 +104,7 @@ func (v *values) set(f field, name, text string, clock *clock) error { //nolint:
 		v.claims = append(v.claims, pair{name: name, value: text})
 	case captures:
 		v.captures = text
-	case ignored, headerNames:
+	case ignored, headerNames, fields:
 	}
 	return err
 }
