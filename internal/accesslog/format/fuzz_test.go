@@ -203,7 +203,7 @@ func TestClock_ReadsWhatOthersWrite(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "-", "yesterday", "31/Feb/2026:00:00:00 +0000", "14/Foo/2026:00:00:00 +0000", "14/Mar/2026:24:00:00 +0000", "14/Mar/2026:12:61:00 +0000",
-		"2026-03-14T12:00:00", "2026-03-14T12:00:00+1", "2026-03-14T12:00:00.Z", "2026-03-14X12:00:00Z", "0", "-5", "NaN", "1e400", "14/Mar/2026:12:00:00 0100",
+		"2026-03-14T12:00:00", "2026-03-14T12:00:00+1", "2026-03-14T12:00:00.Z", "2026-03-14X12:00:00Z", "0", "-5", "0.25", "99999999", "NaN", "1e400", "14/Mar/2026:12:00:00 0100",
 	} {
 		if got, err := (&clock{}).parse(text); err == nil && text != "2026-03-14T12:00:00" { // the last one is in the location of the clock
 			t.Errorf("%q is %v, want an error", text, got)

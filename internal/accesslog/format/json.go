@@ -19,8 +19,8 @@ type leaf struct {
 	name   string // of a header or claim
 	label  string // the path, for messages
 	prefix string
-	weak   bool // whether other keys win
-	mapped int  // the index of an assignment of a Map, plus 1; 0 for keys of the format itself
+	rank   uint8 // keys with a lower one win; 0 for keys without others
+	mapped int   // the index of an assignment of a Map, plus 1; 0 for keys of the format itself
 }
 
 // at returns the node of a path, which it creates.

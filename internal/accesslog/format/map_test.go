@@ -166,6 +166,21 @@ func TestNamed_CompilesTheConfigurationOfTheServer(t *testing.T) {
 	}
 }
 
+// A key that means something else in a log does not hide the key that the log has for a field.
+func TestJSON_AnotherKeyReplacesAMalformedValue(t *testing.T) {
+	for _, line := range []string{
+		`{"time":0.25,"ts":1773475205.5,"method":"GET","url":"/a","status":"OK","status_code":200}`,
+		`{"ts":1773475205.5,"time":"fast","request_method":"GET","path":"/a","status_code":200,"status":"OK"}`,
+	} {
+		if r, err := parse(t, "json", &Settings{}, line); err != nil || r.Logged.Unix() != 1773475205 || r.Request.Path != "/a" || r.Status != 200 {
+			t.Errorf("%s: %v, %+v", line, err, r)
+		}
+	}
+	if _, err := parse(t, "json", &Settings{}, `{"time":"fast","method":"GET","path":"/a"}`); err == nil || !strings.Contains(err.Error(), `.time: "fast" is no time`) {
+		t.Error(err)
+	}
+}
+
 func TestDetect_ChoosesTheFormatOfMostLines(t *testing.T) {
 	mixed := append(lines(t, "envoy"), "some text", "[warn] other text")
 	if f, err := Detect(mixed, &Settings{}); err != nil || f.Name != "envoy" {

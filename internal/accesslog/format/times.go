@@ -166,8 +166,9 @@ func monthOf(text string) int {
 
 // parseEpoch returns the time of a number of seconds since 1970, or of milliseconds, microseconds or nanoseconds if it is that large.
 func parseEpoch(text string) (time.Time, error) {
+	const earliest = 1e8 // in 1973: smaller numbers are durations and counts
 	whole, decimals, _ := strings.Cut(text, ".")
-	if n, err := strconv.ParseInt(whole, 10, 64); err == nil && n > 0 && strings.Trim(decimals, "0123456789") == "" {
+	if n, err := strconv.ParseInt(whole, 10, 64); err == nil && n >= earliest && strings.Trim(decimals, "0123456789") == "" {
 		switch {
 		case n < 1e11:
 			return time.Unix(n, fraction(decimals)).UTC(), nil
@@ -180,7 +181,7 @@ func parseEpoch(text string) (time.Time, error) {
 			return time.Unix(0, n).UTC(), nil
 		}
 	}
-	if f, err := strconv.ParseFloat(text, 64); err == nil && f > 0 && f < 1e11 { // 1.7e9, as some encoders of JSON write numbers
+	if f, err := strconv.ParseFloat(text, 64); err == nil && f >= earliest && f < 1e11 { // 1.7e9, as some encoders of JSON write numbers
 		s, part := math.Modf(f)
 		return time.Unix(int64(s), int64(part*1e9)).UTC(), nil
 	}

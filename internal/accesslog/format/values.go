@@ -37,6 +37,7 @@ const (
 	claim       // with a name
 	captures    // the headers that HAProxy captured, by position
 	headerNames // the names of the headers are in the log
+	fields      // the number of fields
 )
 
 // A pair is a header or claim that a line has.
@@ -60,7 +61,7 @@ func (v *values) reset() {
 }
 
 // set sets a field from its text. The name is that of a header or claim. The error describes what is wrong with the text.
-func (v *values) set(f field, name, text string, clock *clock) error { //nolint:funlen // one case for each field
+func (v *values) set(f field, name, text string, clock *clock) error {
 	if text == "" || text == "-" {
 		return nil // absent
 	}
@@ -77,17 +78,12 @@ func (v *values) set(f field, name, text string, clock *clock) error { //nolint:
 	case host:
 		v.host = text
 	case status:
-		v.status, err = parseStatus(text)
-	case startTime:
-		v.start, err = clock.parse(text)
-	case logTime:
-		v.logged, err = clock.parse(text)
-	case seconds:
-		v.duration, err = parseDuration(text, time.Second)
-	case millis:
-		v.duration, err = parseDuration(strings.TrimSuffix(text, "ms"), time.Millisecond)
-	case nanos:
-		v.duration, err = parseDuration(text, time.Nanosecond)
+		var code int
+		if code, err = parseStatus(text); err == nil {
+			v.status = code
+		}
+	case startTime, logTime, seconds, millis, nanos:
+		return v.setTime(f, text, clock)
 	case source:
 		v.source = text
 	case forwarded:
@@ -103,7 +99,35 @@ func (v *values) set(f field, name, text string, clock *clock) error { //nolint:
 		v.claims = append(v.claims, pair{name: name, value: text})
 	case captures:
 		v.captures = text
-	case ignored, headerNames:
+	case ignored, headerNames, fields:
+	}
+	return err
+}
+
+// setTime sets a time or the duration. An invalid text changes nothing: another key of JSON can have set it.
+func (v *values) setTime(f field, text string, clock *clock) error {
+	unit := time.Second
+	switch f {
+	case startTime, logTime:
+		at, err := clock.parse(text)
+		if err != nil {
+			return err
+		}
+		if f == startTime {
+			v.start = at
+		} else {
+			v.logged = at
+		}
+		return nil
+	case millis:
+		text, unit = strings.TrimSuffix(text, "ms"), time.Millisecond
+	case nanos:
+		unit = time.Nanosecond
+	default:
+	}
+	took, err := parseDuration(text, unit)
+	if err == nil {
+		v.duration = took
 	}
 	return err
 }
