@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
