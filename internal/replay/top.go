@@ -10,8 +10,8 @@ import (
 // maxTop is the number of identifiers in a list.
 const maxTop = 100
 
-// top keeps the identifiers with the highest counts. Counts only grow, and the caller has the count of each identifier, so the list is exact: whoever
-// belongs to it is added with the count that brings it in.
+// top keeps the identifiers with the highest counts. Counts only grow, and the caller has the count of each identifier, so the list is exact: an
+// identifier that belongs to it is added with the count that brings it in.
 type top struct {
 	items  []topItem // a heap, the lowest first
 	places map[int]int

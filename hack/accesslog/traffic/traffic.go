@@ -53,7 +53,7 @@ type traffic struct {
 	path   string
 	method string
 	status int
-	queue  []int // clients that send several requests at once
+	queue  []int // clients that send several requests at the same time
 	buffer []byte
 }
 

@@ -204,7 +204,7 @@ type CurvePoint struct {
 	DeniedIdentifiers int64 `json:"deniedIdentifiers"`
 }
 
-// Suggestion is the smallest limit for a window and an algorithm that denies no more than was asked for.
+// Suggestion is the smallest limit for a window and an algorithm that denies no more than the given share.
 type Suggestion struct {
 	WindowSeconds int64  `json:"windowSeconds"`
 	Algorithm     string `json:"algorithm"`
