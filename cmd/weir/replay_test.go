@@ -46,7 +46,7 @@ func recordedPolicies() string {
 	return text.String()
 }
 
-// recordTraffic sends requests of several clients at once to a limiter with Redis, and returns its decision log.
+// recordTraffic sends requests of several clients at the same time to a limiter with Redis, and returns its decision log.
 func recordTraffic(t *testing.T, dir string, requests int) (text string, records []decisionlog.Record) {
 	t.Helper()
 	log, decisions := &Transcript{}, &fixture.LockedBuffer{}

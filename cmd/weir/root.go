@@ -27,7 +27,8 @@ func rootCommand() *cobra.Command {
 		Args: cli.NoUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(limiterCommand(), serveCommand(), files.LintCommand(), files.ImportCommand(), rateLimitCommand(), files.HashCommand(), rediscommand.Command(), replaycommand.Command(), simulatecommand.Command())
+	root.AddCommand(limiterCommand(), serveCommand(), files.LintCommand(), files.ImportCommand(), rateLimitCommand(), files.HashCommand(),
+		rediscommand.Command(), replaycommand.Command(), simulatecommand.Command())
 	root.AddCommand(ask.Commands(func() ask.Limiters { return &ask.Process{} })...)
 	root.AddCommand(movedCommand("operator", "weir-operator"), movedCommand("status", "kubectl weir status"), movedCommand("gateway", "kubectl weir gateway"))
 	return cli.Complete(root)

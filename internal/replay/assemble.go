@@ -255,7 +255,7 @@ func (t *tally) suggest(d *demand.Demand, s *Suggest, p *result.Policy) error {
 	return nil
 }
 
-// queueOf is the length of the queue of a limit, 0 if it has none.
+// queueOf is the length of the queue of a limit, 0 without a queue.
 func queueOf(limit limiter.Limit) int64 {
 	if limit.Traits().Queues {
 		return limit.Burst()

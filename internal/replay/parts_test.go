@@ -3,6 +3,7 @@ package replay
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,16 @@ func TestTop_HasTheHighestCounts(t *testing.T) {
 		if item.count != want[i] || counts[item.number] != item.count {
 			t.Errorf("item %d has %d, want %d; the entry has %d", i, item.count, want[i], counts[item.number])
 		}
+	}
+}
+
+// The reader of a log accepts lines of megabytes, and a list must not keep a hundred of their identifiers.
+func TestTop_CutsIdentifiers(t *testing.T) {
+	list := newTop()
+	list.set(1, 2, strings.Repeat("é", 1<<20))
+	list.set(2, 1, "short")
+	if items := list.sorted(); items[0].identifier != strings.Repeat("é", 126)+"…" || items[1].identifier != "short" {
+		t.Errorf("%d bytes, %q", len(items[0].identifier), items[1].identifier)
 	}
 }
 

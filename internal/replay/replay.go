@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -34,7 +33,7 @@ type Options struct {
 	Policies rules.Set
 	// Before are the policies before a change, to compare with; nil without a comparison.
 	Before *rules.Set
-	// Domain is that of requests whose record has none.
+	// Domain is that of requests whose record has no domain.
 	Domain string
 	// HashKey hashes secret identifiers. It is that with which the policies were compiled.
 	HashKey *limiter.HashKey

@@ -9,11 +9,13 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/weir-dev/weir/internal/accesslog"
 	"github.com/weir-dev/weir/internal/replay/result"
@@ -133,7 +135,7 @@ func randomRecords(n int) (records []accesslog.Record) {
 	at := time.Duration(0)
 	for i := range n {
 		at += time.Duration(random.ExpFloat64() * float64(20*time.Millisecond))
-		r := record(at, int(random.ExpFloat64()*20), "x-cost", fmt.Sprint(random.IntN(4)))
+		r := record(at, int(random.ExpFloat64()*20), "x-cost", strconv.Itoa(random.IntN(4)))
 		if random.IntN(10) > 0 {
 			r.Request.Headers["x-tenant-id"] = fmt.Sprint("t", random.IntN(8))
 		}
@@ -215,33 +217,28 @@ func TestResult_CountsEachPolicy(t *testing.T) {
 		}
 	}
 	found := run(t, Options{Policies: setOf(rule("ip"), rule("trial", func(r *rules.Rule) { r.Units, r.Shadow = 3, true }))}, records...)
-	if want := (result.Total{Requests: 132, Matched: 132, Denied: 27, ShadowDenied: 69, DeniedByAny: 69}); found.Total != want {
-		t.Errorf("%+v, want %+v", found.Total, want)
+	if total := (result.Total{Requests: 132, Matched: 132, Denied: 27, ShadowDenied: 69, DeniedByAny: 69}); found.Total != total {
+		t.Errorf("%+v, want %+v", found.Total, total)
 	}
 	p := found.Policies[0]
-	if p.Matched != 132 || p.Allowed != 105 || p.Denied != 27 || p.Identifiers != 11 || p.DeniedIdentifiers != 11 {
-		t.Errorf("%+v", p)
+	at := func(second int) *time.Time { return new(start.Add(time.Duration(second) * time.Second)) }
+	want := result.Policy{
+		Name: "shop/ip", Axis: "IP", Algorithm: "FixedWindow", Limit: 5, WindowSeconds: 60,
+		Matched: 132, Allowed: 105, Denied: 27, Identifiers: 11, DeniedIdentifiers: 11, FirstDenial: at(5), LastDenial: at(119),
+		PeakUse:       &result.Use{Identifier: "192.0.0.77", Used: 5, Limit: 5, At: *at(4)},
+		BusiestMinute: &result.Span{Start: start, Cell: result.Cell{Requests: 72, Denied: 17}},
+		BusiestHour:   &result.Span{Start: start, Cell: result.Cell{Requests: 132, Denied: 27}},
+		Use:           []result.Bin{{From: 6, To: 7, Identifiers: 10}, {From: 11, To: 13, Identifiers: 1}},
+		HoursOfDay:    make([]result.Cell, 24),
 	}
-	if first := start.Add(5 * time.Second); p.FirstDenial == nil || !p.FirstDenial.Equal(first) {
-		t.Errorf("first denial at %v, want %v", p.FirstDenial, first)
+	want.HoursOfDay[10] = result.Cell{Requests: 132, Denied: 27}
+	others := cmpopts.IgnoreFields(result.Policy{}, "Series", "Top", "Curve")
+	if diff := gocmp.Diff(want, p, others); diff != "" {
+		t.Error(diff)
 	}
-	if b := p.BusiestMinute; b == nil || !b.Start.Equal(start) || b.Requests != 72 || b.Denied != 17 {
-		t.Errorf("busiest minute %+v", b)
-	}
-	if b := p.BusiestHour; b == nil || !b.Start.Equal(start) || b.Requests != 132 {
-		t.Errorf("busiest hour %+v", b)
-	}
-	if top := p.Top[0]; top.Identifier != "192.0.0.77" || top.Denied != 7 || top.Requests != 12 || top.Peak != 12 || !top.FirstDenial.Equal(start.Add(5*time.Second)) {
-		t.Errorf("%+v", top)
-	}
-	if u := p.PeakUse; u == nil || u.Used != 5 || u.Limit != 5 || u.Identifier != "192.0.0.77" || !u.At.Equal(start.Add(4*time.Second)) {
-		t.Errorf("peak use %+v", u)
-	}
-	if hour := p.HoursOfDay[10]; hour.Requests != 132 || hour.Denied != 27 {
-		t.Errorf("hour 10: %+v", hour)
-	}
-	if want := []result.Bin{{From: 6, To: 7, Identifiers: 10}, {From: 11, To: 13, Identifiers: 1}}; !slices.Equal(p.Use, want) {
-		t.Errorf("use %+v, want %+v", p.Use, want)
+	top := result.Identifier{Identifier: "192.0.0.77", Cell: result.Cell{Requests: 12, Denied: 7}, Peak: 12, FirstDenial: *at(5)}
+	if len(p.Top) != 11 || p.Top[0] != top {
+		t.Errorf("%+v, want first %+v", p.Top, top)
 	}
 	var sum result.Cell
 	for _, cell := range p.Series {
@@ -267,7 +264,8 @@ func TestResult_CountsTiers(t *testing.T) {
 	}))
 	p := run(t, Options{Policies: set}, records...).Policies[0]
 	want := []result.Tier{
-		{Name: "paid", Limit: 8, Cell: result.Cell{Requests: 10, Denied: 4}}, {Name: "free", Unlimited: true, Cell: result.Cell{Requests: 10}},
+		{Name: "paid", Limit: 8, Cell: result.Cell{Requests: 10, Denied: 4}},
+		{Name: "free", Unlimited: true, Cell: result.Cell{Requests: 10}},
 		{Limit: 5, Cell: result.Cell{Requests: 10, Denied: 8}},
 	}
 	if p.Unlimited != 10 || p.Matched != 30 || p.Denied != 12 {

@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"strings"
-
 	"github.com/weir-dev/weir/internal/replay/counters"
 	"github.com/weir-dev/weir/internal/replay/demand"
 	"github.com/weir-dev/weir/internal/replay/result"
@@ -81,7 +79,7 @@ func (t *tally) count(p *plan, charge, number int, d *limiter.Decision, allowed 
 		return
 	}
 	if capacity := c.Limit.Capacity(); t.peak.isBelow(capacity-d.Remaining, capacity) {
-		t.peak = peak{capacity - d.Remaining, capacity, strings.Clone(p.Identifier(charge)), now}
+		t.peak = peak{capacity - d.Remaining, capacity, clip(p.Identifier(charge)), now}
 	}
 	if tier == "" {
 		for _, v := range t.variants {

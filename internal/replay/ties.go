@@ -6,7 +6,7 @@ import (
 	"github.com/weir-dev/weir/internal/accesslog"
 )
 
-// settled is a Source of decision logs that orders the decisions of one instant. A run of a script in Redis decides several requests at once, and a log
+// settled is a Source of decision logs that orders the decisions of one instant. A run of a script in Redis decides several requests at the same time, and a log
 // writes them in any order. Of two decisions about one counter, the one that leaves more units was made before the other.
 type settled struct {
 	source Source

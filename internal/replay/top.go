@@ -10,8 +10,8 @@ import (
 // maxTop is the number of identifiers in a list.
 const maxTop = 100
 
-// top keeps the identifiers with the highest counts. Counts only grow, and the caller has the count of each identifier, so the list is exact: whoever
-// belongs to it is added with the count that brings it in.
+// top keeps the identifiers with the highest counts. Counts only grow, and the caller has the count of each identifier, so the list is exact: an
+// identifier that belongs to it is added with the count that brings it in.
 type top struct {
 	items  []topItem // a heap, the lowest first
 	places map[int]int
@@ -40,12 +40,24 @@ func (t *top) set(number int, count uint32, identifier string) {
 			return
 		}
 		delete(t.places, t.items[0].number)
-		t.items[0] = topItem{number, count, strings.Clone(identifier)}
+		t.items[0] = topItem{number, count, clip(identifier)}
 		t.places[number] = 0
 		heap.Fix(t, 0)
 		return
 	}
-	heap.Push(t, topItem{number, count, strings.Clone(identifier)})
+	heap.Push(t, topItem{number, count, clip(identifier)})
+}
+
+// maxIdentifier is the length of the longest identifier that is kept, in bytes. A client can send one of a megabyte.
+const maxIdentifier = 256
+
+// clip returns a copy of an identifier, which ends with "…" if it is too long.
+func clip(identifier string) string {
+	const more = "…"
+	if len(identifier) <= maxIdentifier {
+		return strings.Clone(identifier)
+	}
+	return strings.ToValidUTF8(identifier[:maxIdentifier-len(more)], "") + more
 }
 
 // sorted returns the items, the highest count first.

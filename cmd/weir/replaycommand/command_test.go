@@ -3,8 +3,11 @@ package replaycommand_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,9 +26,9 @@ import (
 func weir(args ...string) (status int, stdout, stderr string) {
 	root := &cobra.Command{Use: "weir"}
 	root.AddCommand(replaycommand.Command())
-	var out, errors bytes.Buffer
-	status = cli.Run(cli.Complete(root), args, &out, &errors)
-	return status, out.String(), errors.String()
+	var out, notes bytes.Buffer
+	status = cli.Run(cli.Complete(root), args, &out, &notes)
+	return status, out.String(), notes.String()
 }
 
 func write(t *testing.T, name, text string) (path string) {
@@ -205,5 +208,32 @@ func TestReplay_RejectsBadInput(t *testing.T) {
 	}
 	if status, _, stderr := weir("replay", "--policies", two, "--domain", "other", log); status != 0 {
 		t.Errorf("status %d: %s", status, stderr)
+	}
+}
+
+// Ctrl-C ends the context of the command. A pipe to which nothing more is written does not end.
+func TestReplay_PrintsWhatIsKnownWhenItIsInterrupted(t *testing.T) {
+	in, end := io.Pipe()
+	ctx, interrupt := context.WithCancel(t.Context())
+	root := &cobra.Command{Use: "weir", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(replaycommand.Command())
+	var out, notes bytes.Buffer
+	root.SetIn(in)
+	root.SetOut(&out)
+	root.SetErr(&notes)
+	root.SetArgs([]string{"replay", "--policies", write(t, "p.yaml", policy("ip", "axis: IP, limit: 15, window: 1m")), "-"})
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	if _, err := end.Write([]byte(strings.Repeat(accessLog(), 100))); err != nil { // returns when the command has read it
+		t.Fatal(err)
+	}
+	interrupt()
+	err := <-done
+	var status *cli.ExitError
+	if !errors.As(err, &status) || status.Code != cli.ExitInterrupted {
+		t.Errorf("%v, want exit status %d", err, cli.ExitInterrupted)
+	}
+	if !strings.Contains(out.String(), "requests from ") || !strings.Contains(out.String(), "shop/ip") {
+		t.Errorf("%s%s", &out, &notes)
 	}
 }

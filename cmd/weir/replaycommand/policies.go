@@ -81,7 +81,7 @@ func compilePolicies(streams cli.Streams, loader *policyfile.Loader, flag, path 
 	return compiled.Rules, nil
 }
 
-// domainOf returns the domain of requests whose record has none.
+// domainOf returns the domain of requests whose record has no domain.
 func (f *replayFlags) domainOf(set *rules.Set) (string, error) {
 	if f.domain != "" {
 		return f.domain, nil

@@ -67,6 +67,9 @@ func (t *text) silent(found *result.Result) {
 	}
 }
 
+// maxIdentifier is the length of the longest identifier in a table.
+const maxIdentifier = 64
+
 // maxLine is the length of the start of a bad line that is printed.
 const maxLine = 80
 
@@ -199,7 +202,7 @@ func (t *text) identifiers(p *result.Policy) error {
 	}
 	table := explain.NewTable(t.out, "  IDENTIFIER", "DENIED", "REQUESTS", "PEAK IN "+window(p.WindowSeconds), "FIRST DENIAL")
 	for _, i := range p.Top[:min(len(p.Top), t.top)] {
-		table.Row("  "+i.Identifier, number(i.Denied), number(i.Requests), number(i.Peak), when(i.FirstDenial))
+		table.Row("  "+terminal.Shorten(i.Identifier, maxIdentifier), number(i.Denied), number(i.Requests), number(i.Peak), when(i.FirstDenial))
 	}
 	return table.Flush()
 }
@@ -275,7 +278,7 @@ func (t *text) difference(d *result.Difference) error {
 		}
 		table := explain.NewTable(t.out, list.title, "REQUESTS", "POLICY")
 		for _, a := range list.of[:min(len(list.of), t.top)] {
-			table.Row(a.Identifier, number(a.Requests), a.Policy)
+			table.Row(terminal.Shorten(a.Identifier, maxIdentifier), number(a.Requests), a.Policy)
 		}
 		if err := table.Flush(); err != nil {
 			return err

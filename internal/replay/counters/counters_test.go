@@ -10,9 +10,9 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-func limitOf(t testing.TB, algorithm limiter.Algorithm, units int64, window time.Duration) limiter.Limit {
+func limitOf(t testing.TB, algorithm limiter.Algorithm, units int64) limiter.Limit {
 	t.Helper()
-	l, err := limiter.NewLimit(algorithm, units, window)
+	l, err := limiter.NewLimit(algorithm, units, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func limitOf(t testing.TB, algorithm limiter.Algorithm, units int64, window time
 
 // Ten million identifiers fit into a gibibyte, with what the process needs besides.
 func TestTable_NeedsLittleMemory(t *testing.T) {
-	table := counters.NewTable(limitOf(t, limiter.TokenBucket, 10, time.Minute))
+	table := counters.NewTable(limitOf(t, limiter.TokenBucket, 10))
 	const identifiers = 1_000_000
 	for i := range identifiers {
 		if number := table.Find(rand.Uint64()); number != i {
@@ -35,7 +35,7 @@ func TestTable_NeedsLittleMemory(t *testing.T) {
 
 // Hashes whose lower halves, or upper halves, are equal belong to different identifiers.
 func TestTable_FindsEachHash(t *testing.T) {
-	table, want := counters.NewTable(limitOf(t, limiter.FixedWindow, 10, time.Minute)), map[uint64]int{}
+	table, want := counters.NewTable(limitOf(t, limiter.FixedWindow, 10)), map[uint64]int{}
 	for i := range 200_000 {
 		hash := rand.Uint64()
 		switch i % 3 {
@@ -76,7 +76,7 @@ func TestEntry_RecordsThePeakOfAWindow(t *testing.T) {
 
 // The log of an identifier that does not come back is freed.
 func TestStore_FreesLogs(t *testing.T) {
-	limit := limitOf(t, limiter.SlidingWindowLog, 10, time.Minute)
+	limit := limitOf(t, limiter.SlidingWindowLog, 10)
 	table, states := counters.NewTable(limit), counters.NewStates(limit)
 	var s counters.Store
 	now := limiter.At(time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC))
@@ -101,7 +101,7 @@ func TestStore_FreesLogs(t *testing.T) {
 func TestStore_RejectsWhatTheRequestDoesNotHave(t *testing.T) {
 	var s counters.Store
 	s.Begin(1)
-	charges := []limiter.Charge{{Key: "other", Limit: limitOf(t, limiter.FixedWindow, 1, time.Minute), Cost: 1}}
+	charges := []limiter.Charge{{Key: "other", Limit: limitOf(t, limiter.FixedWindow, 1), Cost: 1}}
 	if _, err := s.Spend(t.Context(), charges); err == nil {
 		t.Error("a charge without an entry is spent")
 	}

@@ -18,7 +18,7 @@ const (
 // Entry is a counter, and what its identifier asked for. Its size is that of a cache line.
 type Entry struct {
 	Hash uint64
-	// Window is the number of the window of the last request since the epoch, Demand the units that were asked for in it, allowed or not, and Peak
+	// Window is the number of the window of the last request since the epoch, Demand the units that its requests would cost, allowed or not, and Peak
 	// the largest Demand.
 	Window, Demand, Peak uint32
 	Requests, Denied     uint32

@@ -170,7 +170,7 @@ type Tier struct {
 
 // Identifier is what an identifier saw under a policy.
 type Identifier struct {
-	// Identifier as it is counted: secrets are hashed.
+	// Identifier as it is counted: secrets are hashed. One longer than 256 bytes is cut, and ends with "…", here and elsewhere.
 	Identifier string `json:"identifier"`
 	Cell
 	// Peak is the largest number of units that it asked for in one window, allowed or not. See [Bin].
@@ -204,7 +204,7 @@ type CurvePoint struct {
 	DeniedIdentifiers int64 `json:"deniedIdentifiers"`
 }
 
-// Suggestion is the smallest limit for a window and an algorithm that denies no more than was asked for.
+// Suggestion is the smallest limit for a window and an algorithm that denies no more than the given share.
 type Suggestion struct {
 	WindowSeconds int64  `json:"windowSeconds"`
 	Algorithm     string `json:"algorithm"`
