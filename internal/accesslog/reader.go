@@ -231,14 +231,19 @@ func (r *Reader) activate(ctx context.Context) error {
 // earliest returns the stream with the earliest record, and the time until which it can go on: the earliest record of the others, or the first line of
 // the next file. The time is zero if there is no other.
 func (r *Reader) earliest() (first *stream, others time.Time) {
-	for _, s := range r.streams {
+	index := 0
+	for i, s := range r.streams {
 		if first == nil || s.ready[0].Start.Before(first.ready[0].Start) {
-			first = s
+			first, index = s, i
 		}
 	}
-	for _, s := range r.streams {
-		if s != first && (others.IsZero() || s.ready[0].Start.Before(others)) {
-			others = s.ready[0].Start
+	for i, s := range r.streams {
+		start := s.ready[0].Start
+		if i < index { // on a tie, the earlier stream is first
+			start = start.Add(-1)
+		}
+		if i != index && (others.IsZero() || start.Before(others)) {
+			others = start
 		}
 	}
 	if len(r.files) > 0 {

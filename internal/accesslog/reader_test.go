@@ -143,6 +143,10 @@ func TestReader_ReadsTheStandardInput(t *testing.T) {
 			t.Errorf("%s: %d records, %v, %+v", name, len(records), err, s)
 		}
 	}
+	both := open(t, accesslog.Options{Stdin: bytes.NewReader(manyLines(10))}, "-", write(t, "a.log", manyLines(10)))
+	if _, err := readAll(t, both); !errors.Is(err, io.EOF) || both.Stats().TotalBytes != 0 || both.Stats().Records != 20 {
+		t.Errorf("with a file: %v, %+v", err, both.Stats())
+	}
 }
 
 func TestReader_ATruncatedFileIsAnErrorAfterItsLines(t *testing.T) {
@@ -152,12 +156,16 @@ func TestReader_ATruncatedFileIsAnErrorAfterItsLines(t *testing.T) {
 			continue
 		}
 		path := write(t, "access.log", whole[:len(whole)-len(whole)/4])
-		records, err := readAll(t, open(t, accesslog.Options{}, path))
+		r := open(t, accesslog.Options{}, path)
+		records, err := readAll(t, r)
 		if err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), path+" is truncated or damaged") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if len(records) < 10_000 || len(records) >= 20_000 {
 			t.Errorf("%s: %d records", name, len(records))
+		}
+		if s := r.Stats(); s.Bad != 0 || s.Records != int64(len(records)) { // the part of a line at the end is no line
+			t.Errorf("%s: %+v", name, s.BadLines)
 		}
 	}
 }
@@ -285,6 +293,45 @@ func TestReader_KeepsTheOrderOfEqualTimes(t *testing.T) {
 	}
 }
 
+// A request that began earlier is moved before those of an earlier part of the file, but not before those with its own time.
+func TestReader_KeepsTheOrderOfEqualTimesAcrossBlocks(t *testing.T) {
+	var b bytes.Buffer
+	for i := range 5000 { // more than a block
+		b.WriteString(envoyLine(5*time.Second, 0, fmt.Sprintf("/%d", i)))
+	}
+	b.WriteString(envoyLine(4*time.Second, time.Second, "/earlier"))
+	b.WriteString(envoyLine(5*time.Second, 0, "/5000"))
+	records, err := readAll(t, open(t, accesslog.Options{}, write(t, "access.log", b.Bytes())))
+	if !errors.Is(err, io.EOF) || len(records) != 5002 || records[0].Request.Path != "/earlier" {
+		t.Fatal(len(records), err)
+	}
+	for i := range records[1:] {
+		if got := records[i+1].Request.Path; got != fmt.Sprintf("/%d", i) {
+			t.Fatalf("record %d is %s", i+1, got)
+		}
+	}
+}
+
+// A file that begins in the middle of another one is merged from there on.
+func TestReader_MergesAFileThatBeginsLater(t *testing.T) {
+	var long, short bytes.Buffer
+	var want []string
+	for i := range 7200 {
+		path := fmt.Sprintf("/%d", i)
+		want = append(want, path)
+		long.WriteString(nginxLine(time.Duration(i)*time.Second, path))
+		if i >= 3600 && i < 3700 {
+			short.WriteString(nginxLine(time.Duration(i)*time.Second, path+"/short"))
+			want = append(want, path+"/short")
+		}
+	}
+	r := open(t, accesslog.Options{}, write(t, "long.log", long.Bytes()), write(t, "short.log", short.Bytes()))
+	records, err := readAll(t, r)
+	if !errors.Is(err, io.EOF) || !slices.Equal(paths(records), want) {
+		t.Fatalf("%d records of %d, %v", len(records), len(want), err)
+	}
+}
+
 func TestReader_MergesFilesByTime(t *testing.T) {
 	directory := t.TempDir()
 	var want []string
@@ -327,6 +374,7 @@ func TestReader_AClockThatJumpsIsAnError(t *testing.T) {
 	for name, c := range map[string]struct{ content, want string }{
 		"two logs in one file": {hour + hour, "the time goes back from 2026-03-14T12:59:59Z on line 3600 to 2026-03-14T12:00:00Z on line 3601"},
 		"one line in 2038":     {nginxLine(12*366*24*time.Hour, "/") + hour, "goes back from 2038-"},
+		"a part of a file":     {hour + log(0, 3*time.Minute, time.Second), "180 of 3780 lines are more than 1m0s behind"},
 		"a small file":         {log(0, 5*time.Minute, time.Second) + log(0, time.Minute, time.Second), "60 of 360 lines are more than 1m0s behind"},
 	} {
 		path := write(t, "access.log", []byte(c.content))
