@@ -10,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/cmd/weir/files"
 	"github.com/weir-dev/weir/cmd/weir/rediscommand"
 	"github.com/weir-dev/weir/cmd/weir/replaycommand"
+	"github.com/weir-dev/weir/cmd/weir/simulatecommand"
 )
 
 // rootCommand returns the command weir with its subcommands.
@@ -27,7 +28,7 @@ func rootCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(limiterCommand(), serveCommand(), files.LintCommand(), files.ImportCommand(), rateLimitCommand(), files.HashCommand(),
-		rediscommand.Command(), replaycommand.Command())
+		rediscommand.Command(), replaycommand.Command(), simulatecommand.Command())
 	root.AddCommand(ask.Commands(func() ask.Limiters { return &ask.Process{} })...)
 	root.AddCommand(movedCommand("operator", "weir-operator"), movedCommand("status", "kubectl weir status"), movedCommand("gateway", "kubectl weir gateway"))
 	return cli.Complete(root)

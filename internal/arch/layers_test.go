@@ -311,6 +311,14 @@ func layers() []layer {
 			},
 			external: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model"},
 		},
+		{
+			pkg: "internal/replay/simulate",
+			internal: []string{
+				"internal/replay/report/chart", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease", "limiter/local",
+				"limiter/memstore", "limiter/rules", "limiter/rules/matching", "limiter/store",
+			},
+			external: []string{"github.com/prometheus/client_golang", "sigs.k8s.io/yaml"},
+		},
 		{pkg: "cmd/...", internal: []string{"..."}, external: []string{"..."}},
 
 		// The product does not import the packages below.

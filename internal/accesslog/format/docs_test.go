@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -65,7 +66,7 @@ func TestDocs_ListTheKeysOfJSONInTheirOrder(t *testing.T) {
 	fields := map[string]field{
 		"method": {func(v *values) string { return v.method }, "M"}, "path": {func(v *values) string { return v.target }, "/p"},
 		"host": {func(v *values) string { return v.host }, "h"}, "address": {func(v *values) string { return v.source }, "a"},
-		"time at the end": {func(v *values) string { return fmt.Sprint(v.logged.Unix()) }, "170000000"},
+		"time at the end": {func(v *values) string { return strconv.FormatInt(v.logged.Unix(), 10) }, "170000000"},
 	}
 	tested := 0
 	for _, row := range regexp.MustCompile(`(?m)^\| ([a-z ]+) \| (.*) \|$`).FindAllStringSubmatch(section, -1) {

@@ -198,7 +198,7 @@ type Parser struct {
 	decision *decisionLog
 }
 
-// NewParser returns a parser of the format. sample has lines of the log, which may be none: the audit log can omit stages of requests.
+// NewParser returns a parser of the format. sample has lines of the log, if there are any: an audit log can omit stages of requests.
 func (f *Format) NewParser(s *Settings, sample []string) (*Parser, error) {
 	p := &Parser{settings: s, clock: clock{location: s.Location}, haproxy: f.haproxy}
 	if s.Map.readsJSON() && (f.tree == nil || f.special != 0) {

@@ -144,7 +144,7 @@ func skipSpace(text string, position int) int {
 	return position
 }
 
-// stringEnd returns where the string at position ends, after its closing quote, and -1 if it has none.
+// stringEnd returns where the string at position ends, after its closing quote, and -1 if the quote is missing.
 func stringEnd(text string, position int) int {
 	for from := position + 1; ; {
 		index := strings.IndexByte(text[from:], '"')

@@ -210,7 +210,7 @@ func compileLayout(text string, next func(text string) (before, label string, v 
 			return nil, err
 		}
 		if following == "" && nextLabel != "" {
-			return nil, fmt.Errorf("%s and %s have no text between them, so that they cannot be told apart", label, nextLabel)
+			return nil, fmt.Errorf("%s and %s have no text between them, so that it is unknown where one ends", label, nextLabel)
 		}
 		previous := before
 		l.steps = append(l.steps, step{

@@ -71,7 +71,7 @@ func TestMap_ReadsAnyJSON(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, err := parse(t, "json", &Settings{}, line, "time=.req.method", "path=.req.url"); err == nil || !strings.Contains(err.Error(), `time=.req.method: "POST" is no time`) {
-		t.Errorf("a time that is none: %v", err)
+		t.Errorf("an invalid time: %v", err)
 	}
 }
 

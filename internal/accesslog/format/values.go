@@ -149,7 +149,7 @@ func (v *values) setRequestLine(line string) error {
 	return nil
 }
 
-// isMethod reports whether text is a token of HTTP in upper case, as all methods are: a line of another protocol is none.
+// isMethod reports whether text is a token of HTTP in upper case, as all methods are. A line of another protocol does not begin with one.
 func isMethod(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; (c < 'A' || c > 'Z') && c != '-' && c != '_' {

@@ -36,36 +36,36 @@ func Write(w io.Writer, r *result.Result) error {
 }
 
 // WriteFile writes the report of a result to a file. A file that exists is replaced only by a complete report.
-func WriteFile(path string, r *result.Result) (err error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or a device cannot be replaced
-		return writeInto(path, r)
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".weir-report-*")
-	if err != nil {
-		return fmt.Errorf("the report was not written: %w", err)
-	}
+func WriteFile(path string, r *result.Result) error {
+	return replace(path, func(w io.Writer) error { return Write(w, r) })
+}
+
+// replace writes a file, which it replaces only if everything was written.
+func replace(path string, write func(io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
-			_ = os.Remove(file.Name())
 			err = fmt.Errorf("the report was not written to %s: %w", path, err)
 		}
 	}()
-	err = errors.Join(Write(file, r), file.Chmod(0o644), file.Sync())
-	if err = errors.Join(err, file.Close()); err != nil {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or a device cannot be replaced
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(file), file.Close())
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".weir-report-*")
+	if err != nil {
 		return err
 	}
-	return os.Rename(file.Name(), path)
-}
-
-func writeInto(path string, r *result.Result) error {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err == nil {
-		err = errors.Join(Write(file, r), file.Close())
+	err = errors.Join(write(file), file.Chmod(0o644), file.Sync())
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("the report was not written to %s: %w", path, err)
+		_ = os.Remove(file.Name())
 	}
-	return nil
+	return err
 }
 
 // style returns the style sheet of the page.

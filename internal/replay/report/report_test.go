@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/weir-dev/weir/internal/replay/report"
+	"github.com/weir-dev/weir/internal/replay/report/chart"
 	"github.com/weir-dev/weir/internal/replay/result"
 )
 
@@ -83,9 +84,9 @@ func write(t testing.TB, r *result.Result) string {
 	return b.String()
 }
 
-// A report is read in a browser, and its identifiers come from the clients of an API.
-func TestWrite_HasNoScriptAndLoadsNothing(t *testing.T) {
-	text := write(t, full())
+// expectNoScript parses a page as a browser does.
+func expectNoScript(t *testing.T, text string) {
+	t.Helper()
 	tokens := html.NewTokenizer(strings.NewReader(text))
 	styles := 0
 	for tokens.Next() != html.ErrorToken {
@@ -109,6 +110,12 @@ func TestWrite_HasNoScriptAndLoadsNothing(t *testing.T) {
 	if err := tokens.Err(); !errors.Is(err, io.EOF) || styles != 1 {
 		t.Errorf("%v, %d style sheets", err, styles)
 	}
+}
+
+// A report is read in a browser, and its identifiers come from the clients of an API.
+func TestWrite_HasNoScriptAndLoadsNothing(t *testing.T) {
+	text := write(t, full())
+	expectNoScript(t, text)
 	for _, forbidden := range []string{"http://", "https://", "url(", "@import", "\u202e", "\x00", "\x1b"} {
 		if strings.Contains(text, forbidden) {
 			t.Errorf("the report has %q", forbidden)
@@ -162,6 +169,19 @@ func TestWrite_HasNoInvalidNumber(t *testing.T) {
 		if found := regexp.MustCompile(`NaN|Inf|%!|"-\d`).FindString(text); found != "" {
 			t.Errorf("%s: the report has %q", name, found)
 		}
+	}
+}
+
+func TestWriteDocument_HasNoScriptAndLoadsNothing(t *testing.T) {
+	for _, text := range hostile() {
+		var b bytes.Buffer
+		d := &report.Document{Title: text, Lead: text, Generator: text, Sections: []*report.Section{{
+			Title: text, Text: text, Picture: (&chart.Plot{Title: text, Label: text, Marks: []chart.Mark{{Text: text}}}).Draw(), Heads: []string{text, text}, Rows: [][]string{{text, text}},
+		}}}
+		if err := report.WriteDocument(&b, d); err != nil {
+			t.Fatal(err)
+		}
+		expectNoScript(t, b.String())
 	}
 }
 

@@ -17,6 +17,24 @@ type Chart struct {
 	// Label describes the picture for readers who do not see it.
 	Label    string
 	Elements []Element
+	// Panels are pictures inside of this one, one below the other.
+	Panels []Panel
+}
+
+// Panel is a picture inside of another one.
+type Panel struct {
+	Y int // its top, in pixels
+	*Chart
+}
+
+// Stack returns a picture with several ones, one below the other.
+func Stack(label string, charts ...*Chart) *Chart {
+	stack := &Chart{Label: label}
+	for _, c := range charts {
+		stack.Panels = append(stack.Panels, Panel{stack.Height, c})
+		stack.Width, stack.Height = max(stack.Width, c.Width), stack.Height+c.Height
+	}
+	return stack
 }
 
 // Element is one element of a picture. The fields that a kind does not need are zero.

@@ -7,12 +7,16 @@ import (
 // Plot is a picture with two axes.
 type Plot struct {
 	Label string
+	// Title is above the plot, left of the title of the Y axis.
+	Title string
 	X, Y  Axis
 	// Series are drawn in their order.
 	Series []Series
 	Bars   []Bar
 	// Marks are vertical lines with a text.
 	Marks []Mark
+	// Levels are horizontal lines with a text.
+	Levels []Level
 	// Bands show a text where a pointer rests.
 	Bands []Band
 	// Height in pixels, 220 by default.
@@ -48,6 +52,12 @@ type Mark struct {
 	Other bool // a second kind of marks
 }
 
+// Level is a horizontal line.
+type Level struct {
+	At   float64
+	Text string
+}
+
 // Band is a vertical part of the plot with a text.
 type Band struct {
 	From, To float64
@@ -62,6 +72,7 @@ const (
 	right      = 16
 	top        = 34
 	bottom     = 40
+	titleGap   = 12 // between a title and what follows it
 )
 
 // canvas converts values to positions.
@@ -93,6 +104,11 @@ func (p *Plot) Draw() *Chart {
 		from, to := c.x(b.From), c.x(b.To)
 		chart.rectangle("hit", from, top, to-from, c.high-top, b.Title)
 	}
+	for _, l := range p.Levels {
+		y := c.y(l.At)
+		chart.line("mark", left, y, plotWidth-right, y)
+		chart.text("mark", "start", left+4, y-5, l.Text)
+	}
 	c.marks()
 	c.legend()
 	return chart
@@ -120,8 +136,11 @@ func (c *canvas) axes() {
 	if c.plot.X.Title != "" {
 		c.chart.text("", "middle", (left+plotWidth-right)/2.0, c.high+34, c.plot.X.Title)
 	}
+	if c.plot.Title != "" {
+		c.chart.text("strong", "start", 4, 14, c.plot.Title)
+	}
 	if c.plot.Y.Title != "" {
-		c.chart.text("", "start", 4, 14, c.plot.Y.Title)
+		c.chart.text("", "start", 4+textWidth(c.plot.Title)*boldWidth+titleGap*float64(min(len(c.plot.Title), 1)), 14, c.plot.Y.Title)
 	}
 }
 

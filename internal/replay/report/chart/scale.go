@@ -139,6 +139,31 @@ func Times(from, to time.Time) Axis {
 	return a
 }
 
+// Elapsed returns an axis of the time since a beginning, in seconds.
+func Elapsed(total time.Duration) Axis {
+	a := Axis{Max: total.Seconds()}
+	step := time.Duration(0)
+	for _, step = range []time.Duration{
+		time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 6 * time.Hour, 24 * time.Hour,
+	} {
+		if total <= 10*step {
+			break
+		}
+	}
+	for at := time.Duration(0); at <= total; at += step {
+		label := at.String()
+		if strings.HasSuffix(label, "m0s") {
+			label = strings.TrimSuffix(label, "0s")
+		}
+		if strings.HasSuffix(label, "h0m") {
+			label = strings.TrimSuffix(label, "0m")
+		}
+		a.Ticks = append(a.Ticks, Tick{at.Seconds(), label})
+	}
+	return a
+}
+
 // Short returns a number for an axis: 950, 1.5k, 20M.
 func Short(number float64) string {
 	for _, unit := range []struct {
