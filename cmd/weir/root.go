@@ -22,8 +22,9 @@ func rootCommand() *cobra.Command {
 			"In a cluster, the program weir-operator compiles the policies, and the replicas of 'weir limiter' enforce them.\n" +
 			"Without a cluster, 'weir serve' enforces policies from a directory. The program kubectl-weir shows and asks what runs in a cluster.\n\n" +
 			"Each flag can also be set with its environment variable. A flag on the command line takes precedence.",
-		Example: "  weir lint policies/               validate the policies in a directory\n" +
-			"  weir serve --policies policies/   enforce them, without Kubernetes and without Redis",
+		Example: "  weir lint policies/                           validate the policies in a directory\n" +
+			"  weir replay --policies policies/ access.log   find out what they would have denied, from an access log\n" +
+			"  weir serve --policies policies/               enforce them, without Kubernetes and without Redis",
 		Args: cli.NoUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -18,8 +18,10 @@ func TestTimeline_KeepsAllRequestsWhileItsBucketsGrow(t *testing.T) {
 		tl := newTimeline(2)
 		at := time.Date(2001, 3, 4, 5, 6, 7, 0, time.UTC)
 		first := at
+		var times []int64
 		const requests = 2000
 		for i := range requests {
+			times = append(times, at.Unix())
 			tl.advance(limiter.At(at))
 			tl.count(0, i%2 == 0)
 			tl.count(1, false)
@@ -32,6 +34,15 @@ func TestTimeline_KeepsAllRequestsWhileItsBucketsGrow(t *testing.T) {
 		}
 		if sum != (result.Cell{Requests: requests, Denied: requests / 2}) || len(tl.columns[0]) > maxBuckets || len(tl.columns[1]) != len(tl.columns[0]) {
 			t.Errorf("%v: %+v in %d and %d buckets", step, sum, len(tl.columns[0]), len(tl.columns[1]))
+		}
+		want := make([]int64, len(tl.columns[0]))
+		for _, second := range times {
+			want[min(second/tl.seconds-tl.first, maxBuckets-1)]++
+		}
+		for i, c := range tl.columns[0] {
+			if c.Requests != want[i] {
+				t.Fatalf("%v: bucket %d has %d requests, want %d", step, i, c.Requests, want[i])
+			}
 		}
 		if tl.start().After(first) || first.Sub(tl.start()) >= time.Duration(tl.seconds)*time.Second {
 			t.Errorf("%v: begins at %v, the first request is at %v", step, tl.start(), first)

@@ -262,7 +262,7 @@ func TestResult_CountsTiers(t *testing.T) {
 	set := setOf(rule("tiers", func(r *rules.Rule) {
 		r.Tiers = []rules.Tier{{Name: "paid", When: plan("paid"), Units: 8}, {Name: "free", When: plan("free"), Unlimited: true}}
 	}))
-	p := run(t, Options{Policies: set}, records...).Policies[0]
+	p := run(t, Options{Policies: set, Limits: []int64{6}}, records...).Policies[0]
 	want := []result.Tier{
 		{Name: "paid", Limit: 8, Cell: result.Cell{Requests: 10, Denied: 4}},
 		{Name: "free", Unlimited: true, Cell: result.Cell{Requests: 10}},
@@ -272,6 +272,11 @@ func TestResult_CountsTiers(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if diff := gocmp.Diff(want, p.Tiers); diff != "" {
+		t.Error(diff)
+	}
+	// Other limits are tried for the requests of no tier, because those of tiers keep their limits.
+	curve := &result.Curve{SampledOneIn: 1, Requests: 10, Identifiers: 1, Points: []result.CurvePoint{{Limit: 6, DeniedRequests: 4, DeniedIdentifiers: 1}}}
+	if diff := gocmp.Diff(curve, p.Curve); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -342,8 +347,9 @@ func TestResult_ComparesWithThePoliciesBefore(t *testing.T) {
 	}
 	units := func(n int64) func(*rules.Rule) { return func(r *rules.Rule) { r.Units = n } }
 	only := func(r *rules.Rule) { r.Match.CIDRs = []string{"192.0.0.2/32"} }
+	shadowed := rule("trial", units(1), func(r *rules.Rule) { r.Shadow = true })
 	before := setOf(rule("changed", units(10)), rule("gone", units(8), only), rule("same", units(18)))
-	after := setOf(rule("changed", units(15)), rule("new", units(4), only), rule("same", units(18)))
+	after := setOf(rule("changed", units(15)), rule("new", units(4), only), rule("same", units(18)), shadowed)
 	d := run(t, Options{Policies: after, Before: &before}, records...).Difference
 	want := &result.Difference{
 		// Client 1: 10 of 20 before, 15 after. Client 2: 8 before, 4 after.
@@ -353,6 +359,7 @@ func TestResult_ComparesWithThePoliciesBefore(t *testing.T) {
 			{Name: "shop/gone", Change: result.Removed, DeniedBefore: 12},
 			{Name: "shop/new", Change: result.Added, Denied: 16, NewlyDenied: 4, IdentifiersDenied: 1},
 			{Name: "shop/same", Change: result.Unchanged},
+			{Name: "shop/trial", Change: result.Added, Denied: 38}, // and denies nothing
 		},
 		TopDenied:  []result.Affected{{Policy: "shop/new", Identifier: "192.0.0.2", Requests: 4}},
 		TopAllowed: []result.Affected{{Policy: "shop/changed", Identifier: "192.0.0.1", Requests: 5}},

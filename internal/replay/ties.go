@@ -6,8 +6,8 @@ import (
 	"github.com/weir-dev/weir/internal/accesslog"
 )
 
-// settled is a Source of decision logs that orders the decisions of one instant. A run of a script in Redis decides several requests at the same time, and a log
-// writes them in any order. Of two decisions about one counter, the one that leaves more units was made before the other.
+// settled is a Source of decision logs that orders the decisions of one instant. A run of a script in Redis decides several requests at the same time, and a
+// log writes them in any order. Of two decisions about one counter, the one that leaves more units was made before the other.
 type settled struct {
 	source Source
 	rest   []accesslog.Record // of an instant that can go on in the next batch

@@ -125,8 +125,10 @@ func TestIncludes_IsAnyOfTheListsOrAnExemptWrite(t *testing.T) {
 	lists := With("limits", Lists{Users: []string{"robot"}, Groups: []string{"staff"}})
 	for want, writes := range map[bool][]rules.KubernetesRequest{
 		true: {
-			{Operation: "CREATE", Namespace: "limits"}, {Operation: "CREATE", Namespace: "shop", User: "robot"},
-			{Operation: "CREATE", Namespace: "shop", Groups: []string{"all", "staff"}}, {Operation: "DELETE", Namespace: "shop", User: "jane"},
+			{Operation: "CREATE", Namespace: "limits"},
+			{Operation: "CREATE", Namespace: "shop", User: "robot"},
+			{Operation: "CREATE", Namespace: "shop", Groups: []string{"all", "staff"}},
+			{Operation: "DELETE", Namespace: "shop", User: "jane"},
 		},
 		false: {{Operation: "CREATE"}, {Operation: "CREATE", Namespace: "shop", User: "jane", Groups: []string{"all"}}},
 	} {
