@@ -276,6 +276,9 @@ func (r *Replay) check(record *accesslog.Record) engine.Check {
 	if recorded := record.Recorded; recorded != nil {
 		c.NoDelay = recorded.Endpoint != "check" && recorded.Endpoint != "auth"
 		c.Cost = max(recorded.Cost, 1)
+		if recorded.Result == "uncharged" {
+			c.Cost = 0
+		}
 		r.after.restore(&c.Request, recorded)
 	}
 	return c
