@@ -2,6 +2,7 @@ package accesslog_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ func write(t testing.TB, name string, content []byte) string {
 // open opens logs until the end of the test.
 func open(t testing.TB, o accesslog.Options, files ...string) *accesslog.Reader {
 	t.Helper()
-	r, err := accesslog.Open(files, o)
+	r, err := accesslog.Open(t.Context(), files, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestOpen_Errors(t *testing.T) {
 		"a broken gzip":    {[]string{write(t, "a.gz", []byte("\x1f\x8b\x08\x00"))}, accesslog.Options{}, "is truncated or damaged"},
 		"negative options": {[]string{"-"}, accesslog.Options{Window: -1}, "must not be negative"},
 	} {
-		r, err := accesslog.Open(c.files, c.o)
+		r, err := accesslog.Open(t.Context(), c.files, c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -389,6 +390,16 @@ func TestReader_AClockThatJumpsIsAnError(t *testing.T) {
 	records, err := readAll(t, r)
 	if s := r.Stats(); !errors.Is(err, io.EOF) || len(records) != 7201 || s.OutOfOrder != 1 || s.Late != 1 {
 		t.Errorf("one late line: %d records, %v, %+v", len(records), err, s)
+	}
+}
+
+func TestOpen_WaitsForAPipeUntilItsContextEnds(t *testing.T) {
+	in, out := io.Pipe()
+	t.Cleanup(func() { out.Close() })
+	ctx, cancel := contextWithTimeout(t)
+	defer cancel()
+	if _, err := accesslog.Open(ctx, []string{"-"}, accesslog.Options{Stdin: in}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
 
