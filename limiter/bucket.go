@@ -110,6 +110,8 @@ func (s *bucket) Expires(Limit) Instant { return s.ends }
 
 func (s *bucket) pack() Packed { return Packed{int64(s.raisedAt), s.whole, s.part, int64(s.ends)} }
 
+func (s *bucket) unpack(p Packed) { *s = unpackBucket(p) }
+
 func unpackBucket(p Packed) bucket {
 	return bucket{raisedAt: Instant(p[0]), whole: p[1], part: p[2], ends: Instant(p[3])}
 }

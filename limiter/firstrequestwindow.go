@@ -90,6 +90,8 @@ func (s *firstRequestWindow) Reset() { *s = firstRequestWindow{} }
 
 func (s *firstRequestWindow) pack() Packed { return Packed{int64(s.opened), s.count} }
 
+func (s *firstRequestWindow) unpack(p Packed) { *s = unpackFirst(p) }
+
 func unpackFirst(p Packed) firstRequestWindow {
 	return firstRequestWindow{opened: Instant(p[0]), count: p[1]}
 }

@@ -81,6 +81,8 @@ func (s *fixedWindow) Reset() { *s = fixedWindow{} }
 
 func (s *fixedWindow) pack() Packed { return Packed{s.window, s.count} }
 
+func (s *fixedWindow) unpack(p Packed) { *s = unpackFixed(p) }
+
 func unpackFixed(p Packed) fixedWindow { return fixedWindow{window: p[0], count: p[1]} }
 
 func (s *fixedWindow) roll(now, length Instant) fixedWindow {

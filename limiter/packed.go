@@ -24,6 +24,16 @@ func (p Packed) Unpack(limit Limit) State {
 	return limit.traits.unpack(p)
 }
 
+// UnpackInto is Unpack into a state under the same algorithm that is not used any more, to save an allocation. It returns s.
+func (p Packed) UnpackInto(s State) State {
+	reused, packs := s.(interface{ unpack(p Packed) })
+	if !packs {
+		panic("limiter: UnpackInto: the state of a log")
+	}
+	reused.unpack(p)
+	return s
+}
+
 // Assume is [State.Assume] for a Packed: it returns the new state, and from when on that equals the zero Packed. It allocates nothing.
 func (p Packed) Assume(now Instant, limit Limit, used int64) (next Packed, expires Instant) {
 	if !limit.Packs() {

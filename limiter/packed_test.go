@@ -22,7 +22,7 @@ func TestPacked_LearnsAsTheState(t *testing.T) {
 			}
 			now := limiter.At(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 			var packed limiter.Packed
-			state := limits[0].NewState()
+			state, reused := limits[0].NewState(), limits[0].NewState()
 			for step := range 30 {
 				now += limiter.Instant(random.Int64N(30_000_000)) - 1_000_000 // sometimes backwards
 				limit := limits[random.IntN(2)]
@@ -36,6 +36,9 @@ func TestPacked_LearnsAsTheState(t *testing.T) {
 				got, want := packed.Unpack(limit).Decide(now, limit, 1), state.Decide(now, limit, 1)
 				if got != want {
 					t.Fatalf("%v, step %d: %+v, want %+v", limit, step, got, want)
+				}
+				if reused = packed.UnpackInto(reused); reused.Decide(now, limit, 1) != want {
+					t.Fatalf("%v, step %d: another decision of a state that was unpacked before", limit, step)
 				}
 				if again := limiter.Pack(packed.Unpack(limit)); again != packed {
 					t.Fatalf("%v, step %d: %v after it was unpacked and packed, want %v", limit, step, again, packed)
@@ -51,9 +54,10 @@ func TestPacked_HasNoLogs(t *testing.T) {
 		t.Error("a log packs")
 	}
 	for name, use := range map[string]func(){
-		"Pack":   func() { limiter.Pack(limit.NewState()) },
-		"Unpack": func() { limiter.Packed{}.Unpack(limit) },
-		"Assume": func() { limiter.Packed{}.Assume(0, limit, 1) },
+		"Pack":       func() { limiter.Pack(limit.NewState()) },
+		"Unpack":     func() { limiter.Packed{}.Unpack(limit) },
+		"UnpackInto": func() { limiter.Packed{}.UnpackInto(limit.NewState()) },
+		"Assume":     func() { limiter.Packed{}.Assume(0, limit, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -95,6 +95,8 @@ func (s *windowCounter) Expires(limit Limit) Instant {
 
 func (s *windowCounter) pack() Packed { return Packed{s.window, s.current, s.previous} }
 
+func (s *windowCounter) unpack(p Packed) { *s = unpackCounter(p) }
+
 func unpackCounter(p Packed) windowCounter {
 	return windowCounter{window: p[0], current: p[1], previous: p[2]}
 }

@@ -34,7 +34,7 @@ func check(g graph, layers []layer, bans []ban) []string {
 			}
 		}
 		for _, b := range bans {
-			if !covers(b.pkg, name) {
+			if pattern, except, _ := strings.Cut(b.pkg, " except "); !covers(pattern, name) || except != "" && covers(except, name) {
 				continue
 			}
 			if chain := g.shortestPath(path, b.forbidden); chain != nil {

@@ -148,6 +148,9 @@ func (l *Log) record(c *engine.Check, a *engine.Answer, charged bool) Record {
 	r := newRecord(c, a, charged, time.Now())
 	if len(a.Results) > 0 {
 		r.Identifier = l.shown(&a.Results[0])
+		for i := range r.Others {
+			r.Others[i].Identifier = l.shown(&a.Results[1+i])
+		}
 	} else {
 		r.Identifier = l.shown(&engine.Result{Rule: a.Bypassed[0].Rule, Identifier: a.Bypassed[0].Identifier})
 	}

@@ -92,6 +92,37 @@ func (l *logging) check(t *testing.T, n int, header, value string) {
 	}
 }
 
+// A replay of the log needs the instant by the clock of the counters, which can differ from that of the limiter, and what else the decision depends on.
+func TestLog_WritesTheInstantOfTheDecision(t *testing.T) {
+	var out bytes.Buffer
+	l := newLogging(t, decisionlog.Options{SampleOneIn: 1, Identifiers: decisionlog.Hashed, HashKey: hashKey(t), Handler: slog.NewJSONHandler(&out, nil)})
+	at := time.Date(2026, 11, 1, 12, 0, 0, 123_400_000, time.UTC)
+	tenant, _ := l.Index().RuleOf("shop/tenant")
+	key, _ := l.Index().RuleOf("shop/key")
+	answer := &engine.Answer{Allowed: true, Results: []engine.Result{
+		{Rule: tenant, Identifier: "acme", Decision: limiter.Decision{At: limiter.At(at), Allowed: true}},
+		{Rule: key, Identifier: "hashed before", Tier: "paid", Decision: limiter.Decision{Allowed: true, Limit: 9, Remaining: 7}},
+	}}
+	none := &engine.Answer{Results: []engine.Result{{Rule: tenant, Identifier: "acme"}}}
+	l.written(func() {
+		l.log.Decided(l.log.Select("shop", false), &engine.Check{Cost: 3, Request: rules.Request{Host: "api.shop.example"}}, answer, true)
+		l.log.Decided(l.log.Select("shop", false), &engine.Check{Cost: 1}, none, true)
+	})
+	records := lines(t, &out)
+	others := []any{map[string]any{"policy": "shop/key", "identifier": "hashed before", "tier": "paid", "limit": 9.0, "remaining": 7.0}}
+	for field, want := range map[string]any{"decidedAt": "2026-11-01T12:00:00.123400Z", "cost": 3.0, "host": "api.shop.example", "others": others} {
+		if diff := cmp.Diff(want, records[0][field]); diff != "" {
+			t.Errorf("%s: %s", field, diff)
+		}
+		if is, has := records[1][field]; has {
+			t.Errorf("%s is %v, want it to be absent", field, is)
+		}
+	}
+	if acme := hashKey(t).Hash("acme"); records[0]["identifier"] != acme {
+		t.Errorf("identifier %v, want the hash %s", records[0]["identifier"], acme)
+	}
+}
+
 // written runs do while the log is written to out.
 func (l *logging) written(do func()) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -137,18 +168,24 @@ func TestLog_WritesDenials(t *testing.T) {
 			t.Error(err)
 		}
 		delete(r, "time")
+		at, err := time.Parse("2006-01-02T15:04:05.000000Z", fmt.Sprint(r["decidedAt"]))
+		if passed := time.Since(at); err != nil || passed < 0 || passed > time.Minute {
+			t.Errorf("decidedAt is %v (%v)", r["decidedAt"], err)
+		}
+		delete(r, "decidedAt")
 	}
 	retry := records[1]["retryAfterMs"]
 	delete(records[1], "retryAfterMs")
 	path := "/v1/" + strings.Repeat("x", 249) + "…"
+	others := []any{map[string]any{"policy": "shop/trial", "identifier": "acme", "limit": 1.0, "remaining": 0.0}}
 	want := []map[string]any{
 		{
-			"level": "INFO", "msg": "decision", "endpoint": "check", "result": "allowed", "domain": "shop", "method": "GET", "path": path,
+			"level": "INFO", "msg": "decision", "endpoint": "check", "result": "allowed", "domain": "shop", "method": "GET", "path": path, "others": others,
 			"policy": "shop/tenant", "axis": "Tenant", "identifier": "acme", "limit": 2.0, "remaining": 0.0, "source": "memory",
 			"shadowDenied": []any{"shop/trial"}, "revision": "sha256:1",
 		},
 		{
-			"level": "INFO", "msg": "decision", "endpoint": "check", "result": "denied", "domain": "shop", "method": "GET", "path": path,
+			"level": "INFO", "msg": "decision", "endpoint": "check", "result": "denied", "domain": "shop", "method": "GET", "path": path, "others": others,
 			"policy": "shop/tenant", "axis": "Tenant", "identifier": "acme", "limit": 2.0, "remaining": 0.0, "source": "memory",
 			"denied": []any{"shop/tenant"}, "shadowDenied": []any{"shop/trial"}, "revision": "sha256:1",
 		},

@@ -36,6 +36,16 @@ func With(own string, additional Lists) Lists {
 	}
 }
 
+// Includes reports whether the lists, or what is exempt for every user, include a write.
+func (l Lists) Includes(w *rules.KubernetesRequest) bool {
+	has := func(list []string, name string) bool {
+		_, found := slices.BinarySearch(list, name)
+		return found
+	}
+	return has(l.Namespaces, w.Namespace) || has(l.Users, w.User) ||
+		slices.ContainsFunc(w.Groups, func(group string) bool { return has(l.Groups, group) }) || Write(w)
+}
+
 // sorted omits "": it is the namespace of cluster-scoped objects.
 func sorted(lists ...[]string) []string {
 	names := slices.DeleteFunc(slices.Concat(lists...), func(name string) bool { return name == "" })

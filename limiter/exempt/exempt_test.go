@@ -120,3 +120,22 @@ func TestWith_AddsToWhatAlwaysApplies(t *testing.T) {
 		t.Errorf("an empty name is exempt: %+v", lists)
 	}
 }
+
+func TestIncludes_IsAnyOfTheListsOrAnExemptWrite(t *testing.T) {
+	lists := With("limits", Lists{Users: []string{"robot"}, Groups: []string{"staff"}})
+	for want, writes := range map[bool][]rules.KubernetesRequest{
+		true: {
+			{Operation: "CREATE", Namespace: "limits"},
+			{Operation: "CREATE", Namespace: "shop", User: "robot"},
+			{Operation: "CREATE", Namespace: "shop", Groups: []string{"all", "staff"}},
+			{Operation: "DELETE", Namespace: "shop", User: "jane"},
+		},
+		false: {{Operation: "CREATE"}, {Operation: "CREATE", Namespace: "shop", User: "jane", Groups: []string{"all"}}},
+	} {
+		for i := range writes {
+			if got := lists.Includes(&writes[i]); got != want {
+				t.Errorf("%+v: %v, want %v", writes[i], got, want)
+			}
+		}
+	}
+}

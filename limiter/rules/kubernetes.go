@@ -23,6 +23,15 @@ type KubernetesRequest struct {
 	Object, OldObject, Options []byte
 }
 
+// KubernetesWrite returns the request of a write, in the domain of its namespace. A Namespace object is cluster-scoped, although API servers name the
+// object itself as its namespace: KubernetesWrite clears write.Namespace then.
+func KubernetesWrite(write *KubernetesRequest) Request {
+	if write.Group == "" && write.Resource == "namespaces" {
+		write.Namespace = ""
+	}
+	return Request{Domain: write.Namespace, Kubernetes: write}
+}
+
 // KubernetesMatch selects writes to the Kubernetes API. A write must match every field that is set. In a list, one matching element
 // is enough.
 type KubernetesMatch struct {

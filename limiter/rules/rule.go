@@ -288,6 +288,11 @@ func WithoutRate(rule string) string {
 	return policy
 }
 
+// CountsPaths reports whether the rule counts the paths of requests separately, as far as they fit into its bound: see package endpoint.
+func (r *Rule) CountsPaths() bool {
+	return (r.PerEndpoint || r.Identifier.From == FromEndpoint) && len(r.Match.Paths) == 0
+}
+
 // IsNamed reports whether name is that of the policy or that of this rate.
 func (r *Rule) IsNamed(name string) bool { return name == r.Policy || name == r.PolicyName() }
 

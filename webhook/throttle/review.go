@@ -83,7 +83,7 @@ func toRequest(request *admissionv1.AdmissionRequest) rules.Request {
 	write := &rules.KubernetesRequest{
 		Operation: string(request.Operation),
 		Group:     request.Resource.Group, Version: request.Resource.Version, Resource: request.Resource.Resource, Subresource: request.SubResource,
-		Kind: request.Kind.Kind, Namespace: namespaceOf(request), Name: request.Name,
+		Kind: request.Kind.Kind, Namespace: request.Namespace, Name: request.Name,
 		User: request.UserInfo.Username, Groups: request.UserInfo.Groups,
 		DryRun: isDryRun(request),
 		Object: request.Object.Raw, OldObject: request.OldObject.Raw, Options: request.Options.Raw,
@@ -94,15 +94,7 @@ func toRequest(request *admissionv1.AdmissionRequest) rules.Request {
 			write.Extra[key] = values
 		}
 	}
-	return rules.Request{Domain: write.Namespace, Kubernetes: write}
-}
-
-// namespaceOf returns the namespace of the object. A Namespace object is cluster-scoped, although API servers send its own name here.
-func namespaceOf(request *admissionv1.AdmissionRequest) string {
-	if request.Resource.Group == "" && request.Resource.Resource == "namespaces" {
-		return ""
-	}
-	return request.Namespace
+	return rules.KubernetesWrite(write)
 }
 
 func isDryRun(request *admissionv1.AdmissionRequest) bool {

@@ -94,8 +94,7 @@ func (k *compiler) compile(rule rules.Rule) (*Compiled, error) {
 		c.hashKey = k.hashKey
 	}
 	c.Keys = c.keys()(rule.CounterScope(), limit)
-	ownPaths := (rule.PerEndpoint || rule.Identifier.From == rules.FromEndpoint) && len(rule.Match.Paths) == 0
-	if ownPaths {
+	if rule.CountsPaths() {
 		c.endpoints = endpoint.New(limit.Window(), endpoint.Max)
 	}
 	for _, step := range []func(*Compiled) error{validateRoutes, k.match, compilePaths, k.identify, k.tiers, k.cost, compileLease} {

@@ -34,6 +34,9 @@ type Index struct {
 // Revision returns the revision of the Set.
 func (x *Index) Revision() string { return x.revision }
 
+// UseClock replaces time.Now, for requests of another time. Call it before the first Match.
+func (x *Index) UseClock(clock func() time.Time) { x.clock = clock }
+
 // Len returns the number of rules.
 func (x *Index) Len() int { return x.rules.Len() }
 

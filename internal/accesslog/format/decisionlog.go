@@ -1,0 +1,150 @@
+package format
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// decisionLog parses the lines of Weir's decision log, which are those of limiter/decisionlog. Other lines of a limiter are skipped.
+type decisionLog struct {
+	root  *node
+	clock *clock
+
+	message, domain, host, method, path string
+	at, decided                         time.Time
+	recorded                            Recorded
+}
+
+// decisionTree returns the keys of a line, which are the names of the leaves.
+func decisionTree() *node {
+	root := &node{}
+	for key := range strings.FieldsSeq("time decidedAt msg endpoint result domain host method path policy axis identifier tier limit remaining cost " +
+		"retryAfterMs source others denied shadowDenied bypassed revision") {
+		root.add(leaf{name: key}, key)
+	}
+	return root
+}
+
+// parse sets a record from a line.
+func (p *decisionLog) parse(line string, r *Record) error {
+	*p = decisionLog{root: p.root, clock: p.clock}
+	if err := scan(line, p.root, p); err != nil {
+		return err
+	}
+	switch {
+	case p.message != "decision":
+		return ErrOtherMessage
+	case p.recorded.Policy == "" || p.recorded.Revision == "":
+		return errors.New("the decision has no policy or no revision")
+	case p.at.IsZero():
+		return errors.New("the line has no time")
+	}
+	if r.Start, r.Logged = p.decided, p.at; p.decided.IsZero() {
+		r.Start = p.at
+	}
+	q := &r.Request
+	q.Domain, q.Host, q.Method = p.domain, p.host, p.method
+	q.Path, q.NoHTTP = p.path, p.method == "" && p.path == "" // the path is normalized
+	recorded := p.recorded
+	r.Recorded = &recorded
+	return nil
+}
+
+// visit implements visitor.
+func (p *decisionLog) visit(l *leaf, _, raw string) (err error) {
+	if l.name == "others" {
+		err = json.Unmarshal([]byte(raw), &p.recorded.Others)
+	} else if list := p.list(l.name); list != nil {
+		err = json.Unmarshal([]byte(raw), list)
+	} else {
+		var text string
+		if text, err = textOf(raw); err == nil {
+			err = p.set(l.name, text)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.label, err)
+	}
+	return nil
+}
+
+// list returns where the policies of a leaf are kept, and nil for a leaf that is no list.
+func (p *decisionLog) list(name string) *[]string {
+	switch name {
+	case "denied":
+		return &p.recorded.Denied
+	case "shadowDenied":
+		return &p.recorded.ShadowDenied
+	case "bypassed":
+		return &p.recorded.Bypassed
+	default:
+		return nil
+	}
+}
+
+// set sets the value of a leaf that is a time, a number or a text.
+func (p *decisionLog) set(name, text string) (err error) {
+	switch name {
+	case "time":
+		p.at, err = p.clock.parse(text)
+	case "decidedAt":
+		p.decided, err = p.clock.parse(text)
+	case "cost":
+		p.recorded.Cost, err = parseCount(text)
+	case "limit":
+		p.recorded.Limit, err = parseCount(text)
+	case "remaining":
+		p.recorded.Remaining, err = parseCount(text)
+	case "retryAfterMs":
+		var n int64
+		n, err = parseCount(text)
+		p.recorded.RetryAfter = time.Duration(n) * time.Millisecond
+	default:
+		*p.text(name) = text
+	}
+	return err
+}
+
+func parseCount(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is no whole number", quote(text))
+	}
+	return n, nil
+}
+
+// text returns where the text of a leaf is kept.
+func (p *decisionLog) text(name string) *string {
+	switch name {
+	case "msg":
+		return &p.message
+	case "domain":
+		return &p.domain
+	case "host":
+		return &p.host
+	case "method":
+		return &p.method
+	case "path":
+		return &p.path
+	case "endpoint":
+		return &p.recorded.Endpoint
+	case "result":
+		return &p.recorded.Result
+	case "policy":
+		return &p.recorded.Policy
+	case "axis":
+		return &p.recorded.Axis
+	case "identifier":
+		return &p.recorded.Identifier
+	case "tier":
+		return &p.recorded.Tier
+	case "source":
+		return &p.recorded.Source
+	default:
+		return &p.recorded.Revision
+	}
+}

@@ -1,0 +1,215 @@
+package format
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// parse parses one line in a format with assignments.
+func parse(t *testing.T, name string, s *Settings, line string, assignments ...string) (Record, error) {
+	t.Helper()
+	f, err := Named(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Map, err = ParseMap(assignments); err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.NewParser(s, []string{line})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Record
+	err = p.Parse(line, &r)
+	return r, err
+}
+
+func TestMap_DerivesFieldsOfAnyFormat(t *testing.T) {
+	line := `203.0.113.7 - alice [14/Mar/2026:08:59:58 +0100] "GET /tenants/a%20b/x?key=k%201 HTTP/1.1" 200 12 "https://shop.example" "curl/8"`
+	r, err := parse(t, "nginx", &Settings{}, line,
+		"host='Shop.example:8080'", "header:X-Tenant-Id=path:2", "header:x-key=query:key", "claim:name=user", "domain='shop'", "header:x-none=path:9", "claim:agent=header:User-Agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &r.Request
+	want := map[string]string{"x-tenant-id": "a b", "x-key": "k 1", "referer": "https://shop.example", "user-agent": "curl/8"}
+	if diff := cmp.Diff(want, q.Headers); diff != "" || q.Host != "shop.example" || q.Domain != "shop" {
+		t.Errorf("host %q, domain %q, headers %s", q.Host, q.Domain, diff)
+	}
+	if diff := cmp.Diff(map[string]any{"sub": "alice", "name": "alice", "agent": "curl/8"}, q.Claims); diff != "" {
+		t.Error(diff)
+	}
+	captured := `lb haproxy[1]: 203.0.113.7:1 [14/Mar/2026:08:00:05.655] fe be/s1 0/0/0/1/1 200 1 - - ---- 1/1/1/1/0 0/0 {acme|a=b; s=t} "GET / HTTP/1.1"`
+	r, err = parse(t, "haproxy", &Settings{}, captured, "header:x-tenant-id=capture:1", "header:cookie=capture:2", "header:x-session=cookie:s")
+	if diff := cmp.Diff(map[string]string{"x-tenant-id": "acme", "cookie": "a=b; s=t", "x-session": "t"}, r.Request.Headers); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+func TestMap_ReadsAnyJSON(t *testing.T) {
+	line := `{"ts":1773475205.5,"req":{"method":"POST","url":"http://shop.example/v1/orders?a=1","ip":"203.0.113.7:4711","tenant":["acme","x"]},
+		"claims":{"a.b":7,"groups":["x","y"],"admin":true,"none":null},"took":250,"http":{"code":201}}`
+	line = strings.ReplaceAll(line, "\n", "")
+	r, err := parse(t, "json", &Settings{}, line, "time=.ts", "method=.req.method", "path=.req.url", "address=.req.ip", "header:x-tenant-id=.req.tenant",
+		`claim:org=.claims."a.b"`, "claim:groups=.claims.groups", "claim:admin=.claims.admin", "claim:none=.claims.none", "claim:missing=.claims.missing",
+		"milliseconds=.took", "status=.http.code")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &r.Request
+	if q.Method != http.MethodPost || q.Host != "shop.example" || q.Path != "/v1/orders" || q.ClientIP != netip.MustParseAddr("203.0.113.7") || r.Status != 201 ||
+		r.Logged.Sub(r.Start).Milliseconds() != 250 || r.Logged.UnixMilli() != 1773475205500 || q.Headers["x-tenant-id"] != "acme" {
+		t.Errorf("%+v", r)
+	}
+	want := map[string]any{"org": json.Number("7"), "groups": []any{"x", "y"}, "admin": true}
+	if diff := cmp.Diff(want, q.Claims); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := parse(t, "json", &Settings{}, line, "time=.req.method", "path=.req.url"); err == nil || !strings.Contains(err.Error(), `time=.req.method: "POST" is no time`) {
+		t.Errorf("an invalid time: %v", err)
+	}
+}
+
+func TestParseMap_NamesWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"method": "has no =", "verb=.a": `"verb" is no field: must be method`, "method=a": `"a" is no source: must be .KEY`, "method=.": "an empty key",
+		"method=.a..b": "an empty key", `method=."a`: "no closing quote", `method=."a"b`: "expected a dot", "host=path:0": "must be 1 or more", "host=path:x": "must be 1 or more",
+		"header:=.a": "is no field", "host=cookie:": "is no source", "host='a": "is no source",
+	} {
+		if _, err := ParseMap([]string{text}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	m, err := ParseMap([]string{"host=.a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range Formats() {
+		_, err := f.NewParser(&Settings{Map: m}, nil)
+		if isJSON := f.tree != nil && f.special == 0; isJSON != (err == nil) {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+}
+
+func TestSettings_LeaveOutWhatPoliciesDoNotRead(t *testing.T) {
+	line := `203.0.113.7 - - [14/Mar/2026:08:59:58 +0100] "GET /v1?q=x HTTP/1.1" 200 12 "-" "curl/8"`
+	f, err := Named("nginx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.NewParser(&Settings{SkipQuery: true, Headers: []string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Record
+	if got := testing.AllocsPerRun(100, func() {
+		r = Record{}
+		if err := p.Parse(line, &r); err != nil {
+			t.Fatal(err)
+		}
+	}); got > 0 {
+		t.Errorf("%v allocations", got)
+	}
+	if r.Request.Query != nil || r.Request.Headers != nil || r.Request.Path != "/v1" {
+		t.Errorf("%+v", r.Request)
+	}
+	r, err = parse(t, "nginx", &Settings{Headers: []string{"x-a"}}, line, "header:x-a='1'", "header:x-b='2'")
+	if diff := cmp.Diff(map[string]string{"x-a": "1"}, r.Request.Headers); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+func TestSettings_ClientOf(t *testing.T) {
+	line := `[2026-03-14T08:00:05.123Z] "GET / HTTP/1.1" 200 - 0 5 25 24 "198.51.100.99, 203.0.113.7" "-" "-" "shop.example" "-"`
+	var source netip.Addr
+	var forwarded string
+	own := netip.MustParseAddr("192.0.2.1")
+	s := &Settings{ClientOf: func(a netip.Addr, f string) netip.Addr {
+		source, forwarded = a, f
+		return own
+	}}
+	r, err := parse(t, "envoy", s, line)
+	if err != nil || r.Request.ClientIP != own || source.IsValid() || forwarded != "198.51.100.99, 203.0.113.7" {
+		t.Errorf("%v, %v, source %v, forwarded %q", err, r.Request.ClientIP, source, forwarded)
+	}
+}
+
+func TestNamed_CompilesTheConfigurationOfTheServer(t *testing.T) {
+	for name, c := range map[string]struct{ format, line, host, tenant string }{
+		"nginx": {
+			`nginx:$time_iso8601|$host|${remote_addr}|"$request"|$http_x_tenant_id|$request_time`,
+			`2026-03-14T08:00:05+00:00|shop.example|203.0.113.7|"GET /v1?q=x HTTP/1.1"|acme|0.5`, "shop.example", "acme",
+		},
+		"envoy": {
+			`envoy:[%START_TIME%] %REQ(:METHOD)% %REQ(:PATH)% %RESPONSE_CODE% "%REQ(:AUTHORITY)%" "%REQ(X-TENANT-ID):64%" %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%\n`,
+			`[2026-03-14T08:00:05.000Z] GET /v1?q=x 200 "shop.example" "acme" 203.0.113.7`, "shop.example", "acme",
+		},
+	} {
+		r, err := parse(t, c.format, &Settings{}, c.line)
+		if q := &r.Request; err != nil || q.Host != c.host || q.Headers["x-tenant-id"] != c.tenant || q.Path != "/v1" || q.ClientIP.String() != "203.0.113.7" {
+			t.Errorf("%s: %v, %+v", name, err, q)
+		}
+	}
+	for text, want := range map[string]string{
+		"nginx:": "has no variable", "nginx:$a$b": "no text between them", "nginx:${a": "no closing brace", "nginx:a $ b": "without the name",
+		"nginx:$request": "has no time", "envoy:%A": "no closing %", "envoy:%START_TIME%%A%": "no text between them",
+	} {
+		if _, err := Named(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A key that means something else in a log does not hide the key that the log has for a field.
+func TestJSON_AnotherKeyReplacesAMalformedValue(t *testing.T) {
+	for _, line := range []string{
+		`{"time":0.25,"ts":1773475205.5,"method":"GET","url":"/a","status":"OK","status_code":200}`,
+		`{"ts":1773475205.5,"time":"fast","request_method":"GET","path":"/a","status_code":200,"status":"OK"}`,
+	} {
+		if r, err := parse(t, "json", &Settings{}, line); err != nil || r.Logged.Unix() != 1773475205 || r.Request.Path != "/a" || r.Status != 200 {
+			t.Errorf("%s: %v, %+v", line, err, r)
+		}
+	}
+	if _, err := parse(t, "json", &Settings{}, `{"time":"fast","method":"GET","path":"/a"}`); err == nil || !strings.Contains(err.Error(), `.time: "fast" is no time`) {
+		t.Error(err)
+	}
+}
+
+func TestDetect_ChoosesTheFormatOfMostLines(t *testing.T) {
+	mixed := append(lines(t, "envoy"), "some text", "[warn] other text")
+	if f, err := Detect(mixed, &Settings{}); err != nil || f.Name != "envoy" {
+		t.Errorf("%s, %v", f.Name, err)
+	}
+	if _, err := Detect([]string{`{"level":"info","msg":"started"}`, `{"level":"info","msg":"ready"}`}, &Settings{}); err == nil ||
+		!strings.Contains(err.Error(), "describe JSON lines with --map") {
+		t.Error(err)
+	}
+}
+
+func TestParse_NamesTheFieldThatIsWrong(t *testing.T) {
+	for _, c := range []struct{ format, line, want string }{
+		{"nginx", `203.0.113.7 - - [14/Mar/2026 08:59:58] "GET / HTTP/1.1" 200 12`, `$time_local: "14/Mar/2026 08:59:58" is no time`},
+		{"nginx", `203.0.113.7 - - [14/Mar/2026:08:59:58 +0100] "GET / HTTP/1.1" OK 12`, `$status: "OK" is no status code`},
+		{"nginx", `203.0.113.7`, `expected " " after $remote_addr at column 1`},
+		{"envoy", `203.0.113.7`, `expected "[" after the start of the line at column 1`},
+		{"haproxy", `Mar 14 08:00:05 lb1 haproxy[1]: Proxy web started.`, "expected an address and the accept date"},
+		{"json", `{"a":1`, `expected , or }`},
+		{"json", `{"a":tru}`, "expected a value at column 6"},
+		{"json", `{"a":1} x`, "expected the end of the line"},
+		{"json", `{"method":"GET","path":"/"}`, "the line has no time"},
+		{"audit", `{"kind":"EventList","apiVersion":"audit.k8s.io/v1"}`, "jq -c '.items[]'"},
+		{"audit", `{"kind":"Event","apiVersion":"v1"}`, `expected kind Event of audit.k8s.io/v1, found kind "Event" of "v1"`},
+		{"decisions", `{"msg":"decision","time":"2026-03-14T08:00:05Z"}`, "no policy or no revision"},
+	} {
+		_, err := parse(t, c.format, &Settings{}, c.line)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %s: %v, want %q", c.format, c.line, err, c.want)
+		}
+	}
+}

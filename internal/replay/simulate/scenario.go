@@ -1,0 +1,272 @@
+// Package simulate decides the requests of invented clients on a simulated clock, with the code of limiters: replicas with their layers above counters
+// in the place of Redis, which can become unavailable. It shows what a policy does in situations that no log has.
+//
+// A simulation needs no time of the machine and no network. The same scenario and seed give the same result.
+package simulate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Bounds of scenarios. They keep a simulation within a minute and a gigabyte.
+const (
+	maxClients  = 100_000
+	maxReplicas = 500
+	maxVariants = 3
+	maxRequests = 5_000_000
+	maxDuration = 7 * 24 * time.Hour
+)
+
+// Scenario describes clients, and the limiters that decide their requests.
+type Scenario struct {
+	// Title and Description are for readers.
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Seed        uint64 `json:"seed"`
+	// Duration of the simulation. It begins at midnight UTC.
+	Duration Duration `json:"duration"`
+	// Replicas of the limiter, 1 by default.
+	Replicas int `json:"replicas"`
+	// Policies are rate-limit policies. Every variant has all of them.
+	Policies []json.RawMessage `json:"policies"`
+	// Variants are compared with each other: 1 to 3.
+	Variants []Variant `json:"variants"`
+	Clients  []Clients `json:"clients"`
+	// Outages of Redis.
+	Outages []Outage `json:"outages"`
+	// Scaling changes the number of replicas.
+	Scaling []Scaling `json:"scaling"`
+}
+
+// Variant is a change of the policies.
+type Variant struct {
+	Name string `json:"name"`
+	// Spec replaces fields in the specs of all policies.
+	Spec map[string]any `json:"spec"`
+
+	set rules.Set
+}
+
+// Kind is how clients send requests.
+type Kind string
+
+// The kinds of clients.
+const (
+	// Steady clients send RequestsPerSecond each, at even intervals.
+	Steady Kind = "Steady"
+	// Random clients send RequestsPerSecond each on average, independently of what they have sent before.
+	Random Kind = "Random"
+	// Bursty clients send Burst requests at the same time, Every so often.
+	Bursty Kind = "Bursty"
+	// Rotating clients send RequestsPerSecond each, and every request has an address of its own.
+	Rotating Kind = "Rotating"
+)
+
+// Retry is what a client does with a denial.
+type Retry string
+
+// What clients do with a denial.
+const (
+	Never      Retry = "Never"
+	Fixed      Retry = "Fixed"      // tries again after RetryDelay
+	RetryAfter Retry = "RetryAfter" // tries again after the Retry-After of the response, with up to RetryDelay added at random
+)
+
+// Clients are clients of one kind. Each has an address of its own.
+type Clients struct {
+	// Name of the clients. Those of another entry with the same name are the same clients.
+	Name  string `json:"name"`
+	Kind  Kind   `json:"kind"`
+	Count int    `json:"count"` // 1 by default
+	// Shared gives all of them the same address.
+	Shared            bool     `json:"shared"`
+	RequestsPerSecond float64  `json:"requestsPerSecond"`
+	Burst             int      `json:"burst"`
+	Every             Duration `json:"every"`
+	// From and To are when they send, from the beginning. By default it is the whole duration. The first burst is at From.
+	From Duration `json:"from"`
+	To   Duration `json:"to"`
+	// Retry is Never by default. A request is tried again Retries times at most, 5 by default.
+	Retry      Retry    `json:"retry"`
+	RetryDelay Duration `json:"retryDelay"`
+	Retries    int      `json:"retries"`
+}
+
+// Outage is a time during which no replica reaches Redis.
+type Outage struct {
+	From Duration `json:"from"`
+	To   Duration `json:"to"`
+}
+
+// Scaling is a change of the number of replicas.
+type Scaling struct {
+	At       Duration `json:"at"`
+	Replicas int      `json:"replicas"`
+}
+
+// Duration is a duration as in policies, for example 90s.
+type Duration time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Duration) UnmarshalJSON(text []byte) error {
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return fmt.Errorf("%s is no duration: must be a text such as 90s", text)
+	}
+	parsed, err := time.ParseDuration(name)
+	if err != nil || parsed < 0 {
+		return fmt.Errorf("%q is no duration: must be as 90s, 5m or 1h", name)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// Compile compiles policies, each a document of YAML.
+type Compile func(policies []byte) (rules.Set, error)
+
+// Parse parses a scenario, and compiles its policies. The error names what is wrong.
+func Parse(text []byte, compile Compile) (*Scenario, error) {
+	s := &Scenario{}
+	if err := yaml.UnmarshalStrict(text, s); err != nil {
+		return nil, fmt.Errorf("the scenario is invalid: %w", err)
+	}
+	s.setDefaults()
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	for i := range s.Variants {
+		v := &s.Variants[i]
+		policies, err := s.policiesOf(v)
+		if err != nil {
+			return nil, err
+		}
+		if v.set, err = compile(policies); err != nil {
+			return nil, fmt.Errorf("variant %q: %w", v.Name, err)
+		}
+	}
+	return s, nil
+}
+
+func (s *Scenario) setDefaults() {
+	s.Replicas = max(s.Replicas, 1)
+	if len(s.Variants) == 0 {
+		s.Variants = []Variant{{Name: "policies"}}
+	}
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		c.Count = max(c.Count, 1)
+		if c.To == 0 {
+			c.To = s.Duration
+		}
+		if c.Retry == "" {
+			c.Retry = Never
+		}
+		if c.Retries == 0 {
+			c.Retries = 5
+		}
+	}
+}
+
+func (s *Scenario) validate() error {
+	switch {
+	case s.Title == "":
+		return errors.New("the scenario has no title")
+	case s.Duration <= 0 || time.Duration(s.Duration) > maxDuration:
+		return fmt.Errorf("duration must be from 1s to %v", maxDuration)
+	case s.Replicas > maxReplicas:
+		return fmt.Errorf("replicas must be at most %d", maxReplicas)
+	case len(s.Variants) > maxVariants:
+		return fmt.Errorf("there must be at most %d variants", maxVariants)
+	case len(s.Policies) == 0:
+		return errors.New("the scenario has no policies")
+	case len(s.Clients) == 0:
+		return errors.New("the scenario has no clients")
+	}
+	clients := 0
+	for i := range s.Clients {
+		if err := s.Clients[i].validate(); err != nil {
+			return fmt.Errorf("clients %q: %w", s.Clients[i].Name, err)
+		}
+		if clients += s.Clients[i].Count; clients > maxClients {
+			return fmt.Errorf("there must be at most %d clients", maxClients)
+		}
+	}
+	for _, o := range s.Outages {
+		if o.To <= o.From {
+			return fmt.Errorf("the outage from %v must end later, not at %v", time.Duration(o.From), time.Duration(o.To))
+		}
+	}
+	for _, one := range s.Scaling {
+		if one.Replicas < 1 || one.Replicas > maxReplicas {
+			return fmt.Errorf("scaling: replicas must be from 1 to %d", maxReplicas)
+		}
+	}
+	if n := s.requests(); n > maxRequests {
+		return fmt.Errorf("the clients send about %.0f requests: must be at most %d", n, maxRequests)
+	}
+	return nil
+}
+
+func (c *Clients) validate() error {
+	switch {
+	case !slices.Contains([]Kind{Steady, Random, Bursty, Rotating}, c.Kind):
+		return fmt.Errorf("kind %q is invalid: must be Steady, Random, Bursty or Rotating", c.Kind)
+	case c.Kind == Bursty && (c.Burst < 1 || c.Every <= 0):
+		return errors.New("burst and every are required for Bursty")
+	case c.Kind != Bursty && (c.RequestsPerSecond <= 0 || c.RequestsPerSecond > 1e6):
+		return fmt.Errorf("requestsPerSecond is required for %s, and must be at most 1000000", c.Kind)
+	case !slices.Contains([]Retry{Never, Fixed, RetryAfter}, c.Retry):
+		return fmt.Errorf("retry %q is invalid: must be Never, Fixed or RetryAfter", c.Retry)
+	case c.Retry == Fixed && c.RetryDelay <= 0:
+		return errors.New("retryDelay is required for Fixed")
+	case c.To <= c.From:
+		return errors.New("to must be after from")
+	default:
+		return nil
+	}
+}
+
+// requests estimates how many requests the clients send, without retries.
+func (s *Scenario) requests() (n float64) {
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		span := time.Duration(c.To - c.From)
+		if c.Kind == Bursty {
+			n += float64(c.Count*c.Burst) * (float64(span/time.Duration(c.Every)) + 1)
+		} else {
+			n += float64(c.Count) * c.RequestsPerSecond * span.Seconds()
+		}
+	}
+	return n
+}
+
+// policiesOf returns the policies of a variant as YAML.
+func (s *Scenario) policiesOf(v *Variant) ([]byte, error) {
+	var documents []byte
+	for _, raw := range s.Policies {
+		var policy map[string]any
+		if err := json.Unmarshal(raw, &policy); err != nil {
+			return nil, fmt.Errorf("policies: %w", err)
+		}
+		spec, _ := policy["spec"].(map[string]any)
+		for field, value := range v.Spec {
+			if spec != nil {
+				spec[field] = value
+			}
+		}
+		text, err := yaml.Marshal(policy)
+		if err != nil {
+			return nil, fmt.Errorf("policies: %w", err)
+		}
+		documents = append(append(documents, "---\n"...), text...)
+	}
+	return documents, nil
+}

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/rules/matching"
+)
+
+// Plan has what some requests are charged, before they are decided. A program that replays recorded requests matches them on all processors, and decides
+// them one after another in the order of their times. A request is decided as [Engine.Check] does it, but in no metrics of decisions, and without an
+// Observer. A Plan is not safe for concurrent use. It can be used again.
+type Plan struct {
+	active  *active
+	scratch scratch
+}
+
+// Plan makes p that of checks, which must not change while p is used. It is safe for concurrent use with different plans. An error is ErrNoRules.
+func (e *Engine) Plan(ctx context.Context, p *Plan, checks []Check) error {
+	p.active = e.active.Load()
+	if p.active == nil {
+		return ErrNoRules
+	}
+	s := &p.scratch
+	s.charged, s.ends, s.bypassed = s.charged[:0], s.ends[:0], s.bypassed[:0]
+	p.active.matchAll(ctx, s, checks)
+	return nil
+}
+
+// Request returns the numbers of the charges of request i: from begin up to end, exclusive.
+func (p *Plan) Request(i int) (begin, end int) {
+	if i > 0 {
+		begin = p.scratch.ends[i-1]
+	}
+	return begin, p.scratch.ends[i]
+}
+
+// Len is the number of charges of all requests.
+func (p *Plan) Len() int { return len(p.scratch.charged) }
+
+// Charge returns a charge, and Rule the rule that makes it. The caller must not change them.
+func (p *Plan) Charge(number int) *limiter.Charge { return &p.scratch.charged[number].charge }
+
+// Rule returns the rule that makes a charge.
+func (p *Plan) Rule(number int) *matching.Compiled { return p.scratch.charged[number].rule }
+
+// Tier is that of a charge, "" if no tier applies.
+func (p *Plan) Tier(number int) string { return p.scratch.charged[number].tier }
+
+// Identifier is that of a charge, as answers show it.
+func (p *Plan) Identifier(number int) string { return p.scratch.charged[number].identifier }
+
+// Decide decides request i, and charges it. It returns the decision about each of its charges, in their order, and whether the request is allowed. There
+// are no decisions if no rule limits the request. Undecided ones are not among the results of Check.
+func (e *Engine) Decide(ctx context.Context, p *Plan, i int) (decisions []limiter.Decision, isAllowed bool, err error) {
+	begin, end := p.Request(i)
+	if begin == end {
+		return nil, true, nil
+	}
+	s, charged := &p.scratch, p.scratch.charged[begin:end]
+	if isBlocked, _ := blocked(charged); isBlocked {
+		decisions, err = e.decideBlocked(ctx, p, charged)
+	} else {
+		s.charges = s.charges[:0]
+		for j := range charged {
+			s.charges = append(s.charges, charged[j].charge)
+		}
+		decisions, err = e.store.Spend(ctx, s.charges)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	isAllowed = true
+	for j := range decisions {
+		d := &decisions[j]
+		isAllowed = isAllowed && (d.Allowed || d.Origin == limiter.Undecided || charged[j].charge.Shadow)
+	}
+	return decisions, isAllowed, nil
+}
+
+// decideBlocked decides a request that is denied without a counter by one of its charges, as check does.
+func (e *Engine) decideBlocked(ctx context.Context, p *Plan, charged []ruleCharge) ([]limiter.Decision, error) {
+	results, err := e.decide(ctx, p.active, &p.scratch, charged, false)
+	if err != nil {
+		return nil, err
+	}
+	decisions := make([]limiter.Decision, len(charged))
+	for i := range decisions {
+		decisions[i].Origin = limiter.Undecided
+	}
+	for i := range results {
+		decisions[indexOfKey(charged, results[i].Key)] = results[i].Decision
+	}
+	return decisions, nil
+}
+
+// Result returns the decision about a charge as [Engine.Check] returns it.
+func (e *Engine) Result(p *Plan, number int, d *limiter.Decision) Result {
+	c := &p.scratch.charged[number]
+	source := e.sourceOf(d)
+	if c.charge.Deny {
+		source = SourceNone
+	}
+	return c.addResult(nil, d, source)[0]
+}

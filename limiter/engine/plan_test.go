@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-dev/weir/limiter/engine"
+	"github.com/weir-dev/weir/limiter/memstore"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// A replay matches many requests before it decides them. Each has the results of a Check at its time.
+func TestPlan_DecidesAsCheck(t *testing.T) {
+	now := time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	block, trial, missing := rule("shop/block", 0), shadow(rule("shop/shadow", 1)), rule("shop/user", 9)
+	block.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "plan", Value: "blocked"}}
+	missing.Identifier, missing.OnMissing = rules.Identifier{From: rules.FromHeader, Name: "user"}, rules.DenyMissing
+	set := []rules.Rule{block, trial, rule("shop/tenant", 3), missing}
+	newOn := func() *engine.Engine {
+		e := engine.New(memstore.New(clock), engine.SourceMemory, engine.NewMetrics(nil))
+		e.Swap(index(t, slices.Clone(set)...))
+		return e
+	}
+	planned, checked := newOn(), newOn()
+	var checks []engine.Check
+	for i := range 40 {
+		headers := map[string]string{"tenant": strconv.Itoa(i % 3), "plan": []string{"", "blocked"}[i/4%2]}
+		if i%5 > 0 {
+			headers["user"] = "u"
+		}
+		checks = append(checks, *request(1, headers))
+	}
+	var plan engine.Plan
+	for range 2 { // a plan is used again
+		if err := planned.Plan(t.Context(), &plan, checks); err != nil {
+			t.Fatal(err)
+		}
+		for i := range checks {
+			now = now.Add(time.Second)
+			decisions, allowed, err := planned.Decide(t.Context(), &plan, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := checked.Check(t.Context(), &checks[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var results []engine.Result
+			begin, end := plan.Request(i)
+			for j := range decisions {
+				if r := planned.Result(&plan, begin+j, &decisions[j]); decisions[j].Origin == 0 {
+					r.Rule, _ = checked.Index().RuleOf(r.Rule.Policy)
+					results = append(results, r)
+				}
+			}
+			slices.SortStableFunc(results, engine.CompareResults)
+			if allowed != answer.Allowed || len(decisions) != end-begin || !slices.Equal(results, answer.Results) {
+				t.Fatalf("request %d: %v %+v, want %v %+v", i, allowed, results, answer.Allowed, answer.Results)
+			}
+		}
+	}
+}
+
+func TestPlan_NeedsRules(t *testing.T) {
+	e := engine.New(memstore.New(time.Now), engine.SourceMemory, engine.NewMetrics(nil))
+	if err := e.Plan(t.Context(), &engine.Plan{}, nil); !errors.Is(err, engine.ErrNoRules) {
+		t.Errorf("%v", err)
+	}
+}
