@@ -50,8 +50,8 @@ func (p *Plan) Tier(number int) string { return p.scratch.charged[number].tier }
 // Identifier is that of a charge, as answers show it.
 func (p *Plan) Identifier(number int) string { return p.scratch.charged[number].identifier }
 
-// Decide decides request i, and charges it unless peek is set. It returns the decision about each of its charges, in their order, and whether the request is allowed. There
-// are no decisions if no rule limits the request. Undecided ones are not among the results of Check.
+// Decide decides request i, and charges it unless peek is set. It returns the decision about each of its charges, in their order, and whether the
+// request is allowed. There are no decisions if no rule limits the request. Undecided ones are not among the results of Check.
 func (e *Engine) Decide(ctx context.Context, p *Plan, i int, peek bool) (decisions []limiter.Decision, isAllowed bool, err error) {
 	begin, end := p.Request(i)
 	if begin == end {
