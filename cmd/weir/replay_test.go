@@ -171,7 +171,7 @@ func TestReplay_ReproducesAProductionRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := accesslog.Open([]string{file}, accesslog.Options{})
+	reader, err := accesslog.Open(t.Context(), []string{file}, accesslog.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package accesslog
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -91,36 +92,23 @@ func joinPaths(paths []string) string {
 }
 
 // openFile reads the first lines of a file and finds its format. A regular file is closed until its lines are next.
-func (r *Reader) openFile(path string) (*file, error) {
+func (r *Reader) openFile(ctx context.Context, path string) (*file, error) {
 	f := &file{path: path, read: &r.stats.bytes}
-	var discarded atomic.Int64
-	counter := &discarded
 	isRegular, err := f.inspect()
 	if err != nil {
 		return nil, err
 	}
-	if !isRegular {
-		counter = f.read
+	var head []byte
+	if isRegular {
+		var discarded atomic.Int64
+		head, err = f.head(r.options.Stdin, &discarded)
+	} else {
+		head, err = f.headOfPipe(ctx, r.options.Stdin)
 	}
-	if err := f.open(r.options.Stdin, counter); err != nil {
-		return nil, err
+	if err == nil {
+		err = f.detect(&r.options, head)
 	}
-	buffer := make([]byte, sampleSize)
-	n, err := io.ReadFull(f.reader, buffer)
-	if err != nil && n == 0 && !errors.Is(err, io.EOF) {
-		f.close()
-		return nil, f.readError(err)
-	}
-	head := buffer[:n:n]
-	if bytes.IndexByte(head, '\n') < 0 && n == sampleSize { // one long line
-		rest, err := readLine(f.reader)
-		if err != nil {
-			f.close()
-			return nil, f.readError(err)
-		}
-		head = slices.Concat(head, rest)
-	}
-	if err := f.detect(&r.options, head); err != nil {
+	if err != nil {
 		f.close()
 		return nil, err
 	}
@@ -130,6 +118,49 @@ func (r *Reader) openFile(path string) (*file, error) {
 		f.reader = io.MultiReader(bytes.NewReader(head), f.reader)
 	}
 	return f, nil
+}
+
+// headOfPipe is head, but ends with ctx. The read then goes on until the other side of the pipe writes or closes it.
+func (f *file) headOfPipe(ctx context.Context, stdin io.Reader) (head []byte, err error) {
+	type result struct {
+		file *file
+		head []byte
+		err  error
+	}
+	results := make(chan result, 1)
+	opened := *f // f changes only if the read ends in time
+	go func() {
+		head, err := opened.head(stdin, opened.read)
+		results <- result{&opened, head, err}
+	}()
+	select {
+	case r := <-results:
+		*f = *r.file
+		return r.head, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// head opens a file and returns its first lines. counter counts the bytes that are read.
+func (f *file) head(stdin io.Reader, counter *atomic.Int64) ([]byte, error) {
+	if err := f.open(stdin, counter); err != nil {
+		return nil, err
+	}
+	buffer := make([]byte, sampleSize)
+	n, err := io.ReadFull(f.reader, buffer)
+	if err != nil && n == 0 && !errors.Is(err, io.EOF) {
+		return nil, f.readError(err)
+	}
+	head := buffer[:n:n]
+	if bytes.IndexByte(head, '\n') < 0 && n == sampleSize { // one long line
+		rest, err := readLine(f.reader)
+		if err != nil {
+			return nil, f.readError(err)
+		}
+		head = slices.Concat(head, rest)
+	}
+	return head, nil
 }
 
 // readLine reads to the end of the line, as far as a line can be long.

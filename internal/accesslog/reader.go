@@ -55,8 +55,9 @@ type Reader struct {
 }
 
 // Open opens files: paths, patterns as of [filepath.Glob], and "-" for the standard input. They can be compressed with gzip or zstd, whatever their
-// names. It reads the first lines of each file. The error names the file and what is wrong. Without an error, the caller must call Close.
-func Open(files []string, o Options) (*Reader, error) {
+// names. It reads the first lines of each file, and waits for those of a pipe until ctx is done. The error names the file and what is wrong. Without an
+// error, the caller must call Close.
+func Open(ctx context.Context, files []string, o Options) (*Reader, error) {
 	if o.Window == 0 {
 		o.Window = DefaultWindow
 	}
@@ -78,7 +79,7 @@ func Open(files []string, o Options) (*Reader, error) {
 	}
 	r := &Reader{options: o}
 	r.stopped, r.stop = context.WithCancel(context.Background())
-	if err := r.openFiles(paths); err != nil {
+	if err := r.openFiles(ctx, paths); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -90,10 +91,10 @@ func Open(files []string, o Options) (*Reader, error) {
 }
 
 // openFiles reads the first lines of the files, and sorts them by time.
-func (r *Reader) openFiles(paths []string) error {
+func (r *Reader) openFiles(ctx context.Context, paths []string) error {
 	empty := 0
 	for _, path := range paths {
-		f, err := r.openFile(path)
+		f, err := r.openFile(ctx, path)
 		if err != nil {
 			return err
 		}
@@ -231,14 +232,19 @@ func (r *Reader) activate(ctx context.Context) error {
 // earliest returns the stream with the earliest record, and the time until which it can go on: the earliest record of the others, or the first line of
 // the next file. The time is zero if there is no other.
 func (r *Reader) earliest() (first *stream, others time.Time) {
-	for _, s := range r.streams {
+	index := 0
+	for i, s := range r.streams {
 		if first == nil || s.ready[0].Start.Before(first.ready[0].Start) {
-			first = s
+			first, index = s, i
 		}
 	}
-	for _, s := range r.streams {
-		if s != first && (others.IsZero() || s.ready[0].Start.Before(others)) {
-			others = s.ready[0].Start
+	for i, s := range r.streams {
+		start := s.ready[0].Start
+		if i < index { // on a tie, the earlier stream is first
+			start = start.Add(-1)
+		}
+		if i != index && (others.IsZero() || start.Before(others)) {
+			others = start
 		}
 	}
 	if len(r.files) > 0 {

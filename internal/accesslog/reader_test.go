@@ -2,6 +2,7 @@ package accesslog_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ func write(t testing.TB, name string, content []byte) string {
 // open opens logs until the end of the test.
 func open(t testing.TB, o accesslog.Options, files ...string) *accesslog.Reader {
 	t.Helper()
-	r, err := accesslog.Open(files, o)
+	r, err := accesslog.Open(t.Context(), files, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +144,10 @@ func TestReader_ReadsTheStandardInput(t *testing.T) {
 			t.Errorf("%s: %d records, %v, %+v", name, len(records), err, s)
 		}
 	}
+	both := open(t, accesslog.Options{Stdin: bytes.NewReader(manyLines(10))}, "-", write(t, "a.log", manyLines(10)))
+	if _, err := readAll(t, both); !errors.Is(err, io.EOF) || both.Stats().TotalBytes != 0 || both.Stats().Records != 20 {
+		t.Errorf("with a file: %v, %+v", err, both.Stats())
+	}
 }
 
 func TestReader_ATruncatedFileIsAnErrorAfterItsLines(t *testing.T) {
@@ -152,12 +157,16 @@ func TestReader_ATruncatedFileIsAnErrorAfterItsLines(t *testing.T) {
 			continue
 		}
 		path := write(t, "access.log", whole[:len(whole)-len(whole)/4])
-		records, err := readAll(t, open(t, accesslog.Options{}, path))
+		r := open(t, accesslog.Options{}, path)
+		records, err := readAll(t, r)
 		if err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), path+" is truncated or damaged") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if len(records) < 10_000 || len(records) >= 20_000 {
 			t.Errorf("%s: %d records", name, len(records))
+		}
+		if s := r.Stats(); s.Bad != 0 || s.Records != int64(len(records)) { // the part of a line at the end is no line
+			t.Errorf("%s: %+v", name, s.BadLines)
 		}
 	}
 }
@@ -183,7 +192,7 @@ func TestOpen_Errors(t *testing.T) {
 		"a broken gzip":    {[]string{write(t, "a.gz", []byte("\x1f\x8b\x08\x00"))}, accesslog.Options{}, "is truncated or damaged"},
 		"negative options": {[]string{"-"}, accesslog.Options{Window: -1}, "must not be negative"},
 	} {
-		r, err := accesslog.Open(c.files, c.o)
+		r, err := accesslog.Open(t.Context(), c.files, c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -285,6 +294,45 @@ func TestReader_KeepsTheOrderOfEqualTimes(t *testing.T) {
 	}
 }
 
+// A request that began earlier is moved before those of an earlier part of the file, but not before those with its own time.
+func TestReader_KeepsTheOrderOfEqualTimesAcrossBlocks(t *testing.T) {
+	var b bytes.Buffer
+	for i := range 5000 { // more than a block
+		b.WriteString(envoyLine(5*time.Second, 0, fmt.Sprintf("/%d", i)))
+	}
+	b.WriteString(envoyLine(4*time.Second, time.Second, "/earlier"))
+	b.WriteString(envoyLine(5*time.Second, 0, "/5000"))
+	records, err := readAll(t, open(t, accesslog.Options{}, write(t, "access.log", b.Bytes())))
+	if !errors.Is(err, io.EOF) || len(records) != 5002 || records[0].Request.Path != "/earlier" {
+		t.Fatal(len(records), err)
+	}
+	for i := range records[1:] {
+		if got := records[i+1].Request.Path; got != fmt.Sprintf("/%d", i) {
+			t.Fatalf("record %d is %s", i+1, got)
+		}
+	}
+}
+
+// A file that begins in the middle of another one is merged from there on.
+func TestReader_MergesAFileThatBeginsLater(t *testing.T) {
+	var long, short bytes.Buffer
+	var want []string
+	for i := range 7200 {
+		path := fmt.Sprintf("/%d", i)
+		want = append(want, path)
+		long.WriteString(nginxLine(time.Duration(i)*time.Second, path))
+		if i >= 3600 && i < 3700 {
+			short.WriteString(nginxLine(time.Duration(i)*time.Second, path+"/short"))
+			want = append(want, path+"/short")
+		}
+	}
+	r := open(t, accesslog.Options{}, write(t, "long.log", long.Bytes()), write(t, "short.log", short.Bytes()))
+	records, err := readAll(t, r)
+	if !errors.Is(err, io.EOF) || !slices.Equal(paths(records), want) {
+		t.Fatalf("%d records of %d, %v", len(records), len(want), err)
+	}
+}
+
 func TestReader_MergesFilesByTime(t *testing.T) {
 	directory := t.TempDir()
 	var want []string
@@ -327,6 +375,7 @@ func TestReader_AClockThatJumpsIsAnError(t *testing.T) {
 	for name, c := range map[string]struct{ content, want string }{
 		"two logs in one file": {hour + hour, "the time goes back from 2026-03-14T12:59:59Z on line 3600 to 2026-03-14T12:00:00Z on line 3601"},
 		"one line in 2038":     {nginxLine(12*366*24*time.Hour, "/") + hour, "goes back from 2038-"},
+		"a part of a file":     {hour + log(0, 3*time.Minute, time.Second), "180 of 3780 lines are more than 1m0s behind"},
 		"a small file":         {log(0, 5*time.Minute, time.Second) + log(0, time.Minute, time.Second), "60 of 360 lines are more than 1m0s behind"},
 	} {
 		path := write(t, "access.log", []byte(c.content))
@@ -341,6 +390,16 @@ func TestReader_AClockThatJumpsIsAnError(t *testing.T) {
 	records, err := readAll(t, r)
 	if s := r.Stats(); !errors.Is(err, io.EOF) || len(records) != 7201 || s.OutOfOrder != 1 || s.Late != 1 {
 		t.Errorf("one late line: %d records, %v, %+v", len(records), err, s)
+	}
+}
+
+func TestOpen_WaitsForAPipeUntilItsContextEnds(t *testing.T) {
+	in, out := io.Pipe()
+	t.Cleanup(func() { out.Close() })
+	ctx, cancel := contextWithTimeout(t)
+	defer cancel()
+	if _, err := accesslog.Open(ctx, []string{"-"}, accesslog.Options{Stdin: in}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
 

@@ -208,7 +208,10 @@ func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, options *
 	}
 	settings := replay.Reads(options)
 	settings.Map = fields
-	reader, err := accesslog.Open(logs, accesslog.Options{Format: f.format, Settings: settings, Stdin: streams.In})
+	reader, err := accesslog.Open(ctx, logs, accesslog.Options{Format: f.format, Settings: settings, Stdin: streams.In})
+	if err != nil && errors.Is(err, ctx.Err()) {
+		return nil, &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted before a line was read")}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -237,3 +237,22 @@ func TestReplay_PrintsWhatIsKnownWhenItIsInterrupted(t *testing.T) {
 		t.Errorf("%s%s", &out, &notes)
 	}
 }
+
+// A pipe to which nothing is written has no first line.
+func TestReplay_EndsBeforeTheFirstLine(t *testing.T) {
+	in, end := io.Pipe()
+	defer end.Close()
+	ctx, interrupt := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer interrupt()
+	root := &cobra.Command{Use: "weir", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(replaycommand.Command())
+	root.SetIn(in)
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"replay", "--policies", write(t, "p.yaml", policy("ip", "axis: IP, limit: 15, window: 1m")), "-"})
+	err := root.ExecuteContext(ctx)
+	var status *cli.ExitError
+	if !errors.As(err, &status) || status.Code != cli.ExitInterrupted || !strings.Contains(err.Error(), "interrupted before a line was read") {
+		t.Errorf("%v, want exit status %d", err, cli.ExitInterrupted)
+	}
+}

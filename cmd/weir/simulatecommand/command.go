@@ -59,7 +59,7 @@ Weir's own scenarios are in config/scenarios.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), cli.StreamsOf(cmd), args) },
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), cli.StreamsOf(cmd), args) }),
 	}
 	flags := cmd.Flags()
 	flags.Int64Var(&f.seed, "seed", 0, "seed of all random numbers; 0 is that of the scenario")
