@@ -27,6 +27,9 @@ import (
 	"github.com/weir-dev/weir/test/fixture"
 )
 
+// hasRaceDetector is true if the test was built with the race detector.
+var hasRaceDetector bool
+
 // recordedPolicies has a policy for each algorithm, each with the requests of one path, and two policies that share the requests of another path.
 func recordedPolicies() string {
 	var text strings.Builder
@@ -35,14 +38,14 @@ func recordedPolicies() string {
 	}
 	for _, algorithm := range limiter.Algorithms() {
 		name := strings.ToLower(string(algorithm))
-		spec := fmt.Sprintf("limit: 20, window: 2s, algorithm: %s, match: {http: {paths: [{type: PathPrefix, value: /%s}]}}", algorithm, name)
+		spec := fmt.Sprintf("limit: 6, window: 2s, algorithm: %s, match: {http: {paths: [{type: PathPrefix, value: /%s}]}}", algorithm, name)
 		if algorithm.Traits().Drains {
-			spec += ", burst: 5"
+			spec += ", burst: 4"
 		}
 		policy(name, "Tenant", spec)
 	}
-	policy("both-tenant", "Tenant", "limit: 15, window: 1s, match: {http: {paths: [{type: PathPrefix, value: /both}]}}")
-	policy("both-ip", "IP", "limit: 40, window: 3s, algorithm: FixedWindow, match: {http: {paths: [{type: PathPrefix, value: /both}]}}")
+	policy("both-tenant", "Tenant", "limit: 5, window: 1s, match: {http: {paths: [{type: PathPrefix, value: /both}]}}")
+	policy("both-ip", "IP", "limit: 15, window: 3s, algorithm: FixedWindow, match: {http: {paths: [{type: PathPrefix, value: /both}]}}")
 	return text.String()
 }
 
@@ -69,7 +72,7 @@ func recordTraffic(t *testing.T, dir string, requests int) (text string, records
 				if n := random.IntN(len(algorithms) + 1); n < len(algorithms) {
 					path = "/" + strings.ToLower(string(algorithms[n]))
 				}
-				tenant := int(random.ExpFloat64() * 30)
+				tenant := int(random.ExpFloat64() * 10)
 				_, err := fixture.Check(t.Context(), base, fixture.CheckRequest{
 					Domain: "shop", Method: "GET", Path: path, Headers: map[string]string{"x-tenant-id": fmt.Sprint("tenant-", tenant)},
 					ClientIP: fmt.Sprintf("192.0.2.%d", random.IntN(40)),
@@ -127,16 +130,13 @@ func replayed(results []engine.Result, allowed bool) recorded {
 	return r
 }
 
-// includes reports whether a list has all texts of another.
-func includes(list, other string) bool {
-	texts := strings.Fields(list)
-	return !slices.ContainsFunc(strings.Fields(other), func(text string) bool { return !slices.Contains(texts, text) })
-}
-
 // A limiter with Redis records what it decides, and the replay of the log makes each decision again. A run of a script decides several requests at one
 // instant: of these, the one with the most units left was the first.
 func TestReplay_ReproducesAProductionRun(t *testing.T) {
-	const requests = 100_000
+	requests := 100_000
+	if hasRaceDetector {
+		requests = 10_000 // it takes ten times as long
+	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(recordedPolicies()), 0o600); err != nil {
 		t.Fatal(err)
@@ -150,17 +150,19 @@ func TestReplay_ReproducesAProductionRun(t *testing.T) {
 	if len(result.Problems) > 0 {
 		t.Fatal(result.Problems)
 	}
-	of, wrong := map[string]int{}, 0
+	of, wrong, known, knownAtEnd := map[string]int{}, 0, 0, 0
 	var report bytes.Buffer
 	r, err := replay.New(replay.Options{Policies: result.Rules, Observe: func(record *accesslog.Record, results []engine.Result, allowed bool) {
 		want, got := recordedOf(&log[record.Line-1]), replayed(results, allowed)
 		source := log[record.Line-1].Source
 		of[want.Policy+" "+want.Result+" "+string(source)]++
-		same := got == want
-		if source == engine.SourceCache { // by the clock of the limiter, up to a round trip off, and only about policies that are known to deny
-			same = got.Result == want.Result && includes(got.Denied, want.Denied)
+		if source == engine.SourceCache { // by the clock of the limiter, not by that of Redis, and only about policies that are known to deny
+			if known++; got.Result != want.Result {
+				knownAtEnd++
+			}
+			return
 		}
-		if !same {
+		if got != want {
 			if wrong++; wrong <= 10 {
 				fmt.Fprintf(&report, "%v, %s:\n  %+v, want\n  %+v\n", record.Start, source, got, want)
 			}
@@ -177,16 +179,19 @@ func TestReplay_ReproducesAProductionRun(t *testing.T) {
 	if err := r.Run(t.Context(), reader); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.Requests(); n != requests {
+	if n := r.Requests(); n != int64(requests) {
 		t.Errorf("%d requests were replayed, want %d", n, requests)
 	}
 	t.Logf("%d decisions: %v", len(log), of)
+	if knownAtEnd > known/1000 { // at the end of a wait, the two clocks can differ
+		t.Errorf("%d of %d known denials are not reproduced", knownAtEnd, known)
+	}
 	if wrong > 0 {
 		t.Errorf("%d of %d decisions differ:\n%s", wrong, len(log), &report)
 	}
 	for _, algorithm := range limiter.Algorithms() {
 		name := "shop/" + strings.ToLower(string(algorithm))
-		if of[name+" allowed redis"] < 1000 || of[name+" denied redis"]+of[name+" denied cache"] < 1000 {
+		if of[name+" allowed redis"] < requests/500 || of[name+" denied redis"]+of[name+" denied cache"] < requests/100 {
 			t.Errorf("%s: too few decisions to prove anything", name)
 		}
 	}

@@ -301,12 +301,12 @@ func (r *Replay) decideBatch(ctx context.Context, j *job) error {
 			now = r.to
 		}
 		r.to = now
-		after, err := r.after.decideAt(ctx, &j.after, j.checks, i, now, &r.clock)
+		after, err := r.after.decideAt(ctx, j, &j.after, i, now, &r.clock)
 		if err != nil {
 			return err
 		}
 		if r.before != nil {
-			before, err := r.before.decideAt(ctx, &j.before, j.checks, i, now, &r.clock)
+			before, err := r.before.decideAt(ctx, j, &j.before, i, now, &r.clock)
 			if err != nil {
 				return err
 			}
@@ -321,13 +321,16 @@ func (r *Replay) decideBatch(ctx context.Context, j *job) error {
 }
 
 // decideAt is decide, for a side that matches in order too.
-func (s *side) decideAt(ctx context.Context, p *plan, checks []engine.Check, i int, now limiter.Instant, clock *recordedClock) (outcome, error) {
+func (s *side) decideAt(ctx context.Context, j *job, p *plan, i int, now limiter.Instant, clock *recordedClock) (outcome, error) {
+	// A known denial has not reached the counters, and is made by the clock of the limiter. At the end of a wait, Redis could have admitted the request.
+	recorded := j.records[i].Recorded
+	peek := recorded != nil && recorded.Source == string(engine.SourceCache)
 	if s.isOrdered {
 		clock.at.Store(int64(now))
-		if err := s.match(ctx, p, checks[i:i+1]); err != nil {
+		if err := s.match(ctx, p, j.checks[i:i+1]); err != nil {
 			return outcome{}, err
 		}
 		i = 0
 	}
-	return s.decide(ctx, p, i, now)
+	return s.decide(ctx, p, i, now, peek)
 }

@@ -95,7 +95,7 @@ func (o *outcome) results(e *engine.Engine) []engine.Result {
 }
 
 // decide decides request i of a plan.
-func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant) (outcome, error) {
+func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant, peek bool) (outcome, error) {
 	s.timeline.advance(now)
 	s.store.Begin(now)
 	s.numbers = s.numbers[:0]
@@ -103,7 +103,7 @@ func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant) 
 	for c := begin; c < end; c++ {
 		s.numbers = append(s.numbers, s.store.Find(p.tallies[c].table, p.Charge(c).Key, p.hashes[c]))
 	}
-	decisions, allowed, err := s.engine.Decide(ctx, &p.Plan, i)
+	decisions, allowed, err := s.engine.Decide(ctx, &p.Plan, i, peek)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -50,22 +50,26 @@ func (p *Plan) Tier(number int) string { return p.scratch.charged[number].tier }
 // Identifier is that of a charge, as answers show it.
 func (p *Plan) Identifier(number int) string { return p.scratch.charged[number].identifier }
 
-// Decide decides request i, and charges it. It returns the decision about each of its charges, in their order, and whether the request is allowed. There
-// are no decisions if no rule limits the request. Undecided ones are not among the results of Check.
-func (e *Engine) Decide(ctx context.Context, p *Plan, i int) (decisions []limiter.Decision, isAllowed bool, err error) {
+// Decide decides request i, and charges it unless peek is set. It returns the decision about each of its charges, in their order, and whether the
+// request is allowed. There are no decisions if no rule limits the request. Undecided ones are not among the results of Check.
+func (e *Engine) Decide(ctx context.Context, p *Plan, i int, peek bool) (decisions []limiter.Decision, isAllowed bool, err error) {
 	begin, end := p.Request(i)
 	if begin == end {
 		return nil, true, nil
 	}
 	s, charged := &p.scratch, p.scratch.charged[begin:end]
 	if isBlocked, _ := blocked(charged); isBlocked {
-		decisions, err = e.decideBlocked(ctx, p, charged)
+		decisions, err = e.decideBlocked(ctx, p, charged, peek)
 	} else {
 		s.charges = s.charges[:0]
 		for j := range charged {
 			s.charges = append(s.charges, charged[j].charge)
 		}
-		decisions, err = e.store.Spend(ctx, s.charges)
+		ask := e.store.Spend
+		if peek {
+			ask = e.store.Peek
+		}
+		decisions, err = ask(ctx, s.charges)
 	}
 	if err != nil {
 		return nil, false, err
@@ -79,8 +83,8 @@ func (e *Engine) Decide(ctx context.Context, p *Plan, i int) (decisions []limite
 }
 
 // decideBlocked decides a request that is denied without a counter by one of its charges, as check does.
-func (e *Engine) decideBlocked(ctx context.Context, p *Plan, charged []ruleCharge) ([]limiter.Decision, error) {
-	results, err := e.decide(ctx, p.active, &p.scratch, charged, false)
+func (e *Engine) decideBlocked(ctx context.Context, p *Plan, charged []ruleCharge, peek bool) ([]limiter.Decision, error) {
+	results, err := e.decide(ctx, p.active, &p.scratch, charged, peek)
 	if err != nil {
 		return nil, err
 	}

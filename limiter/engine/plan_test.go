@@ -41,7 +41,7 @@ func TestPlan_DecidesAsCheck(t *testing.T) {
 		}
 		for i := range checks {
 			now = now.Add(time.Second)
-			decisions, allowed, err := planned.Decide(t.Context(), &plan, i)
+			decisions, allowed, err := planned.Decide(t.Context(), &plan, i, false)
 			if err != nil {
 				t.Fatal(err)
 			}
