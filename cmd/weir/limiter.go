@@ -126,7 +126,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	published := source.NewRedis(exchange, f.snapshot, apply, log)
 	registration.rejected = published.Rejected
-	tasks = append(tasks, snapshotLagTasks(f.snapshot, p)...)
+	tasks = append(tasks, monitor.SnapshotLagTasks(f.snapshot, p.revision, p.registry)...)
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", flags.RedisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,
@@ -145,12 +145,4 @@ func replicaName(given string) string {
 		return "limiter-" + suffix
 	}
 	return host + "-" + suffix
-}
-
-// snapshotLagTasks returns the task that measures the lag of the snapshot at path, unless path is empty.
-func snapshotLagTasks(path string, p *process) []func(context.Context) error {
-	if path == "" {
-		return nil
-	}
-	return []func(context.Context) error{asTask(monitor.NewSnapshotLag(path, p.revision, p.registry).Run)}
 }

@@ -34,6 +34,15 @@ func NewSnapshotLag(path string, revision func() string, registry prometheus.Reg
 	return l
 }
 
+// SnapshotLagTasks returns the task that measures the lag of the snapshot at path, unless path is empty.
+func SnapshotLagTasks(path string, revision func() string, registry prometheus.Registerer) []func(context.Context) error {
+	if path == "" {
+		return nil
+	}
+	lag := NewSnapshotLag(path, revision, registry)
+	return []func(context.Context) error{func(ctx context.Context) error { lag.Run(ctx); return nil }}
+}
+
 // Run measures periodically until ctx is done.
 func (l *SnapshotLag) Run(ctx context.Context) {
 	tick := time.NewTicker(l.interval)
