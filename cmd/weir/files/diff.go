@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/policydiff"
 	"github.com/weir-dev/weir/cmd/internal/cli/policyset"
+	"github.com/weir-dev/weir/cmd/weir/replaycommand"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -18,6 +20,7 @@ const clusterArgument = "cluster"
 // DiffCommand compares policies.
 func DiffCommand() *cobra.Command {
 	var f policydiff.Flags
+	var replayed replaycommand.Comparison
 	cmd := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare policies: what a change enforces differently",
@@ -30,10 +33,14 @@ weir lint.
 
 ` + policydiff.Effects + `
 
+With --replay, the requests of an access log are decided under both, and each policy that differs has what it newly denies and
+allows. weir replay --policies AFTER --policies-before BEFORE prints more.
+
 Exit status, as with diff: 0 if the policies are the same, 1 if they differ, 2 if an error occurs or a policy in AFTER is invalid. Invalid
 policies in BEFORE are reported, and left out.`,
 		Example: `  weir diff policies/ edited/
   git worktree add ../before origin/main && weir diff ../before/policies policies -o markdown
+  weir diff policies/ edited/ --replay access.log
   kubectl get ratelimitpolicies.weir.dev,clusterratelimitpolicies.weir.dev -A -o yaml | weir diff - policies/`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 { //nolint:mnd // BEFORE and AFTER
@@ -42,13 +49,20 @@ policies in BEFORE are reported, and left out.`,
 			}
 			return nil
 		},
-		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error { return diff(cli.StreamsOf(cmd), &f, args[0], args[1]) }),
+		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error {
+			return diff(cmd.Context(), cli.StreamsOf(cmd), &f, &replayed, args[0], args[1])
+		}),
 	}
-	f.Add(cmd.Flags())
+	flags := cmd.Flags()
+	f.Add(flags)
+	flags.StringSliceVar(&replayed.Logs, "replay", nil, "access logs: also print what requests would notice of the change, as weir replay")
+	flags.StringSliceVar(&replayed.Fields, "map", nil, "with --replay: what a field of the request comes from, as in weir replay")
+	flags.StringVar(&replayed.Format, "format", "", "with --replay: format of the logs; detected by default")
+	flags.StringVar(&replayed.Domain, "domain", "", "with --replay: domain of the requests, which is the namespace of their policies")
 	return cmd
 }
 
-func diff(s cli.Streams, f *policydiff.Flags, before, after string) error {
+func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *replaycommand.Comparison, before, after string) error {
 	outputs, err := f.Outputs()
 	switch {
 	case err != nil:
@@ -58,6 +72,10 @@ func diff(s cli.Streams, f *policydiff.Flags, before, after string) error {
 			"ratelimitpolicies.weir.dev,clusterratelimitpolicies.weir.dev -A -o yaml, and compare with -; see weir diff --help"))
 	case before == after:
 		return cli.UsageError(fmt.Errorf("both sides are %s: name two different ones", before))
+	case len(replayed.Logs) > 0 && (before == "-" || after == "-"):
+		return cli.UsageError(errors.New("--replay reads the policies of both sides again, and standard input can be read once: write it to a file"))
+	case len(replayed.Logs) == 0 && (len(replayed.Fields) > 0 || replayed.Format != "" || replayed.Domain != ""):
+		return cli.UsageError(errors.New("--map, --format and --domain have no effect without --replay"))
 	}
 	read := func(path string, mayBeInvalid bool) (*policyset.Set, error) {
 		files, err := policyfile.Read(s.In, path)
@@ -79,6 +97,15 @@ func diff(s cli.Streams, f *policydiff.Flags, before, after string) error {
 		return err
 	}
 	d.Before, d.After = before, after
+	if replayed.Before, replayed.After = before, after; len(replayed.Logs) > 0 && len(d.Policies) > 0 {
+		decided, requests, err := replayed.Run(ctx, s)
+		if err != nil {
+			return cli.UsageError(err) // status 1 means that the policies differ
+		}
+		for i := range d.Policies {
+			d.Policies[i].Notices = replaycommand.Notices(decided, requests, d.Policies[i].Policy)
+		}
+	}
 	return policydiff.Print(s.Out, outputs, d)
 }
 

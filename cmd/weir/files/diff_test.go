@@ -239,3 +239,40 @@ func TestPage_ShowsADiff(t *testing.T) {
 		t.Errorf("the page shows\n%s\nprinted:\n%s%s", want, stdout, stderr)
 	}
 }
+
+// With a log, each policy that differs has what its requests would notice.
+func TestDiff_ReplaysALog(t *testing.T) {
+	var log strings.Builder
+	for second := range 20 {
+		for _, address := range []string{"192.0.2.1", "192.0.2.1", "198.51.100.7"} {
+			fmt.Fprintf(&log, "%s - - [02/Jan/2026:15:04:%02d +0000] \"GET /v1 HTTP/1.1\" 200 5 \"-\" \"curl\"\n", address, second)
+		}
+	}
+	const ip = "axis: IP, limit: 100, window: 1m"
+	inDirectory(t, map[string]string{
+		"before.yaml": policyNamed("a", "{"+ip+"}") + policyNamed("b", "{"+ip+", match: {http: {paths: [{value: /other}]}}}"),
+		"after.yaml":  policyNamed("a", "{axis: IP, limit: 25, window: 1m}") + policyNamed("b", "{axis: IP, limit: 7, window: 1m, match: {http: {paths: [{value: /other}]}}}"),
+		"access.log":  log.String(), "policies.log": "no request\n",
+	})
+	status, stdout, stderr := runCommand(DiffCommand(), "", "before.yaml", "after.yaml", "--replay", "access.log")
+	for _, want := range []string{
+		`of 60 requests in the log, it newly denies 15, of 1 identifier; most of them of "192.0.2.1" (15)`, "of 60 requests in the log, it decides all as before",
+	} {
+		if status != 1 || !strings.Contains(stdout, want) {
+			t.Errorf("status %d, want 1 and %q:\n%s%s", status, want, stdout, stderr)
+		}
+	}
+	if _, stdout, _ := runCommand(DiffCommand(), "", "after.yaml", "before.yaml", "--replay", "access.log"); !strings.Contains(stdout, "it newly allows 15, of 1 identifier") {
+		t.Errorf("the opposite change:\n%s", stdout)
+	}
+	for want, args := range map[string][]string{
+		"missing.log does not exist":                        {"before.yaml", "after.yaml", "--replay", "missing.log"},
+		"policies.log":                                      {"before.yaml", "after.yaml", "--replay", "policies.log"},
+		"--map, --format and --domain have no effect":       {"before.yaml", "after.yaml", "--domain", "shop"},
+		"standard input can be read once: write it to a fi": {"-", "after.yaml", "--replay", "access.log"},
+	} {
+		if status, _, stderr := runCommand(DiffCommand(), "", args...); status != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%q: status %d, want 2 and %q: %s", args, status, want, stderr)
+		}
+	}
+}

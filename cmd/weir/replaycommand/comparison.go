@@ -1,0 +1,79 @@
+package replaycommand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
+	"github.com/weir-dev/weir/internal/replay/result"
+	"github.com/weir-dev/weir/limiter/exempt"
+	"github.com/weir-dev/weir/limiter/rules"
+)
+
+// Comparison replays logs under two sets of policies.
+type Comparison struct {
+	Before, After string // paths of the policies
+	Logs          []string
+	// Fields, Format and Domain are the flags --map, --format and --domain of weir replay.
+	Fields         []string
+	Format, Domain string
+}
+
+// Run returns how the decisions differ, and how many requests the logs have.
+func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Difference, int64, error) {
+	f := replayFlags{policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain, maxBad: "1%", output: "text", suggestOf: "identifiers"}
+	shares, _, err := f.validate()
+	if err != nil {
+		return nil, 0, cli.UsageError(err)
+	}
+	options, _, err := f.load(streams)
+	if err != nil {
+		return nil, 0, err
+	}
+	options.Exempt = exempt.With("", exempt.Lists{})
+	found, err := f.replay(ctx, streams, options, c.Logs)
+	if err == nil {
+		err = f.status(found, shares)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("replay: %w", err)
+	}
+	if found.Difference == nil {
+		return nil, 0, errors.New("replay: there is no difference to show")
+	}
+	return found.Difference, found.Total.Requests, nil
+}
+
+// Notices returns what the requests of a policy would notice, one sentence each. The policy can have several rates.
+func Notices(d *result.Difference, requests int64, policy string) (notices []string) {
+	var denied, allowed, deniedOf, allowedOf int64
+	for _, p := range d.Policies {
+		if rules.WithoutRate(p.Name) == policy {
+			denied, allowed = denied+p.NewlyDenied, allowed+p.NewlyAllowed
+			deniedOf, allowedOf = max(deniedOf, p.IdentifiersDenied), max(allowedOf, p.IdentifiersAllowed)
+		}
+	}
+	for _, one := range []struct {
+		what                  string
+		requests, identifiers int64
+		top                   []result.Affected
+	}{{"denies", denied, deniedOf, d.TopDenied}, {"allows", allowed, allowedOf, d.TopAllowed}} {
+		if one.requests == 0 {
+			continue
+		}
+		notice := fmt.Sprintf("of %d requests in the log, it newly %s %d, of %s", requests, one.what, one.requests,
+			cli.Count(int(one.identifiers), "identifier", "identifiers"))
+		for _, affected := range one.top {
+			if rules.WithoutRate(affected.Policy) == policy {
+				notice += fmt.Sprintf("; most of them of %q (%d)", affected.Identifier, affected.Requests)
+				break
+			}
+		}
+		notices = append(notices, notice)
+	}
+	if notices == nil {
+		notices = []string{fmt.Sprintf("of %d requests in the log, it decides all as before", requests)}
+	}
+	return notices
+}
