@@ -94,6 +94,9 @@ func TestScenarios_ShowWhatTheyDescribe(t *testing.T) {
 		"exact-and-leased": func(_ *testing.T, v []simulate.Outcome) bool {
 			return v[1].RedisCalls*2 < v[0].RedisCalls && v[1].Admitted*100 > v[0].Admitted*98
 		},
+		"two-hundred-replicas": func(_ *testing.T, v []simulate.Outcome) bool { // from 1m30s to 2m30s
+			return v[0].NeedlessDenials > 5000 && v[1].NeedlessDenials*4 < v[0].NeedlessDenials && v[0].MostInWindow <= 600 && v[1].MostInWindow <= 600
+		},
 		"rotating-addresses": func(_ *testing.T, v []simulate.Outcome) bool {
 			return v[0].Denied == 0 && v[1].Denied > 10_000 && v[1].MostInWindow < 3100
 		},
@@ -113,7 +116,7 @@ func TestScenarios_ShowWhatTheyDescribe(t *testing.T) {
 		})
 	}
 	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 7 {
 		t.Errorf("%d scenarios, %v: each needs a check", len(files), err)
 	}
 }
