@@ -77,7 +77,7 @@ func (e *Encoder) Encode(set Set, revisionOf func(i int) string) Encoded {
 			for _, i := range content.rules {
 				shard.Rules = append(shard.Rules, set.Rules[i])
 			}
-			*to = encodedShard{content.revisions, content.namespaces, content.byAge, packContent(shard)}
+			*to = encodedShard{slices.Clone(content.revisions), content.namespaces, content.byAge, packContent(shard)}
 		}
 		body.Shards = append(body.Shards, manifestShard{number, to.packed.blob})
 		encoded.Shards[to.packed.blob.Hash] = to.packed.data
@@ -98,8 +98,20 @@ type shardContent struct {
 
 func split(set Set, revisionOf func(i int) string) *[ShardCount]shardContent {
 	next := new([ShardCount]shardContent)
+	numbers, counts := make([]uint8, len(set.Rules)), [ShardCount]int{}
 	for i := range set.Rules {
-		to := &next[ShardOf(set.Rules[i].PolicyName())]
+		number := ShardOf(set.Rules[i].PolicyName())
+		numbers[i] = uint8(number)
+		counts[number]++
+	}
+	indexes, revisions := make([]int32, len(set.Rules)), make([]string, len(set.Rules)) // of all shards, one after the other
+	first := 0
+	for number, n := range counts {
+		next[number].rules, next[number].revisions = indexes[first:first:first+n], revisions[first:first:first+n]
+		first += n
+	}
+	for i, number := range numbers {
+		to := &next[number]
 		to.rules, to.revisions = append(to.rules, int32(i)), append(to.revisions, revisionOf(i))
 	}
 	for i := range set.Namespaces {
