@@ -114,7 +114,7 @@ func TestSetupWithManager_PublishesAPolicyThatWasReplacedDuringAWatchOutage(t *t
 	})
 }
 
-// A GitOps tool applies 100 policies at once: they need a handful of publications, five a second, and the last one has all.
+// A GitOps tool applies 100 policies at the same time: they need a handful of publications, five a second, and the last one has all.
 func TestSetupWithManager_PublishesEditsThatFollowEachOtherTogether(t *testing.T) {
 	h := newHarness(t)
 	h.manage(time.Hour, nil) // without resyncs, only watches report changes
