@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/replay/result"
@@ -22,7 +23,10 @@ type Comparison struct {
 
 // Run returns how the decisions differ, and how many requests the logs have.
 func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Difference, int64, error) {
-	f := replayFlags{policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain, maxBad: "1%", output: "text", suggestOf: "identifiers"}
+	f := replayFlags{
+		policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain,
+		maxBad: "1%", output: "text", suggestOf: "identifiers",
+	}
 	shares, _, err := f.validate()
 	if err != nil {
 		return nil, 0, cli.UsageError(err)
@@ -64,11 +68,9 @@ func Notices(d *result.Difference, requests int64, policy string) (notices []str
 		}
 		notice := fmt.Sprintf("of %d requests in the log, it newly %s %d, of %s", requests, one.what, one.requests,
 			cli.Count(int(one.identifiers), "identifier", "identifiers"))
-		for _, affected := range one.top {
-			if rules.WithoutRate(affected.Policy) == policy {
-				notice += fmt.Sprintf("; most of them of %q (%d)", affected.Identifier, affected.Requests)
-				break
-			}
+		isOfPolicy := func(a result.Affected) bool { return rules.WithoutRate(a.Policy) == policy }
+		if i := slices.IndexFunc(one.top, isOfPolicy); i >= 0 {
+			notice += fmt.Sprintf("; most of them of %q (%d)", one.top[i].Identifier, one.top[i].Requests)
 		}
 		notices = append(notices, notice)
 	}
