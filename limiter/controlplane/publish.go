@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,7 +46,8 @@ func (e *Exchange) Active(ctx context.Context) (revision string, sequence int64,
 //
 // It writes the shards that Redis does not have, then the manifest, then the pointer, and then lets the previous Set expire: a reader who follows the
 // pointer always finds the Set. The shards expire until the pointer is written, so that a crash leaves no shard for ever. A crash after the pointer
-// leaves shards that expire, or the previous Set without expiry, never a pointer to a missing Set.
+// leaves shards that expire, or the previous Set without expiry, never a pointer to a missing Set. The next Publish, also of another Exchange, repairs
+// that: it finds the previous Set in the list of superseded ones.
 // Leader election excludes two operators at the same time except for moments; see BeforeReplacing. They can leave the active Set with the
 // expiry of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
 func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool) (changed bool, err error) {
@@ -56,12 +58,15 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 		return false, err
 	}
 	if rewrite {
-		found = stored{current: found.current, lacking: slices.Sorted(maps.Keys(set.Shards))}
+		found = stored{current: found.current, lacking: slices.Sorted(maps.Keys(set.Shards)), verified: time.Now()}
 	}
 	if found.hasManifest && found.current == set.Revision && len(found.lacking) == 0 {
 		_, sequence, err := e.Active(ctx)
-		if err != nil || next.sequence == 0 || sequence == next.sequence {
+		if err != nil {
 			return false, err
+		}
+		if next.sequence == 0 || sequence == next.sequence {
+			return false, e.complete(ctx, &set)
 		}
 	}
 	if found.current != "" && found.current != set.Revision && e.confirm != nil {
@@ -77,7 +82,14 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 		}
 	}
 	rdb := e.client.Redis()
-	if err := rdb.Set(ctx, e.setKey(set.Revision), set.Data, 0).Err(); err != nil {
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		if found.current != "" && found.current != set.Revision {
+			e.list(ctx, p, found.current) // before the pointer changes: the next Publish finds it there after a crash
+		}
+		p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
+		return nil
+	})
+	if err != nil {
 		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
 	}
 	previous, err := rdb.SetArgs(ctx, e.currentKey(), set.Revision, redis.SetArgs{Get: true}).Result()
@@ -88,14 +100,53 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if err := e.writeShards(ctx, &set, found.lacking, 0); err != nil { // they are active now, and must not expire
 		return true, err
 	}
-	e.published.Store(&published{set.Revision, set.Shards, time.Now()})
 	if err := rdb.Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
 	}
-	if previous == "" || previous == set.Revision {
-		return true, nil
+	if previous != "" && previous != set.Revision {
+		if err := e.supersede(ctx, previous, known, &set, previous == found.current); err != nil {
+			return true, err
+		}
 	}
-	return true, e.supersede(ctx, previous, known, &set)
+	if known == nil {
+		return true, e.complete(ctx, &set)
+	}
+	e.published.Store(&published{set.Revision, set.Shards, found.verified})
+	return true, nil
+}
+
+// complete lets those Sets expire that a Publish has replaced, and has not let expire because it crashed or failed. It does nothing if the last Publish
+// of this Exchange has succeeded. The Set is the active one, and Redis has all of it.
+func (e *Exchange) complete(ctx context.Context, set *rules.Encoded) error {
+	if e.published.Load() != nil {
+		return nil
+	}
+	listed, err := e.client.Redis().LRange(ctx, e.supersededKey(), 0, -1).Result()
+	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") { // without the permission they stay
+		return fmt.Errorf("read %s: %w", e.supersededKey(), err)
+	}
+	slices.Sort(listed)
+	listed = slices.DeleteFunc(slices.Compact(listed), func(revision string) bool { return revision == set.Revision })
+	expiries := make([]*redis.DurationCmd, len(listed))
+	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, revision := range listed {
+			expiries[i] = p.PTTL(ctx, e.setKey(revision))
+		}
+		p.PExpire(ctx, e.supersededKey(), supersededFor)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the expiry of %d superseded rule sets: %w", len(listed), err)
+	}
+	for i, revision := range listed {
+		if expiries[i].Val() == noExpiry {
+			if err := e.supersede(ctx, revision, nil, set, true); err != nil {
+				return err
+			}
+		}
+	}
+	e.published.Store(&published{set.Revision, set.Shards, time.Now()})
+	return nil
 }
 
 // writeShards writes these shards of the Set. They have no expiry if it is 0.
@@ -115,8 +166,9 @@ func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes [
 	return nil
 }
 
-// supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then.
-func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded) (err error) {
+// supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then. The expiry of the
+// manifest is the last one: complete looks for it.
+func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded, isListed bool) (err error) {
 	var hashes []string
 	if known != nil && known.revision == revision {
 		hashes = slices.Sorted(maps.Keys(known.shards))
@@ -124,21 +176,30 @@ func (e *Exchange) supersede(ctx context.Context, revision string, known *publis
 		return err
 	}
 	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		if !isListed {
+			e.list(ctx, p, revision)
+		}
 		for _, hash := range hashes {
 			if _, isNeeded := next.Shards[hash]; !isNeeded {
 				p.PExpire(ctx, e.shardKey(hash), supersededFor)
 			}
 		}
-		p.PExpire(ctx, e.setKey(revision), supersededFor)
-		p.RPush(ctx, e.supersededKey(), revision)
-		p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
-		p.PExpire(ctx, e.supersededKey(), supersededFor)
 		return nil
 	})
+	if err == nil { // on a cluster, commands of one pipeline can fail separately
+		err = e.client.Redis().PExpire(ctx, e.setKey(revision), supersededFor).Err()
+	}
 	if err != nil {
 		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
 	}
 	return nil
+}
+
+// list adds a revision to the list of superseded ones.
+func (e *Exchange) list(ctx context.Context, p redis.Pipeliner, revision string) {
+	p.RPush(ctx, e.supersededKey(), revision)
+	p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
+	p.PExpire(ctx, e.supersededKey(), supersededFor)
 }
 
 // shardsOf returns the hashes of the shards of a revision. It returns no hashes if the manifest is missing or cannot be decoded.
@@ -156,10 +217,13 @@ func (e *Exchange) shardsOf(ctx context.Context, revision string) ([]string, err
 
 // stored is what Redis has of a Set.
 type stored struct {
-	current     string   // the revision that the pointer names
-	hasManifest bool     // without expiry
-	lacking     []string // hashes of shards that are missing or expire
+	current     string    // the revision that the pointer names
+	hasManifest bool      // without expiry
+	lacking     []string  // hashes of shards that are missing or expire
+	verified    time.Time // when Redis had all other shards
 }
+
+const noExpiry = -1 // of PTTL; -2 means "no such key"
 
 // find reads which revision the pointer names, and which parts of the Set exist without expiry. Of an edited Set, it looks only for the shards that this
 // Exchange has not published before, unless Redis has another Set than this Exchange has published last.
@@ -189,8 +253,10 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 	if err := manifest.Err(); err != nil {
 		return stored{}, fmt.Errorf("read the expiry of %s: %w", e.setKey(set.Revision), err)
 	}
-	const noExpiry = -1 // of PTTL; -2 means "no such key"
-	found := stored{current: pointer.Val(), hasManifest: manifest.Val() == noExpiry}
+	found := stored{current: pointer.Val(), hasManifest: manifest.Val() == noExpiry, verified: time.Now()}
+	if len(rest) > 0 {
+		found.verified = known.verified
+	}
 	for i, hash := range hashes {
 		if err := shards[i].Err(); err != nil {
 			return stored{}, fmt.Errorf("read the expiry of %s: %w", e.shardKey(hash), err)
@@ -310,6 +376,8 @@ func (e *Exchange) Archive(ctx context.Context, revision string) (data []byte, f
 // Leave lets the active Set and the pointer expire, because the limiter moved to another Redis. Until then, replicas that
 // still read this one find the Set. Publish undoes Leave.
 func (e *Exchange) Leave(ctx context.Context) error {
+	e.published.Store(nil)
+	e.stored.Store(nil)
 	revision, err := e.Current(ctx)
 	if err != nil || revision == "" {
 		return err
@@ -339,9 +407,14 @@ func (e *Exchange) Leave(ctx context.Context) error {
 
 // Clear removes the Sets and the heartbeats, because the limiter was deleted. If it has no permission to list the superseded
 // Sets, it leaves them to expire, and returns an error.
+//
+// First it lets the active Set expire: after the pointer, only the list of superseded Sets leads to what Clear has not removed.
 func (e *Exchange) Clear(ctx context.Context) error {
 	revision, err := e.Current(ctx)
 	if err != nil {
+		return err
+	}
+	if err := e.Leave(ctx); err != nil {
 		return err
 	}
 	rdb := e.client.Redis()
