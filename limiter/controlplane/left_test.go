@@ -145,3 +145,31 @@ func TestPublish_UndoesLeaveWithAnotherSet(t *testing.T) {
 		}
 	})
 }
+
+// Another program has written lists over the keys of a Set. A limiter that could not read them would not reject the Set, and the operator would not
+// write it again.
+func TestPublish_ReplacesKeysOfAnotherType(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e, set := exchange(client), encoded(sharded(many(50)))
+		publishSet(t, e, set)
+		hash := slices.Sorted(maps.Keys(set.Shards))[0]
+		for _, key := range []string{e.shardKey(hash), e.setKey(set.Revision)} {
+			if err := errors.Join(client.Redis().Del(t.Context(), key).Err(), client.Redis().RPush(t.Context(), key, "x").Err()); err != nil {
+				t.Fatal(err)
+			}
+			if data, _, err := e.Archive(t.Context(), set.Revision); err != nil {
+				t.Errorf("%s: %v, want no error", key, err)
+			} else if _, _, err := rules.Decode(data); err == nil {
+				t.Errorf("%s: the Set can be decoded", key)
+			}
+			successor := exchange(client)
+			if _, _, err := successor.Active(t.Context()); err != nil {
+				t.Errorf("%s: Active: %v", key, err)
+			}
+			if _, err := successor.Publish(t.Context(), set, true); err != nil { // a replica has rejected the Set
+				t.Fatal(err)
+			}
+			load(t, e)
+		}
+	})
+}

@@ -316,10 +316,14 @@ func (e *Exchange) Current(ctx context.Context) (string, error) {
 }
 
 // Load returns the manifest of a revision, or its whole Set in a format without shards. It does not verify that data is that revision; the caller does.
+// The data of a key that is no string is empty: it is damaged.
 func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
 	data, err = e.client.Redis().Get(ctx, e.setKey(revision)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, false, nil
+	}
+	if isWrongType(err) {
+		return nil, true, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read rule set %s: %w", revision, err)
@@ -327,7 +331,11 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 	return data, true, nil
 }
 
-// Shards returns the encoded shards with these hashes, as far as Redis has them.
+// isWrongType reports whether err is the reply for a key that is no string. Another program has written it, and to read it again does not help. Only a
+// reader that treats the data as damaged makes the operator write it again.
+func isWrongType(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") }
+
+// Shards returns the encoded shards with these hashes, as far as Redis has them. A key that is no string is missing.
 func (e *Exchange) Shards(ctx context.Context, hashes []string) (map[string][]byte, error) {
 	if len(hashes) == 0 {
 		return map[string][]byte{}, nil
@@ -345,7 +353,7 @@ func (e *Exchange) Shards(ctx context.Context, hashes []string) (map[string][]by
 		switch {
 		case err == nil:
 			shards[hash] = data
-		case !errors.Is(err, redis.Nil):
+		case !errors.Is(err, redis.Nil) && !isWrongType(err):
 			return nil, fmt.Errorf("read %s: %w", e.shardKey(hash), err)
 		}
 	}
