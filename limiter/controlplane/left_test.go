@@ -173,3 +173,29 @@ func TestPublish_ReplacesKeysOfAnotherType(t *testing.T) {
 		}
 	})
 }
+
+// The list serves only to clean up. If another program has damaged it, or the operator may not use it, the rules must arrive nevertheless.
+func TestPublish_NeedsNoListToReplaceTheRules(t *testing.T) {
+	for name, damage := range map[string]func(*Exchange) []any{
+		"another type":          func(e *Exchange) []any { return []any{"SET", e.supersededKey(), "x"} },
+		"no permission to add":  func(*Exchange) []any { return []any{"ACL", "SETUSER", "default", "-rpush"} },
+		"no permission to read": func(*Exchange) []any { return []any{"ACL", "SETUSER", "default", "-lrange"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onRedis(t, func(t *testing.T, client *redisclient.Client) {
+				e := exchange(client)
+				publishSet(t, e, encoded(sharded(many(20))))
+				if err := client.Redis().Do(t.Context(), damage(e)...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				second := encoded(sharded(many(21)))
+				changed, err := e.Publish(t.Context(), second, false)
+				if _, revision := load(t, e); revision != second.Revision || !changed {
+					t.Errorf("revision %s, changed: %v, %v", revision, changed, err)
+				}
+				wantTTL(t, client, e.setKey(encoded(sharded(many(20))).Revision), supersededFor)
+				publishSet(t, exchange(client), second) // without an error: the rules are active
+			})
+		})
+	}
+}

@@ -81,17 +81,11 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 			return false, err
 		}
 	}
-	rdb := e.client.Redis()
-	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		if found.current != "" && found.current != set.Revision {
-			e.list(ctx, p, found.current) // before the pointer changes: the next Publish finds it there after a crash
-		}
-		p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
-		return nil
-	})
+	isListed, err := e.writeManifest(ctx, &set, found.current)
 	if err != nil {
-		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
+		return false, err
 	}
+	rdb := e.client.Redis()
 	previous, err := rdb.SetArgs(ctx, e.currentKey(), set.Revision, redis.SetArgs{Get: true}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("set %s to %s: %w", e.currentKey(), set.Revision, err)
@@ -104,7 +98,7 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
 	}
 	if previous != "" && previous != set.Revision {
-		if err := e.supersede(ctx, previous, known, &set, previous == found.current); err != nil {
+		if err := e.supersede(ctx, previous, known, &set, isListed && previous == found.current); err != nil {
 			return true, err
 		}
 	}
@@ -122,7 +116,7 @@ func (e *Exchange) complete(ctx context.Context, set *rules.Encoded) error {
 		return nil
 	}
 	listed, err := e.client.Redis().LRange(ctx, e.supersededKey(), 0, -1).Result()
-	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") { // without the permission they stay
+	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") && !isWrongType(err) { // then they stay
 		return fmt.Errorf("read %s: %w", e.supersededKey(), err)
 	}
 	slices.Sort(listed)
@@ -166,6 +160,24 @@ func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes [
 	return nil
 }
 
+// writeManifest writes the manifest of a Set, and lists the revision that it replaces, which can be "": after a crash, the next Publish finds it there.
+// If only the list cannot be written, isListed is false: the list delays no rules.
+func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, replaced string) (isListed bool, err error) {
+	var listed *redis.IntCmd
+	var written *redis.StatusCmd
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
+		if replaced != "" && replaced != set.Revision {
+			listed = e.list(ctx, p, replaced)
+		}
+		written = p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
+		return nil
+	})
+	if err := written.Err(); err != nil {
+		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
+	}
+	return listed != nil && listed.Err() == nil, nil
+}
+
 // supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then. The expiry of the
 // manifest is the last one: complete looks for it.
 func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded, isListed bool) (err error) {
@@ -176,9 +188,6 @@ func (e *Exchange) supersede(ctx context.Context, revision string, known *publis
 		return err
 	}
 	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		if !isListed {
-			e.list(ctx, p, revision)
-		}
 		for _, hash := range hashes {
 			if _, isNeeded := next.Shards[hash]; !isNeeded {
 				p.PExpire(ctx, e.shardKey(hash), supersededFor)
@@ -187,7 +196,13 @@ func (e *Exchange) supersede(ctx context.Context, revision string, known *publis
 		return nil
 	})
 	if err == nil { // on a cluster, commands of one pipeline can fail separately
-		err = e.client.Redis().PExpire(ctx, e.setKey(revision), supersededFor).Err()
+		_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.PExpire(ctx, e.setKey(revision), supersededFor)
+			if !isListed {
+				e.list(ctx, p, revision)
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
@@ -196,10 +211,11 @@ func (e *Exchange) supersede(ctx context.Context, revision string, known *publis
 }
 
 // list adds a revision to the list of superseded ones.
-func (e *Exchange) list(ctx context.Context, p redis.Pipeliner, revision string) {
-	p.RPush(ctx, e.supersededKey(), revision)
+func (e *Exchange) list(ctx context.Context, p redis.Pipeliner, revision string) *redis.IntCmd {
+	added := p.RPush(ctx, e.supersededKey(), revision)
 	p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
 	p.PExpire(ctx, e.supersededKey(), supersededFor)
+	return added
 }
 
 // shardsOf returns the hashes of the shards of a revision. It returns no hashes if the manifest is missing or cannot be decoded.
