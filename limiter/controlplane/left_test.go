@@ -41,13 +41,15 @@ func TestPublish_LeavesNothingForEver(t *testing.T) {
 	first, second := encoded(sharded(many(20))), encoded(sharded(edited(many(20), "shop/policy-007", 11)))
 	third := encoded(sharded(edited(many(20), "shop/policy-003", 11)))
 	for name, test := range map[string]struct {
-		next      rules.Encoded
-		successor bool
+		next                rules.Encoded
+		successor, knowsSet bool
 	}{
-		"the same operator":                   {second, false},
-		"the same operator, with another Set": {third, false},
-		"its successor":                       {second, true},
-		"its successor, with another Set":     {third, true},
+		"the same operator":                   {second, false, false},
+		"the same operator, with another Set": {third, false, false},
+		"its successor":                       {second, true, false},
+		"its successor, with another Set":     {third, true, false},
+		"an earlier leader":                   {second, true, true},
+		"an earlier leader, with another Set": {third, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			finished := false
@@ -60,6 +62,10 @@ func TestPublish_LeavesNothingForEver(t *testing.T) {
 				failing.Redis().AddHook(hook)
 				e := exchange(failing)
 				publishSet(t, e, first)
+				successor := exchange(client)
+				if test.knowsSet {
+					publishSet(t, successor, first)
+				}
 				hook.sent, hook.after = 0, after
 				_, err := e.Publish(t.Context(), second, false)
 				if finished = err == nil; !finished && !errors.Is(err, errCrashed) {
@@ -73,7 +79,7 @@ func TestPublish_LeavesNothingForEver(t *testing.T) {
 					abandoned = second.Revision
 				}
 				if test.successor {
-					e = exchange(client)
+					e = successor
 				}
 				publishSet(t, e, test.next)
 				wantExpiry(t, client, e, test.next, abandoned, after)
@@ -106,6 +112,29 @@ func TestClear_LeavesNothingForEver(t *testing.T) {
 		}
 		if err := client.Redis().FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestLeave_LetsTheManifestExpireLast fails after each command of Leave. Publish concludes from a manifest that expires that its shards do.
+func TestLeave_LetsTheManifestExpireLast(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	set, finished := encoded(sharded(many(20))), false
+	for after := 0; !finished; after++ {
+		publishSet(t, exchange(client), set)
+		failing := open(t, server.URL())
+		failing.Redis().AddHook(&crash{after: after})
+		err := exchange(failing).Leave(t.Context())
+		if finished = err == nil; !finished && !errors.Is(err, errCrashed) {
+			t.Fatal(err)
+		}
+		e := exchange(client)
+		for hash := range set.Shards {
+			shard, manifest := client.Redis().PTTL(t.Context(), e.shardKey(hash)).Val(), client.Redis().PTTL(t.Context(), e.setKey(set.Revision)).Val()
+			if shard == -1 && manifest != -1 {
+				t.Errorf("after %d commands: shard %s has no expiry, and the manifest has %v", after, hash, manifest)
+			}
 		}
 	}
 }

@@ -178,8 +178,7 @@ func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, replac
 	return listed != nil && listed.Err() == nil, nil
 }
 
-// supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then. The expiry of the
-// manifest is the last one: complete looks for it.
+// supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then.
 func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded, isListed bool) (err error) {
 	var hashes []string
 	if known != nil && known.revision == revision {
@@ -187,22 +186,30 @@ func (e *Exchange) supersede(ctx context.Context, revision string, known *publis
 	} else if hashes, err = e.shardsOf(ctx, revision); err != nil {
 		return err
 	}
+	hashes = slices.DeleteFunc(hashes, func(hash string) bool { _, isNeeded := next.Shards[hash]; return isNeeded })
+	if err := e.expire(ctx, revision, hashes, supersededFor); err != nil || isListed {
+		return err
+	}
 	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		e.list(ctx, p, revision)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list rule set %s in %s: %w", revision, e.supersededKey(), err)
+	}
+	return nil
+}
+
+// expire lets these shards of a Set expire, and then its manifest: complete concludes from its expiry that the shards expire.
+func (e *Exchange) expire(ctx context.Context, revision string, hashes []string, expiry time.Duration) error {
+	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, hash := range hashes {
-			if _, isNeeded := next.Shards[hash]; !isNeeded {
-				p.PExpire(ctx, e.shardKey(hash), supersededFor)
-			}
+			p.PExpire(ctx, e.shardKey(hash), expiry)
 		}
 		return nil
 	})
 	if err == nil { // on a cluster, commands of one pipeline can fail separately
-		_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-			p.PExpire(ctx, e.setKey(revision), supersededFor)
-			if !isListed {
-				e.list(ctx, p, revision)
-			}
-			return nil
-		})
+		err = e.client.Redis().PExpire(ctx, e.setKey(revision), expiry).Err()
 	}
 	if err != nil {
 		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
@@ -281,7 +288,11 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 			found.lacking = append(found.lacking, hash)
 		}
 	}
-	if len(rest) == 0 && len(found.lacking) == 0 && known != nil {
+	switch {
+	case known == nil:
+	case known.revision != found.current:
+		e.published.Store(nil) // another Exchange has published, and has perhaps not completed it
+	case len(rest) == 0 && len(found.lacking) == 0:
 		e.published.Store(&published{known.revision, known.shards, time.Now()})
 	}
 	return found, nil
@@ -406,24 +417,16 @@ func (e *Exchange) Leave(ctx context.Context) error {
 	if err != nil || revision == "" {
 		return err
 	}
-	rdb := e.client.Redis()
 	hashes, err := e.shardsOf(ctx, revision)
 	if err != nil {
 		return err
 	}
 	// First the expiry of the Set, because Publish checks it. The Set expires after the pointer, which must never name a
 	// missing Set.
-	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.PExpire(ctx, e.setKey(revision), supersededFor+time.Minute)
-		for _, hash := range hashes {
-			p.PExpire(ctx, e.shardKey(hash), supersededFor+time.Minute)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
+	if err := e.expire(ctx, revision, hashes, supersededFor+time.Minute); err != nil {
+		return err
 	}
-	if err := rdb.PExpire(ctx, e.currentKey(), supersededFor).Err(); err != nil {
+	if err := e.client.Redis().PExpire(ctx, e.currentKey(), supersededFor).Err(); err != nil {
 		return fmt.Errorf("set the expiry of %s: %w", e.currentKey(), err)
 	}
 	return nil
