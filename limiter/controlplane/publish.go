@@ -316,7 +316,7 @@ type published struct {
 // verifyInterval is how often an Exchange verifies that Redis has all shards of the active Set. An eviction can remove each of them.
 const verifyInterval = 5 * time.Second
 
-// split returns the hashes of the shards that Redis is asked for, and those that it should have. p can be nil.
+// split returns the hashes of the shards to look for in Redis, and those that it should have. p can be nil.
 func (p *published) split(set *rules.Encoded, interval time.Duration) (ask, rest []string) {
 	isDue := p == nil || p.revision == set.Revision && time.Since(p.verified) >= interval
 	for _, hash := range slices.Sorted(maps.Keys(set.Shards)) {

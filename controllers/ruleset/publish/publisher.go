@@ -148,7 +148,7 @@ func (p *Publisher) write(ctx context.Context, set *selection.RuleSet) error {
 	stamped, sequence := p.Sequence.Stamp(set)
 	rewrites := p.shouldRewrite(set.Revision)
 	changed, err := p.store.Publish(ctx, stamped, rewrites)
-	if err == nil && rewrites { // a write that fails is repeated at once, not after the interval
+	if err == nil && rewrites { // a write that fails is repeated without this wait
 		p.rewritten = rewrite{set.Revision, p.Clock()}
 	}
 	if err == nil && changed {
