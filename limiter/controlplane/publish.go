@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,7 +46,8 @@ func (e *Exchange) Active(ctx context.Context) (revision string, sequence int64,
 //
 // It writes the shards that Redis does not have, then the manifest, then the pointer, and then lets the previous Set expire: a reader who follows the
 // pointer always finds the Set. The shards expire until the pointer is written, so that a crash leaves no shard for ever. A crash after the pointer
-// leaves shards that expire, or the previous Set without expiry, never a pointer to a missing Set.
+// leaves shards that expire, or the previous Set without expiry, never a pointer to a missing Set. The next Publish, also of another Exchange, repairs
+// that: it finds the previous Set in the list of superseded ones.
 // Leader election excludes two operators at the same time except for moments; see BeforeReplacing. They can leave the active Set with the
 // expiry of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
 func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool) (changed bool, err error) {
@@ -56,12 +58,15 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 		return false, err
 	}
 	if rewrite {
-		found = stored{current: found.current, lacking: slices.Sorted(maps.Keys(set.Shards))}
+		found = stored{current: found.current, lacking: slices.Sorted(maps.Keys(set.Shards)), verified: time.Now()}
 	}
 	if found.hasManifest && found.current == set.Revision && len(found.lacking) == 0 {
 		_, sequence, err := e.Active(ctx)
-		if err != nil || next.sequence == 0 || sequence == next.sequence {
+		if err != nil {
 			return false, err
+		}
+		if next.sequence == 0 || sequence == next.sequence {
+			return false, e.complete(ctx, &set)
 		}
 	}
 	if found.current != "" && found.current != set.Revision && e.confirm != nil {
@@ -76,10 +81,11 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 			return false, err
 		}
 	}
-	rdb := e.client.Redis()
-	if err := rdb.Set(ctx, e.setKey(set.Revision), set.Data, 0).Err(); err != nil {
-		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
+	isListed, err := e.writeManifest(ctx, &set, found.current)
+	if err != nil {
+		return false, err
 	}
+	rdb := e.client.Redis()
 	previous, err := rdb.SetArgs(ctx, e.currentKey(), set.Revision, redis.SetArgs{Get: true}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("set %s to %s: %w", e.currentKey(), set.Revision, err)
@@ -88,14 +94,53 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if err := e.writeShards(ctx, &set, found.lacking, 0); err != nil { // they are active now, and must not expire
 		return true, err
 	}
-	e.published.Store(&published{set.Revision, set.Shards, time.Now()})
 	if err := rdb.Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
 	}
-	if previous == "" || previous == set.Revision {
-		return true, nil
+	if previous != "" && previous != set.Revision {
+		if err := e.supersede(ctx, previous, known, &set, isListed && previous == found.current); err != nil {
+			return true, err
+		}
 	}
-	return true, e.supersede(ctx, previous, known, &set)
+	if known == nil {
+		return true, e.complete(ctx, &set)
+	}
+	e.published.Store(&published{set.Revision, set.Shards, found.verified})
+	return true, nil
+}
+
+// complete lets those Sets expire that a Publish has replaced, and has not let expire because it crashed or failed. It does nothing if the last Publish
+// of this Exchange has succeeded. The Set is the active one, and Redis has all of it.
+func (e *Exchange) complete(ctx context.Context, set *rules.Encoded) error {
+	if e.published.Load() != nil {
+		return nil
+	}
+	listed, err := e.client.Redis().LRange(ctx, e.supersededKey(), 0, -1).Result()
+	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") && !isWrongType(err) { // then they stay
+		return fmt.Errorf("read %s: %w", e.supersededKey(), err)
+	}
+	slices.Sort(listed)
+	listed = slices.DeleteFunc(slices.Compact(listed), func(revision string) bool { return revision == set.Revision })
+	expiries := make([]*redis.DurationCmd, len(listed))
+	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, revision := range listed {
+			expiries[i] = p.PTTL(ctx, e.setKey(revision))
+		}
+		p.PExpire(ctx, e.supersededKey(), supersededFor)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the expiry of %d superseded rule sets: %w", len(listed), err)
+	}
+	for i, revision := range listed {
+		if expiries[i].Val() == noExpiry {
+			if err := e.supersede(ctx, revision, nil, set, true); err != nil {
+				return err
+			}
+		}
+	}
+	e.published.Store(&published{set.Revision, set.Shards, time.Now()})
+	return nil
 }
 
 // writeShards writes these shards of the Set. They have no expiry if it is 0.
@@ -115,30 +160,69 @@ func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes [
 	return nil
 }
 
+// writeManifest writes the manifest of a Set, and lists the revision that it replaces, which can be "": after a crash, the next Publish finds it there.
+// If only the list cannot be written, isListed is false: the list delays no rules.
+func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, replaced string) (isListed bool, err error) {
+	var listed *redis.IntCmd
+	var written *redis.StatusCmd
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
+		if replaced != "" && replaced != set.Revision {
+			listed = e.list(ctx, p, replaced)
+		}
+		written = p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
+		return nil
+	})
+	if err := written.Err(); err != nil {
+		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
+	}
+	return listed != nil && listed.Err() == nil, nil
+}
+
 // supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then.
-func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded) (err error) {
+func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded, isListed bool) (err error) {
 	var hashes []string
 	if known != nil && known.revision == revision {
 		hashes = slices.Sorted(maps.Keys(known.shards))
 	} else if hashes, err = e.shardsOf(ctx, revision); err != nil {
 		return err
 	}
+	hashes = slices.DeleteFunc(hashes, func(hash string) bool { _, isNeeded := next.Shards[hash]; return isNeeded })
+	if err := e.expire(ctx, revision, hashes, supersededFor); err != nil || isListed {
+		return err
+	}
 	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, hash := range hashes {
-			if _, isNeeded := next.Shards[hash]; !isNeeded {
-				p.PExpire(ctx, e.shardKey(hash), supersededFor)
-			}
-		}
-		p.PExpire(ctx, e.setKey(revision), supersededFor)
-		p.RPush(ctx, e.supersededKey(), revision)
-		p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
-		p.PExpire(ctx, e.supersededKey(), supersededFor)
+		e.list(ctx, p, revision)
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("list rule set %s in %s: %w", revision, e.supersededKey(), err)
+	}
+	return nil
+}
+
+// expire lets these shards of a Set expire, and then its manifest: complete concludes from its expiry that the shards expire.
+func (e *Exchange) expire(ctx context.Context, revision string, hashes []string, expiry time.Duration) error {
+	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, hash := range hashes {
+			p.PExpire(ctx, e.shardKey(hash), expiry)
+		}
+		return nil
+	})
+	if err == nil { // on a cluster, commands of one pipeline can fail separately
+		err = e.client.Redis().PExpire(ctx, e.setKey(revision), expiry).Err()
+	}
 	if err != nil {
 		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
 	}
 	return nil
+}
+
+// list adds a revision to the list of superseded ones.
+func (e *Exchange) list(ctx context.Context, p redis.Pipeliner, revision string) *redis.IntCmd {
+	added := p.RPush(ctx, e.supersededKey(), revision)
+	p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
+	p.PExpire(ctx, e.supersededKey(), supersededFor)
+	return added
 }
 
 // shardsOf returns the hashes of the shards of a revision. It returns no hashes if the manifest is missing or cannot be decoded.
@@ -156,10 +240,13 @@ func (e *Exchange) shardsOf(ctx context.Context, revision string) ([]string, err
 
 // stored is what Redis has of a Set.
 type stored struct {
-	current     string   // the revision that the pointer names
-	hasManifest bool     // without expiry
-	lacking     []string // hashes of shards that are missing or expire
+	current     string    // the revision that the pointer names
+	hasManifest bool      // without expiry
+	lacking     []string  // hashes of shards that are missing or expire
+	verified    time.Time // when Redis had all other shards
 }
+
+const noExpiry = -1 // of PTTL; -2 means "no such key"
 
 // find reads which revision the pointer names, and which parts of the Set exist without expiry. Of an edited Set, it looks only for the shards that this
 // Exchange has not published before, unless Redis has another Set than this Exchange has published last.
@@ -189,8 +276,10 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 	if err := manifest.Err(); err != nil {
 		return stored{}, fmt.Errorf("read the expiry of %s: %w", e.setKey(set.Revision), err)
 	}
-	const noExpiry = -1 // of PTTL; -2 means "no such key"
-	found := stored{current: pointer.Val(), hasManifest: manifest.Val() == noExpiry}
+	found := stored{current: pointer.Val(), hasManifest: manifest.Val() == noExpiry, verified: time.Now()}
+	if len(rest) > 0 {
+		found.verified = known.verified
+	}
 	for i, hash := range hashes {
 		if err := shards[i].Err(); err != nil {
 			return stored{}, fmt.Errorf("read the expiry of %s: %w", e.shardKey(hash), err)
@@ -199,7 +288,11 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 			found.lacking = append(found.lacking, hash)
 		}
 	}
-	if len(rest) == 0 && len(found.lacking) == 0 && known != nil {
+	switch {
+	case known == nil:
+	case known.revision != found.current:
+		e.published.Store(nil) // another Exchange has published, and has perhaps not completed it
+	case len(rest) == 0 && len(found.lacking) == 0:
 		e.published.Store(&published{known.revision, known.shards, time.Now()})
 	}
 	return found, nil
@@ -250,10 +343,14 @@ func (e *Exchange) Current(ctx context.Context) (string, error) {
 }
 
 // Load returns the manifest of a revision, or its whole Set in a format without shards. It does not verify that data is that revision; the caller does.
+// The data of a key that is no string is empty: it is damaged.
 func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, found bool, err error) {
 	data, err = e.client.Redis().Get(ctx, e.setKey(revision)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, false, nil
+	}
+	if isWrongType(err) {
+		return nil, true, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read rule set %s: %w", revision, err)
@@ -261,7 +358,11 @@ func (e *Exchange) Load(ctx context.Context, revision string) (data []byte, foun
 	return data, true, nil
 }
 
-// Shards returns the encoded shards with these hashes, as far as Redis has them.
+// isWrongType reports whether err is the reply for a key that is no string. Another program has written it, and to read it again does not help. Only a
+// reader that treats the data as damaged makes the operator write it again.
+func isWrongType(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") }
+
+// Shards returns the encoded shards with these hashes, as far as Redis has them. A key that is no string is missing.
 func (e *Exchange) Shards(ctx context.Context, hashes []string) (map[string][]byte, error) {
 	if len(hashes) == 0 {
 		return map[string][]byte{}, nil
@@ -279,7 +380,7 @@ func (e *Exchange) Shards(ctx context.Context, hashes []string) (map[string][]by
 		switch {
 		case err == nil:
 			shards[hash] = data
-		case !errors.Is(err, redis.Nil):
+		case !errors.Is(err, redis.Nil) && !isWrongType(err):
 			return nil, fmt.Errorf("read %s: %w", e.shardKey(hash), err)
 		}
 	}
@@ -310,28 +411,22 @@ func (e *Exchange) Archive(ctx context.Context, revision string) (data []byte, f
 // Leave lets the active Set and the pointer expire, because the limiter moved to another Redis. Until then, replicas that
 // still read this one find the Set. Publish undoes Leave.
 func (e *Exchange) Leave(ctx context.Context) error {
+	e.published.Store(nil)
+	e.stored.Store(nil)
 	revision, err := e.Current(ctx)
 	if err != nil || revision == "" {
 		return err
 	}
-	rdb := e.client.Redis()
 	hashes, err := e.shardsOf(ctx, revision)
 	if err != nil {
 		return err
 	}
 	// First the expiry of the Set, because Publish checks it. The Set expires after the pointer, which must never name a
 	// missing Set.
-	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.PExpire(ctx, e.setKey(revision), supersededFor+time.Minute)
-		for _, hash := range hashes {
-			p.PExpire(ctx, e.shardKey(hash), supersededFor+time.Minute)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
+	if err := e.expire(ctx, revision, hashes, supersededFor+time.Minute); err != nil {
+		return err
 	}
-	if err := rdb.PExpire(ctx, e.currentKey(), supersededFor).Err(); err != nil {
+	if err := e.client.Redis().PExpire(ctx, e.currentKey(), supersededFor).Err(); err != nil {
 		return fmt.Errorf("set the expiry of %s: %w", e.currentKey(), err)
 	}
 	return nil
@@ -339,9 +434,14 @@ func (e *Exchange) Leave(ctx context.Context) error {
 
 // Clear removes the Sets and the heartbeats, because the limiter was deleted. If it has no permission to list the superseded
 // Sets, it leaves them to expire, and returns an error.
+//
+// First it lets the active Set expire: after the pointer, only the list of superseded Sets leads to what Clear has not removed.
 func (e *Exchange) Clear(ctx context.Context) error {
 	revision, err := e.Current(ctx)
 	if err != nil {
+		return err
+	}
+	if err := e.Leave(ctx); err != nil {
 		return err
 	}
 	rdb := e.client.Redis()

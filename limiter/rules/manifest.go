@@ -109,14 +109,20 @@ func (b *manifestBody) validate() error {
 		}
 		last = s.Number
 	}
+	listed := map[string]bool{}
 	for found := range b.blobs() {
-		if sum, err := base64.RawURLEncoding.DecodeString(found.Hash); err != nil || len(sum) != sha256.Size {
+		sum, err := base64.RawURLEncoding.DecodeString(found.Hash)
+		if err != nil || len(sum) != sha256.Size || base64.RawURLEncoding.EncodeToString(sum) != found.Hash { // the decoder skips line breaks
 			return fmt.Errorf("the manifest has the hash %q, which is no SHA-256 in base64", Shorten(found.Hash))
 		}
 		if found.Size < 0 || found.Size > maxEncoded-total {
 			return fmt.Errorf("the shards exceed %d bytes together", maxEncoded)
 		}
 		total += found.Size
+		if listed[found.Hash] { // names differ between shards: a reader would only read the same content several times
+			return fmt.Errorf("the manifest lists the hash %q twice", found.Hash)
+		}
+		listed[found.Hash] = true
 	}
 	return nil
 }

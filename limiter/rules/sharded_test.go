@@ -169,6 +169,10 @@ func TestDecodeManifest_RejectsInvalidManifests(t *testing.T) {
 		"an unknown field":       {`{"format":4,"shards":[],"x":1}`, "unknown field"},
 		"a size that wraps":      {`{"format":4,"shards":[{"number":1,"hash":"` + hash + `","size":9223372036854775807},{"number":2,"hash":"` + hash + `","size":2}]}`, "exceed"},
 		"rules in the manifest":  {`{"format":4,"shards":[],"rules":[]}`, "unknown field"},
+		"a hash twice":           {`{"format":4,"shards":[{"number":1,"hash":"` + hash + `","size":2},{"number":2,"hash":"` + hash + `","size":2}]}`, "lists the hash \"" + hash + "\" twice"},
+		"the hash of the table":  {`{"format":4,"routeTable":{"hash":"` + hash + `","size":2},"shards":[{"number":1,"hash":"` + hash + `","size":2}]}`, "twice"},
+		"a hash in lines":        {`{"format":4,"shards":[{"number":1,"hash":"\n` + hash + `","size":2}]}`, "which is no SHA-256"},
+		"a hash with loose bits": {`{"format":4,"shards":[{"number":1,"hash":"` + hash[1:] + `B","size":2}]}`, "which is no SHA-256"},
 		"a format of the future": {`{"format":5,"shards":[]}`, "unknown format 5"},
 	} {
 		t.Run(name, func(t *testing.T) {

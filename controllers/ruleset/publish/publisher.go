@@ -146,7 +146,11 @@ func (p *Publisher) write(ctx context.Context, set *selection.RuleSet) error {
 		return nil
 	}
 	stamped, sequence := p.Sequence.Stamp(set)
-	changed, err := p.store.Publish(ctx, stamped, p.shouldRewrite(set.Revision))
+	rewrites := p.shouldRewrite(set.Revision)
+	changed, err := p.store.Publish(ctx, stamped, rewrites)
+	if err == nil && rewrites { // a write that fails is repeated without this wait
+		p.rewritten = rewrite{set.Revision, p.Clock()}
+	}
 	if err == nil && changed {
 		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
 	}
@@ -173,12 +177,7 @@ func readNoShards(replicas []Replica) bool {
 
 // shouldRewrite reports whether the rule set must be written again although Redis has it: a replica rejects it, perhaps because it is damaged.
 func (p *Publisher) shouldRewrite(revision string) bool {
-	now := p.Clock()
-	if p.rejected == "" || p.rewritten.revision == revision && now.Sub(p.rewritten.at) < rewriteInterval {
-		return false
-	}
-	p.rewritten = rewrite{revision, now}
-	return true
+	return p.rejected != "" && (p.rewritten.revision != revision || p.Clock().Sub(p.rewritten.at) >= rewriteInterval)
 }
 
 // inspect inspects Redis once every resync: the settings that decide about eviction can change while Redis runs.

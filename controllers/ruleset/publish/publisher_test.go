@@ -382,6 +382,21 @@ func archive(t *testing.T, set *selection.RuleSet) []byte {
 	return data
 }
 
+// A replica without rules waits for the write.
+func TestPublish_RepeatsAWriteThatFails(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	p.publish(set)
+	store := p.stores["a:6379"]
+	store.replicas = []Replica{{ID: "a", Rejected: "shard 3 is damaged"}}
+	p.publish(set) // finds the replica
+	store.failing["publish"] = errors.New("refused")
+	p.publish(set)
+	store.failing = map[string]error{}
+	if p.publish(set); store.count("rewrite") != 1 {
+		t.Errorf("written again %d times after a failure, want once", store.count("rewrite"))
+	}
+}
+
 func TestPublish_WritesAgainWhatAReplicaRejects(t *testing.T) {
 	p, set := newPublishing(t), setOf(1)
 	p.publish(set)

@@ -1,0 +1,230 @@
+package controlplane
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/weir-dev/weir/limiter/redisclient"
+	"github.com/weir-dev/weir/limiter/rules"
+	"github.com/weir-dev/weir/test/fixture"
+)
+
+// wantExpiry wants that exactly the pointer, the manifest and the shards of the active Set have no expiry. The manifest of a revision that was
+// abandoned before the pointer named it, of some kilobytes, is the exception.
+func wantExpiry(t *testing.T, client *redisclient.Client, e *Exchange, active rules.Encoded, abandoned string, after int) {
+	t.Helper()
+	stays := map[string]bool{e.currentKey(): true, e.setKey(active.Revision): true}
+	for hash := range active.Shards {
+		stays[e.shardKey(hash)] = true
+	}
+	keys, err := client.Redis().Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if key == e.setKey(abandoned) {
+			continue
+		}
+		if ttl := client.Redis().PTTL(t.Context(), key).Val(); (ttl == -1) != stays[key] {
+			t.Errorf("after %d commands: %s has TTL %v, and the active Set needs it: %v", after, key, ttl, stays[key])
+		}
+	}
+}
+
+// TestPublish_LeavesNothingForEver fails after each command of a publication. The next attempt, of the same operator or of its successor, lets what was
+// replaced expire.
+func TestPublish_LeavesNothingForEver(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	first, second := encoded(sharded(many(20))), encoded(sharded(edited(many(20), "shop/policy-007", 11)))
+	third := encoded(sharded(edited(many(20), "shop/policy-003", 11)))
+	for name, test := range map[string]struct {
+		next                rules.Encoded
+		successor, knowsSet bool
+	}{
+		"the same operator":                   {second, false, false},
+		"the same operator, with another Set": {third, false, false},
+		"its successor":                       {second, true, false},
+		"its successor, with another Set":     {third, true, false},
+		"an earlier leader":                   {second, true, true},
+		"an earlier leader, with another Set": {third, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			finished := false
+			for after := 0; !finished; after++ {
+				if err := client.Redis().FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				failing := open(t, server.URL())
+				hook := &crash{after: 1000}
+				failing.Redis().AddHook(hook)
+				e := exchange(failing)
+				publishSet(t, e, first)
+				successor := exchange(client)
+				if test.knowsSet {
+					publishSet(t, successor, first)
+				}
+				hook.sent, hook.after = 0, after
+				_, err := e.Publish(t.Context(), second, false)
+				if finished = err == nil; !finished && !errors.Is(err, errCrashed) {
+					t.Fatal(err)
+				}
+				hook.after = 10_000
+				abandoned := ""
+				if current, err := exchange(client).Current(t.Context()); err != nil {
+					t.Fatal(err)
+				} else if current == first.Revision && test.next.Revision != second.Revision {
+					abandoned = second.Revision
+				}
+				if test.successor {
+					e = successor
+				}
+				publishSet(t, e, test.next)
+				wantExpiry(t, client, e, test.next, abandoned, after)
+			}
+		})
+	}
+}
+
+// TestClear_LeavesNothingForEver fails after each command of Clear. The next attempt removes what is left, or it expires.
+func TestClear_LeavesNothingForEver(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	finished := false
+	for after := 0; !finished; after++ {
+		publishSet(t, exchange(client), encoded(sharded(many(20))))
+		publishSet(t, exchange(client), encoded(sharded(many(21))))
+		failing := open(t, server.URL())
+		failing.Redis().AddHook(&crash{after: after})
+		err := exchange(failing).Clear(t.Context())
+		if finished = err == nil; !finished && !errors.Is(err, errCrashed) {
+			t.Fatal(err)
+		}
+		if err := exchange(client).Clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range client.Redis().Keys(t.Context(), "*").Val() {
+			if client.Redis().PTTL(t.Context(), key).Val() == -1 {
+				t.Errorf("after %d commands: %s stays for ever", after, key)
+			}
+		}
+		if err := client.Redis().FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLeave_LetsTheManifestExpireLast fails after each command of Leave. Publish concludes from a manifest that expires that its shards do.
+func TestLeave_LetsTheManifestExpireLast(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	set, finished := encoded(sharded(many(20))), false
+	for after := 0; !finished; after++ {
+		publishSet(t, exchange(client), set)
+		failing := open(t, server.URL())
+		failing.Redis().AddHook(&crash{after: after})
+		err := exchange(failing).Leave(t.Context())
+		if finished = err == nil; !finished && !errors.Is(err, errCrashed) {
+			t.Fatal(err)
+		}
+		e := exchange(client)
+		for hash := range set.Shards {
+			shard, manifest := client.Redis().PTTL(t.Context(), e.shardKey(hash)).Val(), client.Redis().PTTL(t.Context(), e.setKey(set.Revision)).Val()
+			if shard == -1 && manifest != -1 {
+				t.Errorf("after %d commands: shard %s has no expiry, and the manifest has %v", after, hash, manifest)
+			}
+		}
+	}
+}
+
+// Edits that follow each other closely must not put off the verification that Redis has the shards that none of them changes.
+func TestPublish_VerifiesShardsDespiteEdits(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e, first := exchange(client), encoded(sharded(many(50)))
+		publishSet(t, e, first)
+		if err := client.Redis().Del(t.Context(), e.shardKey(slices.Sorted(maps.Keys(first.Shards))[0])).Err(); err != nil {
+			t.Fatal(err)
+		}
+		before := e.published.Load()
+		e.published.Store(&published{before.revision, before.shards, before.verified.Add(-verifyInterval)})
+		second := encoded(sharded(edited(many(50), "shop/policy-007", 11)))
+		for range 2 { // the edit, and the next look at the replicas
+			publishSet(t, e, second)
+		}
+		load(t, e)
+	})
+}
+
+// A Set that expires after Leave is no Set that Publish can build on.
+func TestPublish_UndoesLeaveWithAnotherSet(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e := exchange(client)
+		publishSet(t, e, encoded(sharded(many(50))))
+		if err := e.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := encoded(sharded(edited(many(50), "shop/policy-007", 11)))
+		publishSet(t, e, second)
+		for hash := range second.Shards {
+			if ttl := client.Redis().PTTL(t.Context(), e.shardKey(hash)).Val(); ttl != -1 {
+				t.Errorf("shard %s has TTL %v, want none", hash, ttl)
+			}
+		}
+	})
+}
+
+// Another program has written lists over the keys of a Set. A limiter that could not read them would not reject the Set, and the operator would not
+// write it again.
+func TestPublish_ReplacesKeysOfAnotherType(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e, set := exchange(client), encoded(sharded(many(50)))
+		publishSet(t, e, set)
+		hash := slices.Sorted(maps.Keys(set.Shards))[0]
+		for _, key := range []string{e.shardKey(hash), e.setKey(set.Revision)} {
+			if err := errors.Join(client.Redis().Del(t.Context(), key).Err(), client.Redis().RPush(t.Context(), key, "x").Err()); err != nil {
+				t.Fatal(err)
+			}
+			if data, _, err := e.Archive(t.Context(), set.Revision); err != nil {
+				t.Errorf("%s: %v, want no error", key, err)
+			} else if _, _, err := rules.Decode(data); err == nil {
+				t.Errorf("%s: the Set can be decoded", key)
+			}
+			successor := exchange(client)
+			if _, _, err := successor.Active(t.Context()); err != nil {
+				t.Errorf("%s: Active: %v", key, err)
+			}
+			if _, err := successor.Publish(t.Context(), set, true); err != nil { // a replica has rejected the Set
+				t.Fatal(err)
+			}
+			load(t, e)
+		}
+	})
+}
+
+// The list serves only to clean up. If another program has damaged it, or the operator may not use it, the rules must arrive nevertheless.
+func TestPublish_NeedsNoListToReplaceTheRules(t *testing.T) {
+	for name, damage := range map[string]func(*Exchange) []any{
+		"another type":          func(e *Exchange) []any { return []any{"SET", e.supersededKey(), "x"} },
+		"no permission to add":  func(*Exchange) []any { return []any{"ACL", "SETUSER", "default", "-rpush"} },
+		"no permission to read": func(*Exchange) []any { return []any{"ACL", "SETUSER", "default", "-lrange"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onRedis(t, func(t *testing.T, client *redisclient.Client) {
+				e := exchange(client)
+				publishSet(t, e, encoded(sharded(many(20))))
+				if err := client.Redis().Do(t.Context(), damage(e)...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				second := encoded(sharded(many(21)))
+				changed, err := e.Publish(t.Context(), second, false)
+				if _, revision := load(t, e); revision != second.Revision || !changed {
+					t.Errorf("revision %s, changed: %v, %v", revision, changed, err)
+				}
+				wantTTL(t, client, e.setKey(encoded(sharded(many(20))).Revision), supersededFor)
+				publishSet(t, exchange(client), second) // without an error: the rules are active
+			})
+		})
+	}
+}
