@@ -63,7 +63,7 @@ policies in BEFORE are reported, and left out.`,
 }
 
 func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *replaycommand.Comparison, before, after string) error {
-	outputs, err := f.Outputs()
+	outputs, err := f.Outputs(append([]string{before, after}, replayed.Logs...)...)
 	switch {
 	case err != nil:
 		return cli.UsageError(err)

@@ -72,7 +72,7 @@ Exit status: 0 if all tests pass, 1 if a test fails or there are no tests, 2 if 
 }
 
 func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string) error {
-	outputs, err := findings.ParseOutputs(f.outputs, []string{findings.Text, findings.JSON, findings.JUnit})
+	outputs, err := findings.ParseOutputs(f.outputs, []string{findings.Text, findings.JSON, findings.JUnit}, paths...)
 	if err != nil {
 		return cli.UsageError(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,6 +170,9 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	if err != nil {
 		return cli.UsageError(err)
 	}
+	if err := cli.CheckOutput(f.report, append([]string{f.policies, f.before, f.hashKey}, logs...)...); err != nil {
+		return cli.UsageError(fmt.Errorf("--report: %w", err))
+	}
 	options, proposal, err := f.load(streams)
 	if err != nil {
 		return err
@@ -185,13 +189,14 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	if err := proposal.propose(found); err != nil {
 		return err
 	}
-	if f.report != "" {
-		if err := report.WriteFile(f.report, found); err != nil {
-			return err
+	printed := f.print(streams, found)
+	if f.report != "" { // also if standard output ended
+		if err := cli.WriteFile(f.report, func(w io.Writer) error { return report.Write(w, found) }); err != nil {
+			return errors.Join(printed, fmt.Errorf("--report: %w", err))
 		}
 	}
-	if err := f.print(streams, found); err != nil {
-		return err
+	if printed != nil {
+		return printed
 	}
 	return f.status(found, shares)
 }

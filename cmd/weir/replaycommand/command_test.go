@@ -150,8 +150,14 @@ func TestReplay_WritesAReport(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte("192.0.2.77")) {
 		t.Errorf("%v, %d bytes", err, len(text))
 	}
-	if status, _, stderr := weir("replay", "--policies", policies, "--report", filepath.Join(path, "no", "directory"), log); status != 1 || !strings.Contains(stderr, "the report was not written") {
+	if status, _, stderr := weir("replay", "--policies", policies, "--report", filepath.Join(path, "no", "directory"), log); status != 2 || !strings.Contains(stderr, "does not exist: create it") {
 		t.Errorf("status %d: %s", status, stderr)
+	}
+	for _, input := range []string{log, policies} {
+		status, _, stderr := weir("replay", "--policies", policies, "--report", input, log)
+		if content, err := os.ReadFile(input); status != 2 || !strings.Contains(stderr, "--report: "+input+" is an input of the command") || err != nil || bytes.Contains(content, []byte("<html")) {
+			t.Errorf("a report in place of an input: status %d: %s", status, stderr)
+		}
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -182,28 +180,5 @@ func TestWriteDocument_HasNoScriptAndLoadsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		expectNoScript(t, b.String())
-	}
-}
-
-func TestWriteFile_ReplacesAFileOnlyByACompleteReport(t *testing.T) {
-	directory := t.TempDir()
-	path := filepath.Join(directory, "report.html")
-	for range 2 {
-		if err := report.WriteFile(path, full()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before, err := os.ReadFile(path)
-	if err != nil || !bytes.HasSuffix(before, []byte("</html>\n")) {
-		t.Fatalf("%v, ends with %q", err, before[max(len(before)-20, 0):])
-	}
-	if entries, _ := os.ReadDir(directory); len(entries) != 1 {
-		t.Errorf("files %v", entries)
-	}
-	if err := report.WriteFile(filepath.Join(directory, "missing", "report.html"), full()); err == nil || !strings.Contains(err.Error(), "the report was not written") {
-		t.Errorf("a directory that is missing: %v", err)
-	}
-	if err := report.WriteFile("/dev/full", full()); err == nil || !strings.Contains(err.Error(), "the report was not written to /dev/full: write /dev/full: no space left on device") {
-		t.Errorf("a full disk: %v", err)
 	}
 }
