@@ -140,6 +140,14 @@ func TestReplay_ProposesAPolicy(t *testing.T) {
 	}
 }
 
+func TestReplay_ProposesAPolicyForTheNamespaceOfTheOthers(t *testing.T) {
+	policies := write(t, "p.yaml", policy("ip", "axis: IP, limit: 15, window: 1m"))
+	status, stdout, stderr := weir("replay", "--policies", policies, "--axis", "ip", write(t, "access.log", accessLog()))
+	if status != 0 || !strings.Contains(stdout, "name: proposed-ip\n  namespace: shop\n") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+}
+
 func TestReplay_WritesAReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	policies := write(t, "p.yaml", policy("ip", "axis: IP, limit: 15, window: 1m"))
@@ -198,7 +206,14 @@ func TestReplay_RejectsBadInput(t *testing.T) {
 		{[]string{"--policies", policies, "--policies-before", t.TempDir(), log}, 1, "--policies-before: there is no enforced policy"},
 		{[]string{"--policies", policies, write(t, "empty.log", "")}, 1, "the log is empty"},
 		{[]string{"--policies", policies, "/nowhere.log"}, 1, "/nowhere.log"},
-		{[]string{"--policies", policies, "--format", "x", log}, 1, `"x" is no format`},
+		{[]string{"--policies", policies, "--format", "x", log}, 2, `--format: "x" is invalid: must be ingress-nginx`},
+		{[]string{"--policies", policies, "--format", "nginx:x", log}, 2, `--format: the log_format of nginx is invalid: "x" has no variable`},
+		{[]string{"--policies", policies, "--top", "101", log}, 2, "--top 101 is invalid: must be from 0 to 100"},
+		{[]string{"--policies", policies, "--suggest-of", "requests", log}, 2, "--suggest-of has no effect without --suggest or --axis"},
+		{[]string{"--policies", policies, "--max-denied", "", log}, 2, `--max-denied "" is invalid: must be a percentage`},
+		{[]string{"--policies", policies, "--max-bad", "", log}, 2, `--max-bad "" is invalid: must be a percentage`},
+		{[]string{"--policies", policies, "--suggest=", log}, 2, `--suggest "" is invalid: must be a percentage`},
+		{[]string{"--policies", policies, "--domain", "other", log}, 1, "no request matched a policy, so nothing was decided: see the reason of each policy"},
 		{[]string{"--policies", policies, truncated}, 1, "access.log.gz"},
 		{[]string{"--policies", policies, garbage}, 1, "5 of 125 lines could not be read, which is more than --max-bad 1%"},
 	}

@@ -76,7 +76,11 @@ const maxLine = 80
 func (t *text) input(found *result.Result) {
 	in := &found.Input
 	for _, bad := range in.Errors {
-		t.line(fmt.Sprintf("%s:%d: %s: %s", bad.File, bad.Line, bad.Reason, terminal.Shorten(bad.Text, maxLine)))
+		line := fmt.Sprintf("%s:%d: %s", bad.File, bad.Line, bad.Reason)
+		if bad.Text != "" { // a line that is too long is not kept
+			line += ": " + terminal.Shorten(bad.Text, maxLine)
+		}
+		t.line(line)
 	}
 	if more := in.Bad - int64(len(in.Errors)); more > 0 {
 		t.line(fmt.Sprintf("and %d more lines that could not be read", more))

@@ -66,6 +66,9 @@ func factsOf(p *result.Policy) (facts []fact) {
 	if p.MissingIdentifier > 0 {
 		add("Without an identifier", chart.Count(p.MissingIdentifier)+" ("+chart.Percent(p.MissingIdentifier, p.Matched)+")")
 	}
+	if p.FallbackIdentifier > 0 {
+		add("Counted by a fallback identifier", chart.Count(p.FallbackIdentifier)+" ("+chart.Percent(p.FallbackIdentifier, p.Matched)+")")
+	}
 	if p.FirstDenial != nil {
 		add("First denial", stamp(*p.FirstDenial))
 	}

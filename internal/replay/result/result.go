@@ -115,6 +115,8 @@ type Policy struct {
 	Unlimited int64 `json:"unlimited"`
 	// MissingIdentifier requests matched and had no identifier, or an unreadable one.
 	MissingIdentifier int64 `json:"missingIdentifier"`
+	// FallbackIdentifier requests had no identifier of the first source of the policy, and are counted by another one, such as the address.
+	FallbackIdentifier int64 `json:"fallbackIdentifier"`
 	// Identifiers that the policy counted, and those of them that had at least one denial.
 	Identifiers       int64 `json:"identifiers"`
 	DeniedIdentifiers int64 `json:"deniedIdentifiers"`
