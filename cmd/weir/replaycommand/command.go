@@ -208,14 +208,14 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	if err := proposal.propose(found); err != nil {
 		return err
 	}
-	printed := f.print(streams, found)
-	if f.report != "" { // also if standard output ended
-		if err := cli.WriteFile(f.report, func(w io.Writer) error { return report.Write(w, found) }); err != nil {
-			return errors.Join(printed, fmt.Errorf("--report: %w", err))
+	var written error
+	if f.report != "" { // before the text, because the reader of a pipe can end the command
+		if written = cli.WriteFile(f.report, func(w io.Writer) error { return report.Write(w, found) }); written != nil {
+			written = fmt.Errorf("--report: %w", written)
 		}
 	}
-	if printed != nil {
-		return printed
+	if err := errors.Join(f.print(streams, found), written); err != nil { // the text is printed also without the report
+		return err
 	}
 	if err := f.status(found, shares); err != nil {
 		return err
