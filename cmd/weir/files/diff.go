@@ -98,12 +98,12 @@ func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *rep
 	}
 	d.Before, d.After = before, after
 	if replayed.Before, replayed.After = before, after; len(replayed.Logs) > 0 && len(d.Policies) > 0 {
-		decided, requests, err := replayed.Run(ctx, s)
+		decided, err := replayed.Run(ctx, s)
 		if err != nil {
 			return cli.UsageError(err) // status 1 means that the policies differ
 		}
 		for i := range d.Policies {
-			d.Policies[i].Notices = replaycommand.Notices(decided, requests, d.Policies[i].Policy)
+			d.Policies[i].Notices = replaycommand.Notices(decided, d.Policies[i].Policy)
 		}
 	}
 	return policydiff.Print(s.Out, outputs, d)
