@@ -129,6 +129,9 @@ func TestReplay_ComparesDirectories(t *testing.T) {
 func TestReplay_ProposesAPolicy(t *testing.T) {
 	log := write(t, "access.log", accessLog())
 	status, stdout, stderr := weir("replay", "--axis", "ip", "--domain", "shop", "--path-prefix", "/v1", "--suggest=10%", log)
+	if row := strings.Join(strings.Fields(stdout), " "); !strings.Contains(row, "shop/proposed-ip not yet SlidingWindowCounter Shadow 120 0 0% 11 0 0% - - shop/proposed-ip") {
+		t.Errorf("the limit with which the log is replayed is shown: %s", row)
+	}
 	_, text, found := strings.Cut(stdout, "Proposed policy, in Shadow mode:\n\n")
 	if status != 0 || !found || !strings.Contains(text, "limit: 10\n") || !strings.Contains(text, "enforcement: Shadow") {
 		t.Fatalf("status %d: %s%s", status, stdout, stderr)

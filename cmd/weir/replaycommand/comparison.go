@@ -81,8 +81,8 @@ func Notices(found *result.Result, policy string) (notices []string) {
 	}
 	for i := range found.Policies {
 		if p := &found.Policies[i]; rules.WithoutRate(p.Name) == policy && p.FallbackIdentifier > 0 {
-			return append(notices, fmt.Sprintf("%d of the requests do not have its first identifier, and are counted by another one, such as the address: add it to the log",
-				p.FallbackIdentifier))
+			return append(notices, fmt.Sprintf("%d of the requests do not have its first identifier, and are counted by another one, such as the address: "+
+				"add it to the log", p.FallbackIdentifier))
 		}
 	}
 	return notices

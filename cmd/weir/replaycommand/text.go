@@ -130,6 +130,9 @@ func (t *text) policies(found *result.Result) error {
 		if p.PeakUse != nil {
 			peak = fmt.Sprintf("%d of %d", p.PeakUse.Used, p.PeakUse.Limit)
 		}
+		if p.Proposed {
+			peak = ""
+		}
 		if p.FirstDenial != nil {
 			first = when(*p.FirstDenial)
 		}
@@ -145,6 +148,9 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 func limitOf(p *result.Policy) string {
 	if p.TiersOnly {
 		return "tiers"
+	}
+	if p.Proposed {
+		return "not yet"
 	}
 	return fmt.Sprintf("%d/%s", p.Limit, window(p.WindowSeconds))
 }

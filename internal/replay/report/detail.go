@@ -75,7 +75,7 @@ func factsOf(p *result.Policy) (facts []fact) {
 	if p.LastDenial != nil {
 		add("Last denial", stamp(*p.LastDenial))
 	}
-	if u := p.PeakUse; u != nil {
+	if u := p.PeakUse; u != nil && !p.Proposed {
 		long("Peak use", fmt.Sprintf("%s of %s by %s at %s", chart.Count(u.Used), chart.Count(u.Limit), shown(u.Identifier), stamp(u.At)))
 	}
 	for _, span := range []struct {

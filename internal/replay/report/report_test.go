@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,5 +181,23 @@ func TestWriteDocument_HasNoScriptAndLoadsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		expectNoScript(t, b.String())
+	}
+}
+
+// A policy without a limit yet is replayed with the largest one, which would press all bars of the distribution to one side.
+func TestWrite_ShowsNoLimitOfAProposedPolicy(t *testing.T) {
+	for _, isProposed := range []bool{false, true} {
+		r := full()
+		at := slices.IndexFunc(r.Policies, func(p result.Policy) bool { return p.PeakUse != nil && !p.TiersOnly })
+		r.Policies = r.Policies[at : at+1]
+		r.Policies[0].Proposed, r.Policies[0].Limit, r.Policies[0].Burst = isProposed, 1_000_000_000, 0
+		r.Policies[0].PeakUse.Limit = 1_000_000_000
+		var b bytes.Buffer
+		if err := report.Write(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), "1,000,000,000") == isProposed || strings.Contains(b.String(), "no limit yet") != isProposed {
+			t.Errorf("proposed %v: the page has the limit: %v", isProposed, !isProposed)
+		}
 	}
 }
