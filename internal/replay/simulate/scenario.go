@@ -139,7 +139,8 @@ type Compile func(policies []byte) (rules.Set, error)
 func Parse(text []byte, compile Compile) (*Scenario, error) {
 	s := &Scenario{}
 	if err := yaml.UnmarshalStrict(text, s); err != nil {
-		return nil, fmt.Errorf("the scenario is invalid: %w", err)
+		reason := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: ")
+		return nil, errors.New("the scenario is invalid: " + strings.TrimPrefix(reason, "json: "))
 	}
 	s.setDefaults()
 	if err := s.validate(); err != nil {

@@ -196,7 +196,7 @@ func TestParse_NamesWhatIsWrong(t *testing.T) {
 	client := "clients: [{name: a, kind: Steady, requestsPerSecond: 1}]\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"no YAML":        {"{", "the scenario is invalid"},
-		"unknown field":  {string(small("client: []")), `unknown field "client"`},
+		"unknown field":  {string(small("client: []")), `the scenario is invalid: unknown field "client"`},
 		"no title":       {"duration: 1m", "has no title"},
 		"no duration":    {"title: a", "duration 0s is invalid: must be from 1s to 168h"},
 		"a duration":     {"title: a\nduration: 1 minute", `"1 minute" is no duration: must be as 90s, 5m or 1h`},
