@@ -134,7 +134,7 @@ func (r *Replay) notes(metrics counted) (notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: %d of %d requests have no identifier (%s), and share one counter unless the policy denies or skips them. "+
 				"If clients do send it, add it to the log, and map it with --map.", name, n, matched, t.rule.DescribeSources()))
 		}
-		if t.fallback > 0 {
+		if t.fallback > 0 && !r.fromDecisions.Load() { // a limiter knew all identifiers
 			var fallbacks []string
 			for _, f := range t.rule.Fallbacks {
 				fallbacks = append(fallbacks, f.Describe())

@@ -22,7 +22,9 @@ type Comparison struct {
 
 // Run returns what the replay found out. Its Difference is not nil.
 func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Result, error) {
-	f := replayFlags{policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain, maxBad: "1%", output: "text", suggestOf: "identifiers"}
+	f := replayFlags{
+		policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain, maxBad: "1%", output: "text", suggestOf: "identifiers",
+	}
 	shares, _, err := f.validate()
 	if err != nil {
 		return nil, cli.UsageError(err)
