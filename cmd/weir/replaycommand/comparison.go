@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/replay/result"
@@ -67,11 +68,8 @@ func Notices(found *result.Result, policy string) (notices []string) {
 		}
 		notice := fmt.Sprintf("of %d requests in the log, it newly %s %d, of %s", requests, one.what, one.requests,
 			cli.Count(int(one.identifiers), "identifier", "identifiers"))
-		for _, affected := range one.top {
-			if rules.WithoutRate(affected.Policy) == policy {
-				notice += fmt.Sprintf("; most of them of %q (%d)", affected.Identifier, affected.Requests)
-				break
-			}
+		if at := slices.IndexFunc(one.top, func(a result.Affected) bool { return rules.WithoutRate(a.Policy) == policy }); at >= 0 {
+			notice += fmt.Sprintf("; most of them of %q (%d)", one.top[at].Identifier, one.top[at].Requests)
 		}
 		notices = append(notices, notice)
 	}
