@@ -63,7 +63,7 @@ policies in the cluster are reported, and left out.`,
 }
 
 func (f *diffFlags) diff(ctx context.Context, s cli.Streams, paths []string) error {
-	outputs, err := f.Outputs()
+	outputs, err := f.Outputs(paths...)
 	if err != nil {
 		return cli.UsageError(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-dev/weir/internal/accesslog/format"
 )
@@ -164,7 +165,11 @@ func (b *block) parse(p *format.Parser) {
 		n := len(b.records)
 		b.records = b.records[:n+1]
 		r := &b.records[n]
-		if err := p.Parse(line, r); err != nil {
+		err := p.Parse(line, r)
+		if err == nil {
+			err = checkTime(r)
+		}
+		if err != nil {
 			*r = Record{}
 			b.records = b.records[:n]
 			b.addBad(number, line, err)
@@ -180,6 +185,19 @@ func (b *block) parse(p *format.Parser) {
 	if !sorted {
 		b.sort()
 	}
+}
+
+// endOfTime is the start of the year 2262, in seconds since 1970. Later times, and those before 1970, have no place in a count of nanoseconds.
+const endOfTime = 9_214_646_400
+
+// checkTime returns an error for a time that no server has logged.
+func checkTime(r *Record) error {
+	for _, at := range [...]time.Time{r.Start, r.Logged} {
+		if seconds := at.Unix(); seconds < 0 || seconds >= endOfTime {
+			return fmt.Errorf("the time %s is not between 1970 and 2262", at.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }
 
 // addBad counts a line that is no record.

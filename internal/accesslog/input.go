@@ -48,6 +48,7 @@ type file struct {
 	reader  io.Reader     // nil if the file is to be opened again
 	closers []func()
 	isEmpty bool
+	damage  error // of the first lines
 }
 
 // expand returns the paths of patterns, each of them once.
@@ -85,6 +86,10 @@ func expand(patterns []string) (paths []string, err error) {
 
 func joinPaths(paths []string) string {
 	const most = 5
+	paths = slices.Clone(paths)
+	for i := range paths {
+		paths[i] = nameOf(paths[i])
+	}
 	if len(paths) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(paths[:most], ", "), len(paths)-most)
 	}
@@ -106,7 +111,9 @@ func (r *Reader) openFile(ctx context.Context, path string) (*file, error) {
 		head, err = f.headOfPipe(ctx, r.options.Stdin)
 	}
 	if err == nil {
-		err = f.detect(&r.options, head)
+		if err = f.detect(&r.options, head); err != nil && f.damage != nil {
+			err = f.damage // a part of a line has no format
+		}
 	}
 	if err != nil {
 		f.close()
@@ -148,9 +155,19 @@ func (f *file) head(stdin io.Reader, counter *atomic.Int64) ([]byte, error) {
 		return nil, err
 	}
 	buffer := make([]byte, sampleSize)
-	n, err := io.ReadFull(f.reader, buffer)
-	if err != nil && n == 0 && !errors.Is(err, io.EOF) {
-		return nil, f.readError(err)
+	n := 0
+	for n < sampleSize {
+		read, err := f.reader.Read(buffer[n:])
+		if n += read; errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			if n == 0 {
+				return nil, f.readError(err)
+			}
+			f.damage = f.readError(err) // the lines before it can be read
+			break
+		}
 	}
 	head := buffer[:n:n]
 	if bytes.IndexByte(head, '\n') < 0 && n == sampleSize { // one long line
@@ -244,12 +261,17 @@ func (f *file) decompress(in io.Reader, magic []byte) (io.Reader, error) {
 	}
 }
 
+// nameOf returns the name of an input for an error.
+func nameOf(path string) string {
+	if path == stdin {
+		return "the standard input"
+	}
+	return path
+}
+
 // readError describes a failed read.
 func (f *file) readError(err error) error {
-	name := f.path
-	if f.path == stdin {
-		name = "the standard input"
-	}
+	name := nameOf(f.path)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, zstd.ErrMagicMismatch) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) {
 		return fmt.Errorf("%s is truncated or damaged: decompressing it failed: %w; get a complete copy", name, err)
 	}
@@ -273,14 +295,14 @@ func (f *file) detect(o *Options, head []byte) error {
 	var err error
 	if o.Format == "" {
 		if f.format, err = format.Detect(f.sample, &o.Settings); err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+			return fmt.Errorf("%s: %w", nameOf(f.path), err)
 		}
 	} else {
 		if f.format, err = format.Named(o.Format); err != nil {
 			return err
 		}
 		if err := f.format.Check(f.sample, &o.Settings); err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+			return fmt.Errorf("%s: %w", nameOf(f.path), err)
 		}
 	}
 	p, err := f.format.NewParser(&o.Settings, f.sample)

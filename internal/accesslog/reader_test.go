@@ -178,18 +178,21 @@ func TestOpen_Errors(t *testing.T) {
 		o     accesslog.Options
 		want  string
 	}{
-		"no file":          {nil, accesslog.Options{}, "no log is given"},
-		"missing":          {[]string{filepath.Join(directory, "a.log")}, accesslog.Options{}, "does not exist"},
-		"no match":         {[]string{filepath.Join(directory, "*.log")}, accesslog.Options{}, "no file matches"},
-		"directory":        {[]string{directory}, accesslog.Options{}, "is a directory: name its files"},
-		"empty":            {[]string{write(t, "empty.log", []byte("\n \n"))}, accesslog.Options{}, "the log is empty"},
-		"empty gzip":       {[]string{write(t, "empty.gz", compressed(t, nil)["gzip"])}, accesslog.Options{}, "the log is empty"},
-		"prose":            {[]string{write(t, "prose.log", []byte("Lorem ipsum\ndolor sit\n"))}, accesslog.Options{}, `the format is unknown; the first line is "Lorem ipsum"`},
-		"a wrong format":   {[]string{write(t, "a.log", []byte(nginxLine(0, "/")))}, accesslog.Options{Format: "envoy"}, "look like nginx combined: set --format nginx"},
-		"an unknown one":   {[]string{write(t, "a.log", []byte(nginxLine(0, "/")))}, accesslog.Options{Format: "apache"}, `"apache" is no format: must be ingress-nginx`},
-		"xz":               {[]string{write(t, "a.xz", []byte("\xfd7zXZ\x00\x00"))}, accesslog.Options{}, "the compression is not supported"},
-		"UTF-16":           {[]string{write(t, "a.log", []byte("\xff\xfea\x00"))}, accesslog.Options{}, "the text is UTF-16"},
-		"a broken gzip":    {[]string{write(t, "a.gz", []byte("\x1f\x8b\x08\x00"))}, accesslog.Options{}, "is truncated or damaged"},
+		"no file":        {nil, accesslog.Options{}, "no log is given"},
+		"missing":        {[]string{filepath.Join(directory, "a.log")}, accesslog.Options{}, "does not exist"},
+		"no match":       {[]string{filepath.Join(directory, "*.log")}, accesslog.Options{}, "no file matches"},
+		"directory":      {[]string{directory}, accesslog.Options{}, "is a directory: name its files"},
+		"empty":          {[]string{write(t, "empty.log", []byte("\n \n"))}, accesslog.Options{}, "the log is empty"},
+		"empty gzip":     {[]string{write(t, "empty.gz", compressed(t, nil)["gzip"])}, accesslog.Options{}, "the log is empty"},
+		"prose":          {[]string{write(t, "prose.log", []byte("Lorem ipsum\ndolor sit\n"))}, accesslog.Options{}, `the format is unknown; the first line is "Lorem ipsum"`},
+		"a wrong format": {[]string{write(t, "a.log", []byte(nginxLine(0, "/")))}, accesslog.Options{Format: "envoy"}, "look like nginx combined: set --format nginx"},
+		"an unknown one": {[]string{write(t, "a.log", []byte(nginxLine(0, "/")))}, accesslog.Options{Format: "apache"}, `"apache" is invalid: must be ingress-nginx`},
+		"xz":             {[]string{write(t, "a.xz", []byte("\xfd7zXZ\x00\x00"))}, accesslog.Options{}, "the compression is not supported"},
+		"UTF-16":         {[]string{write(t, "a.log", []byte("\xff\xfea\x00"))}, accesslog.Options{}, "the text is UTF-16"},
+		"a broken gzip":  {[]string{write(t, "a.gz", []byte("\x1f\x8b\x08\x00"))}, accesslog.Options{}, "is truncated or damaged"},
+		"the start of a gzip": {
+			[]string{write(t, "a.gz", compressed(t, []byte(nginxLine(0, "/")+nginxLine(1, "/")))["gzip"][:40])}, accesslog.Options{}, "is truncated or damaged",
+		},
 		"negative options": {[]string{"-"}, accesslog.Options{Window: -1}, "must not be negative"},
 	} {
 		r, err := accesslog.Open(t.Context(), c.files, c.o)
@@ -199,6 +202,17 @@ func TestOpen_Errors(t *testing.T) {
 		if r != nil {
 			r.Close()
 		}
+	}
+}
+
+func TestReader_CountsLinesOfImpossibleTimes(t *testing.T) {
+	line := nginxLine(0, "/")
+	path := write(t, "access.log", []byte(strings.ReplaceAll(line, "2026", "0001")+line+strings.ReplaceAll(line, "2026", "9999")+strings.ReplaceAll(line, "2026", "1969")))
+	r := open(t, accesslog.Options{}, path)
+	records, err := readAll(t, r)
+	stats := r.Stats()
+	if !errors.Is(err, io.EOF) || len(records) != 1 || stats.Bad != 3 || !strings.Contains(stats.BadLines[0].Reason, "the time 0001-03-14T12:00:00Z is not between 1970 and 2262") {
+		t.Errorf("%v, %d records, %+v", err, len(records), stats)
 	}
 }
 

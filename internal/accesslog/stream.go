@@ -243,6 +243,6 @@ type OrderError struct {
 func (e *OrderError) Error() string {
 	return fmt.Sprintf("%s: the time goes back from %s on line %d to %s on line %d, and %d of %d lines are more than %v behind a line before them: "+
 		"if several logs are in one file, give each of them as its own file; if the clock was set, split the file there; "+
-		"otherwise sort the lines by time, or set a longer window",
+		"otherwise sort the lines by time",
 		e.First.File, e.First.From.Format(time.RFC3339), e.First.FromLine, e.First.To.Format(time.RFC3339), e.First.Line, e.Lines, e.Of, e.Window)
 }

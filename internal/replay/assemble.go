@@ -44,7 +44,7 @@ func (r *Replay) Result() (*result.Result, error) {
 				}
 			}
 		}
-		p.MissingIdentifier = metrics.missing[p.Name]
+		p.MissingIdentifier, p.FallbackIdentifier = metrics.missing[p.Name], t.fallback
 		if p.Matched == 0 {
 			p.Silent = r.silence(t)
 		}

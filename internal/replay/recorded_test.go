@@ -59,6 +59,18 @@ func TestRun_RestoresTheIdentifiersOfDecisions(t *testing.T) {
 	}
 }
 
+// A limiter saw all headers: what it counted by a fallback did not have the first identifier.
+func TestResult_NotesNoFallbackOfALimiter(t *testing.T) {
+	set := setOf(rule("a", func(r *rules.Rule) {
+		r.Axis, r.Identifier, r.Fallbacks = "Tenant", rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}, []rules.Identifier{{From: rules.FromClientIP}}
+	}))
+	r := record(0, 1)
+	r.Recorded = &accesslog.Recorded{Endpoint: "rls", Result: "allowed", Policy: "shop/a", Axis: "Tenant", Identifier: "address:192.0.2.1"}
+	if found := run(t, Options{Policies: set}, r); found.Policies[0].FallbackIdentifier != 1 || len(found.Notes) != 0 {
+		t.Errorf("%d, %q", found.Policies[0].FallbackIdentifier, found.Notes)
+	}
+}
+
 // A policy that is not replayed has the source of another one on its axis.
 func TestRun_RestoresTheIdentifierOfAnAxis(t *testing.T) {
 	set := setOf(rule("new", func(r *rules.Rule) {

@@ -72,6 +72,8 @@ type Replay struct {
 	// Requests that are not decided.
 	excluded, exempt, dryRuns atomic.Int64
 	examples                  examples
+	// fromDecisions is set if there are decisions of a limiter, which knew the identifiers of its requests.
+	fromDecisions atomic.Bool
 }
 
 // New returns a Replay under valid policies.
@@ -274,6 +276,9 @@ func (r *Replay) check(record *accesslog.Record) engine.Check {
 		c.Request.Domain = r.options.Domain
 	}
 	if recorded := record.Recorded; recorded != nil {
+		if !r.fromDecisions.Load() {
+			r.fromDecisions.Store(true)
+		}
 		c.NoDelay = recorded.Endpoint != "check" && recorded.Endpoint != "auth"
 		c.Cost = max(recorded.Cost, 1)
 		if recorded.Result == "uncharged" {

@@ -485,6 +485,18 @@ func TestResult_NotesRequestsWithoutIdentifier(t *testing.T) {
 	}
 }
 
+// Without the header of the tenant, a policy for tenants counts by address: its figures look plausible, and are those of another policy.
+func TestResult_NotesRequestsThatAreCountedByAFallback(t *testing.T) {
+	set := setOf(rule("tenant", func(r *rules.Rule) {
+		r.Identifier, r.Fallbacks = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"}, []rules.Identifier{{From: rules.FromClientIP}}
+	}))
+	found := run(t, Options{Policies: set}, record(0, 1), record(0, 2, "x-tenant-id", "a"), record(0, 3))
+	want := "2 of 3 requests do not have the first identifier of the policy (header x-tenant-id), and are counted by the client address."
+	if found.Policies[0].FallbackIdentifier != 2 || len(found.Notes) != 1 || !strings.Contains(found.Notes[0], want) {
+		t.Errorf("%d, %q", found.Policies[0].FallbackIdentifier, found.Notes)
+	}
+}
+
 func TestNew_RejectsWhatCannotBeReplayed(t *testing.T) {
 	secret := setOf(rule("key", func(r *rules.Rule) {
 		r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-api-key", Secret: true}

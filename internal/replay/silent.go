@@ -134,6 +134,15 @@ func (r *Replay) notes(metrics counted) (notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: %d of %d requests have no identifier (%s), and share one counter unless the policy denies or skips them. "+
 				"If clients do send it, add it to the log, and map it with --map.", name, n, matched, t.rule.DescribeSources()))
 		}
+		if t.fallback > 0 && !r.fromDecisions.Load() { // a limiter knew all identifiers
+			var fallbacks []string
+			for _, f := range t.rule.Fallbacks {
+				fallbacks = append(fallbacks, f.Describe())
+			}
+			notes = append(notes, fmt.Sprintf("%s: %d of %d requests do not have the first identifier of the policy (%s), and are counted by the %s. "+
+				"If clients do send it, the figures are not those of production: add it to the log, and map it with --map.",
+				name, t.fallback, matched, t.rule.Identifier.Describe(), strings.Join(fallbacks, " or ")))
+		}
 		if n := metrics.leftOut[name]; n > 0 {
 			notes = append(notes, fmt.Sprintf("%s: %d requests matched more than 32 policies of its namespace, and this one did not count them.", name, n))
 		}

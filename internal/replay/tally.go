@@ -18,6 +18,7 @@ type tally struct {
 	window   limiter.Instant
 
 	allowed, denied, uncharged int64
+	fallback                   int64 // requests that are counted by a fallback
 	deniedIdentifiers          int64
 	first, last                limiter.Instant // denial
 	peak                       peak
@@ -70,6 +71,11 @@ func (t *tally) count(p *plan, charge, number int, d *limiter.Decision, allowed 
 		t.allowed++
 	default:
 		t.uncharged++
+	}
+	if len(t.rule.Fallbacks) > 0 {
+		if _, prefix := t.rule.SourceOf(p.Identifier(charge)); prefix > 0 {
+			t.fallback++
+		}
 	}
 	t.minute.count(now, denied)
 	t.hour.count(now, denied)

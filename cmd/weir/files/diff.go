@@ -63,7 +63,7 @@ policies in BEFORE are reported, and left out.`,
 }
 
 func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *replaycommand.Comparison, before, after string) error {
-	outputs, err := f.Outputs()
+	outputs, err := f.Outputs(append([]string{before, after}, replayed.Logs...)...)
 	switch {
 	case err != nil:
 		return cli.UsageError(err)
@@ -98,12 +98,12 @@ func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *rep
 	}
 	d.Before, d.After = before, after
 	if replayed.Before, replayed.After = before, after; len(replayed.Logs) > 0 && len(d.Policies) > 0 {
-		decided, requests, err := replayed.Run(ctx, s)
+		decided, err := replayed.Run(ctx, s)
 		if err != nil {
 			return cli.UsageError(err) // status 1 means that the policies differ
 		}
 		for i := range d.Policies {
-			d.Policies[i].Notices = replaycommand.Notices(decided, requests, d.Policies[i].Policy)
+			d.Policies[i].Notices = replaycommand.Notices(decided, d.Policies[i].Policy)
 		}
 	}
 	return policydiff.Print(s.Out, outputs, d)

@@ -250,13 +250,16 @@ func TestDiff_ReplaysALog(t *testing.T) {
 	}
 	const ip = "axis: IP, limit: 100, window: 1m"
 	inDirectory(t, map[string]string{
-		"before.yaml": policyNamed("a", "{"+ip+"}") + policyNamed("b", "{"+ip+", match: {http: {paths: [{value: /other}]}}}"),
-		"after.yaml":  policyNamed("a", "{axis: IP, limit: 25, window: 1m}") + policyNamed("b", "{axis: IP, limit: 7, window: 1m, match: {http: {paths: [{value: /other}]}}}"),
-		"access.log":  log.String(), "policies.log": "no request\n",
+		"before.yaml": policyNamed("a", "{"+ip+"}") + policyNamed("b", "{"+ip+", match: {http: {paths: [{value: /other}]}}}") + policyNamed("c", "{axis: Tenant, limit: 100, window: 1m}"),
+		"after.yaml": policyNamed("a", "{axis: IP, limit: 25, window: 1m}") + policyNamed("b", "{axis: IP, limit: 7, window: 1m, match: {http: {paths: [{value: /other}]}}}") +
+			policyNamed("c", "{axis: Tenant, limit: 90, window: 1m}"),
+		"access.log": log.String(), "policies.log": "no request\n",
 	})
 	status, stdout, stderr := runCommand(DiffCommand(), "", "before.yaml", "after.yaml", "--replay", "access.log")
 	for _, want := range []string{
 		`of 60 requests in the log, it newly denies 15, of 1 identifier; most of them of "192.0.2.1" (15)`, "of 60 requests in the log, it decides all as before",
+		"of 60 requests in the log, it matches no request: No request has one of the paths of the policy, for example /other",
+		"60 of the requests do not have its first identifier, and are counted by another one, such as the address: add it to the log",
 	} {
 		if status != 1 || !strings.Contains(stdout, want) {
 			t.Errorf("status %d, want 1 and %q:\n%s%s", status, want, stdout, stderr)

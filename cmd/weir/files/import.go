@@ -124,6 +124,7 @@ func importFrom(source importSource) *cobra.Command {
 			if err != nil {
 				return cli.UsageError(err)
 			}
+			target.files = args
 			return target.write(result, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		}),
 	}
@@ -139,7 +140,8 @@ func importFrom(source importSource) *cobra.Command {
 
 // importTarget is where an import writes to.
 type importTarget struct {
-	directory string // "" is standard output
+	files     []string // the inputs, which are not replaced
+	directory string   // "" is standard output
 	partial   bool
 	accept    []string // findings that do not fail the import
 	shadow    bool     // write all policies in Shadow
@@ -215,8 +217,16 @@ func (t importTarget) writeFiles(outputs []importer.Output, stdout io.Writer) er
 		return fmt.Errorf("write policies: %w", err)
 	}
 	for _, o := range outputs {
-		if err := os.WriteFile(filepath.Join(t.directory, o.Name), o.Content, 0o644); err != nil {
-			return fmt.Errorf("write policies: %w", err)
+		if err := cli.CheckOutput(filepath.Join(t.directory, o.Name), t.files...); err != nil {
+			return fmt.Errorf("--output %s: %w", t.directory, err)
+		}
+	}
+	for _, o := range outputs {
+		if err := cli.WriteFile(filepath.Join(t.directory, o.Name), func(w io.Writer) error {
+			_, err := w.Write(o.Content)
+			return err
+		}); err != nil {
+			return err
 		}
 	}
 	return nil

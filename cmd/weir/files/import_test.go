@@ -206,3 +206,14 @@ func writeImportFiles(t *testing.T) {
 func runImport(args ...string) (status int, stdout, stderr string) {
 	return runCommand(ImportCommand(), "", args...)
 }
+
+func TestImport_DoesNotReplaceItsInput(t *testing.T) {
+	inDirectory(t, map[string]string{"shop.yaml": envoyRateLimitConfig})
+	status, _, stderr := runImport("envoy-ratelimit", "shop.yaml", "--output", ".")
+	if want := "--output .: shop.yaml is an input of the command (shop.yaml), and writing would replace it: name another file"; status != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if content, err := os.ReadFile("shop.yaml"); err != nil || string(content) != envoyRateLimitConfig {
+		t.Errorf("%v\n%s", err, content)
+	}
+}

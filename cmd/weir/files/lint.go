@@ -76,7 +76,7 @@ the command line is invalid or a file cannot be read or written. With --strict, 
 }
 
 func (f *lintFlags) run(s cli.Streams, paths []string) error {
-	outputs, err := findings.ParseOutputs(f.outputs, findings.Formats())
+	outputs, err := findings.ParseOutputs(f.outputs, findings.Formats(), paths...)
 	if err != nil {
 		return cli.UsageError(err)
 	}

@@ -194,7 +194,8 @@ func TestLint_WritesSeveralOutputs(t *testing.T) {
 		"-o sarif -o json":       "--output sarif and --output json are both for standard output: name a file for one of them, such as json=FILE",
 		"-o xml":                 `--output "xml" is invalid: must be one of text, json, sarif, junit, github, gitlab, optionally with =FILE`,
 		"-o sarif=":              `--output "sarif=" has no name of a file`,
-		"-o sarif=missing/a.txt": "write missing/a.txt: ",
+		"-o sarif=missing/a.txt": `--output "sarif=missing/a.txt" is invalid: missing/a.txt cannot be written: the directory missing does not exist: create it`,
+		"-o sarif=bad.yaml":      `--output "sarif=bad.yaml" is invalid: bad.yaml is an input of the command (bad.yaml), and writing would replace it: name another file`,
 	} {
 		status, _, stderr := runLint("", append([]string{"bad.yaml"}, strings.Fields(args)...)...)
 		if status != 2 || !strings.Contains(stderr, want) {

@@ -72,7 +72,7 @@ Exit status: 0 if all tests pass, 1 if a test fails or there are no tests, 2 if 
 }
 
 func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string) error {
-	outputs, err := findings.ParseOutputs(f.outputs, []string{findings.Text, findings.JSON, findings.JUnit})
+	outputs, err := findings.ParseOutputs(f.outputs, []string{findings.Text, findings.JSON, findings.JUnit}, paths...)
 	if err != nil {
 		return cli.UsageError(err)
 	}
@@ -97,11 +97,10 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string) err
 		results = append(results, found...)
 	}
 	if len(results) == 0 {
-		what := "there is no test"
 		if f.run != "" && len(suites) > 0 {
-			what = fmt.Sprintf("no test has a name that matches --run %q", f.run)
+			return fmt.Errorf("no test has a name that matches --run %q in %s", f.run, strings.Join(paths, ", "))
 		}
-		return fmt.Errorf("%s in %s: a test is in a document with apiVersion: %s and kind: %s", what, strings.Join(paths, ", "),
+		return fmt.Errorf("there is no test in %s: a test is in a document with apiVersion: %s and kind: %s", strings.Join(paths, ", "),
 			policytest.APIVersion, policytest.Kind)
 	}
 	for _, o := range outputs {

@@ -133,7 +133,7 @@ func TestTest_RejectsWhatTestsNothing(t *testing.T) {
 		testHeader + strings.Replace(valid, "want: {allowed: 1}", "want: {}", 1):    {2, `test.yaml: line 4: test "a": no step has a want, so that the test checks nothing`},
 		testHeader + strings.Replace(valid, "  want: {allowed: 1}\n", "", 1):        {2, "no step has a want, so that the test checks nothing"},
 		testHeader + strings.Replace(valid, "name: a", "name: ''", 1):               {2, "a test needs a name"},
-		testHeader + strings.Replace(valid, "allowed", "allow", 1):                  {2, `weir test: test.yaml: unknown field "allow"`},
+		testHeader + strings.Replace(valid, "allowed", "allow", 1):                  {2, `weir test: test.yaml: line 6: unknown field "allow"`},
 		testHeader + strings.Replace(valid, "path", "pth", 1):                       {2, `pth`},
 		testHeader + strings.Replace(valid, "  want", "  at: 60\n  want", 1):        {2, "a duration needs a unit: write 60s in place of 60"},
 		testHeader + strings.Replace(valid, "  want", "  every: 1x\n  want", 1):     {2, `"1x" is no duration: write for example 90s, 1h30m or 1d`},
@@ -152,7 +152,7 @@ func TestTest_RejectsWhatTestsNothing(t *testing.T) {
 			t.Errorf("%s\nstatus %d, want %d with %s\n%s%s", text, status, want.status, want.text, stdout, stderr)
 		}
 	}
-	if status, _, stderr := runTestFile(t, testHeader+valid, "--run", "nothing"); status != 1 || !strings.Contains(stderr, `no test has a name that matches --run "nothing"`) {
+	if status, _, stderr := runTestFile(t, testHeader+valid, "--run", "nothing"); status != 1 || !strings.Contains(stderr, `no test has a name that matches --run "nothing" in test.yaml`+"\n") {
 		t.Errorf("status %d: %s", status, stderr)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,9 @@ import (
 
 // exitDenied is the exit status if policies deny more than --max-denied.
 const exitDenied = 3
+
+// maxTop is the number of identifiers in a result.
+const maxTop = 100
 
 // defaultShare is what a suggested limit may deny.
 const defaultShare = "0.1%"
@@ -50,6 +54,8 @@ type replayFlags struct {
 	output      string
 	report      string
 	identifiers int
+
+	isSet func(flag string) bool // nil without a command line
 }
 
 // Command returns weir replay.
@@ -71,7 +77,7 @@ field with --map.
 
 Ctrl-C prints what is known up to then.
 
-Exit status: 0 if the log was replayed, 1 if it could not be, 2 if the command line is invalid, 3 if policies deny more
+Exit status: 0 if the log was replayed, 1 if it could not be or no request matched a policy, 2 if the command line is invalid, 3 if policies deny more
 than --max-denied, 130 after Ctrl-C.`,
 		Example: `  weir replay --policies policies/ access.log
   weir replay --policies policies/ --limits 50,100,200 --suggest 'logs/*.gz'
@@ -83,7 +89,10 @@ than --max-denied, 130 after Ctrl-C.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), cli.StreamsOf(cmd), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.isSet = cmd.Flags().Changed
+			return f.run(cmd.Context(), cli.StreamsOf(cmd), args)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.policies, "policies", "", "directory or file with the policies; required without --axis")
@@ -126,14 +135,25 @@ func (f *replayFlags) validate() (s shares, limits []int64, err error) {
 		return s, nil, errors.New("--policies is required: set it to the directory with the policies, or propose a policy with --axis")
 	case f.prefix != "" && f.axis == "":
 		return s, nil, errors.New("--path-prefix has no effect without --axis")
-	case f.identifiers < 0:
-		return s, nil, fmt.Errorf("--top %d is invalid: must not be negative", f.identifiers)
+	case f.identifiers < 0 || f.identifiers > maxTop:
+		return s, nil, fmt.Errorf("--top %d is invalid: must be from 0 to %d", f.identifiers, maxTop)
+	case f.isSet != nil && f.isSet("suggest-of") && f.suggest == "" && f.axis == "":
+		return s, nil, errors.New("--suggest-of has no effect without --suggest or --axis")
+	}
+	if f.format != "" {
+		if _, err := format.Named(f.format); err != nil {
+			return s, nil, fmt.Errorf("--format: %w", err)
+		}
+	}
+	suggest := f.suggest
+	if f.isSet == nil || !f.isSet("suggest") {
+		suggest = cmp.Or(suggest, defaultShare)
 	}
 	for _, one := range []struct {
 		name, text string
 		share      *float64
-	}{{"max-bad", f.maxBad, &s.maxBad}, {"max-denied", f.maxDenied, &s.maxDenied}, {"suggest", cmp.Or(f.suggest, defaultShare), &s.suggest}} {
-		if one.text == "" {
+	}{{"max-bad", f.maxBad, &s.maxBad}, {"max-denied", f.maxDenied, &s.maxDenied}, {"suggest", suggest, &s.suggest}} {
+		if one.text == "" && (f.isSet == nil || !f.isSet(one.name)) { // an empty variable of a script must not switch a bound off
 			continue
 		}
 		if *one.share, err = shareOf(one.text); err != nil {
@@ -169,6 +189,9 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	if err != nil {
 		return cli.UsageError(err)
 	}
+	if err := cli.CheckOutput(f.report, append([]string{f.policies, f.before, f.hashKey}, logs...)...); err != nil {
+		return cli.UsageError(fmt.Errorf("--report: %w", err))
+	}
 	options, proposal, err := f.load(streams)
 	if err != nil {
 		return err
@@ -185,15 +208,22 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	if err := proposal.propose(found); err != nil {
 		return err
 	}
-	if f.report != "" {
-		if err := report.WriteFile(f.report, found); err != nil {
-			return err
+	var written error
+	if f.report != "" { // before the text, because the reader of a pipe can end the command
+		if written = cli.WriteFile(f.report, func(w io.Writer) error { return report.Write(w, found) }); written != nil {
+			written = fmt.Errorf("--report: %w", written)
 		}
 	}
-	if err := f.print(streams, found); err != nil {
+	if err := errors.Join(f.print(streams, found), written); err != nil { // the text is printed also without the report
 		return err
 	}
-	return f.status(found, shares)
+	if err := f.status(found, shares); err != nil {
+		return err
+	}
+	if found.Total.Matched == 0 && (found.Difference == nil || found.Difference.Before.Matched == 0) {
+		return errors.New("no request matched a policy, so nothing was decided: see the reason of each policy")
+	}
+	return nil
 }
 
 // replay replays the logs. If ctx ends, the result is that of the requests before.

@@ -129,6 +129,9 @@ func TestReplay_ComparesDirectories(t *testing.T) {
 func TestReplay_ProposesAPolicy(t *testing.T) {
 	log := write(t, "access.log", accessLog())
 	status, stdout, stderr := weir("replay", "--axis", "ip", "--domain", "shop", "--path-prefix", "/v1", "--suggest=10%", log)
+	if row := strings.Join(strings.Fields(stdout), " "); !strings.Contains(row, "shop/proposed-ip not yet SlidingWindowCounter Shadow 120 0 0% 11 0 0% - - shop/proposed-ip") {
+		t.Errorf("the limit with which the log is replayed is shown: %s", row)
+	}
 	_, text, found := strings.Cut(stdout, "Proposed policy, in Shadow mode:\n\n")
 	if status != 0 || !found || !strings.Contains(text, "limit: 10\n") || !strings.Contains(text, "enforcement: Shadow") {
 		t.Fatalf("status %d: %s%s", status, stdout, stderr)
@@ -137,6 +140,14 @@ func TestReplay_ProposesAPolicy(t *testing.T) {
 	status, stdout, _ = weir("replay", "--policies", write(t, "p.yaml", text), log)
 	if status != 0 || !strings.Contains(strings.Join(strings.Fields(stdout), " "), "shop/proposed-ip 10/1m SlidingWindowCounter Shadow 120 10 8.33%") {
 		t.Errorf("status %d: %s", status, stdout)
+	}
+}
+
+func TestReplay_ProposesAPolicyForTheNamespaceOfTheOthers(t *testing.T) {
+	policies := write(t, "p.yaml", policy("ip", "axis: IP, limit: 15, window: 1m"))
+	status, stdout, stderr := weir("replay", "--policies", policies, "--axis", "ip", write(t, "access.log", accessLog()))
+	if status != 0 || !strings.Contains(stdout, "name: proposed-ip\n  namespace: shop\n") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 }
 
@@ -150,8 +161,14 @@ func TestReplay_WritesAReport(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte("192.0.2.77")) {
 		t.Errorf("%v, %d bytes", err, len(text))
 	}
-	if status, _, stderr := weir("replay", "--policies", policies, "--report", filepath.Join(path, "no", "directory"), log); status != 1 || !strings.Contains(stderr, "the report was not written") {
+	if status, _, stderr := weir("replay", "--policies", policies, "--report", filepath.Join(path, "no", "directory"), log); status != 2 || !strings.Contains(stderr, "does not exist: create it") {
 		t.Errorf("status %d: %s", status, stderr)
+	}
+	for _, input := range []string{log, policies} {
+		status, _, stderr := weir("replay", "--policies", policies, "--report", input, log)
+		if content, err := os.ReadFile(input); status != 2 || !strings.Contains(stderr, "--report: "+input+" is an input of the command") || err != nil || bytes.Contains(content, []byte("<html")) {
+			t.Errorf("a report in place of an input: status %d: %s", status, stderr)
+		}
 	}
 }
 
@@ -192,7 +209,14 @@ func TestReplay_RejectsBadInput(t *testing.T) {
 		{[]string{"--policies", policies, "--policies-before", t.TempDir(), log}, 1, "--policies-before: there is no enforced policy"},
 		{[]string{"--policies", policies, write(t, "empty.log", "")}, 1, "the log is empty"},
 		{[]string{"--policies", policies, "/nowhere.log"}, 1, "/nowhere.log"},
-		{[]string{"--policies", policies, "--format", "x", log}, 1, `"x" is no format`},
+		{[]string{"--policies", policies, "--format", "x", log}, 2, `--format: "x" is invalid: must be ingress-nginx`},
+		{[]string{"--policies", policies, "--format", "nginx:x", log}, 2, `--format: the log_format of nginx is invalid: "x" has no variable`},
+		{[]string{"--policies", policies, "--top", "101", log}, 2, "--top 101 is invalid: must be from 0 to 100"},
+		{[]string{"--policies", policies, "--suggest-of", "requests", log}, 2, "--suggest-of has no effect without --suggest or --axis"},
+		{[]string{"--policies", policies, "--max-denied", "", log}, 2, `--max-denied "" is invalid: must be a percentage`},
+		{[]string{"--policies", policies, "--max-bad", "", log}, 2, `--max-bad "" is invalid: must be a percentage`},
+		{[]string{"--policies", policies, "--suggest=", log}, 2, `--suggest "" is invalid: must be a percentage`},
+		{[]string{"--policies", policies, "--domain", "other", log}, 1, "no request matched a policy, so nothing was decided: see the reason of each policy"},
 		{[]string{"--policies", policies, truncated}, 1, "access.log.gz"},
 		{[]string{"--policies", policies, garbage}, 1, "5 of 125 lines could not be read, which is more than --max-bad 1%"},
 	}

@@ -21,19 +21,18 @@ type Comparison struct {
 	Format, Domain string
 }
 
-// Run returns how the decisions differ, and how many requests the logs have.
-func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Difference, int64, error) {
+// Run returns what the replay found out. Its Difference is not nil.
+func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Result, error) {
 	f := replayFlags{
-		policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain,
-		maxBad: "1%", output: "text", suggestOf: "identifiers",
+		policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain, maxBad: "1%", output: "text", suggestOf: "identifiers",
 	}
 	shares, _, err := f.validate()
 	if err != nil {
-		return nil, 0, cli.UsageError(err)
+		return nil, cli.UsageError(err)
 	}
 	options, _, err := f.load(streams)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	options.Exempt = exempt.With("", exempt.Lists{})
 	found, err := f.replay(ctx, streams, options, c.Logs)
@@ -41,16 +40,17 @@ func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Diffe
 		err = f.status(found, shares)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("replay: %w", err)
+		return nil, fmt.Errorf("replay: %w", err)
 	}
 	if found.Difference == nil {
-		return nil, 0, errors.New("replay: there is no difference to show")
+		return nil, errors.New("replay: there is no difference to show")
 	}
-	return found.Difference, found.Total.Requests, nil
+	return found, nil
 }
 
 // Notices returns what the requests of a policy would notice, one sentence each. The policy can have several rates.
-func Notices(d *result.Difference, requests int64, policy string) (notices []string) {
+func Notices(found *result.Result, policy string) (notices []string) {
+	d, requests := found.Difference, found.Total.Requests
 	var denied, allowed, deniedOf, allowedOf int64
 	for _, p := range d.Policies {
 		if rules.WithoutRate(p.Name) == policy {
@@ -68,14 +68,35 @@ func Notices(d *result.Difference, requests int64, policy string) (notices []str
 		}
 		notice := fmt.Sprintf("of %d requests in the log, it newly %s %d, of %s", requests, one.what, one.requests,
 			cli.Count(int(one.identifiers), "identifier", "identifiers"))
-		isOfPolicy := func(a result.Affected) bool { return rules.WithoutRate(a.Policy) == policy }
-		if i := slices.IndexFunc(one.top, isOfPolicy); i >= 0 {
-			notice += fmt.Sprintf("; most of them of %q (%d)", one.top[i].Identifier, one.top[i].Requests)
+		if at := slices.IndexFunc(one.top, func(a result.Affected) bool { return rules.WithoutRate(a.Policy) == policy }); at >= 0 {
+			notice += fmt.Sprintf("; most of them of %q (%d)", one.top[at].Identifier, one.top[at].Requests)
 		}
 		notices = append(notices, notice)
+	}
+	if reason := silence(found, policy); reason != "" && notices == nil {
+		return []string{fmt.Sprintf("of %d requests in the log, it matches no request: %s", requests, reason)}
 	}
 	if notices == nil {
 		notices = []string{fmt.Sprintf("of %d requests in the log, it decides all as before", requests)}
 	}
+	for i := range found.Policies {
+		if p := &found.Policies[i]; rules.WithoutRate(p.Name) == policy && p.FallbackIdentifier > 0 {
+			return append(notices, fmt.Sprintf("%d of the requests do not have its first identifier, and are counted by another one, such as the address: "+
+				"add it to the log", p.FallbackIdentifier))
+		}
+	}
 	return notices
+}
+
+// silence returns why a policy of the later side matches no request, "" if it matches some.
+func silence(found *result.Result, policy string) (reason string) {
+	for i := range found.Policies {
+		if p := &found.Policies[i]; rules.WithoutRate(p.Name) == policy {
+			if p.Matched > 0 {
+				return ""
+			}
+			reason = p.Silent
+		}
+	}
+	return reason
 }

@@ -38,6 +38,15 @@ func (f *replayFlags) load(streams cli.Streams) (*replay.Options, *proposal, err
 	if err != nil {
 		return nil, nil, cli.UsageError(err)
 	}
+	if proposal != nil && f.domain == "" && f.policies != "" { // the proposal is for the requests of the other policies
+		others, err := compilePolicies(streams, loader, "--policies", f.policies, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		if proposal.namespace, err = f.domainOf(&others); err != nil {
+			return nil, nil, cli.UsageError(err)
+		}
+	}
 	set, err := compilePolicies(streams, loader, "--policies", f.policies, proposal)
 	if err != nil {
 		return nil, nil, err

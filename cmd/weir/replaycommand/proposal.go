@@ -62,6 +62,7 @@ func (p *proposal) propose(found *result.Result) error {
 	}
 	name := p.namespace + "/" + p.name
 	for i := range found.Policies {
+		found.Policies[i].Proposed = found.Policies[i].Name == name
 		for _, s := range found.Policies[i].Suggestions {
 			if found.Policies[i].Name != name || s.WindowSeconds != 60 || s.Algorithm != string(limiter.DefaultAlgorithm) {
 				continue

@@ -76,7 +76,11 @@ const maxLine = 80
 func (t *text) input(found *result.Result) {
 	in := &found.Input
 	for _, bad := range in.Errors {
-		t.line(fmt.Sprintf("%s:%d: %s: %s", bad.File, bad.Line, bad.Reason, terminal.Shorten(bad.Text, maxLine)))
+		line := fmt.Sprintf("%s:%d: %s", bad.File, bad.Line, bad.Reason)
+		if bad.Text != "" { // a line that is too long is not kept
+			line += ": " + terminal.Shorten(bad.Text, maxLine)
+		}
+		t.line(line)
 	}
 	if more := in.Bad - int64(len(in.Errors)); more > 0 {
 		t.line(fmt.Sprintf("and %d more lines that could not be read", more))
@@ -126,6 +130,9 @@ func (t *text) policies(found *result.Result) error {
 		if p.PeakUse != nil {
 			peak = fmt.Sprintf("%d of %d", p.PeakUse.Used, p.PeakUse.Limit)
 		}
+		if p.Proposed {
+			peak = ""
+		}
 		if p.FirstDenial != nil {
 			first = when(*p.FirstDenial)
 		}
@@ -141,6 +148,9 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 func limitOf(p *result.Policy) string {
 	if p.TiersOnly {
 		return "tiers"
+	}
+	if p.Proposed {
+		return "not yet"
 	}
 	return fmt.Sprintf("%d/%s", p.Limit, window(p.WindowSeconds))
 }

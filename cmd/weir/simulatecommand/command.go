@@ -2,7 +2,6 @@
 package simulatecommand
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,6 +77,11 @@ func (f *simulateFlags) run(ctx context.Context, streams cli.Streams, files []st
 		return cli.UsageError(fmt.Errorf("--seed %d is invalid: must not be negative", f.seed))
 	case f.picture != "" && len(files) > 1:
 		return cli.UsageError(fmt.Errorf("--picture needs one scenario, and there are %d", len(files)))
+	}
+	for _, output := range []struct{ name, path string }{{"report", f.report}, {"picture", f.picture}} {
+		if err := cli.CheckOutput(output.path, files...); err != nil {
+			return cli.UsageError(fmt.Errorf("--%s: %w", output.name, err))
+		}
 	}
 	compiler, err := compiler()
 	if err != nil {
@@ -165,21 +169,14 @@ func compiler() (simulate.Compile, error) {
 // write writes the report and the picture.
 func (f *simulateFlags) write(results []*simulate.Result) error {
 	if f.report != "" {
-		if err := report.WriteDocumentFile(f.report, document(results)); err != nil {
+		if err := cli.WriteFile(f.report, func(w io.Writer) error { return report.WriteDocument(w, document(results)) }); err != nil {
 			return err
 		}
 	}
 	if f.picture == "" {
 		return nil
 	}
-	var picture bytes.Buffer
-	if err := chart.Standalone(&picture, results[0].Picture()); err != nil {
-		return err
-	}
-	if err := os.WriteFile(f.picture, picture.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("the picture was not written: %w", err)
-	}
-	return nil
+	return cli.WriteFile(f.picture, func(w io.Writer) error { return chart.Standalone(w, results[0].Picture()) })
 }
 
 // heads are the heads of the table of variants.

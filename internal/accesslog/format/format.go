@@ -158,7 +158,7 @@ func Named(name string) (Format, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return Format{}, fmt.Errorf("%q is no format: must be %s, nginx:LOG_FORMAT or envoy:FORMAT_STRING", name, strings.Join(names, ", "))
+	return Format{}, fmt.Errorf("%q is invalid: must be %s, nginx:LOG_FORMAT or envoy:FORMAT_STRING", name, strings.Join(names, ", "))
 }
 
 // configured returns the format of a text layout.

@@ -66,13 +66,16 @@ func factsOf(p *result.Policy) (facts []fact) {
 	if p.MissingIdentifier > 0 {
 		add("Without an identifier", chart.Count(p.MissingIdentifier)+" ("+chart.Percent(p.MissingIdentifier, p.Matched)+")")
 	}
+	if p.FallbackIdentifier > 0 {
+		add("Counted by a fallback identifier", chart.Count(p.FallbackIdentifier)+" ("+chart.Percent(p.FallbackIdentifier, p.Matched)+")")
+	}
 	if p.FirstDenial != nil {
 		add("First denial", stamp(*p.FirstDenial))
 	}
 	if p.LastDenial != nil {
 		add("Last denial", stamp(*p.LastDenial))
 	}
-	if u := p.PeakUse; u != nil {
+	if u := p.PeakUse; u != nil && !p.Proposed {
 		long("Peak use", fmt.Sprintf("%s of %s by %s at %s", chart.Count(u.Used), chart.Count(u.Limit), shown(u.Identifier), stamp(u.At)))
 	}
 	for _, span := range []struct {

@@ -46,8 +46,3 @@ func WriteDocument(w io.Writer, d *Document) error {
 	}
 	return buffered.Flush()
 }
-
-// WriteDocumentFile writes a document to a file, see [WriteFile].
-func WriteDocumentFile(path string, d *Document) error {
-	return replace(path, func(w io.Writer) error { return WriteDocument(w, d) })
-}

@@ -241,7 +241,7 @@ func newSummary(p *result.Policy) summary {
 	if p.Shadow {
 		s.Mode = "Shadow"
 	}
-	if p.PeakUse != nil {
+	if p.PeakUse != nil && !p.Proposed {
 		s.Peak = chart.Percent(p.PeakUse.Used, p.PeakUse.Limit)
 	}
 	if p.FirstDenial != nil {
@@ -254,6 +254,9 @@ func newSummary(p *result.Policy) summary {
 func limitOf(p *result.Policy) string {
 	if p.TiersOnly {
 		return "tiers"
+	}
+	if p.Proposed {
+		return "no limit yet"
 	}
 	text := chart.Count(p.Limit) + " per " + window(p.WindowSeconds)
 	if p.Burst > 0 {

@@ -199,7 +199,7 @@ func ratio(part, whole int64) float64 {
 
 // marks returns the limit of a policy, and the one that is suggested for its window and algorithm.
 func marks(p *result.Policy) (marks []chart.Mark) {
-	if !p.TiersOnly {
+	if p.HasLimit() {
 		marks = append(marks, chart.Mark{At: float64(p.Limit), Text: "limit " + chart.Count(p.Limit)})
 	}
 	for i := range p.Suggestions {
@@ -223,14 +223,14 @@ func use(p *result.Policy) (*chart.Chart, table) {
 		largest = max(largest, bin.Identifiers)
 	}
 	end := p.Use[len(p.Use)-1].To + 1
-	if !p.TiersOnly {
+	if p.HasLimit() {
 		end = max(end, p.Limit+1)
 	}
 	plot := chart.Plot{X: chart.LogCounts(1, float64(end), units), Y: chart.LogCounts(1, float64(largest)*1.1, "identifiers, on a logarithmic scale"), Height: 240}
 	plot.Y.Min = 0.7 // so that a bar of 1 is visible
 	over := int64(0)
 	for _, bin := range p.Use {
-		isOver := !p.TiersOnly && bin.From > p.Limit
+		isOver := p.HasLimit() && bin.From > p.Limit
 		if isOver {
 			over += bin.Identifiers
 		}

@@ -5,12 +5,9 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/weir-dev/weir/internal/replay/report/chart"
 	"github.com/weir-dev/weir/internal/replay/result"
@@ -33,39 +30,6 @@ func Write(w io.Writer, r *result.Result) error {
 		return err
 	}
 	return buffered.Flush()
-}
-
-// WriteFile writes the report of a result to a file. A file that exists is replaced only by a complete report.
-func WriteFile(path string, r *result.Result) error {
-	return replace(path, func(w io.Writer) error { return Write(w, r) })
-}
-
-// replace writes a file, which it replaces only if everything was written.
-func replace(path string, write func(io.Writer) error) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("the report was not written to %s: %w", path, err)
-		}
-	}()
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or a device cannot be replaced
-		file, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(file), file.Close())
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".weir-report-*")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(file), file.Chmod(0o644), file.Sync())
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
 }
 
 // style returns the style sheet of the page.

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,25 +184,20 @@ func TestWriteDocument_HasNoScriptAndLoadsNothing(t *testing.T) {
 	}
 }
 
-func TestWriteFile_ReplacesAFileOnlyByACompleteReport(t *testing.T) {
-	directory := t.TempDir()
-	path := filepath.Join(directory, "report.html")
-	for range 2 {
-		if err := report.WriteFile(path, full()); err != nil {
+// A policy without a limit yet is replayed with the largest one, which would press all bars of the distribution to one side.
+func TestWrite_ShowsNoLimitOfAProposedPolicy(t *testing.T) {
+	for _, isProposed := range []bool{false, true} {
+		r := full()
+		at := slices.IndexFunc(r.Policies, func(p result.Policy) bool { return p.PeakUse != nil && !p.TiersOnly })
+		r.Policies = r.Policies[at : at+1]
+		r.Policies[0].Proposed, r.Policies[0].Limit, r.Policies[0].Burst = isProposed, 1_000_000_000, 0
+		r.Policies[0].PeakUse.Limit = 1_000_000_000
+		var b bytes.Buffer
+		if err := report.Write(&b, r); err != nil {
 			t.Fatal(err)
 		}
-	}
-	before, err := os.ReadFile(path)
-	if err != nil || !bytes.HasSuffix(before, []byte("</html>\n")) {
-		t.Fatalf("%v, ends with %q", err, before[max(len(before)-20, 0):])
-	}
-	if entries, _ := os.ReadDir(directory); len(entries) != 1 {
-		t.Errorf("files %v", entries)
-	}
-	if err := report.WriteFile(filepath.Join(directory, "missing", "report.html"), full()); err == nil || !strings.Contains(err.Error(), "the report was not written") {
-		t.Errorf("a directory that is missing: %v", err)
-	}
-	if err := report.WriteFile("/dev/full", full()); err == nil || !strings.Contains(err.Error(), "the report was not written to /dev/full: write /dev/full: no space left on device") {
-		t.Errorf("a full disk: %v", err)
+		if strings.Contains(b.String(), "1,000,000,000") == isProposed || strings.Contains(b.String(), "no limit yet") != isProposed {
+			t.Errorf("proposed %v: the page has the limit: %v", isProposed, !isProposed)
+		}
 	}
 }

@@ -89,6 +89,9 @@ type Cell struct {
 	Denied   int64 `json:"denied"`
 }
 
+// HasLimit reports whether requests of no tier have a limit that means something.
+func (p *Policy) HasLimit() bool { return !p.TiersOnly && !p.Proposed }
+
 // Policy is the result for one policy, or for one of its rates.
 type Policy struct {
 	// Name is "namespace/name", or "_cluster/name" for a cluster policy. ":" and the rate follow for a policy with several rates.
@@ -100,6 +103,8 @@ type Policy struct {
 	Burst         int64 `json:"burst,omitempty"`
 	WindowSeconds int64 `json:"windowSeconds"`
 	TiersOnly     bool  `json:"tiersOnly,omitempty"`
+	// Proposed policies have no limit yet. Limit is then the largest possible one, which denies nothing.
+	Proposed bool `json:"proposed,omitempty"`
 	// Shadow policies deny nothing. Denied then counts the requests that the policy would have denied.
 	Shadow bool `json:"shadow,omitempty"`
 	// PerEndpoint policies have a counter for each identifier and endpoint. Identifiers then counts these counters.
@@ -115,6 +120,8 @@ type Policy struct {
 	Unlimited int64 `json:"unlimited"`
 	// MissingIdentifier requests matched and had no identifier, or an unreadable one.
 	MissingIdentifier int64 `json:"missingIdentifier"`
+	// FallbackIdentifier requests had no identifier of the first source of the policy, and are counted by another one, such as the address.
+	FallbackIdentifier int64 `json:"fallbackIdentifier"`
 	// Identifiers that the policy counted, and those of them that had at least one denial.
 	Identifiers       int64 `json:"identifiers"`
 	DeniedIdentifiers int64 `json:"deniedIdentifiers"`

@@ -5,11 +5,14 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -136,7 +139,8 @@ type Compile func(policies []byte) (rules.Set, error)
 func Parse(text []byte, compile Compile) (*Scenario, error) {
 	s := &Scenario{}
 	if err := yaml.UnmarshalStrict(text, s); err != nil {
-		return nil, fmt.Errorf("the scenario is invalid: %w", err)
+		reason := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: ")
+		return nil, errors.New("the scenario is invalid: " + strings.TrimPrefix(reason, "json: "))
 	}
 	s.setDefaults()
 	if err := s.validate(); err != nil {
@@ -156,13 +160,13 @@ func Parse(text []byte, compile Compile) (*Scenario, error) {
 }
 
 func (s *Scenario) setDefaults() {
-	s.Replicas = max(s.Replicas, 1)
+	s.Replicas = cmp.Or(s.Replicas, 1)
 	if len(s.Variants) == 0 {
 		s.Variants = []Variant{{Name: "policies"}}
 	}
 	for i := range s.Clients {
 		c := &s.Clients[i]
-		c.Count = max(c.Count, 1)
+		c.Count = cmp.Or(c.Count, 1)
 		if c.To == 0 {
 			c.To = s.Duration
 		}
@@ -179,16 +183,25 @@ func (s *Scenario) validate() error {
 	switch {
 	case s.Title == "":
 		return errors.New("the scenario has no title")
-	case s.Duration <= 0 || time.Duration(s.Duration) > maxDuration:
-		return fmt.Errorf("duration must be from 1s to %v", maxDuration)
-	case s.Replicas > maxReplicas:
-		return fmt.Errorf("replicas must be at most %d", maxReplicas)
+	case hasControls(s.Title):
+		return fmt.Errorf("title %q is invalid: must not have control characters", s.Title)
+	case hasControls(strings.NewReplacer("\n", "", "\t", "").Replace(s.Description)):
+		return fmt.Errorf("description %q is invalid: must not have control characters", s.Description)
+	case time.Duration(s.Duration) < time.Second || time.Duration(s.Duration) > maxDuration:
+		return fmt.Errorf("duration %v is invalid: must be from 1s to %.0fh", time.Duration(s.Duration), maxDuration.Hours())
+	case s.Replicas < 1 || s.Replicas > maxReplicas:
+		return fmt.Errorf("replicas %d is invalid: must be from 1 to %d", s.Replicas, maxReplicas)
 	case len(s.Variants) > maxVariants:
-		return fmt.Errorf("there must be at most %d variants", maxVariants)
+		return fmt.Errorf("there must be at most %d variants, and there are %d", maxVariants, len(s.Variants))
 	case len(s.Policies) == 0:
 		return errors.New("the scenario has no policies")
 	case len(s.Clients) == 0:
 		return errors.New("the scenario has no clients")
+	}
+	for i := range s.Variants {
+		if hasControls(s.Variants[i].Name) {
+			return fmt.Errorf("variant %q is invalid: must not have control characters", s.Variants[i].Name)
+		}
 	}
 	clients := 0
 	for i := range s.Clients {
@@ -203,10 +216,16 @@ func (s *Scenario) validate() error {
 		if o.To <= o.From {
 			return fmt.Errorf("the outage from %v must end later, not at %v", time.Duration(o.From), time.Duration(o.To))
 		}
+		if o.From >= s.Duration {
+			return fmt.Errorf("the outage from %v has no effect: the simulation ends at %v", time.Duration(o.From), time.Duration(s.Duration))
+		}
 	}
 	for _, one := range s.Scaling {
 		if one.Replicas < 1 || one.Replicas > maxReplicas {
-			return fmt.Errorf("scaling: replicas must be from 1 to %d", maxReplicas)
+			return fmt.Errorf("scaling: replicas must be from 1 to %d, and is %d", maxReplicas, one.Replicas)
+		}
+		if one.At >= s.Duration {
+			return fmt.Errorf("scaling at %v has no effect: the simulation ends at %v", time.Duration(one.At), time.Duration(s.Duration))
 		}
 	}
 	if n := s.requests(); n > maxRequests {
@@ -215,20 +234,29 @@ func (s *Scenario) validate() error {
 	return nil
 }
 
+// hasControls reports whether a text has characters that neither a terminal nor XML can show.
+func hasControls(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
+
 func (c *Clients) validate() error {
 	switch {
+	case hasControls(c.Name):
+		return errors.New("the name must not have control characters")
+	case c.Count < 1:
+		return fmt.Errorf("count %d is invalid: must be at least 1", c.Count)
+	case c.Retries < 0:
+		return fmt.Errorf("retries %d is invalid: must be at least 1; for no retries, leave retry out", c.Retries)
 	case !slices.Contains([]Kind{Steady, Random, Bursty, Rotating}, c.Kind):
 		return fmt.Errorf("kind %q is invalid: must be Steady, Random, Bursty or Rotating", c.Kind)
 	case c.Kind == Bursty && (c.Burst < 1 || c.Every <= 0):
-		return errors.New("burst and every are required for Bursty")
+		return fmt.Errorf("burst %d and every %v are invalid: both are required for Bursty, and must be positive", c.Burst, time.Duration(c.Every))
 	case c.Kind != Bursty && (c.RequestsPerSecond <= 0 || c.RequestsPerSecond > 1e6):
-		return fmt.Errorf("requestsPerSecond is required for %s, and must be at most 1000000", c.Kind)
+		return fmt.Errorf("requestsPerSecond %v is invalid: it is required for %s, and must be positive and at most 1000000", c.RequestsPerSecond, c.Kind)
 	case !slices.Contains([]Retry{Never, Fixed, RetryAfter}, c.Retry):
 		return fmt.Errorf("retry %q is invalid: must be Never, Fixed or RetryAfter", c.Retry)
 	case c.Retry == Fixed && c.RetryDelay <= 0:
 		return errors.New("retryDelay is required for Fixed")
 	case c.To <= c.From:
-		return errors.New("to must be after from")
+		return fmt.Errorf("to %v is invalid: must be after from, which is %v", time.Duration(c.To), time.Duration(c.From))
 	default:
 		return nil
 	}

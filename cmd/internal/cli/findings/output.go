@@ -3,17 +3,18 @@ package findings
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/weir-dev/weir/cmd/internal/cli"
 )
 
 // Output is a format, and the file that it is written to. Without a file it is standard output.
 type Output struct{ Format, File string }
 
-// ParseOutputs parses values of --output: FORMAT or FORMAT=FILE. Only one of them can be for standard output.
-func ParseOutputs(values, formats []string) (outputs []Output, err error) {
+// ParseOutputs parses values of --output: FORMAT or FORMAT=FILE. Only one of them can be for standard output, and no file can be one
+// of the inputs of the command, see [cli.CheckOutput].
+func ParseOutputs(values, formats []string, inputs ...string) (outputs []Output, err error) {
 	onStdout := ""
 	for _, value := range values {
 		format, file, hasFile := strings.Cut(value, "=")
@@ -27,40 +28,18 @@ func ParseOutputs(values, formats []string) (outputs []Output, err error) {
 		case !hasFile:
 			onStdout = format
 		}
+		if err := cli.CheckOutput(file, inputs...); err != nil {
+			return nil, fmt.Errorf("--output %q is invalid: %w", value, err)
+		}
 		outputs = append(outputs, Output{format, file})
 	}
 	return outputs, nil
 }
 
-// To writes the file, or standard output without one. A file is complete or unchanged.
+// To writes the file, or standard output without one. A file is complete or unchanged, see [cli.WriteFile].
 func (o Output) To(stdout io.Writer, content func(io.Writer) error) error {
 	if o.File == "" {
 		return content(stdout)
 	}
-	return o.write(content)
-}
-
-// write writes the file in one step, so that a file is complete or unchanged.
-func (o Output) write(content func(io.Writer) error) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(o.File), "."+filepath.Base(o.File)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", o.File, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary.Name())
-			err = fmt.Errorf("write %s: %w", o.File, err)
-		}
-	}()
-	err = content(temporary)
-	if chmod := temporary.Chmod(0o644); err == nil { //nolint:mnd // readable by other steps
-		err = chmod
-	}
-	if closed := temporary.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), o.File)
+	return cli.WriteFile(o.File, content)
 }

@@ -37,9 +37,9 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.limiter, "limiter", "", "Limiter in the files whose identity table applies, as NAMESPACE/NAME; needed if several differ")
 }
 
-// Outputs returns what --output selects. An error is one of the command line.
-func (f *Flags) Outputs() ([]findings.Output, error) {
-	return findings.ParseOutputs(f.outputs, Formats())
+// Outputs returns what --output selects for a command that reads the inputs. An error is one of the command line.
+func (f *Flags) Outputs(inputs ...string) ([]findings.Output, error) {
+	return findings.ParseOutputs(f.outputs, Formats(), inputs...)
 }
 
 // Compile compiles one side. An invalid policy is an error, unless the side may have some: they are then reported to stderr and left out.

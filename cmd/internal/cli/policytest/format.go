@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"time"
 
@@ -201,7 +202,13 @@ func split(content string) (parts []string) {
 func parse(file, text string, line int) (*Suite, error) {
 	s := &Suite{File: file}
 	if err := k8syaml.UnmarshalStrict([]byte(text), &s.document); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
+		message := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: ")
+		if field := unknownField.FindStringSubmatch(message); field != nil {
+			if at := lineOfKey(text, field[1]); at > 0 {
+				message = fmt.Sprintf("line %d: %s", line+at, message)
+			}
+		}
+		return nil, errors.New(message)
 	}
 	if len(s.Tests) == 0 {
 		return nil, fmt.Errorf("line %d: the list tests is missing or empty", line+1)
@@ -217,6 +224,30 @@ func parse(file, text string, line int) (*Suite, error) {
 		}
 	}
 	return s, nil
+}
+
+// unknownField is the error of the strict decoder, which knows no line.
+var unknownField = regexp.MustCompile(`^unknown field "([^"]+)"$`)
+
+// lineOfKey returns the line of the first key with a name in a document, 0 without one.
+func lineOfKey(text, name string) int {
+	var node yaml.Node
+	if yaml.Unmarshal([]byte(text), &node) != nil {
+		return 0
+	}
+	var find func(*yaml.Node) int
+	find = func(n *yaml.Node) int {
+		for i, child := range n.Content {
+			if n.Kind == yaml.MappingNode && i%2 == 0 && child.Value == name {
+				return child.Line
+			}
+			if line := find(child); line > 0 {
+				return line
+			}
+		}
+		return 0
+	}
+	return find(&node)
 }
 
 // linesOf returns the lines of the tests of a document.
