@@ -72,16 +72,6 @@ func (s *Sharded) shard(name string) *Shard {
 	return s.Shards[number]
 }
 
-// Len returns the number of rules.
-func (s *Sharded) Len() (n int) {
-	for _, shard := range s.Shards {
-		if shard != nil {
-			n += len(shard.Rules)
-		}
-	}
-	return n
-}
-
 // Set returns the Set that the shards have together.
 func (s *Sharded) Set() Set {
 	set := Set{Rules: []Rule{}, HashKey: s.HashKey, RouteTable: s.RouteTable}

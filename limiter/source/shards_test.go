@@ -50,7 +50,7 @@ func TestRedis_FetchesTheShardsThatItDoesNotHave(t *testing.T) {
 			t.Errorf("rule set %d: it asked for %d shards, want %d", i, len(stub.asked), want)
 		}
 	}
-	if len(sets) != 2 || sets[0].Set().Rules[0].Units != 1 || sets[1].Set().Rules[0].Units != 2 || sets[1].Len() != 50 {
+	if len(sets) != 2 || sets[0].Set().Rules[0].Units != 1 || sets[1].Set().Rules[0].Units != 2 || len(sets[1].Set().Rules) != 50 {
 		t.Errorf("applied %d sets", len(sets))
 	}
 }
