@@ -100,6 +100,7 @@ func limiterMetrics(t *testing.T) []metric {
 	server.NewMetrics(registry)
 	monitor.NewInspector(client, registry, slog.New(slog.DiscardHandler))
 	monitor.NewSnapshotLag("", nil, registry)
+	monitor.RegisterRejected(registry, func() error { return nil })
 	xds.NewMetrics(registry)
 	newServiceStats(registry, 0.8)
 	newBypasses(registry)
