@@ -163,7 +163,7 @@ func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes [
 // writeManifest writes the manifest of a Set, and lists the revision that it replaces, which can be "": after a crash, the next Publish finds it there.
 // If only the list cannot be written, isListed is false: the list delays no rules.
 func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, replaced string) (isListed bool, err error) {
-	var listed *redis.IntCmd
+	var listed []redis.Cmder
 	var written *redis.StatusCmd
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
 		if replaced != "" && replaced != set.Revision {
@@ -175,7 +175,8 @@ func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, replac
 	if err := written.Err(); err != nil {
 		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
 	}
-	return listed != nil && listed.Err() == nil, nil
+	hasFailed := func(c redis.Cmder) bool { return c.Err() != nil }
+	return listed != nil && !slices.ContainsFunc(listed, hasFailed), nil
 }
 
 // supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then.
@@ -218,11 +219,10 @@ func (e *Exchange) expire(ctx context.Context, revision string, hashes []string,
 }
 
 // list adds a revision to the list of superseded ones.
-func (e *Exchange) list(ctx context.Context, p redis.Pipeliner, revision string) *redis.IntCmd {
-	added := p.RPush(ctx, e.supersededKey(), revision)
-	p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1)
-	p.PExpire(ctx, e.supersededKey(), supersededFor)
-	return added
+func (e *Exchange) list(ctx context.Context, p redis.Pipeliner, revision string) []redis.Cmder {
+	return []redis.Cmder{
+		p.RPush(ctx, e.supersededKey(), revision), p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1), p.PExpire(ctx, e.supersededKey(), supersededFor),
+	}
 }
 
 // shardsOf returns the hashes of the shards of a revision. It returns no hashes if the manifest is missing or cannot be decoded.
