@@ -129,7 +129,7 @@ func (l *limiterReconciler) setState(limiter *v1alpha1.Limiter) {
 const gatherInterval = time.Minute
 
 // batchInterval is the least time between two selections while changes follow each other closely. A single change does not wait.
-const batchInterval = 200 * time.Millisecond
+const batchInterval = 200 * time.Millisecond // see canFollow
 
 // selectPolicies compiles the rule set of the policies that the Limiter selects, unless nothing has changed.
 func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha1.Limiter) error {
@@ -140,7 +140,7 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 		if !changed && now.Sub(l.selected.at) < gatherInterval {
 			return nil
 		}
-		if wait := l.selected.at.Add(batchInterval).Sub(now); wait > 0 && l.changes.AreMany(l.selected.changes) && l.selected.invalidSelector == nil {
+		if wait := l.selected.at.Add(batchInterval).Sub(now); wait > 0 && l.changes.AreMany(l.selected.changes) && !l.canFollow(ctx) {
 			l.batched = wait
 			return nil
 		}
@@ -169,6 +169,12 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 		changes:     changes, limiter: version, at: now, considered: inputs.Generations(l.selected.considered), invalidSelector: invalidSelector,
 	}
 	return nil
+}
+
+// canFollow reports whether a rule set can be published before the batch interval ends: the replicas enforce the one before, so that who edits policies
+// one after the other, and waits for the effect, does not wait longer. Without valid selectors, no rule set follows.
+func (l *limiterReconciler) canFollow(ctx context.Context) bool {
+	return l.selected.invalidSelector != nil || l.publishing.call == nil && l.publisher.IsEnforced(ctx, l.ruleSet)
 }
 
 // keepPrevious keeps the active rule set of a Limiter whose selectors are invalid. A Limiter without a rule set selects no

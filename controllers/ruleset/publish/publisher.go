@@ -157,6 +157,20 @@ func (p *Publisher) write(ctx context.Context, set *selection.RuleSet) error {
 	return err
 }
 
+// enforcedTimeout bounds IsEnforced.
+const enforcedTimeout = 100 * time.Millisecond
+
+// IsEnforced reports whether all replicas enforce the rule set now. It is false if that cannot be read immediately.
+func (p *Publisher) IsEnforced(ctx context.Context, set *selection.RuleSet) bool {
+	if p.store == nil || p.outage.ongoing() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, enforcedTimeout)
+	defer cancel()
+	replicas, err := p.store.Replicas(ctx)
+	return err == nil && len(replicas) > 0 && !slices.ContainsFunc(replicas, func(r Replica) bool { return r.Revision != set.Revision })
+}
+
 // findFormat reads, before the first rule set is published, whether a replica reads no shards: it must not find some.
 func (p *Publisher) findFormat(ctx context.Context) error {
 	if p.hasFormat {

@@ -442,3 +442,28 @@ func TestPublish_WaitsForAWholeRuleSetIfAReplicaReadsNoShards(t *testing.T) {
 		t.Errorf("encoded in shards again: revision %s, want %s; %v", again.Revision, set.Revision, err)
 	}
 }
+
+func TestIsEnforced_IfAllReplicasHaveTheRuleSet(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	if p.IsEnforced(t.Context(), set) {
+		t.Error("before Redis is open")
+	}
+	p.publish(set)
+	store := p.stores["a:6379"]
+	for name, test := range map[string]struct {
+		replicas []Replica
+		failing  error
+		want     bool
+	}{
+		"without replicas":      {},
+		"all have it":           {[]Replica{{ID: "a", Revision: set.Revision}, {ID: "b", Revision: set.Revision}}, nil, true},
+		"one has another":       {[]Replica{{ID: "a", Revision: set.Revision}, {ID: "b", Revision: "sha256:before"}}, nil, false},
+		"one has no rules":      {[]Replica{{ID: "a", Revision: set.Revision}, {ID: "b"}}, nil, false},
+		"they are not readable": {[]Replica{{ID: "a", Revision: set.Revision}}, errors.New("refused"), false},
+	} {
+		store.replicas, store.failing["replicas"] = test.replicas, test.failing
+		if got := p.IsEnforced(t.Context(), set); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
