@@ -33,7 +33,6 @@ import (
 
 const (
 	initialLimit      = 1000 // limit of every policy; edit n sets initialLimit + n
-	timeout           = 5 * time.Minute
 	concurrentCreates = 8
 	statusInterval    = 100 * time.Millisecond // between two checks of all statuses
 	requestInterval   = time.Millisecond       // between two requests to a replica: the resolution of the measurement
@@ -167,8 +166,24 @@ func newEnvironment(ctx context.Context, s settings) (e *environment, err error)
 		return e, err
 	}
 	e.options = kubetest.StackOptions{Weir: weir, Operator: operator, Kube: e.kube, RedisURL: e.redis.URL(), Limiters: s.replicas}
-	e.stack, err = kubetest.StartStack(ctx, e.options)
-	return e, err
+	if e.stack, err = kubetest.StartStack(ctx, e.options); err != nil {
+		return e, err
+	}
+	return e, e.raiseBudget(ctx)
+}
+
+// raiseBudget lets the Limiter enforce all policies: 50 000 are more than the default budget.
+func (e *environment) raiseBudget(ctx context.Context) error {
+	limits := v1alpha1.BudgetLimits{Rules: new(int64(2 * e.policies)), Bytes: new(int64(2048 * e.policies))}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "default"}}
+	before := limiter.DeepCopy()
+	limiter.Spec.PolicyBudget = v1alpha1.PolicyBudget{Total: limits, PerNamespace: limits}
+	return e.client.Patch(ctx, limiter, client.MergeFrom(before))
+}
+
+// timeout returns how long to wait for the policies: an API server here writes 200 a second.
+func (e *environment) timeout() time.Duration {
+	return 5*time.Minute + time.Duration(e.policies)*10*time.Millisecond
 }
 
 func (e *environment) stop() error {
@@ -231,7 +246,7 @@ func (e *environment) policy(i int, name string, match *v1alpha1.HTTPMatch) *v1a
 
 // waitReady waits until every policy is Ready, and the invalid policy is Stalled.
 func (e *environment) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
 	err := fixture.Poll(ctx, statusInterval, func(ctx context.Context) error {
 		var list v1alpha1.RateLimitPolicyList
@@ -263,7 +278,7 @@ func (e *environment) edit(ctx context.Context, i int, limit int64) error {
 
 // waitEnforced waits until every replica decides policy i with limit. It sends requests with peek to all replicas concurrently.
 func (e *environment) waitEnforced(ctx context.Context, i int, limit int64) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
 	peek := fixture.CheckRequest{Domain: e.namespace(i), Path: "/", Headers: map[string]string{"x-tenant-id": tenant(i)}, Peek: true}
 	group, ctx := errgroup.WithContext(ctx)

@@ -28,7 +28,7 @@ func (e *environment) measureStart(ctx context.Context) error {
 		return err
 	}
 	listed := time.Since(began)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
 	err := fixture.Poll(ctx, requestInterval, func(ctx context.Context) error {
 		exists, err := e.redis.Do(ctx, "EXISTS", "weir:rules:weir-system/default:current")
