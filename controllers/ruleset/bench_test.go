@@ -266,10 +266,13 @@ func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.Li
 }
 
 func (s *instant) limiter() v1alpha1.Limiter {
-	return v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{
-		Namespace: limiterName.Namespace, Name: limiterName.Name, UID: "limiter", Generation: 1, ResourceVersion: "1",
-	}, Spec: v1alpha1.LimiterSpec{PolicyNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"limited": yesLabel}}},
-		Status: v1alpha1.LimiterStatus{ReadyReplicas: s.ready}}
+	return v1alpha1.Limiter{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: limiterName.Namespace, Name: limiterName.Name, UID: "limiter", Generation: 1, ResourceVersion: "1",
+		},
+		Spec:   v1alpha1.LimiterSpec{PolicyNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"limited": yesLabel}}},
+		Status: v1alpha1.LimiterStatus{ReadyReplicas: s.ready},
+	}
 }
 
 func (s *instant) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
