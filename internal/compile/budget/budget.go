@@ -63,13 +63,19 @@ func (u Usage) IsAtMost(other Usage) bool {
 
 // exceeds returns the index of the first amount that is above its limit; -1 if no amount is.
 func (u Usage) exceeds(limits Usage) int {
-	bounds := limits.Amounts()
-	for i, amount := range u.Amounts() {
-		if bounds[i].Used > 0 && amount.Used > bounds[i].Used {
-			return i
-		}
+	above := func(amount, limit int64) bool { return limit > 0 && amount > limit }
+	switch { // in the order of Amounts
+	case above(u.Bytes, limits.Bytes):
+		return 0
+	case above(u.Rules, limits.Rules):
+		return 1
+	case above(u.Expressions, limits.Expressions):
+		return 2
+	case above(u.RegularExpressions, limits.RegularExpressions):
+		return 3
+	default:
+		return -1
 	}
-	return -1
 }
 
 // RulesUsage returns what the rules of a policy use together.
