@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -21,7 +22,7 @@ import (
 
 // After each step of a random history, an index that has seen the whole history returns the verdicts of a reference, which compiles all policies.
 func TestIndex_ReturnsTheVerdictsOfCompilingEverything(t *testing.T) {
-	seeds, steps, reached := 4, 200, map[string]int{}
+	seeds, steps, reached := 4, 300, map[string]int{}
 	if os.Getenv("WEIR_SOAK") != "" {
 		seeds, steps = 200, 2000
 	}
@@ -77,8 +78,12 @@ func TestIndex_ForgetsWhatTheCacheDoesNotHave(t *testing.T) {
 	x := w.cache.index()
 	for range 400 {
 		w.change()
-		p := w.anyPolicy("shop", "candidate")
-		x.compile(t.Context(), p)
+		x.addBudgets(t.Context(), newEntry(w.anyPolicy("shop", "candidate"), x.identity), new(verdict))
+	}
+	again := w.cache.index()
+	again.addBudgets(t.Context(), newEntry(w.anyPolicy("shop", "candidate"), x.identity), new(verdict))
+	if got, want := sizes(x), sizes(again); !maps.Equal(got, want) {
+		t.Errorf("after a history, an index has %v, and a new one %v", got, want)
 	}
 	for _, kind := range []client.Object{&v1alpha1.RateLimitPolicy{}, &v1alpha1.ClusterRateLimitPolicy{}, &metav1.PartialObjectMetadata{}} {
 		for _, object := range w.cache.objects(kind) {
@@ -91,6 +96,23 @@ func TestIndex_ForgetsWhatTheCacheDoesNotHave(t *testing.T) {
 		t.Errorf("%d namespaces with policies, %d namespaces, %d Limiters and %d identity tables are remembered of an empty cache",
 			len(x.scopes), len(x.namespaces), len(x.ledgers), len(x.identities))
 	}
+}
+
+func sizes(x *index) map[string]int {
+	all := map[string]int{"namespaces": len(x.namespaces), "scopes": len(x.scopes)}
+	for _, s := range x.scopes {
+		all["policies"] += len(s.policies)
+		all["counters"] += len(s.counters)
+		all["places"] += s.stricter.Len()
+		for _, e := range s.policies {
+			all["usages"] += len(e.usages)
+		}
+	}
+	for _, l := range x.ledgers {
+		all["charges"] += len(l.charges) + len(l.ordered)
+		all["shares"] += len(l.inNamespace)
+	}
+	return all
 }
 
 // runHistory changes a world that many times, and returns the step after which the verdicts differ, and how; empty if they do not. It counts in reached
@@ -198,6 +220,9 @@ func (w *world) change() {
 			p.SetResourceVersion(fmt.Sprint(w.random.Int()))
 			if before := w.cache.find(p); before != nil {
 				w.setSpec(p, before)
+				if w.random.IntN(4) == 0 {
+					p.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_900_000_000, 0)})
+				}
 			}
 			w.cache.put(p)
 		}
@@ -256,13 +281,11 @@ func (w *world) namespace(name string) *metav1.PartialObjectMetadata {
 
 func (w *world) changeLimiter(l *v1alpha1.Limiter) {
 	l.Spec = v1alpha1.LimiterSpec{}
-	if w.random.IntN(6) == 0 {
-		l.UID = ""
+	if l.UID == "" || w.random.IntN(4) == 0 {
+		l.UID = w.uid() // another Limiter can have the same generation
+	} else {
+		l.Generation++
 	}
-	if l.UID == "" {
-		l.UID = w.uid()
-	}
-	l.Generation++
 	few := func() *int64 { return oneOf(w, nil, new(int64(1)), new(int64(3)), new(int64(6))) }
 	l.Spec.PolicyBudget.PerNamespace = v1alpha1.BudgetLimits{Rules: few(), Expressions: few(), Bytes: oneOf(w, nil, nil, new(int64(900)))}
 	l.Spec.PolicyBudget.Total = v1alpha1.BudgetLimits{Rules: few(), Expressions: few(), Bytes: oneOf(w, nil, nil, new(int64(2500)))}
@@ -320,8 +343,12 @@ func (w *world) spec(namespace string) string {
 		add(4, "replaces: ["+oneOf(w, "a", "b", "a, c", "missing")+"]")
 	}
 	http := func(parts ...string) string { return "match: {http: {" + strings.Join(parts, ", ") + "}}" }
-	path := func() string { return "paths: [" + oneOf(w, "{value: /v1}", "{value: /v1/}", "{value: /v1/x, type: Exact}", "{value: /}, {value: /v2}", "{value: '/v[0-9]', type: RegularExpression}") + "]" }
-	host := func() string { return "hosts: ['" + oneOf(w, "a.example", "*.example", "b.a.example", "*.a.example") + "']" }
+	path := func() string {
+		return "paths: [" + oneOf(w, "{value: /v1}", "{value: /v1/}", "{value: /v1/x, type: Exact}", "{value: /}, {value: /v2}", "{value: '/v[0-9]', type: RegularExpression}") + "]"
+	}
+	host := func() string {
+		return "hosts: ['" + oneOf(w, "a.example", "*.example", "b.a.example", "*.a.example") + "']"
+	}
 	switch w.random.IntN(12) {
 	case 0, 1:
 		parts = append(parts, http(path()))

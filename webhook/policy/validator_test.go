@@ -42,7 +42,9 @@ func (s storedObjects) cache() Cache {
 
 func (s storedObjects) index() *index { return newIndex(s.cache(), compile.DefaultIdentity()) }
 
-func newValidator(s storedObjects) validator[*v1alpha1.RateLimitPolicy] { return rateLimitPolicies(s.index()) }
+func newValidator(s storedObjects) validator[*v1alpha1.RateLimitPolicy] {
+	return rateLimitPolicies(s.index())
+}
 
 const (
 	validSpec   = `{axis: User, limit: 10, window: 1m}`
