@@ -215,8 +215,9 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 	if err != nil {
 		return err
 	}
+	informed := selection.WithInformers(leading, mgr.GetCache())
 	ruleSets, err := ruleset.New(ruleset.Config{
-		Client:    selection.WithInformers(leading, mgr.GetCache()),
+		Client:    informed,
 		Uncached:  mgr.GetAPIReader(),
 		Gateways:  gateways,
 		Open:      limiterStores{mgr.GetAPIReader(), f.prefix, f.namespace, leader.Confirm}.open,
@@ -238,7 +239,7 @@ func (f *operatorFlags) addControllers(mgr manager.Manager, limiters deployment.
 		Clock:    time.Now,
 	})
 	registrations := registration.New(registration.Config{
-		Client:      leading,
+		Client:      informed,
 		Uncached:    mgr.GetAPIReader(),
 		Namespace:   f.namespace,
 		SecretName:  deployment.ThrottleSecret,

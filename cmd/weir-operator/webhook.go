@@ -102,7 +102,7 @@ func (j *policyWebhook) prepare(options *ctrl.Options) error {
 
 // setup adds the webhook to mgr, and the certificate rotation if the operator manages the certificates.
 func (j *policyWebhook) setup(mgr ctrl.Manager, identity compile.Identity) error {
-	policy.Register(mgr.GetWebhookServer(), policy.Config{Scheme: mgr.GetScheme(), Stored: mgr.GetClient(), Identity: identity})
+	policy.Register(mgr.GetWebhookServer(), policy.Config{Scheme: mgr.GetScheme(), Cache: mgr.GetCache(), Identity: identity})
 	errs := []error{
 		certificate.Follow(mgr, j.secret, &j.serving),
 		mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/controllers/ruleset/selection"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/stored"
 )
@@ -77,20 +78,17 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, f *inputs) error {
 	if !slices.ContainsFunc(f.limiters, func(l v1alpha1.Limiter) bool { return deployment.Throttles(&l) }) {
 		return nil
 	}
-	var namespaced v1alpha1.RateLimitPolicyList
-	var cluster v1alpha1.ClusterRateLimitPolicyList
-	for _, list := range []client.ObjectList{&namespaced, &cluster} {
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return fmt.Errorf("list policies: %w", err)
-		}
+	all, err := selection.ListPolicies(ctx, r.Client)
+	if err != nil {
+		return err
 	}
-	for i := range namespaced.Items {
-		if p := &namespaced.Items[i]; limitsWrites(p.Spec.Match, p) {
+	for _, p := range all.Namespaced {
+		if limitsWrites(p) {
 			f.policies.Namespaced = append(f.policies.Namespaced, p)
 		}
 	}
-	for i := range cluster.Items {
-		if p := &cluster.Items[i]; limitsWrites(p.Spec.Match, p) {
+	for _, p := range all.Cluster {
+		if limitsWrites(p) {
 			f.policies.Cluster = append(f.policies.Cluster, p)
 		}
 	}
@@ -112,8 +110,16 @@ func (r *Reconciler) gatherPolicies(ctx context.Context, f *inputs) error {
 	return nil
 }
 
-func limitsWrites(match *v1alpha1.Match, policy client.Object) bool {
-	return compile.LimitsWrites(match) && policy.GetDeletionTimestamp().IsZero()
+// limitsWrites reports whether a policy limits writes.
+func limitsWrites(policy client.Object) bool {
+	switch p := policy.(type) {
+	case *v1alpha1.RateLimitPolicy:
+		return compile.LimitsWrites(p.Spec.Match)
+	case *v1alpha1.ClusterRateLimitPolicy:
+		return compile.LimitsWrites(p.Spec.Match)
+	default:
+		return false
+	}
 }
 
 // webhook returns a registered webhook of the Limiter. It returns nil if the Limiter is not registered.

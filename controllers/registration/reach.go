@@ -27,6 +27,22 @@ func (r reach) union(other reach) reach {
 	return reach{r.resources.union(other.resources), r.who.union(other.who)}
 }
 
+// add adds another reach, without removing what wildcards cover.
+func (r *reach) add(other reach) {
+	if r.resources == nil {
+		r.resources = resources{}
+	}
+	for res, ops := range other.resources {
+		r.resources[res] |= ops
+	}
+	if !r.who.all {
+		r.who = r.who.union(other.who)
+	}
+}
+
+// withoutCovered returns the reach without the resources that wildcards cover.
+func (r reach) withoutCovered() reach { return reach{r.resources.minus(nil), r.who} }
+
 // reaches are the reaches of the policies of a Limiter. Each policy is in exactly one of them, except one that lists several namespaces.
 type reaches struct {
 	// everywhere includes cluster-scoped objects. namespaced is about the objects in all namespaces.
@@ -52,27 +68,35 @@ func newReaches(set []rules.Rule, never exempt.Lists) *reaches {
 	r := &reaches{
 		everywhere: reach{resources: resources{}}, namespaced: reach{resources: resources{}}, listed: map[string]reach{}, policies: map[policyKey]bool{},
 	}
+	own := reach{resources: resources{}}
 	for i := range set {
 		match := set[i].Match.Kubernetes
 		if match == nil {
 			continue
 		}
-		own := reach{resources{}, audienceOf(match)}
+		clear(own.resources)
 		own.resources.add(match.Resources)
 		within := scopeOf(&set[i], never)
 		if len(own.resources) == 0 || within.empty() {
 			continue
 		}
+		own.who = audienceOf(match)
 		r.policies[keyOf(&set[i])] = true
 		switch {
 		case within.cluster:
-			r.everywhere = r.everywhere.union(own)
+			r.everywhere.add(own)
 		case within.all:
-			r.namespaced = r.namespaced.union(own)
+			r.namespaced.add(own)
 		}
 		for _, namespace := range within.namespaces {
-			r.listed[namespace] = r.listed[namespace].union(own)
+			listed := r.listed[namespace]
+			listed.add(own)
+			r.listed[namespace] = listed
 		}
+	}
+	r.everywhere, r.namespaced = r.everywhere.withoutCovered(), r.namespaced.withoutCovered()
+	for namespace, listed := range r.listed {
+		r.listed[namespace] = listed.withoutCovered()
 	}
 	r.bound()
 	return r

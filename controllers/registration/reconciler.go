@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/controllers/ruleset/report"
+	"github.com/weir-dev/weir/internal/compile"
 )
 
 // fieldOwner owns all fields that the controller applies: the configuration, and its condition of Limiters.
@@ -42,15 +43,18 @@ type Config struct {
 	Clock func() time.Time
 }
 
-// Reconciler maintains the ValidatingWebhookConfiguration. It remembers since when registered Limiters have no ready pod. It must
-// not be called concurrently.
+// Reconciler maintains the ValidatingWebhookConfiguration. It remembers since when registered Limiters have no ready pod, and the policies that it has
+// compiled. It must not be called concurrently.
 type Reconciler struct {
 	Config
 	unready unreadySince
+	memos   map[types.UID]*compile.Memo // by Limiter
 }
 
 // New returns a Reconciler.
-func New(config Config) *Reconciler { return &Reconciler{Config: config, unready: unreadySince{}} }
+func New(config Config) *Reconciler {
+	return &Reconciler{Config: config, unready: unreadySince{}, memos: map[types.UID]*compile.Memo{}}
+}
 
 // Reconcile registers the Limiters that can answer, removes the webhooks of all others, and reports to each Limiter.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {

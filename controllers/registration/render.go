@@ -26,6 +26,26 @@ type ThrottlingLimiter struct {
 	Rules []rules.Rule
 	// Bundle holds the PEM certificates of the CAs with which API servers verify the Limiter.
 	Bundle []byte
+
+	// These follow from the rules. They are nil until they are needed.
+	foundWrites  *reaches
+	foundEntries []entry
+}
+
+// writes returns which writes the rules may match.
+func (t *ThrottlingLimiter) writes() *reaches {
+	if t.foundWrites == nil {
+		t.foundWrites = newReaches(t.Rules, deployment.ExemptionsOf(t.Limiter))
+	}
+	return t.foundWrites
+}
+
+// entries returns the webhooks of the Limiter.
+func (t *ThrottlingLimiter) entries() []entry {
+	if t.foundEntries == nil {
+		t.foundEntries = t.writes().entries(deployment.ExemptionsOf(t.Limiter))
+	}
+	return t.foundEntries
 }
 
 // Render returns the configuration. It is the same for the same Limiters in any order. A Limiter whose rules limit no writes has no
@@ -65,11 +85,10 @@ func firstName(webhook string) string {
 // limits no writes.
 func (t *ThrottlingLimiter) webhooks() (all []admissionv1.ValidatingWebhook) {
 	never := deployment.ExemptionsOf(t.Limiter)
-	writes := newReaches(t.Rules, never)
-	if writes.empty() {
+	if t.writes().empty() {
 		return nil
 	}
-	for _, e := range writes.entries(never) {
+	for _, e := range t.entries() {
 		all = append(all, t.webhook(&e, never))
 	}
 	return all

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -63,7 +64,7 @@ func TestRender_MatchesGoldenFiles(t *testing.T) {
 			for i := range limiters {
 				selected, err := policies.SelectedBy(&limiters[i].Spec)
 				must(t, err)
-				throttling = append(throttling, ThrottlingLimiter{&limiters[i], throttleRules(selected), []byte("trusted\n")})
+				throttling = append(throttling, ThrottlingLimiter{Limiter: &limiters[i], Rules: throttleRules(selected, new(compile.Memo)), Bundle: []byte("trusted\n")})
 			}
 			got, err := yaml.Marshal(Render(throttling))
 			must(t, err)

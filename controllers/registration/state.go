@@ -2,6 +2,7 @@ package registration
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -58,6 +60,9 @@ func (r *Reconciler) evaluate(f inputs, now time.Time) ([]limiterState, time.Dur
 		states[i] = s
 	}
 	r.unready = unready // forgets Limiters that no longer exist
+	maps.DeleteFunc(r.memos, func(uid types.UID, _ *compile.Memo) bool {
+		return !slices.ContainsFunc(states, func(s limiterState) bool { return s.limiter.UID == uid && s.throttling.Limiter != nil })
+	})
 	return states, again
 }
 
@@ -85,10 +90,9 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 		set(v1alpha1.ReasonNotReady, "Namespace %s is being deleted, and the pods of the Limiter with it", r.Namespace)
 		return resyncInterval
 	}
-	policyRules := throttleRules(selected)
 	s.selected = selected
-	s.throttling = ThrottlingLimiter{Limiter: limiter, Rules: policyRules}
-	if newReaches(policyRules, deployment.ExemptionsOf(limiter)).empty() {
+	s.throttling = ThrottlingLimiter{Limiter: limiter, Rules: throttleRules(selected, r.memo(limiter))}
+	if s.throttling.writes().empty() {
 		set(v1alpha1.ReasonNoPolicies, "No selected policy limits writes that are not exempt")
 		return resyncInterval
 	}
@@ -125,25 +129,31 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 
 func (s *limiterState) setRegistered() {
 	s.reason = v1alpha1.ReasonRegistered
-	never := deployment.ExemptionsOf(s.limiter)
-	writes := newReaches(s.throttling.Rules, never)
-	count, entries := 0, writes.entries(never)
+	count, entries := 0, s.throttling.entries()
 	for i := range entries {
 		count += len(entries[i].rules)
 	}
-	s.message = fmt.Sprintf("Webhook registered with %d rules from %d policies", count, len(writes.policies))
+	s.message = fmt.Sprintf("Webhook registered with %d rules from %d policies", count, len(s.throttling.writes().policies))
 }
 
-// throttleRules returns the rules about writes of the policies. It omits policies that do not compile: the status of such a policy reports
-// why.
-func throttleRules(selected stored.Policies) []rules.Rule {
-	var set []rules.Rule
-	for _, rule := range selected.Compile(compile.DefaultIdentity()).Set.Rules { // webhook rules do not depend on the identity table
-		if rule.Match.Kubernetes != nil {
-			set = append(set, rule)
-		}
+// throttleRules returns the rules of policies that limit writes, until the memo compiles again. It omits policies that do not compile: the status of such a
+// policy reports why.
+func throttleRules(selected stored.Policies, memo *compile.Memo) []rules.Rule {
+	selected.Namespaces = nil                                                               // the rules do not depend on them
+	set := selected.CompileAfter(memo, compile.DefaultIdentity(), budget.Budget{}).Set.Rules // nor on the identity table
+	forRequests := func(rule rules.Rule) bool { return rule.Match.Kubernetes == nil }
+	if slices.ContainsFunc(set, forRequests) {
+		set = slices.DeleteFunc(slices.Clone(set), forRequests)
 	}
 	return set
+}
+
+// memo returns what compiling the policies of the Limiter remembers.
+func (r *Reconciler) memo(limiter *v1alpha1.Limiter) *compile.Memo {
+	if r.memos[limiter.UID] == nil {
+		r.memos[limiter.UID] = new(compile.Memo)
+	}
+	return r.memos[limiter.UID]
 }
 
 // servesThrottle reports whether the pod template serves the throttle endpoint. One that is not updated yet does not.

@@ -50,7 +50,7 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// SetupWithManager runs the controller on mgr. It reconciles when a Limiter, a policy, the labels of a namespace, the readiness of pods or
+// SetupWithManager runs the controller on mgr. It reconciles when a Limiter, a policy that limits writes, the labels of a namespace, the readiness of pods or
 // the configuration changes. All events share one key, because there is one configuration. There is no reconciliation at the start
 // without a Limiter: a cluster without Limiters needs no webhook.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -61,16 +61,28 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("registration").
 		Watches(&v1alpha1.Limiter{}, all, edited). // setting the deletion timestamp also changes the generation
-		Watches(&v1alpha1.RateLimitPolicy{}, all, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&v1alpha1.ClusterRateLimitPolicy{}, all, builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&v1alpha1.RateLimitPolicy{}, all, builder.WithPredicates(writesChanged())).
+		Watches(&v1alpha1.ClusterRateLimitPolicy{}, all, builder.WithPredicates(writesChanged())).
 		Watches(&corev1.Namespace{}, all, builder.OnlyMetadata, builder.WithPredicates(
 			predicate.Or[client.Object](predicate.LabelChangedPredicate{}, deletionStarts()))).
 		Watches(&appsv1.Deployment{}, all, builder.WithPredicates(r.inOperatorNamespace())).
 		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all, builder.WithPredicates(r.isThrottleConfiguration())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries}).
 		Complete(r)
+}
+
+// writesChanged passes the events of policies that limit writes, or did so before. Most policies limit requests: an edit of one changes no webhook.
+func writesChanged() predicate.Predicate {
+	edited := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return limitsWrites(e.Object) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return limitsWrites(e.Object) },
+		GenericFunc: func(e event.GenericEvent) bool { return limitsWrites(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			isOther := e.ObjectOld.GetUID() != e.ObjectNew.GetUID() // it was deleted and created again while the watch was interrupted
+			return (isOther || edited.Update(e)) && (limitsWrites(e.ObjectOld) || limitsWrites(e.ObjectNew))
+		},
+	}
 }
 
 // deletionStarts passes the update that sets the deletion timestamp.

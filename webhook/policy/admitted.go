@@ -16,11 +16,11 @@ import (
 
 // warnNotAdmitted returns a warning if the policy has match.kubernetes and there are Limiters, but no Limiter lets it limit writes. The policy is
 // stored nevertheless: an administrator can admit it later.
-func (c Config) warnNotAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) []string {
+func (x *index) warnNotAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) []string {
 	if !compile.LimitsWrites(p.Spec.Match) {
 		return nil
 	}
-	admitted, err := c.isAdmitted(ctx, p)
+	admitted, err := x.isAdmitted(ctx, p)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not determine whether a Limiter admits a policy for writes", "policy", stored.Name(p))
 	}
@@ -30,14 +30,14 @@ func (c Config) warnNotAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy
 	return []string{fmt.Sprintf("spec.match.kubernetes: no Limiter lets policies of namespace %s limit writes; see the condition Ready", p.Namespace)}
 }
 
-func (c Config) isAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) (bool, error) {
+func (x *index) isAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) (bool, error) {
 	var limiters v1alpha1.LimiterList
-	if err := c.Stored.List(ctx, &limiters, client.UnsafeDisableDeepCopy); err != nil {
+	if err := x.cache.List(ctx, &limiters, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list Limiters: %w", err)
 	}
 	namespaces := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
 	own := client.MatchingLabels{corev1.LabelMetadataName: p.Namespace}
-	if err := c.Stored.List(ctx, &namespaces, own, client.UnsafeDisableDeepCopy); err != nil {
+	if err := x.cache.List(ctx, &namespaces, own, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list namespaces: %w", err)
 	}
 	one := stored.Policies{Namespaced: []*v1alpha1.RateLimitPolicy{p}}

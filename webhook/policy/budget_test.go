@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -126,7 +125,7 @@ func TestValidateCreate_ClusterPoliciesTakePrecedence(t *testing.T) {
 		cluster:  []v1alpha1.ClusterRateLimitPolicy{clusterPolicy(t, "a", 7)},
 	}
 	v := func() validator[*v1alpha1.ClusterRateLimitPolicy] {
-		return clusterRateLimitPolicies(Config{Stored: all, Identity: compile.DefaultIdentity()})
+		return clusterRateLimitPolicies(all.index())
 	}
 	second, third := clusterPolicy(t, "b", 1), clusterPolicy(t, "c", 0)
 	if _, err := v().ValidateCreate(t.Context(), &second); err != nil {
@@ -228,8 +227,23 @@ func TestValidateUpdate_ChecksBudgetsWhenLabelsChange(t *testing.T) {
 	l.Spec.PolicyBudget.Total.Bytes = new(int64(1))
 	cluster := all.cluster[0].DeepCopy()
 	cluster.Labels = map[string]string{"limiter": "default"}
-	clusters := clusterRateLimitPolicies(Config{Stored: storedObjects{cluster: all.cluster, limiters: []v1alpha1.Limiter{l}}, Identity: compile.DefaultIdentity()})
+	clusters := clusterRateLimitPolicies(storedObjects{cluster: all.cluster, limiters: []v1alpha1.Limiter{l}}.index())
 	if _, err := clusters.ValidateUpdate(t.Context(), &all.cluster[0], cluster); err == nil {
 		t.Error("a label that selects a ClusterRateLimitPolicy over the total is accepted")
+	}
+}
+
+// A Limiter with an invalid selector keeps its previous selection, which the webhook does not know.
+func TestValidateCreate_SkipsLimitersWithInvalidSelectors(t *testing.T) {
+	invalid := limiterWith("invalid", 1, 1)
+	invalid.Spec.PolicySelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+	all := storedObjects{policies: []v1alpha1.RateLimitPolicy{of(t, "shop", "a", 1, validSpec)}, limiters: []v1alpha1.Limiter{invalid, limiterWith("default", 1, 9)}}
+	p := of(t, "shop", "b", 0, validSpec)
+	if _, err := newValidator(all).ValidateCreate(t.Context(), &p); err == nil || !strings.Contains(err.Error(), "Limiter weir/default is 1") {
+		t.Errorf("error %v, want the budget of the other Limiter", err)
+	}
+	all.limiters = all.limiters[:1]
+	if _, err := newValidator(all).ValidateCreate(t.Context(), &p); err != nil {
+		t.Errorf("only Limiters with invalid selectors: %v", err)
 	}
 }

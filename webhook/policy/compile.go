@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,28 +16,35 @@ import (
 
 const warnOthersUnavailable = "Weir could not read the other policies and validated this policy without them"
 
-// compile compiles one policy together with the stored cluster-scoped policies and those of the namespace, if it is not empty.
-func (c Config) compile(ctx context.Context, one stored.Policies, namespace string) verdict {
-	others, err := c.others(ctx, namespace)
-	if err == nil {
-		found := compileWith(one, others, c.Identity)
-		if len(found.problems) == 0 {
-			c.addBudgets(ctx, one, &found)
-		}
+// compile compiles one policy together with the stored policies on which its verdict depends.
+func (x *index) compile(ctx context.Context, object client.Object) verdict {
+	one := newEntry(object, x.identity)
+	if err := x.follow(ctx); err != nil {
+		// Rejecting the policy would block all users because of an internal error. Problems of the policy itself do not depend on others.
+		log.FromContext(ctx).Error(err, "Validated a policy without the other policies, because they could not be read", "policy", nameOf(one.alone))
+		found := verdictOf(one.alone, &one.result)
+		found.warnings = append(found.warnings, warnOthersUnavailable)
 		return found
 	}
-	// Rejecting the policy would block all users because of an internal error. Problems of the policy itself do not depend on others.
-	log.FromContext(ctx).Error(err, "Validated a policy without the other policies, because they could not be read", "policy", nameOf(one))
-	found := compileWith(one, stored.Policies{}, c.Identity)
-	found.warnings = append(found.warnings, warnOthersUnavailable)
+	result := one.result
+	if others := x.relevant(one); len(others.Namespaced)+len(others.Cluster) > 0 {
+		together := stored.Policies{
+			Namespaced: slices.Concat(one.alone.Namespaced, others.Namespaced), Cluster: slices.Concat(one.alone.Cluster, others.Cluster),
+		}
+		result = together.Compile(x.identity)
+	}
+	found := verdictOf(one.alone, &result)
+	if len(found.problems) == 0 {
+		x.addBudgets(ctx, one, &found)
+	}
 	return found
 }
 
 // addBudgets adds a problem if no Limiter has room for the policy, and otherwise a warning for each Limiter without room.
-func (c Config) addBudgets(ctx context.Context, one stored.Policies, found *verdict) {
-	refusals, rejected, err := c.checkBudgets(ctx, one)
+func (x *index) addBudgets(ctx context.Context, one *entry, found *verdict) {
+	refusals, rejected, err := x.checkBudgets(ctx, one)
 	if err != nil { // the operator applies the budget to the stored policy
-		log.FromContext(ctx).Error(err, "Validated a policy without the budgets of the Limiters", "policy", nameOf(one))
+		log.FromContext(ctx).Error(err, "Validated a policy without the budgets of the Limiters", "policy", nameOf(one.alone))
 		return
 	}
 	for i, refusal := range refusals {
@@ -50,46 +56,19 @@ func (c Config) addBudgets(ctx context.Context, one stored.Policies, found *verd
 	}
 }
 
-// others lists the stored policies. The caller must not modify them, because the cache owns them.
-func (c Config) others(ctx context.Context, namespace string) (stored.Policies, error) {
-	var cluster v1alpha1.ClusterRateLimitPolicyList
-	if err := c.Stored.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
-		return stored.Policies{}, fmt.Errorf("list ClusterRateLimitPolicies: %w", err)
-	}
-	if namespace == "" {
-		return stored.Policies{Cluster: stored.Pointers(cluster.Items)}, nil
-	}
-	var namespaced v1alpha1.RateLimitPolicyList
-	if err := c.Stored.List(ctx, &namespaced, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return stored.Policies{}, fmt.Errorf("list RateLimitPolicies in namespace %s: %w", namespace, err)
-	}
-	return stored.Policies{Namespaced: stored.Pointers(namespaced.Items), Cluster: stored.Pointers(cluster.Items)}, nil
-}
-
-// compileWith compiles one policy together with others. The others may contain the stored version of the policy, which is ignored.
-func compileWith(one, others stored.Policies, identity compile.Identity) verdict {
+// verdictOf returns the problems and the warnings of one of the policies that were compiled.
+func verdictOf(one stored.Policies, result *compile.Result) verdict {
 	name := nameOf(one)
-	for i := range others.Namespaced {
-		if stored.Name(others.Namespaced[i]) != name {
-			one.Namespaced = append(one.Namespaced, others.Namespaced[i])
-		}
-	}
-	for i := range others.Cluster {
-		if stored.ClusterName(others.Cluster[i]) != name {
-			one.Cluster = append(one.Cluster, others.Cluster[i])
-		}
-	}
-	result := one.Compile(identity)
-	found := verdict{problems: slices.DeleteFunc(result.Problems, func(p compile.Problem) bool {
-		return p.Policy != name
-	})}
-	// During a rename, both policies exist for some time.
-	found.problems = slices.DeleteFunc(found.problems, func(p compile.Problem) bool {
-		if p.Reason == v1alpha1.ReasonConflicted {
+	var found verdict
+	for _, p := range result.Problems {
+		switch {
+		case p.Policy != name:
+		case p.Reason == v1alpha1.ReasonConflicted: // during a rename, both policies exist for some time
 			found.warnings = append(found.warnings, truncate("not enforced yet: "+p.Message))
+		default:
+			found.problems = append(found.problems, p)
 		}
-		return p.Reason == v1alpha1.ReasonConflicted
-	})
+	}
 	for policy, own := range result.Set.Policies() {
 		if policy == name {
 			all := func(*rules.Rule) []rules.Rule { return result.Set.Rules }

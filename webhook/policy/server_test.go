@@ -170,7 +170,7 @@ func (w *testCluster) operatorAt(rotation certificate.Rotation, clock func() tim
 	})
 	w.must(err)
 	w.must(rotator.SetupWithManager(mgr))
-	policy.Register(mgr.GetWebhookServer(), policy.Config{Scheme: w.scheme(), Stored: mgr.GetClient(), Identity: compile.DefaultIdentity()})
+	policy.Register(mgr.GetWebhookServer(), policy.Config{Scheme: w.scheme(), Cache: mgr.GetCache(), Identity: compile.DefaultIdentity()})
 
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -1,9 +1,7 @@
 package policy
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -22,7 +19,7 @@ import (
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
-// storedObjects is a reader of the given policies. If err is set, each List fails.
+// storedObjects are the objects of a cache that does not change. If err is set, each List fails.
 type storedObjects struct {
 	policies []v1alpha1.RateLimitPolicy
 	cluster  []v1alpha1.ClusterRateLimitPolicy
@@ -30,24 +27,23 @@ type storedObjects struct {
 	err      error
 }
 
-func (s storedObjects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	switch list := list.(type) {
-	case *v1alpha1.RateLimitPolicyList:
-		list.Items = s.policies
-	case *v1alpha1.ClusterRateLimitPolicyList:
-		list.Items = s.cluster
-	case *v1alpha1.LimiterList:
-		list.Items = s.limiters
-	case *metav1.PartialObjectMetadataList:
-		list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "retail"}}}}
-	default:
-		return fmt.Errorf("unexpected list of %T", list)
+func (s storedObjects) cache() Cache {
+	c := newFakeCache()
+	c.limiters, c.err = s.limiters, s.err
+	c.put(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "retail"}}})
+	for i := range s.policies {
+		c.put(&s.policies[i])
 	}
-	return s.err
+	for i := range s.cluster {
+		c.put(&s.cluster[i])
+	}
+	return c
 }
 
+func (s storedObjects) index() *index { return newIndex(s.cache(), compile.DefaultIdentity()) }
+
 func newValidator(s storedObjects) validator[*v1alpha1.RateLimitPolicy] {
-	return rateLimitPolicies(Config{Stored: s, Identity: compile.DefaultIdentity()})
+	return rateLimitPolicies(s.index())
 }
 
 const (
@@ -150,7 +146,7 @@ func TestValidateCreate_ValidatesClusterRateLimitPolicies(t *testing.T) {
 		return p
 	}
 	v := func(s storedObjects) validator[*v1alpha1.ClusterRateLimitPolicy] {
-		return clusterRateLimitPolicies(Config{Stored: s, Identity: compile.DefaultIdentity()})
+		return clusterRateLimitPolicies(s.index())
 	}
 	invalid, valid := clusterWide("a", invalidSpec), clusterWide("a", validSpec)
 	if _, err := v(storedObjects{}).ValidateCreate(t.Context(), &invalid); !apierrors.IsInvalid(err) {
@@ -176,7 +172,7 @@ func TestRegister_ServesBothPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := paths{}
-	Register(m, Config{Scheme: scheme, Stored: storedObjects{}, Identity: compile.DefaultIdentity()})
+	Register(m, Config{Scheme: scheme, Cache: storedObjects{}.cache(), Identity: compile.DefaultIdentity()})
 	handler, ok := m[PathRateLimitPolicies].(closing)
 	if !ok || len(m) != 2 {
 		t.Fatalf("registered handlers: %v", m)
@@ -193,7 +189,7 @@ func TestRegister_ServesBothPaths(t *testing.T) {
 
 func TestServeHTTP_ClosesTheConnection(t *testing.T) {
 	m := paths{}
-	Register(m, Config{Scheme: runtime.NewScheme(), Stored: storedObjects{}, Identity: compile.DefaultIdentity()})
+	Register(m, Config{Scheme: runtime.NewScheme(), Cache: storedObjects{}.cache(), Identity: compile.DefaultIdentity()})
 	server := httptest.NewServer(m[PathClusterRateLimitPolicies])
 	defer server.Close()
 	response, err := http.Post(server.URL, "application/json", strings.NewReader("{}"))

@@ -1,11 +1,9 @@
 package policy
 
 import (
-	"context"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/weir-dev/weir/internal/compile"
@@ -21,17 +19,10 @@ const (
 type Config struct {
 	// Scheme must contain the types of v1alpha1.
 	Scheme *runtime.Scheme
-	// Stored lists the stored policies of both kinds, Limiters, and the metadata of namespaces from a cache.
-	Stored Lister
+	// Cache has the stored objects.
+	Cache Cache
 	// Identity is the identity table for policies without an identifier.
 	Identity compile.Identity
-
-	usages *usages
-}
-
-// Lister lists stored objects.
-type Lister interface {
-	List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error
 }
 
 // mux is the part of a webhook server that Register needs.
@@ -41,9 +32,9 @@ type mux interface {
 
 // Register registers the webhooks for both kinds of policies.
 func Register(server mux, config Config) {
-	config.usages = &usages{}
-	server.Register(PathRateLimitPolicies, closing{admission.WithValidator(config.Scheme, rateLimitPolicies(config))})
-	server.Register(PathClusterRateLimitPolicies, closing{admission.WithValidator(config.Scheme, clusterRateLimitPolicies(config))})
+	index := newIndex(config.Cache, config.Identity)
+	server.Register(PathRateLimitPolicies, closing{admission.WithValidator(config.Scheme, rateLimitPolicies(index))})
+	server.Register(PathClusterRateLimitPolicies, closing{admission.WithValidator(config.Scheme, clusterRateLimitPolicies(index))})
 }
 
 // closing closes the connection after each call. Policies are written rarely. If the API server reused a connection while the operator

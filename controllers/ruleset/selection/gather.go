@@ -44,7 +44,7 @@ type GatewayReader interface {
 // Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets or tables is true.
 // Without a GatewayReader, the targets are unknown. While they cannot be read, only the policies with targets wait: see [compile.Gateways.Unreadable].
 func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, tables bool) (Inputs, error) {
-	policies, err := listPolicies(ctx, reader)
+	policies, err := ListPolicies(ctx, reader)
 	if err != nil {
 		return Inputs{}, err
 	}
@@ -76,8 +76,8 @@ type PolicyLister interface {
 	ListPolicies(ctx context.Context) (stored.Policies, error)
 }
 
-// listPolicies returns the policies that are not being deleted.
-func listPolicies(ctx context.Context, reader client.Reader) (policies stored.Policies, err error) {
+// ListPolicies returns the policies that are not being deleted. It copies none if the reader is a [PolicyLister].
+func ListPolicies(ctx context.Context, reader client.Reader) (policies stored.Policies, err error) {
 	if lister, ok := reader.(PolicyLister); ok {
 		policies, err = lister.ListPolicies(ctx)
 	} else {

@@ -48,15 +48,34 @@ func (u Usage) Add(other Usage) Usage {
 	return Usage{u.Bytes + other.Bytes, u.Rules + other.Rules, u.Expressions + other.Expressions, u.RegularExpressions + other.RegularExpressions}
 }
 
+// Minus returns the difference.
+func (u Usage) Minus(other Usage) Usage {
+	return Usage{u.Bytes - other.Bytes, u.Rules - other.Rules, u.Expressions - other.Expressions, u.RegularExpressions - other.RegularExpressions}
+}
+
+// IsWithin reports whether no amount is above its limit.
+func (u Usage) IsWithin(limits Usage) bool { return u.exceeds(limits) < 0 }
+
+// IsAtMost reports whether no amount is above that of the other usage.
+func (u Usage) IsAtMost(other Usage) bool {
+	return u.Bytes <= other.Bytes && u.Rules <= other.Rules && u.Expressions <= other.Expressions && u.RegularExpressions <= other.RegularExpressions
+}
+
 // exceeds returns the index of the first amount that is above its limit; -1 if no amount is.
 func (u Usage) exceeds(limits Usage) int {
-	bounds := limits.Amounts()
-	for i, amount := range u.Amounts() {
-		if bounds[i].Used > 0 && amount.Used > bounds[i].Used {
-			return i
-		}
+	above := func(amount, limit int64) bool { return limit > 0 && amount > limit }
+	switch { // in the order of Amounts
+	case above(u.Bytes, limits.Bytes):
+		return 0
+	case above(u.Rules, limits.Rules):
+		return 1
+	case above(u.Expressions, limits.Expressions):
+		return 2
+	case above(u.RegularExpressions, limits.RegularExpressions):
+		return 3
+	default:
+		return -1
 	}
-	return -1
 }
 
 // RulesUsage returns what the rules of a policy use together.
@@ -128,6 +147,11 @@ type Charge struct {
 	Usage     Usage
 }
 
+// Compare is the order of precedence: cluster-scoped policies first, then the oldest ones.
+func (c *Charge) Compare(other *Charge) int {
+	return cmp.Or(-cmp.Compare(c.clusterRank(), other.clusterRank()), c.Created.Compare(other.Created), cmp.Compare(c.Policy, other.Policy))
+}
+
 func (c *Charge) clusterRank() int {
 	if c.Cluster {
 		return 1
@@ -145,20 +169,30 @@ type Excess struct {
 	Sum Usage
 }
 
-// Fit returns what the policies that fit the budget use, and an Excess for each other policy, in order of precedence. Cluster-scoped policies
-// come first, then the oldest ones: a new policy never displaces one that is enforced.
+// Fit returns what the policies that fit the budget use, and an Excess for each other policy, in order of precedence: a new policy never displaces one
+// that is enforced.
 func (b Budget) Fit(charges []Charge) (used Usage, excesses []Excess) {
 	order := make([]int, len(charges))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(i, j int) int {
-		x, y := &charges[i], &charges[j]
-		return cmp.Or(-cmp.Compare(x.clusterRank(), y.clusterRank()), x.Created.Compare(y.Created), cmp.Compare(x.Policy, y.Policy))
-	})
+	slices.SortFunc(order, func(i, j int) int { return charges[i].Compare(&charges[j]) })
+	ordered := make([]*Charge, len(charges))
+	for at, i := range order {
+		ordered[at] = &charges[i]
+	}
+	used, excesses = b.FitOrdered(ordered)
+	for i := range excesses {
+		excesses[i].Index = order[excesses[i].Index]
+	}
+	return used, excesses
+}
+
+// FitOrdered is Fit for policies in order of precedence.
+func (b Budget) FitOrdered(charges []*Charge) (used Usage, excesses []Excess) {
 	f := b.NewFitting()
-	for _, i := range order {
-		if e, fits := f.Fit(&charges[i]); !fits {
+	for i, c := range charges {
+		if e, fits := f.Fit(c); !fits {
 			e.Index = i
 			excesses = append(excesses, e)
 		}
