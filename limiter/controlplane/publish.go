@@ -50,7 +50,7 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if rewrite {
 		found = stored{current: found.current, lacking: slices.Sorted(maps.Keys(set.Shards)), verified: time.Now()}
 	}
-	if found.hasManifest && found.current == set.Revision && len(found.lacking) == 0 {
+	if found.isKept && found.current == set.Revision && len(found.lacking) == 0 {
 		_, sequence, err := e.Active(ctx)
 		if err != nil {
 			return false, err
@@ -156,10 +156,10 @@ func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes [
 
 // stored is what Redis has of a Set.
 type stored struct {
-	current     string    // the revision that the pointer names; "" if it names no revision
-	hasManifest bool      // without expiry
-	lacking     []string  // hashes of shards that are missing or expire
-	verified    time.Time // when Redis had all other shards
+	current  string    // the revision that the pointer names; "" if it names no revision
+	isKept   bool      // the pointer and the manifest exist, without expiry
+	lacking  []string  // hashes of shards that are missing or expire
+	verified time.Time // when Redis had all other shards
 }
 
 const noExpiry = -1 // of PTTL; -2 means "no such key"
@@ -168,12 +168,13 @@ const noExpiry = -1 // of PTTL; -2 means "no such key"
 // Exchange has not published before, unless Redis has another Set than this Exchange has published last.
 func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error) {
 	var pointer *redis.StringCmd
-	var manifest *redis.DurationCmd
+	var manifest, kept *redis.DurationCmd
 	known := e.published.Load()
 	hashes, rest := known.split(set, e.verifyInterval)
 	var shards []*redis.DurationCmd
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
 		pointer = p.Get(ctx, e.currentKey())
+		kept = p.PTTL(ctx, e.currentKey())
 		manifest = p.PTTL(ctx, e.setKey(set.Revision))
 		shards = e.expiries(ctx, p, hashes)
 		return nil
@@ -193,7 +194,10 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 	if err := manifest.Err(); err != nil {
 		return stored{}, fmt.Errorf("read the expiry of %s: %w", e.setKey(set.Revision), err)
 	}
-	found := stored{current: current, hasManifest: manifest.Val() == noExpiry, verified: time.Now()}
+	if err := kept.Err(); err != nil {
+		return stored{}, fmt.Errorf("read the expiry of %s: %w", e.currentKey(), err)
+	}
+	found := stored{current: current, isKept: manifest.Val() == noExpiry && kept.Val() == noExpiry, verified: time.Now()}
 	if len(rest) > 0 {
 		found.verified = known.verified
 	}
