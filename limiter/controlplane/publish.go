@@ -76,20 +76,23 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if known == nil && found.current != "" { // it may not be in the list
 		listed = []string{found.current, set.Revision}
 	}
-	unlisted := e.list(ctx, listed...) // the list must not delay rules
-	if err := e.client.Redis().Set(ctx, e.setKey(set.Revision), set.Data, 0).Err(); err != nil {
-		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
+	unlisted, err := e.writeManifest(ctx, &set, listed)
+	if err != nil {
+		return false, err
 	}
 	previous, err := e.point(ctx, set.Revision)
 	if err != nil {
 		return false, err
 	}
 	e.stored.Store(&next)
-	if isActive, err := e.keepShards(ctx, &set, found.lacking); err != nil || !isActive {
+	if err := e.writeShards(ctx, &set, found.lacking, 0); err != nil { // they are active now, and must not expire
 		return true, err
 	}
 	if err := e.client.Redis().Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
+	}
+	if isActive, err := e.isStillActive(ctx, &set, found.lacking); err != nil || !isActive {
+		return true, err
 	}
 	if previous != "" && previous != set.Revision {
 		if err := e.supersede(ctx, previous, &set); err != nil {
@@ -121,20 +124,32 @@ func (e *Exchange) point(ctx context.Context, revision string) (previous string,
 	return previous, nil
 }
 
-// keepShards writes these shards of the active Set without expiry, and reports whether the Set is still active. If another operator has replaced it
-// meanwhile, that operator has let the shards expire before, so keepShards does it again. The next Publish finds the other Set.
-func (e *Exchange) keepShards(ctx context.Context, set *rules.Encoded, hashes []string) (isActive bool, err error) {
-	if len(hashes) == 0 {
-		return true, nil
-	}
-	if err := e.writeShards(ctx, set, hashes, 0); err != nil {
-		return false, err
-	}
+// isStillActive reports whether no other operator has replaced the Set since the pointer was written. If one has, it has let these shards expire, perhaps
+// before they were written without expiry, so isStillActive lets them expire again. The next Publish finds the other Set.
+func (e *Exchange) isStillActive(ctx context.Context, set *rules.Encoded, hashes []string) (bool, error) {
 	current, err := e.Current(ctx)
 	if err != nil || current == set.Revision {
 		return err == nil, err
 	}
 	return false, e.expire(ctx, set.Revision, hashes, supersededFor)
+}
+
+// writeManifest lists revisions, and writes the manifest of a Set. The error unlisted is that of the list, which must not delay rules.
+func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, revisions []string) (unlisted, err error) {
+	var listed []redis.Cmder
+	var written *redis.StatusCmd
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
+		listed = e.addToList(ctx, p, revisions)
+		written = p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
+		return nil
+	})
+	if err := written.Err(); err != nil {
+		return nil, fmt.Errorf("write rule set %s: %w", set.Revision, err)
+	}
+	if slices.ContainsFunc(listed, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		unlisted = e.list(ctx, revisions...)
+	}
+	return unlisted, nil
 }
 
 // writeShards writes these shards of the Set. They have no expiry if it is 0.

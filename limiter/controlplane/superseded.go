@@ -29,27 +29,25 @@ const (
 	maxRecent = 8
 )
 
-// list lists revisions that can have keys without expiry. The list is of no use to the rules, so callers can ignore the error.
+// list lists revisions that can have keys without expiry. It replaces a list that is no list.
 func (e *Exchange) list(ctx context.Context, revisions ...string) error {
-	add := func() error {
-		_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-			p.RPush(ctx, e.supersededKey(), revisions)
-			p.LTrim(ctx, e.supersededKey(), -maxListed, -1)
-			p.PExpire(ctx, e.supersededKey(), listedFor)
-			return nil
-		})
-		return err
-	}
-	err := add()
+	add := func(p redis.Pipeliner) error { e.addToList(ctx, p, revisions); return nil }
+	_, err := e.client.Redis().Pipelined(ctx, add)
 	if isWrongType(err) { // another program has written it
 		if err = e.client.Redis().Del(ctx, e.supersededKey()).Err(); err == nil {
-			err = add()
+			_, err = e.client.Redis().Pipelined(ctx, add)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("list rule sets %s in %s: %w", strings.Join(revisions, " and "), e.supersededKey(), err)
 	}
 	return nil
+}
+
+func (e *Exchange) addToList(ctx context.Context, p redis.Pipeliner, revisions []string) []redis.Cmder {
+	return []redis.Cmder{
+		p.RPush(ctx, e.supersededKey(), revisions), p.LTrim(ctx, e.supersededKey(), -maxListed, -1), p.PExpire(ctx, e.supersededKey(), listedFor),
+	}
 }
 
 // listed returns the listed revisions, each once.
@@ -65,6 +63,8 @@ func (e *Exchange) listed(ctx context.Context) ([]string, error) {
 // complete lets those Sets expire that are not active: those that a Publish has abandoned or has not let expire because it crashed or failed, and those
 // that a lost pointer named. It does nothing if it has succeeded recently, and all calls of Publish since. The Set is the active one, and Redis has all
 // of it.
+//
+// It looks at the manifests in the list, and at the shards of the Sets that this Exchange has published last: each node of a cluster can lose something else.
 func (e *Exchange) complete(ctx context.Context, set *rules.Encoded) error {
 	known := e.published.Load()
 	if known != nil && time.Since(known.completed) < e.completeInterval {

@@ -178,6 +178,29 @@ func TestAssemble_RejectsShardsThatAreDamagedOrMissing(t *testing.T) {
 	}
 }
 
+// A valid shard of the same size, under the key of another one, has other rules.
+func TestAssemble_RejectsAnotherShardOfTheSameSize(t *testing.T) {
+	set := manyRules(1)
+	set.Namespaces, set.ByAge, set.RouteTable = nil, nil, nil
+	encoded := encode(new(rules.Encoder), set)
+	set.Rules[0].Units++
+	other := encode(new(rules.Encoder), set)
+	m, err := rules.DecodeManifest(encoded.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hash := range encoded.Shards {
+		for _, data := range other.Shards {
+			if len(decompressed(t, data)) != len(decompressed(t, encoded.Shards[hash])) {
+				t.Fatal("the shards have different sizes")
+			}
+			if s, err := m.Assemble(nil, map[string][]byte{hash: data}); err == nil || !strings.Contains(err.Error(), "its content has hash") {
+				t.Errorf("%v, %v", s, err)
+			}
+		}
+	}
+}
+
 func TestDecodeManifest_RejectsInvalidManifests(t *testing.T) {
 	hash := strings.Repeat("A", 43)
 	for name, test := range map[string]struct{ manifest, want string }{
