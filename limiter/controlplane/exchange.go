@@ -16,22 +16,25 @@ import (
 //	weir:rules:weir-system/default:current         string: revision of the active Set
 //	weir:rules:weir-system/default:set:<revision>  string: the manifest of that Set, or the whole Set for older limiters
 //	weir:rules:weir-system/default:shard:<hash>    string: the shards of Sets, by their content
-//	weir:rules:weir-system/default:superseded      list: revisions of superseded Sets that have not expired, oldest first
+//	weir:rules:weir-system/default:superseded      list: revisions of Sets, oldest first: whatever has no expiry belongs to one of them
 //	weir:rules:weir-system/default                 channel: the revision, whenever the pointer changes
 //	weir:replicas:weir-system/default              hash: replica → {"revision","time","mode",…}
 //
 // The keys have no hash tag, so on Redis Cluster each can be in another slot. Therefore no command and no script here
 // uses two of them, and the order of writes keeps readers safe: shards are stored before the manifest, and a Set before the pointer names it.
 type Exchange struct {
-	client         *redisclient.Client
-	prefix         string                      // of every key: "weir:"
-	limiter        string                      // "namespace/name"
-	confirm        func(context.Context) error // see BeforeReplacing
-	heartbeat      redisclient.Script
-	listReplicas   redisclient.Script
-	verifyInterval time.Duration
-	published      atomic.Pointer[published] // nil before the first Publish, and while one is in progress
-	stored         atomic.Pointer[version]   // the Set that the pointer named when its sequence was read or written; nil if unknown
+	client       *redisclient.Client
+	prefix       string                      // of every key: "weir:"
+	limiter      string                      // "namespace/name"
+	confirm      func(context.Context) error // see BeforeReplacing
+	heartbeat    redisclient.Script
+	listReplicas redisclient.Script
+	// verifyInterval and completeInterval are constants, except in tests.
+	verifyInterval, completeInterval time.Duration
+
+	published atomic.Pointer[published] // nil before the first Publish, and while one is in progress
+	recent    recentSets
+	stored    atomic.Pointer[version] // the Set that the pointer named when its sequence was read or written; nil if unknown
 }
 
 // version is a revision of the rules, and the sequence of its Set, or 0 if it has no sequence.
@@ -45,6 +48,7 @@ func NewExchange(client *redisclient.Client, prefix, limiter string) *Exchange {
 	return &Exchange{
 		client: client, prefix: prefix, limiter: limiter,
 		heartbeat: newHeartbeatScript(), listReplicas: newReplicasScript(), verifyInterval: verifyInterval,
+		completeInterval: completeInterval,
 	}
 }
 

@@ -41,7 +41,14 @@ if ARGV[9] ~= '0' then
   entry = entry .. ',"format":' .. ARGV[9]
 end
 entry = entry .. '}'
-redis.call('HSET', KEYS[1], ARGV[1], entry)
+local reply = redis.pcall('HSET', KEYS[1], ARGV[1], entry)
+if type(reply) == 'table' and reply.err then
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    return reply
+  end
+  redis.call('DEL', KEYS[1]) -- another program has written it
+  redis.call('HSET', KEYS[1], ARGV[1], entry)
+end
 
 -- If the clock stepped back, entries can be in the future. They are removed at the same distance from now as past ones.
 local all = redis.call('HGETALL', KEYS[1])

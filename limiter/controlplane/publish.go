@@ -6,21 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter/rules"
 )
-
-// supersededFor is how long a superseded Set is kept: long enough for a replica that is loading it, and for a person who
-// wants to see the previous rules.
-const supersededFor = time.Hour
-
-// maxSuperseded bounds the list of superseded Sets. When it is full, the oldest revision is dropped from the list: Clear
-// does not remove that Set, it expires.
-const maxSuperseded = 1000
 
 // Active returns the active revision and the sequence of its Set. The revision is "" if no Set is active, and the sequence is 0 if the Set has
 // no sequence, or is missing or damaged.
@@ -45,9 +36,8 @@ func (e *Exchange) Active(ctx context.Context) (revision string, sequence int64,
 // calling Publish again is cheap, and repairs Redis after a loss of data. With rewrite, it also replaces data that could be damaged.
 //
 // It writes the shards that Redis does not have, then the manifest, then the pointer, and then lets the previous Set expire: a reader who follows the
-// pointer always finds the Set. The shards expire until the pointer is written, so that a crash leaves no shard for ever. A crash after the pointer
-// leaves shards that expire, or the previous Set without expiry, never a pointer to a missing Set. The next Publish, also of another Exchange, repairs
-// that: it finds the previous Set in the list of superseded ones.
+// pointer always finds the Set. The shards expire until the pointer is written, so that a crash leaves no shard for ever. The list has the revision before
+// its manifest is written, so that the next Publish, also of another Exchange, lets expire what a crash has left: see complete.
 // Leader election excludes two operators at the same time except for moments; see BeforeReplacing. They can leave the active Set with the
 // expiry of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
 func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool) (changed bool, err error) {
@@ -60,7 +50,7 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if rewrite {
 		found = stored{current: found.current, lacking: slices.Sorted(maps.Keys(set.Shards)), verified: time.Now()}
 	}
-	if found.hasManifest && found.current == set.Revision && len(found.lacking) == 0 {
+	if found.isKept && found.current == set.Revision && len(found.lacking) == 0 {
 		_, sequence, err := e.Active(ctx)
 		if err != nil {
 			return false, err
@@ -76,71 +66,90 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	}
 	e.stored.Store(nil) // until the pointer is written
 	known := e.published.Swap(nil)
+	e.recent.add(&set)
 	if found.current != set.Revision {
 		if err := e.writeShards(ctx, &set, found.lacking, supersededFor); err != nil {
 			return false, err
 		}
 	}
-	isListed, err := e.writeManifest(ctx, &set, found.current)
+	listed := []string{set.Revision}
+	if known == nil && found.current != "" { // it may not be in the list
+		listed = []string{found.current, set.Revision}
+	}
+	unlisted, err := e.writeManifest(ctx, &set, listed)
 	if err != nil {
 		return false, err
 	}
-	rdb := e.client.Redis()
-	previous, err := rdb.SetArgs(ctx, e.currentKey(), set.Revision, redis.SetArgs{Get: true}).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return false, fmt.Errorf("set %s to %s: %w", e.currentKey(), set.Revision, err)
+	previous, err := e.point(ctx, set.Revision)
+	if err != nil {
+		return false, err
 	}
 	e.stored.Store(&next)
 	if err := e.writeShards(ctx, &set, found.lacking, 0); err != nil { // they are active now, and must not expire
 		return true, err
 	}
-	if err := rdb.Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
+	if err := e.client.Redis().Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
 	}
+	if isActive, err := e.isStillActive(ctx, &set, found.lacking); err != nil || !isActive {
+		return true, err
+	}
 	if previous != "" && previous != set.Revision {
-		if err := e.supersede(ctx, previous, known, &set, isListed && previous == found.current); err != nil {
+		if err := e.supersede(ctx, previous, &set); err != nil {
 			return true, err
 		}
+	}
+	if unlisted != nil {
+		return true, unlisted
 	}
 	if known == nil {
 		return true, e.complete(ctx, &set)
 	}
-	e.published.Store(&published{set.Revision, set.Shards, found.verified})
+	e.published.Store(&published{set.Revision, set.Shards, found.verified, known.completed})
 	return true, nil
 }
 
-// complete lets those Sets expire that a Publish has replaced, and has not let expire because it crashed or failed. It does nothing if the last Publish
-// of this Exchange has succeeded. The Set is the active one, and Redis has all of it.
-func (e *Exchange) complete(ctx context.Context, set *rules.Encoded) error {
-	if e.published.Load() != nil {
-		return nil
+// point makes the pointer name a revision, and returns the one that it named before.
+func (e *Exchange) point(ctx context.Context, revision string) (previous string, err error) {
+	previous, err = e.client.Redis().SetArgs(ctx, e.currentKey(), revision, redis.SetArgs{Get: true}).Result()
+	if isWrongType(err) { // another program has written it, and without GET, SET replaces it
+		err = e.client.Redis().Set(ctx, e.currentKey(), revision, 0).Err()
 	}
-	listed, err := e.client.Redis().LRange(ctx, e.supersededKey(), 0, -1).Result()
-	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") && !isWrongType(err) { // then they stay
-		return fmt.Errorf("read %s: %w", e.supersededKey(), err)
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("set %s to %s: %w", e.currentKey(), revision, err)
 	}
-	slices.Sort(listed)
-	listed = slices.DeleteFunc(slices.Compact(listed), func(revision string) bool { return revision == set.Revision })
-	expiries := make([]*redis.DurationCmd, len(listed))
-	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, revision := range listed {
-			expiries[i] = p.PTTL(ctx, e.setKey(revision))
-		}
-		p.PExpire(ctx, e.supersededKey(), supersededFor)
+	if !isRevision(previous) {
+		return "", nil
+	}
+	return previous, nil
+}
+
+// isStillActive reports whether no other operator has replaced the Set since the pointer was written. If one has, it has let these shards expire, perhaps
+// before they were written without expiry, so isStillActive lets them expire again. The next Publish finds the other Set.
+func (e *Exchange) isStillActive(ctx context.Context, set *rules.Encoded, hashes []string) (bool, error) {
+	current, err := e.Current(ctx)
+	if err != nil || current == set.Revision {
+		return err == nil, err
+	}
+	return false, e.expire(ctx, set.Revision, hashes, supersededFor)
+}
+
+// writeManifest lists revisions, and writes the manifest of a Set. The error unlisted is that of the list, which must not delay rules.
+func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, revisions []string) (unlisted, err error) {
+	var listed []redis.Cmder
+	var written *redis.StatusCmd
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
+		listed = e.addToList(ctx, p, revisions)
+		written = p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("read the expiry of %d superseded rule sets: %w", len(listed), err)
+	if err := written.Err(); err != nil {
+		return nil, fmt.Errorf("write rule set %s: %w", set.Revision, err)
 	}
-	for i, revision := range listed {
-		if expiries[i].Val() == noExpiry {
-			if err := e.supersede(ctx, revision, nil, set, true); err != nil {
-				return err
-			}
-		}
+	if slices.ContainsFunc(listed, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		unlisted = e.list(ctx, revisions...)
 	}
-	e.published.Store(&published{set.Revision, set.Shards, time.Now()})
-	return nil
+	return unlisted, nil
 }
 
 // writeShards writes these shards of the Set. They have no expiry if it is 0.
@@ -160,90 +169,12 @@ func (e *Exchange) writeShards(ctx context.Context, set *rules.Encoded, hashes [
 	return nil
 }
 
-// writeManifest writes the manifest of a Set, and lists the revision that it replaces, which can be "": after a crash, the next Publish finds it there.
-// If only the list cannot be written, isListed is false: the list delays no rules.
-func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, replaced string) (isListed bool, err error) {
-	var listed []redis.Cmder
-	var written *redis.StatusCmd
-	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
-		if replaced != "" && replaced != set.Revision {
-			listed = e.list(ctx, p, replaced)
-		}
-		written = p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
-		return nil
-	})
-	if err := written.Err(); err != nil {
-		return false, fmt.Errorf("write rule set %s: %w", set.Revision, err)
-	}
-	hasFailed := func(c redis.Cmder) bool { return c.Err() != nil }
-	return listed != nil && !slices.ContainsFunc(listed, hasFailed), nil
-}
-
-// supersede lets the Set of a revision expire, with the shards that the next one does not have, and lists the revision until then.
-func (e *Exchange) supersede(ctx context.Context, revision string, known *published, next *rules.Encoded, isListed bool) (err error) {
-	var hashes []string
-	if known != nil && known.revision == revision {
-		hashes = slices.Sorted(maps.Keys(known.shards))
-	} else if hashes, err = e.shardsOf(ctx, revision); err != nil {
-		return err
-	}
-	hashes = slices.DeleteFunc(hashes, func(hash string) bool { _, isNeeded := next.Shards[hash]; return isNeeded })
-	if err := e.expire(ctx, revision, hashes, supersededFor); err != nil || isListed {
-		return err
-	}
-	_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		e.list(ctx, p, revision)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("list rule set %s in %s: %w", revision, e.supersededKey(), err)
-	}
-	return nil
-}
-
-// expire lets these shards of a Set expire, and then its manifest: complete concludes from its expiry that the shards expire.
-func (e *Exchange) expire(ctx context.Context, revision string, hashes []string, expiry time.Duration) error {
-	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, hash := range hashes {
-			p.PExpire(ctx, e.shardKey(hash), expiry)
-		}
-		return nil
-	})
-	if err == nil { // on a cluster, commands of one pipeline can fail separately
-		err = e.client.Redis().PExpire(ctx, e.setKey(revision), expiry).Err()
-	}
-	if err != nil {
-		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
-	}
-	return nil
-}
-
-// list adds a revision to the list of superseded ones.
-func (e *Exchange) list(ctx context.Context, p redis.Pipeliner, revision string) []redis.Cmder {
-	return []redis.Cmder{
-		p.RPush(ctx, e.supersededKey(), revision), p.LTrim(ctx, e.supersededKey(), -maxSuperseded, -1), p.PExpire(ctx, e.supersededKey(), supersededFor),
-	}
-}
-
-// shardsOf returns the hashes of the shards of a revision. It returns no hashes if the manifest is missing or cannot be decoded.
-func (e *Exchange) shardsOf(ctx context.Context, revision string) ([]string, error) {
-	data, found, err := e.Load(ctx, revision)
-	if err != nil || !found {
-		return nil, err
-	}
-	m, err := rules.DecodeManifest(data)
-	if err != nil {
-		return []string{}, nil //nolint:nilerr // another version has written it, or it is damaged
-	}
-	return slices.Collect(m.Hashes()), nil
-}
-
 // stored is what Redis has of a Set.
 type stored struct {
-	current     string    // the revision that the pointer names
-	hasManifest bool      // without expiry
-	lacking     []string  // hashes of shards that are missing or expire
-	verified    time.Time // when Redis had all other shards
+	current  string    // the revision that the pointer names; "" if it names no revision
+	isKept   bool      // the pointer and the manifest exist, without expiry
+	lacking  []string  // hashes of shards that are missing or expire
+	verified time.Time // when Redis had all other shards
 }
 
 const noExpiry = -1 // of PTTL; -2 means "no such key"
@@ -252,12 +183,13 @@ const noExpiry = -1 // of PTTL; -2 means "no such key"
 // Exchange has not published before, unless Redis has another Set than this Exchange has published last.
 func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error) {
 	var pointer *redis.StringCmd
-	var manifest *redis.DurationCmd
+	var manifest, kept *redis.DurationCmd
 	known := e.published.Load()
 	hashes, rest := known.split(set, e.verifyInterval)
 	var shards []*redis.DurationCmd
 	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
 		pointer = p.Get(ctx, e.currentKey())
+		kept = p.PTTL(ctx, e.currentKey())
 		manifest = p.PTTL(ctx, e.setKey(set.Revision))
 		shards = e.expiries(ctx, p, hashes)
 		return nil
@@ -269,14 +201,18 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 		})
 		hashes, rest = append(hashes, rest...), nil
 	}
-	if err := pointer.Err(); err != nil && !errors.Is(err, redis.Nil) {
+	current, err := pointed(pointer)
+	if err != nil {
 		e.stored.Store(nil) // Redis can come back with other data
 		return stored{}, fmt.Errorf("read %s: %w", e.currentKey(), err)
 	}
 	if err := manifest.Err(); err != nil {
 		return stored{}, fmt.Errorf("read the expiry of %s: %w", e.setKey(set.Revision), err)
 	}
-	found := stored{current: pointer.Val(), hasManifest: manifest.Val() == noExpiry, verified: time.Now()}
+	if err := kept.Err(); err != nil {
+		return stored{}, fmt.Errorf("read the expiry of %s: %w", e.currentKey(), err)
+	}
+	found := stored{current: current, isKept: manifest.Val() == noExpiry && kept.Val() == noExpiry, verified: time.Now()}
 	if len(rest) > 0 {
 		found.verified = known.verified
 	}
@@ -293,7 +229,7 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 	case known.revision != found.current:
 		e.published.Store(nil) // another Exchange has published, and has perhaps not completed it
 	case len(rest) == 0 && len(found.lacking) == 0:
-		e.published.Store(&published{known.revision, known.shards, time.Now()})
+		e.published.Store(&published{known.revision, known.shards, time.Now(), known.completed})
 	}
 	return found, nil
 }
@@ -311,6 +247,8 @@ type published struct {
 	revision string
 	shards   map[string][]byte
 	verified time.Time // when Redis had all of them
+	// completed is when everything else had an expiry.
+	completed time.Time
 }
 
 // verifyInterval is how often an Exchange verifies that Redis has all shards of the active Set. An eviction can remove each of them.
@@ -331,85 +269,4 @@ func (p *published) split(set *rules.Encoded, interval time.Duration) (ask, rest
 		}
 	}
 	return ask, rest
-}
-
-// Leave lets the active Set and the pointer expire, because the limiter moved to another Redis. Until then, replicas that
-// still read this one find the Set. Publish undoes Leave.
-func (e *Exchange) Leave(ctx context.Context) error {
-	e.published.Store(nil)
-	e.stored.Store(nil)
-	revision, err := e.Current(ctx)
-	if err != nil || revision == "" {
-		return err
-	}
-	hashes, err := e.shardsOf(ctx, revision)
-	if err != nil {
-		return err
-	}
-	// First the expiry of the Set, because Publish checks it. The Set expires after the pointer, which must never name a
-	// missing Set.
-	if err := e.expire(ctx, revision, hashes, supersededFor+time.Minute); err != nil {
-		return err
-	}
-	if err := e.client.Redis().PExpire(ctx, e.currentKey(), supersededFor).Err(); err != nil {
-		return fmt.Errorf("set the expiry of %s: %w", e.currentKey(), err)
-	}
-	return nil
-}
-
-// Clear removes the Sets and the heartbeats, because the limiter was deleted. If it has no permission to list the superseded
-// Sets, it leaves them to expire, and returns an error.
-//
-// First it lets the active Set expire: after the pointer, only the list of superseded Sets leads to what Clear has not removed.
-func (e *Exchange) Clear(ctx context.Context) error {
-	revision, err := e.Current(ctx)
-	if err != nil {
-		return err
-	}
-	if err := e.Leave(ctx); err != nil {
-		return err
-	}
-	rdb := e.client.Redis()
-	superseded, errList := rdb.LRange(ctx, e.supersededKey(), 0, -1).Result()
-	if errList != nil {
-		errList = fmt.Errorf("read %s: %w", e.supersededKey(), errList)
-	}
-	if err := rdb.Del(ctx, e.currentKey()).Err(); err != nil { // first: the pointer must never name a missing Set
-		return errors.Join(errList, fmt.Errorf("remove %s: %w", e.currentKey(), err))
-	}
-	shards, errShards := e.shardsOfAll(ctx, append(superseded, revision))
-	errList = errors.Join(errList, errShards)
-	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for hash := range shards {
-			p.Del(ctx, e.shardKey(hash))
-		}
-		for _, r := range append(superseded, revision) {
-			p.Del(ctx, e.setKey(r)) // one command per key: on a cluster they are in different slots
-		}
-		p.Del(ctx, e.supersededKey())
-		p.Del(ctx, e.replicasKey())
-		return nil
-	})
-	if err != nil {
-		err = fmt.Errorf("remove the rule sets and heartbeats of %s: %w", e.limiter, err)
-	}
-	return errors.Join(errList, err)
-}
-
-// shardsOfAll returns the hashes of the shards of these revisions.
-func (e *Exchange) shardsOfAll(ctx context.Context, revisions []string) (map[string]bool, error) {
-	all := map[string]bool{}
-	for _, revision := range revisions {
-		if revision == "" {
-			continue
-		}
-		hashes, err := e.shardsOf(ctx, revision)
-		if err != nil {
-			return all, err
-		}
-		for _, hash := range hashes {
-			all[hash] = true
-		}
-	}
-	return all, nil
 }

@@ -113,7 +113,7 @@ func clears(t *testing.T, client *redisclient.Client) {
 	}
 }
 
-// The list of superseded revisions has at most a thousand, and expires after an hour without a new one.
+// The list of revisions has at most a thousand, and expires a month after the last one.
 func TestPublish_BoundsTheListOfSupersededSets(t *testing.T) {
 	onRedis(t, func(t *testing.T, client *redisclient.Client) {
 		e, ctx := exchange(client), t.Context()
@@ -127,14 +127,14 @@ func TestPublish_BoundsTheListOfSupersededSets(t *testing.T) {
 		for i, revision := range []string{"sha256:a", "sha256:b", "sha256:c"} {
 			publish(t, e, revision, "A")
 			length, oldest := client.Redis().LLen(ctx, e.supersededKey()).Val(), client.Redis().LIndex(ctx, e.supersededKey(), 0).Val()
-			if want := []string{"sha256:oldest", "sha256:oldest", "sha256:0"}[i]; length != min(999+int64(i), 1000) || oldest != want {
-				t.Errorf("after %s: %d listed revisions from %s, want %d from %s", revision, length, oldest, min(999+i, 1000), want)
+			if want := []string{"sha256:oldest", "sha256:0", "sha256:1"}[i]; length != 1000 || oldest != want {
+				t.Errorf("after %s: %d listed revisions from %s, want 1000 from %s", revision, length, oldest, want)
 			}
 		}
-		if got := client.Redis().LRange(ctx, e.supersededKey(), -2, -1).Val(); fmt.Sprint(got) != "[sha256:a sha256:b]" {
-			t.Errorf("the newest are %q, want sha256:a, then sha256:b", got)
+		if got := client.Redis().LRange(ctx, e.supersededKey(), -2, -1).Val(); fmt.Sprint(got) != "[sha256:b sha256:c]" {
+			t.Errorf("the newest are %q, want sha256:b, then sha256:c", got)
 		}
-		wantTTL(t, client, e.supersededKey(), time.Hour)
+		wantTTL(t, client, e.supersededKey(), 30*24*time.Hour)
 	})
 }
 

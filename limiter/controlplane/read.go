@@ -12,13 +12,30 @@ import (
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// Current returns the active revision, "" if no Set was ever published.
+// Current returns the active revision, "" if no Set was ever published, or if the pointer was overwritten.
 func (e *Exchange) Current(ctx context.Context) (string, error) {
-	revision, err := e.client.Redis().Get(ctx, e.currentKey()).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	revision, err := pointed(e.client.Redis().Get(ctx, e.currentKey()))
+	if err != nil {
 		return "", fmt.Errorf("read %s: %w", e.currentKey(), err)
 	}
 	return revision, nil
+}
+
+// pointed returns the revision in the reply for the pointer, "" if it is missing, or if another program has written something else: Publish replaces it.
+func pointed(pointer *redis.StringCmd) (revision string, err error) {
+	revision, err = pointer.Result()
+	if errors.Is(err, redis.Nil) || isWrongType(err) || err == nil && !isRevision(revision) {
+		return "", nil
+	}
+	return revision, err
+}
+
+// maxRevision is the length of "sha256:" and a hash in hexadecimal digits.
+const maxRevision = 71
+
+// isRevision reports whether text can be a revision. It becomes a part of keys and messages.
+func isRevision(text string) bool {
+	return strings.HasPrefix(text, "sha256:") && len(text) <= maxRevision
 }
 
 // Load returns the manifest of a revision, or its whole Set in a format without shards. It does not verify that data is that revision; the caller does.

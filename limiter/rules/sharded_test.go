@@ -69,13 +69,14 @@ func TestEncoder_EncodesStepsAsANewOne(t *testing.T) {
 	set := manyRules(300)
 	for step := range 300 {
 		set.Rules, set.Namespaces = slices.Clone(set.Rules), slices.Clone(set.Namespaces)
-		switch i := random.IntN(len(set.Rules)); random.IntN(7) {
+		namespace := &set.Namespaces[random.IntN(len(set.Namespaces))]
+		switch i := random.IntN(len(set.Rules)); random.IntN(13) {
 		case 0:
 			set.Rules = slices.Delete(set.Rules, i, i+1)
 		case 1:
 			set.Rules[i].Units++
 		case 2:
-			set.Namespaces[i%len(set.Namespaces)].Labels = map[string]string{"step": strconv.Itoa(step)}
+			namespace.Labels = map[string]string{"step": strconv.Itoa(step)}
 		case 3:
 			set.ByAge = map[string][]string{fmt.Sprintf("shop-%d", i%7): {"a", strconv.Itoa(step)}}
 		case 4:
@@ -84,6 +85,25 @@ func TestEncoder_EncodesStepsAsANewOne(t *testing.T) {
 			set.RouteTable, set.HashKey = nil, strconv.Itoa(step)
 		case 6:
 			followed = rules.Encoder{}
+		case 7:
+			namespace.Tenant = strconv.Itoa(step)
+		case 8:
+			namespace.Labels = nil
+		case 9:
+			namespace.Name = fmt.Sprintf("team-%04d", 1000+step)
+		case 10: // the same names in another order
+			for scope, names := range set.ByAge {
+				names = slices.Clone(names)
+				slices.Reverse(names)
+				set.ByAge = map[string][]string{scope: names}
+			}
+		case 11: // the same table elsewhere in memory
+			if set.RouteTable != nil {
+				set.RouteTable = new(*set.RouteTable)
+			}
+		case 12: // the name of a rule moves its rule to another shard
+			set.Rules[i].Policy += "x"
+			slices.SortFunc(set.Rules, func(a, b rules.Rule) int { return strings.Compare(a.Policy, b.Policy) })
 		}
 		grown, fresh := encode(&followed, set), encode(new(rules.Encoder), set)
 		if grown.Revision != fresh.Revision || !bytes.Equal(grown.Data, fresh.Data) || !maps.EqualFunc(grown.Shards, fresh.Shards, bytes.Equal) {
@@ -158,6 +178,29 @@ func TestAssemble_RejectsShardsThatAreDamagedOrMissing(t *testing.T) {
 	}
 }
 
+// A valid shard of the same size, under the key of another one, has other rules.
+func TestAssemble_RejectsAnotherShardOfTheSameSize(t *testing.T) {
+	set := manyRules(1)
+	set.Namespaces, set.ByAge, set.RouteTable = nil, nil, nil
+	encoded := encode(new(rules.Encoder), set)
+	set.Rules[0].Units++
+	other := encode(new(rules.Encoder), set)
+	m, err := rules.DecodeManifest(encoded.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for hash := range encoded.Shards {
+		for _, data := range other.Shards {
+			if len(decompressed(t, data)) != len(decompressed(t, encoded.Shards[hash])) {
+				t.Fatal("the shards have different sizes")
+			}
+			if s, err := m.Assemble(nil, map[string][]byte{hash: data}); err == nil || !strings.Contains(err.Error(), "its content has hash") {
+				t.Errorf("%v, %v", s, err)
+			}
+		}
+	}
+}
+
 func TestDecodeManifest_RejectsInvalidManifests(t *testing.T) {
 	hash := strings.Repeat("A", 43)
 	for name, test := range map[string]struct{ manifest, want string }{
@@ -192,8 +235,10 @@ func TestAssemble_RejectsRulesOfAnotherShard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Assemble(nil, encoded.Shards); err == nil || !strings.Contains(err.Error(), `it has rule "shop/a", which belongs to shard`) {
-		t.Errorf("%v", err)
+	for _, previous := range []*rules.Sharded{nil, assembled(t, encoded.Data, nil, encoded.Shards)} { // also a shard that the limiter holds
+		if _, err := m.Assemble(previous, encoded.Shards); err == nil || !strings.Contains(err.Error(), `it has rule "shop/a", which belongs to shard`) {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

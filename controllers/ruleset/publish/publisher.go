@@ -40,18 +40,8 @@ type Publisher struct {
 	check    redisCheck
 	// wantsWhole is true if a replica reads no shards. hasFormat is true once the heartbeats were read.
 	wantsWhole, hasFormat bool
-	rejected              string // of the last delivery
-	rewritten             rewrite
+	rejections            rejections
 }
-
-// rewrite is the last time when a rule set was written again because a replica had rejected it.
-type rewrite struct {
-	revision string
-	at       time.Time
-}
-
-// rewriteInterval is the least time between two such writes of a rule set. What a replica rejects is seldom damaged.
-const rewriteInterval = time.Minute
 
 // redisCheck is the last inspection of Redis.
 type redisCheck struct {
@@ -115,6 +105,7 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 	}
 	p.wantsWhole = readNoShards(replicas)
 	delivery := Delivery{Redis: p.check.redis, Scripts: scripts, WantsWhole: p.wantsWhole}
+	p.rejections = p.rejections.of(replicas)
 	for _, replica := range replicas {
 		delivery.Starting = delivery.Starting || replica.Revision == ""
 		if replica.Rejected != "" && delivery.Rejected == "" {
@@ -133,7 +124,6 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		delivery.Decided = withDecided(delivery.Decided, p.decided, replica, revisions)
 		delivery.NotReporting = delivery.NotReporting || replica.Decided == nil
 	}
-	p.rejected = delivery.Rejected
 	return delivery, nil
 }
 
@@ -146,10 +136,10 @@ func (p *Publisher) write(ctx context.Context, set *selection.RuleSet) error {
 		return nil
 	}
 	stamped, sequence := p.Sequence.Stamp(set)
-	rewrites := p.shouldRewrite(set.Revision)
+	rewrites := p.rejections.areDue(p.Clock())
 	changed, err := p.store.Publish(ctx, stamped, rewrites)
-	if err == nil && rewrites { // a write that fails is repeated without this wait
-		p.rewritten = rewrite{set.Revision, p.Clock()}
+	if err == nil && rewrites { // a write that fails is repeated without a wait
+		p.rejections.rewritten(p.Clock())
 	}
 	if err == nil && changed {
 		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
@@ -187,11 +177,6 @@ func (p *Publisher) findFormat(ctx context.Context) error {
 // readNoShards reports whether a replica, of an older version, reads no rule sets in shards.
 func readNoShards(replicas []Replica) bool {
 	return slices.ContainsFunc(replicas, func(r Replica) bool { return r.Format < rules.FormatSharded })
-}
-
-// shouldRewrite reports whether the rule set must be written again although Redis has it: a replica rejects it, perhaps because it is damaged.
-func (p *Publisher) shouldRewrite(revision string) bool {
-	return p.rejected != "" && (p.rewritten.revision != revision || p.Clock().Sub(p.rewritten.at) >= rewriteInterval)
 }
 
 // inspect inspects Redis once every resync: the settings that decide about eviction can change while Redis runs.
@@ -286,5 +271,5 @@ func (p *Publisher) Close() {
 		_ = p.store.Close() // the connections are abandoned in any case
 	}
 	p.redis, p.store, p.outage, p.replicas, p.check = nil, nil, outageTracker{}, replicaCount{}, redisCheck{}
-	p.serving, p.decided, p.wantsWhole, p.hasFormat, p.rejected = nil, nil, false, false, ""
+	p.serving, p.decided, p.wantsWhole, p.hasFormat, p.rejections = nil, nil, false, false, nil
 }

@@ -467,3 +467,33 @@ func TestIsEnforced_IfAllReplicasHaveTheRuleSet(t *testing.T) {
 		}
 	}
 }
+
+// A replica that rejects each rule set, for example because it is misconfigured, must not make each edit as expensive as all policies. Another reason of
+// another replica can be damage.
+func TestPublish_AnEditDoesNotRepeatWhatDoesNotHelp(t *testing.T) {
+	p := newPublishing(t)
+	p.publish(setOf(1))
+	store := p.stores["a:6379"]
+	misconfigured := Replica{ID: "a", Rejected: "rule shop/a: another hash key"}
+	store.replicas = []Replica{misconfigured}
+	for i := range int64(10) {
+		p.publish(setOf(2 + i))
+		p.now = p.now.Add(time.Second)
+	}
+	if got := store.count("rewrite"); got != 1 {
+		t.Errorf("10 edits write everything again %d times, want once", got)
+	}
+	for i, replicas := range [][]Replica{
+		{misconfigured, {ID: "b", Rejected: "shard 3 is damaged"}},
+		{misconfigured, {ID: "b"}},                                 // repaired
+		{misconfigured, {ID: "b", Rejected: "shard 3 is damaged"}}, // again
+	} {
+		store.replicas = replicas
+		for range 3 {
+			p.publish(setOf(20))
+		}
+		if got, want := store.count("rewrite"), []int{2, 2, 3}[i]; got != want {
+			t.Errorf("step %d: written again %d times, want %d", i, got, want)
+		}
+	}
+}

@@ -244,7 +244,7 @@ func (w *world) selected(before *RuleSet) (stored.Policies, error) {
 	if w.gateways != nil {
 		g := *w.gateways
 		g.Routes, g.Gateways, g.Grants = slices.Clone(g.Routes), slices.Clone(g.Gateways), slices.Clone(g.Grants)
-		if g.Unreadable != nil && before != nil {
+		if g.Unreadable != nil && before != nil && before.Limiter.UID == w.limiter.UID { // as addPrevious does
 			var err error
 			if g.Previous, err = decoded(before); err != nil {
 				return all, err
@@ -312,6 +312,11 @@ var specs = []string{
 	`{axis: Tenant, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: public, namespace: shop, sectionName: http}]}`,
 	`{axis: IP, limit: 10, window: 1m, targetRefs: [{group: gateway.networking.k8s.io, kind: GRPCRoute, name: one}]}`,
 	`{axis: IP, limit: 10, window: 1m, identifier: {header: X-Key}, storage: Compact}`,
+	`{axis: Tenant, limit: 10, window: 1m, match: {http: {paths: [{type: RegularExpression, value: "/v[0-9]+"}], hosts: ["*.a.example"]}}}`,
+	`{axis: Tenant, limit: 10, window: 1m, scope: Endpoint, match: {http: {paths: [{value: /v1}], methods: [GET]}}, cost: {header: X-Cost}}`,
+	`{axis: Custom, limit: 10, window: 1m, identifier: {claim: realm.tenant, fallbacks: [{header: X-Who}], onMissing: Skip}, onStoreFailure: Deny}`,
+	`{axis: Tenant, limit: 10, window: 1m, match: {descriptors: [{key: generic_key, value: login}]}}`,
+	`{axis: User, limit: 10, window: 1m, algorithm: TokenBucket, burst: 5, tiers: [{name: a, limit: 5, when: {expression: 'request.method == "GET"'}}]}`,
 }
 
 // spec returns a spec with a random limit.
@@ -347,7 +352,10 @@ func (w *world) changePolicy() {
 	if len(w.namespaced) > 0 {
 		index = w.random.IntN(len(w.namespaced))
 	}
-	switch n := w.random.IntN(12); {
+	switch n := w.random.IntN(13); {
+	case n == 12 && index >= 0: // the cluster was restored from a backup
+		p := &w.namespaced[index]
+		p.Generation, p.Spec = p.Generation-1-w.random.Int64N(3), w.spec()
 	case index < 0 || n < 6 && len(w.namespaced) < 90:
 		namespace, name := oneOf(w, "shop", "shop", "shop", "shop", "shop", "shop", "bank", "shop-eu"), fmt.Sprintf("p%d", w.random.IntN(100))
 		if w.random.IntN(4) == 0 {
@@ -397,7 +405,7 @@ func (w *world) changeCluster() {
 		}
 	case n < 7:
 		p := &w.cluster[index]
-		p.Generation, p.Spec = p.Generation+1, w.clusterSpec()
+		p.Generation, p.Spec = p.Generation+oneOf[int64](w, 1, 1, 1, -1), w.clusterSpec() // -1: the cluster was restored from a backup
 	case n < 8:
 		w.cluster[index].ObjectMeta = w.metadata("", w.cluster[index].Name)
 	default:
@@ -480,7 +488,17 @@ var errForbidden = errors.New("forbidden")
 
 func (w *world) changeLimiter() {
 	spec := &w.limiter.Spec
-	switch w.random.IntN(11) {
+	switch w.random.IntN(14) {
+	case 11: // another Limiter with the same name
+		w.uids++
+		w.limiter.UID, w.limiter.Generation = types.UID(fmt.Sprintf("limiter-%d", w.uids)), 1
+	case 12:
+		spec.Identity.User.Header = oneOf[v1alpha1.HeaderName](w, "", "X-User")
+		spec.Identity.APIKey.Header = oneOf[v1alpha1.HeaderName](w, "", "X-Secret")
+	case 13:
+		spec.PolicyBudget.Total.RegularExpressions = oneOf(w, nil, nil, new(int64(0)), new(int64(2)))
+		spec.PolicyBudget.Total.Expressions = oneOf(w, nil, nil, new(int64(0)), new(int64(2)))
+		spec.PolicyBudget.PerNamespace.Rules = oneOf(w, nil, nil, new(int64(3)), new(int64(30)))
 	case 0:
 		spec.Identity.Tenant.Header = oneOf[v1alpha1.HeaderName](w, "", "X-Org")
 		spec.Identity.Credentials = oneOf(w, nil, []v1alpha1.CredentialName{"x-key"})
