@@ -41,7 +41,8 @@ type Policy struct {
 	Targets []string
 	Spec    v1alpha1.RateLimitPolicySpec
 
-	name string
+	name        string
+	annotations map[string]string
 }
 
 // simplify leaves out what has no effect in a policy that denies every request: it counts nothing.
@@ -144,7 +145,7 @@ func (p *Policy) object() any {
 	if p.isCluster() {
 		policy := &v1alpha1.ClusterRateLimitPolicy{
 			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRateLimitPolicy"},
-			ObjectMeta: metav1.ObjectMeta{Name: p.name},
+			ObjectMeta: metav1.ObjectMeta{Name: p.name, Annotations: p.annotations},
 			Spec:       v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec},
 		}
 		if p.Domain != "" {
@@ -154,7 +155,7 @@ func (p *Policy) object() any {
 	}
 	return &v1alpha1.RateLimitPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RateLimitPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.Domain},
+		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.Domain, Annotations: p.annotations},
 		Spec:       p.Spec,
 	}
 }

@@ -65,9 +65,13 @@ func (p *trafficPolicy) target(n importer.Node) {
 		case "kind":
 			t.kind = f.Value.Text(f.Key)
 		case "name":
-			t.name = f.Value.Text(f.Key)
+			t.name = f.Value.Name(f.Key)
 		case "sectionName":
 			section = "/" + f.Value.Text(f.Key)
+		case "namespace": // of earlier versions
+			if namespace := f.Value.Text(f.Key); namespace != p.Namespace {
+				unsupported(p.out, f, fmt.Sprintf("the target is in another namespace than the policy, %s; write the policy in the namespace of the target", p.Namespace))
+			}
 		default:
 			n.Unknown(f, "a target", "group", "kind", "name", "sectionName")
 		}

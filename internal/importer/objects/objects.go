@@ -8,6 +8,11 @@ import (
 	"github.com/weir-dev/weir/internal/importer"
 )
 
+// Roots returns the fields that the objects have, and the configurations that are no objects, see [importer.Unwrap].
+func Roots() [][]string {
+	return [][]string{{"apiVersion", "kind"}, {"_format_version"}, {"http"}, {"namespace", "max_value"}}
+}
+
 // unsupported reports a field that no policy expresses.
 func unsupported(out *importer.Result, f importer.Field, reason string) {
 	out.Add(f.Place, importer.NotImported, "%s: %s", f.Key, reason)

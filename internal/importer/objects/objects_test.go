@@ -95,6 +95,7 @@ func TestKong_RejectsWhatKongRejects(t *testing.T) {
 	for fields, want := range map[string]string{
 		"config: {minute: 1, limit_by: header}": "a.yaml:1: error: header_name is missing; limit_by: header requires the name of the header",
 		"config: {minute: 0, limit_by: ip}":     "a.yaml:5: error: minute must be more than 0, as Kong requires; to deny every request, write a policy with limit: 0",
+		"config: {limit_by: ip, day: null}":     "a.yaml:1: error: the plugin has no limit; Kong requires one of second, minute, hour, day, month and year in config",
 		"config: {minute: 1, limit_by: path}":   "a.yaml:1: error: path is missing; limit_by: path requires the path",
 	} {
 		if diff := cmp.Diff([]string{want}, findings(objects.Kong, kongPlugin(fields))); diff != "" {
@@ -170,14 +171,15 @@ func TestKong_ReadsAllFieldsOfTheObject(t *testing.T) {
 }
 
 func TestImport_ReportsItsKindsInOtherGroups(t *testing.T) {
-	got := findings(objects.Traefik, "apiVersion: traefik.containo.us/v1alpha1\nkind: Middleware\n---\napiVersion: traefik.io/v1alpha1\nkind: Middleware\n")
-	want := []string{"a.yaml:1: not imported: Middleware of traefik.containo.us/v1alpha1 is not in the API group traefik.io; " +
+	got := findings(objects.Kuadrant, "apiVersion: apim.kuadrant.io/v1alpha1\nkind: RateLimitPolicy\n")
+	want := []string{"a.yaml:1: not imported: RateLimitPolicy of apim.kuadrant.io/v1alpha1 is not in the API group kuadrant.io; " +
 		"set apiVersion to this group if the fields are the same, or remove the object"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	got = findings(objects.Kuadrant, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n---\napiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\n")
-	if diff := cmp.Diff([]string{"a.yaml:1: note: skipped: RateLimitPolicy of weir.dev/v1alpha1"}, got); diff != "" {
+	got = findings(objects.Kuadrant, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n---\napiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\n"+
+		"spec: {targetRef: {kind: HTTPRoute, name: a}, limits: {a: {rates: []}}}\n")
+	if diff := cmp.Diff([]string{"a.yaml:1: note: skipped: RateLimitPolicy of weir.dev/v1alpha1", "a.yaml:6: note: limit a has no rates, so it does not need a policy"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
