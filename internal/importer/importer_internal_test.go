@@ -247,7 +247,7 @@ items:
 	}
 }
 
-// Helm charts, admission plugins and GitOps tools have objects inside of other documents. A reference to an object is none.
+// Helm charts, admission plugins and GitOps tools have objects inside of other documents. A reference to an object is not an object.
 func TestObjects_ReadsObjectsInsideOfDocuments(t *testing.T) {
 	content := `extra:
 - {apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: {}}
@@ -301,6 +301,28 @@ func TestObjects_CountsWhatOtherDocumentsHave(t *testing.T) {
 		if joined := strings.Join(got, "; "); joined != want {
 			t.Errorf("%s: %q, want %q", content, joined, want)
 		}
+	}
+}
+
+func TestObjects_RejectsAnObjectThatIsDefinedTwice(t *testing.T) {
+	var out Result
+	const thing = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\n"
+	files := []policyfile.File{{Name: "f", Content: []byte(thing + "---\n" + strings.Replace(thing, "name: a", "name: a, namespace: shop", 1))}, {Name: "g", Content: []byte(thing)}}
+	found := Objects(files, &out, "example.com", "Thing")
+	if len(found) != 2 || len(out.Findings) != 1 || out.Findings[0].String() != "g:1: error: Thing default/a is already defined at f:1; remove one of them" {
+		t.Errorf("%d objects, %v", len(found), out.Findings)
+	}
+}
+
+func TestSetNames_NumbersPoliciesWithEqualPaths(t *testing.T) {
+	policies := []Policy{{Domain: "shop", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a"}}, {Domain: "bank", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a", "2"}}}
+	setNames(policies)
+	var names []string
+	for i := range policies {
+		names = append(names, policies[i].name)
+	}
+	if diff := cmp.Diff([]string{"a", "a-2", "a", "a-3", "a-2-2"}, names); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -47,7 +47,7 @@ type Format struct {
 	Kinds  []string
 	// Content is a field of each object, which references to it do not have. The default is metadata.
 	Content string
-	// Other is asked for each other object, and for documents that are not objects. If it is nil, all of them are skipped.
+	// Other is called for each other object, and for documents that are not objects. If it is nil, all of them are skipped.
 	Other func(o *Object) Use
 }
 
@@ -55,9 +55,12 @@ type Format struct {
 type Use int
 
 const (
-	Skipped  Use = iota // it is noted
-	Used                // an importer uses it for other objects
-	Imported            // it has limits
+	// Skipped is an object that is noted.
+	Skipped Use = iota
+	// Used is an object that an importer uses for other objects.
+	Used
+	// Imported is an object that has limits.
+	Imported
 )
 
 // Objects returns the objects of one API group in the files, which have one of the kinds. It notes the others, and reports if there is no
@@ -69,7 +72,7 @@ func Objects(files []policyfile.File, out *Result, group string, kinds ...string
 
 // Objects is [Objects] for a format. It also finds the objects inside of other documents, such as the values of a Helm chart.
 func (f Format) Objects(files []policyfile.File, out *Result) []*Object {
-	r := objectReader{Format: f}
+	r := objectReader{Format: f, defined: map[string]Place{}}
 	for _, file := range files {
 		for _, n := range Read(file, out) {
 			r.document(n)
@@ -86,7 +89,8 @@ type objectReader struct {
 	Format
 
 	found     []*Object
-	hasLimits bool // a document has limits that are not objects of the format
+	defined   map[string]Place // by kind, namespace and name
+	hasLimits bool             // a document has limits that are not objects of the format
 }
 
 // document reads one document, or an item of a list.
@@ -142,6 +146,12 @@ func (r *objectReader) object(o *Object) bool {
 		return true
 	}
 	o.checkNames()
+	name := o.Kind + " " + o.Namespace + "/" + o.Name
+	if first, isDefined := r.defined[name]; isDefined && o.Name != "" {
+		o.Report(Invalid, "%s is already defined at %s:%d; remove one of them", name, first.File, first.Line)
+		return true
+	}
+	r.defined[name] = o.Place()
 	r.found = append(r.found, o)
 	return true
 }

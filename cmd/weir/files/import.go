@@ -248,6 +248,9 @@ claim, --map names it.`,
 				if err != nil {
 					return nil, fmt.Errorf("invalid --map: %w", err)
 				}
+				if _, isSet := attributes[attribute]; isSet {
+					return nil, fmt.Errorf("invalid --map: %q: %s is already mapped; remove one of them", text, attribute)
+				}
 				attributes[attribute] = expression
 			}
 			return objects.KuadrantWith(files, attributes), nil
@@ -276,6 +279,9 @@ Kong counts by address: use --map consumer=address.`,
 				identity, source, err := objects.ParseIdentity(text)
 				if err != nil {
 					return nil, fmt.Errorf("invalid --map: %w", err)
+				}
+				if _, isSet := identities[identity]; isSet {
+					return nil, fmt.Errorf("invalid --map: %q: %s is already mapped; remove one of them", text, identity)
 				}
 				identities[identity] = source
 			}

@@ -114,6 +114,14 @@ func TestImport_WritesPoliciesAndReportsTheRest(t *testing.T) {
 			args: []string{"kong", "differs.yaml", "--map", "consumer=claims"}, status: 2,
 			stderr: "weir import kong: invalid --map: \"consumer=claims\" must end with header:NAME, query:NAME, claim:NAME or address\n",
 		},
+		"an identity of Kong twice": {
+			args: []string{"kong", "differs.yaml", "--map", "consumer=address", "--map", "consumer=header:a"}, status: 2,
+			stderr: "weir import kong: invalid --map: \"consumer=header:a\": consumer is already mapped; remove one of them\n",
+		},
+		"an attribute twice": {
+			args: []string{"kuadrant", "differs.yaml", "--map", "auth.a=header:a", "--map", "auth.a=header:b"}, status: 2,
+			stderr: "weir import kuadrant: invalid --map: \"auth.a=header:b\": auth.a is already mapped; remove one of them\n",
+		},
 		"nothing that needs a policy": {
 			args:   []string{"envoy-ratelimit", "unlimited.yaml"},
 			stderr: "unlimited.yaml:4: note: user is unlimited, so it does not need a policy: the policies for other values leave it out\n0 policies, 0 errors, 0 not imported, 0 differences, 1 note; nothing was written: no part of the source needs a policy\n",

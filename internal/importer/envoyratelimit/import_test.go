@@ -113,12 +113,13 @@ func TestImport_ReadsTheConfigurationInOtherDocuments(t *testing.T) {
 	}{
 		"values of a chart": {[]string{values}, nil, "# a.yaml:6: user, 1 per hour\n"},
 		"a HelmRelease": {
-			[]string{"apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec:\n  values:\n    " + strings.ReplaceAll(strings.TrimSpace(values), "\n", "\n    ")}, nil,
-			"# a.yaml:10: user, 1 per hour\n",
+			[]string{"apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec:\n  values:\n    " + strings.ReplaceAll(strings.TrimSpace(values), "\n", "\n    ")},
+			nil, "# a.yaml:10: user, 1 per hour\n",
 		},
 		"objects of other kinds": {
 			[]string{"apiVersion: v1\nkind: Service\n---\napiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nspec: {domain: shop}\n", "domain: shop\ndescriptors:\n- key: user\n" + ok},
-			[]string{"a.yaml:1: " + skipped, "a.yaml:4: " + skipped}, "# b.yaml:3: user, 1 per hour\n",
+			[]string{"a.yaml:1: " + skipped, "a.yaml:4: " + skipped},
+			"# b.yaml:3: user, 1 per hour\n",
 		},
 	} {
 		findings, policies := run(t, envoyratelimit.Options{}, tc.files...)

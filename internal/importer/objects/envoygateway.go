@@ -93,7 +93,7 @@ func (p *trafficPolicy) convert() {
 		case "global":
 			for _, f := range f.Value.Fields("global") {
 				if f.Key != "rules" {
-					unsupported(p.out, f, "unknown field of global")
+					unknown(p.out, f, "global", "rules")
 					continue
 				}
 				for i, rule := range f.Value.Items("rules") {
@@ -101,7 +101,7 @@ func (p *trafficPolicy) convert() {
 				}
 			}
 		default:
-			unsupported(p.out, f, "unknown field of rateLimit")
+			unknown(p.out, f, "rateLimit", "type", "local", "global")
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (p *trafficPolicy) rule(i int, n importer.Node) {
 		case "xRateLimitHeaders":
 			p.out.Add(f.Place, importer.Note, "xRateLimitHeaders has no effect: responseHeaders of the Limiter sets the headers")
 		default:
-			unsupported(p.out, f, "unknown field of a rule")
+			unknown(p.out, f, "a rule", "clientSelectors", "limit", "cost", "shared", "shadowMode", "xRateLimitHeaders")
 		}
 	}
 	if p.out.Count(importer.NotImported) == previously {

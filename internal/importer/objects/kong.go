@@ -209,7 +209,8 @@ func (k *kongPlugin) config(config importer.Field) {
 				k.out.Add(f.Place, importer.Note, "%s has no effect: the Limiter has its own Redis", f.Key)
 				continue
 			}
-			unsupported(k.out, f, "unknown field of rate-limiting")
+			unknown(k.out, f, "rate-limiting", "second", "minute", "hour", "day", "month", "year", "limit_by", "header_name", "path", "policy",
+				"fault_tolerant", "hide_client_headers", "error_code", "error_message", "sync_rate", "redis")
 		}
 	}
 }

@@ -208,8 +208,8 @@ func (a kongAttachments) of(plugin *kongPlugin) (scope kongScope, ok bool) {
 	case isWhole:
 		return kongScope{}, true
 	case len(names) == 0:
-		plugin.Report(importer.Difference, "the policies apply to all requests of their domain, because no Ingress or HTTPRoute in the files names the plugin in the "+
-			"annotation konghq.com/plugins; add the Ingress, or match.http")
+		plugin.Report(importer.Difference, "the policies apply to all requests of their domain, because no Ingress or HTTPRoute in the files names the plugin in "+
+			"the annotation konghq.com/plugins; add the Ingress, or match.http")
 		return kongScope{}, true
 	}
 	return merged(plugin.Object, strings.Join(names, ", "), rules), true
@@ -271,7 +271,7 @@ func matchOf(rules []kongRule) *v1alpha1.HTTPMatch {
 		return &v1alpha1.HTTPMatch{Expression: new(v1alpha1.Expression(expressionFor(rules)))}
 	}
 	match := &v1alpha1.HTTPMatch{}
-	for _, method := range strings.Fields(rules[0].methods) {
+	for method := range strings.FieldsSeq(rules[0].methods) {
 		match.Methods = append(match.Methods, v1alpha1.Method(method))
 	}
 	for _, host := range hosts {

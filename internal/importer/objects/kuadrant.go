@@ -124,11 +124,11 @@ func (k *kuadrantPolicy) policy(fields []importer.Field) {
 					limits = append(limits, inner)
 				case "strategy": // for the policies of other objects
 				default:
-					unsupported(k.out, inner, "unknown field of "+f.Key)
+					unknown(k.out, inner, f.Key, "strategy", "when", "limits")
 				}
 			}
 		default:
-			unsupported(k.out, f, "unknown field of spec")
+			unknown(k.out, f, "spec", "targetRef", "limits", "when", "defaults", "overrides")
 		}
 	}
 	previously := k.out.Count(importer.NotImported)
@@ -195,7 +195,7 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 				counters = append(counters, "string("+k.expression(n, "expression")+")")
 			}
 		default:
-			unsupported(k.out, f, "unknown field of a limit")
+			unknown(k.out, f, "a limit", "rates", "when", "counters")
 		}
 	}
 	isImported := k.out.Count(importer.NotImported) == previously
@@ -249,7 +249,7 @@ func (k *kuadrantPolicy) rate(n importer.Node, spec *v1alpha1.RateLimitPolicySpe
 		case "window":
 			spec.Window = v1alpha1.Duration(f.Value.Text(f.Key))
 		default:
-			unsupported(k.out, f, "unknown field of a rate")
+			unknown(k.out, f, "a rate", "limit", "window")
 		}
 	}
 	if spec.Window == "" && duration > 0 && windowOf(unit) != "" {
@@ -257,6 +257,9 @@ func (k *kuadrantPolicy) rate(n importer.Node, spec *v1alpha1.RateLimitPolicySpe
 	}
 	if spec.Limit == nil {
 		n.Report(importer.Invalid, "limit is missing")
+	}
+	if spec.Window == "" {
+		n.Report(importer.Invalid, "window is missing; set it to a duration such as 10s")
 	}
 }
 
@@ -289,7 +292,7 @@ func (k *kuadrantPolicy) expression(n importer.Node, field string) string {
 	text := ""
 	for _, f := range n.Fields("a condition") {
 		if f.Key != field {
-			unsupported(k.out, f, "unknown field")
+			unknown(k.out, f, "a "+field, field)
 			continue
 		}
 		text = f.Value.Text(f.Key)

@@ -18,6 +18,11 @@ func unsupported(out *importer.Result, f importer.Field, reason string) {
 	out.Add(f.Place, importer.NotImported, "%s: %s", f.Key, reason)
 }
 
+// unknown reports a field that the format does not have in this place, for example a misspelled one.
+func unknown(out *importer.Result, f importer.Field, of string, fields ...string) {
+	unsupported(out, f, "unknown field of "+of+"; the fields are "+strings.Join(fields, ", "))
+}
+
 // expressionOf returns an identifier from an expression.
 func expressionOf(text string) *v1alpha1.Identifier {
 	return &v1alpha1.Identifier{IdentifierSource: v1alpha1.IdentifierSource{Expression: new(v1alpha1.Expression(text))}}

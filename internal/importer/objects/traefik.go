@@ -64,7 +64,8 @@ func traefikLimit(out *importer.Result, namespace, name string, limit importer.F
 	spec := v1alpha1.RateLimitPolicySpec{
 		Axis: v1alpha1.AxisCustom, Identifier: clientAddress(), Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1)),
 	}
-	previously, distributed, average := out.Count(importer.NotImported), false, int64(0)
+	rejected := func() int { return out.Count(importer.NotImported) + out.Count(importer.Invalid) }
+	previously, distributed, average := rejected(), false, int64(0)
 	for _, f := range limit.Value.Fields("rateLimit") {
 		switch f.Key {
 		case "average":
@@ -79,10 +80,10 @@ func traefikLimit(out *importer.Result, namespace, name string, limit importer.F
 			distributed = true
 			out.Add(f.Place, importer.Note, "redis has no effect: the Limiter has its own Redis")
 		default:
-			unsupported(out, f, "unknown field of rateLimit")
+			unknown(out, f, "rateLimit", "average", "burst", "period", "sourceCriterion", "redis")
 		}
 	}
-	if out.Count(importer.NotImported) > previously {
+	if rejected() > previously {
 		return
 	}
 	if average == 0 {
@@ -130,7 +131,7 @@ func traefikSource(out *importer.Result, source importer.Field, spec *v1alpha1.R
 				spec.Identifier = expressionOf("request.host")
 			}
 		default:
-			unsupported(out, f, "unknown field of sourceCriterion")
+			unknown(out, f, "sourceCriterion", "ipStrategy", "requestHeaderName", "requestHost")
 		}
 	}
 }
