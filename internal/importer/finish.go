@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/lintrule"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
@@ -82,6 +83,11 @@ func (r *Result) validate(loader *policyfile.Loader) error {
 	for _, warning := range result.BudgetWarnings() {
 		r.Add(r.Policies[policyAt(warning.Line)].Place, Note, "%s", warning.Message)
 	}
+	for _, warning := range result.Findings().Warnings {
+		if warning.Rule == lintrule.WindowBoundary {
+			r.Policies[policyAt(warning.Line)].annotations = map[string]string{policyfile.SuppressPrefix + lintrule.WindowBoundary: windowReason}
+		}
+	}
 	r.noteCredentials(result.Secret())
 	kept := r.Policies[:0:0]
 	for i := range r.Policies {
@@ -104,6 +110,9 @@ func (r *Result) noteCredentials(secret map[string]bool) {
 		}
 	}
 }
+
+// windowReason is why weir lint does not warn about windows that count as those of the source do.
+const windowReason = "The windows are those of the imported configuration."
 
 func problemText(p policyfile.Problem) string {
 	return fmt.Sprintf("%s: %s", p.Field, p.Message)

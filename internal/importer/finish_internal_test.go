@@ -82,6 +82,26 @@ func TestFinish_NotesThePoliciesOverTheDefaultBudget(t *testing.T) {
 	}
 }
 
+// weir lint warns about fixed windows. The imported ones count as those of the source do, so that weir lint --strict accepts what an import writes.
+func TestFinish_SuppressesTheWarningAboutWindowsOfTheSource(t *testing.T) {
+	fixed, other := policyAt(1, "shop", 5), policyAt(2, "shop", 5)
+	fixed.Spec.Algorithm = v1alpha1.FixedWindow
+	other.Spec.Axis = v1alpha1.AxisUser
+	r := Result{Policies: []Policy{fixed, other}}
+	outputs, err := r.Finish(loader(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const annotation = "  annotations:\n    ignore.lint.weir.dev/window-boundary: The windows are those of the imported configuration.\n  name: p1\n"
+	if text := string(outputs[0].Content); !strings.Contains(text, annotation) || strings.Count(text, "annotations") != 1 {
+		t.Error(text)
+	}
+	compiled := loader(t).Compile([]policyfile.File{{Name: "f", Content: outputs[0].Content}})
+	if found := compiled.Findings(); len(found.Warnings) != 0 || len(found.Suppressed) != 1 {
+		t.Errorf("%v, suppressed %v", found.Warnings, found.Suppressed)
+	}
+}
+
 func TestSlug_KeepsAllLettersAndDigits(t *testing.T) {
 	if got := slug("AZ az09"); got != "az-az09" {
 		t.Errorf("%q", got)

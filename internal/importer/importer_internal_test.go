@@ -247,6 +247,113 @@ items:
 	}
 }
 
+// Helm charts, admission plugins and GitOps tools have objects inside of other documents. A reference to an object is not an object.
+func TestObjects_ReadsObjectsInsideOfDocuments(t *testing.T) {
+	content := `extra:
+- {apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, spec: {}}
+- {apiVersion: v1, kind: Pod, metadata: {name: b, ownerReferences: [{apiVersion: example.com/v1, kind: Thing, name: c}]}}
+---
+[{apiVersion: example.com/v1, kind: Thing, metadata: {name: d}}]
+---
+{apiVersion: v1, kind: Pod, spec: {same: 1}, metadata: {ownerReferences: [{apiVersion: example.com/v1, kind: Thing, name: c}]}}
+---
+apiVersion: v1
+kind: List
+items: [{apiVersion: former.example/v1, kind: Thing, metadata: {name: e}}]
+---
+{b: 1, c: 2}
+`
+	var out Result
+	var got []string
+	format := Format{Group: "example.com", Former: []string{"former.example"}, Kinds: []string{"Thing"}}
+	for _, o := range format.Objects([]policyfile.File{{Name: "f", Content: []byte(content)}}, &out) {
+		got = append(got, o.Name)
+	}
+	for _, f := range out.Findings {
+		got = append(got, f.String())
+	}
+	want := []string{
+		"a", "d", "e",
+		"f:1: note: only the objects inside are read: a document without apiVersion and kind, with the fields extra",
+		"f:7: note: skipped: Pod of v1",
+		"f:13: note: skipped: a document without apiVersion and kind, with the fields b, c",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestObjects_CountsWhatOtherDocumentsHave(t *testing.T) {
+	for content, want := range map[string]string{
+		"kind: Used\napiVersion: v1":     "f:1: error: no file has an object of kind Thing in example.com",
+		"kind: Imported\napiVersion: v1": "",
+		"kind: Other\napiVersion: v1":    "f:1: note: skipped: Other of v1; f:1: error: no file has an object of kind Thing in example.com",
+	} {
+		var out Result
+		format := Format{Group: "example.com", Kinds: []string{"Thing"}, Other: func(o *Object) Use {
+			return map[string]Use{"Used": Used, "Imported": Imported}[o.Kind]
+		}}
+		format.Objects([]policyfile.File{{Name: "f", Content: []byte(content)}}, &out)
+		var got []string
+		for _, f := range out.Findings {
+			got = append(got, f.String())
+		}
+		if joined := strings.Join(got, "; "); joined != want {
+			t.Errorf("%s: %q, want %q", content, joined, want)
+		}
+	}
+}
+
+func TestObjects_RejectsAnObjectThatIsDefinedTwice(t *testing.T) {
+	var out Result
+	const thing = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\n"
+	files := []policyfile.File{{Name: "f", Content: []byte(thing + "---\n" + strings.Replace(thing, "name: a", "name: a, namespace: shop", 1))}, {Name: "g", Content: []byte(thing)}}
+	found := Objects(files, &out, "example.com", "Thing")
+	if len(found) != 2 || len(out.Findings) != 1 || out.Findings[0].String() != "g:1: error: Thing default/a is already defined at f:1; remove one of them" {
+		t.Errorf("%d objects, %v", len(found), out.Findings)
+	}
+}
+
+func TestSetNames_NumbersPoliciesWithEqualPaths(t *testing.T) {
+	policies := []Policy{{Domain: "shop", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a"}}, {Domain: "bank", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a", "2"}}}
+	setNames(policies)
+	var names []string
+	for i := range policies {
+		names = append(names, policies[i].name)
+	}
+	if diff := cmp.Diff([]string{"a", "a-2", "a", "a-3", "a-2-2"}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestObjects_RejectsNamesThatNoObjectHas(t *testing.T) {
+	var out Result
+	Objects([]policyfile.File{{Name: "f", Content: []byte("apiVersion: example.com/v1\nkind: Thing\nmetadata:\n  name: ${NAME}-a\n  namespace: <namespace>\n")}}, &out, "example.com", "Thing")
+	var got []string
+	for _, f := range out.Findings {
+		got = append(got, f.String())
+	}
+	want := []string{
+		`f:4: error: metadata.name is "${NAME}-a", which is not the name of an object; if it has a placeholder, fill it in first`,
+		`f:5: error: metadata.namespace is "<namespace>", which is not the name of an object; if it has a placeholder, fill it in first`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRead_NamesOtherFormats(t *testing.T) {
+	for name, c := range map[string]struct{ file, content, want string }{
+		"TOML":       {"a.toml", "[a]\nb = 1\n", "a.toml:1: error: TOML is not read; write the configuration as YAML"},
+		"a template": {"a.yaml", "{{- if .a }}\nb: 1\n", "a.yaml:1: error: invalid YAML: did not find expected node content; if the file is a template, render it first, for example with helm template"},
+	} {
+		var out Result
+		if nodes := Read(policyfile.File{Name: c.file, Content: []byte(c.content)}, &out); len(nodes) > 0 || len(out.Findings) != 1 || out.Findings[0].String() != c.want {
+			t.Errorf("%s: %v, %v", name, nodes, out.Findings)
+		}
+	}
+}
+
 func TestIsCredential(t *testing.T) {
 	for value, want := range map[string]bool{
 		"Authorization: Bearer sk_live_abc": true, "bearer x": true, "Basic YTpi": true, "/x?token=sk_live_abc": true, "/x?a=b&api_key=1": true, "secret=x": true,

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-dev/weir/internal/terminal"
 )
@@ -31,6 +32,22 @@ type Node struct {
 
 // Place returns the line of the value.
 func (n Node) Place() Place { return Place{n.file, n.yaml.Line} }
+
+// With returns the mappings in the value that have all keys: the value itself, or those inside of it.
+func (n Node) With(keys ...string) (found []Node) {
+	for _, part := range nested(n.yaml, func(part *yaml.Node) bool { return hasKeys(part, keys) }) {
+		found = append(found, Node{n.document, part})
+	}
+	return found
+}
+
+// Has reports whether the value is a mapping with all keys.
+func (n Node) Has(keys ...string) bool {
+	return n.yaml.Kind == yaml.MappingNode && hasKeys(n.yaml, keys)
+}
+
+// IsList reports whether the value is a list.
+func (n Node) IsList() bool { return n.yaml != nil && n.yaml.Kind == yaml.SequenceNode }
 
 // Report reports a finding at the value.
 func (n Node) Report(kind Kind, format string, a ...any) { n.out.Add(n.Place(), kind, format, a...) }
@@ -148,6 +165,15 @@ func (n Node) Text(what string) string {
 		return ""
 	}
 	return n.yaml.Value
+}
+
+// Name returns the name of a Kubernetes object. Another text, such as a placeholder, is invalid.
+func (n Node) Name(what string) string {
+	name := n.Text(what)
+	if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		n.Report(Invalid, "%s is %s, which is not the name of an object; if it has a placeholder, fill it in first", what, n.quoted())
+	}
+	return name
 }
 
 // Bool returns a boolean, for null false.

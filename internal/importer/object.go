@@ -1,18 +1,22 @@
 package importer
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// Object is a Kubernetes object in a file.
+// Object is a Kubernetes object in a file, or another document.
 type Object struct {
 	Node
 
 	Kind, Namespace, Name string
+	APIVersion            string
 	fields                []Field
 }
 
@@ -36,154 +40,153 @@ func (o *Object) Body() (fields []Field) {
 	return fields
 }
 
+// Format describes the objects that an importer reads.
+type Format struct {
+	Group  string
+	Former []string // other names of the group, whose objects have the same fields
+	Kinds  []string
+	// Content is a field of each object, which references to it do not have. The default is metadata.
+	Content string
+	// Other is called for each other object, and for documents that are not objects. If it is nil, all of them are skipped.
+	Other func(o *Object) Use
+}
+
+// Use is what an importer does with an object of another kind.
+type Use int
+
+const (
+	// Skipped is an object that is noted.
+	Skipped Use = iota
+	// Used is an object that an importer uses for other objects.
+	Used
+	// Imported is an object that has limits.
+	Imported
+)
+
 // Objects returns the objects of one API group in the files, which have one of the kinds. It notes the others, and reports if there is no
 // such object. An object of one of the kinds in another group is not imported: projects have renamed their groups. An object without a
 // namespace is in the namespace default.
-func Objects(files []policyfile.File, out *Result, group string, kinds ...string) (found []*Object) {
-	return ObjectsWith(files, out, func(*Object, string) bool { return false }, group, kinds...)
+func Objects(files []policyfile.File, out *Result, group string, kinds ...string) []*Object {
+	return Format{Group: group, Kinds: kinds}.Objects(files, out)
 }
 
-// ObjectsWith is [Objects] for an importer that uses objects of other kinds, too: those that uses accepts are not skipped.
-func ObjectsWith(files []policyfile.File, out *Result, uses func(o *Object, apiVersion string) bool, group string, kinds ...string) (found []*Object) {
+// Objects is [Objects] for a format. It also finds the objects inside of other documents, such as the values of a Helm chart.
+func (f Format) Objects(files []policyfile.File, out *Result) []*Object {
+	r := objectReader{Format: f, defined: map[string]Place{}}
 	for _, file := range files {
-		var list []Node
 		for _, n := range Read(file, out) {
-			list = append(list, items(n)...)
-		}
-		for _, n := range list {
-			o, apiVersion := parseObject(n)
-			if o.Kind == "" && apiVersion == "" {
-				o.reportNoObject()
-				continue
-			}
-			if !slices.Contains(kinds, o.Kind) && uses(o, apiVersion) {
-				continue
-			}
-			switch objectGroup, _, _ := strings.Cut(apiVersion, "/"); {
-			case !slices.Contains(kinds, o.Kind) || objectGroup == v1alpha1.GroupVersion.Group:
-				n.Report(Note, "skipped: %s of %s", o.Kind, apiVersion)
-				continue
-			case objectGroup != group:
-				n.Report(NotImported, "%s of %s is not in the API group %s; set apiVersion to this group if the fields are the same, or remove the object",
-					o.Kind, apiVersion, group)
-				continue
-			}
-			found = append(found, o)
+			r.document(n)
 		}
 	}
-	if len(found) == 0 && len(files) > 0 {
-		out.Add(Place{files[0].Name, 1}, Invalid, "no file has an object of kind %s in %s", strings.Join(kinds, " or "), group)
+	if len(r.found) == 0 && !r.hasLimits && len(files) > 0 {
+		out.Add(Place{files[0].Name, 1}, Invalid, "no file has an object of kind %s in %s", strings.Join(f.Kinds, " or "), f.Group)
 	}
-	return found
+	return r.found
 }
 
-// reportNoObject reports a document that is not a Kubernetes object, and the rate limits in it.
-func (o *Object) reportNoObject() {
-	var limits []limitPlace
-	var what, remedy string
-	switch {
-	case o.has("_format_version"):
-		what, remedy = "a configuration of decK", "; write each as a KongPlugin to import it"
-		limits = plugins(o.fields, "")
-	case o.has("http") || o.has("tcp") || o.has("tls"):
-		what, remedy = "a configuration of the file provider of Traefik", "; write each as a Middleware to import it"
-		limits = middlewares(o.fields)
-	default:
+// objectReader finds the objects of a format.
+type objectReader struct {
+	Format
+
+	found     []*Object
+	defined   map[string]Place // by kind, namespace and name
+	hasLimits bool             // a document has limits that are not objects of the format
+}
+
+// document reads one document, or an item of a list.
+func (r *objectReader) document(n Node) {
+	if list, isList := items(n); isList {
+		for _, item := range list {
+			r.document(item)
+		}
+		return
+	}
+	o := parseObject(n)
+	if r.object(o) {
+		return
+	}
+	inside := false
+	for _, part := range n.yaml.Content {
+		for _, found := range (Node{n.document, part}).With("apiVersion", "kind", cmp.Or(r.Content, "metadata")) {
+			inside = r.object(parseObject(found)) || inside
+		}
+	}
+	what := o.Kind + " of " + o.APIVersion
+	if o.Kind == "" && o.APIVersion == "" {
 		var keys []string
 		for _, f := range o.fields {
 			keys = append(keys, f.Key)
 		}
-		o.Report(Note, "skipped: a document without apiVersion and kind, with the fields %s", strings.Join(keys, ", "))
+		what = "a document without apiVersion and kind, with the fields " + strings.Join(keys, ", ")
+	}
+	if inside {
+		n.Report(Note, "only the objects inside are read: %s", what)
 		return
 	}
-	o.Report(NotImported, "%s is not read, only Kubernetes objects are%s", what, remedy)
-	for _, l := range limits {
-		o.out.Add(l.place, NotImported, "%s is skipped", l.name)
+	n.Report(Note, "skipped: %s", what)
+}
+
+// object reports whether the importer reads an object.
+func (r *objectReader) object(o *Object) bool {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	switch {
+	case !slices.Contains(r.Kinds, o.Kind):
+		use := Skipped
+		if r.Other != nil {
+			use = r.Other(o)
+		}
+		r.hasLimits = r.hasLimits || use == Imported
+		return use != Skipped
+	case group == v1alpha1.GroupVersion.Group:
+		return false
+	case group != r.Group && !slices.Contains(r.Former, group):
+		o.Report(NotImported, "%s of %s is not in the API group %s; set apiVersion to this group if the fields are the same, or remove the object",
+			o.Kind, o.APIVersion, r.Group)
+		r.hasLimits = true
+		return true
 	}
+	o.checkNames()
+	name := o.Kind + " " + o.Namespace + "/" + o.Name
+	if first, isDefined := r.defined[name]; isDefined && o.Name != "" {
+		o.Report(Invalid, "%s is already defined at %s:%d; remove one of them", name, first.File, first.Line)
+		return true
+	}
+	r.defined[name] = o.Place()
+	r.found = append(r.found, o)
+	return true
 }
 
-func (o *Object) has(key string) bool {
-	_, has := o.Field(key)
-	return has
-}
-
-// limitPlace is a rate limit in a document that is not read.
-type limitPlace struct {
-	place Place
-	name  string
-}
-
-// plugins returns the rate limits in a configuration of decK: plugins of the whole, of services, routes, consumers and their groups.
-func plugins(fields []Field, of string) (found []limitPlace) {
-	for _, f := range fields {
-		switch f.Key {
-		case "plugins":
-			for _, n := range f.Value.Items("plugins") {
-				if name := nameIn(n); strings.Contains(strings.ReplaceAll(name, "-", ""), "ratelimiting") {
-					found = append(found, limitPlace{n.Place(), "plugin " + name + of})
-				}
-			}
-		case "services", "routes", "consumers", "consumer_groups":
-			for _, n := range f.Value.Items(f.Key) {
-				found = append(found, plugins(n.Fields(f.Key), " of "+strings.TrimSuffix(strings.ReplaceAll(f.Key, "_", " "), "s")+" "+nameIn(n)+of)...)
-			}
+// checkNames reports names that no object can have.
+func (o *Object) checkNames() {
+	metadata, _ := o.Field("metadata")
+	for _, f := range metadata.Value.Fields("metadata") {
+		if f.Key == "name" || f.Key == "namespace" {
+			f.Value.Name("metadata." + f.Key)
 		}
 	}
-	return found
 }
 
-func nameIn(n Node) string {
-	for _, f := range n.Fields("an object") {
-		if f.Key == "name" || f.Key == "username" {
-			return f.Value.Text(f.Key)
-		}
+// items returns the items of a List, or of a list, and whether the value is one.
+func items(n Node) (list []Node, isList bool) {
+	if n.yaml.Kind == yaml.SequenceNode {
+		return n.Items("objects"), true
 	}
-	return ""
-}
-
-// middlewares returns the rate limits in a dynamic configuration of Traefik.
-func middlewares(fields []Field) (found []limitPlace) {
-	for _, protocol := range fields {
-		if protocol.Key != "http" && protocol.Key != "tcp" {
-			continue
-		}
-		for _, section := range protocol.Value.Fields(protocol.Key) {
-			if section.Key != "middlewares" {
-				continue
-			}
-			for _, m := range section.Value.Fields("middlewares") {
-				for _, kind := range m.Value.Fields("a middleware") {
-					if kind.Key == "rateLimit" || kind.Key == "inFlightReq" || kind.Key == "inFlightConn" {
-						found = append(found, limitPlace{m.Place, "middleware " + m.Key + " (" + kind.Key + ")"})
-					}
-				}
+	if kind := textOf(n.yaml, "kind"); strings.HasSuffix(kind, "List") && n.Has("items") {
+		for _, f := range n.Fields("an object") {
+			if f.Key == "items" {
+				return f.Value.Items("objects"), true
 			}
 		}
 	}
-	return found
+	return nil, false
 }
 
-// items returns the items of a List, or the object itself.
-func items(n Node) []Node {
-	fields := n.Fields("an object")
-	for _, f := range fields {
-		if f.Key == "kind" && strings.HasSuffix(f.Value.Text("kind"), "List") {
-			for _, f := range fields {
-				if f.Key == "items" {
-					return f.Value.Items("objects")
-				}
-			}
-		}
-	}
-	return []Node{n}
-}
-
-func parseObject(n Node) (o *Object, apiVersion string) {
-	o = &Object{Node: n, Namespace: policyfile.DefaultNamespace, fields: n.Fields("an object")}
+func parseObject(n Node) *Object {
+	o := &Object{Node: n, Namespace: policyfile.DefaultNamespace, fields: n.Fields("an object")}
 	for _, f := range o.fields {
 		switch f.Key {
 		case "apiVersion":
-			apiVersion = f.Value.Text(f.Key)
+			o.APIVersion = f.Value.Text(f.Key)
 		case "kind":
 			o.Kind = f.Value.Text(f.Key)
 		case "metadata":
@@ -197,5 +200,5 @@ func parseObject(n Node) (o *Object, apiVersion string) {
 			}
 		}
 	}
-	return o, apiVersion
+	return o
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -31,7 +32,7 @@ type Policy struct {
 	// the domain if Cluster is true or there can be no such namespace. "" is every domain.
 	Domain  string
 	Cluster bool
-	// Path describes what the policy limits, and makes its name. It is unique in the domain.
+	// Path describes what the policy limits, and makes its name. Equal ones in a domain get a number.
 	Path []string
 	// Comment is about the source. It can contain values of the source.
 	Comment string
@@ -41,7 +42,8 @@ type Policy struct {
 	Targets []string
 	Spec    v1alpha1.RateLimitPolicySpec
 
-	name string
+	name        string
+	annotations map[string]string
 }
 
 // simplify leaves out what has no effect in a policy that denies every request: it counts nothing.
@@ -77,12 +79,25 @@ func (p *Policy) fullName() string {
 	return policyname.Join(p.Domain, p.name)
 }
 
+// numberPath adds a number to a path that an earlier policy of the domain has: two limits of a list can be alike. Numbers has the paths.
+func (p *Policy) numberPath(numbers map[string]int) {
+	path := p.Path
+	key := func() string { return fmt.Sprintf("%q%q%t", p.Domain, p.Path, p.Cluster) }
+	first := key()
+	for numbers[key()] > 0 {
+		numbers[first]++
+		p.Path = append(slices.Clone(path), strconv.Itoa(numbers[first]))
+	}
+	numbers[key()] = 1
+}
+
 // setNames names the policies after their paths. Names that would be equal or too long end with a hash of the path, so that the name of a
 // policy does not depend on the order of the source.
 func setNames(policies []Policy) {
-	count := map[string]int{}
+	count, numbers := map[string]int{}, map[string]int{}
 	for i := range policies {
 		p := &policies[i]
+		p.numberPath(numbers)
 		parts := p.Path
 		if p.isCluster() {
 			parts = slices.Concat([]string{p.Domain}, parts)
@@ -144,7 +159,7 @@ func (p *Policy) object() any {
 	if p.isCluster() {
 		policy := &v1alpha1.ClusterRateLimitPolicy{
 			TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "ClusterRateLimitPolicy"},
-			ObjectMeta: metav1.ObjectMeta{Name: p.name},
+			ObjectMeta: metav1.ObjectMeta{Name: p.name, Annotations: p.annotations},
 			Spec:       v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: p.Spec},
 		}
 		if p.Domain != "" {
@@ -154,7 +169,7 @@ func (p *Policy) object() any {
 	}
 	return &v1alpha1.RateLimitPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: version, Kind: "RateLimitPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.Domain},
+		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.Domain, Annotations: p.annotations},
 		Spec:       p.Spec,
 	}
 }

@@ -16,6 +16,10 @@ import (
 // Read parses the documents of a file, without empty ones. It reports invalid YAML to out.
 func Read(file policyfile.File, out *Result) []Node {
 	var nodes []Node
+	if strings.HasSuffix(file.Name, ".toml") {
+		out.Add(Place{file.Name, 1}, Invalid, "TOML is not read; write the configuration as YAML")
+		return nil
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(file.Content))
 	for {
 		var root yaml.Node
@@ -25,6 +29,9 @@ func Read(file policyfile.File, out *Result) []Node {
 			return nodes
 		case err != nil:
 			line, message := locate(err)
+			if bytes.Contains(file.Content, []byte("{{")) {
+				message += "; if the file is a template, render it first, for example with helm template"
+			}
 			out.Add(Place{file.Name, line}, Invalid, "invalid YAML: %s", message)
 			return nodes
 		}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/importer/objects"
 	"github.com/weir-dev/weir/internal/policyfile"
@@ -25,6 +26,13 @@ func to(route, want string) request {
 		Domain: "shop", Method: "GET", Host: "shop.example", Path: "/", Headers: map[string]string{}, ClientIP: netip.MustParseAddr("192.0.2.1"),
 		Descriptors: []rules.Descriptor{{{Key: "domain", Value: "shop"}, {Key: "target", Value: "HTTPRoute/" + route}, {Key: "gateway", Value: "eg"}}},
 	}, want}
+}
+
+// inDefault returns a request in the namespace default.
+func inDefault(want string) request {
+	r := to("a", want)
+	r.Domain = "default"
+	return r
 }
 
 func (r request) path(path string) request {
@@ -165,6 +173,65 @@ plugin: rate-limiting
 config: {hour: 2, day: 3, limit_by: service}
 `,
 			[]request{to("a", "o"), to("a", "o").from("192.0.2.2"), to("a", "x")},
+		},
+		"Kong: by consumer, on the routes of an Ingress and an HTTPRoute": {
+			func(files []policyfile.File) *importer.Result {
+				_, source, err := objects.ParseIdentity("consumer=header:X-Consumer")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return objects.KongWith(files, map[string]v1alpha1.IdentifierSource{"consumer": source})
+			}, `
+apiVersion: configuration.konghq.com/v1
+kind: KongPlugin
+metadata: {name: a, namespace: shop}
+plugin: rate-limiting
+config: {hour: 2}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: a, namespace: shop, annotations: {konghq.com/plugins: a}}
+spec: {rules: [{host: shop.example, http: {paths: [{path: /toys, pathType: Prefix}]}}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: a, namespace: shop, annotations: {konghq.com/plugins: a}}
+spec: {hostnames: [other.example], rules: [{matches: [{path: {type: Exact, value: /books}, method: GET}]}]}
+`,
+			[]request{
+				to("a", "oox").path("/toys/1").header("x-consumer", "acme"), to("a", "oox").path("/toys"), to("a", "ooo").path("/books"), to("a", "ooo").path("/toysX"),
+			},
+		},
+		"Kong: decK, a route with methods and a service with two routes": {
+			objects.Kong, `
+_format_version: "3.0"
+services:
+- name: shop
+  routes:
+  - {name: toys, hosts: [shop.example], paths: [/toys], methods: [GET]}
+  - {name: books, hosts: [shop.example], paths: [/books]}
+plugins:
+- {name: rate-limiting, service: shop, config: {hour: 3, limit_by: ip}}
+- {name: rate-limiting, route: {name: books}, config: {hour: 1, limit_by: ip}}
+`,
+			[]request{inDefault("ooox").path("/toys"), inDefault("ox").path("/books").from("192.0.2.2"), inDefault("oooo").path("/games")},
+		},
+		"Kuadrant: defaults with conditions of the policy and of the limit": {
+			objects.Kuadrant, `
+apiVersion: kuadrant.io/v1
+kind: RateLimitPolicy
+metadata: {name: route, namespace: shop}
+spec:
+  targetRef: {kind: HTTPRoute, name: a}
+  defaults:
+    strategy: atomic
+    when: [{predicate: "request.method == 'GET'"}]
+    limits: {toys: {rates: [{limit: 2, window: 1h}], when: [{predicate: "request.path.startsWith('/toys')"}], counters: [{expression: source.remote_address}]}}
+`,
+			[]request{to("a", "oox").path("/toys"), to("a", "oox").path("/toys").from("192.0.2.2"), to("a", "ooo"), to("b", "ooo").path("/toys")},
+		},
+		"Traefik: the file provider": {
+			objects.Traefik, "http: {middlewares: {a: {rateLimit: {average: 1, period: 1m, burst: 2}}}}", []request{inDefault("oox")},
 		},
 		"Traefik: by address, also in one IPv6 network": {
 			objects.Traefik, `

@@ -42,7 +42,7 @@ What is not imported, or imported with a difference, is printed on standard erro
   difference      The policy decides some requests in another way. Nothing is written, unless --accept differences or --partial is set.
   note            The policies decide the same, but something else differs, such as a metric.
 
-A ConfigMap is read as the configurations in its data.
+A ConfigMap and a Secret are read as the configurations in their data, and documents as the objects inside of them, such as the values of a Helm chart.
 
 Exit status: 0 if everything is imported without a difference that is not accepted, 1 if there are errors, other differences or parts that are not
 imported, 2 if the command line is invalid or a file cannot be read.`,
@@ -50,8 +50,9 @@ imported, 2 if the command line is invalid or a file cannot be read.`,
 		SuggestionsMinimumDistance: 2, // as weir itself
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(importEnvoyRateLimitCommand(), importKuadrantCommand())
+	cmd.AddCommand(importEnvoyRateLimitCommand(), importKuadrantCommand(), importKongCommand())
 	for _, source := range importSources() {
+		source.roots = objects.Roots()
 		cmd.AddCommand(importFrom(source))
 	}
 	return cmd
@@ -79,15 +80,8 @@ The policies limit the writes of Events. They need a Limiter with kubernetesThro
 			example: "  weir import event-rate-limit eventconfig.yaml", convert: converter(objects.EventRateLimit),
 		},
 		{
-			name: "kong", short: "Convert the plugin rate-limiting of Kong",
-			long: `Convert KongPlugins and KongClusterPlugins with the plugin rate-limiting to policies.
-
-Kong cannot ask a limiter: the policies are for a proxy that can, in front of Kong or in its place.`,
-			example: "  kubectl get kongplugins -A -o yaml | weir import kong -", convert: converter(objects.Kong),
-		},
-		{
 			name: "traefik", short: "Convert the middlewares RateLimit of Traefik",
-			long: `Convert the middlewares RateLimit of Traefik to policies with TokenBucket.
+			long: `Convert the middlewares RateLimit of Traefik to policies with TokenBucket: Kubernetes objects and configurations of the file provider.
 
 The policies apply to all requests of the domain, which the address of the ForwardAuth middleware names.`,
 			example: "  kubectl get middlewares.traefik.io -A -o yaml | weir import traefik -", convert: converter(objects.Traefik),
@@ -98,6 +92,7 @@ The policies apply to all requests of the domain, which the address of the Forwa
 // importSource describes a subcommand of weir import.
 type importSource struct {
 	name, short, long, example string
+	roots                      [][]string                                              // of configurations in ConfigMaps
 	convert                    func(files []policyfile.File) (*importer.Result, error) // an error is one of the command line
 }
 
@@ -120,7 +115,7 @@ func importFrom(source importSource) *cobra.Command {
 			if err := target.validate(); err != nil {
 				return cli.UsageError(err)
 			}
-			result, err := source.convert(importer.Unwrap(files))
+			result, err := source.convert(importer.Unwrap(files, source.roots...))
 			if err != nil {
 				return cli.UsageError(err)
 			}
@@ -192,6 +187,8 @@ func (t importTarget) write(result *importer.Result, stdout, stderr io.Writer) e
 		summary += "; nothing was written: change the source, or write the rest with --partial"
 	case different > 0 && !t.partial:
 		summary += "; nothing was written: change the source, or accept the differences with --accept differences"
+	case len(outputs) == 0:
+		summary += "; nothing was written: no part of the source needs a policy"
 	default:
 		if err := t.writeFiles(outputs, stdout); err != nil {
 			return err
@@ -241,6 +238,7 @@ func importKuadrantCommand() *cobra.Command {
 Each rate becomes a policy, which matches the requests that have the descriptor entry "target" with the name of the target, such as
 HTTPRoute/shop. What Authorino adds to a request is known only to Kuadrant. If your gateway sends it in a header, a query parameter or a
 claim, --map names it.`,
+		roots: objects.Roots(),
 		example: `  kubectl get ratelimitpolicies.kuadrant.io -A -o yaml | weir import kuadrant -
   weir import kuadrant policies.yaml --map auth.identity.userid=header:x-user-id --map auth.identity=claims`,
 		convert: func(files []policyfile.File) (*importer.Result, error) {
@@ -250,6 +248,9 @@ claim, --map names it.`,
 				if err != nil {
 					return nil, fmt.Errorf("invalid --map: %w", err)
 				}
+				if _, isSet := attributes[attribute]; isSet {
+					return nil, fmt.Errorf("invalid --map: %q: %s is already mapped; remove one of them", text, attribute)
+				}
 				attributes[attribute] = expression
 			}
 			return objects.KuadrantWith(files, attributes), nil
@@ -257,6 +258,38 @@ claim, --map names it.`,
 	})
 	cmd.Flags().StringArrayVar(&mapped, "map", nil,
 		"where requests have the value of an attribute of Kuadrant: ATTRIBUTE=header:NAME, query:NAME, claim:NAME or claims; can be repeated")
+	return cmd
+}
+
+func importKongCommand() *cobra.Command {
+	var mapped []string
+	cmd := importFrom(importSource{
+		name: "kong", short: "Convert the plugin rate-limiting of Kong",
+		long: `Convert KongPlugins and KongClusterPlugins with the plugin rate-limiting to policies, and those in a configuration of decK.
+
+Kong cannot ask a limiter: the policies are for a proxy that can, in front of Kong or in its place. Consumers and credentials are known
+only to Kong. If your proxy sends the identity in a header, a query parameter or a claim, --map names it. Without an authentication plugin,
+Kong counts by address: use --map consumer=address.`,
+		example: `  kubectl get kongplugins,ingresses -A -o yaml | weir import kong -
+  weir import kong kong.yaml --map consumer=header:x-consumer-username`,
+		roots: objects.Roots(),
+		convert: func(files []policyfile.File) (*importer.Result, error) {
+			identities := map[string]v1alpha1.IdentifierSource{}
+			for _, text := range mapped {
+				identity, source, err := objects.ParseIdentity(text)
+				if err != nil {
+					return nil, fmt.Errorf("invalid --map: %w", err)
+				}
+				if _, isSet := identities[identity]; isSet {
+					return nil, fmt.Errorf("invalid --map: %q: %s is already mapped; remove one of them", text, identity)
+				}
+				identities[identity] = source
+			}
+			return objects.KongWith(files, identities), nil
+		},
+	})
+	cmd.Flags().StringArrayVar(&mapped, "map", nil,
+		"where requests have what Kong counts by: consumer, credential or consumer-group, and =header:NAME, =query:NAME, =claim:NAME or =address; can be repeated")
 	return cmd
 }
 
@@ -273,6 +306,7 @@ the descriptors that the service applies it to. A domain that is the name of a n
 namespace. Any other domain becomes ClusterRateLimitPolicies for the domain.`,
 		example: `  weir import envoy-ratelimit config/*.yaml -o policies/
   weir import envoy-ratelimit config.yaml --algorithm SlidingWindowCounter | kubectl apply -f -`,
+		roots: envoyratelimit.Roots(),
 		convert: func(files []policyfile.File) (*importer.Result, error) {
 			if !slices.Contains(envoyratelimit.Algorithms(), algorithm) {
 				return nil, fmt.Errorf("invalid --algorithm %q: use one of %s", algorithm, strings.Join(envoyratelimit.Algorithms(), ", "))

@@ -21,6 +21,8 @@ const importedPolicy = `# good.yaml:3: user, 10 per minute
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata:
+  annotations:
+    ignore.lint.weir.dev/window-boundary: The windows are those of the imported configuration.
   name: user
   namespace: shop
 spec:
@@ -47,6 +49,8 @@ const differentPolicy = `# differs.yaml:6: limit all of toys for HTTPRoute/toys
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata:
+  annotations:
+    ignore.lint.weir.dev/window-boundary: The windows are those of the imported configuration.
   name: toys-all
   namespace: shop
 spec:
@@ -101,6 +105,26 @@ func TestImport_WritesPoliciesAndReportsTheRest(t *testing.T) {
 		"an unknown source of an attribute": {
 			args: []string{"kuadrant", "differs.yaml", "--map", "auth.identity.userid=cookie:a"}, status: 2,
 			stderr: "weir import kuadrant: invalid --map: \"auth.identity.userid=cookie:a\" must end with header:NAME, query:NAME, claim:NAME or claims\n",
+		},
+		"an unknown identity of Kong": {
+			args: []string{"kong", "differs.yaml", "--map", "user=header:a"}, status: 2,
+			stderr: "weir import kong: invalid --map: \"user=header:a\" must begin with consumer, credential or consumer-group, and an equals sign\n",
+		},
+		"an unknown place of an identity of Kong": {
+			args: []string{"kong", "differs.yaml", "--map", "consumer=claims"}, status: 2,
+			stderr: "weir import kong: invalid --map: \"consumer=claims\" must end with header:NAME, query:NAME, claim:NAME or address\n",
+		},
+		"an identity of Kong twice": {
+			args: []string{"kong", "differs.yaml", "--map", "consumer=address", "--map", "consumer=header:a"}, status: 2,
+			stderr: "weir import kong: invalid --map: \"consumer=header:a\": consumer is already mapped; remove one of them\n",
+		},
+		"an attribute twice": {
+			args: []string{"kuadrant", "differs.yaml", "--map", "auth.a=header:a", "--map", "auth.a=header:b"}, status: 2,
+			stderr: "weir import kuadrant: invalid --map: \"auth.a=header:b\": auth.a is already mapped; remove one of them\n",
+		},
+		"nothing that needs a policy": {
+			args:   []string{"envoy-ratelimit", "unlimited.yaml"},
+			stderr: "unlimited.yaml:4: note: user is unlimited, so it does not need a policy: the policies for other values leave it out\n0 policies, 0 errors, 0 not imported, 0 differences, 1 note; nothing was written: no part of the source needs a policy\n",
 		},
 		"a configuration in a ConfigMap": {
 			args: []string{"envoy-ratelimit", "configmap.yaml"}, stdout: strings.Replace(importedPolicy, "good.yaml:3", "configmap.yaml:8", 1),
@@ -165,7 +189,7 @@ func TestImport_WritesAFileForEachNamespace(t *testing.T) {
 	if status, _, stderr := runLint("", "new/policies"); status != 0 {
 		t.Errorf("the policies are invalid: %s", stderr)
 	}
-	for file, want := range map[string]string{"shop.yaml": "name: user\n  namespace: shop\n", "cluster.yaml": "kind: ClusterRateLimitPolicy\nmetadata:\n  name: edge-proxy-user\n"} {
+	for file, want := range map[string]string{"shop.yaml": "name: user\n  namespace: shop\n", "cluster.yaml": "  name: edge-proxy-user\n"} {
 		content, err := os.ReadFile(filepath.Join("new", "policies", file))
 		if err != nil || !strings.Contains(string(content), want) {
 			t.Errorf("%s: %v, without %q:\n%s", file, err, want, content)
@@ -190,10 +214,11 @@ func writeImportFiles(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for file, content := range map[string]string{
-		"good.yaml":    envoyRateLimitConfig,
-		"partial.yaml": envoyRateLimitConfig + "- key: all\n  rate_limit: {unit: second, requests_per_unit: 2000000000}\n",
-		"differs.yaml": kuadrantPolicy,
-		"bad.yaml":     "domian: edge\n",
+		"good.yaml":      envoyRateLimitConfig,
+		"partial.yaml":   envoyRateLimitConfig + "- key: all\n  rate_limit: {unit: second, requests_per_unit: 2000000000}\n",
+		"differs.yaml":   kuadrantPolicy,
+		"bad.yaml":       "domian: edge\n",
+		"unlimited.yaml": "domain: shop\ndescriptors:\n- key: user\n  rate_limit: {unlimited: true}\n",
 		"configmap.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ratelimit}\ndata:\n  config.yaml: |\n    " +
 			strings.ReplaceAll(strings.TrimSpace(envoyRateLimitConfig), "\n", "\n    ") + "\n",
 	} {

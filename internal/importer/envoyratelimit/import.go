@@ -19,12 +19,18 @@ type Options struct {
 	Cluster      bool               // write only ClusterRateLimitPolicies
 }
 
+// Roots returns the fields that a configuration has, see [importer.Unwrap].
+func Roots() [][]string { return [][]string{{"domain", "descriptors"}, {"descriptors"}} }
+
 // Import converts the files of one configuration.
 func Import(files []policyfile.File, options Options) *importer.Result {
 	out := &importer.Result{}
 	r := reader{out: out, merge: options.MergeDomains}
 	for _, file := range files {
 		r.file(file)
+	}
+	if !r.read && len(files) > 0 && out.Count(importer.Invalid) == 0 {
+		out.Add(importer.Place{File: files[0].Name, Line: 1}, importer.Invalid, "no file has a configuration; it must have domain and descriptors")
 	}
 	if out.Count(importer.Invalid) > 0 {
 		return out

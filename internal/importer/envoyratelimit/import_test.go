@@ -73,7 +73,10 @@ func TestImport_RejectsWhatTheServiceRejects(t *testing.T) {
 			[]string{"b.yaml:2: error: domain a is already defined at a.yaml:1; use one file for each domain, or --merge-domains if the service runs with MERGE_DOMAIN_CONFIG=true"},
 		},
 		"descriptors that are not a list":  {[]string{"domain: a\ndescriptors: {key: a}\n"}, []string{"a.yaml:2: error: expected a list of descriptors, but found a mapping"}},
-		"a descriptor that is a text":      {[]string{"domain: a\ndescriptors:\n- a\n"}, []string{"a.yaml:3: error: a descriptor must be a mapping of fields, but is a single value", "a.yaml:3: error: key is missing or empty; a descriptor must have a key"}},
+		"a descriptor that is a text":      {[]string{"domain: a\ndescriptors:\n- a\n"}, []string{"a.yaml:3: error: a descriptor must be a mapping of fields, but is a single value"}},
+		"texts in place of descriptors":    {[]string{"domain: a\ndescriptors: [a, b]\n"}, []string{"a.yaml:2: error: a descriptor must be a mapping of fields, but is a single value", "a.yaml:2: error: a descriptor must be a mapping of fields, but is a single value"}},
+		"two descriptors without a key":    {[]string{"domain: a\ndescriptors: [null, {}]\n"}, []string{"a.yaml:2: error: key is missing or empty; a descriptor must have a key", "a.yaml:2: error: key is missing or empty; a descriptor must have a key"}},
+		"only other objects":               {[]string{"apiVersion: v1\nkind: Service\n"}, []string{"a.yaml:1: note: skipped: a Kubernetes object without a configuration of the service", "a.yaml:1: error: no file has a configuration; it must have domain and descriptors"}},
 		"an unknown field of a descriptor": {[]string{"domain: a\ndescriptors:\n- key: a\n  vlaue: b\n"}, []string{"a.yaml:4: error: unknown field vlaue of a descriptor; the fields are key, value, rate_limit, descriptors, shadow_mode, quota_mode, share_threshold, detailed_metric, value_to_metric, metadata"}},
 		"no key":                           {[]string{"domain: a\ndescriptors:\n- value: b\n"}, []string{"a.yaml:3: error: key is missing or empty; a descriptor must have a key"}},
 		"the same key and value":           {[]string{"domain: a\ndescriptors:\n- {key: a, value: b}\n- {key: a}\n- {value: b, key: a}\n"}, []string{"a.yaml:5: error: descriptor a=b is already defined at a.yaml:3; a key and a value can occur once in a list"}},
@@ -96,6 +99,33 @@ func TestImport_RejectsWhatTheServiceRejects(t *testing.T) {
 				t.Errorf("%s\npolicies: %q", diff, policies)
 			}
 		})
+	}
+}
+
+// The configuration is usually next to a Deployment, and in the values of a Helm chart.
+func TestImport_ReadsTheConfigurationInOtherDocuments(t *testing.T) {
+	const skipped = "note: skipped: a Kubernetes object without a configuration of the service"
+	const values = "image: {tag: v1}\nratelimit:\n  config:\n    domain: shop\n    descriptors:\n    - key: user\n      rate_limit: {unit: hour, requests_per_unit: 1}\n"
+	for name, tc := range map[string]struct {
+		files    []string
+		findings []string
+		comment  string
+	}{
+		"values of a chart": {[]string{values}, nil, "# a.yaml:6: user, 1 per hour\n"},
+		"a HelmRelease": {
+			[]string{"apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec:\n  values:\n    " + strings.ReplaceAll(strings.TrimSpace(values), "\n", "\n    ")},
+			nil, "# a.yaml:10: user, 1 per hour\n",
+		},
+		"objects of other kinds": {
+			[]string{"apiVersion: v1\nkind: Service\n---\napiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nspec: {domain: shop}\n", "domain: shop\ndescriptors:\n- key: user\n" + ok},
+			[]string{"a.yaml:1: " + skipped, "a.yaml:4: " + skipped},
+			"# b.yaml:3: user, 1 per hour\n",
+		},
+	} {
+		findings, policies := run(t, envoyratelimit.Options{}, tc.files...)
+		if diff := cmp.Diff(tc.findings, findings); diff != "" || !strings.Contains(policies, tc.comment) || strings.Count(policies, "kind:") != 1 {
+			t.Errorf("%s: %s\n%s", name, diff, policies)
+		}
 	}
 }
 
@@ -149,6 +179,8 @@ const policiesOfShop = `shop.yaml:
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata:
+  annotations:
+    ignore.lint.weir.dev/window-boundary: The windows are those of the imported configuration.
   name: path-v1
   namespace: shop
 spec:
@@ -187,6 +219,8 @@ spec:
 apiVersion: weir.dev/v1alpha1
 kind: RateLimitPolicy
 metadata:
+  annotations:
+    ignore.lint.weir.dev/window-boundary: The windows are those of the imported configuration.
   name: path-user
   namespace: shop
 spec:

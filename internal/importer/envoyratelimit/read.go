@@ -11,21 +11,35 @@ import (
 type reader struct {
 	out     *importer.Result
 	merge   bool // files with the same domain are one configuration
+	read    bool // a file has a configuration
 	domains []*domain
 }
 
+// file reads the configurations in a file: documents, and what is inside of other documents, such as the values of a Helm chart.
 func (r *reader) file(file policyfile.File) {
-	documents := importer.Read(file, r.out)
-	if len(documents) == 0 {
-		if r.out.Count(importer.Invalid) == 0 {
-			r.out.Add(importer.Place{File: file.Name, Line: 1}, importer.Invalid, "the file has no configuration; it must have domain and descriptors")
+	documents := 0
+	all := importer.Read(file, r.out)
+	if len(all) == 0 && r.out.Count(importer.Invalid) == 0 {
+		r.out.Add(importer.Place{File: file.Name, Line: 1}, importer.Invalid, "the file has no configuration; it must have domain and descriptors")
+	}
+	for _, n := range all {
+		configurations := n.With("domain", "descriptors")
+		switch {
+		case len(configurations) == 0 && n.Has("apiVersion", "kind"):
+			n.Report(importer.Note, "skipped: a Kubernetes object without a configuration of the service")
+			continue
+		case len(configurations) == 0:
+			configurations = []importer.Node{n}
 		}
-		return
+		if documents++; documents > 1 {
+			n.Report(importer.Invalid, "a file must have one document, because the service reads only the first; move this one to another file")
+			continue
+		}
+		for _, configuration := range configurations {
+			r.read = true
+			r.root(configuration)
+		}
 	}
-	for _, other := range documents[1:] {
-		other.Report(importer.Invalid, "a file must have one document, because the service reads only the first; move this one to another file")
-	}
-	r.root(documents[0])
 }
 
 func (r *reader) root(n importer.Node) {
@@ -79,6 +93,7 @@ func (r *reader) unique(list []*descriptor) {
 	}
 	for _, d := range list {
 		switch other := first[d.joined()]; {
+		case d.key == "": // is reported
 		case other == nil:
 			first[d.joined()] = d
 		case other == d:
@@ -94,6 +109,10 @@ func (r *reader) unique(list []*descriptor) {
 
 func (r *reader) descriptor(n importer.Node) *descriptor {
 	d, metadata := &descriptor{Place: n.Place()}, importer.Field{}
+	if !n.IsNull() && !n.Has() {
+		n.Fields("a descriptor")
+		return d
+	}
 	for _, f := range n.Fields("a descriptor") {
 		switch f.Key {
 		case "key":

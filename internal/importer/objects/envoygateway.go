@@ -65,9 +65,13 @@ func (p *trafficPolicy) target(n importer.Node) {
 		case "kind":
 			t.kind = f.Value.Text(f.Key)
 		case "name":
-			t.name = f.Value.Text(f.Key)
+			t.name = f.Value.Name(f.Key)
 		case "sectionName":
 			section = "/" + f.Value.Text(f.Key)
+		case "namespace": // of earlier versions
+			if namespace := f.Value.Text(f.Key); namespace != p.Namespace {
+				unsupported(p.out, f, fmt.Sprintf("the target is in another namespace than the policy, %s; write the policy in the namespace of the target", p.Namespace))
+			}
 		default:
 			n.Unknown(f, "a target", "group", "kind", "name", "sectionName")
 		}
@@ -89,7 +93,7 @@ func (p *trafficPolicy) convert() {
 		case "global":
 			for _, f := range f.Value.Fields("global") {
 				if f.Key != "rules" {
-					unsupported(p.out, f, "unknown field of global")
+					unknown(p.out, f, "global", "rules")
 					continue
 				}
 				for i, rule := range f.Value.Items("rules") {
@@ -97,7 +101,7 @@ func (p *trafficPolicy) convert() {
 				}
 			}
 		default:
-			unsupported(p.out, f, "unknown field of rateLimit")
+			unknown(p.out, f, "rateLimit", "type", "local", "global")
 		}
 	}
 }
@@ -126,7 +130,7 @@ func (p *trafficPolicy) rule(i int, n importer.Node) {
 		case "xRateLimitHeaders":
 			p.out.Add(f.Place, importer.Note, "xRateLimitHeaders has no effect: responseHeaders of the Limiter sets the headers")
 		default:
-			unsupported(p.out, f, "unknown field of a rule")
+			unknown(p.out, f, "a rule", "clientSelectors", "limit", "cost", "shared", "shadowMode", "xRateLimitHeaders")
 		}
 	}
 	if p.out.Count(importer.NotImported) == previously {

@@ -29,7 +29,23 @@ func eventFields(source, object string) string {
 // EventRateLimit converts the configuration of the admission plugin EventRateLimit of the Kubernetes API server.
 func EventRateLimit(files []policyfile.File) *importer.Result {
 	out := &importer.Result{}
-	for _, o := range importer.Objects(files, out, "eventratelimit.admission.k8s.io", "Configuration") {
+	var elsewhere importer.Field // path of the plugin in the configuration of all plugins
+	format := importer.Format{
+		Group: "eventratelimit.admission.k8s.io", Kinds: []string{"Configuration"}, Content: "limits",
+		Other: func(o *importer.Object) importer.Use {
+			path := eventRateLimitPath(o)
+			if path.Key == "" {
+				return importer.Skipped
+			}
+			elsewhere = path
+			return importer.Imported
+		},
+	}
+	configurations := format.Objects(files, out)
+	if len(configurations) == 0 && elsewhere.Key != "" {
+		out.Add(elsewhere.Place, importer.Invalid, "the configuration of EventRateLimit is in the file %s; name this file, too", elsewhere.Value.Text(elsewhere.Key))
+	}
+	for _, o := range configurations {
 		limits, _ := o.Field("limits")
 		if limits.Key == "" {
 			o.Report(importer.Invalid, "limits is missing; the plugin requires at least one limit")
@@ -44,6 +60,30 @@ func EventRateLimit(files []policyfile.File) *importer.Result {
 		}
 	}
 	return out
+}
+
+// eventRateLimitPath returns the field with the file that EventRateLimit reads, if o is the configuration of all admission plugins. A configuration
+// inside of it is an object of its own.
+func eventRateLimitPath(o *importer.Object) (path importer.Field) {
+	if o.Kind != "AdmissionConfiguration" {
+		return importer.Field{}
+	}
+	plugins, _ := o.Field("plugins")
+	for _, n := range plugins.Value.Items("plugins") {
+		isEventRateLimit, file := false, importer.Field{}
+		for _, f := range n.Fields("a plugin") {
+			switch f.Key {
+			case "name":
+				isEventRateLimit = f.Value.Text(f.Key) == "EventRateLimit"
+			case "path":
+				file = f
+			}
+		}
+		if isEventRateLimit {
+			path = file
+		}
+	}
+	return path
 }
 
 func eventLimit(out *importer.Result, n importer.Node) {

@@ -58,7 +58,11 @@ func (r *gatewayRule) once(f importer.Field) bool {
 }
 
 func (r *gatewayRule) selector(n importer.Node) {
-	for _, f := range n.Fields("a selector") {
+	fields := n.Fields("a selector")
+	if len(fields) == 0 {
+		n.Report(importer.Invalid, "the selector is empty; Envoy Gateway requires headers, methods, path, sourceCIDR or queryParams")
+	}
+	for _, f := range fields {
 		switch f.Key {
 		case "headers":
 			for _, header := range f.Value.Items("headers") {
@@ -81,7 +85,7 @@ func (r *gatewayRule) selector(n importer.Node) {
 				r.source(f)
 			}
 		default:
-			unsupported(r.out, f, "unknown field of a selector")
+			unknown(r.out, f, "a selector", "headers", "methods", "path", "sourceCIDR", "queryParams")
 		}
 	}
 }
@@ -89,7 +93,7 @@ func (r *gatewayRule) selector(n importer.Node) {
 // condition is a header, a query parameter, a method, a path or a network of a selector.
 type condition struct {
 	kind, name, value string
-	invert            bool
+	hasValue, invert  bool
 }
 
 func (r *gatewayRule) condition(n importer.Node) (c condition) {
@@ -100,18 +104,34 @@ func (r *gatewayRule) condition(n importer.Node) (c condition) {
 		case "name":
 			c.name = f.Value.Text(f.Key)
 		case "value":
-			c.value = f.Value.Text(f.Key)
+			c.value, c.hasValue = f.Value.Text(f.Key), !f.Value.IsNull()
 		case "invert":
 			c.invert = f.Value.Bool(f.Key)
 		default:
-			unsupported(r.out, f, "unknown field of a condition")
+			unknown(r.out, f, "a condition", "type", "name", "value", "invert")
 		}
 	}
 	return c
 }
 
+// rejects reports a header or a query parameter that Envoy Gateway rejects.
+func (c *condition) rejects(n importer.Node) bool {
+	switch isDistinct := c.kind == "Distinct"; {
+	case isDistinct && (c.invert || c.hasValue):
+		n.Report(importer.Invalid, "%s: a condition of type Distinct must have neither value nor invert, as Envoy Gateway requires", c.name)
+	case !isDistinct && !c.hasValue:
+		n.Report(importer.Invalid, "%s: value is missing; Envoy Gateway requires it unless the type is Distinct", c.name)
+	default:
+		return false
+	}
+	return true
+}
+
 func (r *gatewayRule) header(n importer.Node) {
 	c := r.condition(n)
+	if c.rejects(n) {
+		return
+	}
 	h := v1alpha1.HeaderMatch{Name: v1alpha1.HeaderName(c.name), Type: v1alpha1.HeaderExact, Value: &c.value, Invert: c.invert}
 	switch c.kind {
 	case "", "Exact":
@@ -128,6 +148,9 @@ func (r *gatewayRule) header(n importer.Node) {
 
 func (r *gatewayRule) query(n importer.Node) {
 	c := r.condition(n)
+	if c.rejects(n) {
+		return
+	}
 	first := fmt.Sprintf("request.query[%q][0]", c.name)
 	switch {
 	case c.invert, c.kind != "" && c.kind != "Exact" && c.kind != "Distinct":
@@ -194,6 +217,9 @@ func (r *gatewayRule) limit(n importer.Node) {
 		default:
 			unsupported(r.out, f, "a policy has a fixed limit; use tiers for limits that depend on the request")
 		}
+	}
+	if !n.Has("unit") && !n.Has("fromMetadata") {
+		n.Report(importer.Invalid, "unit is missing; the units are Second, Minute, Hour, Day, Week, Month and Year")
 	}
 	if r.spec.Limit == nil {
 		n.Report(importer.Invalid, "requests is missing")

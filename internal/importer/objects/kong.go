@@ -1,7 +1,9 @@
 package objects
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,65 +13,152 @@ import (
 	"github.com/weir-dev/weir/limiter/rules/reading"
 )
 
-// Kong converts the plugin rate-limiting in KongPlugin and KongClusterPlugin objects.
-func Kong(files []policyfile.File) *importer.Result {
+// Kong converts the plugin rate-limiting in KongPlugin and KongClusterPlugin objects, and in configurations of decK.
+func Kong(files []policyfile.File) *importer.Result { return KongWith(files, nil) }
+
+// KongWith is [Kong] with places of identities that only Kong knows, such as the consumer, see [ParseIdentity].
+func KongWith(files []policyfile.File, identities map[string]v1alpha1.IdentifierSource) *importer.Result {
 	out := &importer.Result{}
 	attached := kongAttachments{}
-	for _, o := range importer.ObjectsWith(files, out, attached.add, "configuration.konghq.com", "KongPlugin", "KongClusterPlugin") {
-		plugin, _ := o.Field("plugin")
-		name := ""
-		if plugin.Key != "" {
-			name = plugin.Value.Text("plugin")
-		}
-		if name != "rate-limiting" {
-			kind := importer.Note
-			if strings.Contains(strings.ReplaceAll(name, "-", ""), "ratelimiting") { // also response-ratelimiting
-				kind = importer.NotImported
+	deck := deckReader{out: out, rules: map[string][]kongRule{}}
+	format := importer.Format{
+		Group: "configuration.konghq.com", Kinds: []string{"KongPlugin", "KongClusterPlugin"},
+		Other: func(o *importer.Object) importer.Use {
+			switch {
+			case deck.add(o):
+				return importer.Imported
+			case attached.add(o):
+				return importer.Used
 			}
-			o.Report(kind, "plugin %s is not imported; only rate-limiting is", name)
-			continue
+			return importer.Skipped
+		},
+	}
+	var plugins []*kongPlugin
+	for _, o := range format.Objects(files, out) {
+		plugin, _ := o.Field("plugin")
+		disabled, found := o.Field("disabled")
+		if found && !disabled.Value.Bool(disabled.Key) {
+			disabled = importer.Field{}
 		}
-		if disabled, found := o.Field("disabled"); found && disabled.Value.Bool(disabled.Key) {
-			out.Add(disabled.Place, importer.Note, "the plugin is disabled, so it does not need a policy")
-			continue
-		}
-		k := kongPlugin{Object: o, out: out, limitBy: "consumer", isLocal: true, spec: v1alpha1.RateLimitPolicySpec{
+		plugins = append(plugins, &kongPlugin{
+			Object: o, name: plugin, isCluster: o.Kind == "KongClusterPlugin", path: []string{o.Name}, fields: o.Body(), disabled: disabled,
+			scope: func(k *kongPlugin) (kongScope, bool) { return attached.of(k) },
+		})
+	}
+	plugins = append(plugins, deck.plugins...)
+	var converted []*kongPlugin
+	used := map[string]bool{}
+	for _, k := range plugins {
+		k.out, k.limitBy, k.isLocal, k.identities, k.used = out, "consumer", true, identities, used
+		k.spec = v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisCustom, Algorithm: v1alpha1.FixedWindow, OnStoreFailure: v1alpha1.StoreFailureAllow, // fault_tolerant is the default
-		}}
-		rejected := func() int { return out.Count(importer.NotImported) + out.Count(importer.Invalid) }
-		previously := rejected()
-		k.body()
-		k.identify() // also after an unknown field: what is limited by decides whether the plugin can be imported at all
-		if rejected() == previously {
-			k.convert(attached.of(o))
+		}
+		if k.read() {
+			converted = append(converted, k)
+		}
+	}
+	reportBroader(converted)
+	for _, identity := range slices.Sorted(maps.Keys(identities)) {
+		if !used[identity] && len(files) > 0 {
+			out.Add(importer.Place{File: files[0].Name, Line: 1}, importer.Note, "no plugin counts by the %s of --map", identity)
 		}
 	}
 	return out
 }
 
-// kongPlugin is a rate-limiting plugin.
+// ParseIdentity parses "consumer=header:x-consumer-username": what Kong counts by, and where requests to Weir have it. "address" is for a consumer that no
+// request has, which Kong replaces by the address of the client.
+func ParseIdentity(text string) (identity string, source v1alpha1.IdentifierSource, err error) {
+	identity, place, _ := strings.Cut(text, "=")
+	if !slices.Contains([]string{"consumer", "credential", "consumer-group"}, identity) {
+		return "", v1alpha1.IdentifierSource{}, fmt.Errorf("%q must begin with consumer, credential or consumer-group, and an equals sign", text)
+	}
+	kind, name, _ := strings.Cut(place, ":")
+	switch {
+	case place == "address":
+		return identity, clientAddress().IdentifierSource, nil
+	case name == "":
+	case kind == "header":
+		return identity, v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(name))}, nil
+	case kind == "query":
+		return identity, v1alpha1.IdentifierSource{Query: &name}, nil
+	case kind == "claim":
+		return identity, v1alpha1.IdentifierSource{Claim: &name}, nil
+	}
+	return "", v1alpha1.IdentifierSource{}, fmt.Errorf("%q must end with header:NAME, query:NAME, claim:NAME or address", text)
+}
+
+// kongPlugin is a plugin of a KongPlugin, a KongClusterPlugin or a configuration of decK.
 type kongPlugin struct {
 	*importer.Object
 
-	out                   *importer.Result
-	spec                  v1alpha1.RateLimitPolicySpec
-	limitBy, header, path string
-	limitByField          importer.Field // limit_by
-	isLocal               bool           // policy, which is local by default
-	limits                []importer.Field
+	name              importer.Field // of the kind of plugin
+	path              []string       // of the policies
+	fields            []importer.Field
+	isCluster         bool
+	disabled          importer.Field // disabled or enabled, if it disables the plugin
+	scope             func(k *kongPlugin) (kongScope, bool)
+	out               *importer.Result
+	spec              v1alpha1.RateLimitPolicySpec
+	limitBy           string
+	header, countPath string
+	limitByField      importer.Field // limit_by
+	isLocal           bool           // policy, which is local by default
+	hasLimit          bool           // also if it is invalid
+	limits            []importer.Field
+	identities        map[string]v1alpha1.IdentifierSource
+	used              map[string]bool // identities that a plugin counts by
+	rules             []kongRule      // that the policies match, nil for all requests
 }
 
-// body reads the fields of the object.
+// read adds the policies of a plugin, and reports whether it does.
+func (k *kongPlugin) read() bool {
+	if k.name.Key == "" {
+		k.Report(importer.Invalid, "plugin is missing; Kong requires the name of the plugin, such as rate-limiting")
+		return false
+	}
+	if name := k.name.Value.Text(k.name.Key); name != "rate-limiting" {
+		kind := importer.Note
+		if strings.Contains(strings.ReplaceAll(name, "-", ""), "ratelimiting") { // also response-ratelimiting
+			kind = importer.NotImported
+		}
+		k.Report(kind, "plugin %s is not imported; only rate-limiting is", name)
+		return false
+	}
+	if k.disabled.Key != "" {
+		k.out.Add(k.disabled.Place, importer.Note, "the plugin is disabled, so it does not need a policy")
+		return false
+	}
+	rejected := func() int { return k.out.Count(importer.NotImported) + k.out.Count(importer.Invalid) }
+	previously := rejected()
+	k.body()
+	k.identify() // also after an unknown field: what is limited by decides whether the plugin can be imported at all
+	if rejected() > previously {
+		return false
+	}
+	scope, ok := k.scope(k)
+	if ok {
+		k.rules = scope.rules
+		k.convert(scope)
+	}
+	return ok
+}
+
+// body reads the fields of the plugin.
 func (k *kongPlugin) body() {
-	for _, f := range k.Body() {
+	for _, f := range k.fields {
 		switch f.Key {
-		case "plugin", "disabled":
+		case "plugin", "name", "disabled", "enabled", "service", "route", "id", "tags", "created_at", "updated_at":
 		case "config":
 			k.config(f)
 		case "configFrom", "configPatches":
 			unsupported(k.out, f, "it reads the configuration from Secrets; write the configuration in config")
-		case "consumerRef":
-			unsupported(k.out, f, "the plugin applies to one consumer; write a policy with a condition on the header or claim of the consumer")
+		case "_config": // of decK
+			unsupported(k.out, f, "it names a configuration for several plugins; write the configuration in config")
+		case "consumerRef", "consumer", "consumer_group":
+			if !f.Value.IsNull() {
+				unsupported(k.out, f, "the plugin applies to one consumer; write a policy with a condition on the header or claim of the consumer")
+			}
 		case "protocols":
 			var protocols []string
 			for _, n := range f.Value.Items("protocols") {
@@ -78,11 +167,14 @@ func (k *kongPlugin) body() {
 			if !slices.Contains(protocols, "http") || !slices.Contains(protocols, "https") {
 				unsupported(k.out, f, "a policy applies to all protocols; list http and https, or remove protocols")
 			}
-		case "instance_name", "ordering":
+		case "instance_name", "ordering", "run_on":
 			k.out.Add(f.Place, importer.Note, "%s has no effect: policies do not have an order or a second name", f.Key)
 		default:
-			unsupported(k.out, f, "unknown field of "+k.Kind)
+			unsupported(k.out, f, "unknown field of "+cmp.Or(k.Kind, "a plugin"))
 		}
+	}
+	if !k.hasLimit {
+		k.Report(importer.Invalid, "the plugin has no limit; Kong requires one of second, minute, hour, day, month and year in config")
 	}
 }
 
@@ -90,6 +182,7 @@ func (k *kongPlugin) config(config importer.Field) {
 	for _, f := range config.Value.Fields("config") {
 		switch f.Key {
 		case "second", "minute", "hour", "day", "month", "year":
+			k.hasLimit = k.hasLimit || !f.Value.IsNull()
 			switch {
 			case f.Value.IsNull():
 			case f.Value.Int(f.Key) == 0:
@@ -102,7 +195,7 @@ func (k *kongPlugin) config(config importer.Field) {
 		case "header_name":
 			k.header = f.Value.Text(f.Key)
 		case "path":
-			k.path = f.Value.Text(f.Key)
+			k.countPath = f.Value.Text(f.Key)
 		case "fault_tolerant":
 			if !f.Value.IsNull() && !f.Value.Bool(f.Key) {
 				k.spec.OnStoreFailure = v1alpha1.StoreFailureDeny
@@ -116,7 +209,8 @@ func (k *kongPlugin) config(config importer.Field) {
 				k.out.Add(f.Place, importer.Note, "%s has no effect: the Limiter has its own Redis", f.Key)
 				continue
 			}
-			unsupported(k.out, f, "unknown field of rate-limiting")
+			unknown(k.out, f, "rate-limiting", "second", "minute", "hour", "day", "month", "year", "limit_by", "header_name", "path", "policy",
+				"fault_tolerant", "hide_client_headers", "error_code", "error_message", "sync_rate", "redis")
 		}
 	}
 }
@@ -132,40 +226,50 @@ func (k *kongPlugin) identify() {
 			k.Report(importer.Invalid, "header_name is missing; limit_by: header requires the name of the header")
 			return
 		}
-		k.spec.Identifier = &v1alpha1.Identifier{
-			IdentifierSource: v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(k.header))},
-			Fallbacks:        []v1alpha1.IdentifierSource{clientAddress().IdentifierSource},
-			OnMissing:        v1alpha1.OnMissingShared,
-		}
+		k.spec.Identifier = orAddress(v1alpha1.IdentifierSource{Header: new(v1alpha1.HeaderName(k.header))})
 	case "service":
 		k.spec.Identifier = oneForAll()
 	case "path":
-		if k.path == "" {
+		if k.countPath == "" {
 			k.Report(importer.Invalid, "path is missing; limit_by: path requires the path")
 			return
 		}
-		k.spec.Identifier = expressionOf(fmt.Sprintf("request.path == %q ? request.path : request.clientIP", reading.NormalPath(k.path)))
+		k.spec.Identifier = expressionOf(fmt.Sprintf("request.path == %q ? request.path : request.clientIP", reading.NormalPath(k.countPath)))
 	default:
+		if source, mapped := k.identities[k.limitBy]; mapped {
+			k.used[k.limitBy] = true
+			k.spec.Identifier = orAddress(source)
+			return
+		}
 		place := k.Place()
 		if k.limitByField.Key != "" {
 			place = k.limitByField.Place
 		}
-		k.out.Add(place, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use limit_by: header with "+
-			"the header in which your proxy sends the identity", k.limitBy)
+		k.out.Add(place, importer.NotImported, "limit_by %s: only Kong knows its consumers and credentials; use for example --map %s=header:x-consumer-username "+
+			"if your proxy sends the identity in this header, or --map %s=address if no plugin authenticates, because Kong then counts by address",
+			k.limitBy, k.limitBy, k.limitBy)
 	}
 }
 
-// convert adds the policies. The match is that of the objects that name the plugin, nil without one in the files.
-func (k *kongPlugin) convert(match *v1alpha1.HTTPMatch) {
-	domain, isCluster := k.Namespace, k.Kind == "KongClusterPlugin"
-	if isCluster {
+// orAddress returns an identifier with the address of the client as its fallback, as in Kong.
+func orAddress(source v1alpha1.IdentifierSource) *v1alpha1.Identifier {
+	address := clientAddress()
+	if source.Expression != nil && *source.Expression == *address.Expression {
+		return address
+	}
+	return &v1alpha1.Identifier{
+		IdentifierSource: source, Fallbacks: []v1alpha1.IdentifierSource{address.IdentifierSource}, OnMissing: v1alpha1.OnMissingShared,
+	}
+}
+
+// convert adds the policies.
+func (k *kongPlugin) convert(scope kongScope) {
+	domain := k.Namespace
+	if k.isCluster {
 		domain = ""
 	}
-	if match != nil {
-		k.spec.Match = &v1alpha1.Match{HTTP: match}
-	} else {
-		k.Report(importer.Difference, "the policies apply to all requests of their domain, because no Ingress in the files names the plugin in the annotation "+
-			"konghq.com/plugins; add the Ingress, or match.http")
+	if scope.match != nil {
+		k.spec.Match = &v1alpha1.Match{HTTP: scope.match}
 	}
 	if k.isLocal {
 		k.Report(importer.Difference, "with the policy local, each Kong counts alone; the policy counts for all of them together")
@@ -181,14 +285,14 @@ func (k *kongPlugin) convert(match *v1alpha1.HTTPMatch) {
 	}
 	if one, ok := combined(specs); ok {
 		k.out.Policies = append(k.out.Policies, importer.Policy{
-			Place: k.limits[0].Place, Domain: domain, Cluster: isCluster, Path: []string{k.Name}, Spec: one, Comment: "plugin " + k.Name,
+			Place: k.limits[0].Place, Domain: domain, Cluster: k.isCluster, Path: k.path, Spec: one, Comment: "plugin " + strings.Join(k.path, " "),
 		})
 		return
 	}
 	for i, f := range k.limits {
 		k.out.Policies = append(k.out.Policies, importer.Policy{
-			Place: f.Place, Domain: domain, Cluster: isCluster, Path: []string{k.Name, f.Key}, Spec: specs[i],
-			Comment: fmt.Sprintf("plugin %s, %d per %s", k.Name, *specs[i].Limit, f.Key),
+			Place: f.Place, Domain: domain, Cluster: k.isCluster, Path: slices.Concat(k.path, []string{f.Key}), Spec: specs[i],
+			Comment: fmt.Sprintf("plugin %s, %d per %s", strings.Join(k.path, " "), *specs[i].Limit, f.Key),
 		})
 	}
 }

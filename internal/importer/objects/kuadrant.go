@@ -23,7 +23,9 @@ func Kuadrant(files []policyfile.File) *importer.Result { return KuadrantWith(fi
 func KuadrantWith(files []policyfile.File, attributes map[string]string) *importer.Result {
 	out := &importer.Result{}
 	used := map[string]bool{}
-	for _, o := range importer.Objects(files, out, "kuadrant.io", "RateLimitPolicy") {
+	var policies []kuadrantPolicy
+	format := importer.Format{Group: "kuadrant.io", Kinds: []string{"RateLimitPolicy"}, Other: func(o *importer.Object) importer.Use { return limitador(out, o) }}
+	for _, o := range format.Objects(files, out) {
 		k := kuadrantPolicy{Object: o, out: out, mapped: attributes, used: used}
 		spec, _ := o.Field("spec")
 		fields := spec.Value.Fields("spec")
@@ -34,8 +36,10 @@ func KuadrantWith(files []policyfile.File, attributes map[string]string) *import
 				k.target = t.targets[0]
 			}
 		}
-		k.limits(fields)
+		k.policy(fields)
+		policies = append(policies, k)
 	}
+	reportSections(policies)
 	reportTooMany(out)
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		if !used[name] && len(files) > 0 {
@@ -45,13 +49,35 @@ func KuadrantWith(files []policyfile.File, attributes map[string]string) *import
 	return out
 }
 
+// reportSections reports the policies of routes next to those of their sections: in Kuadrant, one of the two applies.
+func reportSections(policies []kuadrantPolicy) {
+	for _, k := range policies {
+		for _, other := range policies {
+			if section, ok := strings.CutPrefix(other.target.name, k.target.name+"/"); ok && k.target.isRoute() && k.Namespace == other.Namespace {
+				k.Report(importer.Difference, "in Kuadrant, the policy %s replaces this one, or is replaced by it, for the requests of the section %s; "+
+					"here both apply to them", other.Name, section)
+			}
+		}
+	}
+}
+
+// limitador reports the limits of Limitador, which Kuadrant makes from policies.
+func limitador(out *importer.Result, o *importer.Object) importer.Use {
+	if o.Kind != "" || !o.Has("namespace", "max_value") {
+		return importer.Skipped
+	}
+	out.Add(o.Place(), importer.NotImported, "a limit of Limitador is not read; import the RateLimitPolicy of Kuadrant that it comes from, or write a policy")
+	return importer.Imported
+}
+
 type kuadrantPolicy struct {
 	*importer.Object
 
-	out    *importer.Result
-	target target
-	mapped map[string]string // expressions of Weir, by attributes of Kuadrant
-	used   map[string]bool   // attributes in mapped that an expression has
+	out        *importer.Result
+	target     target
+	conditions []string          // of all limits, without the target
+	mapped     map[string]string // expressions of Weir, by attributes of Kuadrant
+	used       map[string]bool   // attributes in mapped that an expression has
 }
 
 // attributeName is an attribute of Kuadrant: auth.identity.userid.
@@ -82,32 +108,79 @@ func ParseAttribute(text string) (attribute, expression string, err error) {
 	return "", "", fmt.Errorf("%q must end with header:NAME, query:NAME, claim:NAME or claims", text)
 }
 
-func (k *kuadrantPolicy) limits(fields []importer.Field) {
+// policy converts the limits of a policy. For a route, defaults and overrides are limits: no policy in the files is between the route and its requests,
+// except one for a section of the route.
+func (k *kuadrantPolicy) policy(fields []importer.Field) {
+	var limits []importer.Field
 	for _, f := range fields {
 		switch f.Key {
 		case "targetRef":
-		case "limits":
-			switch {
-			case k.target.name == "":
-				unsupported(k.out, f, "the RateLimitPolicy has no targetRef; name the route that the limits are for")
-				continue
-			case !k.target.isRoute():
-				unsupported(k.out, f, fmt.Sprintf("limits of %s are defaults for its routes in all namespaces; write them in the policies of the routes", k.target.name))
-				continue
+		case "limits", "when":
+			limits = append(limits, f)
+		case "defaults", "overrides":
+			for _, inner := range f.Value.Fields(f.Key) {
+				switch inner.Key {
+				case "limits", "when":
+					limits = append(limits, inner)
+				case "strategy": // for the policies of other objects
+				default:
+					unknown(k.out, inner, f.Key, "strategy", "when", "limits")
+				}
 			}
-			for _, limit := range f.Value.Fields("limits") {
-				k.limit(limit)
-			}
-		case "defaults", "overrides", "when":
-			unsupported(k.out, f, "it depends on the policies of other objects; write the limits that result in limits of this policy")
 		default:
-			unsupported(k.out, f, "unknown field of spec")
+			unknown(k.out, f, "spec", "targetRef", "limits", "when", "defaults", "overrides")
 		}
+	}
+	previously := k.out.Count(importer.NotImported)
+	for _, f := range limits {
+		if f.Key == "when" && k.target.isRoute() {
+			k.conditions = append(k.conditions, k.predicates(f)...)
+		}
+	}
+	if k.out.Count(importer.NotImported) > previously { // a limit without its condition would apply to more requests
+		return
+	}
+	hasLimits := false
+	for _, f := range limits {
+		if f.Key == "limits" {
+			hasLimits = true
+			k.convert(f)
+		}
+	}
+	if !hasLimits {
+		k.Report(importer.Invalid, "limits is missing; Kuadrant requires at least one limit")
 	}
 }
 
+// convert converts the field limits.
+func (k *kuadrantPolicy) convert(limits importer.Field) {
+	switch {
+	case k.target.name == "":
+		unsupported(k.out, limits, "the RateLimitPolicy has no targetRef; name the route that the limits are for")
+		return
+	case !k.target.isRoute():
+		unsupported(k.out, limits, fmt.Sprintf("limits of %s are defaults for its routes in all namespaces; write them in the policies of the routes", k.target.name))
+		return
+	}
+	all := limits.Value.Fields("limits")
+	if len(all) == 0 {
+		k.out.Add(limits.Place, importer.Invalid, "limits is empty; Kuadrant requires at least one limit")
+	}
+	for _, limit := range all {
+		k.limit(limit)
+	}
+}
+
+// predicates returns the conditions in a field when.
+func (k *kuadrantPolicy) predicates(when importer.Field) (conditions []string) {
+	for _, n := range when.Value.Items("predicates") {
+		conditions = append(conditions, "("+k.expression(n, "predicate")+")")
+	}
+	return conditions
+}
+
 func (k *kuadrantPolicy) limit(limit importer.Field) {
-	conditions := []string{targeted([]string{k.target.name})}
+	conditions := slices.Concat([]string{targeted([]string{k.target.name})}, k.conditions)
 	var counters []string
 	var rates []importer.Node
 	previously := k.out.Count(importer.NotImported)
@@ -116,18 +189,19 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 		case "rates":
 			rates = f.Value.Items("rates")
 		case "when":
-			for _, n := range f.Value.Items("predicates") {
-				conditions = append(conditions, "("+k.expression(n, "predicate")+")")
-			}
+			conditions = append(conditions, k.predicates(f)...)
 		case "counters":
 			for _, n := range f.Value.Items("counters") {
 				counters = append(counters, "string("+k.expression(n, "expression")+")")
 			}
 		default:
-			unsupported(k.out, f, "unknown field of a limit")
+			unknown(k.out, f, "a limit", "rates", "when", "counters")
 		}
 	}
 	isImported := k.out.Count(importer.NotImported) == previously
+	if len(rates) == 0 {
+		k.out.Add(limit.Place, importer.Note, "limit %s has no rates, so it does not need a policy", limit.Key)
+	}
 	var specs []v1alpha1.RateLimitPolicySpec
 	var places []importer.Node
 	for _, n := range rates {
@@ -163,18 +237,29 @@ func (k *kuadrantPolicy) limit(limit importer.Field) {
 
 // rate reads the limit and the window of a rate.
 func (k *kuadrantPolicy) rate(n importer.Node, spec *v1alpha1.RateLimitPolicySpec) {
+	duration, unit := int64(0), ""
 	for _, f := range n.Fields("a rate") {
 		switch f.Key {
 		case "limit":
 			spec.Limit = new(f.Value.Int(f.Key))
+		case "duration": // with unit, of v1beta2
+			duration = f.Value.Int(f.Key)
+		case "unit":
+			unit = f.Value.Text(f.Key)
 		case "window":
 			spec.Window = v1alpha1.Duration(f.Value.Text(f.Key))
 		default:
-			unsupported(k.out, f, "unknown field of a rate")
+			unknown(k.out, f, "a rate", "limit", "window")
 		}
+	}
+	if spec.Window == "" && duration > 0 && windowOf(unit) != "" {
+		spec.Window = v1alpha1.Duration(strconv.FormatInt(duration, 10) + string(unit[0]))
 	}
 	if spec.Limit == nil {
 		n.Report(importer.Invalid, "limit is missing")
+	}
+	if spec.Window == "" {
+		n.Report(importer.Invalid, "window is missing; set it to a duration such as 10s")
 	}
 }
 
@@ -199,15 +284,23 @@ func combined(specs []v1alpha1.RateLimitPolicySpec) (one v1alpha1.RateLimitPolic
 	return one, true
 }
 
+// pathWithQuery finds an expression with request.path and a text with a query string.
+var pathWithQuery = regexp.MustCompile(`(?s)\brequest\.path\b.*["'][^"']*\?|["'][^"']*\?.*\brequest\.path\b`)
+
 // expression converts a CEL expression of Kuadrant. It reports attributes that a request to Weir does not have.
 func (k *kuadrantPolicy) expression(n importer.Node, field string) string {
 	text := ""
 	for _, f := range n.Fields("a condition") {
 		if f.Key != field {
-			unsupported(k.out, f, "unknown field")
+			unknown(k.out, f, "a "+field, field)
 			continue
 		}
 		text = f.Value.Text(f.Key)
+	}
+	if _, mapped := k.mapped["request.path"]; !mapped && pathWithQuery.MatchString(text) {
+		n.Report(importer.NotImported, "%s: it compares request.path with a query string, which the path of a policy does not have; compare request.url_path, "+
+			"and the parameters with request.query of the policy", field)
+		return text
 	}
 	attribute := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(?`)
 	return attribute.ReplaceAllStringFunc(text, func(word string) string {
@@ -223,6 +316,25 @@ func (k *kuadrantPolicy) expression(n importer.Node, field string) string {
 	})
 }
 
+// kuadrantAttribute is an attribute of Kuadrant that a request to Weir has.
+type kuadrantAttribute struct{ name, expression, difference string }
+
+func kuadrantAttributes() []kuadrantAttribute {
+	return []kuadrantAttribute{
+		{name: "request.method", expression: "request.method"},
+		{name: "request.host", expression: "request.host"},
+		{name: "request.url_path", expression: "request.path"},
+		{"request.path", "request.path", "request.path of Kuadrant has the query string, and the path of the policy does not: \"/a?b\" is \"/a\""},
+		{name: "request.headers", expression: "request.headers"},
+		{name: "request.id", expression: `request.headers["x-request-id"]`},
+		{name: "request.useragent", expression: `request.headers["user-agent"]`},
+		{name: "request.referer", expression: `request.headers["referer"]`},
+		{name: "source.remote_address", expression: "request.clientIP"},
+		{"source.address", "request.clientIP", "source.address of Kuadrant is the address and the port of a connection, and the policy has the address only: " +
+			"all connections of a client share a counter"},
+	}
+}
+
 // attribute converts a word of an expression, which can be an attribute of Kuadrant. Of the attributes in mapped, the longest one applies.
 func (k *kuadrantPolicy) attribute(n importer.Node, field, word string) string {
 	root, rest, dotted := strings.Cut(word, ".")
@@ -236,13 +348,12 @@ func (k *kuadrantPolicy) attribute(n importer.Node, field, word string) string {
 			return k.mapped[original] + suffix
 		}
 	}
-	attributes := map[string]string{
-		"request.method": "request.method", "request.host": "request.host", "request.url_path": "request.path", "request.headers": "request.headers",
-		"source.address": "request.clientIP", "source.remote_address": "request.clientIP",
-	}
-	for original, replacement := range attributes {
-		if suffix, ok := strings.CutPrefix(word, original); ok && (suffix == "" || suffix[0] == '.') {
-			return replacement + suffix
+	for _, known := range kuadrantAttributes() {
+		if suffix, ok := strings.CutPrefix(word, known.name); ok && (suffix == "" || suffix[0] == '.') {
+			if known.difference != "" {
+				n.Report(importer.Difference, "%s: %s", field, known.difference)
+			}
+			return known.expression + suffix
 		}
 	}
 	n.Report(importer.NotImported, "%s: %s.%s is not an attribute of requests to Weir; if a header or claim has its value, use for example "+

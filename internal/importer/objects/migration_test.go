@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/importer"
 	"github.com/weir-dev/weir/internal/importer/objects"
@@ -147,11 +148,11 @@ func TestKong_UsesTheIngressThatNamesThePlugin(t *testing.T) {
 		},
 		"two Ingresses": {
 			ingress("a", "limit", "[{host: a.example}]") + ingress("b", "limit", "[{host: b.example}]"),
-			"http: hosts: - a.example - b.example", "Kong counts each route of Ingress a, b alone",
+			"http: hosts: - a.example - b.example", "Kong counts each route of Ingress a, Ingress b alone",
 		},
 		"a path of Kong": {
 			ingress("a", "limit", "[{http: {paths: [{path: /v1, pathType: ImplementationSpecific}]}}]"),
-			"http: paths: - type: PathPrefix value: /v1", "path /v1 has the type ImplementationSpecific",
+			"http: paths: - type: PathPrefix value: /v1", "path /v1 is a prefix of the text in Kong, and of path segments in the policy",
 		},
 		"an Ingress that names another plugin": {ingress("a", "cors", "[{host: a.example}]"), "", everything},
 		"an Ingress in another namespace":      {strings.Replace(ingress("a", "limit", "[{host: a.example}]"), "shop", "bank", 1), "", everything},
@@ -177,45 +178,284 @@ func TestKong_UsesTheIngressThatNamesThePlugin(t *testing.T) {
 	}
 }
 
-func TestObjects_NameWhatTheySkip(t *testing.T) {
-	const deck = `_format_version: "3.0"
-services:
-- name: shop
-  plugins:
-  - {name: rate-limiting, config: {minute: 5}}
-  routes:
-  - name: search
-    plugins:
-    - {name: rate-limiting-advanced}
-    - {name: cors}
-consumers:
-- username: acme
-  plugins: [{name: response-ratelimiting}]
-plugins:
-- name: rate-limiting
-`
-	_, findings := imported(t, objects.Kong, deck)
+func TestKong_UsesThePlacesOfIdentities(t *testing.T) {
+	for text, want := range map[string]string{
+		"consumer=header:x-consumer":  "identifier: fallbacks: - expression: request.clientIP header: x-consumer onMissing: Shared",
+		"consumer=claim:realm.tenant": "identifier: claim: realm.tenant fallbacks: - expression: request.clientIP onMissing: Shared",
+		"consumer=query:user":         "identifier: fallbacks: - expression: request.clientIP onMissing: Shared query: user",
+		"consumer=address":            "identifier: expression: request.clientIP limit: 5",
+	} {
+		identity, source, err := objects.ParseIdentity(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with := func(files []policyfile.File) *importer.Result {
+			return objects.KongWith(files, map[string]v1alpha1.IdentifierSource{identity: source, "credential": source})
+		}
+		policies, findings := imported(t, with, kongWith("minute: 5, policy: redis", ingress("a", "limit", "[{host: a.example}]")))
+		if joined := strings.Join(strings.Fields(policies), " "); !strings.Contains(joined, want) {
+			t.Errorf("%s: without %s:\n%s", text, want, policies)
+		}
+		if diff := cmp.Diff([]string{"a.yaml:1: note: no plugin counts by the credential of --map"}, findings); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
+	for _, text := range []string{"ip=header:a", "consumer", "consumer=header:", "consumer=cookie:a", "consumer=claims"} {
+		if _, _, err := objects.ParseIdentity(text); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// What names a plugin decides which requests it applies to. A wider policy than the plugin would deny requests that Kong allows.
+func TestKong_UsesAllObjectsThatNameThePlugin(t *testing.T) {
+	named := func(apiVersion, kind, rest string) string {
+		return "apiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {name: o, namespace: shop, annotations: {konghq.com/plugins: limit}}\n" + rest
+	}
+	route := func(rest string) string {
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: o, namespace: shop" + rest
+	}
+	for name, c := range map[string]struct{ rest, want, finding string }{
+		"an HTTPRoute": {
+			named("gateway.networking.k8s.io/v1", "HTTPRoute", "spec: {hostnames: [a.example, b.example], rules: [{matches: [{path: {value: /x}, method: GET}]}]}"),
+			"http: hosts: - a.example - b.example methods: - GET paths: - type: PathPrefix value: /x", "Kong counts each route of HTTPRoute o alone",
+		},
+		"an HTTPRoute with other methods": {
+			named("gateway.networking.k8s.io/v1", "HTTPRoute", "spec: {rules: [{matches: [{path: {type: Exact, value: /x}, method: GET}, {path: {value: /y}, method: PUT}]}]}"),
+			`expression: (request.method in ["GET"] && request.path == "/x") || (request.method in ["PUT"] && (request.path == "/y" || request.path.startsWith("/y/")))`,
+			"Kong counts each route of HTTPRoute o alone",
+		},
+		"a rule of an HTTPRoute": {
+			route("}\nspec: {rules: [{matches: [{path: {value: /x}}]}, {filters: [{type: ExtensionRef, extensionRef: {group: configuration.konghq.com, kind: KongPlugin, name: limit}}, " +
+				"{type: ExtensionRef, extensionRef: {kind: Other, name: limit}}], matches: [{path: {value: /y}}]}]}"),
+			"http: paths: - type: PathPrefix value: /y", "",
+		},
+		"an HTTPRoute without matches":    {named("gateway.networking.k8s.io/v1", "HTTPRoute", "spec: {hostnames: [a.example], rules: [{}]}"), "http: hosts: - a.example", ""},
+		"an HTTPRoute without rules":      {named("gateway.networking.k8s.io/v1", "HTTPRoute", "spec: {hostnames: [a.example]}"), "http: hosts: - a.example", ""},
+		"an HTTPRoute with headers":       {named("gateway.networking.k8s.io/v1", "HTTPRoute", "spec: {rules: [{matches: [{headers: [{name: a, value: b}]}]}]}"), "", "not imported: headers of a route: no policy is written"},
+		"an HTTPRoute with an expression": {named("gateway.networking.k8s.io/v1", "HTTPRoute", "spec: {rules: [{matches: [{path: {type: RegularExpression, value: /a.}}]}]}"), "", "not imported: path of type RegularExpression of a route"},
+		"a Service":                       {named("v1", "Service", ""), "limit: 5", "difference: the plugin limit applies to the requests for the Service o"},
+		"a consumer":                      {named("configuration.konghq.com/v1", "KongConsumer", ""), "", "not imported: the plugin limit applies to the requests of KongConsumer o"},
+		"a group of consumers":            {named("configuration.konghq.com/v1beta1", "KongConsumerGroup", ""), "", "not imported: the plugin limit applies to the requests of KongConsumerGroup o"},
+		"a path of Kong that is all":      {ingress("a", "limit", "[{http: {paths: [{path: /, pathType: ImplementationSpecific}]}}]"), "limit: 5", ""},
+		"a regular expression":            {ingress("a", "limit", `[{http: {paths: [{path: "/~/v[12]", pathType: ImplementationSpecific}]}}]`), "", "is a regular expression of Kong"},
+	} {
+		policies, findings := imported(t, objects.Kong, kongWith("minute: 5, limit_by: ip, policy: redis", c.rest))
+		joined := strings.Join(strings.Fields(strings.ReplaceAll(policies, "''", "'")), " ")
+		if !strings.Contains(joined, c.want) || (policies == "") != (c.want == "") {
+			t.Errorf("%s: without %s:\n%s", name, c.want, policies)
+		}
+		if text := strings.Join(findings, "\n"); !strings.Contains(text, c.finding) || c.finding == "" && text != "" {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+func TestKong_AGlobalPluginAppliesToAllRequests(t *testing.T) {
+	const global = "apiVersion: configuration.konghq.com/v1\nkind: KongClusterPlugin\nmetadata: {name: all, labels: {global: \"true\"}}\nplugin: rate-limiting\n" +
+		"config: {minute: 100, limit_by: ip, policy: redis}\n"
+	policies, findings := imported(t, objects.Kong, global)
+	if len(findings) != 0 || !strings.Contains(policies, "kind: ClusterRateLimitPolicy") || strings.Contains(policies, "match") {
+		t.Errorf("%s%v", policies, findings)
+	}
+	_, findings = imported(t, objects.Kong, global+"---\n"+kongWith("minute: 5, limit_by: ip, policy: redis", ingress("a", "limit", "[{host: a.example}]")))
+	want := []string{"a.yaml:1: difference: Kong does not apply this plugin to the requests of more specific ones (limit); the policies apply to them, too"}
+	if diff := cmp.Diff(want, findings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestKong_RejectsAPluginWithoutName(t *testing.T) {
+	_, findings := imported(t, objects.Kong, "apiVersion: configuration.konghq.com/v1\nkind: KongPlugin\nmetadata: {name: a}\nspec: {plugin: rate-limiting}\n")
+	if diff := cmp.Diff([]string{"a.yaml:1: error: plugin is missing; Kong requires the name of the plugin, such as rate-limiting"}, findings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestKong_ReadsConfigurationsOfDecK(t *testing.T) {
+	const plugin = "{name: rate-limiting, config: {minute: 5, limit_by: ip, policy: redis}"
+	for name, c := range map[string]struct {
+		content, want string
+		findings      []string
+	}{
+		"of everything": {"_format_version: '3.0'\nplugins:\n- " + plugin + "}\n", "name: rate-limiting-minute namespace: default", nil},
+		"of a service": {
+			"services:\n- name: shop\n  plugins:\n  - " + plugin + "}\n  routes:\n  - {name: a, hosts: [a.example], methods: [GET, POST]}\n",
+			"http: hosts: - a.example methods: - GET - POST onStoreFailure", nil,
+		},
+		"of a service with several routes": {
+			"services:\n- name: shop\n  plugins:\n  - " + plugin + "}\n  routes:\n  - {name: a, hosts: [a.example], methods: [GET]}\nroutes:\n- {service: {name: shop}, hosts: [b.example]}\n",
+			`(request.host == "a.example" && request.method in ["GET"]) || (request.host == "b.example")`,
+			[]string{"a.yaml:4: difference: Kong counts each route of service shop alone; the policies count all of them together"},
+		},
+		"of a route": {
+			"routes:\n- name: a\n  paths: [/v1]\n  plugins:\n  - " + plugin + ", enabled: true, tags: [a]}\n", "paths: - type: PathPrefix value: /v1",
+			[]string{"a.yaml:5: difference: path /v1 is a prefix of the text in Kong, and of path segments in the policy (PathPrefix): /a matches /a/b, and not /ab"},
+		},
+		"with a reference": {
+			"routes: [{name: a, hosts: [a.example]}]\nplugins:\n- " + plugin + ", route: a}\n", "hosts: - a.example", nil,
+		},
+		"with a mapping as reference": {
+			"services: [{name: b, routes: [{hosts: [a.example]}]}]\nplugins:\n- " + plugin + ", service: {name: b}}\n", "name: rate-limiting-service-b-minute", nil,
+		},
+		"of a consumer": {
+			"consumers:\n- username: acme\n  plugins:\n  - " + plugin + "}\n", "",
+			[]string{"a.yaml:4: not imported: the plugin applies to consumer acme; write a policy with a condition on the header or claim of the consumer"},
+		},
+		"of a consumer by reference": {
+			"plugins:\n- " + plugin + ", consumer: acme}\n", "",
+			[]string{"a.yaml:2: not imported: consumer: the plugin applies to one consumer; write a policy with a condition on the header or claim of the consumer"},
+		},
+		"disabled": {
+			"plugins:\n- " + plugin + ", enabled: false}\n", "", []string{"a.yaml:2: note: the plugin is disabled, so it does not need a policy"},
+		},
+		"of a service without routes": {
+			"services:\n- name: shop\n  plugins:\n  - " + plugin + "}\n", "", []string{"a.yaml:4: not imported: service shop has no route in the files; add its routes"},
+		},
+		"of a route with a condition that policies do not have": {
+			"routes:\n- hosts: [a.example]\n  snis: [a.example]\n  plugins: [" + plugin + "}]\n", "",
+			[]string{"a.yaml:4: not imported: snis of a route: no policy is written; write one with the condition in match.http"},
+		},
+		"of a route with a host pattern": {
+			"routes:\n- hosts: [a.*]\n  plugins: [" + plugin + "}]\n", "",
+			[]string{"a.yaml:3: not imported: host a.* of a route: no policy is written; write one with the condition in match.http"},
+		},
+		"of a route with a regular expression": {
+			"routes:\n- paths: [~/v1$]\n  plugins: [" + plugin + "}]\n", "",
+			[]string{"a.yaml:3: not imported: path ~/v1$ is a regular expression of Kong; write a policy with match.http.paths of type RegularExpression"},
+		},
+		"of several kinds": {
+			"plugins:\n- {name: rate-limiting-advanced}\n- {name: cors}\n- {name: rate-limiting, _config: a, config: {day: 1, limit_by: ip}}\n", "",
+			[]string{
+				"a.yaml:2: not imported: plugin rate-limiting-advanced is not imported; only rate-limiting is",
+				"a.yaml:3: note: plugin cors is not imported; only rate-limiting is",
+				"a.yaml:4: not imported: _config: it names a configuration for several plugins; write the configuration in config",
+			},
+		},
+	} {
+		policies, findings := imported(t, objects.Kong, c.content)
+		joined := strings.Join(strings.Fields(strings.ReplaceAll(policies, "''", "'")), " ")
+		if diff := cmp.Diff(c.findings, findings); diff != "" || !strings.Contains(joined, c.want) || (policies == "") != (c.want == "") {
+			t.Errorf("%s: without %s:\n%s\n%s", name, c.want, policies, diff)
+		}
+	}
+}
+
+func TestTraefik_ReadsConfigurationsOfTheFileProvider(t *testing.T) {
+	policies, findings := imported(t, objects.Traefik, "http:\n  routers: {}\n  middlewares:\n    slow:\n      rateLimit: {average: 5, burst: 7, period: 0, redis: {}}\n    auth: {basicAuth: {}}\n"+
+		"tcp:\n  middlewares: {few: {inFlightConn: {amount: 1}}}\n")
 	want := []string{
-		"a.yaml:1: not imported: a configuration of decK is not read, only Kubernetes objects are; write each as a KongPlugin to import it",
-		"a.yaml:1: error: no file has an object of kind KongPlugin or KongClusterPlugin in configuration.konghq.com",
-		"a.yaml:5: not imported: plugin rate-limiting of service shop is skipped",
-		"a.yaml:9: not imported: plugin rate-limiting-advanced of route search of service shop is skipped",
-		"a.yaml:13: not imported: plugin response-ratelimiting of consumer acme is skipped",
-		"a.yaml:15: not imported: plugin rate-limiting is skipped",
+		"a.yaml:5: difference: the policy applies to all requests of its domain, because routers name the middleware; add match.http for routes",
+		"a.yaml:5: note: redis has no effect: the Limiter has its own Redis",
+		"a.yaml:6: note: basicAuth is not a rate limit; keep the middleware",
+		"a.yaml:8: not imported: inFlightConn: Weir limits rates, and not how many requests are in progress; keep the middleware",
 	}
+	slices.Sort(want)
+	slices.Sort(findings)
 	if diff := cmp.Diff(want, findings); diff != "" {
 		t.Error(diff)
 	}
-	_, findings = imported(t, objects.Traefik, "http:\n  middlewares:\n    slow:\n      rateLimit: {average: 5}\n    auth: {basicAuth: {}}\n")
-	want = []string{
-		"a.yaml:1: not imported: a configuration of the file provider of Traefik is not read, only Kubernetes objects are; write each as a Middleware to import it",
-		"a.yaml:1: error: no file has an object of kind Middleware in traefik.io",
-		"a.yaml:3: not imported: middleware slow (rateLimit) is skipped",
+	if joined := strings.Join(strings.Fields(policies), " "); !strings.Contains(joined, "name: slow namespace: default") || !strings.Contains(joined, "burst: 7") || !strings.Contains(joined, "limit: 5 window: 1s") {
+		t.Error(policies)
 	}
-	if diff := cmp.Diff(want, findings); diff != "" {
+	for content, want := range map[string]string{
+		"http: {routers: {}}": "a.yaml:1: error: no file has an object of kind Middleware in traefik.io",
+		"a: 1\nb: 2\n":        "a.yaml:1: note: skipped: a document without apiVersion and kind, with the fields a, b",
+	} {
+		if _, findings := imported(t, objects.Traefik, content); !slices.Contains(findings, want) {
+			t.Errorf("%s: %v", content, findings)
+		}
+	}
+	policies, findings = imported(t, objects.Traefik, "apiVersion: traefik.containo.us/v1alpha1\nkind: Middleware\nmetadata: {name: old, namespace: shop}\nspec: {rateLimit: {average: 5}}\n")
+	if !strings.Contains(policies, "name: old\n") || slices.ContainsFunc(findings, func(f string) bool { return !strings.Contains(f, ": difference: ") }) {
+		t.Errorf("%s%v", policies, findings)
+	}
+}
+
+func TestEventRateLimit_ReadsTheConfigurationOfAllPlugins(t *testing.T) {
+	const begin = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: PodSecurity\n  path: security.yaml\n- name: EventRateLimit\n"
+	const configuration = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits: [{type: Server, qps: 5, burst: 10}]\n"
+	differences := func(findings []string) int {
+		return len(slices.DeleteFunc(slices.Clone(findings), func(f string) bool { return !strings.Contains(f, ": difference: ") }))
+	}
+	for name, content := range map[string]string{
+		"inside":               begin + "  configuration:\n    " + strings.ReplaceAll(strings.TrimSpace(configuration), "\n", "\n    ") + "\n",
+		"in another document":  begin + "  path: events.yaml\n---\n" + configuration,
+		"without a path of it": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n---\n" + configuration,
+	} {
+		policies, findings := imported(t, objects.EventRateLimit, content)
+		if !strings.Contains(policies, "name: events-server\n") || differences(findings) != 2 || strings.Contains(strings.Join(findings, " "), "error") {
+			t.Errorf("%s: %s%v", name, policies, findings)
+		}
+	}
+	_, findings := imported(t, objects.EventRateLimit, begin+"  path: events.yaml\n")
+	if diff := cmp.Diff([]string{"a.yaml:7: error: the configuration of EventRateLimit is in the file events.yaml; name this file, too"}, findings); diff != "" {
 		t.Error(diff)
 	}
-	if _, findings = imported(t, objects.Kong, "a: 1\nb: 2\n"); findings[0] != "a.yaml:1: note: skipped: a document without apiVersion and kind, with the fields a, b" {
-		t.Errorf("%v", findings)
+}
+
+// kuadrantRoute returns a policy for the route toys with the fields, which begin in line 6.
+func kuadrantRoute(fields string) string {
+	return "apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nmetadata: {name: toys, namespace: shop}\nspec:\n  targetRef: {kind: HTTPRoute, name: toys, namespace: shop}\n" + fields + "\n"
+}
+
+// For a route, defaults and overrides are what limits are: nothing is between it and its requests.
+func TestKuadrant_ReadsAllFieldsOfAPolicyForARoute(t *testing.T) {
+	const limits = `{all: {rates: [{limit: 5, window: 10s}]}}`
+	const target = `e.value in ["HTTPRoute/toys"]))`
+	const windows = "difference: windows begin at multiples of their length, and not with the first request"
+	for name, c := range map[string]struct {
+		fields, want string
+		findings     []string
+	}{
+		"defaults":                 {"  defaults:\n    strategy: merge\n    limits: " + limits, "limit: 5", []string{"a.yaml:8: " + windows}},
+		"overrides":                {"  overrides: {limits: " + limits + "}", "limit: 5", []string{"a.yaml:6: " + windows}},
+		"when":                     {"  when: [{predicate: request.method == 'GET'}]\n  limits: " + limits, target + " && (request.method == 'GET')", []string{"a.yaml:7: " + windows}},
+		"when of defaults":         {"  defaults: {limits: " + limits + ", when: [{predicate: request.method == 'GET'}]}", target + " && (request.method == 'GET')", []string{"a.yaml:6: " + windows}},
+		"an unknown condition":     {"  when: [{predicate: auth.a == 'b'}]\n  limits: " + limits, "", []string{"a.yaml:6: not imported: predicate: auth.a is not an attribute of requests to Weir; if a header or claim has its value, use for example --map auth.a=header:x-user-id"}},
+		"an unknown field":         {"  defaults: {limit: {}}\n  limits: " + limits, "limit: 5", []string{"a.yaml:6: not imported: limit: unknown field of defaults; the fields are strategy, when, limits", "a.yaml:7: " + windows}},
+		"no limits":                {"  defaults: {}", "", []string{"a.yaml:1: error: limits is missing; Kuadrant requires at least one limit"}},
+		"empty limits":             {"  limits: {}", "", []string{"a.yaml:6: error: limits is empty; Kuadrant requires at least one limit"}},
+		"the path":                 {"  limits: {all: {rates: [{limit: 5, window: 10s}], when: [{predicate: request.path == '/toys'}]}}", "(request.path == '/toys')", []string{"a.yaml:6: " + windows, `a.yaml:6: difference: predicate: request.path of Kuadrant has the query string, and the path of the policy does not: "/a?b" is "/a"`}},
+		"the path with a query":    {"  limits: {all: {rates: [{limit: 5, window: 10s}], when: [{predicate: \"request.path == '/a?b'\"}]}}", "", []string{"a.yaml:6: not imported: predicate: it compares request.path with a query string, which the path of a policy does not have; compare request.url_path, and the parameters with request.query of the policy"}},
+		"the address of the peer":  {"  limits: {all: {rates: [{limit: 5, window: 10s}], counters: [{expression: source.address}]}}", "expression: string(request.clientIP)", []string{"a.yaml:6: " + windows, "a.yaml:6: difference: expression: source.address of Kuadrant is the address and the port of a connection, and the policy has the address only: all connections of a client share a counter"}},
+		"headers with other names": {"  limits: {all: {rates: [{limit: 5, window: 10s}], counters: [{expression: request.useragent}]}}", `expression: string(request.headers["user-agent"])`, []string{"a.yaml:6: " + windows}},
+		"a rate of version v1beta2": {
+			"  limits: {all: {rates: [{limit: 5, duration: 2, unit: minute}]}}", target + " window: 2m", []string{"a.yaml:6: " + windows},
+		},
+	} {
+		policies, findings := imported(t, objects.Kuadrant, kuadrantRoute(c.fields))
+		joined := strings.Join(strings.Fields(strings.ReplaceAll(policies, "''", "'")), " ")
+		slices.Sort(findings)
+		slices.Sort(c.findings)
+		if diff := cmp.Diff(c.findings, findings); diff != "" || !strings.Contains(joined, c.want) || (policies == "") != (c.want == "") {
+			t.Errorf("%s: without %s:\n%s\n%s", name, c.want, policies, diff)
+		}
+	}
+}
+
+func TestKuadrant_ReportsPoliciesForSectionsOfARoute(t *testing.T) {
+	route := kuadrantRoute("  limits: {all: {rates: [{limit: 5, window: 10s}]}}")
+	section := strings.NewReplacer("metadata: {name: toys", "metadata: {name: one", "kind: HTTPRoute", "sectionName: create, kind: HTTPRoute").Replace(route)
+	_, findings := imported(t, objects.Kuadrant, route+"---\n"+section)
+	const want = "a.yaml:1: difference: in Kuadrant, the policy one replaces this one, or is replaced by it, for the requests of the section create; here both apply to them"
+	if !slices.Contains(findings, want) || len(findings) != 3 {
+		t.Errorf("%q", findings)
+	}
+}
+
+func TestKuadrant_RejectsLimitsOfLimitador(t *testing.T) {
+	_, findings := imported(t, objects.Kuadrant, "- {namespace: shop, max_value: 5, seconds: 60}\n- {namespace: bank, max_value: 5, seconds: 60}\n")
+	const want = ": not imported: a limit of Limitador is not read; import the RateLimitPolicy of Kuadrant that it comes from, or write a policy"
+	if diff := cmp.Diff([]string{"a.yaml:1" + want, "a.yaml:2" + want}, findings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestKuadrant_RejectsATargetInAnotherNamespace(t *testing.T) {
+	_, findings := imported(t, objects.Kuadrant, strings.Replace(kuadrantRoute("  limits: {all: {rates: [{limit: 5, window: 10s}]}}"), "name: toys, namespace: shop}\n  limits", "name: toys, namespace: bank}\n  limits", 1))
+	const want = "a.yaml:5: not imported: namespace: the target is in another namespace than the policy, shop; write the policy in the namespace of the target"
+	if !slices.Contains(findings, want) {
+		t.Errorf("%q", findings)
 	}
 }

@@ -8,9 +8,19 @@ import (
 	"github.com/weir-dev/weir/internal/importer"
 )
 
+// Roots returns the fields that the objects have, and the configurations that are no objects, see [importer.Unwrap].
+func Roots() [][]string {
+	return [][]string{{"apiVersion", "kind"}, {"_format_version"}, {"http"}, {"namespace", "max_value"}}
+}
+
 // unsupported reports a field that no policy expresses.
 func unsupported(out *importer.Result, f importer.Field, reason string) {
 	out.Add(f.Place, importer.NotImported, "%s: %s", f.Key, reason)
+}
+
+// unknown reports a field that the format does not have in this place, for example a misspelled one.
+func unknown(out *importer.Result, f importer.Field, of string, fields ...string) {
+	unsupported(out, f, "unknown field of "+of+"; the fields are "+strings.Join(fields, ", "))
 }
 
 // expressionOf returns an identifier from an expression.

@@ -95,6 +95,7 @@ func TestKong_RejectsWhatKongRejects(t *testing.T) {
 	for fields, want := range map[string]string{
 		"config: {minute: 1, limit_by: header}": "a.yaml:1: error: header_name is missing; limit_by: header requires the name of the header",
 		"config: {minute: 0, limit_by: ip}":     "a.yaml:5: error: minute must be more than 0, as Kong requires; to deny every request, write a policy with limit: 0",
+		"config: {limit_by: ip, day: null}":     "a.yaml:1: error: the plugin has no limit; Kong requires one of second, minute, hour, day, month and year in config",
 		"config: {minute: 1, limit_by: path}":   "a.yaml:1: error: path is missing; limit_by: path requires the path",
 	} {
 		if diff := cmp.Diff([]string{want}, findings(objects.Kong, kongPlugin(fields))); diff != "" {
@@ -118,6 +119,15 @@ func TestImport_RejectsMissingLimits(t *testing.T) {
 			objects.Kuadrant, "apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nspec:\n  targetRef: {kind: HTTPRoute, name: a}\n" +
 				"  limits: {all: {rates: [{window: 1h}]}}\n",
 			"a.yaml:5: error: limit is missing",
+		},
+		"Envoy Gateway: unit": {
+			objects.EnvoyGateway, "apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: BackendTrafficPolicy\nspec:\n  targetRef: {kind: HTTPRoute, name: a}\n" +
+				"  rateLimit: {global: {rules: [{limit: {requests: 5}}]}}\n",
+			"a.yaml:5: error: unit is missing; the units are Second, Minute, Hour, Day, Week, Month and Year",
+		},
+		"Kuadrant: window": {
+			objects.Kuadrant, "apiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\nspec:\n  targetRef: {kind: HTTPRoute, name: a}\n  limits: {all: {rates: [{limit: 1}]}}\n",
+			"a.yaml:5: error: window is missing; set it to a duration such as 10s",
 		},
 		"EventRateLimit": {
 			objects.EventRateLimit, "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits:\n- {type: Server, burst: 1}\n",
@@ -170,14 +180,15 @@ func TestKong_ReadsAllFieldsOfTheObject(t *testing.T) {
 }
 
 func TestImport_ReportsItsKindsInOtherGroups(t *testing.T) {
-	got := findings(objects.Traefik, "apiVersion: traefik.containo.us/v1alpha1\nkind: Middleware\n---\napiVersion: traefik.io/v1alpha1\nkind: Middleware\n")
-	want := []string{"a.yaml:1: not imported: Middleware of traefik.containo.us/v1alpha1 is not in the API group traefik.io; " +
+	got := findings(objects.Kuadrant, "apiVersion: apim.kuadrant.io/v1alpha1\nkind: RateLimitPolicy\n")
+	want := []string{"a.yaml:1: not imported: RateLimitPolicy of apim.kuadrant.io/v1alpha1 is not in the API group kuadrant.io; " +
 		"set apiVersion to this group if the fields are the same, or remove the object"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	got = findings(objects.Kuadrant, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n---\napiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\n")
-	if diff := cmp.Diff([]string{"a.yaml:1: note: skipped: RateLimitPolicy of weir.dev/v1alpha1"}, got); diff != "" {
+	got = findings(objects.Kuadrant, "apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n---\napiVersion: kuadrant.io/v1\nkind: RateLimitPolicy\n"+
+		"spec: {targetRef: {kind: HTTPRoute, name: a}, limits: {a: {rates: []}}}\n")
+	if diff := cmp.Diff([]string{"a.yaml:1: note: skipped: RateLimitPolicy of weir.dev/v1alpha1", "a.yaml:6: note: limit a has no rates, so it does not need a policy"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -188,6 +199,48 @@ func TestEnvoyGateway_RejectsUnknownMethods(t *testing.T) {
 	want := []string{`a.yaml:5: error: unknown method "get"; the methods are GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT, TRACE`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Two limits of one type both apply.
+func TestEventRateLimit_NamesLimitsThatAreAlike(t *testing.T) {
+	policies, findings := imported(t, objects.EventRateLimit, "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n"+
+		"limits: [{type: Server, qps: 5, burst: 10}, {type: Server, qps: 1, burst: 100}]\n")
+	if len(findings) != 2 || !strings.Contains(policies, "name: events-server\n") || !strings.Contains(policies, "name: events-server-2\n") {
+		t.Errorf("%s%v", policies, findings)
+	}
+}
+
+func TestTraefik_ReportsOneProblemOfAnInvalidLimit(t *testing.T) {
+	for fields, want := range map[string]string{
+		"{average: -1}": `error: average must be a whole number of at least 0, but is "-1"`,
+		"{avarage: 5}":  "not imported: avarage: unknown field of rateLimit; the fields are average, burst, period, sourceCriterion, redis",
+	} {
+		got := findings(objects.Traefik, "apiVersion: traefik.io/v1alpha1\nkind: Middleware\nmetadata: {name: a}\nspec: {rateLimit: "+fields+"}\n")
+		if diff := cmp.Diff([]string{"a.yaml:4: " + want}, got); diff != "" {
+			t.Errorf("%s: %s", fields, diff)
+		}
+	}
+}
+
+// A header without a value would become a condition on an empty value.
+func TestEnvoyGateway_RejectsConditionsThatEnvoyGatewayRejects(t *testing.T) {
+	const distinct = "x: a condition of type Distinct must have neither value nor invert, as Envoy Gateway requires"
+	const missing = "x: value is missing; Envoy Gateway requires it unless the type is Distinct"
+	for selector, want := range map[string]string{
+		"{headers: [{name: x, type: Distinct, invert: true}]}":     distinct,
+		"{headers: [{name: x, type: Distinct, value: a}]}":         distinct,
+		"{queryParams: [{name: x, type: Distinct, invert: true}]}": distinct,
+		"{headers: [{name: x}]}":                                   missing,
+		"{headers: [{name: x, type: RegularExpression, value: }]}": missing,
+		"{queryParams: [{name: x, type: Exact}]}":                  missing,
+		"{}": "the selector is empty; Envoy Gateway requires headers, methods, path, sourceCIDR or queryParams",
+	} {
+		result := objects.EnvoyGateway([]policyfile.File{{Name: "a.yaml", Content: []byte("apiVersion: gateway.envoyproxy.io/v1alpha1\nkind: BackendTrafficPolicy\nspec:\n" +
+			"  targetRef: {kind: HTTPRoute, name: a}\n  rateLimit: {global: {rules: [{limit: {requests: 1, unit: Hour}, clientSelectors: [" + selector + "]}]}}\n")}})
+		if len(result.Findings) != 1 || result.Findings[0].String() != "a.yaml:5: error: "+want {
+			t.Errorf("%s: %v", selector, result.Findings)
+		}
 	}
 }
 

@@ -10,30 +10,62 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// Traefik converts the middlewares RateLimit of Traefik.
+// Traefik converts the middlewares RateLimit of Traefik: of objects, and of configurations of its file provider.
 func Traefik(files []policyfile.File) *importer.Result {
 	out := &importer.Result{}
-	for _, o := range importer.Objects(files, out, "traefik.io", "Middleware") {
+	format := importer.Format{
+		Group: "traefik.io", Former: []string{"traefik.containo.us"}, Kinds: []string{"Middleware"}, // of Traefik 3 and 2
+		Other: func(o *importer.Object) importer.Use { return traefikFile(out, o) },
+	}
+	for _, o := range format.Objects(files, out) {
 		spec, _ := o.Field("spec")
-		for _, f := range spec.Value.Fields("spec") {
-			switch f.Key {
-			case "rateLimit":
-				traefikLimit(out, o, f)
-			case "inFlightReq":
-				unsupported(out, f, "Weir limits rates, and not how many requests are in progress; keep the middleware")
-			default:
-				out.Add(f.Place, importer.Note, "%s is not a rate limit; keep the middleware", f.Key)
-			}
-		}
+		traefikMiddleware(out, o.Namespace, o.Name, spec.Value.Fields("spec"))
 	}
 	return out
 }
 
-func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field) {
+// traefikFile converts a configuration of the file provider. Its middlewares have no namespace, as objects without one.
+func traefikFile(out *importer.Result, o *importer.Object) (use importer.Use) {
+	if o.Kind != "" || o.APIVersion != "" {
+		return importer.Skipped
+	}
+	for _, protocol := range []string{"http", "tcp"} {
+		p, has := o.Field(protocol)
+		if !has || !p.Value.Has("middlewares") {
+			continue
+		}
+		for _, section := range p.Value.Fields(protocol) {
+			if section.Key != "middlewares" {
+				continue
+			}
+			use = importer.Imported
+			for _, m := range section.Value.Fields("middlewares") {
+				traefikMiddleware(out, o.Namespace, m.Key, m.Value.Fields("a middleware"))
+			}
+		}
+	}
+	return use
+}
+
+func traefikMiddleware(out *importer.Result, namespace, name string, fields []importer.Field) {
+	for _, f := range fields {
+		switch f.Key {
+		case "rateLimit":
+			traefikLimit(out, namespace, name, f)
+		case "inFlightReq", "inFlightConn":
+			unsupported(out, f, "Weir limits rates, and not how many requests are in progress; keep the middleware")
+		default:
+			out.Add(f.Place, importer.Note, "%s is not a rate limit; keep the middleware", f.Key)
+		}
+	}
+}
+
+func traefikLimit(out *importer.Result, namespace, name string, limit importer.Field) {
 	spec := v1alpha1.RateLimitPolicySpec{
 		Axis: v1alpha1.AxisCustom, Identifier: clientAddress(), Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1)),
 	}
-	previously, distributed, average := out.Count(importer.NotImported), false, int64(0)
+	rejected := func() int { return out.Count(importer.NotImported) + out.Count(importer.Invalid) }
+	previously, distributed, average := rejected(), false, int64(0)
 	for _, f := range limit.Value.Fields("rateLimit") {
 		switch f.Key {
 		case "average":
@@ -48,10 +80,10 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 			distributed = true
 			out.Add(f.Place, importer.Note, "redis has no effect: the Limiter has its own Redis")
 		default:
-			unsupported(out, f, "unknown field of rateLimit")
+			unknown(out, f, "rateLimit", "average", "burst", "period", "sourceCriterion", "redis")
 		}
 	}
-	if out.Count(importer.NotImported) > previously {
+	if rejected() > previously {
 		return
 	}
 	if average == 0 {
@@ -64,14 +96,17 @@ func traefikLimit(out *importer.Result, o *importer.Object, limit importer.Field
 	}
 	out.Add(limit.Place, importer.Difference, "the policy applies to all requests of its domain, because routers name the middleware; add match.http for routes")
 	out.Policies = append(out.Policies, importer.Policy{
-		Place: limit.Place, Domain: o.Namespace, Path: []string{o.Name}, Spec: spec,
-		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", o.Name, average, spec.Window, *spec.Burst),
+		Place: limit.Place, Domain: namespace, Path: []string{name}, Spec: spec,
+		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", name, average, spec.Window, *spec.Burst),
 	})
 }
 
 // traefikPeriod reads a duration such as 1m, or a number of seconds.
 func traefikPeriod(f importer.Field) v1alpha1.Duration {
 	text := f.Value.Text(f.Key)
+	if text == "" || text == "0" {
+		return "1s" // the default of Traefik
+	}
 	if seconds, err := strconv.Atoi(text); err == nil {
 		return v1alpha1.Duration((time.Duration(seconds) * time.Second).String())
 	}
@@ -96,7 +131,7 @@ func traefikSource(out *importer.Result, source importer.Field, spec *v1alpha1.R
 				spec.Identifier = expressionOf("request.host")
 			}
 		default:
-			unsupported(out, f, "unknown field of sourceCriterion")
+			unknown(out, f, "sourceCriterion", "ipStrategy", "requestHeaderName", "requestHost")
 		}
 	}
 }
