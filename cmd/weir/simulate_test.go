@@ -37,11 +37,11 @@ func TestSimulate_NamesWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, arguments := range map[string][]string{
-		"missing argument: name a scenario": {}, "duration 0s is invalid: must be from 1s to 168h": {file}, "no such file": {file + "x"},
+		"missing argument: name a scenario": {}, "scenario.yaml:1: duration: is required": {file}, "no such file": {file + "x"},
 		`--output "xml" is invalid`: {"-o", "xml", file}, "--picture needs one scenario": {"--picture", "a.svg", file, file}, "--seed -1 is invalid": {"--seed", "-1", file},
 		"--report: " + file + " is an input": {"--report", file, file}, "--picture: " + file + " is an input": {"--picture", file, file},
 	} {
-		if status, _, errors := runWithInput(t, "", append([]string{"simulate"}, arguments...)...); status == 0 || !strings.Contains(errors, want) {
+		if status, _, errors := runWithInput(t, "", append([]string{"simulate"}, arguments...)...); status != 2 || !strings.Contains(errors, want) {
 			t.Errorf("%v: %d %s, want %q", arguments, status, errors, want)
 		}
 	}

@@ -226,7 +226,7 @@ func layers() []layer {
 		{pkg: "internal/policyfile/hint", internal: []string{"internal/policyfile/structure"}},
 		{
 			pkg:      "internal/policyfile",
-			internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/lintrule", "internal/policyfile/hint", "internal/terminal"},
+			internal: []string{"api/v1alpha1/policyapi", "limiter/rules", "limiter/rules/policyname", "internal/compile/...", "internal/lintrule", "internal/policyfile/hint", "internal/policyfile/structure", "internal/terminal"},
 			external: []string{"sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{
@@ -323,8 +323,8 @@ func layers() []layer {
 		{
 			pkg: "internal/replay/simulate",
 			internal: []string{
-				"internal/replay/report/chart", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease", "limiter/local",
-				"limiter/memstore", "limiter/rules", "limiter/rules/matching", "limiter/store",
+				"internal/policyfile", "internal/replay/report/chart", "limiter", "limiter/denials", "limiter/engine", "limiter/failover", "limiter/lease",
+				"limiter/local", "limiter/memstore", "limiter/rules", "limiter/rules/matching", "limiter/store",
 			},
 			external: []string{"github.com/prometheus/client_golang", "sigs.k8s.io/yaml"},
 		},

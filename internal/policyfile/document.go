@@ -1,8 +1,10 @@
 package policyfile
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"path/filepath"
 	"regexp"
@@ -11,11 +13,12 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"sigs.k8s.io/json"
+	k8sjson "sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
 
 	"github.com/weir-dev/weir/internal/lintrule"
 	"github.com/weir-dev/weir/internal/policyfile/hint"
+	"github.com/weir-dev/weir/internal/policyfile/structure"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
@@ -26,6 +29,7 @@ type object struct {
 	node    *yaml.Node
 	content map[string]any
 	fields  *fieldIndex // of the document
+	written any         // see asWritten
 
 	namespaceIsDefault bool              // the file has no namespace
 	annotations        map[string]string // the reasons for which findings are suppressed, by rule
@@ -44,20 +48,10 @@ func (o *object) line(field string) int { return o.lines + o.fields.nearest(o.no
 
 // value returns the value of a field, for a hint.
 func (o *object) value(path []string) hint.Value {
-	v := hint.Value{Decoded: any(o.content)}
-	for _, step := range path {
-		switch parent := v.Decoded.(type) {
-		case map[string]any:
-			v.Decoded = parent[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i < 0 || i >= len(parent) {
-				return hint.Value{}
-			}
-			v.Decoded = parent[i]
-		default:
-			return hint.Value{}
-		}
+	v := hint.Value{Decoded: at(o.content, path)}
+	switch v.Decoded.(type) {
+	case map[string]any, []any:
+		v.Decoded = at(o.asWritten(), path)
 	}
 	node := o.node
 	for _, step := range path {
@@ -71,13 +65,56 @@ func (o *object) value(path []string) hint.Value {
 	return v
 }
 
+// at returns what is at a path of names and indexes in decoded JSON, nil without it.
+func at(value any, path []string) any {
+	for _, step := range path {
+		switch parent := value.(type) {
+		case map[string]any:
+			value = parent[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(parent) {
+				return nil
+			}
+			value = parent[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// asWritten returns the content before a schema removes unknown fields from it. It is decoded only for messages.
+func (o *object) asWritten() any {
+	if o.written != nil {
+		return o.written
+	}
+	o.written = o.content
+	var decoded any
+	if o.node.Decode(&decoded) != nil {
+		return o.written
+	}
+	encoded, err := json.Marshal(decoded)
+	if err != nil {
+		return o.written
+	}
+	var written any
+	if k8sjson.UnmarshalCaseSensitivePreserveInts(encoded, &written) == nil {
+		o.written = written
+	}
+	return o.written
+}
+
 // improve returns a message about a field with a hint.
 func (o *object) improve(field, message string) string {
 	path := steps(field)
 	if len(path) == 0 {
 		return message
 	}
-	return hint.Improve(o.text("kind"), path, message, o.value(path))
+	if kind, exists := structure.Kind(o.text("kind")); exists {
+		return hint.Improve(kind, path, message, o.value(path))
+	}
+	return message
 }
 
 func (o *object) text(key string) string {
@@ -121,20 +158,22 @@ func parse(file File, left *bounds) (objects []*object, skipped []Skipped, probl
 			}
 			continue
 		}
-		switch {
-		case o == nil:
-		case o.text("apiVersion") == "v1" && o.text("kind") == "List":
-			items, fieldErrors := o.items()
-			objects, problems = append(objects, items...), append(problems, fieldErrors...)
-		default:
-			objects = append(objects, o)
+		if o != nil {
+			found, invalid := o.unwrap()
+			objects, problems = append(objects, found...), append(problems, invalid...)
 		}
 	}
 	return objects, skipped, problems
 }
 
-// errNotOurs is the error of JSON without apiVersion and kind. Directories have such files of other programs, for example package.json.
+// errNotOurs is the error of JSON that is not about Weir, without apiVersion and kind. Directories have such files of other programs, for example package.json.
 var errNotOurs = errors.New("not an object of the Kubernetes API")
+
+// isOfOthers reports whether a document without apiVersion and kind is one of another program. A policy with a misspelled apiVersion, or in
+// a JSON array, has the group.
+func (c chunk) isOfOthers(file string) bool {
+	return filepath.Ext(file) == ".json" && !strings.Contains(c.text, apiGroup)
+}
 
 // chunk is the text of one document, and the number of lines before it.
 type chunk struct {
@@ -179,14 +218,17 @@ func (c chunk) parse(file string, left *bounds) (*object, error) {
 			return nil, fmt.Errorf("line %d: a document separator (---) must not be followed by anything but a comment", count)
 		}
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(c.text), &document); err != nil {
+	document, err := c.decode(file)
+	if err != nil {
 		return nil, err
 	}
 	if document.Kind == 0 || document.Content[0].Tag == "!!null" {
 		return nil, nil //nolint:nilnil // a document with only comments has no object
 	}
 	if err := left.takeAliases(document.Content[0], len(c.text)); err != nil {
+		return nil, err
+	}
+	if err := convertible(document.Content[0]); err != nil {
 		return nil, err
 	}
 	o := &object{file: file, lines: c.lines, node: document.Content[0], fields: &fieldIndex{}}
@@ -196,30 +238,94 @@ func (c chunk) parse(file string, left *bounds) (*object, error) {
 		return nil, err
 	}
 	var content any
-	if err := json.UnmarshalCaseSensitivePreserveInts(asJSON, &content); err != nil {
+	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(asJSON, &content); err != nil {
 		return nil, err
 	}
 	var ok bool
 	o.content, ok = content.(map[string]any)
-	if filepath.Ext(file) == ".json" && o.text("apiVersion") == "" && o.text("kind") == "" {
+	if o.text("apiVersion") == "" && o.text("kind") == "" && c.isOfOthers(file) {
 		return nil, errNotOurs
 	}
 	if !ok {
-		return nil, fmt.Errorf("line %d: a document must be an object with apiVersion and kind", o.node.Line)
+		return nil, fmt.Errorf("line %d: a document must be an object with apiVersion and kind, and is the %s", o.node.Line, hint.Describe(content))
 	}
 	return o, nil
 }
 
-var lineInError = regexp.MustCompile(`^line (\d+): `)
+// decode returns the only YAML document of the chunk. Parsers ignore what follows it: a document after a line with three dots, and a second object in JSON.
+func (c chunk) decode(file string) (document yaml.Node, err error) {
+	decoder := yaml.NewDecoder(strings.NewReader(c.text))
+	if err := decoder.Decode(&document); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = nil // nothing but comments
+		}
+		return document, err
+	}
+	var second yaml.Node
+	err = decoder.Decode(&second)
+	if errors.Is(err, io.EOF) {
+		return document, nil
+	}
+	line := second.Line
+	if err != nil {
+		line, _ = lineOf(err)
+	}
+	if filepath.Ext(file) == ".json" {
+		return document, fmt.Errorf("line %d: something follows the object; write one object in a file, or a List with the objects as items", line)
+	}
+	return document, fmt.Errorf("line %d: something follows the document; write a line with three dashes (---) before another one", line)
+}
+
+// lineOf returns the line of an error of the YAML library, 1 if it has none, and the message without it.
+func lineOf(err error) (line int, message string) {
+	message = strings.TrimPrefix(err.Error(), "yaml: ")
+	m := lineInError.FindStringSubmatch(message)
+	if m == nil {
+		return 1, message
+	}
+	line, _ = strconv.Atoi(m[1])
+	if message = message[len(m[0]):]; parserError.MatchString(message) {
+		line++
+	}
+	return max(line, 1), message
+}
+
+// convertible returns an error for what YAML can express, and JSON cannot.
+func convertible(node *yaml.Node) error {
+	switch {
+	case node.Kind == yaml.ScalarNode && node.Tag == "!!float" && notFinite.MatchString(node.Value):
+		return fmt.Errorf("line %d: %s is no number of the Kubernetes API; write digits, or the text in quotes", node.Line, node.Value)
+	case node.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if key := node.Content[i]; key.Kind != yaml.ScalarNode && key.Kind != yaml.AliasNode {
+				return fmt.Errorf("line %d: the name of a field must be a text, and is an object or a list", key.Line)
+			}
+		}
+	}
+	for _, child := range node.Content {
+		if err := convertible(child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var notFinite = regexp.MustCompile(`^[-+]?\.(?i)(inf|nan)$`)
+
+var (
+	lineInError = regexp.MustCompile(`^line (\d+): `)
+	// parserError is an error of the parser. Its line counts from 0, and those of other errors from 1.
+	parserError = regexp.MustCompile(`^did not find expected (<document start>|node content|key|'-' indicator|',' or '[]}]')`)
+	// unknownAnchor is an error without a line.
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+)
 
 // locate returns the line number in an error of the document, or the first line of the document if the error has no line number.
 func (c chunk) locate(err error) (line int, message string) {
-	message = strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := lineInError.FindStringSubmatch(message); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		line, message = max(line, 1), message[len(m[0]):]
-	} else {
-		line = 1
+	line, message = lineOf(err)
+	if m := unknownAnchor.FindStringSubmatch(message); m != nil {
+		before, _, _ := strings.Cut(c.text, "*"+m[1])
+		line, message = 1+strings.Count(before, "\n"), fmt.Sprintf("the alias *%s refers to no anchor of the document; write &%s before a value, or the text in quotes", m[1], m[1])
 	}
 	if tab := c.tab(); tab > 0 && tab <= line+1 { // the parser can have noticed it one line later
 		return c.lines + tab, "a tab: YAML needs spaces for indentation; replace the tab by spaces"
@@ -243,17 +349,29 @@ func (c chunk) tab() int {
 	return 0
 }
 
-// items returns the objects of a list.
-func (o *object) items() (objects []*object, problems []Problem) {
-	items, _ := o.content["items"].([]any)
+// unwrap returns the object, or the objects of a list, also of lists in it.
+func (o *object) unwrap() (objects []*object, problems []Problem) {
+	if o.text("apiVersion") != "v1" || o.text("kind") != "List" {
+		return []*object{o}, nil
+	}
+	items, isList := o.content["items"].([]any)
+	if !isList {
+		message := "a List must have items, a list of objects"
+		if found := o.content["items"]; found != nil {
+			message += ", and they are the " + hint.Describe(found)
+		}
+		return nil, []Problem{o.problem(lintrule.InvalidDocument, "items", message+hint.Misspelled(o.content, "items"))}
+	}
 	for i := range items {
 		field := fmt.Sprintf("items[%d]", i)
 		content, ok := items[i].(map[string]any)
 		if !ok {
-			problems = append(problems, o.problem(lintrule.InvalidDocument, field, "a list item must be an object with apiVersion and kind"))
+			problems = append(problems, o.problem(lintrule.InvalidDocument, field, "a list item must be an object with apiVersion and kind, and is the "+hint.Describe(items[i])))
 			continue
 		}
-		objects = append(objects, &object{file: o.file, lines: o.lines, node: o.fields.valueAt(o.node, field), content: content, fields: o.fields})
+		item := &object{file: o.file, lines: o.lines, node: o.fields.valueAt(o.node, field), content: content, fields: o.fields}
+		found, invalid := item.unwrap()
+		objects, problems = append(objects, found...), append(problems, invalid...)
 	}
 	return objects, problems
 }
@@ -295,7 +413,11 @@ func (o *object) duplicates() []Problem {
 				key, value := node.Content[i], node.Content[i+1]
 				child := &place{parent: parent, name: key.Value, isName: true}
 				if seen[key.Value] && len(problems) < maxDuplicates {
-					problems = append(problems, newProblem(lintrule.DuplicateField, o.file, o.lines+key.Line, o.policy(), child.field(), "duplicate field"))
+					message := "duplicate field"
+					if parent == nil && key.Value == "apiVersion" {
+						message += "; a second document begins with a line ---"
+					}
+					problems = append(problems, newProblem(lintrule.DuplicateField, o.file, o.lines+key.Line, o.policy(), child.field(), message))
 				}
 				seen[key.Value] = true
 				walk(value, child)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/warning"
 	"github.com/weir-dev/weir/internal/lintrule"
 	"github.com/weir-dev/weir/internal/policyfile/hint"
+	"github.com/weir-dev/weir/internal/policyfile/structure"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -199,20 +201,24 @@ func (r *Result) collect(files []File) (ours []*object) {
 		objects, skipped, problems := parse(file, left)
 		r.Problems, r.Skipped = append(r.Problems, problems...), append(r.Skipped, skipped...)
 		for _, o := range objects {
-			switch group, _, _ := strings.Cut(o.text("apiVersion"), "/"); {
+			group, _, _ := strings.Cut(o.text("apiVersion"), "/")
+			kind := foreignKind(o)
+			switch {
 			case isKustomization(o):
 				r.skip(o)
 			case o.text("apiVersion") == "" || o.text("kind") == "":
-				r.Problems = append(r.Problems, o.problem(lintrule.InvalidDocument, "", "an object must have apiVersion and kind"))
+				r.Problems = append(r.Problems, o.problem(lintrule.InvalidDocument, "", incomplete(o)))
 			case o.text("apiVersion") == apiVersion && slices.Contains(kinds(), o.text("kind")):
 				o.annotations, o.ignored = o.suppressions(), o.ignoreAnnotations()
 				ours = append(ours, o)
 				r.count(o)
-			case group == apiGroup:
-				r.Problems = append(r.Problems, o.problem(lintrule.UnknownKind, "kind", unknownKind(o)))
-			case isForeign(o):
-				r.Problems = append(r.Problems, o.problem(lintrule.ForeignGroup, "apiVersion", fmt.Sprintf(
-					"%s in %s is not a kind of Weir, and limits nothing here; write apiVersion: %s", o.text("kind"), o.text("apiVersion"), apiVersion)))
+			case o.text("apiVersion") == testVersion && o.text("kind") == testKind:
+				r.skip(o) // weir test reads it
+			case group == apiGroup, group == testGroup, o.text("kind") == testKind:
+				field, message := unknownKind(o)
+				r.Problems = append(r.Problems, o.problem(lintrule.UnknownKind, field, message))
+			case kind != "":
+				r.Problems = append(r.Problems, o.problem(lintrule.ForeignGroup, "apiVersion", foreignGroup(o, kind)))
 			default:
 				r.skip(o)
 			}
@@ -268,18 +274,7 @@ func admit(o *object, schema Schema, policies *compile.Policies) []Problem {
 	if o.policy() == "" && o.metadata("generateName") != "" {
 		return []Problem{o.problem(lintrule.InvalidValue, "metadata.generateName", "generateName is not supported in files; set metadata.name")}
 	}
-	problems, wrongType := o.duplicates(), map[string]bool{}
-	schema.Admit(o.text("kind"), o.content, func(field, message string) {
-		if message == unknownField {
-			problems = append(problems, o.problem(lintrule.UnknownField, field, message+replacement(o.text("kind"), field)))
-			return
-		}
-		if wrongType[field] { // further messages about the value, such as that it is none of the possible ones, follow from the type
-			return
-		}
-		wrongType[field] = hint.IsAboutType(message)
-		problems = append(problems, o.problem(lintrule.InvalidValue, field, o.improve(field, message)))
-	})
+	problems := append(o.duplicates(), o.validate(schema)...)
 	if len(problems) > 0 || !isPolicyKind(o.text("kind")) {
 		return problems
 	}
@@ -287,6 +282,73 @@ func admit(o *object, schema Schema, policies *compile.Policies) []Problem {
 		return []Problem{o.problem(lintrule.InvalidValue, "", err.Error())}
 	}
 	return nil
+}
+
+// validate returns what a schema reports about the object. It leaves out what follows from the wrong type of a value: that it is none of the possible
+// ones, and that the fields in it are unknown.
+func (o *object) validate(schema Schema) (problems []Problem) {
+	type found struct{ field, message string }
+	var reported []found
+	wrongType := map[string]bool{}
+	schema.Admit(o.text("kind"), o.content, func(field, message string) {
+		if field == "" {
+			field = subject(message)
+		}
+		if hint.Repeats(message) || wrongType[field] {
+			return
+		}
+		field, message = o.aboutMetadata(field, message)
+		wrongType[field] = hint.IsAboutType(message)
+		reported = append(reported, found{field, message})
+	})
+	for _, f := range reported {
+		switch {
+		case f.message != unknownField:
+			problems = append(problems, o.problem(lintrule.InvalidValue, f.field, o.improve(f.field, f.message)))
+		case !isBelow(f.field, wrongType):
+			problems = append(problems, o.problem(lintrule.UnknownField, f.field, f.message+replacement(o.text("kind"), f.field)))
+		}
+	}
+	return problems
+}
+
+// isBelow reports whether a field is in the value of one of the others.
+func isBelow(field string, others map[string]bool) bool {
+	for i := range field {
+		if (field[i] == '.' || field[i] == '[') && others[field[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// ruleSubject is how the message of a rule of a whole object begins.
+var ruleSubject = regexp.MustCompile(`^Invalid value: (metadata\.name) `)
+
+// subject returns the field that a message about a whole object is about, or "".
+func subject(message string) string {
+	if m := ruleSubject.FindStringSubmatch(message); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// aboutMetadata replaces a message of an API server that metadata cannot be decoded by one about the field in it.
+func (o *object) aboutMetadata(field, message string) (at, better string) {
+	at, better = field, message
+	kind, exists := structure.Kind(o.text("kind"))
+	if !exists || field != "metadata" || !strings.Contains(message, "cannot unmarshal") {
+		return at, better
+	}
+	metadata, _ := kind.Lookup("metadata")
+	written, _ := o.asWritten().(map[string]any)
+	metadata.Validate("metadata", written["metadata"], func(field, message string) {
+		if better == message || !hint.IsAboutType(message) || hint.IsAboutType(better) {
+			return
+		}
+		at, better = field, message
+	})
+	return at, better
 }
 
 // unknownField is the message of a Schema about a field that does not exist.
@@ -305,7 +367,15 @@ func replacement(kind, field string) string {
 	case "spec.autoscaling.targetCPUUtilizationPercentage":
 		return "; use targetCPUUtilization, such as 70%"
 	}
-	if meant := hint.Unknown(kind, steps(field)); meant != "" {
+	path := steps(field)
+	for _, other := range kinds() {
+		object, _ := structure.Kind(other)
+		if _, exists := object.Lookup(path...); exists {
+			return "; only a " + other + " has it"
+		}
+	}
+	object, _ := structure.Kind(kind)
+	if meant := hint.Unknown(object, path); meant != "" {
 		return "; " + meant
 	}
 	return ""

@@ -77,7 +77,8 @@ func TestTest_ComparesEachField(t *testing.T) {
 		"{status: 200}":                                               "status: want 200, got 429",
 		"{retryAfter: 59s}":                                           "retryAfter: want 59s, got 1m0s",
 		"{delay: 1s}":                                                 "delay: want 1s, got 0s",
-		"{decidedBy: paid}":                                           "decidedBy: want paid, got shop/free",
+		"{decidedBy: other}":                                          "decidedBy: want other, got shop/free\n",
+		"{decidedBy: paid}":                                           "decidedBy: want paid, got shop/free; there is no policy paid for the domain of the request",
 		`{decidedBy: ""}`:                                             "decidedBy: want no policy, got shop/free",
 		"{policies: []}":                                              "policies: shop/free counts the request, and want.policies does not list it",
 		"{policies: [{name: free, tier: paid}]}":                      `policies: free: tier: want "paid", got ""`,
@@ -128,18 +129,18 @@ func TestTest_RejectsWhatTestsNothing(t *testing.T) {
 	}{
 		testHeader + valid:                                         {0, ""},
 		"kind: Other\napiVersion: v1\n":                            {1, "there is no test in test.yaml: a test is in a document with apiVersion: cli.weir.dev/v1alpha1 and kind: PolicyTest"},
-		strings.Replace(testHeader, "cli.weir", "weir", 1) + valid: {2, `test.yaml: line 1: apiVersion "weir.dev/v1alpha1" of a PolicyTest is unknown: write cli.weir.dev/v1alpha1`},
-		testHeader + " []\n":                                       {2, "test.yaml: line 1: the list tests is missing or empty"},
-		testHeader + strings.Replace(valid, "want: {allowed: 1}", "want: {}", 1):    {2, `test.yaml: line 4: test "a": no step has a want, so that the test checks nothing`},
+		strings.Replace(testHeader, "cli.weir", "weir", 1) + valid: {2, `test.yaml:1: apiVersion: PolicyTest has no version "weir.dev/v1alpha1"; write apiVersion: cli.weir.dev/v1alpha1`},
+		testHeader + " []\n":                                       {2, "test.yaml:3: tests: the list tests is missing or empty"},
+		testHeader + strings.Replace(valid, "want: {allowed: 1}", "want: {}", 1):    {2, `test.yaml:4: tests[0]: test "a": no step has a want, so that the test checks nothing`},
 		testHeader + strings.Replace(valid, "  want: {allowed: 1}\n", "", 1):        {2, "no step has a want, so that the test checks nothing"},
 		testHeader + strings.Replace(valid, "name: a", "name: ''", 1):               {2, "a test needs a name"},
-		testHeader + strings.Replace(valid, "allowed", "allow", 1):                  {2, `weir test: test.yaml: line 6: unknown field "allow"`},
+		testHeader + strings.Replace(valid, "allowed", "allow", 1):                  {2, `weir test: test.yaml:6: tests[0].want.allow: unknown field; did you mean allowed?`},
 		testHeader + strings.Replace(valid, "path", "pth", 1):                       {2, `pth`},
-		testHeader + strings.Replace(valid, "  want", "  at: 60\n  want", 1):        {2, "a duration needs a unit: write 60s in place of 60"},
-		testHeader + strings.Replace(valid, "  want", "  every: 1x\n  want", 1):     {2, `"1x" is no duration: write for example 90s, 1h30m or 1d`},
+		testHeader + strings.Replace(valid, "  want", "  at: 60\n  want", 1):        {2, "test.yaml:6: tests[0].at: must be a length of time such as 90s, 1h30m or 1d, and is 60; write at: 1m"},
+		testHeader + strings.Replace(valid, "  want", "  every: 1x\n  want", 1):     {2, `tests[0].every: must be a length of time such as 90s, 1h30m or 1d, and is "1x"`},
 		testHeader + strings.Replace(valid, "  want", "  repeat: -1\n  want", 1):    {2, "repeat must be from 1 to 10000000, and is -1"},
 		testHeader + strings.Replace(valid, "request: {path: /v1}", "write: {}", 1): {2, "a write needs a user and an object"},
-		testHeader + strings.Replace(valid, "  request: {path: /v1}\n", "", 1):      {2, "step 1 needs a request or a write"},
+		testHeader + strings.Replace(valid, "  request: {path: /v1}\n", "", 1):      {2, "needs a request or a write"},
 		testHeader + valid + "  steps: [{want: {allowed: 1}}]\n":                    {2, "at, repeat, every and want of a test with steps are in its steps"},
 		testHeader + "- {name: a, request: {path: /}, steps: [{at: 1m, want: {allowed: 1}}, {at: 1s}]}\n": {
 			2, "step 2: at 1s is before the previous step, which ends at 1m0s",
@@ -155,6 +156,57 @@ func TestTest_RejectsWhatTestsNothing(t *testing.T) {
 	if status, _, stderr := runTestFile(t, testHeader+valid, "--run", "nothing"); status != 1 || !strings.Contains(stderr, `no test has a name that matches --run "nothing" in test.yaml`+"\n") {
 		t.Errorf("status %d: %s", status, stderr)
 	}
+}
+
+// Mistakes in a document next to a valid one: each is an error, and none makes the document one of another program.
+func TestTest_SkipsNoDocumentWithTests(t *testing.T) {
+	const valid = "- name: a\n  request: {path: /v1}\n  want: {allowed: 1}\n"
+	failing := testHeader + strings.Replace(valid, "allowed: 1", "allowed: 0", 1)
+	for text, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"kind: Other\napiVersion: v1\n":                                                         {0, ""},
+		strings.Replace(failing, "PolicyTest", "PolicyTets", 1):                                 {2, "b.yaml:2: kind: unknown kind PolicyTets in cli.weir.dev/v1alpha1; supported kinds: PolicyTest in cli.weir.dev/v1alpha1; did you mean PolicyTest?"},
+		strings.Replace(failing, "PolicyTest", "policytest", 1):                                 {2, "did you mean PolicyTest?"},
+		strings.Replace(failing, "kind: PolicyTest\n", "", 1):                                   {2, "b.yaml:1: an object must have apiVersion and kind"},
+		strings.Replace(failing, "kind:", "Kind:", 1):                                           {2, "did you mean kind in place of Kind?"},
+		strings.Replace(failing, "cli.weir.dev/v1alpha1", "v1", 1):                              {2, `PolicyTest has no version "v1"; write apiVersion: cli.weir.dev/v1alpha1`},
+		strings.Replace(failing, "  request", "\trequest", 1):                                   {2, "b.yaml:5: a tab: YAML needs spaces for indentation"},
+		"--- # a comment\n" + failing:                                                           {1, "FAIL  b.yaml:5: a"},
+		testHeader + valid + "--- # a comment\n" + failing:                                      {1, "FAIL  b.yaml:11: a"},
+		testHeader + valid + "...\n" + failing:                                                  {2, "b.yaml:8: something follows the document"},
+		testHeader + valid + failing:                                                            {2, "b.yaml:7: apiVersion: duplicate field; a second document begins with a line ---"},
+		"apiVersion: v1\nkind: List\nitems:\n- " + indented(failing):                            {1, "FAIL  b.yaml:7: a"},
+		strings.Replace(failing, "want:", "Want:", 1):                                           {2, "b.yaml:6: tests[0].Want: unknown field; did you mean want?"},
+		strings.Replace(failing, "allowed: 0", `allowed: "0"`, 1):                               {2, `b.yaml:6: tests[0].want.allowed: must be of type integer, and is the string "0"; write allowed: 0`},
+		strings.Replace(failing, "allowed: 0", "allowed: 2", 1):                                 {2, "b.yaml:6: tests[0].want.allowed: test \"a\": allowed must be from 0 to 1, the number of requests of the step, and is 2"},
+		strings.Replace(failing, "want: {allowed: 0}", "want: 0", 1):                            {2, "b.yaml:6: tests[0].want: must be of type object, and is the integer 0"},
+		strings.Replace(failing, "allowed: 0", "policies: [free]", 1):                           {2, `b.yaml:6: tests[0].want.policies[0]: must be of type object, and is the string "free"; write - {name: free}`},
+		strings.Replace(failing, "allowed: 0", "policies: [{name: free, outcome: Allowed}]", 1): {2, `did you mean Allows?`},
+		strings.Replace(failing, "allowed: 0", "status: denied", 1):                             {2, `b.yaml:6: tests[0].want.status: must be of type integer, and is the string "denied"`},
+		strings.Replace(failing, "path: /v1", "headers: {x-tenant-id: 5}", 1):                   {2, "b.yaml:5: tests[0].request.headers.x-tenant-id: must be a text or a list of texts, and is 5; write it in quotes"},
+		strings.Replace(failing, "path", "pth", 1):                                              {2, "b.yaml:5: tests[0].request.pth: unknown field; did you mean path?"},
+		strings.Replace(failing, "path: /v1", "path: /v1, cost: -1", 1):                         {2, "b.yaml:5: tests[0].request.cost: must be at least 1, and is -1"},
+		strings.Replace(failing, "  want", "  repeat: 1k\n  want", 1):                           {2, `b.yaml:6: tests[0].repeat: must be of type integer, and is the string "1k"; write repeat: 1000`},
+		strings.Replace(failing, "  want", "  repeat: 0\n  want", 1):                            {2, "b.yaml:6: tests[0].repeat: test \"a\": repeat must be from 1 to 10000000, and is 0"},
+		strings.Replace(failing, "  want", "  every: 1s\n  want", 1):                            {2, "every has no effect without repeat"},
+		"start: yesterday\n" + failing:                                                          {2, `b.yaml:1: start: "yesterday" must be a time such as 2026-01-31T12:00:00Z`},
+		"policies: policies.yaml\n" + failing:                                                   {2, `b.yaml:1: policies: must be of type array, and is the string "policies.yaml"; write policies: [policies.yaml]`},
+		"namespaces: [{nam: shop}]\n" + failing:                                                 {2, `b.yaml:1: namespaces[0].nam: unknown field; did you mean name?`},
+		strings.Replace(failing, "request", "write", 1):                                         {2, "b.yaml:5: tests[0].write.path: unknown field"},
+	} {
+		inDirectory(t, map[string]string{"policies.yaml": freeTenant, "a.yaml": testHeader + valid, "b.yaml": text})
+		status, stdout, stderr := runTests("a.yaml", "b.yaml")
+		if status != want.status || !strings.Contains(stdout+stderr, want.text) {
+			t.Errorf("%s\nstatus %d, want %d with %s\n%s%s", text, status, want.status, want.text, stdout, stderr)
+		}
+	}
+}
+
+// indented returns a document as an item of a list.
+func indented(document string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(document, "\n"), "\n", "\n  ") + "\n"
 }
 
 func TestTest_WritesReports(t *testing.T) {

@@ -91,7 +91,7 @@ func (f *simulateFlags) run(ctx context.Context, streams cli.Streams, files []st
 	for _, file := range files {
 		r, err := f.simulate(ctx, streams, file, compiler)
 		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return err
 		}
 		results = append(results, r)
 	}
@@ -117,16 +117,20 @@ func (f *simulateFlags) run(ctx context.Context, streams cli.Streams, files []st
 func (f *simulateFlags) simulate(ctx context.Context, streams cli.Streams, file string, compiler simulate.Compile) (*simulate.Result, error) {
 	text, err := read(streams.In, file)
 	if err != nil {
-		return nil, err
+		return nil, cli.UsageError(fmt.Errorf("%s: %w", file, err))
 	}
-	scenario, err := simulate.Parse(text, compiler)
+	scenario, err := simulate.Parse(policyfile.File{Name: file, Content: text}, compiler)
 	if err != nil {
-		return nil, err
+		return nil, cli.UsageError(err)
 	}
 	if f.seed != 0 {
 		scenario.Seed = uint64(f.seed)
 	}
-	return scenario.Run(ctx)
+	r, err := scenario.Run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return r, nil
 }
 
 // read reads a scenario.
@@ -156,8 +160,9 @@ func compiler() (simulate.Compile, error) {
 	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(limiter.RandomHashKey()), schema)
 	return func(policies []byte) (rules.Set, error) {
 		compiled := loader.Compile([]policyfile.File{{Name: "policies", Content: policies}})
-		if len(compiled.Problems) > 0 {
-			return rules.Set{}, errors.New(compiled.Problems[0].String())
+		if len(compiled.Problems) > 0 { // without the line, which is not that of the scenario
+			p := compiled.Problems[0]
+			return rules.Set{}, fmt.Errorf("policy %s: %s: %s", p.Policy, p.Field, p.Message)
 		}
 		if len(compiled.Rules.Rules) == 0 {
 			return rules.Set{}, errors.New("no policy is enforced")

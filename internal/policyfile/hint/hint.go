@@ -4,6 +4,7 @@ package hint
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -20,28 +21,47 @@ type Value struct {
 }
 
 // typeError is the message of an API server about a value of another type. It has no value.
-var typeError = regexp.MustCompile(`in body must be of type (\w+): "\w+"$`)
+var typeError = regexp.MustCompile(`in body must be of type (\w+): "\w*"$`)
+
+// formatError is a second message about a number that is not an integer. It has no field.
+var formatError = regexp.MustCompile(`^Invalid value: "": Checked value must be of type `)
 
 // IsAboutType reports whether a message of an API server is about the type of a value.
-func IsAboutType(message string) bool { return typeError.MatchString(message) }
+func IsAboutType(message string) bool {
+	return typeError.MatchString(message) || strings.HasPrefix(message, "must be of type ")
+}
 
-// Improve returns the message about the value of a field of a kind, with a hint if there is one. The path is that of [structure.Lookup].
-func Improve(kind string, path []string, message string, v Value) string {
-	f, exists := structure.Lookup(kind, path...)
+// Repeats reports whether a message of an API server repeats one about the type of a field, without the field.
+func Repeats(message string) bool { return formatError.MatchString(message) }
+
+// Describe returns the type of a decoded value, and the value as JSON, shortened.
+func Describe(value any) string { return structure.TypeOf(value) + " " + structure.Text(value) }
+
+// Improve returns the message about the value of a field below an object, with the value and with a hint if there is one.
+func Improve(object structure.Field, path []string, message string, v Value) string {
+	f, exists := object.Lookup(path...)
 	if !exists || len(path) == 0 {
 		return message
 	}
 	if m := typeError.FindStringSubmatch(message); m != nil {
-		message = fmt.Sprintf("must be of type %s, and is the %s %s", m[1], structure.TypeOf(v.Decoded), structure.Text(v.Decoded))
+		name := m[1]
+		if strings.HasPrefix(name, "int") { // the format of an integer, such as int64
+			name = "integer"
+		}
+		message = fmt.Sprintf("must be of type %s, and is the %s", name, Describe(v.Decoded))
 	}
 	if v.Decoded == nil {
 		return message
 	}
+	message = withValue(message, v)
 	hint := hintOf(f, label(path), v)
-	if _, hasWindow := structure.Lookup(kind, append(slices.Clone(path[:len(path)-1]), "window")...); path[len(path)-1] == "limit" && hasWindow {
+	if _, hasWindow := object.Lookup(append(slices.Clone(path[:len(path)-1]), "window")...); path[len(path)-1] == "limit" && hasWindow {
 		if limit, window, ok := parseRate(v.Decoded); ok {
 			hint = fmt.Sprintf("write limit: %d and window: %s", limit, window)
 		}
+	}
+	if text, isText := v.Decoded.(string); isText && hint == "" && isTemplate(text) {
+		hint = "this is a template; check its output"
 	}
 	if hint == "" || strings.Contains(message, hint) {
 		return message
@@ -49,26 +69,72 @@ func Improve(kind string, path []string, message string, v Value) string {
 	return message + "; " + hint
 }
 
-// Unknown returns a hint for an unknown field of a kind: the name that is meant, or where a field of this name is. It returns "" without one.
-func Unknown(kind string, path []string) string {
+// isTemplate reports whether a text has a placeholder of Helm, envsubst or Jinja.
+func isTemplate(text string) bool {
+	return strings.Contains(text, "{{") || strings.Contains(text, "${") || strings.Contains(text, "{%")
+}
+
+// withValue adds a scalar to a message of an API server that has no value: one of a rule of the object around it.
+func withValue(message string, v Value) string {
+	const prefix = "Invalid value: "
+	reason, isInvalid := strings.CutPrefix(message, prefix)
+	switch v.Decoded.(type) {
+	case []any, map[string]any:
+		return message
+	}
+	text := structure.Text(v.Decoded)
+	if !isInvalid || strings.HasPrefix(reason, text) || strings.HasPrefix(reason, strings.TrimSuffix(text, `…`)) {
+		return message
+	}
+	return prefix + text + ": " + reason
+}
+
+// Unknown returns a hint for an unknown field below an object: the name that is meant, where a field of this name is, or which fields there are.
+func Unknown(object structure.Field, path []string) string {
 	name := path[len(path)-1]
-	parent, exists := structure.Lookup(kind, path[:len(path)-1]...)
+	parent, exists := object.Lookup(path[:len(path)-1]...)
 	if !exists {
 		return ""
 	}
-	if meant := Nearest(name, parent.Names()); meant != "" {
+	if meant := Meant(name, parent.Names()); meant != "" {
 		return "did you mean " + meant + "?"
 	}
-	spec, exists := structure.Lookup(kind, "spec")
-	if !exists || path[0] == "metadata" {
-		return ""
+	if at := elsewhere(object, path); at != "" {
+		return fmt.Sprintf("the field %s is at %s", name, at)
 	}
-	paths := slices.DeleteFunc(spec.Paths(name), func(p string) bool { return strings.Contains(p, "[]") }) // those could be any item
+	if names := parent.Names(); len(names) > 0 && len(names) <= maxListed {
+		return "the fields are " + strings.Join(names, ", ")
+	}
+	return ""
+}
+
+// maxListed bounds the fields that a hint lists.
+const maxListed = 24
+
+// elsewhere returns the paths of the fields with the name of an unknown one, "" if there is none or they are many.
+func elsewhere(object structure.Field, path []string) string {
+	prefix, within := "", object
+	if spec, hasSpec := object.Lookup("spec"); hasSpec {
+		if prefix, within = "spec.", spec; path[0] == "metadata" {
+			return ""
+		}
+	}
+	paths := slices.DeleteFunc(within.Paths(path[len(path)-1]), func(p string) bool { return strings.Contains(p, "[]") }) // those could be any item
 	const most = 3
 	if len(paths) == 0 || len(paths) > most {
 		return ""
 	}
-	return fmt.Sprintf("the field %s is at spec.%s", name, strings.Join(paths, " or spec."))
+	return prefix + strings.Join(paths, " or "+prefix)
+}
+
+// Misspelled returns a hint about a missing field of an object if another field has nearly its name, or "".
+func Misspelled(content map[string]any, field string) string {
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		if Nearest(name, []string{field}) != "" {
+			return fmt.Sprintf("; did you mean %s in place of %s?", field, name)
+		}
+	}
+	return ""
 }
 
 // label returns the name of the field as its line in a document begins: "window: ", or "- " for an item of a list.
@@ -86,12 +152,15 @@ func hintOf(f structure.Field, label string, v Value) string {
 		return "write " + label + text
 	}
 	text, isText := v.Decoded.(string)
-	if meant := Nearest(text, f.Enum()); isText && meant != "" && meant != text {
+	if meant := Meant(text, f.Enum()); isText && meant != "" {
 		return "did you mean " + meant + "?"
 	}
 	switch given := structure.TypeOf(v.Decoded); {
 	case f.Type() == given || f.Type() == "":
 	case f.Type() == "array" && given == "object":
+		if list, ok := named(f, v.Decoded); ok {
+			return "write " + label + list
+		}
 		return "write a list: put a hyphen in front of each of its objects"
 	case f.Type() == "object":
 		if names := f.Names(); len(names) > 0 {
@@ -100,6 +169,9 @@ func hintOf(f structure.Field, label string, v Value) string {
 	case given == "array" || given == "object":
 		return "write a single value"
 	case f.Type() == "integer" && isNumber(v.Decoded):
+		if n, _ := v.Decoded.(float64); math.Abs(n) > math.MaxInt64 {
+			return "write a smaller number"
+		}
 		return "write a whole number"
 	}
 	return ""
@@ -233,6 +305,48 @@ func inObject(f structure.Field, value string) (text string, ok bool) {
 		value, ok = quote(value), true
 	}
 	return "{" + main + ": " + value + "}", ok
+}
+
+// named returns a list of objects in place of an object whose keys are their names: {x-a: b} is [{name: x-a, value: b}].
+func named(f structure.Field, value any) (list string, ok bool) {
+	item, hasItems := f.Child("0")
+	object, _ := value.(map[string]any)
+	const most = 3
+	if !hasItems || len(object) == 0 || len(object) > most {
+		return "", false
+	}
+	key := ""
+	for _, name := range []string{"name", "key"} {
+		if _, has := item.Child(name); has {
+			key = name
+			break
+		}
+	}
+	if key == "" {
+		return "", false
+	}
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if slices.Contains(item.Names(), name) {
+			return "", false // one object in place of a list of them
+		}
+		switch inner := object[name].(type) {
+		case map[string]any:
+			fields := []string{key + ": " + quote(name)}
+			for _, field := range slices.Sorted(maps.Keys(inner)) {
+				fields = append(fields, field+": "+structure.Text(inner[field]))
+			}
+			items = append(items, "{"+strings.Join(fields, ", ")+"}")
+		case string:
+			if _, has := item.Child("value"); !has {
+				return "", false
+			}
+			items = append(items, fmt.Sprintf("{%s: %s, value: %s}", key, quote(name), quote(inner)))
+		default:
+			return "", false
+		}
+	}
+	return "[" + strings.Join(items, ", ") + "]", true
 }
 
 // isPossible reports whether a text is one of the possible values of a field, or the field has no list of them.

@@ -74,6 +74,20 @@ func TestImprove_StatesWhatToWrite(t *testing.T) {
 		{"spec algorithm", `"token_bucket"`, "did you mean TokenBucket?"},
 		{"spec algorithm", `"sliding window log"`, "did you mean SlidingWindowLog?"},
 		{"spec enforcement", `"Shadw"`, "did you mean Shadow?"},
+		{"spec algorithm", `"fixed"`, "did you mean FixedWindow?"},
+		{"spec algorithm", `"SlidingLog"`, "did you mean SlidingWindowLog?"},
+		{"spec algorithm", `"sliding"`, ""}, // two have the word
+		{"spec axis", `"ClientIP"`, "did you mean IP?"},
+		{"spec axis", `"client-ip"`, "did you mean IP?"},
+		{"spec axis", `"Header"`, ""},
+		{"spec match http paths 0 type", `"Prefix"`, "did you mean PathPrefix?"},
+		// Names as keys.
+		{"spec match http headers", `{"x-a": "b"}`, "write headers: [{name: x-a, value: b}]"},
+		{"spec match descriptors", `{"tenant": "acme"}`, "write descriptors: [{key: tenant, value: acme}]"},
+		{"spec tiers", `{"gold": {"limit": 5}}`, "write tiers: [{name: gold, limit: 5}]"},
+		{"spec tiers", `{"name": "gold"}`, "write a list: put a hyphen in front of each of its objects"},
+		{"spec limit", `"{{ .Values.limit }}"`, "this is a template; check its output"},
+		{"spec limit", `1e20`, "write a smaller number"},
 	} {
 		var value any
 		if err := json.UnmarshalCaseSensitivePreserveInts([]byte(c.value), &value); err != nil {
@@ -83,7 +97,7 @@ func TestImprove_StatesWhatToWrite(t *testing.T) {
 		if strings.HasSuffix(c.want, `"on"`) {
 			raw = "on"
 		}
-		got := hint.Improve("RateLimitPolicy", strings.Fields(c.field), "is wrong", hint.Value{Decoded: value, Raw: raw})
+		got := hint.Improve(objectOf("RateLimitPolicy"), strings.Fields(c.field), "is wrong", hint.Value{Decoded: value, Raw: raw})
 		want := "is wrong"
 		if c.want != "" {
 			want += "; " + c.want
@@ -95,10 +109,22 @@ func TestImprove_StatesWhatToWrite(t *testing.T) {
 }
 
 func TestImprove_HasTheValueInTheMessageAboutAType(t *testing.T) {
-	got := hint.Improve("RateLimitPolicy", []string{"spec", "window"}, `Invalid value: "integer": spec.window in body must be of type string: "integer"`,
+	got := hint.Improve(objectOf("RateLimitPolicy"), []string{"spec", "window"}, `Invalid value: "integer": spec.window in body must be of type string: "integer"`,
 		hint.Value{Decoded: int64(60), Raw: "60"})
 	if want := "must be of type string, and is the integer 60; write window: 1m"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestImprove_AddsTheValueToARuleOfTheObjectAroundIt(t *testing.T) {
+	for given, want := range map[string]string{
+		"Invalid value: a path must begin with a slash":       `Invalid value: "v1": a path must begin with a slash`,
+		`Invalid value: "v1": a path must begin with a slash`: `Invalid value: "v1": a path must begin with a slash`,
+		`Required value`: `Required value`,
+	} {
+		if got := hint.Improve(objectOf("RateLimitPolicy"), strings.Fields("spec match http paths 0 value"), given, hint.Value{Decoded: "v1"}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
@@ -112,20 +138,28 @@ func TestUnknown_NamesTheFieldThatIsMeant(t *testing.T) {
 		"metadata lables":              "did you mean labels?",
 		"metadata annotation":          "did you mean annotations?",
 		"spec match http header":       "did you mean headers?",
-		"spec match http paths 0 kind": "",
+		"spec match http paths 0 kind": "the fields are type, value",
 		"limit":                        "the field limit is at spec.limit",
-		"spec requests":                "",
+		"spec requests": "the fields are algorithm, axis, burst, cost, counterName, denial, enforcement, identifier, lease, limit, localShare, match, " +
+			"onStoreFailure, overrun, rates, replaces, scope, storage, targetRefs, tiers, window",
+		"spec onFailure":               "did you mean onStoreFailure?",
+		"spec algo":                    "did you mean algorithm?",
 		"spec identifier headers":      "did you mean header?",
 		"spec tiers 0 when header nam": "did you mean name?",
 		"spc":                          "did you mean spec?",
 	} {
-		if got := hint.Unknown("RateLimitPolicy", strings.Fields(path)); got != want {
+		if got := hint.Unknown(objectOf("RateLimitPolicy"), strings.Fields(path)); got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
 	}
-	if got := hint.Unknown("Limiter", []string{"spec", "redis", "adresses"}); got != "did you mean addresses?" {
+	if got := hint.Unknown(objectOf("Limiter"), []string{"spec", "redis", "adresses"}); got != "did you mean addresses?" {
 		t.Error(got)
 	}
+}
+
+func objectOf(kind string) structure.Field {
+	object, _ := structure.Kind(kind)
+	return object
 }
 
 // Every field with a unit has the unit in the structure, so that each of them gets a hint.
@@ -140,7 +174,7 @@ func TestImprove_KnowsTheUnitOfEveryField(t *testing.T) {
 				return
 			}
 			known++
-			f, exists := structure.Lookup(kind, path...)
+			f, exists := objectOf(kind).Lookup(path...)
 			if !exists || f.Unit() != unit {
 				t.Errorf("%s: %s: unit %q, want %q; run make generate", kind, strings.Join(path, "."), f.Unit(), unit)
 			}

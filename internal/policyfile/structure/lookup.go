@@ -11,18 +11,25 @@ import (
 // Field is what the structure of a kind has at a field.
 type Field struct{ schema *schema }
 
-// Lookup returns the field of a kind at a path of names and indexes, such as "spec", "match", "http", "paths", "0". Without a path it is the object. It
-// reports false if the kind
-// has no such field.
-func Lookup(kind string, path ...string) (f Field, exists bool) {
-	of := schemas()[kind]
-	if of == nil {
+// Kind returns the object of a kind of the Weir API. It reports false if there is no such kind.
+func Kind(kind string) (object Field, exists bool) {
+	spec := schemas()[kind]
+	if spec == nil {
 		return Field{}, false
 	}
-	of = &schema{Type: "object", Properties: map[string]*schema{
-		"apiVersion": {Type: "string"}, "kind": {Type: "string"}, "metadata": metadataSchema(), "spec": of,
-	}}
+	return Field{&schema{Type: "object", Properties: map[string]*schema{
+		"apiVersion": {Type: "string"}, "kind": {Type: "string"}, "metadata": metadataSchema(), "spec": spec,
+	}}}, true
+}
+
+// Lookup returns the field at a path of names and indexes below an object, such as "spec", "match", "http", "paths", "0". It reports false if
+// there is no such field.
+func (f Field) Lookup(path ...string) (at Field, exists bool) {
+	of := f.schema
 	for _, step := range path {
+		if of == nil {
+			return Field{}, false
+		}
 		if _, err := strconv.Atoi(step); err == nil && of.Items != nil {
 			of = of.Items
 			continue
@@ -31,12 +38,14 @@ func Lookup(kind string, path ...string) (f Field, exists bool) {
 		if next == nil {
 			next = of.AdditionalProperties
 		}
-		if next == nil {
-			return Field{}, false
-		}
 		of = next
 	}
-	return Field{of}, true
+	return Field{of}, of != nil
+}
+
+// Validate reports what is invalid in the structure of a value, and removes fields that are null.
+func (f Field) Validate(field string, value any, report func(field, message string)) {
+	validator{report}.validate(field, value, f.schema)
 }
 
 // metadataSchema is the structure of metadata, for names and types.

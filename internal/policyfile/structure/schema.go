@@ -37,6 +37,8 @@ type schema struct {
 
 	form func(text string) error // of a string, nil if it has any form
 	keys func(text string) error // the form of the keys of additionalProperties
+
+	check func(value any) error // of a value of any type, nil if every value is valid
 }
 
 // limiterKind is the kind of Limiters.

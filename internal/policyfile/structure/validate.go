@@ -22,14 +22,19 @@ func (v validator) reportf(field, format string, args ...any) {
 
 // validate reports what is invalid in a value, and removes fields that are null, which are absent for an API server.
 func (v validator) validate(field string, value any, s *schema) {
-	if s.IntOrString {
+	switch {
+	case s.IntOrString:
 		v.intOrString(field, value, s)
 		return
-	}
-	if s.Type == "" {
+	case s.check != nil:
+		if err := s.check(value); err != nil {
+			v.report(field, err.Error())
+		}
+		return
+	case s.Type == "":
 		return
 	}
-	if given := typeOf(value); given != s.Type && (s.Type != "integer" || !isInteger(value)) {
+	if given := typeOf(value); given != s.Type && (s.Type != "integer" || !isInteger(value)) && (s.Type != "number" || given != "integer") {
 		v.reportf(field, "must be of type %s, and is the %s %s", s.Type, given, text(value))
 		return
 	}
@@ -47,7 +52,7 @@ func (v validator) validate(field string, value any, s *schema) {
 
 func (v validator) object(field string, value map[string]any, s *schema) {
 	for _, name := range slices.Sorted(maps.Keys(value)) {
-		at := field + "." + name
+		at := strings.TrimPrefix(field+"."+name, ".")
 		of := s.Properties[name]
 		if of == nil {
 			of = s.AdditionalProperties
@@ -64,7 +69,7 @@ func (v validator) object(field string, value map[string]any, s *schema) {
 	}
 	for _, name := range s.Required {
 		if _, exists := value[name]; !exists {
-			v.report(field+"."+name, "is required")
+			v.report(strings.TrimPrefix(field+"."+name, "."), "is required")
 		}
 	}
 	v.size(field, len(value), s.MinProperties, s.MaxProperties, "entries")

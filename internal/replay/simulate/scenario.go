@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -31,18 +33,18 @@ const (
 // Scenario describes clients, and the limiters that decide their requests.
 type Scenario struct {
 	// Title and Description are for readers.
-	Title       string `json:"title"`
+	Title       string `json:"title" required:"true"`
 	Description string `json:"description"`
 	Seed        uint64 `json:"seed"`
 	// Duration of the simulation. It begins at midnight UTC.
-	Duration Duration `json:"duration"`
+	Duration Duration `json:"duration" required:"true"`
 	// Replicas of the limiter, 1 by default.
-	Replicas int `json:"replicas"`
+	Replicas int `json:"replicas" min:"1"`
 	// Policies are rate-limit policies. Every variant has all of them.
-	Policies []json.RawMessage `json:"policies"`
+	Policies []map[string]any `json:"policies" required:"true"`
 	// Variants are compared with each other: 1 to 3.
 	Variants []Variant `json:"variants"`
-	Clients  []Clients `json:"clients"`
+	Clients  []Clients `json:"clients" required:"true"`
 	// Outages of Redis.
 	Outages []Outage `json:"outages"`
 	// Scaling changes the number of replicas.
@@ -51,7 +53,7 @@ type Scenario struct {
 
 // Variant is a change of the policies.
 type Variant struct {
-	Name string `json:"name"`
+	Name string `json:"name" required:"true"`
 	// Spec replaces fields in the specs of all policies.
 	Spec map[string]any `json:"spec"`
 
@@ -87,8 +89,8 @@ const (
 type Clients struct {
 	// Name of the clients. Those of another entry with the same name are the same clients.
 	Name  string `json:"name"`
-	Kind  Kind   `json:"kind"`
-	Count int    `json:"count"` // 1 by default
+	Kind  Kind   `json:"kind" required:"true" values:"Steady,Random,Bursty,Rotating"`
+	Count int    `json:"count" min:"1"` // 1 by default
 	// Shared gives all of them the same address.
 	Shared            bool     `json:"shared"`
 	RequestsPerSecond float64  `json:"requestsPerSecond"`
@@ -98,21 +100,23 @@ type Clients struct {
 	From Duration `json:"from"`
 	To   Duration `json:"to"`
 	// Retry is Never by default. A request is tried again Retries times at most, 5 by default.
-	Retry      Retry    `json:"retry"`
+	Retry      Retry    `json:"retry" values:"Never,Fixed,RetryAfter"`
 	RetryDelay Duration `json:"retryDelay"`
-	Retries    int      `json:"retries"`
+	Retries    int      `json:"retries" min:"1"`
+
+	retriesAreSet bool
 }
 
 // Outage is a time during which no replica reaches Redis.
 type Outage struct {
-	From Duration `json:"from"`
-	To   Duration `json:"to"`
+	From Duration `json:"from" required:"true"`
+	To   Duration `json:"to" required:"true"`
 }
 
 // Scaling is a change of the number of replicas.
 type Scaling struct {
-	At       Duration `json:"at"`
-	Replicas int      `json:"replicas"`
+	At       Duration `json:"at" required:"true"`
+	Replicas int      `json:"replicas" required:"true" min:"1"`
 }
 
 // Duration is a duration as in policies, for example 90s.
@@ -122,11 +126,19 @@ type Duration time.Duration
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	var name string
 	if err := json.Unmarshal(text, &name); err != nil {
-		return fmt.Errorf("%s is no duration: must be a text such as 90s", text)
+		return fmt.Errorf("must be a length of time such as 90s, 5m, 1h or 1d, and is %s", text)
 	}
-	parsed, err := time.ParseDuration(name)
+	days, isDays := strings.CutSuffix(name, "d")
+	given := name
+	if isDays { // alone, as in policies
+		given = days + "h"
+	}
+	parsed, err := time.ParseDuration(given)
 	if err != nil || parsed < 0 {
-		return fmt.Errorf("%q is no duration: must be as 90s, 5m or 1h", name)
+		return fmt.Errorf("must be a length of time such as 90s, 5m, 1h or 1d, and is %q", name)
+	}
+	if isDays {
+		parsed *= 24
 	}
 	*d = Duration(parsed)
 	return nil
@@ -135,28 +147,46 @@ func (d *Duration) UnmarshalJSON(text []byte) error {
 // Compile compiles policies, each a document of YAML.
 type Compile func(policies []byte) (rules.Set, error)
 
-// Parse parses a scenario, and compiles its policies. The error names what is wrong.
-func Parse(text []byte, compile Compile) (*Scenario, error) {
+// Parse parses a scenario, and compiles its policies. The error names what is wrong, and where in the file.
+func Parse(file policyfile.File, compile Compile) (*Scenario, error) {
 	s := &Scenario{}
-	if err := yaml.UnmarshalStrict(text, s); err != nil {
-		reason := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: ")
-		return nil, errors.New("the scenario is invalid: " + strings.TrimPrefix(reason, "json: "))
+	documents := policyfile.Documents(file)
+	switch {
+	case len(documents) == 0:
+		return nil, fmt.Errorf("%s: the file is empty", file.Name)
+	case documents[0].Invalid != nil: // a scenario is no object of the Kubernetes API
+		return nil, errors.New(strings.Replace(documents[0].Invalid.String(), "an object with apiVersion and kind", "an object with the fields of a scenario", 1))
+	case len(documents) > 1:
+		return nil, fmt.Errorf("%s: a scenario is one document, and there are %d", file.Name, len(documents))
+	case documents[0].Kind != "":
+		return nil, fmt.Errorf("%s: a scenario has no kind, and this is a %s: write it into the list policies of a scenario", file.Name, documents[0].Kind)
 	}
+	if problems := documents[0].Decode(s); len(problems) > 0 {
+		return nil, policyfile.Errors(problems)
+	}
+	if err := s.complete(compile); err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Name, err)
+	}
+	return s, nil
+}
+
+// complete sets the defaults, validates the scenario, and compiles its policies.
+func (s *Scenario) complete(compile Compile) error {
 	s.setDefaults()
 	if err := s.validate(); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range s.Variants {
 		v := &s.Variants[i]
 		policies, err := s.policiesOf(v)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if v.set, err = compile(policies); err != nil {
-			return nil, fmt.Errorf("variant %q: %w", v.Name, err)
+			return fmt.Errorf("variant %q: %w", v.Name, err)
 		}
 	}
-	return s, nil
+	return nil
 }
 
 func (s *Scenario) setDefaults() {
@@ -173,7 +203,7 @@ func (s *Scenario) setDefaults() {
 		if c.Retry == "" {
 			c.Retry = Never
 		}
-		if c.Retries == 0 {
+		if c.retriesAreSet = c.Retries != 0; !c.retriesAreSet {
 			c.Retries = 5
 		}
 	}
@@ -182,15 +212,15 @@ func (s *Scenario) setDefaults() {
 func (s *Scenario) validate() error {
 	switch {
 	case s.Title == "":
-		return errors.New("the scenario has no title")
+		return errors.New("title must not be empty")
 	case hasControls(s.Title):
 		return fmt.Errorf("title %q is invalid: must not have control characters", s.Title)
 	case hasControls(strings.NewReplacer("\n", "", "\t", "").Replace(s.Description)):
 		return fmt.Errorf("description %q is invalid: must not have control characters", s.Description)
 	case time.Duration(s.Duration) < time.Second || time.Duration(s.Duration) > maxDuration:
 		return fmt.Errorf("duration %v is invalid: must be from 1s to %.0fh", time.Duration(s.Duration), maxDuration.Hours())
-	case s.Replicas < 1 || s.Replicas > maxReplicas:
-		return fmt.Errorf("replicas %d is invalid: must be from 1 to %d", s.Replicas, maxReplicas)
+	case s.Replicas > maxReplicas:
+		return fmt.Errorf("replicas %d is invalid: must be at most %d", s.Replicas, maxReplicas)
 	case len(s.Variants) > maxVariants:
 		return fmt.Errorf("there must be at most %d variants, and there are %d", maxVariants, len(s.Variants))
 	case len(s.Policies) == 0:
@@ -199,8 +229,11 @@ func (s *Scenario) validate() error {
 		return errors.New("the scenario has no clients")
 	}
 	for i := range s.Variants {
-		if hasControls(s.Variants[i].Name) {
-			return fmt.Errorf("variant %q is invalid: must not have control characters", s.Variants[i].Name)
+		switch name := s.Variants[i].Name; {
+		case hasControls(name):
+			return fmt.Errorf("variant %q is invalid: must not have control characters", name)
+		case slices.ContainsFunc(s.Variants[:i], func(v Variant) bool { return v.Name == name }):
+			return fmt.Errorf("two variants have the name %q: rename one of them", name)
 		}
 	}
 	clients := 0
@@ -221,8 +254,8 @@ func (s *Scenario) validate() error {
 		}
 	}
 	for _, one := range s.Scaling {
-		if one.Replicas < 1 || one.Replicas > maxReplicas {
-			return fmt.Errorf("scaling: replicas must be from 1 to %d, and is %d", maxReplicas, one.Replicas)
+		if one.Replicas > maxReplicas {
+			return fmt.Errorf("scaling: replicas must be at most %d, and is %d", maxReplicas, one.Replicas)
 		}
 		if one.At >= s.Duration {
 			return fmt.Errorf("scaling at %v has no effect: the simulation ends at %v", time.Duration(one.At), time.Duration(s.Duration))
@@ -241,18 +274,18 @@ func (c *Clients) validate() error {
 	switch {
 	case hasControls(c.Name):
 		return errors.New("the name must not have control characters")
-	case c.Count < 1:
-		return fmt.Errorf("count %d is invalid: must be at least 1", c.Count)
-	case c.Retries < 0:
-		return fmt.Errorf("retries %d is invalid: must be at least 1; for no retries, leave retry out", c.Retries)
-	case !slices.Contains([]Kind{Steady, Random, Bursty, Rotating}, c.Kind):
-		return fmt.Errorf("kind %q is invalid: must be Steady, Random, Bursty or Rotating", c.Kind)
 	case c.Kind == Bursty && (c.Burst < 1 || c.Every <= 0):
 		return fmt.Errorf("burst %d and every %v are invalid: both are required for Bursty, and must be positive", c.Burst, time.Duration(c.Every))
 	case c.Kind != Bursty && (c.RequestsPerSecond <= 0 || c.RequestsPerSecond > 1e6):
 		return fmt.Errorf("requestsPerSecond %v is invalid: it is required for %s, and must be positive and at most 1000000", c.RequestsPerSecond, c.Kind)
-	case !slices.Contains([]Retry{Never, Fixed, RetryAfter}, c.Retry):
-		return fmt.Errorf("retry %q is invalid: must be Never, Fixed or RetryAfter", c.Retry)
+	case c.Kind != Bursty && (c.Burst != 0 || c.Every != 0):
+		return fmt.Errorf("burst and every have no effect for %s: they are for Bursty", c.Kind)
+	case c.Kind == Bursty && c.RequestsPerSecond != 0:
+		return errors.New("requestsPerSecond has no effect for Bursty: set burst and every")
+	case c.Kind == Rotating && c.Shared:
+		return errors.New("shared has no effect for Rotating, whose requests have addresses of their own")
+	case c.Retry == Never && (c.RetryDelay != 0 || c.retriesAreSet):
+		return errors.New("retryDelay and retries have no effect without retry: set retry to Fixed or RetryAfter")
 	case c.Retry == Fixed && c.RetryDelay <= 0:
 		return errors.New("retryDelay is required for Fixed")
 	case c.To <= c.From:
@@ -279,16 +312,12 @@ func (s *Scenario) requests() (n float64) {
 // policiesOf returns the policies of a variant as YAML.
 func (s *Scenario) policiesOf(v *Variant) ([]byte, error) {
 	var documents []byte
-	for _, raw := range s.Policies {
-		var policy map[string]any
-		if err := json.Unmarshal(raw, &policy); err != nil {
-			return nil, fmt.Errorf("policies: %w", err)
-		}
-		spec, _ := policy["spec"].(map[string]any)
-		for field, value := range v.Spec {
-			if spec != nil {
-				spec[field] = value
-			}
+	for _, policy := range s.Policies {
+		policy = maps.Clone(policy)
+		if spec, isObject := policy["spec"].(map[string]any); isObject {
+			spec = maps.Clone(spec)
+			maps.Copy(spec, v.Spec)
+			policy["spec"] = spec
 		}
 		text, err := yaml.Marshal(policy)
 		if err != nil {

@@ -45,7 +45,7 @@ func compiler(t testing.TB) simulate.Compile {
 // run simulates a scenario.
 func run(t testing.TB, text []byte) *simulate.Result {
 	t.Helper()
-	s, err := simulate.Parse(text, compiler(t))
+	s, err := simulate.Parse(policyfile.File{Name: "s.yaml", Content: text}, compiler(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,42 +195,61 @@ func TestRun_ScalesReplicas(t *testing.T) {
 func TestParse_NamesWhatIsWrong(t *testing.T) {
 	client := "clients: [{name: a, kind: Steady, requestsPerSecond: 1}]\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"no YAML":        {"{", "the scenario is invalid"},
-		"unknown field":  {string(small("client: []")), `the scenario is invalid: unknown field "client"`},
-		"no title":       {"duration: 1m", "has no title"},
-		"no duration":    {"title: a", "duration 0s is invalid: must be from 1s to 168h"},
-		"a duration":     {"title: a\nduration: 1 minute", `"1 minute" is no duration: must be as 90s, 5m or 1h`},
-		"no clients":     {string(small("")), "has no clients"},
-		"kind":           {string(small("clients: [{name: a, kind: Slow}]")), `clients "a": kind "Slow" is invalid: must be Steady, Random, Bursty or Rotating`},
+		"no YAML":        {"{", "s.yaml:2: did not find expected node content"},
+		"unknown field":  {string(small("client: []")), `client: unknown field; did you mean clients?`},
+		"no title":       {"duration: 1m", "title: is required"},
+		"no duration":    {"title: a", "duration: is required"},
+		"a duration":     {"title: a\nduration: 1 minute", `s.yaml:2: duration: must be a length of time such as 90s, 5m, 1h or 1d, and is "1 minute"; write duration: 1m`},
+		"no clients":     {string(small("")), "clients: is required"},
+		"kind":           {string(small("clients: [{name: a, kind: Slow}]")), `clients[0].kind: must be Steady, Random, Bursty or Rotating, and is "Slow"`},
 		"rate":           {string(small("clients: [{name: a, kind: Steady}]")), "requestsPerSecond 0 is invalid: it is required for Steady"},
 		"burst":          {string(small("clients: [{name: a, kind: Bursty}]")), "burst 0 and every 0s are invalid: both are required"},
-		"retry":          {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, retry: Always}]")), `retry "Always" is invalid`},
+		"retry":          {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, retry: Always}]")), `clients[0].retry: must be Never, Fixed or RetryAfter, and is "Always"`},
 		"delay":          {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, retry: Fixed}]")), "retryDelay is required"},
 		"to":             {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, from: 5m}]")), "to 2m0s is invalid: must be after from, which is 5m0s"},
 		"outage":         {string(small(client + "outages: [{from: 1m, to: 30s}]")), "the outage from 1m0s must end later"},
-		"scaling":        {string(small(client + "scaling: [{at: 1m, replicas: 0}]")), "replicas must be from 1 to 500, and is 0"},
-		"replicas":       {string(small(client + "replicas: 501")), "replicas 501 is invalid: must be from 1 to 500"},
-		"few replicas":   {string(small(client + "replicas: -1")), "replicas -1 is invalid: must be from 1 to 500"},
+		"scaling":        {string(small(client + "scaling: [{at: 1m, replicas: 0}]")), "scaling[0].replicas: must be at least 1, and is 0"},
+		"replicas":       {string(small(client + "replicas: 501")), "replicas 501 is invalid: must be at most 500"},
+		"few replicas":   {string(small(client + "replicas: -1")), "replicas: must be at least 1, and is -1"},
 		"a late outage":  {string(small(client + "outages: [{from: 100h, to: 101h}]")), "the outage from 100h0m0s has no effect: the simulation ends at"},
 		"late scaling":   {string(small(client + "scaling: [{at: 100h, replicas: 2}]")), "scaling at 100h0m0s has no effect: the simulation ends at"},
-		"count":          {string(small("clients: [{name: a, kind: Steady, count: -5, requestsPerSecond: 1}]")), `clients "a": count -5 is invalid: must be at least 1`},
-		"retries":        {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, retries: -1}]")), "retries -1 is invalid"},
-		"short":          {"title: a\nduration: 1ms", "duration 1ms is invalid: must be from 1s to 168h"},
-		"escapes":        {"title: \"a\\e[31m\"", `title "a\x1b[31m" is invalid: must not have control characters`},
+		"count":          {string(small("clients: [{name: a, kind: Steady, count: -5, requestsPerSecond: 1}]")), `clients[0].count: must be at least 1, and is -5`},
+		"retries":        {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, retries: -1}]")), "clients[0].retries: must be at least 1, and is -1"},
+		"short":          {"title: a\nduration: 1ms\npolicies: []\nclients: []", "duration 1ms is invalid: must be from 1s to 168h"},
+		"escapes":        {"title: \"a\\e[31m\"\nduration: 1m\npolicies: []\nclients: []", `title "a\x1b[31m" is invalid: must not have control characters`},
 		"escapes of one": {string(small(client + "variants: [{name: \"a\\e\"}]")), `variant "a\x1b" is invalid: must not have control characters`},
 		"variants":       {string(small(client + "variants: [{name: a}, {name: b}, {name: c}, {name: d}]")), "at most 3 variants"},
 		"too many":       {string(small("clients: [{name: a, kind: Steady, count: 1000, requestsPerSecond: 1000}]")), "must be at most 5000000"},
 		"clients":        {string(small("clients: [{name: a, kind: Steady, count: 100001, requestsPerSecond: 0.001}]")), "at most 100000 clients"},
+		"no replica":     {string(small(client + "replicas: 0")), "replicas: must be at least 1, and is 0"},
+		"no count":       {string(small("clients: [{name: a, kind: Steady, count: 0, requestsPerSecond: 1}]")), "clients[0].count: must be at least 1, and is 0"},
+		"a rate as text": {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1/s}]")), `clients[0].requestsPerSecond: must be of type number, and is the string "1/s"`},
+		"a seed":         {strings.Replace(string(small(client)), "seed: 7", "seed: -1", 1), "seed: must be at least 0, and is -1"},
+		"other case":     {strings.Replace(string(small(client)), "title", "Title", 1), "Title: unknown field; did you mean title?"},
+		"a path":         {strings.Replace(string(small(client)), "policies:", "policies:\n- policies.yaml", 1), `policies[0]: must be of type object, and is the string "policies.yaml"`},
+		"an outage of":   {string(small(client + "outages: [{from: 1m, duration: 30s}]")), "outages[0].duration: unknown field"},
+		"scaling when":   {string(small(client + "scaling: [{replicas: 2}]")), "scaling[0].at: is required"},
+		"no effect":      {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, burst: 5}]")), "burst and every have no effect for Steady"},
+		"no burst rate":  {string(small("clients: [{name: a, kind: Bursty, burst: 1, every: 1m, requestsPerSecond: 1}]")), "requestsPerSecond has no effect for Bursty"},
+		"no retry":       {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, retries: 5}]")), "retryDelay and retries have no effect without retry"},
+		"addresses":      {string(small("clients: [{name: a, kind: Rotating, requestsPerSecond: 1, shared: true}]")), "shared has no effect for Rotating"},
+		"two variants":   {string(small(client + "variants: [{name: a}, {name: a}]")), `two variants have the name "a"`},
+		"a variant":      {string(small(client + "variants: [{spec: {limit: 5}}]")), "variants[0].name: is required"},
+		"two documents":  {string(small(client)) + "---\n" + string(small(client)), "a scenario is one document, and there are 2"},
+		"a policy":       {"apiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\n", "a scenario has no kind, and this is a RateLimitPolicy: write it into the list policies"},
+		"a text":         {"hello\n", `a document must be an object with the fields of a scenario, and is the string "hello"`},
+		"a tab":          {"title: a\n\tseed: 1\n", "s.yaml:2: a tab"},
+		"empty":          {"# later\n", "s.yaml: the file is empty"},
 		"invalid policy": {string(small(client + "variants: [{name: a, spec: {limit: -1}}]")), `variant "a": `},
 	} {
-		if _, err := simulate.Parse([]byte(c.text), compiler(t)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := simulate.Parse(policyfile.File{Name: "s.yaml", Content: []byte(c.text)}, compiler(t)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
 
 func TestRun_EndsWithItsContext(t *testing.T) {
-	s, err := simulate.Parse(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1000}]"), compiler(t))
+	s, err := simulate.Parse(policyfile.File{Name: "s.yaml", Content: small("clients: [{name: a, kind: Steady, requestsPerSecond: 1000}]")}, compiler(t))
 	if err != nil {
 		t.Fatal(err)
 	}

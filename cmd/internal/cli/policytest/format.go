@@ -7,15 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-	k8syaml "sigs.k8s.io/yaml"
-
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
-	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter/admin"
 )
@@ -36,10 +31,17 @@ type document struct {
 	// Limiter in Policies whose identity table applies, as NAMESPACE/NAME, needed if several differ.
 	Limiter string `json:"limiter"`
 	// Namespaces have the labels and annotations that policies for writes to the Kubernetes API read.
-	Namespaces []compile.Namespace `json:"namespaces"`
+	Namespaces []namespace `json:"namespaces"`
 	// Start is the time at which each test begins. Defaults to 2026-01-01T00:00:00Z, which is the start of a window of each length up to a day.
 	Start *time.Time `json:"start"`
 	Tests []test     `json:"tests"`
+}
+
+// namespace is what policies for writes read of a namespace.
+type namespace struct {
+	Name        string            `json:"name" required:"true"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
 }
 
 // test is a sequence of steps on new counters. A test without steps is a single step.
@@ -53,13 +55,13 @@ type test struct {
 // step sends a request once or several times.
 type step struct {
 	// Request is a request in the fields of POST /v1/check. In a step, it is merged into that of the test.
-	Request map[string]any `json:"request"`
+	Request request `json:"request"`
 	// Write is a write to the Kubernetes API, in place of a request. In a step, it is merged into that of the test.
-	Write map[string]any `json:"write"`
+	Write write `json:"write"`
 	// At is when the first request is sent, from the start of the test. Defaults to the time of the previous step.
 	At *duration `json:"at"`
 	// Repeat is how often the request is sent. Defaults to 1.
-	Repeat int `json:"repeat"`
+	Repeat *int `json:"repeat"`
 	// Every is the time between two requests.
 	Every duration `json:"every"`
 	Want  *want    `json:"want"`
@@ -87,7 +89,7 @@ type wantPolicy struct {
 	// one after a colon: tenant:1d.
 	Name string `json:"name"`
 	// Outcome as in weir explain: Allows, Denies, Unlimited, NoMatch or Replaced.
-	Outcome    *admin.Outcome `json:"outcome"`
+	Outcome    *admin.Outcome `json:"outcome" values:"Allows,Denies,Unlimited,NoMatch,Replaced,Undecided,LeftOut"`
 	Tier       *string        `json:"tier"`
 	Cost       *int64         `json:"cost"`
 	Identifier *string        `json:"identifier"`
@@ -95,6 +97,57 @@ type wantPolicy struct {
 	// Remaining units after the request.
 	Remaining *int64 `json:"remaining"`
 }
+
+// request is a request in the fields of POST /v1/check.
+type request map[string]any
+
+// Structure returns the fields of a request.
+func (request) Structure() any { return requestFields{} }
+
+// requestFields are the fields of a request. In POST /v1/check, clients can cause values of other types, which are left out; in a test they are mistakes.
+type requestFields struct {
+	Domain      string              `json:"domain"`
+	Method      string              `json:"method"`
+	Host        string              `json:"host"`
+	Path        string              `json:"path"`
+	Query       map[string]texts    `json:"query"`
+	Headers     map[string]texts    `json:"headers"`
+	ClientIP    string              `json:"clientIP"`
+	Claims      map[string]any      `json:"claims"`
+	Descriptors [][]descriptorEntry `json:"descriptors"`
+	Cost        int64               `json:"cost" min:"1"`
+	Peek        bool                `json:"peek"`
+	Override    *struct {
+		Limit       int64 `json:"limit" min:"1"`
+		WindowMs    int64 `json:"windowMs" min:"1000"`
+		WithoutCost bool  `json:"withoutCost"`
+	} `json:"override"`
+}
+
+// descriptorEntry is an entry of an Envoy descriptor.
+type descriptorEntry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// texts is the value of a header or of a parameter: a text or a list of texts.
+type texts struct{}
+
+// UnmarshalJSON rejects other values.
+func (*texts) UnmarshalJSON(text []byte) error {
+	var one string
+	var several []string
+	if json.Unmarshal(text, &one) != nil && json.Unmarshal(text, &several) != nil {
+		return fmt.Errorf("must be a text or a list of texts, and is %s; write it in quotes", text)
+	}
+	return nil
+}
+
+// write is a write to the Kubernetes API.
+type write map[string]any
+
+// Structure returns the fields of a write.
+func (write) Structure() any { return writeFields{} }
 
 // writeFields are the fields of a write.
 type writeFields struct {
@@ -117,14 +170,14 @@ func (d *duration) UnmarshalJSON(text []byte) error {
 		if string(text) == "0" {
 			return nil
 		}
-		return fmt.Errorf("a duration needs a unit: write %ss in place of %s", text, text)
+		return fmt.Errorf("must be a length of time such as 90s, 1h30m or 1d, and is %s", text)
 	}
 	days := time.Duration(0)
 	rest := given
 	if before, after, has := strings.Cut(given, "d"); has {
 		n, err := time.ParseDuration(before + "h")
 		if err != nil {
-			return fmt.Errorf("%q is no duration: write for example 90s, 1h30m or 1d", given)
+			return fmt.Errorf("must be a length of time such as 90s, 1h30m or 1d, and is %q", given)
 		}
 		days, rest = n*24, after
 	}
@@ -132,154 +185,78 @@ func (d *duration) UnmarshalJSON(text []byte) error {
 	if rest != "" || days == 0 {
 		var err error
 		if parsed, err = time.ParseDuration(rest); err != nil {
-			return fmt.Errorf("%q is no duration: write for example 90s, 1h30m or 1d", given)
+			return fmt.Errorf("must be a length of time such as 90s, 1h30m or 1d, and is %q", given)
 		}
 	}
 	if parsed += days; parsed < 0 {
-		return fmt.Errorf("%q must not be negative", given)
+		return fmt.Errorf("must not be negative, and is %q", given)
 	}
 	*d = duration(parsed)
 	return nil
 }
 
-// Suite is a file with tests.
+// Suite is a document with tests.
 type Suite struct {
 	File string
 
 	document
 
-	lines []int // of the tests
+	source *policyfile.Document
+	lines  []int // of the tests
 }
 
-// Find returns the suites in files. It skips documents of other kinds.
+// Find returns the suites in files. It skips documents of other kinds. A document that cannot be read, and may be one with tests, is an error.
 func Find(files []policyfile.File) (suites []*Suite, err error) {
 	for _, file := range files {
-		found, err := suitesOf(file)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file.Name, err)
-		}
-		suites = append(suites, found...)
-	}
-	return suites, nil
-}
-
-func suitesOf(file policyfile.File) (suites []*Suite, err error) {
-	line := 0
-	for _, text := range split(string(file.Content)) {
-		var header struct {
-			APIVersion string `json:"apiVersion"`
-			Kind       string `json:"kind"`
-		}
-		if err := k8syaml.Unmarshal([]byte(text), &header); err == nil && header.Kind == Kind {
-			if header.APIVersion != APIVersion {
-				return nil, fmt.Errorf("line %d: apiVersion %q of a %s is unknown: write %s", line+1, header.APIVersion, Kind, APIVersion)
+		for _, d := range policyfile.Documents(file) {
+			switch message := d.MeantKind(); {
+			case message != "":
+				return nil, errors.New(message)
+			case d.Invalid != nil && (strings.Contains(d.Text, Kind) || strings.Contains(d.Text, APIVersion)):
+				return nil, errors.New(d.Invalid.String())
+			case d.Invalid != nil || d.Kind != Kind:
+				continue
 			}
-			s, err := parse(file.Name, text, line)
-			if err != nil {
+			s := &Suite{File: file.Name, source: d}
+			if err := s.parse(); err != nil {
 				return nil, err
 			}
 			suites = append(suites, s)
 		}
-		line += strings.Count(text, "\n")
 	}
 	return suites, nil
 }
 
-// split splits a file at its document separators, which begin a part.
-func split(content string) (parts []string) {
-	begin, offset := 0, 0
-	for line := range strings.Lines(content) {
-		if strings.TrimSpace(line) == "---" && offset > begin {
-			parts = append(parts, content[begin:offset])
-			begin = offset
-		}
-		offset += len(line)
-	}
-	return append(parts, content[begin:])
-}
-
-// parse parses a document with tests. The line is the number of lines before it.
-func parse(file, text string, line int) (*Suite, error) {
-	s := &Suite{File: file}
-	if err := k8syaml.UnmarshalStrict([]byte(text), &s.document); err != nil {
-		message := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: ")
-		if field := unknownField.FindStringSubmatch(message); field != nil {
-			if at := lineOfKey(text, field[1]); at > 0 {
-				message = fmt.Sprintf("line %d: %s", line+at, message)
-			}
-		}
-		return nil, errors.New(message)
+// parse parses the document.
+func (s *Suite) parse() error {
+	if problems := s.source.Decode(&s.document); len(problems) > 0 {
+		return policyfile.Errors(problems)
 	}
 	if len(s.Tests) == 0 {
-		return nil, fmt.Errorf("line %d: the list tests is missing or empty", line+1)
+		return errors.New(s.source.Problem("tests", "the list tests is missing or empty").String())
 	}
-	var node yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &node); err != nil {
-		return nil, err
-	}
-	s.lines = linesOf(&node, line, len(s.Tests))
 	for i := range s.Tests {
-		if err := s.Tests[i].validate(); err != nil {
-			return nil, fmt.Errorf("line %d: test %q: %w", s.lines[i], s.Tests[i].Name, err)
+		field := fmt.Sprintf("tests[%d]", i)
+		s.lines = append(s.lines, s.source.Problem(field, "").Line)
+		if at, err := s.Tests[i].validate(); err != nil {
+			return errors.New(s.source.Problem(strings.TrimSuffix(field+"."+at, "."), fmt.Sprintf("test %q: %s", s.Tests[i].Name, err)).String())
 		}
 	}
-	return s, nil
+	return nil
 }
 
-// unknownField is the error of the strict decoder, which knows no line.
-var unknownField = regexp.MustCompile(`^unknown field "([^"]+)"$`)
-
-// lineOfKey returns the line of the first key with a name in a document, 0 without one.
-func lineOfKey(text, name string) int {
-	var node yaml.Node
-	if yaml.Unmarshal([]byte(text), &node) != nil {
-		return 0
-	}
-	var find func(*yaml.Node) int
-	find = func(n *yaml.Node) int {
-		for i, child := range n.Content {
-			if n.Kind == yaml.MappingNode && i%2 == 0 && child.Value == name {
-				return child.Line
-			}
-			if line := find(child); line > 0 {
-				return line
-			}
-		}
-		return 0
-	}
-	return find(&node)
-}
-
-// linesOf returns the lines of the tests of a document.
-func linesOf(document *yaml.Node, before, n int) []int {
-	lines := make([]int, n)
-	for i := range lines {
-		lines[i] = before + 1
-	}
-	if len(document.Content) == 0 {
-		return lines
-	}
-	fields := document.Content[0].Content
-	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i].Value == "tests" {
-			for j, item := range fields[i+1].Content[:min(n, len(fields[i+1].Content))] {
-				lines[j] = before + item.Line
-			}
-		}
-	}
-	return lines
-}
-
-// validate rejects a test that checks nothing, and completes its steps.
-func (t *test) validate() error {
+// validate rejects a test that checks nothing, and completes its steps. The field is where an error is, below the test.
+func (t *test) validate() (field string, err error) {
 	if t.Name == "" {
-		return errors.New("a test needs a name")
+		return "", errors.New("a test needs a name")
 	}
+	place := func(i int, field string) string { return fmt.Sprintf("steps[%d].%s", i, field) }
 	switch {
 	case len(t.Steps) == 0:
 		t.Steps = []step{t.step}
-	case t.Want != nil || t.At != nil || t.Repeat != 0 || t.Every != 0:
-		return errors.New("at, repeat, every and want of a test with steps are in its steps")
+		place = func(_ int, field string) string { return field }
+	case t.Want != nil || t.At != nil || t.Repeat != nil || t.Every != 0:
+		return "", errors.New("at, repeat, every and want of a test with steps are in its steps")
 	default:
 		for i := range t.Steps {
 			t.Steps[i].Request, t.Steps[i].Write = merge(t.Request, t.Steps[i].Request), merge(t.Write, t.Steps[i].Write)
@@ -290,26 +267,37 @@ func (t *test) validate() error {
 		s := &t.Steps[i]
 		switch {
 		case s.Request == nil && s.Write == nil:
-			return fmt.Errorf("step %d needs a request or a write", i+1)
+			return place(i, ""), errors.New("needs a request or a write")
 		case s.Request != nil && s.Write != nil:
-			return fmt.Errorf("step %d has a request and a write: remove one of them", i+1)
-		case s.Repeat < 0 || s.Repeat > maxRepeat:
-			return fmt.Errorf("step %d: repeat must be from 1 to %d, and is %d", i+1, maxRepeat, s.Repeat)
+			return place(i, ""), errors.New("has a request and a write: remove one of them")
+		case s.Repeat != nil && (*s.Repeat < 1 || *s.Repeat > maxRepeat):
+			return place(i, "repeat"), fmt.Errorf("repeat must be from 1 to %d, and is %d", maxRepeat, *s.Repeat)
+		case s.Every != 0 && s.requests() == 1:
+			return place(i, "every"), errors.New("every has no effect without repeat: set repeat, or remove every")
+		case s.Want != nil && s.Want.Allowed != nil && (*s.Want.Allowed < 0 || *s.Want.Allowed > s.requests()):
+			return place(i, "want.allowed"), fmt.Errorf("allowed must be from 0 to %d, the number of requests of the step, and is %d", s.requests(), *s.Want.Allowed)
 		}
-		s.Repeat = max(s.Repeat, 1)
 		checks = checks || s.Want != nil && *s.Want != (want{})
 	}
 	if !checks {
-		return errors.New("no step has a want, so that the test checks nothing")
+		return "", errors.New("no step has a want, so that the test checks nothing")
 	}
-	return nil
+	return "", nil
+}
+
+// requests returns how many requests the step sends.
+func (s *step) requests() int {
+	if s.Repeat == nil {
+		return 1
+	}
+	return *s.Repeat
 }
 
 // maxRepeat bounds the requests of a step.
 const maxRepeat = 10_000_000
 
 // merge returns the fields of base with those of over, which replace values other than objects.
-func merge(base, over map[string]any) map[string]any {
+func merge[M ~map[string]any](base, over M) M {
 	if base == nil {
 		return over
 	}
@@ -341,9 +329,7 @@ func (s *step) body(domain string) ([]byte, error) {
 		return nil, err
 	}
 	var w writeFields
-	decoder := json.NewDecoder(strings.NewReader(string(encoded)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&w); err != nil {
+	if err := json.Unmarshal(encoded, &w); err != nil {
 		return nil, fmt.Errorf("write: %w", err)
 	}
 	if w.User == "" || w.Object == nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli/explain"
 	"github.com/weir-dev/weir/cmd/internal/cli/policyset"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/admin"
@@ -102,7 +103,9 @@ func (s *Suite) compile() (*policyset.Set, error) {
 	}
 	if len(s.Namespaces) > 0 {
 		policies := set.Valid()
-		policies.Namespaces = s.Namespaces
+		for _, n := range s.Namespaces {
+			policies.Namespaces = append(policies.Namespaces, compile.Namespace(n))
+		}
 		set.Rules = policies.Compile(set.Identity).Set
 	}
 	return set, nil
@@ -207,11 +210,11 @@ func (r *run) step(ctx context.Context, s *step, body []byte) (failures []string
 		return nil, "", errors.New(bad.Detail)
 	}
 	o := outcome{exempt: isExempt}
-	for n := range s.Repeat {
+	for n := range s.requests() {
 		if n > 0 {
 			r.now = r.now.Add(time.Duration(s.Every))
 		}
-		if n == s.Repeat-1 {
+		if n == s.requests()-1 {
 			if o.before, bad = r.explainer.Explain(ctx, body, false); bad != nil {
 				return nil, "", errors.New(bad.Detail)
 			}
@@ -229,7 +232,7 @@ func (r *run) step(ctx context.Context, s *step, body []byte) (failures []string
 		}
 	}
 	if s.Want != nil {
-		failures = s.Want.compare(&o, s.Repeat)
+		failures = s.Want.compare(&o, s.requests())
 	}
 	if len(failures) == 0 {
 		return nil, "", nil
@@ -289,7 +292,11 @@ func (w *want) compare(o *outcome, sent int) (failures []string) {
 		if top := o.last.Strictest(); top != nil {
 			got = top.Rule.Policy
 		}
-		if !isNamed(got, *w.DecidedBy) {
+		switch {
+		case isNamed(got, *w.DecidedBy):
+		case *w.DecidedBy != "" && o.find(*w.DecidedBy) == nil:
+			fail("decidedBy", *w.DecidedBy, fmt.Sprintf("%s; there is no policy %s for the domain of the request", quoted(got), *w.DecidedBy))
+		default:
 			fail("decidedBy", quoted(*w.DecidedBy), quoted(got))
 		}
 	}
