@@ -259,7 +259,8 @@ func layers() []layer {
 				"golang.org/x/time", "sigs.k8s.io/yaml",
 			},
 		},
-		{pkg: "internal/accesslog/format", internal: []string{"limiter/clientip", "limiter/rules"}},
+		{pkg: "internal/accesslog/jsonscan"},
+		{pkg: "internal/accesslog/format", internal: []string{"internal/accesslog/jsonscan", "limiter/clientip", "limiter/rules"}},
 		{pkg: "internal/accesslog", internal: []string{"internal/accesslog/format"}, external: []string{"github.com/klauspost/compress"}},
 		{
 			pkg:      "internal/importer",

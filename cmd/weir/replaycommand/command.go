@@ -100,7 +100,7 @@ than --max-denied, 130 after Ctrl-C.`,
 	flags.StringVar(&f.domain, "domain", "", "domain of the requests, which is the namespace of their policies; by default that of the policies, if they have one")
 	flags.StringVar(&f.hashKey, "hash-key", "", "file with the key that hashes API keys, as for weir serve; by default a random key")
 	flags.StringVar(&f.format, "format", "", "format of the logs; detected by default")
-	flags.StringSliceVar(&f.fields, "map", nil,
+	flags.StringArrayVar(&f.fields, "map", nil,
 		"what a field of the request comes from, such as method=.req.method,header:x-tenant-id=.tenant or header:x-tenant-id=path:2")
 	flags.StringVar(&f.maxBad, "max-bad", "1%", "share of the lines that can be unreadable")
 	flags.BoolVar(&f.excludeDenied, "exclude-denied", false, "leave out requests that were denied with status 429 when they were logged")
@@ -279,7 +279,9 @@ func describeInput(found *result.Result, stats accesslog.Stats) {
 	precision := time.Duration(0)
 	for _, file := range stats.Files {
 		input.Files = append(input.Files, result.File{Name: file.Path, Format: file.Format.Name})
-		precision = max(precision, file.Format.Precision)
+		if file.Fractions == 0 { // a format with times as they are configured can have fractions of a second
+			precision = max(precision, file.Format.Precision)
+		}
 	}
 	input.Lines, input.Bytes, input.Bad = stats.Lines, stats.Bytes, stats.Bad
 	input.Late += stats.Late

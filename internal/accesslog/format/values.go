@@ -30,6 +30,7 @@ const (
 	millis      // in milliseconds
 	nanos       // in nanoseconds
 	source      // the address that sent the request to the proxy
+	sourcePort  // the same with a port, and without brackets around an IPv6 address
 	forwarded   // X-Forwarded-For
 	user        // as the proxy authenticated it
 	domain      // of the policies
@@ -86,6 +87,8 @@ func (v *values) set(f field, name, text string, clock *clock) error {
 		return v.setTime(f, text, clock)
 	case source:
 		v.source = text
+	case sourcePort:
+		v.source = withoutPort(text)
 	case forwarded:
 		v.forwarded = text
 		v.headers = append(v.headers, pair{name: "x-forwarded-for", value: text})
@@ -102,6 +105,14 @@ func (v *values) set(f field, name, text string, clock *clock) error {
 	case ignored, headerNames, fields:
 	}
 	return err
+}
+
+// withoutPort returns the address of an address with a port: 192.0.2.1:4711, 2001:db8::1:4711 or [2001:db8::1]:4711.
+func withoutPort(text string) string {
+	if colon := strings.LastIndexByte(text, ':'); colon >= 0 {
+		return text[:colon]
+	}
+	return text
 }
 
 // setTime sets a time or the duration. An invalid text changes nothing: another key of JSON can have set it.
@@ -135,7 +146,7 @@ func (v *values) setTime(f field, text string, clock *clock) error {
 // setRequestLine sets method and target from the first line of a request.
 func (v *values) setRequestLine(line string) error {
 	first := strings.IndexByte(line, ' ')
-	if first <= 0 || !isMethod(line[:first]) {
+	if first <= 0 || !isMethod(line[:first]) || line[:first] == "PRI" { // PRI begins HTTP/2 on a port without it
 		return ErrNoRequest
 	}
 	v.method = line[:first]
