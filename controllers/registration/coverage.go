@@ -3,7 +3,6 @@ package registration
 import (
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/weir-dev/weir/controllers/deployment"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/internal/stored"
 )
@@ -32,7 +31,7 @@ func webhooksOf(states []limiterState, written error) map[types.UID]report.Webho
 
 // coverage returns whether the webhook covers each selected policy that limits writes.
 func (s *limiterState) coverage() map[types.UID]report.Coverage {
-	covered := newReaches(s.throttling.Rules, deployment.ExemptionsOf(s.limiter)).policies
+	covered := newReaches(s.throttling.Rules, stored.ExemptionsOf(s.limiter)).policies
 	all := make(map[types.UID]report.Coverage, len(s.selected.Namespaced)+len(s.selected.Cluster))
 	for i := range s.selected.Namespaced {
 		p := s.selected.Namespaced[i]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -64,7 +65,7 @@ func firstName(webhook string) string {
 // webhooks sets every field for which an API server has a default, so that changes by others are detected. It returns nil if the Limiter
 // limits no writes.
 func (t *ThrottlingLimiter) webhooks() (all []admissionv1.ValidatingWebhook) {
-	never := deployment.ExemptionsOf(t.Limiter)
+	never := stored.ExemptionsOf(t.Limiter)
 	writes := newReaches(t.Rules, never)
 	if writes.empty() {
 		return nil

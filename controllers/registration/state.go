@@ -88,7 +88,7 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 	policyRules := throttleRules(selected)
 	s.selected = selected
 	s.throttling = ThrottlingLimiter{Limiter: limiter, Rules: policyRules}
-	if newReaches(policyRules, deployment.ExemptionsOf(limiter)).empty() {
+	if newReaches(policyRules, stored.ExemptionsOf(limiter)).empty() {
 		set(v1alpha1.ReasonNoPolicies, "No selected policy limits writes that are not exempt")
 		return resyncInterval
 	}
@@ -125,7 +125,7 @@ func (r *Reconciler) evaluateLimiter(s *limiterState, f *inputs, now time.Time, 
 
 func (s *limiterState) setRegistered() {
 	s.reason = v1alpha1.ReasonRegistered
-	never := deployment.ExemptionsOf(s.limiter)
+	never := stored.ExemptionsOf(s.limiter)
 	writes := newReaches(s.throttling.Rules, never)
 	count, entries := 0, writes.entries(never)
 	for i := range entries {

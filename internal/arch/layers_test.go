@@ -238,7 +238,7 @@ func layers() []layer {
 			pkg: "internal/stored",
 			internal: []string{
 				"api/v1alpha1", "api/v1alpha1/policyapi", "internal/compile", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy",
-				"limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname",
+				"limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname",
 			},
 			external: []string{"k8s.io/apimachinery/pkg"},
 		},

@@ -220,8 +220,14 @@ func TestSettings_ClientOf(t *testing.T) {
 		return own
 	}}
 	r, err := parse(t, "envoy", s, line)
-	if err != nil || r.Request.ClientIP != own || source.IsValid() || forwarded != "198.51.100.99, 203.0.113.7" {
+	if err != nil || r.Request.ClientIP != own || source.String() != "203.0.113.7" || forwarded != "198.51.100.99, 203.0.113.7" {
 		t.Errorf("%v, %v, source %v, forwarded %q", err, r.Request.ClientIP, source, forwarded)
+	}
+	s.ClientHeader, s.Headers = "forwarded", []string{}
+	line = `{"time":"2026-03-14T08:00:05Z","path":"/","remote_addr":"10.0.0.1","http_x_forwarded_for":"198.51.100.99","http_forwarded":"for=203.0.113.7"}`
+	r, err = parse(t, "json", s, line)
+	if err != nil || r.Request.ClientIP != own || source.String() != "10.0.0.1" || forwarded != "for=203.0.113.7" || r.Request.Headers != nil {
+		t.Errorf("%v, %v, source %v, header %q", err, r.Request, source, forwarded)
 	}
 }
 

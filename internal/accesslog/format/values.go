@@ -203,9 +203,11 @@ type Settings struct {
 	Headers []string
 	// Location of times without an offset. Nil is UTC.
 	Location *time.Location
-	// ClientOf returns the address of the client of a request that a proxy received from source, with this value of X-Forwarded-For. Either can be
-	// absent. Nil uses source, or without it the last address that X-Forwarded-For has, which the proxy wrote.
-	ClientOf func(source netip.Addr, forwardedFor string) netip.Addr
+	// ClientOf returns the address of the client of a request that a proxy received from source, with a value of ClientHeader, which can be absent. Without
+	// a source, it is the last address that X-Forwarded-For has, which the proxy wrote. Nil returns source.
+	ClientOf func(source netip.Addr, value string) netip.Addr
+	// ClientHeader is in lower case. "" is X-Forwarded-For.
+	ClientHeader string
 }
 
 // record completes r from the values of a line. It sets the fields that a line determines, and leaves File and Line.
@@ -281,21 +283,20 @@ func cutURL(text string) (host, target string, ok bool) {
 }
 
 func (v *values) setClient(q *rules.Request, s *Settings) {
-	var peer netip.Addr
 	if v.source != "" {
-		if ip, ok := clientip.Parse(v.source); ok {
-			peer = ip
-		}
+		q.ClientIP, _ = clientip.Parse(v.source)
 	}
-	switch {
-	case s.ClientOf != nil:
-		q.ClientIP = s.ClientOf(peer, v.forwarded)
-	case peer.IsValid() || v.forwarded == "":
-		q.ClientIP = peer
-	default:
-		last := v.forwarded[strings.LastIndexByte(v.forwarded, ',')+1:]
-		q.ClientIP, _ = clientip.Parse(last)
+	if !q.ClientIP.IsValid() && v.forwarded != "" {
+		q.ClientIP, _ = clientip.Parse(v.forwarded[strings.LastIndexByte(v.forwarded, ',')+1:])
 	}
+	if s.ClientOf == nil || !q.ClientIP.IsValid() {
+		return
+	}
+	value := v.forwarded
+	if s.ClientHeader != "" {
+		value = last(v.headers, s.ClientHeader)
+	}
+	q.ClientIP = s.ClientOf(q.ClientIP, value)
 }
 
 func (v *values) setHeaders(q *rules.Request, s *Settings) {

@@ -51,7 +51,8 @@ func (n *node) scanObject(text string, position int, v Visitor) (end int, err er
 	}
 	last := &n.first
 	for {
-		m, next := last.next, 0
+		var next int
+		m := last.next
 		if m != nil && strings.HasPrefix(text[position:], m.quoted) {
 			next = position + len(m.quoted)
 		} else if m, next, err = n.memberAt(text, position); err != nil {
