@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/limiter/exempt"
 )
 
 const (
@@ -56,15 +55,6 @@ func checkWithdrawal(limiter *v1alpha1.Limiter) error {
 		return nil
 	}
 	return pending("spec.kubernetesThrottle: disabled; the pods are updated after the webhook is removed")
-}
-
-// ExemptionsOf returns the namespaces, users and groups that the Limiter never limits. Its namespace is known by its real name: anyone who
-// may create namespaces could create one that has a well-known name elsewhere.
-func ExemptionsOf(limiter *v1alpha1.Limiter) exempt.Lists {
-	spec := limiter.Spec.KubernetesThrottle
-	return exempt.With(limiter.Namespace, exempt.Lists{
-		Namespaces: sortedTexts(spec.AdditionalExemptNamespaces), Users: sortedTexts(spec.AdditionalExemptUsers), Groups: sortedTexts(spec.AdditionalExemptGroups),
-	})
 }
 
 func sortedTexts[T ~string](given []T) []string {

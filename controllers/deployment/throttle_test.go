@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/limiter/exempt"
 )
 
 func TestThrottle_WaitsForItsCertificateBeforePodsStart(t *testing.T) {
@@ -139,26 +138,6 @@ func TestThrottle_IsIgnoredOutsideTheOperatorNamespace(t *testing.T) {
 	h.must(h.kube.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: Name("default")}, &d))
 	if args := strings.Join(d.Spec.Template.Spec.Containers[0].Args, " "); strings.Contains(args, "throttle") {
 		t.Errorf("arguments %s", args)
-	}
-}
-
-func TestExemptionsOf_AddToWhatIsAlwaysExempt(t *testing.T) {
-	limiter := &v1alpha1.Limiter{}
-	limiter.Namespace = "limits"
-	limiter.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{
-		AdditionalExemptNamespaces: []v1alpha1.NamespaceName{"rook", "limits"}, AdditionalExemptUsers: []v1alpha1.KubernetesUser{"eve", "bob"},
-		AdditionalExemptGroups: []v1alpha1.KubernetesUser{"staff"},
-	}
-	want := exempt.Lists{ // no weir-system: here the name means nothing
-		Namespaces: []string{"kube-node-lease", "kube-public", "kube-system", "limits", "rook"},
-		Users:      []string{"bob", "eve", "system:apiserver", "system:cloud-controller-manager", "system:kube-controller-manager", "system:kube-proxy", "system:kube-scheduler"},
-		Groups: []string{
-			"kubeadm:cluster-admins", "staff", "system:bootstrappers", "system:masters", "system:nodes", "system:serviceaccounts:kube-node-lease",
-			"system:serviceaccounts:kube-public", "system:serviceaccounts:kube-system", "system:serviceaccounts:limits", "system:serviceaccounts:rook",
-		},
-	}
-	if diff := cmp.Diff(want, ExemptionsOf(limiter)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
-	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -159,7 +159,7 @@ func TestRender_CoversEveryMatchedWriteAndNoExemptOne(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 		throttling := ThrottlingLimiter{Limiter: drawLimiter(t), Rules: set.Rules}
-		never := deployment.ExemptionsOf(throttling.Limiter)
+		never := stored.ExemptionsOf(throttling.Limiter)
 		configuration := Render([]ThrottlingLimiter{throttling})
 		calls := matcher.callsOf(t, configuration)
 		for range 20 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/controllers/deployment"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -35,7 +36,7 @@ type ThrottlingLimiter struct {
 // writes returns which writes the rules may match.
 func (t *ThrottlingLimiter) writes() *reaches {
 	if t.foundWrites == nil {
-		t.foundWrites = newReaches(t.Rules, deployment.ExemptionsOf(t.Limiter))
+		t.foundWrites = newReaches(t.Rules, stored.ExemptionsOf(t.Limiter))
 	}
 	return t.foundWrites
 }
@@ -43,7 +44,7 @@ func (t *ThrottlingLimiter) writes() *reaches {
 // entries returns the webhooks of the Limiter.
 func (t *ThrottlingLimiter) entries() []entry {
 	if t.foundEntries == nil {
-		t.foundEntries = t.writes().entries(deployment.ExemptionsOf(t.Limiter))
+		t.foundEntries = t.writes().entries(stored.ExemptionsOf(t.Limiter))
 	}
 	return t.foundEntries
 }
@@ -84,7 +85,7 @@ func firstName(webhook string) string {
 // webhooks sets every field for which an API server has a default, so that changes by others are detected. It returns nil if the Limiter
 // limits no writes.
 func (t *ThrottlingLimiter) webhooks() (all []admissionv1.ValidatingWebhook) {
-	never := deployment.ExemptionsOf(t.Limiter)
+	never := stored.ExemptionsOf(t.Limiter)
 	if t.writes().empty() {
 		return nil
 	}

@@ -139,7 +139,7 @@ func (s *limiterState) setRegistered() {
 // throttleRules returns the rules of policies that limit writes, until the memo compiles again. It omits policies that do not compile: the status of such a
 // policy reports why.
 func throttleRules(selected stored.Policies, memo *compile.Memo) []rules.Rule {
-	selected.Namespaces = nil                                                               // the rules do not depend on them
+	selected.Namespaces = nil                                                                // the rules do not depend on them
 	set := selected.CompileAfter(memo, compile.DefaultIdentity(), budget.Budget{}).Set.Rules // nor on the identity table
 	forRequests := func(rule rules.Rule) bool { return rule.Match.Kubernetes == nil }
 	if slices.ContainsFunc(set, forRequests) {

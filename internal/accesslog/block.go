@@ -21,14 +21,16 @@ type block struct {
 	line int           // of the first line
 	done chan struct{} // closed when it is parsed
 
-	records []Record // by their start
-	order   []moment // in the order of the file
-	lines   int
-	bad     int64
-	reports []BadLine // of the first bad lines
-	skipped map[format.SkipError]int64
-	noIP    int64
-	err     error // reading failed after the text
+	records   []Record // by their start
+	unsorted  bool
+	order     []moment // in the order of the file
+	lines     int
+	bad       int64
+	reports   []BadLine // of the first bad lines
+	skipped   map[format.SkipError]int64
+	noIP      int64
+	fractions int64 // records whose times are not both whole seconds
+	err       error // reading failed after the text
 }
 
 // moment is the time of a line.
@@ -142,11 +144,14 @@ func (c *cutter) dropLine() (*block, error) {
 	}
 }
 
+// shortestLine is the length of the shortest line that can be a request, in bytes. A block of shorter lines needs no memory for a record of each.
+const shortestLine = 16
+
 // parse sets the records of the block.
 func (b *block) parse(p *format.Parser) {
-	b.records = make([]Record, 0, b.lines)
-	b.order = make([]moment, 0, b.lines)
-	sorted := true
+	most := min(b.lines, len(b.text)/shortestLine+1)
+	b.records = make([]Record, 0, most)
+	b.order = make([]moment, 0, most)
 	text := b.text
 	for number := 0; text != ""; number++ {
 		var line string
@@ -158,33 +163,59 @@ func (b *block) parse(p *format.Parser) {
 		if line = strings.TrimRight(line, " \t\r"); line == "" {
 			continue
 		}
-		if len(line) > maxLine {
-			b.addBad(number, line, fmt.Errorf("the line is longer than %d bytes", maxLine))
-			continue
-		}
-		n := len(b.records)
-		b.records = b.records[:n+1]
-		r := &b.records[n]
-		err := p.Parse(line, r)
-		if err == nil {
-			err = checkTime(r)
-		}
-		if err != nil {
-			*r = Record{}
-			b.records = b.records[:n]
-			b.addBad(number, line, err)
-			continue
-		}
-		r.File, r.Line = b.file.path, b.line+number
-		sorted = sorted && (n == 0 || !r.Start.Before(b.records[n-1].Start))
-		b.order = append(b.order, moment{logged: r.Logged.UnixNano(), line: int32(number)})
-		if !r.Request.ClientIP.IsValid() && r.Request.Kubernetes == nil && r.Recorded == nil {
-			b.noIP++
-		}
+		b.parseLine(p, number, line)
 	}
-	if !sorted {
+	if b.unsorted {
 		b.sort()
 	}
+}
+
+// parseLine adds the records of a line.
+func (b *block) parseLine(p *format.Parser, number int, line string) {
+	if len(line) > maxLine {
+		b.addBad(number, line, fmt.Errorf("the line is longer than %d bytes", maxLine))
+		return
+	}
+	err := b.add(p, number, line)
+	list, isList := err.(format.ListError) //nolint:errorlint // parsers return it unwrapped
+	if !isList {
+		if err != nil {
+			b.addBad(number, line, err)
+		}
+		return
+	}
+	b.lines += max(len(list)-1, 0) // each event counts as a line
+	for _, item := range list {
+		if err := b.add(p, number, item); err != nil {
+			b.addBad(number, item, err)
+		}
+	}
+}
+
+// add adds the record of a line, or returns why there is none.
+func (b *block) add(p *format.Parser, number int, line string) error {
+	n := len(b.records)
+	b.records = slices.Grow(b.records, 1)[:n+1]
+	r := &b.records[n]
+	err := p.Parse(line, r)
+	if err == nil {
+		err = checkTime(r)
+	}
+	if err != nil {
+		*r = Record{}
+		b.records = b.records[:n]
+		return err
+	}
+	r.File, r.Line = b.file.path, b.line+number
+	b.unsorted = b.unsorted || n > 0 && r.Start.Before(b.records[n-1].Start)
+	b.order = append(b.order, moment{logged: r.Logged.UnixNano(), line: int32(number)})
+	if !r.Request.ClientIP.IsValid() && r.Request.Kubernetes == nil && r.Recorded == nil {
+		b.noIP++
+	}
+	if r.Start.Nanosecond() != 0 && r.Logged.Nanosecond() != 0 {
+		b.fractions++
+	}
+	return nil
 }
 
 // endOfTime is the start of the year 2262, in seconds since 1970. Later times, and those before 1970, have no place in a count of nanoseconds.

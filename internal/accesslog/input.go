@@ -42,13 +42,17 @@ type file struct {
 	format format.Format
 	sample []string // the first lines
 	first  time.Time
-	size   int64 // 0 if unknown
+	size   int64       // 0 if unknown
+	info   fs.FileInfo // nil for the standard input
+	index  int         // in Stats.Files
 
 	read    *atomic.Int64 // bytes of the file, as it is stored
 	reader  io.Reader     // nil if the file is to be opened again
 	closers []func()
 	isEmpty bool
 	damage  error // of the first lines
+
+	isCompressed bool
 }
 
 // expand returns the paths of patterns, each of them once.
@@ -175,7 +179,9 @@ func (f *file) head(stdin io.Reader, counter *atomic.Int64) ([]byte, error) {
 		if err != nil {
 			return nil, f.readError(err)
 		}
-		head = slices.Concat(head, rest)
+		if head = slices.Concat(head, rest); len(head) > maxLine {
+			return nil, fmt.Errorf("%s: the first line is longer than %d bytes: it is no log, or remove the line", nameOf(f.path), maxLine)
+		}
 	}
 	return head, nil
 }
@@ -209,12 +215,12 @@ func (f *file) inspect() (isRegular bool, err error) {
 		return false, err
 	case info.IsDir():
 		return false, fmt.Errorf("%s is a directory: name its files, for example %s", f.path, filepath.Join(f.path, "*.log"))
-	case info.Mode().IsRegular():
-		f.size = info.Size()
-		return true, nil
-	default:
-		return false, nil
 	}
+	f.info = info
+	if info.Mode().IsRegular() {
+		f.size = info.Size()
+	}
+	return info.Mode().IsRegular(), nil
 }
 
 // open opens the input and decompresses it. counter counts the bytes that are read.
@@ -244,8 +250,10 @@ func (f *file) open(in io.Reader, counter *atomic.Int64) error {
 func (f *file) decompress(in io.Reader, magic []byte) (io.Reader, error) {
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		f.isCompressed = true
 		return gzip.NewReader(in)
-	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), isSkippableFrame(magic):
+		f.isCompressed = true
 		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxZstdMemory), zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return nil, err
@@ -261,6 +269,11 @@ func (f *file) decompress(in io.Reader, magic []byte) (io.Reader, error) {
 	}
 }
 
+// isSkippableFrame reports whether a file begins with a frame of zstd that has no text, as those of pzstd do.
+func isSkippableFrame(magic []byte) bool {
+	return len(magic) >= 4 && magic[0]&0xf0 == 0x50 && bytes.HasPrefix(magic[1:], []byte{0x2a, 0x4d, 0x18})
+}
+
 // nameOf returns the name of an input for an error.
 func nameOf(path string) string {
 	if path == stdin {
@@ -272,7 +285,12 @@ func nameOf(path string) string {
 // readError describes a failed read.
 func (f *file) readError(err error) error {
 	name := nameOf(f.path)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, zstd.ErrMagicMismatch) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) {
+	_, isOfSystem := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return fmt.Errorf("%s needs more than %d MiB of memory to decompress: decompress it, for example with zstd -dc --long=31, and use - for the standard input",
+			name, maxZstdMemory>>20)
+	case f.isCompressed && !isOfSystem:
 		return fmt.Errorf("%s is truncated or damaged: decompressing it failed: %w; get a complete copy", name, err)
 	}
 	return fmt.Errorf("%s cannot be read: %w", name, err)
@@ -305,17 +323,8 @@ func (f *file) detect(o *Options, head []byte) error {
 			return fmt.Errorf("%s: %w", nameOf(f.path), err)
 		}
 	}
-	p, err := f.format.NewParser(&o.Settings, f.sample)
-	if err != nil {
-		return err
-	}
-	for _, line := range f.sample {
-		var r Record
-		if p.Parse(line, &r) == nil && (f.first.IsZero() || r.Start.Before(f.first)) {
-			f.first = r.Start
-		}
-	}
-	return nil
+	f.first, err = f.format.Earliest(f.sample, &o.Settings)
+	return err
 }
 
 // sampleOf returns the first lines of a text, without blank ones and without the last one if it is incomplete.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -93,11 +94,18 @@ func Open(ctx context.Context, files []string, o Options) (*Reader, error) {
 // openFiles reads the first lines of the files, and sorts them by time.
 func (r *Reader) openFiles(ctx context.Context, paths []string) error {
 	empty := 0
+	var infos []fs.FileInfo
 	for _, path := range paths {
 		f, err := r.openFile(ctx, path)
 		if err != nil {
 			return err
 		}
+		isSame := func(other fs.FileInfo) bool { return os.SameFile(f.info, other) }
+		if f.info != nil && f.info.Mode().IsRegular() && slices.ContainsFunc(infos, isSame) { // another path to a file, such as a link
+			f.close()
+			continue
+		}
+		infos = append(infos, f.info)
 		r.stats.addFile(f)
 		if f.isEmpty {
 			f.close()
@@ -106,7 +114,7 @@ func (r *Reader) openFiles(ctx context.Context, paths []string) error {
 		}
 		r.files = append(r.files, f)
 	}
-	if empty == len(paths) {
+	if empty == len(infos) {
 		return fmt.Errorf("the log is empty: no line in %s", joinPaths(paths))
 	}
 	slices.SortStableFunc(r.files, func(a, b *file) int { return a.first.Compare(b.first) })
@@ -149,14 +157,16 @@ func (r *Reader) work() {
 	for {
 		select {
 		case b := <-r.jobs:
-			p := parsers[b.file]
+			p, err := parsers[b.file], error(nil)
 			if p == nil {
 				clear(parsers) // files are mostly read one after the other
-				p, b.err = b.file.format.NewParser(&r.options.Settings, b.file.sample)
+				p, err = b.file.format.NewParser(&r.options.Settings, b.file.sample)
 				parsers[b.file] = p
 			}
-			if b.err == nil {
-				b.parse(p)
+			if err == nil {
+				b.parse(p) // also of a block after which reading failed
+			} else {
+				b.err = err
 			}
 			close(b.done)
 		case <-r.stopped.Done():

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -100,7 +101,9 @@ func compressed(t testing.TB, content []byte) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string][]byte{"plain": content, "gzip": zipped.Bytes(), "zstd": encoder.EncodeAll(content, nil)}
+	packed := encoder.EncodeAll(content, nil)
+	skippable := append([]byte("\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"), packed...) // as pzstd writes it
+	return map[string][]byte{"plain": content, "gzip": zipped.Bytes(), "zstd": packed, "zstd after a skippable frame": skippable}
 }
 
 func manyLines(n int) []byte {
@@ -171,6 +174,100 @@ func TestReader_ATruncatedFileIsAnErrorAfterItsLines(t *testing.T) {
 	}
 }
 
+// A small file is one block, whose worker has no parser yet.
+func TestReader_ADamagedEndIsAnErrorWhateverTheSize(t *testing.T) {
+	content := []byte(nginxLine(0, "/a") + nginxLine(1, "/b"))
+	for name, whole := range compressed(t, content) {
+		if name == "plain" {
+			continue
+		}
+		wrong := slices.Clone(whole)
+		wrong[len(wrong)-6] ^= 1 // the checksum of gzip, and the text or the checksum of zstd
+		for what, damaged := range map[string][]byte{
+			"a byte is missing": whole[:len(whole)-1], "the checksum is missing": whole[:len(whole)-8], "the checksum is wrong": wrong,
+			"garbage follows": append(slices.Clone(whole), "garbage"...), "the start of another member": append(slices.Clone(whole), whole[:5]...),
+		} {
+			var records []accesslog.Record
+			r, err := accesslog.Open(t.Context(), []string{write(t, "access.log", damaged)}, accesslog.Options{})
+			if err == nil {
+				records, err = readAll(t, r)
+				r.Close()
+			}
+			if err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "is truncated or damaged") {
+				t.Errorf("%s, %s: %d records, %v", name, what, len(records), err)
+			}
+		}
+	}
+}
+
+func TestReader_ReadsTheEventsOfALine(t *testing.T) {
+	event := func(second int, verb string) string {
+		return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":%q,"user":{"username":"bob"},`+
+			`"objectRef":{"resource":"pods","namespace":"acme","name":"p%d","apiVersion":"v1"},"requestReceivedTimestamp":%q}`,
+			verb, second, noon.Add(time.Duration(second)*time.Second).Format(time.RFC3339))
+	}
+	list := func(events ...string) string {
+		return `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[` + strings.Join(events, ",") + "]}\n"
+	}
+	log := list(event(2, "create"), event(1, "update"), event(3, "get"), `{"kind":"Event"}`) + list() + event(4, "patch") + "\n" + list(event(0, "create"))
+	r := open(t, accesslog.Options{}, write(t, "audit.log", []byte(log)))
+	records, err := readAll(t, r)
+	var names []string
+	for i := range records {
+		names = append(names, fmt.Sprint(records[i].Request.Kubernetes.Name, " ", records[i].Line))
+	}
+	if want := []string{"p0 4", "p1 1", "p2 1", "p4 3"}; !errors.Is(err, io.EOF) || !slices.Equal(names, want) {
+		t.Errorf("%v, %v, want %v", names, err, want)
+	}
+	s := r.Stats()
+	if s.Lines != 7 || s.Bad != 1 || s.Skipped[format.ErrRead] != 1 || s.BadLines[0].Line != 1 || s.BadLines[0].Text != `{"kind":"Event"}` {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestReader_ReadsAFileOnceWhateverItsPath(t *testing.T) {
+	path := write(t, "access.log", manyLines(10))
+	link, hard := filepath.Join(t.TempDir(), "link"), filepath.Join(filepath.Dir(path), "hard")
+	if err := errors.Join(os.Symlink(path, link), os.Link(path, hard)); err != nil {
+		t.Fatal(err)
+	}
+	other := write(t, "access.log", manyLines(10))
+	r := open(t, accesslog.Options{}, path, link, hard, other, filepath.Join(filepath.Dir(path), "*"))
+	if records, err := readAll(t, r); !errors.Is(err, io.EOF) || len(records) != 20 || len(r.Stats().Files) != 2 {
+		t.Errorf("%d records, %v, %+v", len(records), err, r.Stats().Files)
+	}
+	empty := write(t, "empty.log", nil)
+	if _, err := accesslog.Open(t.Context(), []string{empty, filepath.Join(filepath.Dir(empty), "*.log")}, accesslog.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "the log is empty") {
+		t.Error(err)
+	}
+}
+
+// Blank lines are no records, and need no memory for records.
+func TestReader_BlankLinesNeedNoMemory(t *testing.T) {
+	path := write(t, "access.log", slices.Concat(manyLines(1), bytes.Repeat([]byte("\n"), 8<<20), manyLines(1)))
+	r := open(t, accesslog.Options{Workers: 1}, path)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	records, err := readAll(t, r)
+	runtime.ReadMemStats(&after)
+	if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; !errors.Is(err, io.EOF) || len(records) != 2 || allocated > 500 {
+		t.Errorf("%d records, %v, %d MiB", len(records), err, allocated)
+	}
+}
+
+func TestReader_FindsThePrecisionOfTimes(t *testing.T) {
+	for line, want := range map[string]int64{
+		nginxLine(0, "/"): 0, envoyLine(0, 0, "/"): 0, envoyLine(1500*time.Millisecond, 2*time.Millisecond, "/"): 1,
+		`{"time":"2026-03-14T12:00:00Z","request_time":"0.25","path":"/"}`: 0, `{"msec":"1773489600.5","path":"/"}`: 1,
+	} {
+		r := open(t, accesslog.Options{}, write(t, "a.log", []byte(line)))
+		if _, err := readAll(t, r); !errors.Is(err, io.EOF) || r.Stats().Files[0].Fractions != want {
+			t.Errorf("%s: %v, %+v", line, err, r.Stats().Files)
+		}
+	}
+}
+
 func TestOpen_Errors(t *testing.T) {
 	directory := t.TempDir()
 	for name, c := range map[string]struct {
@@ -193,6 +290,7 @@ func TestOpen_Errors(t *testing.T) {
 		"the start of a gzip": {
 			[]string{write(t, "a.gz", compressed(t, []byte(nginxLine(0, "/")+nginxLine(1, "/")))["gzip"][:40])}, accesslog.Options{}, "is truncated or damaged",
 		},
+		"a long line":      {[]string{write(t, "a.log", bytes.Repeat([]byte("x"), 5<<20))}, accesslog.Options{}, "the first line is longer than 4194304 bytes"},
 		"negative options": {[]string{"-"}, accesslog.Options{Window: -1}, "must not be negative"},
 	} {
 		r, err := accesslog.Open(t.Context(), c.files, c.o)

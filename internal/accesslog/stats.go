@@ -47,6 +47,8 @@ type File struct {
 	Path   string
 	Format format.Format // the zero Format if the file is empty
 	Empty  bool
+	// Fractions counts the records whose times are more precise than a second.
+	Fractions int64
 }
 
 // collector collects Stats.
@@ -63,6 +65,7 @@ func (c *collector) addFile(f *file) {
 	defer c.lock.Unlock()
 	c.stats.TotalBytes += f.size
 	c.pipes = c.pipes || f.size == 0 && !f.isEmpty
+	f.index = len(c.stats.Files)
 	c.stats.Files = append(c.stats.Files, File{Path: f.path, Format: f.format, Empty: f.isEmpty})
 }
 
@@ -74,6 +77,7 @@ func (c *collector) addBlock(b *block, outOfOrder, late int64) {
 	c.stats.OutOfOrder += outOfOrder
 	c.stats.Late += late
 	c.stats.NoAddress += b.noIP
+	c.stats.Files[b.file.index].Fractions += b.fractions
 	for _, report := range b.reports {
 		if len(c.stats.BadLines) < maxReports {
 			report.File = b.file.path

@@ -238,7 +238,7 @@ func layers() []layer {
 			pkg: "internal/stored",
 			internal: []string{
 				"api/v1alpha1", "api/v1alpha1/policyapi", "internal/compile", "internal/compile/budget", "internal/compile/gateway", "internal/compile/redundancy",
-				"limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname",
+				"limiter/exempt", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname",
 			},
 			external: []string{"k8s.io/apimachinery/pkg"},
 		},
@@ -259,7 +259,8 @@ func layers() []layer {
 				"golang.org/x/time", "sigs.k8s.io/yaml",
 			},
 		},
-		{pkg: "internal/accesslog/format", internal: []string{"limiter/clientip", "limiter/rules"}},
+		{pkg: "internal/accesslog/jsonscan"},
+		{pkg: "internal/accesslog/format", internal: []string{"internal/accesslog/jsonscan", "limiter/clientip", "limiter/rules"}},
 		{pkg: "internal/accesslog", internal: []string{"internal/accesslog/format"}, external: []string{"github.com/klauspost/compress"}},
 		{
 			pkg:      "internal/importer",

@@ -6,6 +6,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/limiter/rules/credentials"
 )
@@ -30,6 +31,26 @@ func IdentityOf(spec *v1alpha1.LimiterSpec) compile.Identity {
 	}
 	identity.Credentials = credentials.New(names...)
 	return identity
+}
+
+// ExemptionsOf returns the namespaces, users and groups that the Limiter never limits. Its namespace is known by its real name: anyone who
+// may create namespaces could create one that has a well-known name elsewhere.
+func ExemptionsOf(limiter *v1alpha1.Limiter) exempt.Lists {
+	var additional exempt.Lists
+	if spec := limiter.Spec.KubernetesThrottle; spec != nil {
+		additional = exempt.Lists{
+			Namespaces: texts(spec.AdditionalExemptNamespaces), Users: texts(spec.AdditionalExemptUsers), Groups: texts(spec.AdditionalExemptGroups),
+		}
+	}
+	return exempt.With(limiter.Namespace, additional)
+}
+
+func texts[T ~string](given []T) []string {
+	all := make([]string, len(given))
+	for i, one := range given {
+		all[i] = string(one)
+	}
+	return all
 }
 
 // BudgetOf returns the budget of a Limiter. It replaces missing limits by those of [budget.Default].

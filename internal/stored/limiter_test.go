@@ -1,6 +1,7 @@
 package stored_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/stored"
+	"github.com/weir-dev/weir/limiter/exempt"
 )
 
 func TestBudgetOf_ReplacesMissingLimitsByDefaults(t *testing.T) {
@@ -54,5 +56,29 @@ func TestIdentityOf_ReturnsTheTableOfALimiter(t *testing.T) {
 	want.Tenant.Name, want.NamespaceLabel, want.NamespaceAnnotation = "x-tenant-id", "", "tenant"
 	if got := stored.IdentityOf(&spec); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestExemptionsOf_AddToWhatIsAlwaysExempt(t *testing.T) {
+	limiter := &v1alpha1.Limiter{}
+	limiter.Namespace = "limits"
+	limiter.Spec.KubernetesThrottle = &v1alpha1.KubernetesThrottle{
+		AdditionalExemptNamespaces: []v1alpha1.NamespaceName{"rook", "limits"}, AdditionalExemptUsers: []v1alpha1.KubernetesUser{"eve", "bob"},
+		AdditionalExemptGroups: []v1alpha1.KubernetesUser{"staff"},
+	}
+	want := exempt.Lists{ // no weir-system: here the name means nothing
+		Namespaces: []string{"kube-node-lease", "kube-public", "kube-system", "limits", "rook"},
+		Users:      []string{"bob", "eve", "system:apiserver", "system:cloud-controller-manager", "system:kube-controller-manager", "system:kube-proxy", "system:kube-scheduler"},
+		Groups: []string{
+			"kubeadm:cluster-admins", "staff", "system:bootstrappers", "system:masters", "system:nodes", "system:serviceaccounts:kube-node-lease",
+			"system:serviceaccounts:kube-public", "system:serviceaccounts:kube-system", "system:serviceaccounts:limits", "system:serviceaccounts:rook",
+		},
+	}
+	if diff := cmp.Diff(want, stored.ExemptionsOf(limiter)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	limiter.Spec.KubernetesThrottle = nil
+	if without := stored.ExemptionsOf(limiter); slices.Contains(without.Namespaces, "rook") || !slices.Contains(without.Namespaces, "limits") {
+		t.Errorf("%v", without)
 	}
 }

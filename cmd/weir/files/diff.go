@@ -56,7 +56,7 @@ policies in BEFORE are reported, and left out.`,
 	flags := cmd.Flags()
 	f.Add(flags)
 	flags.StringSliceVar(&replayed.Logs, "replay", nil, "access logs: also print what requests would notice of the change, as weir replay")
-	flags.StringSliceVar(&replayed.Fields, "map", nil, "with --replay: what a field of the request comes from, as in weir replay")
+	flags.StringArrayVar(&replayed.Fields, "map", nil, "with --replay: what a field of the request comes from, as in weir replay")
 	flags.StringVar(&replayed.Format, "format", "", "with --replay: format of the logs; detected by default")
 	flags.StringVar(&replayed.Domain, "domain", "", "with --replay: domain of the requests, which is the namespace of their policies")
 	return cmd

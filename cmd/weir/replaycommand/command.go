@@ -22,7 +22,6 @@ import (
 	"github.com/weir-dev/weir/internal/replay/report"
 	"github.com/weir-dev/weir/internal/replay/result"
 	"github.com/weir-dev/weir/limiter"
-	"github.com/weir-dev/weir/limiter/exempt"
 )
 
 // exitDenied is the exit status if policies deny more than --max-denied.
@@ -39,6 +38,7 @@ type replayFlags struct {
 	policies, before string
 	domain           string
 	hashKey          string
+	limiter          string
 
 	format        string
 	fields        []string
@@ -72,7 +72,8 @@ JSON. Requests are decided with the code of a limiter, one after another at the 
 delays of leaky buckets are not replayed: a request that would have to wait is denied.
 
 Requests that were denied when they were logged are part of the demand, and are decided again, unless --exclude-denied is
-set. Policies count by what the log has. A log without headers has no tenant: add the header to the log, and name its
+set. If the files with the policies have a Limiter, its identity table applies, and the addresses of clients are those that it
+finds behind its trusted proxies. Policies count by what the log has. A log without headers has no tenant: add the header to the log, and name its
 field with --map.
 
 Ctrl-C prints what is known up to then.
@@ -94,13 +95,21 @@ than --max-denied, 130 after Ctrl-C.`,
 			return f.run(cmd.Context(), cli.StreamsOf(cmd), args)
 		},
 	}
+	f.add(cmd)
+	return cmd
+}
+
+// add adds the flags to the command.
+func (f *replayFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.policies, "policies", "", "directory or file with the policies; required without --axis")
 	flags.StringVar(&f.before, "policies-before", "", "directory or file with the policies before a change: also print what the change denies and allows")
 	flags.StringVar(&f.domain, "domain", "", "domain of the requests, which is the namespace of their policies; by default that of the policies, if they have one")
 	flags.StringVar(&f.hashKey, "hash-key", "", "file with the key that hashes API keys, as for weir serve; by default a random key")
+	flags.StringVar(&f.limiter, "limiter", "",
+		"Limiter in --policies whose identity table, trusted proxies and exemptions apply, as NAMESPACE/NAME; needed if several differ")
 	flags.StringVar(&f.format, "format", "", "format of the logs; detected by default")
-	flags.StringSliceVar(&f.fields, "map", nil,
+	flags.StringArrayVar(&f.fields, "map", nil,
 		"what a field of the request comes from, such as method=.req.method,header:x-tenant-id=.tenant or header:x-tenant-id=path:2")
 	flags.StringVar(&f.maxBad, "max-bad", "1%", "share of the lines that can be unreadable")
 	flags.BoolVar(&f.excludeDenied, "exclude-denied", false, "leave out requests that were denied with status 429 when they were logged")
@@ -118,7 +127,6 @@ than --max-denied, 130 after Ctrl-C.`,
 		"output": cli.Fixed("text", "json"), "suggest-of": cli.Fixed("identifiers", "requests"),
 		"axis": cli.Fixed("IP", "Tenant", "User", "APIKey", "Endpoint"),
 	})
-	return cmd
 }
 
 // shares are the flags that are shares.
@@ -135,6 +143,8 @@ func (f *replayFlags) validate() (s shares, limits []int64, err error) {
 		return s, nil, errors.New("--policies is required: set it to the directory with the policies, or propose a policy with --axis")
 	case f.prefix != "" && f.axis == "":
 		return s, nil, errors.New("--path-prefix has no effect without --axis")
+	case f.limiter != "" && f.policies == "":
+		return s, nil, errors.New("--limiter has no effect without --policies")
 	case f.identifiers < 0 || f.identifiers > maxTop:
 		return s, nil, fmt.Errorf("--top %d is invalid: must be from 0 to %d", f.identifiers, maxTop)
 	case f.isSet != nil && f.isSet("suggest-of") && f.suggest == "" && f.axis == "":
@@ -192,20 +202,20 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 	if err := cli.CheckOutput(f.report, append([]string{f.policies, f.before, f.hashKey}, logs...)...); err != nil {
 		return cli.UsageError(fmt.Errorf("--report: %w", err))
 	}
-	options, proposal, err := f.load(streams)
+	l, err := f.load(streams)
 	if err != nil {
 		return err
 	}
+	options := l.options
 	options.Limits, options.ExcludeDenied = limits, f.excludeDenied
-	options.Exempt = exempt.With("", exempt.Lists{})
 	if f.suggest != "" || f.axis != "" {
 		options.Suggest = &replay.Suggest{Share: shares.suggest, OfRequests: f.suggestOf == "requests", Windows: windows()}
 	}
-	found, err := f.replay(ctx, streams, options, logs)
+	found, err := f.replay(ctx, streams, l, logs)
 	if err != nil {
 		return err
 	}
-	if err := proposal.propose(found); err != nil {
+	if err := l.proposal.propose(found); err != nil {
 		return err
 	}
 	var written error
@@ -227,8 +237,8 @@ func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []strin
 }
 
 // replay replays the logs. If ctx ends, the result is that of the requests before.
-func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, options *replay.Options, logs []string) (*result.Result, error) {
-	r, err := replay.New(*options)
+func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, l *loaded, logs []string) (*result.Result, error) {
+	r, err := replay.New(*l.options)
 	if err != nil {
 		return nil, err
 	}
@@ -236,8 +246,9 @@ func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, options *
 	if err != nil {
 		return nil, cli.UsageError(fmt.Errorf("--map: %w", err))
 	}
-	settings := replay.Reads(options)
+	settings := replay.Reads(l.options)
 	settings.Map = fields
+	l.clients.set(&settings)
 	reader, err := accesslog.Open(ctx, logs, accesslog.Options{Format: f.format, Settings: settings, Stdin: streams.In})
 	if err != nil && errors.Is(err, ctx.Err()) {
 		return nil, &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted before a line was read")}
@@ -246,6 +257,7 @@ func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, options *
 		return nil, err
 	}
 	defer reader.Close()
+	l.clients.begin()
 	end := showProgress(streams.Err, reader, r)
 	err = r.Run(ctx, reader)
 	end()
@@ -259,6 +271,8 @@ func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, options *
 	}
 	found.Interrupted = interrupted
 	describeInput(found, reader.Stats())
+	found.Notes = append(found.Notes, l.notes...)
+	l.clients.note(found)
 	return found, nil
 }
 
@@ -279,7 +293,9 @@ func describeInput(found *result.Result, stats accesslog.Stats) {
 	precision := time.Duration(0)
 	for _, file := range stats.Files {
 		input.Files = append(input.Files, result.File{Name: file.Path, Format: file.Format.Name})
-		precision = max(precision, file.Format.Precision)
+		if file.Fractions == 0 { // a format with times as they are configured can have fractions of a second
+			precision = max(precision, file.Format.Precision)
+		}
 	}
 	input.Lines, input.Bytes, input.Bad = stats.Lines, stats.Bytes, stats.Bad
 	input.Late += stats.Late

@@ -280,3 +280,97 @@ func TestReplay_EndsBeforeTheFirstLine(t *testing.T) {
 		t.Errorf("%v, want exit status %d", err, cli.ExitInterrupted)
 	}
 }
+
+const replayedLimiter = `---
+apiVersion: weir.dev/v1alpha1
+kind: Limiter
+metadata: {name: default, namespace: weir-system}
+spec:
+  redis: {mode: Standalone, addresses: ["redis:6379"]}
+  identity: {tenant: {header: X-Account}, ip: {trustedProxies: [10.0.0.0/8]%s}}
+`
+
+// A Limiter next to the policies determines who a client is, as in production.
+func TestReplay_ReadsTheLimiterOfThePolicies(t *testing.T) {
+	line := func(source, forwarded, account string) string {
+		return fmt.Sprintf(`{"time_iso8601":"2026-11-02T10:00:00Z","request":"GET /v1 HTTP/1.1","remote_addr":%q,"http_x_forwarded_for":%q,`+
+			`"http_forwarded":"for=203.0.113.99","http_x_account":%q,"http_x_tenant_id":"other"}`+"\n", source, forwarded, account)
+	}
+	log := write(t, "access.json", strings.Repeat(line("10.0.0.1", "6.6.6.6, 203.0.113.7, 10.0.0.2", "acme"), 3)+line("198.51.100.1", "203.0.113.7", "acme")+
+		line("10.0.0.9", "", ""))
+	policies := policy("ip", "axis: IP, limit: 1, window: 1m") + policy("tenant", "axis: Tenant, limit: 1, window: 1m")
+	limiter := fmt.Sprintf(replayedLimiter, "")
+	directory := func(files ...string) string {
+		dir := t.TempDir()
+		for i, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	for name, c := range map[string]struct {
+		policies string
+		want     []string
+		no       string
+	}{
+		"a Limiter": {directory(policies, limiter), []string{
+			"203.0.113.7 2 3 3", "acme 3 4 4", "1 requests come from a trusted proxy, and the log does not have their X-Forwarded-For",
+		}, "10.0.0.1 "},
+		"no Limiter":       {directory(policies), []string{"10.0.0.1 2 3 3", "other 4 5 5"}, "203.0.113.7 "},
+		"the other header": {directory(policies, fmt.Sprintf(replayedLimiter, ", header: Forwarded")), []string{"203.0.113.99 3 4 4"}, "203.0.113.7 "},
+	} {
+		status, stdout, stderr := weir("replay", "--policies", c.policies, log)
+		text := strings.Join(strings.Fields(stdout), " ")
+		for _, want := range c.want {
+			if status != 0 || !strings.Contains(text, want) {
+				t.Errorf("%s: status %d, want %q: %s%s", name, status, want, stdout, stderr)
+			}
+		}
+		if strings.Contains(text, c.no) {
+			t.Errorf("%s: %q: %s", name, c.no, stdout)
+		}
+	}
+	other := strings.NewReplacer("name: default", "name: other", "X-Account", "X-Other").Replace(limiter)
+	both := directory(policies, limiter, other)
+	if status, _, stderr := weir("replay", "--policies", both, log); status != 2 || !strings.Contains(stderr, "the Limiters weir-system/default and weir-system/other have different settings: choose one with --limiter") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if status, stdout, stderr := weir("replay", "--policies", both, "--limiter", "weir-system/default", log); status != 0 || !strings.Contains(stdout, "acme") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+	if status, _, stderr := weir("replay", "--policies", both, "--limiter", "weir-system/none", log); status != 2 || !strings.Contains(stderr, "--limiter: --policies has no valid Limiter weir-system/none") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if status, _, stderr := weir("replay", "--axis", "IP", "--limiter", "a/b", log); status != 2 || !strings.Contains(stderr, "--limiter has no effect without --policies") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	status, stdout, stderr := weir("replay", "--policies", directory(policies, limiter), "--policies-before", directory(policies), log)
+	if status != 0 || !strings.Contains(stdout, "Change: 0 requests are newly denied, and 0 newly allowed") {
+		t.Errorf("the Limiter does not apply to policies before the change: status %d: %s%s", status, stdout, stderr)
+	}
+	status, stdout, stderr = weir("replay", "--policies", directory(policies, limiter), "--policies-before", directory(policies, strings.ReplaceAll(limiter, "10.0.0.0/8", "11.0.0.0/8")), log)
+	if status != 0 || !strings.Contains(stdout, "The addresses of clients are those that the Limiter in --policies finds, also for --policies-before.") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+}
+
+// Keys with dots and constants with commas have quotes, which the flag must not read as those of CSV.
+func TestReplay_MapsKeysInQuotes(t *testing.T) {
+	line := `{"time":"2026-11-02T10:00:00Z","http.method":"GET","url":"/v1","ip":"192.0.2.1","claims":{"a.b":"acme"}}` + "\n"
+	policies := write(t, "p.yaml", policy("ip", `axis: IP, limit: 1, window: 1m, match: {http: {methods: [GET], headers: [{name: x-list, value: "a,b"}]}}`))
+	status, stdout, stderr := weir("replay", "--policies", policies, "--map", `method=."http.method",header:x-list='a,b'`, "--map", "user=.sub", write(t, "a.json", line))
+	if status != 0 || !strings.Contains(stdout, "1 matched by a policy") {
+		t.Errorf("status %d: %s%s", status, stdout, stderr)
+	}
+}
+
+func TestReplay_NamesThePrecisionOfTheLog(t *testing.T) {
+	policies := write(t, "p.yaml", policy("ip", "axis: IP, limit: 1, window: 1m"))
+	for at, want := range map[string]bool{"2026-11-02T10:00:00Z": true, "2026-11-02T10:00:00.25Z": false} {
+		log := write(t, "a.json", fmt.Sprintf(`{"time":%q,"method":"GET","url":"/v1","ip":"192.0.2.1"}`, at))
+		if status, stdout, stderr := weir("replay", "--policies", policies, log); status != 0 || strings.Contains(stdout, "The log has times of 1s") != want {
+			t.Errorf("%s: status %d: %s%s", at, status, stdout, stderr)
+		}
+	}
+}

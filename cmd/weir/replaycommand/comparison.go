@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/replay/result"
-	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -30,12 +29,11 @@ func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Resul
 	if err != nil {
 		return nil, cli.UsageError(err)
 	}
-	options, _, err := f.load(streams)
+	l, err := f.load(streams)
 	if err != nil {
 		return nil, err
 	}
-	options.Exempt = exempt.With("", exempt.Lists{})
-	found, err := f.replay(ctx, streams, options, c.Logs)
+	found, err := f.replay(ctx, streams, l, c.Logs)
 	if err == nil {
 		err = f.status(found, shares)
 	}

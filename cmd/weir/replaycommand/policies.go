@@ -3,91 +3,132 @@ package replaycommand
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/weir-dev/weir/api/v1alpha1"
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/internal/policyfile"
 	"github.com/weir-dev/weir/internal/policyfile/apischema"
 	"github.com/weir-dev/weir/internal/replay"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter"
+	"github.com/weir-dev/weir/limiter/exempt"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // maxProblems is the number of problems of policies that are printed.
 const maxProblems = 20
 
+// loaded is what the files of a command line have.
+type loaded struct {
+	options  *replay.Options
+	proposal *proposal // nil without --axis
+	clients  *clients  // nil without trusted proxies
+	notes    []string
+}
+
 // load compiles the policies.
-func (f *replayFlags) load(streams cli.Streams) (*replay.Options, *proposal, error) {
+func (f *replayFlags) load(streams cli.Streams) (*loaded, error) {
 	key, err := cli.ReadHashKey(f.hashKey)
 	if err != nil {
-		return nil, nil, cli.UsageError(err)
+		return nil, cli.UsageError(err)
 	}
 	if key == nil {
 		key = limiter.RandomHashKey()
 	}
 	schema, err := apischema.New()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	loader := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(key), schema)
 	proposal, err := f.proposal()
 	if err != nil {
-		return nil, nil, cli.UsageError(err)
+		return nil, cli.UsageError(err)
 	}
+	c := &compiler{flags: f, notes: streams.Err, schema: schema, key: key}
 	if proposal != nil && f.domain == "" && f.policies != "" { // the proposal is for the requests of the other policies
-		others, err := compilePolicies(streams, loader, "--policies", f.policies, nil)
+		others, _, err := c.compile("--policies", f.policies, nil, nil)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if proposal.namespace, err = f.domainOf(&others); err != nil {
-			return nil, nil, cli.UsageError(err)
+			return nil, cli.UsageError(err)
 		}
 	}
-	set, err := compilePolicies(streams, loader, "--policies", f.policies, proposal)
+	set, limiter, err := c.compile("--policies", f.policies, proposal, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	options := &replay.Options{Policies: set, HashKey: key}
+	if f.limiter != "" && limiter == nil {
+		return nil, cli.UsageError(fmt.Errorf("--limiter: --policies has no valid Limiter %s", f.limiter))
+	}
+	l := &loaded{options: &replay.Options{Policies: set, HashKey: key, Exempt: exempt.With("", exempt.Lists{})}, proposal: proposal}
 	if f.before != "" {
-		before, err := compilePolicies(streams, loader, "--policies-before", f.before, nil)
+		before, beforeLimiter, err := c.compile("--policies-before", f.before, nil, limiter)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		options.Before = &before
+		l.options.Before = &before
+		l.noteDifference(limiter, beforeLimiter)
 	}
-	if options.Domain, err = f.domainOf(&set); err != nil {
-		return nil, nil, cli.UsageError(err)
+	if l.options.Domain, err = f.domainOf(&set); err != nil {
+		return nil, cli.UsageError(err)
 	}
-	return options, proposal, nil
+	if limiter == nil {
+		return l, nil
+	}
+	l.options.Exempt = stored.ExemptionsOf(limiter)
+	if l.clients, err = clientsOf(limiter); err != nil {
+		return nil, fmt.Errorf("--policies: Limiter %s/%s: %w", limiter.Namespace, limiter.Name, err)
+	}
+	return l, nil
 }
 
-// compilePolicies returns the rules of the policies at a path, and of a proposal.
-func compilePolicies(streams cli.Streams, loader *policyfile.Loader, flag, path string, proposal *proposal) (rules.Set, error) {
+// compiler compiles policies with the identity table of the Limiter in their files.
+type compiler struct {
+	flags  *replayFlags
+	notes  io.Writer // for the problems of policies
+	schema policyfile.Schema
+	key    *limiter.HashKey
+}
+
+// compile returns the rules of the policies at a path, and of a proposal, and the Limiter whose settings apply. It is other if the path has no Limiter.
+func (c *compiler) compile(flag, path string, proposal *proposal, other *v1alpha1.Limiter) (rules.Set, *v1alpha1.Limiter, error) {
 	var files []policyfile.File
 	if path != "" {
 		var err error
 		if files, err = policyfile.Read(nil, path); err != nil {
-			return rules.Set{}, cli.UsageError(fmt.Errorf("%s: %w", flag, err))
+			return rules.Set{}, nil, cli.UsageError(fmt.Errorf("%s: %w", flag, err))
 		}
 	}
 	if proposal != nil {
 		files = append(files, proposal.file())
 	}
-	compiled := loader.Compile(files)
+	compiled := policyfile.NewLoader(compile.DefaultIdentity().WithHashKey(c.key), c.schema).Compile(files)
+	limiter, err := c.flags.limiterIn(compiled.Limiters())
+	if err != nil {
+		return rules.Set{}, nil, cli.UsageError(fmt.Errorf("%s: %w", flag, err))
+	}
+	if limiter == nil {
+		limiter = other
+	}
+	if limiter != nil {
+		compiled = policyfile.NewLoader(stored.IdentityOf(&limiter.Spec).WithHashKey(c.key), c.schema).Compile(files)
+	}
 	if n := len(compiled.Problems); n > 0 {
 		for _, problem := range compiled.Problems[:min(n, maxProblems)] {
-			terminal.Println(streams.Err, problem.String())
+			terminal.Println(c.notes, problem.String())
 		}
-		return rules.Set{}, fmt.Errorf("%s: %s: correct the policies first, see weir lint", flag, cli.Count(n, "problem", "problems"))
+		return rules.Set{}, nil, fmt.Errorf("%s: %s: correct the policies first, see weir lint", flag, cli.Count(n, "problem", "problems"))
 	}
 	if len(compiled.Rules.Rules) == 0 {
-		return rules.Set{}, fmt.Errorf("%s: there is no enforced policy in %s: a replay needs at least one", flag, path)
+		return rules.Set{}, nil, fmt.Errorf("%s: there is no enforced policy in %s: a replay needs at least one", flag, path)
 	}
-	return compiled.Rules, nil
+	return compiled.Rules, limiter, nil
 }
 
 // domainOf returns the domain of requests whose record has no domain.

@@ -2,7 +2,7 @@ package format
 
 // albLayoutText is a line of an Application Load Balancer of AWS, in the notation of nginx. Fields that AWS has added later follow the time of the
 // request.
-const albLayoutText = `$type $time_iso8601 $elb $remote_addr $target $request_processing_time $target_processing_time $response_processing_time $status ` +
+const albLayoutText = `$type $time_iso8601 $elb $client_and_port $target $request_processing_time $target_processing_time $response_processing_time $status ` +
 	`$target_status $received $sent "$request" "$http_user_agent" $ssl_cipher $ssl_protocol $target_group "$trace" "$domain_name" "$certificate" ` +
 	`$rule $start_iso`
 

@@ -8,14 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
-// auditLog parses events of audit.k8s.io/v1, one a line, into the requests that API servers send to webhooks.
+// auditLog parses events of audit.k8s.io/v1 into the requests that API servers send to webhooks.
 type auditLog struct {
-	root   *node
+	tree   jsonscan.Tree
+	leaves []auditLeaf // by the ids of the tree
+	kind   jsonscan.Tree
 	clock  *clock
-	object *node // the keys of objects
 	// stages are those of which each request has one event.
 	stages []string
 	// groups and extra have the values of the JSON of users. Few users send most requests.
@@ -28,43 +30,131 @@ type auditLog struct {
 // maxUsers bounds how many users an auditLog remembers.
 const maxUsers = 1024
 
-// auditEvent is what an event has. Values that are no text are raw JSON.
+// auditEvent is what an event has.
 type auditEvent struct {
-	kind, version, stage, verb, decision         string
-	received, staged                             time.Time
-	status                                       int
+	kind, version, stage, verb, decision, code   string
+	receivedAt, stagedAt                         string
 	user, asUser                                 auditUser
 	group, resource, subresource, namespace, uri string
 	apiVersion, name                             string
-	object                                       string
+
+	object, result, items string // as JSON
+
+	received, staged time.Time
+	status           int
 }
 
-func newAuditLog(root *node, c *clock, stages []string) *auditLog {
-	object := &node{}
-	object.add(leaf{}, "kind")
-	return &auditLog{root: root, clock: c, object: object, stages: stages, groups: map[string][]string{}, extra: map[string]map[string][]string{}}
+// auditUser is a user of an event.
+type auditUser struct {
+	name          string
+	groups, extra string // as JSON
 }
 
-// auditUser is a user of an event, as raw JSON.
-type auditUser struct{ name, groups, extra string }
+// auditLeaf is where the value at a key is kept.
+type auditLeaf struct {
+	key string
+	at  func(*auditEvent) *string
+	raw bool // as JSON, in place of its text
+}
 
-// auditTree returns the keys of an event. The names of the leaves are their paths.
-func auditTree() *node {
-	root := &node{}
-	for key := range strings.FieldsSeq("kind apiVersion stage verb requestURI requestReceivedTimestamp stageTimestamp responseStatus/code requestObject " +
-		"user/username user/groups user/extra impersonatedUser/username impersonatedUser/groups impersonatedUser/extra " +
-		"objectRef/apiGroup objectRef/apiVersion objectRef/resource objectRef/subresource objectRef/namespace objectRef/name") {
-		root.add(leaf{name: key}, strings.Split(key, "/")...)
+// auditLeaves are the keys of an event. A slash separates the keys of nested objects.
+func auditLeaves() []auditLeaf {
+	return []auditLeaf{
+		{"kind", func(e *auditEvent) *string { return &e.kind }, false},
+		{"apiVersion", func(e *auditEvent) *string { return &e.version }, false},
+		{"stage", func(e *auditEvent) *string { return &e.stage }, false},
+		{"verb", func(e *auditEvent) *string { return &e.verb }, false},
+		{"requestURI", func(e *auditEvent) *string { return &e.uri }, false},
+		{"requestReceivedTimestamp", func(e *auditEvent) *string { return &e.receivedAt }, false},
+		{"stageTimestamp", func(e *auditEvent) *string { return &e.stagedAt }, false},
+		{"responseStatus/code", func(e *auditEvent) *string { return &e.code }, false},
+		{"requestObject", func(e *auditEvent) *string { return &e.object }, true},
+		{"responseObject", func(e *auditEvent) *string { return &e.result }, true},
+		{"items", func(e *auditEvent) *string { return &e.items }, true},
+		{"user/username", func(e *auditEvent) *string { return &e.user.name }, false},
+		{"user/groups", func(e *auditEvent) *string { return &e.user.groups }, true},
+		{"user/extra", func(e *auditEvent) *string { return &e.user.extra }, true},
+		{"impersonatedUser/username", func(e *auditEvent) *string { return &e.asUser.name }, false},
+		{"impersonatedUser/groups", func(e *auditEvent) *string { return &e.asUser.groups }, true},
+		{"impersonatedUser/extra", func(e *auditEvent) *string { return &e.asUser.extra }, true},
+		{"objectRef/apiGroup", func(e *auditEvent) *string { return &e.group }, false},
+		{"objectRef/apiVersion", func(e *auditEvent) *string { return &e.apiVersion }, false},
+		{"objectRef/resource", func(e *auditEvent) *string { return &e.resource }, false},
+		{"objectRef/subresource", func(e *auditEvent) *string { return &e.subresource }, false},
+		{"objectRef/namespace", func(e *auditEvent) *string { return &e.namespace }, false},
+		{"objectRef/name", func(e *auditEvent) *string { return &e.name }, false},
 	}
-	root.add(leaf{name: "decision"}, "annotations", "authorization.k8s.io/decision")
-	return root
 }
 
-// parse sets a record from an event.
-func (p *auditLog) parse(line string, r *Record) error {
+// newAuditLog returns a parser. sample has lines of the log, which show the stages that it has: an audit policy can omit stages.
+func newAuditLog(c *clock, sample []string) *auditLog {
+	p := &auditLog{leaves: auditLeaves(), clock: c, groups: map[string][]string{}, extra: map[string]map[string][]string{}}
+	for id, l := range p.leaves {
+		p.tree.Add(id, strings.Split(l.key, "/")...)
+	}
+	p.leaves = append(p.leaves, auditLeaf{"annotations/authorization.k8s.io/decision", func(e *auditEvent) *string { return &e.decision }, false})
+	p.tree.Add(len(p.leaves)-1, "annotations", "authorization.k8s.io/decision")
+	p.kind.Add(0, "kind")
+	p.stages = p.stagesOf(sample)
+	return p
+}
+
+// stagesOf returns the stages of which each request has one event, given lines of the log.
+func (p *auditLog) stagesOf(sample []string) []string {
+	var seen []string
+	for _, line := range sample {
+		events, err := p.scan(line)
+		if err == nil && events == nil {
+			seen = append(seen, p.event.stage)
+		}
+		for _, event := range events {
+			if _, err := p.scan(event); err == nil {
+				seen = append(seen, p.event.stage)
+			}
+		}
+	}
+	if !slices.Contains(seen, "ResponseComplete") && slices.Contains(seen, "RequestReceived") {
+		return []string{"RequestReceived"}
+	}
+	return []string{"ResponseComplete", "Panic"}
+}
+
+// scan sets p.event from a line, or returns the events of an EventList, as JSON.
+func (p *auditLog) scan(line string) (events ListError, err error) {
 	p.event = auditEvent{}
+	if err := p.tree.Scan(line, p); err != nil {
+		return nil, err
+	}
+	if p.event.kind != "EventList" {
+		return nil, nil
+	}
+	if events, err = jsonscan.Elements(p.event.items); err != nil {
+		return nil, err
+	}
+	return append(ListError{}, events...), nil
+}
+
+// Visit implements jsonscan.Visitor.
+func (p *auditLog) Visit(id int, _, raw string) (err error) {
+	l := &p.leaves[id]
+	if !l.raw {
+		raw, err = jsonscan.Text(raw)
+	}
+	*l.at(&p.event) = raw
+	return err
+}
+
+// parse sets a record from an event. The error is a [ListError] if the line is an EventList.
+func (p *auditLog) parse(line string, r *Record) error {
+	events, err := p.scan(line)
+	if err != nil {
+		return err
+	}
+	if events != nil {
+		return events
+	}
 	e := &p.event
-	if err := scan(line, p.root, p); err != nil {
+	if err := e.read(p.clock); err != nil {
 		return err
 	}
 	if err := e.check(p.stages); err != nil {
@@ -81,9 +171,8 @@ func (p *auditLog) parse(line string, r *Record) error {
 	if err := p.setUser(write); err != nil {
 		return err
 	}
-	if e.object != "" && e.object != "null" {
-		write.Object = []byte(e.object)
-		write.Kind = p.kindOf(e.object)
+	if object, kind := p.object(); object != "" && object != "null" {
+		write.Object, write.Kind = []byte(object), kind
 	}
 	r.Start, r.Logged, r.Status = e.received, e.staged, e.status
 	if e.staged.IsZero() {
@@ -93,11 +182,30 @@ func (p *auditLog) parse(line string, r *Record) error {
 	return nil
 }
 
+// read sets the times and the status from their texts.
+func (e *auditEvent) read(c *clock) (err error) {
+	for _, one := range [...]struct {
+		key, text string
+		at        *time.Time
+	}{{"requestReceivedTimestamp", e.receivedAt, &e.received}, {"stageTimestamp", e.stagedAt, &e.staged}} {
+		if one.text == "" {
+			continue
+		}
+		if *one.at, err = c.parse(one.text); err != nil {
+			return fmt.Errorf(".%s: %w", one.key, err)
+		}
+	}
+	if e.code != "" {
+		if e.status, err = parseStatus(e.code); err != nil {
+			return fmt.Errorf(".responseStatus.code: %w", err)
+		}
+	}
+	return nil
+}
+
 // check returns why the line is no event to replay.
 func (e *auditEvent) check(stages []string) error {
 	switch {
-	case e.kind == "EventList":
-		return errors.New("an EventList: write each event on its own line, for example with jq -c '.items[]'")
 	case e.kind != "Event" || !strings.HasPrefix(e.version, "audit.k8s.io/"):
 		return fmt.Errorf("expected kind Event of audit.k8s.io/v1, found kind %s of %s", quote(e.kind), quote(e.version))
 	case e.version != "audit.k8s.io/v1":
@@ -123,10 +231,16 @@ func (e *auditEvent) operation() (string, error) {
 		}
 		return "CREATE", nil
 	case "update", "patch":
+		switch e.status {
+		case 201: // the object did not exist, as with kubectl apply --server-side
+			return "CREATE", nil
+		case 404:
+			return "", ErrNotFound
+		}
 		return "UPDATE", nil
-	case "delete":
+	case "delete", "deletecollection":
 		return "DELETE", nil
-	default: // deletecollection deletes objects that the event does not list
+	default:
 		return "", ErrRead
 	}
 }
@@ -184,10 +298,25 @@ func isDryRun(uri string) bool {
 	return false
 }
 
+// object returns the object of a write as JSON, and its kind. The body of a patch is no object, except that of kubectl apply --server-side. Webhooks see
+// what the patch results in, which the response has.
+func (p *auditLog) object() (object, kind string) {
+	e := &p.event
+	if e.verb != "patch" {
+		return e.object, p.kindOf(e.object)
+	}
+	for _, one := range [...]string{e.result, e.object} {
+		if kind := p.kindOf(one); kind != "" && kind != "Status" {
+			return one, kind
+		}
+	}
+	return "", ""
+}
+
 // kindOf returns the kind of an object.
 func (p *auditLog) kindOf(object string) string {
 	var k kindVisitor
-	if scan(object, p.object, &k) != nil {
+	if p.kind.Scan(object, &k) != nil {
 		return ""
 	}
 	return k.kind
@@ -195,92 +324,7 @@ func (p *auditLog) kindOf(object string) string {
 
 type kindVisitor struct{ kind string }
 
-func (k *kindVisitor) visit(_ *leaf, _, raw string) (err error) {
-	k.kind, err = textOf(raw)
+func (k *kindVisitor) Visit(_ int, _, raw string) (err error) {
+	k.kind, err = jsonscan.Text(raw)
 	return err
-}
-
-// visit implements visitor.
-func (p *auditLog) visit(l *leaf, _, raw string) (err error) {
-	if keep := p.event.raw(l.name); keep != nil {
-		*keep = raw
-		return nil
-	}
-	text, err := textOf(raw)
-	if err != nil {
-		return err
-	}
-	switch l.name {
-	case "requestReceivedTimestamp":
-		p.event.received, err = p.clock.parse(text)
-	case "stageTimestamp":
-		p.event.staged, err = p.clock.parse(text)
-	case "responseStatus/code":
-		p.event.status, err = parseStatus(text)
-	default:
-		*p.event.text(l.name) = text
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", l.label, err)
-	}
-	return nil
-}
-
-// raw returns where the JSON of a leaf is kept, and nil for a leaf that is text.
-func (e *auditEvent) raw(name string) *string {
-	switch name {
-	case "user/groups":
-		return &e.user.groups
-	case "user/extra":
-		return &e.user.extra
-	case "impersonatedUser/groups":
-		return &e.asUser.groups
-	case "impersonatedUser/extra":
-		return &e.asUser.extra
-	case "requestObject":
-		return &e.object
-	default:
-		return nil
-	}
-}
-
-// text returns where the text of a leaf is kept.
-func (e *auditEvent) text(name string) *string {
-	switch name {
-	case "kind":
-		return &e.kind
-	case "apiVersion":
-		return &e.version
-	case "stage":
-		return &e.stage
-	case "verb":
-		return &e.verb
-	case "requestURI":
-		return &e.uri
-	case "decision":
-		return &e.decision
-	case "user/username":
-		return &e.user.name
-	case "impersonatedUser/username":
-		return &e.asUser.name
-	default:
-		return e.objectText(name)
-	}
-}
-
-func (e *auditEvent) objectText(name string) *string {
-	switch name {
-	case "objectRef/apiGroup":
-		return &e.group
-	case "objectRef/apiVersion":
-		return &e.apiVersion
-	case "objectRef/resource":
-		return &e.resource
-	case "objectRef/subresource":
-		return &e.subresource
-	case "objectRef/namespace":
-		return &e.namespace
-	default:
-		return &e.name
-	}
 }

@@ -7,11 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
 )
 
 // decisionLog parses the lines of Weir's decision log, which are those of limiter/decisionlog. Other lines of a limiter are skipped.
 type decisionLog struct {
-	root  *node
+	tree  *jsonscan.Tree
+	keys  []string // by the ids of the tree
 	clock *clock
 
 	message, domain, host, method, path string
@@ -19,20 +22,21 @@ type decisionLog struct {
 	recorded                            Recorded
 }
 
-// decisionTree returns the keys of a line, which are the names of the leaves.
-func decisionTree() *node {
-	root := &node{}
-	for key := range strings.FieldsSeq("time decidedAt msg endpoint result domain host method path policy axis identifier tier limit remaining cost " +
-		"retryAfterMs source others denied shadowDenied bypassed revision") {
-		root.add(leaf{name: key}, key)
+// newDecisionLog returns a parser.
+func newDecisionLog(c *clock) *decisionLog {
+	p := &decisionLog{tree: &jsonscan.Tree{}, clock: c}
+	p.keys = strings.Fields("time decidedAt msg endpoint result domain host method path policy axis identifier tier limit remaining cost " +
+		"retryAfterMs source others denied shadowDenied bypassed revision")
+	for id, key := range p.keys {
+		p.tree.Add(id, key)
 	}
-	return root
+	return p
 }
 
 // parse sets a record from a line.
 func (p *decisionLog) parse(line string, r *Record) error {
-	*p = decisionLog{root: p.root, clock: p.clock}
-	if err := scan(line, p.root, p); err != nil {
+	*p = decisionLog{tree: p.tree, keys: p.keys, clock: p.clock}
+	if err := p.tree.Scan(line, p); err != nil {
 		return err
 	}
 	switch {
@@ -54,20 +58,21 @@ func (p *decisionLog) parse(line string, r *Record) error {
 	return nil
 }
 
-// visit implements visitor.
-func (p *decisionLog) visit(l *leaf, _, raw string) (err error) {
-	if l.name == "others" {
+// Visit implements jsonscan.Visitor.
+func (p *decisionLog) Visit(id int, _, raw string) (err error) {
+	key := p.keys[id]
+	if key == "others" {
 		err = json.Unmarshal([]byte(raw), &p.recorded.Others)
-	} else if list := p.list(l.name); list != nil {
+	} else if list := p.list(key); list != nil {
 		err = json.Unmarshal([]byte(raw), list)
 	} else {
 		var text string
-		if text, err = textOf(raw); err == nil {
-			err = p.set(l.name, text)
+		if text, err = jsonscan.Text(raw); err == nil {
+			err = p.set(key, text)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", l.label, err)
+		return fmt.Errorf(".%s: %w", key, err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,7 +36,7 @@ func TestDocs_ListEachFormatWithWhatItHas(t *testing.T) {
 		if has := row[1] != "–"; has != (f.HasAddress || f.Name == "envoy") && f.special == 0 {
 			t.Errorf("%s: address %q, but HasAddress is %v", f.Name, row[1], f.HasAddress)
 		}
-		if isAtEnd := strings.Contains(row[3], "end"); isAtEnd != (f.Name == "nginx" || f.Name == "ingress-nginx") {
+		if isAtEnd := strings.Contains(row[3], "end"); isAtEnd != (f.Name == "nginx" || f.Name == "ingress-nginx" || f.Name == "apache-vhost") {
 			t.Errorf("%s: time %q", f.Name, row[3])
 		}
 	}
@@ -48,7 +47,7 @@ func TestDocs_ListEachFormatWithWhatItHas(t *testing.T) {
 
 func TestDocs_ListTheReasonsOfSkippedLines(t *testing.T) {
 	text := page(t)
-	for _, reason := range []SkipError{ErrNoRequest, ErrOtherMessage, ErrOtherStage, ErrRead, ErrForbidden, ErrNoResource} {
+	for _, reason := range []SkipError{ErrNoRequest, ErrOtherMessage, ErrOtherStage, ErrRead, ErrForbidden, ErrNotFound, ErrNoResource} {
 		if !strings.Contains(text, "\n| "+string(reason)+" | ") {
 			t.Errorf("the page does not list %q", reason)
 		}
@@ -85,9 +84,9 @@ func TestDocs_ListTheKeysOfJSONInTheirOrder(t *testing.T) {
 				for _, k := range pair {
 					members = append(members, fmt.Sprintf(`%q:"%s%d"`, keys[k], f.value, k))
 				}
-				p := &jsonLog{root: commonTree()}
+				p := newJSONLog(commonKeys(), nil, false)
 				var v values
-				if err := p.parse("{"+strings.Join(members, ",")+"}", &v, &clock{}); err != nil {
+				if err := p.parse("{"+strings.Join(members, ",")+"}", &v, &clock{}, nil); err != nil {
 					t.Error(err)
 				}
 				if got, want := f.read(&v), fmt.Sprintf("%s%d", f.value, i); got != want {
@@ -116,14 +115,15 @@ func TestDocs_ListTheFieldsAndSourcesOfMap(t *testing.T) {
 		}
 	}
 	for _, example := range regexp.MustCompile(`--map (\S+)`).FindAllStringSubmatch(text, -1) {
-		assignments := strings.Split(strings.Trim(strings.ReplaceAll(example[1], `"'`, "'"), "`\""), ",")
-		for i := range assignments {
-			assignments[i] = strings.ReplaceAll(assignments[i], `'"`, "'")
+		list := strings.Trim(example[1], "`")
+		if strings.HasPrefix(list, `"`) { // quotes of the shell
+			list = strings.Trim(list, `"`)
 		}
-		if slices.Contains(assignments, "FIELD=SOURCE") {
+		list = strings.ReplaceAll(strings.ReplaceAll(list, `="'`, "='"), `'"`, "'")
+		if list == "FIELD=SOURCE" {
 			continue
 		}
-		if _, err := ParseMap(assignments); err != nil {
+		if _, err := ParseMap([]string{list}); err != nil {
 			t.Error(err)
 		}
 	}

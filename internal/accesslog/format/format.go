@@ -25,7 +25,7 @@ type Format struct {
 	Advice string
 
 	layout  func() (*layout, error) // of text
-	tree    func() *node            // of JSON
+	keys    func() *keys            // of JSON
 	haproxy bool
 	special special
 }
@@ -69,6 +69,11 @@ func textFormats() []Format {
 			layout:  restOf(combinedLayout, "$bytes"),
 		},
 		{
+			Name: "apache-vhost", Title: "Apache vhost_combined", Precision: time.Second, HasHost: true, HasAddress: true,
+			Example: `shop.example:443 192.0.2.1 - - [02/Jan/2006:15:04:05 +0000] "GET /v1 HTTP/1.1" 200 612 "-" "curl/8"`,
+			layout:  restOf("$host "+combinedLayout, "$bytes"),
+		},
+		{
 			Name: "istio", Title: "Istio text", Precision: time.Millisecond, HasHost: true, HasAddress: true,
 			Advice: `add "%REQ(HEADER)%" to accessLogFormat, and pass that text as --format 'envoy:…'`,
 			Example: `[2006-01-02T15:04:05.000Z] "GET /v1 HTTP/1.1" 200 - via_upstream - "-" 0 5 7 6 "-" "curl/8" "6f1f" "shop.example" "10.0.0.7:80" ` +
@@ -99,26 +104,26 @@ func textFormats() []Format {
 func jsonFormats() []Format {
 	return []Format{
 		{
-			Name: "audit", Title: "Kubernetes audit log", Precision: time.Microsecond, HasAddress: true, special: specialAudit, tree: auditTree,
+			Name: "audit", Title: "Kubernetes audit log", Precision: time.Microsecond, HasAddress: true, special: specialAudit,
 			Example: `{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"create",` +
 				`"requestReceivedTimestamp":"2006-01-02T15:04:05.000000Z",…}`,
 		},
 		{
-			Name: "decisions", Title: "decision log of Weir", Precision: time.Nanosecond, special: specialDecisions, tree: decisionTree,
+			Name: "decisions", Title: "decision log of Weir", Precision: time.Nanosecond, special: specialDecisions,
 			Example: `{"time":"2006-01-02T15:04:05.000Z","level":"INFO","msg":"decision","endpoint":"check","result":"allowed","policy":"shop/api",…}`,
 		},
 		{
-			Name: "traefik-json", Title: "Traefik JSON", Precision: time.Nanosecond, HasHost: true, HasAddress: true, tree: traefikTree,
+			Name: "traefik-json", Title: "Traefik JSON", Precision: time.Nanosecond, HasHost: true, HasAddress: true, keys: traefikKeys,
 			Advice:  `set accessLog.fields.headers.names.HEADER to keep`,
 			Example: `{"StartUTC":"2006-01-02T15:04:05.000000000Z","RequestMethod":"GET","RequestPath":"/v1","RequestHost":"shop.example","ClientHost":"192.0.2.1",…}`,
 		},
 		{
-			Name: "envoy-json", Title: "Envoy JSON", Precision: time.Millisecond, HasHost: true, HasAddress: true, tree: envoyTree,
+			Name: "envoy-json", Title: "Envoy JSON", Precision: time.Millisecond, HasHost: true, HasAddress: true, keys: envoyKeys,
 			Advice:  `add a key with "%REQ(HEADER)%" to json_format, and pass --map header:HEADER=.KEY`,
 			Example: `{"start_time":"2006-01-02T15:04:05.000Z","method":"GET","path":"/v1","authority":"shop.example","response_code":200,…}`,
 		},
 		{
-			Name: "json", Title: "JSON lines, as nginx writes them", Precision: time.Second, HasHost: true, HasAddress: true, tree: commonTree,
+			Name: "json", Title: "JSON lines, as nginx writes them", Precision: time.Second, HasHost: true, HasAddress: true, keys: commonKeys,
 			Advice: `add "http_HEADER":"$http_HEADER" to log_format`,
 			Example: `{"time_iso8601":"2006-01-02T15:04:05+00:00","request_method":"GET","request_uri":"/v1","host":"shop.example",` +
 				`"remote_addr":"192.0.2.1","status":200}`,
@@ -201,18 +206,16 @@ type Parser struct {
 // NewParser returns a parser of the format. sample has lines of the log, if there are any: an audit log can omit stages of requests.
 func (f *Format) NewParser(s *Settings, sample []string) (*Parser, error) {
 	p := &Parser{settings: s, clock: clock{location: s.Location}, haproxy: f.haproxy}
-	if s.Map.readsJSON() && (f.tree == nil || f.special != 0) {
+	if s.Map.readsJSON() && f.keys == nil {
 		return nil, fmt.Errorf("--map reads keys of JSON, which the format %s does not have", f.Title)
 	}
 	switch {
 	case f.special == specialDecisions:
-		p.decision = &decisionLog{root: f.tree(), clock: &p.clock}
+		p.decision = newDecisionLog(&p.clock)
 	case f.special == specialAudit:
-		p.audit = newAuditLog(f.tree(), &p.clock, stagesOf(sample))
-	case f.tree != nil:
-		root := f.tree()
-		s.Map.addTo(root)
-		p.json = &jsonLog{root: root, mapped: make([]string, len(s.Map)), noHeaders: s.Headers != nil && len(s.Headers) == 0 && len(s.Map) == 0}
+		p.audit = newAuditLog(&p.clock, sample)
+	case f.keys != nil:
+		p.json = newJSONLog(f.keys(), s.Map, s.Headers != nil && len(s.Headers) == 0 && len(s.Map) == 0 && s.ClientHeader == "")
 	case f.layout != nil:
 		var err error
 		if p.layout, err = f.layout(); err != nil {
@@ -222,23 +225,8 @@ func (f *Format) NewParser(s *Settings, sample []string) (*Parser, error) {
 	return p, nil
 }
 
-// stagesOf returns the stages of which each request has one event, given lines of the log: a policy can omit the stages at the end of requests.
-func stagesOf(sample []string) []string {
-	for _, line := range sample {
-		if strings.Contains(line, `"stage":"ResponseComplete"`) {
-			return []string{"ResponseComplete", "Panic"}
-		}
-	}
-	for _, line := range sample {
-		if strings.Contains(line, `"stage":"RequestReceived"`) {
-			return []string{"RequestReceived"}
-		}
-	}
-	return []string{"ResponseComplete", "Panic"}
-}
-
 // Parse parses a line into r, which must be empty. It sets all fields but File and Line. The error is a [SkipError] if the line is valid but no request to
-// replay; other errors describe what is wrong with the line.
+// replay, and a [ListError] if it contains other lines. Other errors describe what is wrong with the line.
 func (p *Parser) Parse(line string, r *Record) (err error) {
 	switch {
 	case p.decision != nil:
@@ -252,7 +240,7 @@ func (p *Parser) Parse(line string, r *Record) (err error) {
 	case p.haproxy:
 		err = parseHAProxy(line, &p.values, &p.clock)
 	case p.json != nil:
-		err = p.json.parse(line, &p.values, &p.clock)
+		err = p.json.parse(line, &p.values, &p.clock, p.settings.Map)
 		mapped = p.json.mapped
 	default:
 		err = p.layout.parse(line, &p.values, &p.clock)
@@ -270,50 +258,122 @@ func (p *Parser) Parse(line string, r *Record) (err error) {
 func Detect(lines []string, s *Settings) (Format, error) {
 	type candidate struct {
 		format Format
-		score  int
+		fit    fit
 	}
 	var candidates []candidate
 	for _, f := range Formats() {
-		candidates = append(candidates, candidate{format: f, score: f.score(lines, s)})
+		candidates = append(candidates, candidate{format: f, fit: f.fit(lines, s)})
 	}
-	best := slices.MaxFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.score, b.score) }) // the first of equal ones
-	if best.score < len(lines) {                                                                          // at least half of the lines are requests
-		return Format{}, fmt.Errorf("the format is unknown; the first line is %s; set it with --format, or describe JSON lines with --map", quote(lines[0]))
+	best := slices.MaxFunc(candidates, func(a, b candidate) int { // the first of equal ones
+		return cmp.Or(cmp.Compare(a.fit.score, b.fit.score), cmp.Compare(a.fit.addresses, b.fit.addresses))
+	})
+	if best.fit.score < len(lines) { // at least half of the lines are requests
+		return Format{}, fmt.Errorf("the format is unknown; the first line is %s; %s", quote(lines[0]), adviceOn(lines, s))
 	}
 	return best.format, nil
 }
 
-// score returns 2 for each line that is a request in the format, and 1 for each line that is another line of it.
-func (f *Format) score(lines []string, s *Settings) (score int) {
-	p, err := f.NewParser(s, lines)
-	if err != nil {
-		return 0
+// adviceOn returns what to do about lines of an unknown format.
+func adviceOn(lines []string, s *Settings) string {
+	const usual = "set it with --format, or describe JSON lines with --map"
+	first := strings.TrimSpace(lines[0])
+	switch {
+	case strings.HasPrefix(first, "["):
+		return "if it is a list of JSON objects, write each of them on its own line, for example with jq -c '.[]'"
+	case strings.HasPrefix(first, "{") && !strings.HasSuffix(first, "}"):
+		return "if the log has JSON objects of several lines, write each of them on its own line, for example with jq -c ."
+	case strings.HasPrefix(first, "{"):
+		f, _ := Named("json")
+		p, err := f.NewParser(s, lines)
+		if err == nil {
+			err = p.Parse(lines[0], &Record{})
+		}
+		if errors.Is(err, ErrNoRequest) {
+			err = errors.New("it has no key for a method or a path")
+		}
+		return fmt.Sprintf("as a line of JSON: %v; %s", err, usual)
+	default:
+		return usual
 	}
+}
+
+// each calls do with the result of each line, and of each line in a list.
+func (p *Parser) each(lines []string, do func(r *Record, err error)) {
 	for _, line := range lines {
 		var r Record
 		err := p.Parse(line, &r)
+		if list, isList := errors.AsType[ListError](err); isList {
+			for _, item := range list {
+				var r Record
+				do(&r, p.Parse(item, &r))
+			}
+			continue
+		}
+		do(&r, err)
+	}
+}
+
+// Earliest returns the earliest start of the requests of lines. It is the zero time if they have no requests.
+func (f *Format) Earliest(lines []string, s *Settings) (first time.Time, err error) {
+	p, err := f.NewParser(s, lines)
+	if err != nil {
+		return first, err
+	}
+	p.each(lines, func(r *Record, err error) {
+		if err == nil && (first.IsZero() || r.Start.Before(first)) {
+			first = r.Start
+		}
+	})
+	return first, nil
+}
+
+// fit is how well lines fit a format.
+type fit struct {
+	score     int // 2 for each line that is a request, and 1 for each line that is another line of the format
+	addresses int // requests with an address, for formats whose lines others can read with another field in its place
+}
+
+// fit returns how well lines fit the format.
+func (f *Format) fit(lines []string, s *Settings) (fit fit) {
+	p, err := f.NewParser(s, lines)
+	if err != nil {
+		return fit
+	}
+	requests, others := 0, 0
+	p.each(lines, func(r *Record, err error) {
 		var skip SkipError
 		switch {
 		case err == nil:
-			score += 2
-		case errors.As(err, &skip) && skip != ErrOtherMessage && (f.tree == nil || f.special != 0):
-			score++
+			requests++
+			if r.Request.ClientIP.IsValid() {
+				fit.addresses++
+			}
+		case errors.As(err, &skip) && f.keys == nil:
+			others++
 		}
+	})
+	if f.special == specialDecisions && requests == 0 { // any JSON has other messages
+		return fit
 	}
-	return score
+	fit.score = 2*requests + others
+	return fit
 }
 
 // Check returns an error if no line is of the format. It shows the first line, and what the format expects.
 func (f *Format) Check(lines []string, s *Settings) error {
-	if f.score(lines, s) > 0 {
-		return nil
-	}
 	p, err := f.NewParser(s, lines)
 	if err != nil {
 		return err
 	}
-	var r Record
-	reason := p.Parse(lines[0], &r)
+	valid := false
+	var reason error
+	p.each(lines, func(_ *Record, err error) {
+		reason = cmp.Or(reason, err)
+		valid = valid || err == nil || errors.Is(err, ErrOtherMessage) && f.special == specialDecisions // which begins after the start of the limiter
+	})
+	if valid || f.fit(lines, s).score > 0 {
+		return nil
+	}
 	message := fmt.Sprintf("the lines are not of the format %s: the first line is %s: %v; a line of this format is %s", f.Title, quote(lines[0]), reason,
 		f.Example)
 	if other, err := Detect(lines, s); err == nil && other.Name != f.Name {

@@ -37,7 +37,10 @@ func parseAll(t testing.TB, f *Format, s *Settings, lines []string) string {
 		var r Record
 		err := p.Parse(line, &r)
 		var skip SkipError
+		var list ListError
 		switch {
+		case errors.As(err, &list):
+			fmt.Fprintf(&b, "%d list:\n%s", i+1, parseAll(t, f, s, list))
 		case errors.As(err, &skip):
 			fmt.Fprintf(&b, "%d skipped: %s\n", i+1, skip)
 		case err != nil:

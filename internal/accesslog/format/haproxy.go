@@ -13,7 +13,7 @@ func parseHAProxy(line string, v *values, c *clock) error {
 	if err != nil {
 		return err
 	}
-	v.source = address
+	v.source = withoutPort(address)
 	accepted, rest, found := strings.Cut(rest, "] ")
 	if !found {
 		return fmt.Errorf(`expected "] " after the accept date, found %s`, quote(rest))

@@ -50,6 +50,7 @@ func (l *layout) parse(line string, v *values, c *clock) error {
 		return &expected{column: 1, literal: l.prefix, label: "the start of the line", from: line}
 	}
 	position := len(l.prefix)
+	var skip error // the rest of the line is checked too: other formats begin in the same way
 	for i := range l.steps {
 		s := &l.steps[i]
 		end, next := l.end(line, position, s)
@@ -61,16 +62,19 @@ func (l *layout) parse(line string, v *values, c *clock) error {
 		}
 		text := line[position:end]
 		if err := l.set(s, text, v, c); err != nil {
-			return err
+			var isSkip bool
+			if skip, isSkip = err.(SkipError); !isSkip { //nolint:errorlint // set returns it unwrapped
+				return err
+			}
 		}
 		if position = next; position == len(line) && i+1 >= l.required {
-			return nil
+			return skip
 		}
 	}
 	if !l.rest {
 		return fmt.Errorf("expected the end of the line at column %d, found %s", position+1, quote(line[position:]))
 	}
-	return nil
+	return skip
 }
 
 // set sets the value of one field.

@@ -3,11 +3,13 @@ package format
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Map is a list of assignments of fields. It is the value of --map.
@@ -43,14 +45,18 @@ const (
 	originUser
 )
 
-// ParseMap parses assignments of the form FIELD=SOURCE.
+// ParseMap parses lists of assignments of the form FIELD=SOURCE with commas between them.
 //
 // FIELD is method, path, query, request, host, status, time, start, seconds, milliseconds, address, forwarded, user, domain, header:NAME or claim:NAME.
 // SOURCE is .a.b, a key of a JSON object in the line, with quotes around a key that has dots as in .a."b.c"; 'text', a constant; path:N, the Nth
 // segment of the path; cookie:NAME, header:NAME, claim:NAME or query:NAME, of the same request; capture:N, the Nth captured header of HAProxy; or user.
 //
 // The error names the assignment and what it must be.
-func ParseMap(assignments []string) (Map, error) {
+func ParseMap(lists []string) (Map, error) {
+	var assignments []string
+	for _, list := range lists {
+		assignments = append(assignments, splitAssignments(list)...)
+	}
 	m := make(Map, 0, len(assignments))
 	for _, text := range assignments {
 		to, from, found := strings.Cut(text, "=")
@@ -68,6 +74,28 @@ func ParseMap(assignments []string) (Map, error) {
 		m = append(m, a)
 	}
 	return m, nil
+}
+
+// splitAssignments cuts a list at the commas that are neither in a constant nor in a key in quotes.
+func splitAssignments(list string) (assignments []string) {
+	begin, closing := 0, byte(0)
+	for i := range len(list) {
+		switch c := list[i]; {
+		case closing == '\'' && c == closing: // a constant can have quotes
+			if i+1 == len(list) || list[i+1] == ',' {
+				closing = 0
+			}
+		case closing != 0:
+			if c == closing {
+				closing = 0
+			}
+		case c == '\'' && i > 0 && list[i-1] == '=', c == '"' && i > 0 && list[i-1] == '.':
+			closing = c
+		case c == ',':
+			assignments, begin = append(assignments, list[begin:i]), i+1
+		}
+	}
+	return append(assignments, list[begin:])
 }
 
 func parseField(text string) (a assignment, err error) {
@@ -160,13 +188,23 @@ func (m Map) readsJSON() bool {
 	return false
 }
 
-// addTo adds the paths of m to a tree of keys.
-func (m Map) addTo(root *node) {
+// addTo adds the paths of m to keys.
+func (m Map) addTo(k *keys) {
 	for i := range m {
 		if m[i].from.kind == originJSON {
-			root.add(leaf{mapped: i + 1}, m[i].from.path...)
+			k.add(leaf{mapped: i + 1}, m[i].from.path...)
 		}
 	}
+}
+
+// sets reports whether an assignment of m sets a field.
+func (m Map) sets(f field) bool {
+	for i := range m {
+		if m[i].field == f {
+			return true
+		}
+	}
+	return false
 }
 
 // apply sets the fields of m, in order. mapped has the raw values of its paths.
@@ -201,7 +239,7 @@ func (o *origin) value(v *values, mapped []string, index int) (text string, nati
 		if raw != "" && raw[0] != '"' {
 			native = nativeClaim(raw)
 		}
-		text, err = textOf(raw)
+		text, err = jsonscan.Text(raw)
 		return text, native, err
 	case originConstant:
 		return o.name, nil, nil
@@ -210,13 +248,9 @@ func (o *origin) value(v *values, mapped []string, index int) (text string, nati
 	case originCapture:
 		return part(v.captures, '|', o.n), nil, nil
 	case originCookie:
-		cookies, err := http.ParseCookie(last(v.headers, "cookie"))
-		for _, c := range cookies {
-			if err == nil && c.Name == o.name {
-				return c.Value, nil, nil
-			}
-		}
-		return "", nil, nil
+		q := rules.Request{Headers: map[string]string{"cookie": last(v.headers, "cookie")}}
+		text, _ = q.Cookie(o.name) // an ambiguous one is no identifier in production either
+		return text, nil, nil
 	case originHeader:
 		if o.name == "x-forwarded-for" && v.forwarded != "" {
 			return v.forwarded, nil, nil

@@ -2,8 +2,10 @@ package format
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +79,7 @@ func TestMap_ReadsAnyJSON(t *testing.T) {
 
 func TestParseMap_NamesWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"method": "has no =", "verb=.a": `"verb" is no field: must be method`, "method=a": `"a" is no source: must be .KEY`, "method=.": "an empty key",
+		"method": "has no =", "verb=.a": `"verb" is no field: must be method`, "method=a": `"a" is no source: must be .KEY`, "method=.": "an empty key", "": `"" has no =`, "host='a',": `"" has no =`,
 		"method=.a..b": "an empty key", `method=."a`: "no closing quote", `method=."a"b`: "expected a dot", "host=path:0": "must be 1 or more", "host=path:x": "must be 1 or more",
 		"header:=.a": "is no field", "host=cookie:": "is no source", "host='a": "is no source",
 	} {
@@ -91,9 +93,92 @@ func TestParseMap_NamesWhatIsWrong(t *testing.T) {
 	}
 	for _, f := range Formats() {
 		_, err := f.NewParser(&Settings{Map: m}, nil)
-		if isJSON := f.tree != nil && f.special == 0; isJSON != (err == nil) {
+		if isJSON := f.keys != nil; isJSON != (err == nil) {
 			t.Errorf("%s: %v", f.Name, err)
 		}
+	}
+}
+
+func TestParseMap_ReadsLists(t *testing.T) {
+	for list, want := range map[string][]string{
+		`time=.ts,method=.req.method`:               {"time=.ts", "method=.req.method"},
+		`claim:org=.claims."a,b",host='a,b'`:        {`claim:org=.claims."a,b"`, "host='a,b'"},
+		`host='it's, really',user=.u`:               {"host='it's, really'", "user=.u"},
+		`header:x-a=cookie:it's,header:x-b=query:"`: {"header:x-a=cookie:it's", `header:x-b=query:"`},
+		`host='a,b`: {"host='a,b"},
+		`path=.a."b.c".d,host='',address=."x".y,user`: {`path=.a."b.c".d`, "host=''", `address=."x".y`, "user"},
+	} {
+		if got := splitAssignments(list); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", list, got, want)
+		}
+	}
+	line := `{"time":"2026-03-14T08:00:05Z","http.method":"GET","url":"/v1","claims":{"a.b":"acme"}}`
+	r, err := parse(t, "json", &Settings{}, line, `method=."http.method",claim:org=.claims."a.b",header:x-list='a,b'`)
+	if err != nil || r.Request.Method != http.MethodGet || r.Request.Claims["org"] != "acme" || r.Request.Headers["x-list"] != "a,b" {
+		t.Errorf("%+v, %v", r.Request, err)
+	}
+}
+
+// A program can have another value at a key that usually has the status. The assignment for it is what the user says.
+func TestMap_ReplacesAValueThatIsNone(t *testing.T) {
+	line := `{"time":"2026-03-14T08:00:05Z","method":"GET","path":"/v1","status":"success","code":201}`
+	if _, err := parse(t, "json", &Settings{}, line); err == nil || !strings.Contains(err.Error(), `.status: "success" is no status code`) {
+		t.Error(err)
+	}
+	if r, err := parse(t, "json", &Settings{}, line, "status=.code"); err != nil || r.Status != 201 {
+		t.Errorf("%d, %v", r.Status, err)
+	}
+}
+
+// A cookie is read as in production: a malformed one hides no other, and its escapes are decoded.
+func TestMap_ReadsCookiesAsPoliciesDo(t *testing.T) {
+	for cookies, want := range map[string]string{
+		"a=b c; tenant=acme": "acme", `x="; tenant=acme`: "acme", "tenant=a%20b": "a b", "tenant=a; tenant=b": "", "other=1": "",
+	} {
+		line := fmt.Sprintf(`{"time":"2026-03-14T08:00:05Z","method":"GET","path":"/v1","http_cookie":%q}`, cookies)
+		if r, err := parse(t, "json", &Settings{}, line, "header:x-tenant-id=cookie:tenant"); err != nil || r.Request.Headers["x-tenant-id"] != want {
+			t.Errorf("%s: %q, %v, want %q", cookies, r.Request.Headers["x-tenant-id"], err, want)
+		}
+	}
+}
+
+func TestDetect_AdvisesOnJSONThatIsNoLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\n \"time\": 1700000000,\n": "jq -c .", `[{"method":"GET"}]`: "jq -c '.[]'", "[\n{}": "jq -c '.[]'", `{"a":1}`: "as a line of JSON: it has no key for a method or a path; set it with --format, or describe JSON lines with --map",
+		`{"path":"/","time":"Sat, 14 Mar 2026 08:00:00 GMT"}`: `as a line of JSON: .time: "Sat, 14 Mar 2026 08:00:00 GMT" is no time`,
+	} {
+		if _, err := Detect(strings.Split(text, "\n"), &Settings{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A port that a scanner has found has other lines first.
+func TestDetect_ReadsTheRestOfLinesThatAreNoRequests(t *testing.T) {
+	garbage := `203.0.113.8 - - [14/Mar/2026:09:00:00 +0100] "\x16\x03\x01" 400 157 "-" "-"`
+	if f, err := Detect([]string{garbage, garbage}, &Settings{}); err != nil || f.Name != "nginx" {
+		t.Errorf("%s, %v", f.Name, err)
+	}
+	if _, err := parse(t, "ingress-nginx", &Settings{}, garbage); err == nil || !strings.Contains(err.Error(), "expected") {
+		t.Errorf("in another format: %v", err)
+	}
+}
+
+// A limiter writes its decision log among its other messages, of which it has many when it starts.
+func TestDetect_FindsDecisionsAmongOtherMessages(t *testing.T) {
+	all := slices.Concat(slices.Repeat([]string{`{"time":"2026-03-14T08:00:05Z","level":"INFO","msg":"started"}`}, 60), lines(t, "decisions")[:1])
+	if f, err := Detect(all, &Settings{}); err != nil || f.Name != "decisions" {
+		t.Errorf("%s, %v", f.Name, err)
+	}
+	f, err := Named("decisions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check(all[:60], &Settings{}); err != nil {
+		t.Errorf("without a decision yet: %v", err)
+	}
+	if err := f.Check(lines(t, "nginx"), &Settings{}); err == nil {
+		t.Error("a log of nginx is accepted")
 	}
 }
 
@@ -135,8 +220,14 @@ func TestSettings_ClientOf(t *testing.T) {
 		return own
 	}}
 	r, err := parse(t, "envoy", s, line)
-	if err != nil || r.Request.ClientIP != own || source.IsValid() || forwarded != "198.51.100.99, 203.0.113.7" {
+	if err != nil || r.Request.ClientIP != own || source.String() != "203.0.113.7" || forwarded != "198.51.100.99, 203.0.113.7" {
 		t.Errorf("%v, %v, source %v, forwarded %q", err, r.Request.ClientIP, source, forwarded)
+	}
+	s.ClientHeader, s.Headers = "forwarded", []string{}
+	line = `{"time":"2026-03-14T08:00:05Z","path":"/","remote_addr":"10.0.0.1","http_x_forwarded_for":"198.51.100.99","http_forwarded":"for=203.0.113.7"}`
+	r, err = parse(t, "json", s, line)
+	if err != nil || r.Request.ClientIP != own || source.String() != "10.0.0.1" || forwarded != "for=203.0.113.7" || r.Request.Headers != nil {
+		t.Errorf("%v, %v, source %v, header %q", err, r.Request, source, forwarded)
 	}
 }
 
@@ -203,7 +294,7 @@ func TestParse_NamesTheFieldThatIsWrong(t *testing.T) {
 		{"json", `{"a":tru}`, "expected a value at column 6"},
 		{"json", `{"a":1} x`, "expected the end of the line"},
 		{"json", `{"method":"GET","path":"/"}`, "the line has no time"},
-		{"audit", `{"kind":"EventList","apiVersion":"audit.k8s.io/v1"}`, "jq -c '.items[]'"},
+		{"audit", `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{}`, "expected } or ]"},
 		{"audit", `{"kind":"Event","apiVersion":"v1"}`, `expected kind Event of audit.k8s.io/v1, found kind "Event" of "v1"`},
 		{"decisions", `{"msg":"decision","time":"2026-03-14T08:00:05Z"}`, "no policy or no revision"},
 	} {

@@ -46,7 +46,7 @@ func nginxFields() map[string]field {
 	return map[string]field{
 		"remote_addr": source, "remote_user": user, "time_local": logTime, "time_iso8601": logTime, "msec": logTime, "request": requestLine,
 		"request_method": method, "request_uri": target, "uri": target, "args": query, "query_string": query, "host": host, "http_host": host,
-		"start_local": startTime, "start_iso": startTime, "duration_ms": millis, // of Traefik and AWS
+		"start_local": startTime, "start_iso": startTime, "duration_ms": millis, "client_and_port": sourcePort, // of Traefik and AWS
 		"status": status, "request_time": seconds, "http_x_forwarded_for": forwarded, "proxy_add_x_forwarded_for": forwarded,
 	}
 }

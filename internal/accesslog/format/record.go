@@ -1,6 +1,7 @@
 package format
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/weir-dev/weir/limiter/rules"
@@ -65,8 +66,17 @@ const (
 	ErrOtherStage   SkipError = "another stage"             // an audit event of a stage that repeats the request
 	ErrRead         SkipError = "a read"                    // an audit event of a verb that no webhook can limit
 	ErrForbidden    SkipError = "rejected by authorization" // an audit event of a request that never reached webhooks
+	ErrNotFound     SkipError = "not found"                 // an audit event of a change of an object that does not exist
 	ErrNoResource   SkipError = "no resource"               // an audit event of a path such as /healthz
 )
 
 // Error implements error.
 func (s SkipError) Error() string { return string(s) }
+
+// ListError has the lines that one line of a log contains: the events of an EventList. It is an error so that parsers return it as one.
+type ListError []string
+
+// Error implements error.
+func (l ListError) Error() string {
+	return fmt.Sprintf("a list of %d events, where one event is expected", len(l))
+}

@@ -114,7 +114,7 @@ func parseOffset(text string) (int64, bool) {
 		digitsOf = digitsOf[:2] + digitsOf[3:]
 	}
 	n, ok := digits(digitsOf)
-	if len(digitsOf) != 4 || !ok || n%100 > 59 || text[0] != '+' && text[0] != '-' {
+	if len(digitsOf) != 4 || !ok || n > 2359 || n%100 > 59 || text[0] != '+' && text[0] != '-' {
 		return 0, false
 	}
 	offset := int64(n/100*3600 + n%100*60)
@@ -172,9 +172,9 @@ func parseEpoch(text string) (time.Time, error) {
 		switch {
 		case n < 1e11:
 			return time.Unix(n, fraction(decimals)).UTC(), nil
-		case decimals != "": // of a smaller unit
 		case n < 1e14:
-			return time.UnixMilli(n).UTC(), nil
+			return time.UnixMilli(n).Add(time.Duration(fraction(decimals) / 1000)).UTC(), nil
+		case decimals != "": // of a smaller unit
 		case n < 1e17:
 			return time.UnixMicro(n).UTC(), nil
 		default:

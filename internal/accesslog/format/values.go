@@ -30,6 +30,7 @@ const (
 	millis      // in milliseconds
 	nanos       // in nanoseconds
 	source      // the address that sent the request to the proxy
+	sourcePort  // the same with a port, and without brackets around an IPv6 address
 	forwarded   // X-Forwarded-For
 	user        // as the proxy authenticated it
 	domain      // of the policies
@@ -86,6 +87,8 @@ func (v *values) set(f field, name, text string, clock *clock) error {
 		return v.setTime(f, text, clock)
 	case source:
 		v.source = text
+	case sourcePort:
+		v.source = withoutPort(text)
 	case forwarded:
 		v.forwarded = text
 		v.headers = append(v.headers, pair{name: "x-forwarded-for", value: text})
@@ -102,6 +105,14 @@ func (v *values) set(f field, name, text string, clock *clock) error {
 	case ignored, headerNames, fields:
 	}
 	return err
+}
+
+// withoutPort returns the address of an address with a port: 192.0.2.1:4711, 2001:db8::1:4711 or [2001:db8::1]:4711.
+func withoutPort(text string) string {
+	if colon := strings.LastIndexByte(text, ':'); colon >= 0 {
+		return text[:colon]
+	}
+	return text
 }
 
 // setTime sets a time or the duration. An invalid text changes nothing: another key of JSON can have set it.
@@ -135,7 +146,7 @@ func (v *values) setTime(f field, text string, clock *clock) error {
 // setRequestLine sets method and target from the first line of a request.
 func (v *values) setRequestLine(line string) error {
 	first := strings.IndexByte(line, ' ')
-	if first <= 0 || !isMethod(line[:first]) {
+	if first <= 0 || !isMethod(line[:first]) || line[:first] == "PRI" { // PRI begins HTTP/2 on a port without it
 		return ErrNoRequest
 	}
 	v.method = line[:first]
@@ -192,9 +203,11 @@ type Settings struct {
 	Headers []string
 	// Location of times without an offset. Nil is UTC.
 	Location *time.Location
-	// ClientOf returns the address of the client of a request that a proxy received from source, with this value of X-Forwarded-For. Either can be
-	// absent. Nil uses source, or without it the last address that X-Forwarded-For has, which the proxy wrote.
-	ClientOf func(source netip.Addr, forwardedFor string) netip.Addr
+	// ClientOf returns the address of the client of a request that a proxy received from source, with a value of ClientHeader, which can be absent. Without
+	// a source, it is the last address that X-Forwarded-For has, which the proxy wrote. Nil returns source.
+	ClientOf func(source netip.Addr, value string) netip.Addr
+	// ClientHeader is in lower case. "" is X-Forwarded-For.
+	ClientHeader string
 }
 
 // record completes r from the values of a line. It sets the fields that a line determines, and leaves File and Line.
@@ -270,21 +283,20 @@ func cutURL(text string) (host, target string, ok bool) {
 }
 
 func (v *values) setClient(q *rules.Request, s *Settings) {
-	var peer netip.Addr
 	if v.source != "" {
-		if ip, ok := clientip.Parse(v.source); ok {
-			peer = ip
-		}
+		q.ClientIP, _ = clientip.Parse(v.source)
 	}
-	switch {
-	case s.ClientOf != nil:
-		q.ClientIP = s.ClientOf(peer, v.forwarded)
-	case peer.IsValid() || v.forwarded == "":
-		q.ClientIP = peer
-	default:
-		last := v.forwarded[strings.LastIndexByte(v.forwarded, ',')+1:]
-		q.ClientIP, _ = clientip.Parse(last)
+	if !q.ClientIP.IsValid() && v.forwarded != "" {
+		q.ClientIP, _ = clientip.Parse(v.forwarded[strings.LastIndexByte(v.forwarded, ',')+1:])
 	}
+	if s.ClientOf == nil || !q.ClientIP.IsValid() {
+		return
+	}
+	value := v.forwarded
+	if s.ClientHeader != "" {
+		value = last(v.headers, s.ClientHeader)
+	}
+	q.ClientIP = s.ClientOf(q.ClientIP, value)
 }
 
 func (v *values) setHeaders(q *rules.Request, s *Settings) {

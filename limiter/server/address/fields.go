@@ -2,15 +2,13 @@ package address
 
 import (
 	"iter"
-	"net/http"
 	"slices"
 	"strings"
 )
 
-// fromRight yields the entries of the field from the end: the last line first, and in a line the last entry first. It yields ""
+// fromRight yields the entries of the lines of the field from the end: the last line first, and in a line the last entry first. It yields ""
 // for an invalid entry.
-func (f Field) fromRight(h http.Header) iter.Seq[string] {
-	lines := h[string(f)]
+func (f Field) fromRight(lines []string) iter.Seq[string] {
 	read := xForwardedFor
 	if f == Forwarded {
 		read = forwarded

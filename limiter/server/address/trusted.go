@@ -47,23 +47,28 @@ func (t *Trusted) Client(peer netip.Addr, h http.Header) netip.Addr {
 	if !t.trusts(client) {
 		return client
 	}
-	return t.search(client, h)
+	return t.search(client, h[string(t.field)])
 }
 
 // ClientOfSource returns the client address of a request that a proxy received from source with header h, for callers that report
 // source separately, as Envoy does. It differs from Client without a set of proxies: then the client is source. The proxy has not
 // necessarily appended source to the field, so the last address in the field can be the client's choice.
 func (t *Trusted) ClientOfSource(source netip.Addr, h http.Header) netip.Addr {
+	return t.ClientOfLines(source, h[string(t.field)])
+}
+
+// ClientOfLines is ClientOfSource for the lines of the field.
+func (t *Trusted) ClientOfLines(source netip.Addr, lines []string) netip.Addr {
 	client := clientip.Plain(source)
 	if !t.proxies.Contains(client) {
 		return client
 	}
-	return t.search(client, h)
+	return t.search(client, lines)
 }
 
 // search returns the client address of a request from a trusted peer.
-func (t *Trusted) search(client netip.Addr, h http.Header) netip.Addr {
-	for node := range t.field.fromRight(h) {
+func (t *Trusted) search(client netip.Addr, lines []string) netip.Addr {
+	for node := range t.field.fromRight(lines) {
 		ip, ok := clientip.Parse(node)
 		if !ok {
 			return client
