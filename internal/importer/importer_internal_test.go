@@ -315,13 +315,17 @@ func TestObjects_RejectsAnObjectThatIsDefinedTwice(t *testing.T) {
 }
 
 func TestSetNames_NumbersPoliciesWithEqualPaths(t *testing.T) {
-	policies := []Policy{{Domain: "shop", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a"}}, {Domain: "bank", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a"}}, {Domain: "shop", Path: []string{"a", "2"}}}
+	at := func(domain string, path ...string) Policy { return Policy{Domain: domain, Path: path} }
+	policies := []Policy{
+		at("shop", "a"), at("shop", "a"), at("shop", "a"), at("shop", "a", "2"), // a number is taken
+		at("bank", "a", "2"), at("bank", "a"), at("bank", "a"), // a number is not free
+	}
 	setNames(policies)
 	var names []string
 	for i := range policies {
 		names = append(names, policies[i].name)
 	}
-	if diff := cmp.Diff([]string{"a", "a-2", "a", "a-3", "a-2-2"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"a", "a-2", "a-3", "a-2-2", "a-2", "a", "a-3"}, names); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -42,7 +42,7 @@ func KongWith(files []policyfile.File, identities map[string]v1alpha1.Identifier
 		}
 		plugins = append(plugins, &kongPlugin{
 			Object: o, name: plugin, isCluster: o.Kind == "KongClusterPlugin", path: []string{o.Name}, fields: o.Body(), disabled: disabled,
-			scope: func(k *kongPlugin) (kongScope, bool) { return attached.of(k) },
+			find: func(k *kongPlugin) (kongScope, bool) { return attached.of(k) },
 		})
 	}
 	plugins = append(plugins, deck.plugins...)
@@ -96,8 +96,9 @@ type kongPlugin struct {
 	path              []string       // of the policies
 	fields            []importer.Field
 	isCluster         bool
-	disabled          importer.Field // disabled or enabled, if it disables the plugin
-	scope             func(k *kongPlugin) (kongScope, bool)
+	disabled          importer.Field                        // disabled or enabled, if it disables the plugin
+	find              func(k *kongPlugin) (kongScope, bool) // returns the scope, and whether a policy can have it
+	scope             kongScope
 	out               *importer.Result
 	spec              v1alpha1.RateLimitPolicySpec
 	limitBy           string
@@ -108,7 +109,6 @@ type kongPlugin struct {
 	limits            []importer.Field
 	identities        map[string]v1alpha1.IdentifierSource
 	used              map[string]bool // identities that a plugin counts by
-	rules             []kongRule      // that the policies match, nil for all requests
 }
 
 // read adds the policies of a plugin, and reports whether it does.
@@ -136,10 +136,10 @@ func (k *kongPlugin) read() bool {
 	if rejected() > previously {
 		return false
 	}
-	scope, ok := k.scope(k)
+	scope, ok := k.find(k)
 	if ok {
-		k.rules = scope.rules
-		k.convert(scope)
+		k.scope = scope
+		k.convert()
 	}
 	return ok
 }
@@ -263,13 +263,13 @@ func orAddress(source v1alpha1.IdentifierSource) *v1alpha1.Identifier {
 }
 
 // convert adds the policies.
-func (k *kongPlugin) convert(scope kongScope) {
+func (k *kongPlugin) convert() {
 	domain := k.Namespace
 	if k.isCluster {
 		domain = ""
 	}
-	if scope.match != nil {
-		k.spec.Match = &v1alpha1.Match{HTTP: scope.match}
+	if k.scope.match != nil {
+		k.spec.Match = &v1alpha1.Match{HTTP: k.scope.match}
 	}
 	if k.isLocal {
 		k.Report(importer.Difference, "with the policy local, each Kong counts alone; the policy counts for all of them together")

@@ -86,7 +86,7 @@ func (d *deckReader) plugin(o *importer.Object, n importer.Node, of string) {
 			}
 		}
 	}
-	k.scope = func(k *kongPlugin) (kongScope, bool) { return d.scope(k, of) }
+	k.find = func(k *kongPlugin) (kongScope, bool) { return d.scope(k, of) }
 	d.plugins = append(d.plugins, k)
 }
 
@@ -94,7 +94,7 @@ func (d *deckReader) plugin(o *importer.Object, n importer.Node, of string) {
 func (d *deckReader) scope(k *kongPlugin, of string) (scope kongScope, ok bool) {
 	switch rules := d.rules[of]; {
 	case of == "":
-		return kongScope{}, true
+		return kongScope{isGlobal: true}, true
 	case strings.HasPrefix(of, "consumer "):
 		k.Report(importer.NotImported, "the plugin applies to %s; write a policy with a condition on the header or claim of the consumer", of)
 		return kongScope{}, false

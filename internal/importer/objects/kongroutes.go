@@ -170,8 +170,9 @@ func routeMatch(n importer.Node) kongRule {
 
 // kongScope is what a plugin applies to.
 type kongScope struct {
-	match *v1alpha1.HTTPMatch // nil for all requests
-	rules []kongRule          // nil for all requests
+	match    *v1alpha1.HTTPMatch // nil for all requests
+	rules    []kongRule          // of the objects that name the plugin, if they are known
+	isGlobal bool                // the plugin applies to all requests that have no other
 }
 
 // of returns what the objects that name a plugin match, and whether a policy can have it. It reports the differences.
@@ -185,7 +186,8 @@ func (a kongAttachments) of(plugin *kongPlugin) (scope kongScope, ok bool) {
 	}
 	var rules []kongRule
 	var names []string
-	isWhole := plugin.isCluster && metadataText(plugin.Object, "labels", "global") == "true"
+	isGlobal := plugin.isCluster && metadataText(plugin.Object, "labels", "global") == "true"
+	isWhole := isGlobal
 	for _, o := range attached {
 		switch o.Kind {
 		case "KongConsumer", "KongConsumerGroup":
@@ -206,7 +208,7 @@ func (a kongAttachments) of(plugin *kongPlugin) (scope kongScope, ok bool) {
 	}
 	switch {
 	case isWhole:
-		return kongScope{}, true
+		return kongScope{isGlobal: isGlobal}, true
 	case len(names) == 0:
 		plugin.Report(importer.Difference, "the policies apply to all requests of their domain, because no Ingress or HTTPRoute in the files names the plugin in "+
 			"the annotation konghq.com/plugins; add the Ingress, or match.http")
@@ -249,7 +251,7 @@ func merged(plugin *importer.Object, names string, all []kongRule) kongScope {
 	if len(match.Hosts)+len(match.Paths)+len(match.Methods) == 0 && match.Expression == nil { // every request
 		match = nil
 	}
-	return kongScope{match, rules}
+	return kongScope{match: match, rules: rules}
 }
 
 // matchOf returns a match for rules: lists of hosts and paths if these have all combinations, or an expression.
@@ -321,20 +323,43 @@ func expressionFor(rules []kongRule) string {
 	return strings.Join(alternatives, " || ")
 }
 
-// reportBroader reports the plugins next to others for some of their requests: Kong uses the most specific one only.
+// reportBroader reports the plugins next to others for some of their requests: Kong uses the most specific one only. It takes linear time.
 func reportBroader(plugins []*kongPlugin) {
+	type place struct {
+		namespace string // "" is any
+		rule      kongRule
+	}
+	narrowest, specific := map[place]*kongPlugin{}, map[string]*kongPlugin{} // the latter by namespace
 	for _, k := range plugins {
-		var others []string
-		for _, other := range plugins {
-			isNarrower := k.rules == nil && other.rules != nil || k.rules != nil && len(other.rules) < len(k.rules) &&
-				slices.ContainsFunc(other.rules, func(r kongRule) bool { return slices.Contains(k.rules, r) })
-			if isNarrower && (k.isCluster || !other.isCluster && k.Namespace == other.Namespace) {
-				others = append(others, strings.Join(other.path, " "))
+		for _, namespace := range []string{k.Namespace, ""} {
+			if !k.scope.isGlobal {
+				specific[namespace] = k
+			}
+			for _, rule := range k.scope.rules {
+				at := place{namespace, rule}
+				if other := narrowest[at]; other == nil || len(k.scope.rules) < len(other.scope.rules) {
+					narrowest[at] = k
+				}
 			}
 		}
-		if len(others) > 0 {
-			k.Report(importer.Difference, "Kong does not apply this plugin to the requests of more specific ones (%s); the policies apply to them, too",
-				strings.Join(others, ", "))
+	}
+	for _, k := range plugins {
+		namespace := k.Namespace
+		if k.isCluster {
+			namespace = ""
+		}
+		var other *kongPlugin
+		if k.scope.isGlobal {
+			other = specific[namespace]
+		}
+		for _, rule := range k.scope.rules {
+			if n := narrowest[place{namespace, rule}]; len(n.scope.rules) < len(k.scope.rules) {
+				other = n
+			}
+		}
+		if other != nil {
+			k.Report(importer.Difference, "Kong does not apply this plugin to the requests of a more specific one, such as %s; the policies apply to them, too",
+				strings.Join(other.path, " "))
 		}
 	}
 }

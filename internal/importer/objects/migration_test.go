@@ -259,9 +259,34 @@ func TestKong_AGlobalPluginAppliesToAllRequests(t *testing.T) {
 		t.Errorf("%s%v", policies, findings)
 	}
 	_, findings = imported(t, objects.Kong, global+"---\n"+kongWith("minute: 5, limit_by: ip, policy: redis", ingress("a", "limit", "[{host: a.example}]")))
-	want := []string{"a.yaml:1: difference: Kong does not apply this plugin to the requests of more specific ones (limit); the policies apply to them, too"}
+	want := []string{"a.yaml:1: difference: Kong does not apply this plugin to the requests of a more specific one, such as limit; the policies apply to them, too"}
 	if diff := cmp.Diff(want, findings); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestKong_ReportsAPluginOfAServiceNextToThatOfItsRoute(t *testing.T) {
+	const content = `services:
+- name: shop
+  plugins: [{name: rate-limiting, config: {minute: 5, limit_by: ip, policy: redis}}]
+  routes: [{name: a, hosts: [a.example]}, {name: b, hosts: [b.example]}]
+- name: bank
+  routes: [{name: c, hosts: [c.example]}]
+plugins:
+- {name: rate-limiting, route: ROUTE, config: {minute: 1, limit_by: ip, policy: redis}}
+`
+	const routes = "a.yaml:3: difference: Kong counts each route of service shop alone; the policies count all of them together"
+	const broader = "a.yaml:3: difference: Kong does not apply this plugin to the requests of a more specific one, such as rate-limiting route b; the policies apply to them, too"
+	for route, want := range map[string][]string{"b": {routes, broader}, "c": {routes}} {
+		_, findings := imported(t, objects.Kong, strings.Replace(content, "ROUTE", route, 1))
+		if diff := cmp.Diff(want, findings); diff != "" {
+			t.Errorf("%s: %s", route, diff)
+		}
+	}
+	global := strings.Replace(content, ", route: ROUTE", "", 1)
+	want := []string{routes, "a.yaml:8: difference: Kong does not apply this plugin to the requests of a more specific one, such as rate-limiting service shop; the policies apply to them, too"}
+	if _, findings := imported(t, objects.Kong, global); !slices.Equal(findings, want) {
+		t.Errorf("%q", findings)
 	}
 }
 
@@ -423,8 +448,14 @@ func TestKuadrant_ReadsAllFieldsOfAPolicyForARoute(t *testing.T) {
 		"a rate of version v1beta2": {
 			"  limits: {all: {rates: [{limit: 5, duration: 2, unit: minute}]}}", target + " window: 2m", []string{"a.yaml:6: " + windows},
 		},
+		"a mapped path": {"  limits: {all: {rates: [{limit: 5, window: 10s}], when: [{predicate: \"request.path == '/a?b'\"}]}}", `(request.headers[?"x-path"].orValue("") == '/a?b')`, []string{"a.yaml:6: " + windows}},
 	} {
-		policies, findings := imported(t, objects.Kuadrant, kuadrantRoute(c.fields))
+		attributes := map[string]string{}
+		if name == "a mapped path" {
+			attributes["request.path"] = `request.headers[?"x-path"].orValue("")`
+		}
+		with := func(files []policyfile.File) *importer.Result { return objects.KuadrantWith(files, attributes) }
+		policies, findings := imported(t, with, kuadrantRoute(c.fields))
 		joined := strings.Join(strings.Fields(strings.ReplaceAll(policies, "''", "'")), " ")
 		slices.Sort(findings)
 		slices.Sort(c.findings)
