@@ -39,8 +39,8 @@ func (x *index) ledger(limiter *v1alpha1.Limiter) *ledger {
 		uid: limiter.UID, generation: limiter.Generation, spec: &limiter.Spec, identity: stored.IdentityOf(&limiter.Spec),
 		limits: stored.BudgetOf(&limiter.Spec), charges: map[types.NamespacedName]*budget.Charge{}, inNamespace: map[string]budget.Usage{},
 	}
-	if _, err := (stored.Policies{}).SelectedBy(l.spec); err != nil {
-		delete(x.ledgers, key)
+	delete(x.ledgers, key)
+	if _, err := (stored.Policies{}).SelectedBy(l.spec); err != nil { // before all policies are listed
 		return nil
 	}
 	var all stored.Policies
