@@ -162,7 +162,7 @@ func (l *ledger) refusal(e *entry, limiter string) string {
 }
 
 // hasRoom reports whether all policies of the namespace fit, and the total leaves out no policy, with the policy and with its stored version. Then the
-// policy displaces none: the policies of other namespaces share only the total with it.
+// policy displaces no other one: the policies of other namespaces share only the total with it.
 func (l *ledger) hasRoom(own *budget.Charge, previous budget.Usage) bool {
 	namespace := l.inNamespace[own.Namespace].Minus(previous).Add(own.Usage)
 	return (own.Cluster || namespace.IsWithin(l.limits.PerNamespace)) &&
