@@ -214,8 +214,13 @@ func (x *index) setNamespace(name string, labels map[string]string, exists bool)
 	if s == nil {
 		return
 	}
-	for _, e := range s.policies {
-		x.charge(e.key, e)
+	for _, l := range x.ledgers {
+		if !l.readsNamespaces() {
+			continue
+		}
+		for _, e := range s.policies {
+			l.set(e.key, e, x.namespaces)
+		}
 	}
 }
 

@@ -87,6 +87,12 @@ func (x *index) forget(limiters []v1alpha1.Limiter) {
 	}
 }
 
+// readsNamespaces reports whether the Limiter selects policies by the labels of their namespaces.
+func (l *ledger) readsNamespaces() bool {
+	throttle := l.spec.KubernetesThrottle
+	return l.spec.PolicyNamespaceSelector != nil || throttle != nil && throttle.NamespacedPolicySelector != nil
+}
+
 // selects reports whether the Limiter selects a policy.
 func (l *ledger) selects(policy stored.Policies, namespaces map[string]compile.Namespace) bool {
 	for _, p := range policy.Namespaced {
