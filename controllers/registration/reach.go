@@ -27,8 +27,8 @@ func (r reach) union(other reach) reach {
 	return reach{r.resources.union(other.resources), r.who.union(other.who)}
 }
 
-// add adds another reach, without removing what wildcards cover.
-func (r *reach) add(other reach) {
+// with adds another reach, without removing what wildcards cover. It changes the resources of r.
+func (r reach) with(other reach) reach {
 	if r.resources == nil {
 		r.resources = resources{}
 	}
@@ -38,6 +38,7 @@ func (r *reach) add(other reach) {
 	if !r.who.all {
 		r.who = r.who.union(other.who)
 	}
+	return r
 }
 
 // withoutCovered returns the reach without the resources that wildcards cover.
@@ -84,14 +85,12 @@ func newReaches(set []rules.Rule, never exempt.Lists) *reaches {
 		r.policies[keyOf(&set[i])] = true
 		switch {
 		case within.cluster:
-			r.everywhere.add(own)
+			r.everywhere = r.everywhere.with(own)
 		case within.all:
-			r.namespaced.add(own)
+			r.namespaced = r.namespaced.with(own)
 		}
 		for _, namespace := range within.namespaces {
-			listed := r.listed[namespace]
-			listed.add(own)
-			r.listed[namespace] = listed
+			r.listed[namespace] = r.listed[namespace].with(own)
 		}
 	}
 	r.everywhere, r.namespaced = r.everywhere.withoutCovered(), r.namespaced.withoutCovered()

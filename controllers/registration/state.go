@@ -139,8 +139,8 @@ func (s *limiterState) setRegistered() {
 // throttleRules returns the rules of policies that limit writes, until the memo compiles again. It omits policies that do not compile: the status of such a
 // policy reports why.
 func throttleRules(selected stored.Policies, memo *compile.Memo) []rules.Rule {
-	selected.Namespaces = nil                                                                // the rules do not depend on them
-	set := selected.CompileAfter(memo, compile.DefaultIdentity(), budget.Budget{}).Set.Rules // nor on the identity table
+	selected.Namespaces = nil // the rules depend neither on them nor on the identity table
+	set := selected.CompileAfter(memo, compile.DefaultIdentity(), budget.Budget{}).Set.Rules
 	forRequests := func(rule rules.Rule) bool { return rule.Match.Kubernetes == nil }
 	if slices.ContainsFunc(set, forRequests) {
 		set = slices.DeleteFunc(slices.Clone(set), forRequests)

@@ -282,7 +282,7 @@ func layers() []layer {
 		{
 			pkg:      "webhook/policy",
 			internal: []string{"internal/stored", "api/v1alpha1", "limiter", "limiter/rules", "internal/compile/..."},
-			external: []string{"k8s.io/api/core", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime"},
+			external: []string{"k8s.io/apimachinery", "k8s.io/client-go/tools/cache", "sigs.k8s.io/controller-runtime"},
 		},
 		{
 			pkg:      "webhook/certificate",

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -35,15 +33,10 @@ func (x *index) isAdmitted(ctx context.Context, p *v1alpha1.RateLimitPolicy) (bo
 	if err := x.cache.List(ctx, &limiters, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list Limiters: %w", err)
 	}
-	namespaces := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
-	own := client.MatchingLabels{corev1.LabelMetadataName: p.Namespace}
-	if err := x.cache.List(ctx, &namespaces, own, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("list namespaces: %w", err)
+	if err := x.follow(ctx); err != nil {
+		return false, err
 	}
-	one := stored.Policies{Namespaced: []*v1alpha1.RateLimitPolicy{p}}
-	for i := range namespaces.Items {
-		one.Namespaces = append(one.Namespaces, compile.Namespace{Name: namespaces.Items[i].Name, Labels: namespaces.Items[i].Labels})
-	}
+	one := stored.Policies{Namespaced: []*v1alpha1.RateLimitPolicy{p}, Namespaces: x.namespace(p.Namespace)}
 	for i := range limiters.Items {
 		if selected, err := one.SelectedBy(&limiters.Items[i].Spec); err == nil && len(selected.Namespaced) > 0 { // its own status reports an error
 			return true, nil

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
 	"github.com/weir-dev/weir/test/fixture/policytest"
 )
 
@@ -245,5 +246,28 @@ func TestValidateCreate_SkipsLimitersWithInvalidSelectors(t *testing.T) {
 	all.limiters = all.limiters[:1]
 	if _, err := newValidator(all).ValidateCreate(t.Context(), &p); err != nil {
 		t.Errorf("only Limiters with invalid selectors: %v", err)
+	}
+}
+
+// The edit needs fewer bytes and more rules. So an older policy of another namespace fits into the total again, and displaces a younger one there.
+func TestValidateUpdate_RejectsAnEditThatMakesRoomForAPolicyThatDisplacesAnother(t *testing.T) {
+	const twoRates = `{axis: User, rates: [{limit: 10, window: 1m}, {limit: 100, window: 1h}]}`
+	var paths []string
+	for i := range 16 {
+		paths = append(paths, fmt.Sprintf("{value: /a-long-path-%032d}", i))
+	}
+	before, after := of(t, "shop", "own", 9, `{axis: User, limit: 10, window: 1m, match: {http: {paths: [`+strings.Join(paths, ", ")+`]}}}`), of(t, "shop", "own", 9, twoRates)
+	old, young := of(t, "bank", "old", 8, twoRates), of(t, "bank", "young", 7, validSpec)
+	bytes := func(p v1alpha1.RateLimitPolicy) int64 { return newEntry(&p, compile.DefaultIdentity()).result.Used.Bytes }
+	l := limiterWith("default", 2, 99)
+	l.Spec.PolicyBudget.Total.Bytes = new(bytes(before) + bytes(young))
+	if bytes(after)+bytes(old)+bytes(young) > *l.Spec.PolicyBudget.Total.Bytes {
+		t.Fatal("the edit does not make room")
+	}
+	all := storedObjects{policies: []v1alpha1.RateLimitPolicy{before, old, young}, limiters: []v1alpha1.Limiter{l}}
+	_, err := newValidator(all).ValidateUpdate(t.Context(), &before, &after)
+	const want = "with this policy, namespace bank needs 3 rules, and the policy budget of Limiter weir/default is 2 (this policy: 2)"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +112,10 @@ func sizes(x *index) map[string]int {
 	for _, l := range x.ledgers {
 		all["charges"] += len(l.charges) + len(l.ordered)
 		all["shares"] += len(l.inNamespace)
+		all["bytes"] += int(l.total.Bytes)
+		for _, u := range l.inNamespace {
+			all["bytes in namespaces"] += int(u.Bytes)
+		}
 	}
 	return all
 }
@@ -181,7 +186,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), cache: newFakeCache()} //nolint:gosec // reproducible
+	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), cache: newFakeCache()}
 	for _, name := range []string{"shop", "bank"} {
 		w.cache.put(w.namespace(name))
 	}
@@ -196,7 +201,7 @@ func oneOf[T any](w *world, values ...T) T { return values[w.random.IntN(len(val
 
 func (w *world) uid() types.UID {
 	w.created++
-	return types.UID(fmt.Sprint(w.created))
+	return types.UID(strconv.Itoa(w.created))
 }
 
 // change changes one object.
@@ -217,7 +222,7 @@ func (w *world) change() {
 		if p := w.edited(); p != nil {
 			p.SetGeneration(p.GetGeneration() - 1)
 			p.SetLabels(w.labels())
-			p.SetResourceVersion(fmt.Sprint(w.random.Int()))
+			p.SetResourceVersion(strconv.Itoa(w.random.Int()))
 			if before := w.cache.find(p); before != nil {
 				w.setSpec(p, before)
 				if w.random.IntN(4) == 0 {
@@ -238,9 +243,13 @@ func (w *world) change() {
 func (*world) setSpec(p, of client.Object) {
 	switch o := of.(type) {
 	case *v1alpha1.RateLimitPolicy:
-		p.(*v1alpha1.RateLimitPolicy).Spec = o.Spec
+		if policy, isSame := p.(*v1alpha1.RateLimitPolicy); isSame {
+			policy.Spec = o.Spec
+		}
 	case *v1alpha1.ClusterRateLimitPolicy:
-		p.(*v1alpha1.ClusterRateLimitPolicy).Spec = o.Spec
+		if policy, isSame := p.(*v1alpha1.ClusterRateLimitPolicy); isSame {
+			policy.Spec = o.Spec
+		}
 	}
 	p.SetDeletionTimestamp(of.GetDeletionTimestamp())
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/weir-dev/weir/internal/compile/redundancy"
 	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
-	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
 // index has what validation needs of the stored policies. It compiles a policy when the cache reports it, alone. So the validation of an edit costs what
@@ -169,7 +168,9 @@ func (x *index) replace(key types.NamespacedName, before, after *entry) {
 	}
 	if before != nil && len(before.rules) > 0 {
 		s.stricter.Remove(before, before.rules)
-		if s.counters[before.counter] = slices.DeleteFunc(s.counters[before.counter], func(e *entry) bool { return e == before }); len(s.counters[before.counter]) == 0 {
+		if rest := slices.DeleteFunc(s.counters[before.counter], func(e *entry) bool { return e == before }); len(rest) > 0 {
+			s.counters[before.counter] = rest
+		} else {
 			delete(s.counters, before.counter)
 		}
 	}
@@ -213,9 +214,24 @@ func (x *index) setNamespace(name string, labels map[string]string, exists bool)
 	if s == nil {
 		return
 	}
-	for _, e := range s.policies {
-		x.charge(e.key, e)
+	for _, l := range x.ledgers {
+		if !l.readsNamespaces() {
+			continue
+		}
+		for _, e := range s.policies {
+			l.set(e.key, e, x.namespaces)
+		}
 	}
+}
+
+// namespace returns the namespace with that name, in a list; an empty list if it does not exist.
+func (x *index) namespace(name string) []compile.Namespace {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n, exists := x.namespaces[name]; exists {
+		return []compile.Namespace{n}
+	}
+	return nil
 }
 
 // relevant returns the stored policies on which the verdict of a policy depends. Compiled with them, the policy has the problems and the warnings that it
@@ -269,9 +285,9 @@ func (x *index) addReplaced(e *entry, isEnforced func(*entry) bool, add func(*en
 	if s == nil {
 		return
 	}
-	for _, name := range e.rules[0].ReplacesDefaults {
-		if _, objectName := policyname.Split(name); s.policies[objectName] != nil && isEnforced(s.policies[objectName]) {
-			add(s.policies[objectName])
+	for _, name := range specOf(e.alone).Replaces {
+		if replaced := s.policies[string(name)]; replaced != nil && isEnforced(replaced) {
+			add(replaced)
 		}
 	}
 	for counter := range s.counters {

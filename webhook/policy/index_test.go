@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +49,7 @@ func TestIndex_ValidatesAloneUntilTheCacheHasDeliveredItsObjects(t *testing.T) {
 	if warnings := <-waiting; len(warnings) != 1 || !strings.Contains(warnings[0], "policy strict counts the same requests") {
 		t.Errorf("warnings %q of a call that waited for the objects", warnings)
 	}
+	expectOneHandler(t, c)
 }
 
 func TestIndex_ReadsACacheThatFailedBefore(t *testing.T) {
@@ -64,6 +66,11 @@ func TestIndex_ReadsACacheThatFailedBefore(t *testing.T) {
 			t.Errorf("warnings %q after the cache has started", warnings)
 		}
 	}
+	expectOneHandler(t, c)
+}
+
+func expectOneHandler(t *testing.T, c *fakeCache) {
+	t.Helper()
 	for kind, handlers := range c.handlers {
 		if len(handlers) != 1 {
 			t.Errorf("%d handlers of events about %s, want 1", len(handlers), kind)
@@ -118,5 +125,16 @@ func TestValidateUpdate_CostsWhatTheEditChanges(t *testing.T) {
 		if few, many := allocations[100], allocations[1000]; many > few+10 {
 			t.Errorf("an edit in one of %d namespaces allocates %.0f times with 100 policies, and %.0f times with 1000", namespaces, few, many)
 		}
+	}
+}
+
+// The policy is older than another one that has its counters: that one is not enforced any more, and makes no policy redundant.
+func TestIndex_ComparesWithPoliciesThatKeepTheirCounters(t *testing.T) {
+	const strict = `{axis: User, limit: 5, window: 1m}`
+	x := cacheWith(of(t, "shop", "a", 1, strict), of(t, "shop", "b", 1, strict)).index()
+	old := of(t, "shop", "old", 9, `{axis: User, limit: 20, window: 1m, counterName: a}`)
+	want := []string{"spec: has no effect, because policy b counts the same requests and is at least as strict"}
+	if got := x.compile(t.Context(), &old); !slices.Equal(got.warnings, want) {
+		t.Errorf("warnings %q, want %q", got.warnings, want)
 	}
 }

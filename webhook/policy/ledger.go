@@ -39,8 +39,8 @@ func (x *index) ledger(limiter *v1alpha1.Limiter) *ledger {
 		uid: limiter.UID, generation: limiter.Generation, spec: &limiter.Spec, identity: stored.IdentityOf(&limiter.Spec),
 		limits: stored.BudgetOf(&limiter.Spec), charges: map[types.NamespacedName]*budget.Charge{}, inNamespace: map[string]budget.Usage{},
 	}
-	if _, err := (stored.Policies{}).SelectedBy(l.spec); err != nil {
-		delete(x.ledgers, key)
+	delete(x.ledgers, key)
+	if _, err := (stored.Policies{}).SelectedBy(l.spec); err != nil { // before all policies are listed
 		return nil
 	}
 	var all stored.Policies
@@ -85,6 +85,12 @@ func (x *index) forget(limiters []v1alpha1.Limiter) {
 			maps.DeleteFunc(e.usages, func(identity compile.Identity, _ budget.Usage) bool { return !identities[identity] })
 		}
 	}
+}
+
+// readsNamespaces reports whether the Limiter selects policies by the labels of their namespaces.
+func (l *ledger) readsNamespaces() bool {
+	throttle := l.spec.KubernetesThrottle
+	return l.spec.PolicyNamespaceSelector != nil || throttle != nil && throttle.NamespacedPolicySelector != nil
 }
 
 // selects reports whether the Limiter selects a policy.
@@ -162,7 +168,7 @@ func (l *ledger) refusal(e *entry, limiter string) string {
 }
 
 // hasRoom reports whether all policies of the namespace fit, and the total leaves out no policy, with the policy and with its stored version. Then the
-// policy displaces none: the policies of other namespaces share only the total with it.
+// policy displaces no other one: the policies of other namespaces share only the total with it.
 func (l *ledger) hasRoom(own *budget.Charge, previous budget.Usage) bool {
 	namespace := l.inNamespace[own.Namespace].Minus(previous).Add(own.Usage)
 	return (own.Cluster || namespace.IsWithin(l.limits.PerNamespace)) &&

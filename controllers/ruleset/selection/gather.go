@@ -76,7 +76,7 @@ type PolicyLister interface {
 	ListPolicies(ctx context.Context) (stored.Policies, error)
 }
 
-// ListPolicies returns the policies that are not being deleted. It copies none if the reader is a [PolicyLister].
+// ListPolicies returns the policies that are not being deleted. It does not copy them if the reader is a [PolicyLister].
 func ListPolicies(ctx context.Context, reader client.Reader) (policies stored.Policies, err error) {
 	if lister, ok := reader.(PolicyLister); ok {
 		policies, err = lister.ListPolicies(ctx)
