@@ -174,6 +174,9 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 		if difference := differenceOf(wantSet, gotSet, before); hide == nil && difference != "" {
 			return step, difference
 		}
+		if alone := c.Compile(nil, w.limiter, full, hashes); hide == nil && (alone.Revision != gotSet.Revision || !reflect.DeepEqual(alone.Problems, gotSet.Problems)) {
+			return step, fmt.Sprintf("the rule set has revision %s, and without the one before it has %s", gotSet.Revision, alone.Revision)
+		}
 		before = gotSet
 	}
 	return steps, ""
