@@ -214,7 +214,12 @@ func (h *harness) state() *limiterReconciler { return h.reconciler.limiter(limit
 // createPolicy creates a policy of 100 units a day for each tenant. A non-nil change is applied to the spec.
 func (h *harness) createPolicy(name string, change func(*v1alpha1.RateLimitPolicySpec)) {
 	h.Helper()
-	p := v1alpha1.RateLimitPolicy{
+	h.must(h.kube.Create(h.Context(), h.newPolicy(name, change)))
+}
+
+// newPolicy returns the policy that createPolicy creates. Unlike createPolicy, other goroutines than that of the test can call it.
+func (h *harness) newPolicy(name string, change func(*v1alpha1.RateLimitPolicySpec)) *v1alpha1.RateLimitPolicy {
+	p := &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: name},
 		Spec: v1alpha1.RateLimitPolicySpec{
 			Axis: v1alpha1.AxisTenant, Limit: new(int64(100)), Window: "1d", Algorithm: v1alpha1.SlidingWindowCounter,
@@ -223,7 +228,7 @@ func (h *harness) createPolicy(name string, change func(*v1alpha1.RateLimitPolic
 	if change != nil {
 		change(&p.Spec)
 	}
-	h.must(h.kube.Create(h.Context(), &p))
+	return p
 }
 
 func (h *harness) editPolicy(name string, change func(*v1alpha1.RateLimitPolicySpec)) {

@@ -171,10 +171,12 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 	return nil
 }
 
-// canFollow reports whether a rule set can be published before the batch interval ends: the replicas enforce the one before, so that who edits policies
-// one after the other, and waits for the effect, does not wait longer. Without valid selectors, no rule set follows.
+// canFollow reports whether a rule set can be published before the batch interval ends: the replicas enforce the one before, and one change has followed it,
+// so that who edits policies one after the other, and waits for the effect, does not wait longer. Who does not wait makes several changes meanwhile, however
+// fast the replicas are. Without valid selectors, no rule set follows.
 func (l *limiterReconciler) canFollow(ctx context.Context) bool {
-	return l.selected.invalidSelector != nil || l.publishing.call == nil && l.publisher.IsEnforced(ctx, l.ruleSet)
+	return l.selected.invalidSelector != nil ||
+		l.changes.IsOne(l.selected.changes) && l.publishing.call == nil && l.publisher.IsEnforced(ctx, l.ruleSet)
 }
 
 // keepPrevious keeps the active rule set of a Limiter whose selectors are invalid. A Limiter without a rule set selects no

@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/limiter/controlplane"
+	"github.com/weir-dev/weir/limiter/rules"
 	"github.com/weir-dev/weir/test/fixture"
 	"github.com/weir-dev/weir/test/fixture/kubetest"
 )
@@ -114,30 +116,68 @@ func TestSetupWithManager_PublishesAPolicyThatWasReplacedDuringAWatchOutage(t *t
 	})
 }
 
-// A GitOps tool applies 100 policies at the same time: they need a handful of publications, five a second, and the last one has all.
+// A GitOps tool applies 100 policies at the same time: they need a handful of publications, five a second, and the last one has all, however fast the
+// replicas enforce each of them.
 func TestSetupWithManager_PublishesEditsThatFollowEachOtherTogether(t *testing.T) {
-	h := newHarness(t)
-	h.manage(time.Hour, nil) // without resyncs, only watches report changes
-	fixture.Await(h, "a rule set is published", func() bool { return h.activeRevision() != "" })
-	published := func() int { // each one replaces another
-		reply, err := h.redis.Do(t.Context(), "LLEN", "weir:rules:"+limiterName.String()+":superseded")
-		h.must(err)
-		n, ok := reply.(int64)
-		if !ok {
-			t.Fatalf("LLEN returned %v", reply)
+	for name, hasReplica := range map[string]bool{"no replicas": false, "a replica that is fast": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.manage(time.Hour, nil) // without resyncs, only watches report changes
+			fixture.Await(h, "a rule set is published", func() bool { return h.activeRevision() != "" })
+			if hasReplica {
+				stop := h.enforcing(t)
+				defer stop()
+			}
+			published := func() int { // each publication is listed
+				reply, err := h.redis.Do(t.Context(), "LLEN", "weir:rules:"+limiterName.String()+":superseded")
+				h.must(err)
+				n, ok := reply.(int64)
+				if !ok {
+					t.Fatalf("LLEN returned %v", reply)
+				}
+				return int(n)
+			}
+			before, began := published(), time.Now()
+			const policies, together = 100, 8
+			var group sync.WaitGroup
+			for i := range together {
+				group.Go(func() {
+					for n := i; n < policies; n += together {
+						p := h.newPolicy(fmt.Sprintf("p%03d", n), nil)
+						if err := h.kube.Create(t.Context(), p); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			group.Wait()
+			took := time.Since(began)
+			fixture.Await(h, "all policies are published", func() bool { return len(h.activeLimits()) == policies })
+			if n := published() - before; n > 2+int(took/(200*time.Millisecond)) {
+				t.Errorf("%d publications for %d policies in %v", n, policies, took)
+			}
+		})
+	}
+}
+
+// enforcing sends heartbeats of a replica that enforces each rule set immediately, until stop is called.
+func (h *harness) enforcing(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for revision := range h.exchange.Subscribe(ctx) {
+			if revision == "" { // at the beginning
+				revision, _ = h.exchange.Current(ctx)
+			}
+			err := h.exchange.Heartbeat(ctx, controlplane.Replica{ID: "a", Revision: revision, Mode: "redis", Format: rules.Format})
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
 		}
-		return int(n)
-	}
-	before, began := published(), time.Now()
-	const policies = 100
-	for i := range policies {
-		h.createPolicy(fmt.Sprintf("p%03d", i), nil)
-	}
-	took := time.Since(began)
-	fixture.Await(h, "all policies are published", func() bool { return len(h.activeLimits()) == policies })
-	if n := published() - before; n > 2+int(took/(200*time.Millisecond)) {
-		t.Errorf("%d publications for %d policies in %v", n, policies, took)
-	}
+	}()
+	return func() { cancel(); <-ended }
 }
 
 // The watch reports one change, and no later ones.

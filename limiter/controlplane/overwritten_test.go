@@ -58,8 +58,8 @@ func TestPublish_RepairsOverwrittenKeys(t *testing.T) {
 						e = exchange(client)
 					}
 					name := "the " + what + " is " + how
-					if _, err := e.Current(t.Context()); err != nil {
-						t.Errorf("%s: Current: %v", name, err)
+					if current, err := e.Current(t.Context()); err != nil || current != "" && current != first.Revision {
+						t.Errorf("%s: Current returns %d bytes, %v", name, len(current), err)
 					}
 					e.verifyInterval, e.completeInterval = 0, 0
 					isRejected := what == "shard" || what == "manifest" // limiters find it
@@ -80,6 +80,43 @@ func TestPublish_RepairsOverwrittenKeys(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A text that another program has written does not get into keys, which can become large.
+func TestPoint_ReturnsNoTextThatIsNoRevision(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e := exchange(client)
+		for _, test := range [][2]string{{"x", ""}, {"sha256:" + strings.Repeat("0", 65), ""}, {"sha256:a", "sha256:a"}} {
+			client.Redis().Set(t.Context(), e.currentKey(), test[0], 0)
+			if previous, err := e.point(t.Context(), "sha256:b"); err != nil || previous != test[1] {
+				t.Errorf("%q: returned %q, %v; want %q", test[0], previous, err, test[1])
+			}
+		}
+	})
+}
+
+// An operator of an older version, or an eviction, leaves no list. The operator that replaces its Set crashes after any command.
+func TestPublish_ReplacesASetThatIsNotListed(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	first, second := encoded(sharded(many(20))), encoded(sharded(edited(many(20), "shop/policy-007", 11)))
+	finished := false
+	for after := 0; !finished; after++ {
+		if err := client.Redis().FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		publishSet(t, exchange(client), first)
+		client.Redis().Del(t.Context(), exchange(client).supersededKey())
+		failing := open(t, server.URL())
+		failing.Redis().AddHook(&crash{after: after})
+		_, err := exchange(failing).Publish(t.Context(), second, false)
+		if finished = err == nil; !finished && !errors.Is(err, errCrashed) {
+			t.Fatal(err)
+		}
+		e := exchange(client)
+		publishSet(t, e, second)
+		wantExpiry(t, client, e, second, after)
 	}
 }
 

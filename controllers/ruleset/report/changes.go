@@ -43,3 +43,10 @@ func (c *ChangeCounter) AreMany(earlier uint64) bool {
 	defer c.mu.Unlock()
 	return c.n > earlier && (c.n > earlier+1 || c.isMany)
 }
+
+// IsOne reports whether exactly one change has followed an earlier count.
+func (c *ChangeCounter) IsOne(earlier uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n == earlier+1
+}

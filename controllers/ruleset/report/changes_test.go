@@ -19,8 +19,14 @@ func TestChangeCounter_ReportsChangesSinceAnEarlierCount(t *testing.T) {
 	if again, changed := c.Since(n); again != n || changed {
 		t.Errorf("since then: %d, %v", again, changed)
 	}
+	if c.IsOne(1) || !c.IsOne(0) {
+		t.Errorf("after a change: one since 0, 1: %v, %v", c.IsOne(0), c.IsOne(1))
+	}
 	now = now.Add(14 * time.Millisecond)
 	c.Add(now)
+	if c.IsOne(0) || !c.IsOne(1) {
+		t.Errorf("after two changes: one since 0, 1: %v, %v", c.IsOne(0), c.IsOne(1))
+	}
 	if !c.AreMany(0) || !c.AreMany(1) || c.AreMany(2) {
 		t.Errorf("a change that follows closely: many since 0, 1, 2: %v, %v, %v", c.AreMany(0), c.AreMany(1), c.AreMany(2))
 	}
