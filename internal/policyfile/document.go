@@ -323,6 +323,7 @@ var (
 // locate returns the line number in an error of the document, or the first line of the document if the error has no line number.
 func (c chunk) locate(err error) (line int, message string) {
 	line, message = lineOf(err)
+	line = min(line, 1+strings.Count(strings.TrimSuffix(c.text, "\n"), "\n")) // the parser can notice it at the end
 	if m := unknownAnchor.FindStringSubmatch(message); m != nil {
 		before, _, _ := strings.Cut(c.text, "*"+m[1])
 		line, message = 1+strings.Count(before, "\n"), fmt.Sprintf("the alias *%s refers to no anchor of the document; write &%s before a value, or the text in quotes", m[1], m[1])
