@@ -85,7 +85,8 @@ type policy struct {
 	object policyfile.Object
 }
 
-// Compare compares two sets. If only one of them has a Limiter, its identity table applies to both. Only policies in the scopes that accepts, a namespace or [policyname.Cluster], are compared.
+// Compare compares two sets. If only one of them has a Limiter, its identity table applies to both.
+// Only policies in the scopes that accepts, a namespace or [policyname.Cluster], are compared.
 func Compare(before, after *policyset.Set, accepts func(scope string) bool) (*Diff, error) {
 	before, after = before.WithLimiterOf(after), after.WithLimiterOf(before)
 	older, err := policiesOf(before, accepts)

@@ -64,18 +64,42 @@ func TestCompare_EffectOfAChange(t *testing.T) {
 	}
 }
 
+// tier is a tier of a random policy, with one of the conditions.
+type tier struct {
+	name, header string
+	identifiers  string // letters
+	limit        float64
+}
+
+// spec is a random policy.
+type spec struct {
+	limit float64
+	tiers []tier
+}
+
+// text returns the policy as YAML.
+func (s spec) text() string {
+	var list []string
+	for _, one := range s.tiers {
+		when := "header: {name: x-plan, value: " + one.header + "}"
+		if one.header == "" {
+			when = "identifiers: [" + strings.Join(strings.Split(one.identifiers, ""), ", ") + "]"
+		}
+		limit := fmt.Sprintf("limit: %v", one.limit)
+		if math.IsInf(one.limit, 1) {
+			limit = "unlimited: true"
+		}
+		list = append(list, fmt.Sprintf("{name: %s, when: {%s}, %s}", one.name, when, limit))
+	}
+	if list == nil {
+		return policy(fmt.Sprintf("axis: User, limit: %v, window: 1m", s.limit))
+	}
+	return policy(fmt.Sprintf("axis: User, limit: %v, window: 1m, tiers: [%s]", s.limit, strings.Join(list, ", ")))
+}
+
 // Random changes of limits and tiers: what is called stricter admits no request more, by the first tier that a request belongs to.
 func TestCompare_StricterAdmitsNoRequestMore(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	type tier struct {
-		name, header string
-		identifiers  string // letters
-		limit        float64
-	}
-	type spec struct {
-		limit float64
-		tiers []tier
-	}
 	limits := []float64{1, 2, 3}
 	pick := func() float64 { return limits[random.IntN(len(limits))] }
 	newTier := func(name string) tier {
@@ -89,24 +113,6 @@ func TestCompare_StricterAdmitsNoRequestMore(t *testing.T) {
 			one.identifiers = []string{"a", "b", "ab", "c"}[random.IntN(4)]
 		}
 		return one
-	}
-	text := func(s spec) string {
-		var list []string
-		for _, one := range s.tiers {
-			when := "header: {name: x-plan, value: " + one.header + "}"
-			if one.header == "" {
-				when = "identifiers: [" + strings.Join(strings.Split(one.identifiers, ""), ", ") + "]"
-			}
-			limit := fmt.Sprintf("limit: %v", one.limit)
-			if math.IsInf(one.limit, 1) {
-				limit = "unlimited: true"
-			}
-			list = append(list, fmt.Sprintf("{name: %s, when: {%s}, %s}", one.name, when, limit))
-		}
-		if list == nil {
-			return policy(fmt.Sprintf("axis: User, limit: %v, window: 1m", s.limit))
-		}
-		return policy(fmt.Sprintf("axis: User, limit: %v, window: 1m, tiers: [%s]", s.limit, strings.Join(list, ", ")))
 	}
 	limitOf := func(s spec, header, identifier string) float64 {
 		for _, one := range s.tiers {
@@ -147,12 +153,12 @@ func TestCompare_StricterAdmitsNoRequestMore(t *testing.T) {
 			}
 		}
 		effect := policydiff.Same
-		if d := compare(t, text(before), text(after)); len(d.Policies) == 1 {
+		if d := compare(t, before.text(), after.text()); len(d.Policies) == 1 {
 			effect = d.Policies[0].Effect
 		}
 		seen[effect]++
 		if effect == policydiff.Stricter && looser || effect == policydiff.Looser && stricter || effect == policydiff.Same && (stricter || looser) {
-			t.Fatalf("called %s, and some requests are admitted less %t, more %t\n%s%s", effect, stricter, looser, text(before), text(after))
+			t.Fatalf("called %s, and some requests are admitted less %t, more %t\n%s%s", effect, stricter, looser, before.text(), after.text())
 		}
 	}
 	for _, effect := range []policydiff.Effect{policydiff.Stricter, policydiff.Looser, policydiff.Different, policydiff.Same} {

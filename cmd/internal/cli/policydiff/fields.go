@@ -395,8 +395,8 @@ func leaseEffect(c *Change) (Effect, string) {
 	}
 }
 
-// tierEffect returns the effect of a tier that one of the policies has, or of another condition. Without the tier, its requests belong to a later tier,
-// or to none.
+// tierEffect returns the effect of a tier that one of the policies has, or of another condition. Without the tier, its requests belong to a later tier, or
+// the limit of the policy applies.
 func tierEffect(c *Change, before, after *policy) (Effect, string) {
 	const why = "for the requests of the tier"
 	switch {
@@ -413,8 +413,8 @@ func tierEffect(c *Change, before, after *policy) (Effect, string) {
 	alternatives := []map[string]any{amountOnly(without.fields)}
 	tiers, _ := with.fields["tiers"].([]any)
 	later := map[any]bool{}
-	for i := len(tiers) - 1; i >= 0; i-- {
-		if other, _ := tiers[i].(map[string]any); other["name"] != tier["name"] {
+	for _, tier0 := range slices.Backward(tiers) {
+		if other, _ := tier0.(map[string]any); other["name"] != tier["name"] {
 			later[other["name"]] = true
 			continue
 		}
@@ -514,7 +514,7 @@ func amountOf(fields map[string]any) amount {
 	switch a.limit = limit; {
 	case hasBurst:
 		a.burst = burst
-	case unlimited, fields["algorithm"] != string(limiter.LeakyBucket): // a capacity, which is the limit by default
+	case unlimited, !queues(fields): // a capacity, which is the limit by default
 		a.burst = limit
 	}
 	if length, err := window.Parse(policyapi.Duration(text)); err == nil {
@@ -530,6 +530,12 @@ func amountAt(p *policy, path string) map[string]any {
 		return withWindow(fields, map[string]any{"algorithm": p.fields["algorithm"]})
 	}
 	return fields
+}
+
+// queues reports whether the burst is a queue, which is empty by default.
+func queues(fields map[string]any) bool {
+	name, _ := fields["algorithm"].(string)
+	return limiter.Algorithm(cmp.Or(name, string(limiter.DefaultAlgorithm))).Traits().Queues
 }
 
 // amountEffect compares what two rates admit.

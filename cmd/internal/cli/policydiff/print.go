@@ -186,7 +186,7 @@ func code(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		if strings.ContainsRune(marks, r) {
-			fmt.Fprintf(&b, "&#%d;", r)
+			b.WriteString("&#" + strconv.Itoa(int(r)) + ";")
 		} else {
 			b.WriteRune(r)
 		}
@@ -196,5 +196,6 @@ func code(text string) string {
 
 // plain returns a text in a cell of a table, without markup.
 func plain(text string) string {
-	return strings.NewReplacer("\\", "&#92;", "&", "&amp;", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "'", "[", "\\[", "@", "@\u200b").Replace(terminal.Line(text))
+	escapes := []string{"\\", "&#92;", "&", "&amp;", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "'", "[", "\\[", "@", "@\u200b"}
+	return strings.NewReplacer(escapes...).Replace(terminal.Line(text))
 }
