@@ -14,7 +14,7 @@ import (
 
 // Document is a document of a file, for commands with kinds of their own: tests and scenarios.
 type Document struct {
-	// APIVersion and Kind are empty if the document has none.
+	// APIVersion and Kind are empty if the document does not have them.
 	APIVersion, Kind string
 	// Text is the document, or the one around an item of a List.
 	Text string

@@ -276,7 +276,7 @@ func (c chunk) decode(file string) (document yaml.Node, err error) {
 	return document, fmt.Errorf("line %d: something follows the document; write a line with three dashes (---) before another one", line)
 }
 
-// lineOf returns the line of an error of the YAML library, 1 if it has none, and the message without it.
+// lineOf returns the line of an error of the YAML library, 1 without one, and the message without it.
 func lineOf(err error) (line int, message string) {
 	message = strings.TrimPrefix(err.Error(), "yaml: ")
 	m := lineInError.FindStringSubmatch(message)
@@ -323,9 +323,11 @@ var (
 // locate returns the line number in an error of the document, or the first line of the document if the error has no line number.
 func (c chunk) locate(err error) (line int, message string) {
 	line, message = lineOf(err)
+	line = min(line, 1+strings.Count(strings.TrimSuffix(c.text, "\n"), "\n")) // the parser can notice it at the end
 	if m := unknownAnchor.FindStringSubmatch(message); m != nil {
 		before, _, _ := strings.Cut(c.text, "*"+m[1])
-		line, message = 1+strings.Count(before, "\n"), fmt.Sprintf("the alias *%s refers to no anchor of the document; write &%s before a value, or the text in quotes", m[1], m[1])
+		line = 1 + strings.Count(before, "\n")
+		message = fmt.Sprintf("the alias *%s refers to no anchor of the document; write &%s before a value, or the text in quotes", m[1], m[1])
 	}
 	if tab := c.tab(); tab > 0 && tab <= line+1 { // the parser can have noticed it one line later
 		return c.lines + tab, "a tab: YAML needs spaces for indentation; replace the tab by spaces"
@@ -366,7 +368,8 @@ func (o *object) unwrap() (objects []*object, problems []Problem) {
 		field := fmt.Sprintf("items[%d]", i)
 		content, ok := items[i].(map[string]any)
 		if !ok {
-			problems = append(problems, o.problem(lintrule.InvalidDocument, field, "a list item must be an object with apiVersion and kind, and is the "+hint.Describe(items[i])))
+			problems = append(problems, o.problem(lintrule.InvalidDocument, field,
+				"a list item must be an object with apiVersion and kind, and is the "+hint.Describe(items[i])))
 			continue
 		}
 		item := &object{file: o.file, lines: o.lines, node: o.fields.valueAt(o.node, field), content: content, fields: o.fields}

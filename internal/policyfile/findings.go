@@ -119,6 +119,7 @@ func (r *Result) Limiters() (limiters []Limiter) {
 
 // Object is the place of a policy or a Limiter in the files.
 type Object struct {
+	Kind string
 	Name string // "namespace/name" or "_cluster/name"
 	File string
 	Line int
@@ -127,7 +128,7 @@ type Object struct {
 // Objects returns the policies and Limiters, valid and invalid, sorted by file and line.
 func (r *Result) Objects() (objects []Object) {
 	for _, o := range r.sorted() {
-		objects = append(objects, Object{o.policy(), o.file, o.line("")})
+		objects = append(objects, Object{o.text("kind"), o.policy(), o.file, o.line("")})
 	}
 	return objects
 }

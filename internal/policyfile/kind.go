@@ -90,13 +90,15 @@ func incomplete(o *object) string {
 			return fmt.Sprintf("an object must have apiVersion and kind; %s must be a text, and is the %s", name, hint.Describe(value))
 		}
 	}
-	message := "an object must have apiVersion and kind"
-	for _, name := range []string{"apiVersion", "kind"} {
-		if o.text(name) == "" {
-			message += hint.Misspelled(o.content, name)
-		}
+	message, misspelled := "an object must have apiVersion and kind", ""
+	if o.text("apiVersion") == "" {
+		misspelled = hint.Misspelled(o.content, "apiVersion")
 	}
-	if o.content["apiVersion"] == nil && o.content["kind"] == nil && !strings.Contains(message, "did you mean") {
+	if o.text("kind") == "" {
+		misspelled += hint.Misspelled(o.content, "kind")
+	}
+	message += misspelled
+	if o.content["apiVersion"] == nil && o.content["kind"] == nil && misspelled == "" {
 		message += "; if the file is a part of a chart or a kustomization, check their output, for example helm template CHART | weir lint -"
 	}
 	return message

@@ -187,8 +187,10 @@ func (r *Result) specs() map[key]*policyapi.RateLimitPolicySpec {
 	return specs
 }
 
+// byPlace orders problems: a schema reports those of one line in any order.
 func byPlace(a, b Problem) int {
-	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field),
+		cmp.Compare(a.Message, b.Message))
 }
 
 // collect returns the objects of the Weir API, counts the policies, and records the other documents.

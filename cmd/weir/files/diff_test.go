@@ -141,7 +141,7 @@ func TestDiff_WritesACommentAndJSON(t *testing.T) {
 	comment, err := os.ReadFile("comment.md")
 	want := "### Rate limits\n\n1 policy differs: 1 different.\n\n| effect | policy | change |\n|---|---|---|\n" +
 		"| 🔀 different | `shop/a` | `spec.limit`: `10` → `5`<br>`spec.match.http.expression`: `request.path == '/a\\|b' \\|\\| request.host.startsWith('x')` → " +
-		"`request.path == '/'c'' \\|\\| request.host.startsWith('x')`; limits other requests |\n"
+		"<code>request.path == '/&#96;c&#96;' &#124;&#124; request.host.startsWith&#40;'x'&#41;</code>; limits other requests |\n"
 	if err != nil || string(comment) != want {
 		t.Errorf("%v\ngot\n%s\nwant\n%s", err, comment, want)
 	}

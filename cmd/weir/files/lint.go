@@ -145,7 +145,7 @@ func (f *lintFlags) report(c *policyset.Set, paths []string, files int) *finding
 		add(nothingToCheck(&c.Result, paths, files), "")
 	}
 	slices.SortStableFunc(report.Findings, func(a, b findings.Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	for _, o := range c.Objects() {
 		report.Objects = append(report.Objects, findings.Object{Name: o.Name, File: o.File, Line: o.Line})

@@ -213,3 +213,20 @@ func TestLint_WarnsOfThePolicyWithoutANamespace(t *testing.T) {
 		t.Error(stderr)
 	}
 }
+
+// The same files have the same report: a schema reports the problems of one line in any order.
+func TestLint_HasTheSameOrderEachTime(t *testing.T) {
+	inDirectory(t, map[string]string{"a.yaml": strings.Replace(goodPolicies, "axis: IP", "axis: ip, limit: -1, burst: x, algorithm: y, scope: z, storage: a, enforcement: b", 1) +
+		"---\napiVersion: weir.dev/v1alpha1\nkind: RateLimitPolicy\nmetadata: {name: a, namespace: shop}\nspec: {axis: ip, limit: -1, window: 60, scope: z, storage: a, overrun: c}\n"})
+	first := ""
+	for range 8 {
+		if _, stdout, _ := runLint("", "a.yaml"); first == "" {
+			first = stdout
+		} else if stdout != first {
+			t.Fatalf("got\n%s\nand before\n%s", stdout, first)
+		}
+	}
+	if strings.Count(first, "a.yaml:") < 5 {
+		t.Errorf("few problems:\n%s", first)
+	}
+}

@@ -158,7 +158,7 @@ func TestTest_RejectsWhatTestsNothing(t *testing.T) {
 	}
 }
 
-// Mistakes in a document next to a valid one: each is an error, and none makes the document one of another program.
+// Mistakes in a document next to a valid one: each is an error. The document is never taken for one of another program.
 func TestTest_SkipsNoDocumentWithTests(t *testing.T) {
 	const valid = "- name: a\n  request: {path: /v1}\n  want: {allowed: 1}\n"
 	failing := testHeader + strings.Replace(valid, "allowed: 1", "allowed: 0", 1)

@@ -111,7 +111,7 @@ func Unknown(object structure.Field, path []string) string {
 // maxListed bounds the fields that a hint lists.
 const maxListed = 24
 
-// elsewhere returns the paths of the fields with the name of an unknown one, "" if there is none or they are many.
+// elsewhere returns the paths of the fields with the name of an unknown one, "" without one or if they are many.
 func elsewhere(object structure.Field, path []string) string {
 	prefix, within := "", object
 	if spec, hasSpec := object.Lookup("spec"); hasSpec {

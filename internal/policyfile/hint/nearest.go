@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// Meant returns the candidate that is probably meant by a name: the [Nearest] one, or the only one that has all words of the name, or all of whose
-// words the name has: "fixed" is FixedWindow, and "ClientIP" is IP. It returns "" if there is no such candidate, or the text is one of them.
+// Meant returns the candidate that is probably meant by a name: the [Nearest] one, or the only one that has all words of the name, or whose
+// words are all in the name: "fixed" is FixedWindow, and "ClientIP" is IP. It returns "" if there is no such candidate, or the text is one of them.
 func Meant(text string, candidates []string) string {
 	if near := Nearest(text, candidates); near != "" {
 		return near

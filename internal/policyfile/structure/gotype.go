@@ -17,7 +17,7 @@ func schemaOf(t reflect.Type) *schema {
 	if t.Kind() == reflect.Pointer {
 		return schemaOf(t.Elem())
 	}
-	if described, is := reflect.Zero(t).Interface().(interface{ Structure() any }); is {
+	if described, is := reflect.TypeAssert[interface{ Structure() any }](reflect.Zero(t)); is {
 		return schemaOf(reflect.TypeOf(described.Structure()))
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
@@ -49,8 +49,7 @@ func schemaOf(t reflect.Type) *schema {
 
 // addFields adds the fields of a struct, and those of structs in it without a name.
 func (s *schema) addFields(t reflect.Type) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && name == "":

@@ -33,7 +33,7 @@ const (
 // Scenario describes clients, and the limiters that decide their requests.
 type Scenario struct {
 	// Title and Description are for readers.
-	Title       string `json:"title" required:"true"`
+	Title       string `json:"title"       required:"true"`
 	Description string `json:"description"`
 	Seed        uint64 `json:"seed"`
 	// Duration of the simulation. It begins at midnight UTC.
@@ -44,7 +44,7 @@ type Scenario struct {
 	Policies []map[string]any `json:"policies" required:"true"`
 	// Variants are compared with each other: 1 to 3.
 	Variants []Variant `json:"variants"`
-	Clients  []Clients `json:"clients" required:"true"`
+	Clients  []Clients `json:"clients"  required:"true"`
 	// Outages of Redis.
 	Outages []Outage `json:"outages"`
 	// Scaling changes the number of replicas.
@@ -89,7 +89,7 @@ const (
 type Clients struct {
 	// Name of the clients. Those of another entry with the same name are the same clients.
 	Name  string `json:"name"`
-	Kind  Kind   `json:"kind" required:"true" values:"Steady,Random,Bursty,Rotating"`
+	Kind  Kind   `json:"kind"  required:"true" values:"Steady,Random,Bursty,Rotating"`
 	Count int    `json:"count" min:"1"` // 1 by default
 	// Shared gives all of them the same address.
 	Shared            bool     `json:"shared"`
@@ -100,9 +100,9 @@ type Clients struct {
 	From Duration `json:"from"`
 	To   Duration `json:"to"`
 	// Retry is Never by default. A request is tried again Retries times at most, 5 by default.
-	Retry      Retry    `json:"retry" values:"Never,Fixed,RetryAfter"`
+	Retry      Retry    `json:"retry"      values:"Never,Fixed,RetryAfter"`
 	RetryDelay Duration `json:"retryDelay"`
-	Retries    int      `json:"retries" min:"1"`
+	Retries    int      `json:"retries"    min:"1"`
 
 	retriesAreSet bool
 }
@@ -110,13 +110,13 @@ type Clients struct {
 // Outage is a time during which no replica reaches Redis.
 type Outage struct {
 	From Duration `json:"from" required:"true"`
-	To   Duration `json:"to" required:"true"`
+	To   Duration `json:"to"   required:"true"`
 }
 
 // Scaling is a change of the number of replicas.
 type Scaling struct {
-	At       Duration `json:"at" required:"true"`
-	Replicas int      `json:"replicas" required:"true" min:"1"`
+	At       Duration `json:"at"       required:"true"`
+	Replicas int      `json:"replicas" min:"1"         required:"true"`
 }
 
 // Duration is a duration as in policies, for example 90s.
@@ -209,6 +209,18 @@ func (s *Scenario) setDefaults() {
 	}
 }
 
+func (s *Scenario) validateVariants() error {
+	for i := range s.Variants {
+		switch name := s.Variants[i].Name; {
+		case hasControls(name):
+			return fmt.Errorf("variant %q is invalid: must not have control characters", name)
+		case slices.ContainsFunc(s.Variants[:i], func(v Variant) bool { return v.Name == name }):
+			return fmt.Errorf("two variants have the name %q: rename one of them", name)
+		}
+	}
+	return nil
+}
+
 func (s *Scenario) validate() error {
 	switch {
 	case s.Title == "":
@@ -228,13 +240,8 @@ func (s *Scenario) validate() error {
 	case len(s.Clients) == 0:
 		return errors.New("the scenario has no clients")
 	}
-	for i := range s.Variants {
-		switch name := s.Variants[i].Name; {
-		case hasControls(name):
-			return fmt.Errorf("variant %q is invalid: must not have control characters", name)
-		case slices.ContainsFunc(s.Variants[:i], func(v Variant) bool { return v.Name == name }):
-			return fmt.Errorf("two variants have the name %q: rename one of them", name)
-		}
+	if err := s.validateVariants(); err != nil {
+		return err
 	}
 	clients := 0
 	for i := range s.Clients {

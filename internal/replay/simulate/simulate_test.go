@@ -195,7 +195,7 @@ func TestRun_ScalesReplicas(t *testing.T) {
 func TestParse_NamesWhatIsWrong(t *testing.T) {
 	client := "clients: [{name: a, kind: Steady, requestsPerSecond: 1}]\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"no YAML":        {"{", "s.yaml:2: did not find expected node content"},
+		"no YAML":        {"{", "s.yaml:1: did not find expected node content"},
 		"unknown field":  {string(small("client: []")), `client: unknown field; did you mean clients?`},
 		"no title":       {"duration: 1m", "title: is required"},
 		"no duration":    {"title: a", "duration: is required"},

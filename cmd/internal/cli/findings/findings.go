@@ -174,9 +174,9 @@ func relative(file string) string {
 	if file == "-" {
 		return "stdin"
 	}
-	if filepath.IsAbs(file) {
-		if here, err := os.Getwd(); err == nil {
-			if inside, err := filepath.Rel(here, file); err == nil && filepath.IsLocal(inside) {
+	if here, err := os.Getwd(); err == nil {
+		if at, err := filepath.Abs(file); err == nil {
+			if inside, err := filepath.Rel(here, at); err == nil && filepath.IsLocal(inside) {
 				file = inside
 			}
 		}

@@ -224,3 +224,19 @@ func TestWriteText_IsBounded(t *testing.T) {
 		t.Error(len(lines), fmt.Sprint(lines[len(lines)-3:]))
 	}
 }
+
+// Code hosts find a file only by its path from the root of the repository, however the command line names it.
+func TestWrite_PathsAreRelative(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for given, want := range map[string]string{
+		"a.yaml": "a.yaml", "./a.yaml": "a.yaml", filepath.Join(dir, "b", "a.yaml"): "b/a.yaml", filepath.Join("..", filepath.Base(dir), "a.yaml"): "a.yaml",
+		filepath.Join("..", "elsewhere", "a.yaml"): "../elsewhere/a.yaml", "-": "stdin",
+	} {
+		var b strings.Builder
+		r := findings.Report{Findings: []findings.Finding{{Rule: lintrule.InvalidValue, Severity: lintrule.Error, File: given, Line: 1, Message: "a"}}}
+		if err := r.Write(&b, findings.GitLab); err != nil || !strings.Contains(b.String(), `"path": "`+want+`"`) {
+			t.Errorf("%s: %v, want the path %s\n%s", given, err, want, b.String())
+		}
+	}
+}

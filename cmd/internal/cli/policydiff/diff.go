@@ -85,8 +85,10 @@ type policy struct {
 	object policyfile.Object
 }
 
-// Compare compares two sets. Only policies in the scopes that accepts, a namespace or [policyname.Cluster], are compared.
+// Compare compares two sets. If only one of them has a Limiter, its identity table applies to both.
+// Only policies in the scopes that accepts, a namespace or [policyname.Cluster], are compared.
 func Compare(before, after *policyset.Set, accepts func(scope string) bool) (*Diff, error) {
+	before, after = before.WithLimiterOf(after), after.WithLimiterOf(before)
 	older, err := policiesOf(before, accepts)
 	if err != nil {
 		return nil, err
@@ -140,7 +142,9 @@ func Scopes(set *policyset.Set) map[string]bool {
 func policiesOf(set *policyset.Set, accepts func(scope string) bool) (map[string]*policy, error) {
 	byName, places := map[string]*policy{}, map[string]policyfile.Object{}
 	for _, o := range set.Objects() {
-		places[o.Name] = o
+		if o.Kind != "Limiter" { // it can have the name of a policy
+			places[o.Name] = o
+		}
 	}
 	add := func(name string, spec *policyapi.ClusterRateLimitPolicySpec, labels map[string]string, of any) error {
 		if scope, _ := policyname.Split(name); !accepts(scope) {
@@ -192,6 +196,9 @@ func edited(before, after *policy) *PolicyChange {
 			Why: "a Limiter can select policies by their labels",
 		})
 	}
+	if c := identityChange(before, after); c != nil {
+		changes = append(changes, *c)
+	}
 	if len(changes) == 0 {
 		return nil
 	}
@@ -201,10 +208,42 @@ func edited(before, after *policy) *PolicyChange {
 		for i := range c.Changes {
 			c.Changes[i].Effect, c.Changes[i].Why = Same, ""
 		}
-	} else if isShadow(before) && isShadow(after) {
+		return c
+	}
+	replaces := len(before.spec.Replaces) > 0 || len(after.spec.Replaces) > 0 // the default applies in place of a policy that only reports
+	switch {
+	case isShadow(before) && isShadow(after):
 		c.Summary = "with enforcement: Shadow, which denies nothing"
+	case isShadow(before) && !replaces: // whatever it denies, it denied nothing before
+		c.Effect = Stricter
+	case isShadow(after) && !replaces:
+		c.Effect = Looser
 	}
 	return c
+}
+
+// identityChange returns the change of what a policy counts by that follows from the identity table of the Limiter, nil without one.
+func identityChange(before, after *policy) *Change {
+	x, y := &before.rules[0], &after.rules[0]
+	if x.Identifier == y.Identifier || before.spec.Axis != after.spec.Axis || !reflect.DeepEqual(before.fields["identifier"], after.fields["identifier"]) {
+		return nil
+	}
+	return &Change{
+		Field: "spec.identity of the Limiter", From: describeIdentifier(x), To: describeIdentifier(y), Effect: Different,
+		Why: "counts by another identifier, and starts new counters",
+	}
+}
+
+// describeIdentifier returns, for example, "header x-tenant-id".
+func describeIdentifier(r *rules.Rule) string {
+	text := strings.TrimSpace(string(r.Identifier.From) + " " + r.Identifier.Name)
+	if r.Identifier.IPv6Prefix > 0 {
+		text += fmt.Sprintf(" with ipv6Prefix %d", r.Identifier.IPv6Prefix)
+	}
+	if r.Identifier.Secret {
+		text += ", a credential"
+	}
+	return text
 }
 
 func isShadow(p *policy) bool { return p.spec.Enforcement == policyapi.EnforcementShadow }

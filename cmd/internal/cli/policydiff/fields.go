@@ -1,6 +1,7 @@
 package policydiff
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -161,6 +162,9 @@ func yamlOf(value any) string {
 	case nil:
 		return ""
 	case string:
+		if value == "" {
+			return `""` // unlike an absent one
+		}
 		return value
 	case map[string]string:
 		if len(value) == 0 {
@@ -207,14 +211,18 @@ func flow(text string) string {
 	return b.String()
 }
 
+// itemKey is the key of an item of a list in a path.
+var itemKey = regexp.MustCompile(`\[[^\]]*\]`)
+
 // isDefault reports whether a value of a field is absent or its default.
 func isDefault(path, value string) bool {
-	name := path[strings.LastIndexByte(path, '.')+1:]
 	return value == "" || value == map[string]string{
-		"algorithm": string(limiter.DefaultAlgorithm), "scope": string(policyapi.ScopePolicy), "overrun": string(policyapi.OverrunDeny),
-		"enforcement": string(policyapi.EnforcementEnforce), "onStoreFailure": string(policyapi.StoreFailureLocal),
-		"localShare": string(policyapi.LocalShareEqual), "storage": string(policyapi.StorageExact), "precedence": string(policyapi.PrecedenceOverride),
-	}[name]
+		"spec.algorithm": string(limiter.DefaultAlgorithm), "spec.rates.algorithm": string(limiter.DefaultAlgorithm),
+		"spec.tiers.rates.algorithm": string(limiter.DefaultAlgorithm), "spec.scope": string(policyapi.ScopePolicy), "spec.overrun": string(policyapi.OverrunDeny),
+		"spec.enforcement": string(policyapi.EnforcementEnforce), "spec.onStoreFailure": string(policyapi.StoreFailureLocal),
+		"spec.localShare": string(policyapi.LocalShareEqual), "spec.storage": string(policyapi.StorageExact),
+		"spec.precedence": string(policyapi.PrecedenceOverride),
+	}[itemKey.ReplaceAllString(path, "")]
 }
 
 // matchEffect returns the effect of the requests that the policies match.
@@ -277,17 +285,20 @@ func effectOf(c *Change, before, after *policy) (Effect, string) {
 	parent, name, _ := cutLast(c.Field)
 	switch name {
 	case "limit", "window", "burst", "unlimited":
-		return amountEffect(fieldAt(before.fields, parent), fieldAt(after.fields, parent))
+		return amountEffect(amountAt(before, parent), amountAt(after, parent))
 	case "enforcement", "overrun", "precedence":
 		return choiceEffect(name, c.To, before, after)
 	case "onStoreFailure", "localShare":
 		return ordered(outageStrictness(before), outageStrictness(after)), "while Redis is unavailable"
-	case "value":
-		if parent == "spec.cost" && c.From != "" && c.To != "" {
-			return costEffect(before, after), ""
-		}
 	}
 	switch {
+	case c.Field == "spec.cost", c.Field == "spec.cost.value":
+		return costEffect(before, after), ""
+	case strings.HasPrefix(c.Field, "spec.rates["):
+		if strings.HasSuffix(c.Field, "].algorithm") {
+			return Different, "counts by another algorithm, and starts new counters"
+		}
+		return rateEffect(c)
 	case strings.HasPrefix(c.Field, "spec.denial"):
 		return Same, "another response to denied requests"
 	case strings.HasPrefix(c.Field, "spec.lease"):
@@ -352,11 +363,25 @@ func ordered(before, after int) Effect {
 	}
 }
 
+// costEffect compares fixed costs. Without a cost, it is 1.
 func costEffect(before, after *policy) Effect {
-	if before.spec.Cost == nil || after.spec.Cost == nil || before.spec.Cost.Value == nil || after.spec.Cost.Value == nil {
+	x, y := costOf(before.spec.Cost), costOf(after.spec.Cost)
+	if x == 0 || y == 0 {
 		return Different
 	}
-	return ordered(int(*before.spec.Cost.Value), int(*after.spec.Cost.Value))
+	return ordered(x, y)
+}
+
+// costOf returns a fixed cost, 0 if it depends on the request.
+func costOf(c *policyapi.Cost) int {
+	switch {
+	case c == nil:
+		return 1
+	case c.Value == nil:
+		return 0
+	default:
+		return int(*c.Value)
+	}
 }
 
 func leaseEffect(c *Change) (Effect, string) {
@@ -370,33 +395,100 @@ func leaseEffect(c *Change) (Effect, string) {
 	}
 }
 
-// tierEffect returns the effect of a tier that one of the policies has, or of another condition.
+// tierEffect returns the effect of a tier that one of the policies has, or of another condition. Without the tier, its requests belong to a later tier, or
+// the limit of the policy applies.
 func tierEffect(c *Change, before, after *policy) (Effect, string) {
-	if !strings.HasSuffix(c.Field, "]") {
+	const why = "for the requests of the tier"
+	switch {
+	case strings.Contains(c.Field, "].rates["):
+		return rateEffect(c)
+	case strings.HasSuffix(c.Field, " (order)"), !strings.HasSuffix(c.Field, "]"):
 		return Different, "another selection of requests for the tier"
 	}
-	base, tier, sign := before.fields, fieldAt(after.fields, c.Field), 1
+	with, without, opposite := after, before, false
 	if c.To == "" {
-		base, tier, sign = after.fields, fieldAt(before.fields, c.Field), -1
+		with, without, opposite = before, after, true
 	}
-	effect, _ := amountEffect(amountOnly(base), withWindow(tier, base))
+	tier := fieldAt(with.fields, c.Field)
+	alternatives := []map[string]any{amountOnly(without.fields)}
+	tiers, _ := with.fields["tiers"].([]any)
+	later := map[any]bool{}
+	for _, tier0 := range slices.Backward(tiers) {
+		if other, _ := tier0.(map[string]any); other["name"] != tier["name"] {
+			later[other["name"]] = true
+			continue
+		}
+		break
+	}
+	others, _ := without.fields["tiers"].([]any)
+	for i := range others {
+		if other, _ := others[i].(map[string]any); later[other["name"]] && !areDisjoint(other["when"], tier["when"]) {
+			alternatives = append(alternatives, other)
+		}
+	}
+	effect := Same
+	for _, alternative := range alternatives {
+		one, _ := amountEffect(withWindow(alternative, without.fields), withWindow(tier, without.fields))
+		switch {
+		case one == Same || one == effect:
+		case effect == Same:
+			effect = one
+		default:
+			return Different, why
+		}
+	}
+	if opposite {
+		effect = cmp.Or(map[Effect]Effect{Stricter: Looser, Looser: Stricter}[effect], effect)
+	}
+	if effect == Same { // the tier has the limit of its requests
+		effect = Different
+	}
+	return effect, why
+}
+
+// areDisjoint reports whether no request meets two conditions of tiers. It may return false if it cannot decide.
+func areDisjoint(a, b any) bool {
+	x, _ := a.(map[string]any)
+	y, _ := b.(map[string]any)
+	if p, q := list(x["identifiers"]), list(y["identifiers"]); len(p) > 0 && len(q) > 0 {
+		return !slices.ContainsFunc(p, func(identifier any) bool { return slices.Contains(q, identifier) })
+	}
+	h, _ := x["header"].(map[string]any)
+	i, _ := y["header"].(map[string]any)
+	name, _ := h["name"].(string)
+	other, _ := i["name"].(string)
+	return name != "" && strings.EqualFold(name, other) && isExact(h) && isExact(i) && h["value"] != i["value"]
+}
+
+func list(value any) []any {
+	items, _ := value.([]any)
+	return items
+}
+
+func isExact(header map[string]any) bool {
+	return (header["type"] == nil || header["type"] == string(policyapi.HeaderExact)) && header["invert"] == nil
+}
+
+// rateEffect returns the effect of a rate that one of the policies has.
+func rateEffect(c *Change) (Effect, string) {
 	switch {
-	case effect == Stricter && sign > 0, effect == Looser && sign < 0:
-		return Stricter, "for the requests of the tier"
-	case effect == Looser || effect == Stricter:
-		return Looser, "for the requests of the tier"
+	case !strings.HasSuffix(c.Field, "]"):
+		return Different, ""
+	case c.From == "":
+		return Stricter, "a further limit"
 	default:
-		return Different, "for the requests of the tier"
+		return Looser, "one limit less"
 	}
 }
 
 func amountOnly(fields map[string]any) map[string]any {
-	return map[string]any{"limit": fields["limit"], "window": fields["window"]}
+	return map[string]any{"limit": fields["limit"], "window": fields["window"], "burst": fields["burst"], "algorithm": fields["algorithm"]}
 }
 
+// withWindow returns the amount of a tier, whose window and algorithm are those of the policy.
 func withWindow(tier, base map[string]any) map[string]any {
 	with := amountOnly(tier)
-	with["window"], with["unlimited"] = base["window"], tier["unlimited"]
+	with["window"], with["algorithm"], with["unlimited"] = base["window"], base["algorithm"], tier["unlimited"]
 	return with
 }
 
@@ -412,19 +504,38 @@ func amountOf(fields map[string]any) amount {
 	limit, hasLimit := fields["limit"].(float64)
 	burst, hasBurst := fields["burst"].(float64)
 	text, _ := fields["window"].(string)
-	switch unlimited, _ := fields["unlimited"].(bool); {
+	unlimited, _ := fields["unlimited"].(bool)
+	switch {
 	case unlimited:
 		limit = math.Inf(1)
 	case !hasLimit:
 		return amount{}
 	}
-	if a.limit, a.burst = limit, limit; hasBurst {
+	switch a.limit = limit; {
+	case hasBurst:
 		a.burst = burst
+	case unlimited, !queues(fields): // a capacity, which is the limit by default
+		a.burst = limit
 	}
 	if length, err := window.Parse(policyapi.Duration(text)); err == nil {
 		a.window = length
 	}
 	return a
+}
+
+// amountAt returns the fields of a policy, a rate or a tier, with the algorithm and the window that apply to it.
+func amountAt(p *policy, path string) map[string]any {
+	fields := fieldAt(p.fields, path)
+	if strings.HasPrefix(path, "spec.tiers[") && strings.HasSuffix(path, "]") && !strings.Contains(path, "].rates[") {
+		return withWindow(fields, map[string]any{"algorithm": p.fields["algorithm"]})
+	}
+	return fields
+}
+
+// queues reports whether the burst is a queue, which is empty by default.
+func queues(fields map[string]any) bool {
+	name, _ := fields["algorithm"].(string)
+	return limiter.Algorithm(cmp.Or(name, string(limiter.DefaultAlgorithm))).Traits().Queues
 }
 
 // amountEffect compares what two rates admit.

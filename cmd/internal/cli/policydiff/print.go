@@ -174,13 +174,28 @@ func (c *PolicyChange) row() string {
 // maxCode bounds a value in a table, in bytes.
 const maxCode = 300
 
-// code returns a text as code in a cell of a table.
+// marks are the characters that a table or Markdown gives a meaning.
+const marks = "`|\\*_[]()<>!#~$@:&"
+
+// code returns a text as code in a cell of a table. Backticks and backslashes have no notation there, so that HTML has them.
 func code(text string) string {
-	text = strings.NewReplacer("`", "'", "|", "\\|", "\n", " ").Replace(terminal.Line(terminal.Shorten(text, maxCode)))
-	return "`" + text + "`"
+	text = strings.ReplaceAll(terminal.Line(terminal.Shorten(text, maxCode)), "\n", " ")
+	if !strings.ContainsAny(text, "`\\") {
+		return "`" + strings.ReplaceAll(text, "|", "\\|") + "`"
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if strings.ContainsRune(marks, r) {
+			b.WriteString("&#" + strconv.Itoa(int(r)) + ";")
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return "<code>" + b.String() + "</code>"
 }
 
 // plain returns a text in a cell of a table, without markup.
 func plain(text string) string {
-	return strings.NewReplacer("|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "'", "[", "\\[", "@", "@\u200b").Replace(terminal.Line(text))
+	escapes := []string{"\\", "&#92;", "&", "&amp;", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "'", "[", "\\[", "@", "@\u200b"}
+	return strings.NewReplacer(escapes...).Replace(terminal.Line(text))
 }

@@ -28,6 +28,21 @@ type Set struct {
 	Identity compile.Identity
 	// Warnings about the Limiters.
 	Warnings []policyfile.Problem
+
+	files   []policyfile.File
+	load    func(limiterSettings) *policyfile.Loader
+	limiter *limiterSettings // nil without a Limiter that applies
+}
+
+// WithLimiterOf returns the set compiled with the identity table of the Limiter of another one, if this one has no Limiter, and the set itself otherwise.
+func (c *Set) WithLimiterOf(other *Set) *Set {
+	if c.limiter != nil || other.limiter == nil || len(c.Limiters()) > 0 {
+		return c
+	}
+	with := *c
+	with.limiter, with.Identity = other.limiter, other.limiter.identity.WithHashKey(c.HashKey)
+	with.Result = c.load(*other.limiter).Compile(c.files)
+	return &with
 }
 
 // limiterSettings are what a Limiter determines about policies.
@@ -48,7 +63,7 @@ func Compile(files []policyfile.File, name string) (*Set, error) {
 		return policyfile.NewLoader(s.identity.WithHashKey(key), schema)
 	}
 	defaults := limiterSettings{identity: compile.DefaultIdentity(), budget: budget.Default()}
-	c := &Set{Result: load(defaults).Compile(files), HashKey: key, Identity: defaults.identity.WithHashKey(key)}
+	c := &Set{Result: load(defaults).Compile(files), HashKey: key, Identity: defaults.identity.WithHashKey(key), files: files, load: load}
 	limiters := c.Limiters()
 	if name != "" {
 		limiters = slices.DeleteFunc(slices.Clone(limiters), func(l policyfile.Limiter) bool { return l.Name != name })
@@ -78,7 +93,7 @@ func Compile(files []policyfile.File, name string) (*Set, error) {
 			return c, nil
 		}
 	}
-	c.Identity = first.identity.WithHashKey(key)
+	c.limiter, c.Identity = &first, first.identity.WithHashKey(key)
 	c.Result = load(first).WithBudget(first.budget, limiters[0].Name).Compile(files)
 	return c, nil
 }

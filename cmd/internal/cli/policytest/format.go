@@ -39,7 +39,7 @@ type document struct {
 
 // namespace is what policies for writes read of a namespace.
 type namespace struct {
-	Name        string            `json:"name" required:"true"`
+	Name        string            `json:"name"        required:"true"`
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 }
@@ -89,7 +89,7 @@ type wantPolicy struct {
 	// one after a colon: tenant:1d.
 	Name string `json:"name"`
 	// Outcome as in weir explain: Allows, Denies, Unlimited, NoMatch or Replaced.
-	Outcome    *admin.Outcome `json:"outcome" values:"Allows,Denies,Unlimited,NoMatch,Replaced,Undecided,LeftOut"`
+	Outcome    *admin.Outcome `json:"outcome"    values:"Allows,Denies,Unlimited,NoMatch,Replaced,Undecided,LeftOut"`
 	Tier       *string        `json:"tier"`
 	Cost       *int64         `json:"cost"`
 	Identifier *string        `json:"identifier"`
@@ -115,11 +115,11 @@ type requestFields struct {
 	ClientIP    string              `json:"clientIP"`
 	Claims      map[string]any      `json:"claims"`
 	Descriptors [][]descriptorEntry `json:"descriptors"`
-	Cost        int64               `json:"cost" min:"1"`
+	Cost        int64               `json:"cost"        min:"1"`
 	Peek        bool                `json:"peek"`
 	Override    *struct {
-		Limit       int64 `json:"limit" min:"1"`
-		WindowMs    int64 `json:"windowMs" min:"1000"`
+		Limit       int64 `json:"limit"       min:"1"`
+		WindowMs    int64 `json:"windowMs"    min:"1000"`
 		WithoutCost bool  `json:"withoutCost"`
 	} `json:"override"`
 }
