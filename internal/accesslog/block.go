@@ -177,11 +177,12 @@ func (b *block) parseLine(p *format.Parser, number int, line string) {
 		return
 	}
 	err := b.add(p, number, line)
+	if err == nil {
+		return
+	}
 	list, isList := err.(format.ListError) //nolint:errorlint // parsers return it unwrapped
 	if !isList {
-		if err != nil {
-			b.addBad(number, line, err)
-		}
+		b.addBad(number, line, err)
 		return
 	}
 	b.lines += max(len(list)-1, 0) // each event counts as a line

@@ -210,6 +210,18 @@ func TestSettings_LeaveOutWhatPoliciesDoNotRead(t *testing.T) {
 	}
 }
 
+// Headers that no policy reads are not unquoted, but those that another field comes from are read.
+func TestSettings_ReadsHeadersThatOtherFieldsComeFrom(t *testing.T) {
+	line := `{"time":"2026-03-14T08:00:05Z","path":"/","http_x_a":"a","http_x_b":"b","http_cookie":"c=d","user_agent":"u","http_x_e":"e"}`
+	r, err := parse(t, "json", &Settings{Headers: []string{"x-a", "x-c"}}, line, "header:x-c=cookie:c", "user=header:x-b", "claim:agent=header:user-agent")
+	if diff := cmp.Diff(map[string]string{"x-a": "a", "x-c": "d"}, r.Request.Headers); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if diff := cmp.Diff(map[string]any{"sub": "b", "agent": "u"}, r.Request.Claims); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestSettings_ClientOf(t *testing.T) {
 	line := `[2026-03-14T08:00:05.123Z] "GET / HTTP/1.1" 200 - 0 5 25 24 "198.51.100.99, 203.0.113.7" "-" "-" "shop.example" "-"`
 	var source netip.Addr

@@ -210,6 +210,27 @@ type Settings struct {
 	ClientHeader string
 }
 
+// readHeaders returns the names of the headers that are kept or that another field comes from, nil for all.
+func (s *Settings) readHeaders() []string {
+	if s.Headers == nil {
+		return nil
+	}
+	read := append([]string{}, s.Headers...)
+	if s.ClientHeader != "" {
+		read = append(read, s.ClientHeader)
+	}
+	for i := range s.Map {
+		switch from := &s.Map[i].from; from.kind {
+		case originHeader:
+			read = append(read, from.name)
+		case originCookie:
+			read = append(read, "cookie")
+		default:
+		}
+	}
+	return read
+}
+
 // record completes r from the values of a line. It sets the fields that a line determines, and leaves File and Line.
 func (v *values) record(r *Record, s *Settings) error {
 	switch {
