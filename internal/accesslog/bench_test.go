@@ -45,7 +45,7 @@ func BenchmarkReader(b *testing.B) {
 	for _, f := range format.Formats() {
 		for needs, headers := range map[string][]string{"all": nil, "address": {}, "tenant": {"x-tenant-id"}} {
 			o := accesslog.Options{}
-			o.Settings.SkipQuery, o.Settings.Headers = headers != nil, headers
+			o.Settings.SkipQuery, o.Settings.SkipObjects, o.Settings.Headers = headers != nil, headers != nil, headers
 			b.Run(f.Name+"/"+needs, func(b *testing.B) {
 				const n = 200_000
 				path := write(b, "a.log", logOf(b, f.Name, n))

@@ -193,7 +193,7 @@ func (b *block) parseLine(p *format.Parser, number int, line string) {
 	}
 }
 
-// add adds the record of a line, or returns why there is none.
+// add adds the record of a line, or returns why the line has no record.
 func (b *block) add(p *format.Parser, number int, line string) error {
 	n := len(b.records)
 	b.records = slices.Grow(b.records, 1)[:n+1]

@@ -545,3 +545,29 @@ func TestNew_RejectsWhatCannotBeReplayed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What no policy reads is left out of records. An expression can read all.
+func TestReads_LeavesOutWhatNoPolicyReads(t *testing.T) {
+	header := func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"} }
+	query := func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromQuery, Name: "key"} }
+	expression := func(r *rules.Rule) { r.Match.Expression = "true" }
+	before := setOf(rule("c", query))
+	for name, c := range map[string]struct {
+		o          Options
+		headers    []string
+		noQuery    bool
+		noObjects  bool
+		everything bool
+	}{
+		"an address":       {Options{Policies: setOf(rule("a"))}, []string{}, true, true, false},
+		"a header":         {Options{Policies: setOf(rule("a"), rule("b", header))}, []string{"x-tenant-id"}, true, true, false},
+		"before":           {Options{Policies: setOf(rule("a")), Before: &before}, []string{}, false, true, false},
+		"an expression":    {Options{Policies: setOf(rule("a"), rule("b", expression))}, nil, false, false, true},
+		"an expression, 1": {Options{Policies: setOf(rule("b", expression), rule("a"))}, nil, false, false, true},
+	} {
+		s := Reads(&c.o)
+		if s.SkipQuery != c.noQuery || s.SkipObjects != c.noObjects || !slices.Equal(s.Headers, c.headers) || (s.Headers == nil) != c.everything {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}

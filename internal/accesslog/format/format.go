@@ -213,7 +213,7 @@ func (f *Format) NewParser(s *Settings, sample []string) (*Parser, error) {
 	case f.special == specialDecisions:
 		p.decision = newDecisionLog(&p.clock)
 	case f.special == specialAudit:
-		p.audit = newAuditLog(&p.clock, sample)
+		p.audit = newAuditLog(&p.clock, s, sample)
 	case f.keys != nil:
 		p.json = newJSONLog(f.keys(), s)
 	case f.layout != nil:

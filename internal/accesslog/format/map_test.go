@@ -119,8 +119,8 @@ func TestParseMap_ReadsLists(t *testing.T) {
 	}
 }
 
-// A program can have another value at a key that usually has the status. The assignment for it is what the user says.
-func TestMap_ReplacesAValueThatIsNone(t *testing.T) {
+// A program can have another value at a key that usually has the status. The user assigns the status from another key.
+func TestMap_ReplacesAnInvalidValue(t *testing.T) {
 	line := `{"time":"2026-03-14T08:00:05Z","method":"GET","path":"/v1","status":"success","code":201}`
 	if _, err := parse(t, "json", &Settings{}, line); err == nil || !strings.Contains(err.Error(), `.status: "success" is no status code`) {
 		t.Error(err)
@@ -219,6 +219,15 @@ func TestSettings_ReadsHeadersThatOtherFieldsComeFrom(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]any{"sub": "b", "agent": "u"}, r.Request.Claims); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestSettings_LeaveOutObjects(t *testing.T) {
+	for _, skips := range []bool{false, true} {
+		r, err := parse(t, "audit", &Settings{SkipObjects: skips}, lines(t, "audit")[1])
+		if k := r.Request.Kubernetes; err != nil || k.Kind != "Pod" || (len(k.Object) == 0) != skips {
+			t.Errorf("%t: %+v, %v", skips, k, err)
+		}
 	}
 }
 

@@ -199,6 +199,8 @@ type Settings struct {
 	Map Map
 	// SkipQuery leaves the query of requests out, for policies that do not read it: its parameters need memory for each line.
 	SkipQuery bool
+	// SkipObjects leaves the objects of writes to the Kubernetes API out, for policies that do not read them. Their kinds remain.
+	SkipObjects bool
 	// Headers are the names of the headers to keep, in lower case. Nil keeps all headers that the log has, and an empty list keeps no header.
 	Headers []string
 	// Location of times without an offset. Nil is UTC.
