@@ -177,11 +177,12 @@ func (b *block) parseLine(p *format.Parser, number int, line string) {
 		return
 	}
 	err := b.add(p, number, line)
+	if err == nil {
+		return
+	}
 	list, isList := err.(format.ListError) //nolint:errorlint // parsers return it unwrapped
 	if !isList {
-		if err != nil {
-			b.addBad(number, line, err)
-		}
+		b.addBad(number, line, err)
 		return
 	}
 	b.lines += max(len(list)-1, 0) // each event counts as a line
@@ -192,7 +193,7 @@ func (b *block) parseLine(p *format.Parser, number int, line string) {
 	}
 }
 
-// add adds the record of a line, or returns why there is none.
+// add adds the record of a line, or returns why the line has no record.
 func (b *block) add(p *format.Parser, number int, line string) error {
 	n := len(b.records)
 	b.records = slices.Grow(b.records, 1)[:n+1]

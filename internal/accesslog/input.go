@@ -287,7 +287,7 @@ func (f *file) readError(err error) error {
 	name := nameOf(f.path)
 	_, isOfSystem := errors.AsType[*fs.PathError](err)
 	switch {
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%s needs more than %d MiB of memory to decompress: decompress it, for example with zstd -dc --long=31, and use - for the standard input",
 			name, maxZstdMemory>>20)
 	case f.isCompressed && !isOfSystem:

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -12,8 +13,9 @@ import (
 	"github.com/weir-dev/weir/limiter"
 )
 
-// Result returns what the replay found out. Call it once, after Run has returned. It computes curves and suggestions, which can take seconds.
-func (r *Replay) Result() (*result.Result, error) {
+// Result returns what the replay found out. Call it once, after Run has returned. It computes curves and suggestions, which can take seconds. If ctx has
+// ended or ends, the curves that are left are those of a small sample, and there are no further suggestions.
+func (r *Replay) Result(ctx context.Context) (*result.Result, error) {
 	res := &result.Result{Version: result.Version, Total: r.after.total, Policies: []result.Policy{}}
 	res.Input.Excluded, res.Input.Late = r.excluded.Load(), r.late
 	for reason, n := range map[string]int64{"dry run": r.dryRuns.Load(), "exempt write to the Kubernetes API": r.exempt.Load()} {
@@ -48,7 +50,7 @@ func (r *Replay) Result() (*result.Result, error) {
 		if p.Matched == 0 {
 			p.Silent = r.silence(t)
 		}
-		if err := r.tryLimits(t, &p); err != nil {
+		if err := r.tryLimits(ctx, t, &p); err != nil {
 			return nil, err
 		}
 		res.Policies = append(res.Policies, p)
@@ -57,6 +59,10 @@ func (r *Replay) Result() (*result.Result, error) {
 		res.Difference = r.compared.difference()
 	}
 	res.Notes = r.notes(metrics)
+	if r.brief {
+		res.Interrupted = true
+		res.Notes = append(res.Notes, "The replay was interrupted: further suggestions are left out, and the curves that were left are those of a small sample.")
+	}
 	return res, nil
 }
 
@@ -148,8 +154,11 @@ func binOf(value int64) int {
 	return bin
 }
 
+// briefSample is the number of requests for the curve of a policy after an interrupt, so that the user does not wait for it.
+const briefSample = 1 << 16
+
 // tryLimits sets the curve and the suggestions of a policy.
-func (r *Replay) tryLimits(t *tally, p *result.Policy) error {
+func (r *Replay) tryLimits(ctx context.Context, t *tally, p *result.Policy) error {
 	if len(t.variants) > 0 {
 		p.Curve = &result.Curve{SampledOneIn: 1, Requests: t.tiers[len(t.tiers)-1].Requests, Identifiers: t.variants[0].Identifiers}
 		for _, v := range t.variants {
@@ -161,14 +170,27 @@ func (r *Replay) tryLimits(t *tally, p *result.Policy) error {
 	if t.rule.TiersOnly || p.Matched == 0 {
 		return nil
 	}
+	if r.brief = r.brief || ctx.Err() != nil; r.brief {
+		t.sample.Shrink(briefSample)
+	}
 	d := t.sample.Demand()
 	if p.Curve == nil {
 		if err := t.curve(d, p); err != nil {
 			return err
 		}
 	}
-	if r.options.Suggest != nil {
-		return t.suggest(d, r.options.Suggest, p)
+	if r.options.Suggest == nil {
+		return nil
+	}
+	for _, window := range r.options.Suggest.Windows {
+		for _, algorithm := range limiter.Algorithms() {
+			if r.brief = r.brief || ctx.Err() != nil; r.brief {
+				return nil
+			}
+			if err := t.suggest(d, r.options.Suggest, window, algorithm, p); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -220,38 +242,34 @@ func ladder(own, peak int64) (limits []int64) {
 	return limits
 }
 
-// suggest sets the suggestions for a policy.
-func (t *tally) suggest(d *demand.Demand, s *Suggest, p *result.Policy) error {
-	for _, window := range s.Windows {
-		for _, algorithm := range limiter.Algorithms() {
-			limitOf := func(units int64) (limiter.Limit, error) {
-				limit, err := limiter.NewLimit(algorithm, units, window)
-				if err != nil || !algorithm.Traits().Queues {
-					return limit, err
-				}
-				return limit.WithBurst(units - 1) // without a queue, it would deny two requests at one instant
-			}
-			units, found := d.Least(s.Share, s.OfRequests, limitOf)
-			if !found {
-				continue
-			}
-			limit, err := limitOf(units)
-			if err != nil {
-				return err
-			}
-			denied := d.Try(limit)
-			counters := d.Counters(limit)
-			bytes := algorithm.Traits().RedisBytes
-			if algorithm.Traits().Log {
-				bytes += logUnitBytes * min(units, d.Requests/max(d.Identifiers, 1)+1)
-			}
-			p.Suggestions = append(p.Suggestions, result.Suggestion{
-				WindowSeconds: int64(window / time.Second), Algorithm: string(algorithm), Limit: units, Burst: queueOf(limit), SampledOneIn: d.SampledOneIn,
-				Requests: d.Requests, Identifiers: d.Identifiers, DeniedRequests: denied.Requests, DeniedIdentifiers: denied.Identifiers,
-				Counters: counters, RedisBytes: counters * bytes,
-			})
+// suggest adds the suggestion of a window and an algorithm for a policy, if there is one.
+func (t *tally) suggest(d *demand.Demand, s *Suggest, window time.Duration, algorithm limiter.Algorithm, p *result.Policy) error {
+	limitOf := func(units int64) (limiter.Limit, error) {
+		limit, err := limiter.NewLimit(algorithm, units, window)
+		if err != nil || !algorithm.Traits().Queues {
+			return limit, err
 		}
+		return limit.WithBurst(units - 1) // without a queue, it would deny two requests at one instant
 	}
+	units, found := d.Least(s.Share, s.OfRequests, limitOf)
+	if !found {
+		return nil
+	}
+	limit, err := limitOf(units)
+	if err != nil {
+		return err
+	}
+	denied := d.Try(limit)
+	counters := d.Counters(limit)
+	bytes := algorithm.Traits().RedisBytes
+	if algorithm.Traits().Log {
+		bytes += logUnitBytes * min(units, d.Requests/max(d.Identifiers, 1)+1)
+	}
+	p.Suggestions = append(p.Suggestions, result.Suggestion{
+		WindowSeconds: int64(window / time.Second), Algorithm: string(algorithm), Limit: units, Burst: queueOf(limit), SampledOneIn: d.SampledOneIn,
+		Requests: d.Requests, Identifiers: d.Identifiers, DeniedRequests: denied.Requests, DeniedIdentifiers: denied.Identifiers,
+		Counters: counters, RedisBytes: counters * bytes,
+	})
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Reads returns settings that leave out what no policy reads of a request: headers and queries take memory for each line.
 func Reads(o *Options) format.Settings {
-	settings := format.Settings{SkipQuery: true, Headers: []string{}}
+	settings := format.Settings{SkipQuery: true, SkipObjects: true, Headers: []string{}}
 	sets := []rules.Set{o.Policies}
 	if o.Before != nil {
 		sets = append(sets, *o.Before)

@@ -74,6 +74,7 @@ type Replay struct {
 	examples                  examples
 	// fromDecisions is set if there are decisions of a limiter, which knew the identifiers of its requests.
 	fromDecisions atomic.Bool
+	brief         bool // the user waits for the result after an interrupt
 }
 
 // New returns a Replay under valid policies.

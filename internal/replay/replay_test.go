@@ -83,11 +83,47 @@ func run(t *testing.T, o Options, records ...accesslog.Record) *result.Result {
 	if err := r.Run(t.Context(), &list{records: slices.Clone(records)}); err != nil {
 		t.Fatal(err)
 	}
-	found, err := r.Result()
+	found, err := r.Result(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// A user who has pressed Ctrl-C does not wait for suggestions, and for curves of millions of requests.
+func TestResult_IsBriefAfterAnInterrupt(t *testing.T) {
+	var records []accesslog.Record
+	for i := range 200_000 {
+		records = append(records, record(time.Duration(i)*time.Millisecond, i%2000))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, ctx := range map[string]context.Context{"complete": t.Context(), "brief": ctx} {
+		r, err := New(Options{
+			Policies: setOf(rule("a"), rule("b")), Domain: "shop", Suggest: &Suggest{Share: 0.01, Windows: []time.Duration{time.Minute}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context(), &list{records: slices.Clone(records)}); err != nil {
+			t.Fatal(err)
+		}
+		found, err := r.Result(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isBrief := name == "brief"
+		if found.Total.Requests != 200_000 || found.Interrupted != isBrief || slices.ContainsFunc(found.Notes, func(n string) bool {
+			return strings.HasPrefix(n, "The replay was interrupted")
+		}) != isBrief {
+			t.Errorf("%s: %+v, interrupted: %t, %q", name, found.Total, found.Interrupted, found.Notes)
+		}
+		for _, p := range found.Policies {
+			if (p.Curve.SampledOneIn > 1) != isBrief || p.Curve.Requests != p.Curve.Identifiers*100 || isBrief && p.Curve.Requests > 1<<16 || (len(p.Suggestions) == 0) != isBrief {
+				t.Errorf("%s: %s: %d of one in %d, %d suggestions", name, p.Name, p.Curve.Requests, p.Curve.SampledOneIn, len(p.Suggestions))
+			}
+		}
+	}
 }
 
 // everything has a rule for each algorithm, tiers, shadow policies, debts, costs, several rates, missing identifiers, paths that are counted, and limits of 0.
@@ -425,7 +461,7 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 	if err := r.Run(ctx, &blocking{list{records: []accesslog.Record{record(0, 1)}}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if found, err := r.Result(); err != nil || found.Total.Requests != 1 {
+	if found, err := r.Result(t.Context()); err != nil || found.Total.Requests != 1 {
 		t.Errorf("%+v, %v; want what is known", found, err)
 	}
 }
@@ -507,5 +543,31 @@ func TestNew_RejectsWhatCannotBeReplayed(t *testing.T) {
 	large := setOf(rule("log", func(r *rules.Rule) { r.Algorithm = limiter.SlidingWindowLog }))
 	if _, err := New(Options{Policies: large, Limits: []int64{limiter.MaxLogUnits + 1}}); err == nil || !strings.Contains(err.Error(), "shop/log") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What no policy reads is left out of records. An expression can read all.
+func TestReads_LeavesOutWhatNoPolicyReads(t *testing.T) {
+	header := func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromHeader, Name: "x-tenant-id"} }
+	query := func(r *rules.Rule) { r.Identifier = rules.Identifier{From: rules.FromQuery, Name: "key"} }
+	expression := func(r *rules.Rule) { r.Match.Expression = "true" }
+	before := setOf(rule("c", query))
+	for name, c := range map[string]struct {
+		o          Options
+		headers    []string
+		noQuery    bool
+		noObjects  bool
+		everything bool
+	}{
+		"an address":       {Options{Policies: setOf(rule("a"))}, []string{}, true, true, false},
+		"a header":         {Options{Policies: setOf(rule("a"), rule("b", header))}, []string{"x-tenant-id"}, true, true, false},
+		"before":           {Options{Policies: setOf(rule("a")), Before: &before}, []string{}, false, true, false},
+		"an expression":    {Options{Policies: setOf(rule("a"), rule("b", expression))}, nil, false, false, true},
+		"an expression, 1": {Options{Policies: setOf(rule("b", expression), rule("a"))}, nil, false, false, true},
+	} {
+		s := Reads(&c.o)
+		if s.SkipQuery != c.noQuery || s.SkipObjects != c.noObjects || !slices.Equal(s.Headers, c.headers) || (s.Headers == nil) != c.everything {
+			t.Errorf("%s: %+v", name, s)
+		}
 	}
 }

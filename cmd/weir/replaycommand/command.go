@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,11 +192,25 @@ func shareOf(text string) (float64, error) {
 	return n / 100, nil
 }
 
+// checkShare rejects a share in the place of a log, as in --suggest 5%: a flag that needs no value does not read the next argument.
+func checkShare(log string) error {
+	if _, err := shareOf(log); err != nil {
+		return nil //nolint:nilerr // it is a file
+	}
+	if _, err := os.Stat(log); err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s is no log: if it is the share of --suggest, write --suggest=%s", log, log)
+}
+
 // windows are those of suggestions.
 func windows() []time.Duration { return []time.Duration{time.Minute, 10 * time.Minute, time.Hour} }
 
 func (f *replayFlags) run(ctx context.Context, streams cli.Streams, logs []string) error {
 	shares, limits, err := f.validate()
+	if err == nil && f.suggest == defaultShare {
+		err = checkShare(logs[0])
+	}
 	if err != nil {
 		return cli.UsageError(err)
 	}
@@ -265,11 +280,14 @@ func (f *replayFlags) replay(ctx context.Context, streams cli.Streams, l *loaded
 	if err != nil && !interrupted {
 		return nil, err
 	}
-	found, err := r.Result()
+	if interrupted && r.Requests() == 0 {
+		return nil, &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted before a request was decided")}
+	}
+	found, err := r.Result(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found.Interrupted = interrupted
+	found.Interrupted = found.Interrupted || interrupted
 	describeInput(found, reader.Stats())
 	found.Notes = append(found.Notes, l.notes...)
 	l.clients.note(found)

@@ -215,6 +215,7 @@ func TestReplay_RejectsBadInput(t *testing.T) {
 		{[]string{"--policies", policies, "--suggest-of", "requests", log}, 2, "--suggest-of has no effect without --suggest or --axis"},
 		{[]string{"--policies", policies, "--max-denied", "", log}, 2, `--max-denied "" is invalid: must be a percentage`},
 		{[]string{"--policies", policies, "--max-bad", "", log}, 2, `--max-bad "" is invalid: must be a percentage`},
+		{[]string{"--policies", policies, "--suggest", "5%", log}, 2, "5% is no log: if it is the share of --suggest, write --suggest=5%"},
 		{[]string{"--policies", policies, "--suggest=", log}, 2, `--suggest "" is invalid: must be a percentage`},
 		{[]string{"--policies", policies, "--domain", "other", log}, 1, "no request matched a policy, so nothing was decided: see the reason of each policy"},
 		{[]string{"--policies", policies, truncated}, 1, "access.log.gz"},
@@ -248,7 +249,12 @@ func TestReplay_PrintsWhatIsKnownWhenItIsInterrupted(t *testing.T) {
 	root.SetArgs([]string{"replay", "--policies", write(t, "p.yaml", policy("ip", "axis: IP, limit: 15, window: 1m")), "-"})
 	done := make(chan error, 1)
 	go func() { done <- root.ExecuteContext(ctx) }()
-	if _, err := end.Write([]byte(strings.Repeat(accessLog(), 100))); err != nil { // returns when the command has read it
+	var log bytes.Buffer // is larger than what the command reads ahead of its decisions
+	for second := range 150_000 {
+		at := time.Date(2026, 11, 2, 10, 0, second, 0, time.UTC).Format("02/Jan/2006:15:04:05 -0700")
+		fmt.Fprintf(&log, "192.0.2.%d - - [%s] \"GET /v1/items HTTP/1.1\" 200 612 \"-\" \"app/1\"\n", second%8, at)
+	}
+	if _, err := end.Write(log.Bytes()); err != nil { // returns when the command has read it
 		t.Fatal(err)
 	}
 	interrupt()
@@ -257,8 +263,35 @@ func TestReplay_PrintsWhatIsKnownWhenItIsInterrupted(t *testing.T) {
 	if !errors.As(err, &status) || status.Code != cli.ExitInterrupted {
 		t.Errorf("%v, want exit status %d", err, cli.ExitInterrupted)
 	}
-	if !strings.Contains(out.String(), "requests from ") || !strings.Contains(out.String(), "shop/ip") {
+	if text := out.String(); !strings.Contains(text, " requests from 2026-11-02 10:00:00Z to ") || strings.HasPrefix(text, "0 ") || !strings.Contains(text, "shop/ip") {
 		t.Errorf("%s%s", &out, &notes)
+	}
+}
+
+// Lines that wait to be sorted are not decided yet.
+func TestReplay_EndsBeforeTheFirstDecision(t *testing.T) {
+	in, end := io.Pipe()
+	ctx, interrupt := context.WithCancel(t.Context())
+	root := &cobra.Command{Use: "weir", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(replaycommand.Command())
+	var out bytes.Buffer
+	report := filepath.Join(t.TempDir(), "report.html")
+	root.SetIn(in)
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"replay", "--policies", write(t, "p.yaml", policy("ip", "axis: IP, limit: 15, window: 1m")), "--report", report, "-"})
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	if _, err := end.Write([]byte(strings.Repeat(accessLog(), 20))); err != nil {
+		t.Fatal(err)
+	}
+	interrupt()
+	var status *cli.ExitError
+	if err := <-done; !errors.As(err, &status) || status.Code != cli.ExitInterrupted || !strings.Contains(err.Error(), "interrupted before a") {
+		t.Errorf("%v, want exit status %d", err, cli.ExitInterrupted)
+	}
+	if _, err := os.Stat(report); err == nil || out.Len() > 0 {
+		t.Errorf("there is a report about no request, %v, %s", err, &out)
 	}
 }
 
@@ -278,6 +311,17 @@ func TestReplay_EndsBeforeTheFirstLine(t *testing.T) {
 	var status *cli.ExitError
 	if !errors.As(err, &status) || status.Code != cli.ExitInterrupted || !strings.Contains(err.Error(), "interrupted before a line was read") {
 		t.Errorf("%v, want exit status %d", err, cli.ExitInterrupted)
+	}
+}
+
+func TestReplay_ALogWithoutARequestHasNoTimes(t *testing.T) {
+	log := write(t, "access.log", strings.Repeat(`192.0.2.1 - - [02/Nov/2026:10:00:00 +0000] "-" 408 0 "-" "-"`+"\n", 3))
+	policies := write(t, "p.yaml", policy("ip", "axis: IP, limit: 1, window: 1m"))
+	for output, want := range map[string]string{"text": "0 requests\n3 lines left out: no HTTP request\n", "json": `"reason": "no HTTP request"`} {
+		status, stdout, stderr := weir("replay", "--policies", policies, "-o", output, log)
+		if status != 1 || !strings.Contains(stdout, want) || strings.Contains(stdout, "0001-") || !strings.Contains(stderr, "the log has no requests, so nothing was decided") {
+			t.Errorf("%s: status %d: %s%s", output, status, stdout, stderr)
+		}
 	}
 }
 

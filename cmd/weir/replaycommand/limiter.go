@@ -15,8 +15,8 @@ import (
 	"github.com/weir-dev/weir/limiter/server/address"
 )
 
-// limiterIn returns the Limiter of --limiter, or without the flag the Limiter, among those in files. It is nil if there is none. Several Limiters that
-// differ are an error.
+// limiterIn returns the Limiter of --limiter, or without the flag the Limiter, among those in files, and nil if they have no such Limiter. Several Limiters
+// that differ are an error.
 func (f *replayFlags) limiterIn(limiters []policyfile.Limiter) (chosen *v1alpha1.Limiter, err error) {
 	for i := range limiters {
 		l := &limiters[i]

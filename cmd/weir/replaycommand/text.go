@@ -86,16 +86,25 @@ func (t *text) input(found *result.Result) {
 		t.line(fmt.Sprintf("and %d more lines that could not be read", more))
 	}
 	total := &found.Total
-	t.line(fmt.Sprintf("%s from %s to %s (%s)", cli.Count(int(total.Requests), "request", "requests"), when(found.From), when(found.To),
-		found.To.Sub(found.From).Round(time.Second)))
-	t.line(fmt.Sprintf("%d matched by a policy, %d denied (%s), %d would be denied in Shadow mode", total.Matched, total.Denied,
-		percentOf(total.Denied, total.Requests), total.ShadowDenied))
+	if total.Requests == 0 {
+		t.line("0 requests")
+	} else {
+		t.requests(found)
+	}
 	for _, skipped := range in.Skipped {
 		t.line(fmt.Sprintf("%s left out: %s", cli.Count(int(skipped.Lines), "line", "lines"), skipped.Reason))
 	}
 	if in.Excluded > 0 {
 		t.line(fmt.Sprintf("%d requests that were denied with status 429 are left out", in.Excluded))
 	}
+}
+
+func (t *text) requests(found *result.Result) {
+	total := &found.Total
+	t.line(fmt.Sprintf("%s from %s to %s (%s)", cli.Count(int(total.Requests), "request", "requests"), when(found.From), when(found.To),
+		found.To.Sub(found.From).Round(time.Second)))
+	t.line(fmt.Sprintf("%d matched by a policy, %d denied (%s), %d would be denied in Shadow mode", total.Matched, total.Denied,
+		percentOf(total.Denied, total.Requests), total.ShadowDenied))
 }
 
 // when is a time in UTC.

@@ -19,7 +19,8 @@ type auditLog struct {
 	kind   jsonscan.Tree
 	clock  *clock
 	// stages are those of which each request has one event.
-	stages []string
+	stages      []string
+	skipObjects bool
 	// groups and extra have the values of the JSON of users. Few users send most requests.
 	groups map[string][]string
 	extra  map[string]map[string][]string
@@ -87,8 +88,8 @@ func auditLeaves() []auditLeaf {
 }
 
 // newAuditLog returns a parser. sample has lines of the log, which show the stages that it has: an audit policy can omit stages.
-func newAuditLog(c *clock, sample []string) *auditLog {
-	p := &auditLog{leaves: auditLeaves(), clock: c, groups: map[string][]string{}, extra: map[string]map[string][]string{}}
+func newAuditLog(c *clock, s *Settings, sample []string) *auditLog {
+	p := &auditLog{skipObjects: s.SkipObjects, leaves: auditLeaves(), clock: c, groups: map[string][]string{}, extra: map[string]map[string][]string{}}
 	for id, l := range p.leaves {
 		p.tree.Add(id, strings.Split(l.key, "/")...)
 	}
@@ -172,7 +173,9 @@ func (p *auditLog) parse(line string, r *Record) error {
 		return err
 	}
 	if object, kind := p.object(); object != "" && object != "null" {
-		write.Object, write.Kind = []byte(object), kind
+		if write.Kind = kind; !p.skipObjects {
+			write.Object = []byte(object)
+		}
 	}
 	r.Start, r.Logged, r.Status = e.received, e.staged, e.status
 	if e.staged.IsZero() {

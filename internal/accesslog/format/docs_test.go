@@ -84,7 +84,7 @@ func TestDocs_ListTheKeysOfJSONInTheirOrder(t *testing.T) {
 				for _, k := range pair {
 					members = append(members, fmt.Sprintf(`%q:"%s%d"`, keys[k], f.value, k))
 				}
-				p := newJSONLog(commonKeys(), nil, false)
+				p := newJSONLog(commonKeys(), &Settings{})
 				var v values
 				if err := p.parse("{"+strings.Join(members, ",")+"}", &v, &clock{}, nil); err != nil {
 					t.Error(err)

@@ -213,9 +213,9 @@ func (f *Format) NewParser(s *Settings, sample []string) (*Parser, error) {
 	case f.special == specialDecisions:
 		p.decision = newDecisionLog(&p.clock)
 	case f.special == specialAudit:
-		p.audit = newAuditLog(&p.clock, sample)
+		p.audit = newAuditLog(&p.clock, s, sample)
 	case f.keys != nil:
-		p.json = newJSONLog(f.keys(), s.Map, s.Headers != nil && len(s.Headers) == 0 && len(s.Map) == 0 && s.ClientHeader == "")
+		p.json = newJSONLog(f.keys(), s)
 	case f.layout != nil:
 		var err error
 		if p.layout, err = f.layout(); err != nil {

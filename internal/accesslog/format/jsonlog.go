@@ -2,6 +2,7 @@ package format
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
@@ -13,19 +14,24 @@ type jsonLog struct {
 	values *values
 	clock  *clock
 	mapped []string // the raw values of the assignments of a Map
-	// noHeaders is true if no header is kept, and no assignment reads one.
-	noHeaders bool
-	names     map[string]string // the names of headers by their keys
+	kept   []string // the headers that are read, nil for all
+	names  map[string]headerName
 
 	ranks  [fields]uint8 // of the keys that have set the fields; 0 for fields that are not set
 	failed error         // about the value of a key, which matters only if no other key and no assignment sets its field
 	of     field         // of failed
 }
 
-// newJSONLog returns a parser of lines with keys, and those that m reads.
-func newJSONLog(k *keys, m Map, noHeaders bool) *jsonLog {
-	m.addTo(k)
-	return &jsonLog{keys: k, mapped: make([]string, len(m)), noHeaders: noHeaders, names: map[string]string{}}
+// headerName is the name of the header at a key with a prefix.
+type headerName struct {
+	name   string
+	isKept bool
+}
+
+// newJSONLog returns a parser of lines with keys, and those that the settings read.
+func newJSONLog(k *keys, s *Settings) *jsonLog {
+	s.Map.addTo(k)
+	return &jsonLog{keys: k, mapped: make([]string, len(s.Map)), kept: s.readHeaders(), names: map[string]headerName{}}
 }
 
 // parse sets the values of a line. The values of a Map are in p.mapped.
@@ -49,8 +55,12 @@ func (p *jsonLog) Visit(id int, key, raw string) error {
 		p.mapped[l.mapped-1] = raw
 		return nil
 	}
-	if p.noHeaders && l.field == header {
-		return nil
+	name := ""
+	if l.field == header || l.prefix != "" {
+		var isKept bool
+		if name, isKept = p.headerOf(l, key); !isKept {
+			return nil
+		}
 	}
 	text, err := jsonscan.Text(raw)
 	if err != nil {
@@ -60,10 +70,6 @@ func (p *jsonLog) Visit(id int, key, raw string) error {
 		if set := p.ranks[l.field]; text == "" || text == "-" || set != 0 && set < l.rank {
 			return nil
 		}
-	}
-	name := l.name
-	if l.prefix != "" {
-		name = p.headerOf(l, key)
 	}
 	switch err = p.values.set(l.field, name, text, p.clock); {
 	case err == nil:
@@ -80,14 +86,20 @@ func (p *jsonLog) Visit(id int, key, raw string) error {
 // maxNames bounds how many names of headers a jsonLog remembers.
 const maxNames = 256
 
-// headerOf returns the name of the header at a key with a prefix.
-func (p *jsonLog) headerOf(l *leaf, key string) string {
-	if name, found := p.names[key]; found {
-		return name
+// headerOf returns the name of the header at a key, and whether it is read.
+func (p *jsonLog) headerOf(l *leaf, key string) (name string, isKept bool) {
+	if l.prefix == "" {
+		return l.name, p.keeps(l.name)
 	}
-	name := strings.ReplaceAll(strings.ToLower(key[len(l.prefix):]), "_", "-")
+	if known, found := p.names[key]; found {
+		return known.name, known.isKept
+	}
+	name = strings.ReplaceAll(strings.ToLower(key[len(l.prefix):]), "_", "-")
+	isKept = p.keeps(name)
 	if len(p.names) < maxNames {
-		p.names[strings.Clone(key)] = strings.Clone(name)
+		p.names[strings.Clone(key)] = headerName{strings.Clone(name), isKept}
 	}
-	return name
+	return name, isKept
 }
+
+func (p *jsonLog) keeps(header string) bool { return p.kept == nil || slices.Contains(p.kept, header) }

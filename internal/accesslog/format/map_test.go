@@ -119,8 +119,8 @@ func TestParseMap_ReadsLists(t *testing.T) {
 	}
 }
 
-// A program can have another value at a key that usually has the status. The assignment for it is what the user says.
-func TestMap_ReplacesAValueThatIsNone(t *testing.T) {
+// A program can have another value at a key that usually has the status. The user assigns the status from another key.
+func TestMap_ReplacesAnInvalidValue(t *testing.T) {
 	line := `{"time":"2026-03-14T08:00:05Z","method":"GET","path":"/v1","status":"success","code":201}`
 	if _, err := parse(t, "json", &Settings{}, line); err == nil || !strings.Contains(err.Error(), `.status: "success" is no status code`) {
 		t.Error(err)
@@ -207,6 +207,27 @@ func TestSettings_LeaveOutWhatPoliciesDoNotRead(t *testing.T) {
 	r, err = parse(t, "nginx", &Settings{Headers: []string{"x-a"}}, line, "header:x-a='1'", "header:x-b='2'")
 	if diff := cmp.Diff(map[string]string{"x-a": "1"}, r.Request.Headers); diff != "" || err != nil {
 		t.Error(diff, err)
+	}
+}
+
+// Headers that no policy reads are not unquoted, but those that another field comes from are read.
+func TestSettings_ReadsHeadersThatOtherFieldsComeFrom(t *testing.T) {
+	line := `{"time":"2026-03-14T08:00:05Z","path":"/","http_x_a":"a","http_x_b":"b","http_cookie":"c=d","user_agent":"u","http_x_e":"e"}`
+	r, err := parse(t, "json", &Settings{Headers: []string{"x-a", "x-c"}}, line, "header:x-c=cookie:c", "user=header:x-b", "claim:agent=header:user-agent")
+	if diff := cmp.Diff(map[string]string{"x-a": "a", "x-c": "d"}, r.Request.Headers); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if diff := cmp.Diff(map[string]any{"sub": "b", "agent": "u"}, r.Request.Claims); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSettings_LeaveOutObjects(t *testing.T) {
+	for _, skips := range []bool{false, true} {
+		r, err := parse(t, "audit", &Settings{SkipObjects: skips}, lines(t, "audit")[1])
+		if k := r.Request.Kubernetes; err != nil || k.Kind != "Pod" || (len(k.Object) == 0) != skips {
+			t.Errorf("%t: %+v, %v", skips, k, err)
+		}
 	}
 }
 

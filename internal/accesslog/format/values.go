@@ -199,6 +199,8 @@ type Settings struct {
 	Map Map
 	// SkipQuery leaves the query of requests out, for policies that do not read it: its parameters need memory for each line.
 	SkipQuery bool
+	// SkipObjects leaves the objects of writes to the Kubernetes API out, for policies that do not read them. Their kinds remain.
+	SkipObjects bool
 	// Headers are the names of the headers to keep, in lower case. Nil keeps all headers that the log has, and an empty list keeps no header.
 	Headers []string
 	// Location of times without an offset. Nil is UTC.
@@ -208,6 +210,27 @@ type Settings struct {
 	ClientOf func(source netip.Addr, value string) netip.Addr
 	// ClientHeader is in lower case. "" is X-Forwarded-For.
 	ClientHeader string
+}
+
+// readHeaders returns the names of the headers that are kept or that another field comes from, nil for all.
+func (s *Settings) readHeaders() []string {
+	if s.Headers == nil {
+		return nil
+	}
+	read := append([]string{}, s.Headers...)
+	if s.ClientHeader != "" {
+		read = append(read, s.ClientHeader)
+	}
+	for i := range s.Map {
+		switch from := &s.Map[i].from; from.kind {
+		case originHeader:
+			read = append(read, from.name)
+		case originCookie:
+			read = append(read, "cookie")
+		default:
+		}
+	}
+	return read
 }
 
 // record completes r from the values of a line. It sets the fields that a line determines, and leaves File and Line.

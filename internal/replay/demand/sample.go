@@ -42,15 +42,19 @@ func (s *Sample) Add(hash uint64, at limiter.Instant, cost int64) {
 	if hash>>sampleShift&s.mask != 0 {
 		return
 	}
-	for len(s.events) >= s.most && s.mask < 1<<(64-sampleShift)-1 {
+	if len(s.events) >= s.most {
+		s.Shrink(s.most - 1)
+	}
+	if hash>>sampleShift&s.mask == 0 && len(s.events) < s.most {
+		s.events = append(s.events, event{hash, at, uint32(min(cost, 1<<32-1))})
+	}
+}
+
+// Shrink leaves identifiers out until the sample has at most so many requests. One identifier can have more, and remains.
+func (s *Sample) Shrink(most int) {
+	for len(s.events) > most && s.mask < 1<<(64-sampleShift)-1 {
 		s.mask = s.mask<<1 | 1
 		s.events = slices.DeleteFunc(s.events, func(e event) bool { return e.hash>>sampleShift&s.mask != 0 })
-		if hash>>sampleShift&s.mask != 0 {
-			return
-		}
-	}
-	if len(s.events) < s.most {
-		s.events = append(s.events, event{hash, at, uint32(min(cost, 1<<32-1))})
 	}
 }
 

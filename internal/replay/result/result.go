@@ -16,13 +16,13 @@ type Result struct {
 	// Interrupted is true if the replay ended early. The result then describes the requests up to To.
 	Interrupted bool `json:"interrupted,omitempty"`
 	// From and To are the times of the first and the last request. They are zero without requests.
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
 	// Total counts the requests under all policies together.
 	Total Total `json:"total"`
 	// BucketSeconds is the length of the buckets of all series. Bucket i begins at SeriesStart plus i times this length.
 	BucketSeconds int64     `json:"bucketSeconds"`
-	SeriesStart   time.Time `json:"seriesStart"`
+	SeriesStart   time.Time `json:"seriesStart,omitzero"`
 	// Series has all requests over time: Requests that were decided, and Denied ones of them.
 	Series []Cell `json:"series"`
 	// Policies are sorted by name. A policy with several rates has one entry for each.
