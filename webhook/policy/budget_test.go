@@ -258,7 +258,9 @@ func TestValidateUpdate_RejectsAnEditThatMakesRoomForAPolicyThatDisplacesAnother
 	}
 	before, after := of(t, "shop", "own", 9, `{axis: User, limit: 10, window: 1m, match: {http: {paths: [`+strings.Join(paths, ", ")+`]}}}`), of(t, "shop", "own", 9, twoRates)
 	old, young := of(t, "bank", "old", 8, twoRates), of(t, "bank", "young", 7, validSpec)
-	bytes := func(p v1alpha1.RateLimitPolicy) int64 { return newEntry(&p, compile.DefaultIdentity()).result.Used.Bytes }
+	bytes := func(p v1alpha1.RateLimitPolicy) int64 {
+		return newEntry(&p, compile.DefaultIdentity()).result.Used.Bytes
+	}
 	l := limiterWith("default", 2, 99)
 	l.Spec.PolicyBudget.Total.Bytes = new(bytes(before) + bytes(young))
 	if bytes(after)+bytes(old)+bytes(young) > *l.Spec.PolicyBudget.Total.Bytes {
