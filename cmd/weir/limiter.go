@@ -126,8 +126,7 @@ func runLimiter(ctx context.Context, f limiterFlags, log *slog.Logger) error {
 	}
 	published := source.NewRedis(exchange, f.snapshot, apply, log)
 	registration.rejected = published.Rejected
-	monitor.RegisterRejected(p.registry, published.Rejected)
-	tasks = append(tasks, monitor.SnapshotLagTasks(f.snapshot, p.revision, p.registry)...)
+	tasks = append(tasks, monitor.RuleSetTasks(p.registry, published.Rejected, f.snapshot, p.revision)...)
 	log.Info("starting limiter", "limiter", f.limiter, "replica", replica, "redis", flags.RedisPlace(f.redis),
 		"listen", p.check.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx, published, append(tasks,

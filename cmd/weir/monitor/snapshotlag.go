@@ -34,8 +34,10 @@ func NewSnapshotLag(path string, revision func() string, registry prometheus.Reg
 	return l
 }
 
-// SnapshotLagTasks returns the task that measures the lag of the snapshot at path, unless path is empty.
-func SnapshotLagTasks(path string, revision func() string, registry prometheus.Registerer) []func(context.Context) error {
+// RuleSetTasks registers the metric of the rule set that the limiter rejects, see [RegisterRejected]. It returns the task that measures the lag of the
+// snapshot at path, unless path is empty.
+func RuleSetTasks(registry prometheus.Registerer, rejected func() error, path string, revision func() string) []func(context.Context) error {
+	RegisterRejected(registry, rejected)
 	if path == "" {
 		return nil
 	}
