@@ -41,8 +41,6 @@ func (e *Exchange) Active(ctx context.Context) (revision string, sequence int64,
 // Leader election excludes two operators at the same time except for moments; see BeforeReplacing. They can leave the active Set with the
 // expiry of a superseded one, or the older Set active. The next Publish of the remaining operator repairs either.
 func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool) (changed bool, err error) {
-	next := version{revision: set.Revision}
-	next.sequence, _ = rules.Sequence(set.Data) // 0 after an error
 	found, err := e.find(ctx, &set)
 	if err != nil {
 		return false, err
@@ -55,7 +53,7 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 		if err != nil {
 			return false, err
 		}
-		if next.sequence == 0 || sequence == next.sequence {
+		if next := sequenceOf(&set); next == 0 || sequence == next {
 			return false, e.complete(ctx, &set)
 		}
 	}
@@ -64,11 +62,22 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 			return false, fmt.Errorf("replace rule set %s by %s: %w", found.current, set.Revision, err)
 		}
 	}
+	return e.write(ctx, &set, found)
+}
+
+// sequenceOf returns the sequence of a Set, 0 without one.
+func sequenceOf(set *rules.Encoded) int64 {
+	sequence, _ := rules.Sequence(set.Data) // 0 after an error
+	return sequence
+}
+
+// write makes a Set the active one, of which Redis has what was found.
+func (e *Exchange) write(ctx context.Context, set *rules.Encoded, found stored) (changed bool, err error) {
 	e.stored.Store(nil) // until the pointer is written
 	known := e.published.Swap(nil)
-	e.recent.add(&set)
+	e.recent.add(set)
 	if found.current != set.Revision {
-		if err := e.writeShards(ctx, &set, found.lacking, supersededFor); err != nil {
+		if err := e.writeShards(ctx, set, found.lacking, supersededFor); err != nil {
 			return false, err
 		}
 	}
@@ -76,7 +85,7 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if known == nil && found.current != "" { // it may not be in the list
 		listed = []string{found.current, set.Revision}
 	}
-	unlisted, err := e.writeManifest(ctx, &set, listed)
+	unlisted, err := e.writeManifest(ctx, set, listed)
 	if err != nil {
 		return false, err
 	}
@@ -84,18 +93,18 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 	if err != nil {
 		return false, err
 	}
-	e.stored.Store(&next)
-	if err := e.writeShards(ctx, &set, found.lacking, 0); err != nil { // they are active now, and must not expire
+	e.stored.Store(&version{set.Revision, sequenceOf(set)})
+	if err := e.writeShards(ctx, set, found.lacking, 0); err != nil { // they are active now, and must not expire
 		return true, err
 	}
 	if err := e.client.Redis().Publish(ctx, e.Channel(), set.Revision).Err(); err != nil {
 		return true, fmt.Errorf("publish revision %s on channel %s: %w", set.Revision, e.Channel(), err)
 	}
-	if isActive, err := e.isStillActive(ctx, &set, found.lacking); err != nil || !isActive {
+	if isActive, err := e.isStillActive(ctx, set, found.lacking); err != nil || !isActive {
 		return true, err
 	}
 	if previous != "" && previous != set.Revision {
-		if err := e.supersede(ctx, previous, &set); err != nil {
+		if err := e.supersede(ctx, previous, set); err != nil {
 			return true, err
 		}
 	}
@@ -103,7 +112,7 @@ func (e *Exchange) Publish(ctx context.Context, set rules.Encoded, rewrite bool)
 		return true, unlisted
 	}
 	if known == nil {
-		return true, e.complete(ctx, &set)
+		return true, e.complete(ctx, set)
 	}
 	e.published.Store(&published{set.Revision, set.Shards, found.verified, known.completed})
 	return true, nil

@@ -135,8 +135,9 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 	var last []*compile.Compiled
 	var revisions []string
 	for step := range steps {
+		hadGateways := w.gateways != nil
 		w.change()
-		if w.random.IntN(50) == 0 { // the operator restarts
+		if w.random.IntN(50) == 0 || hadGateways != (w.gateways != nil) { // the operator restarts, perhaps with or without the Gateway API
 			compiler.Memo, compiler.Encoder, memo, before = new(Memo), new(rules.Encoder), compile.Memo{}, nil
 		}
 		full, err := w.selected(before)
@@ -173,6 +174,9 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 		wantSet, gotSet := c.Compile(before, w.limiter, full, hashes), compiler.Compile(before, w.limiter, seen, hashes)
 		if difference := differenceOf(wantSet, gotSet, before); hide == nil && difference != "" {
 			return step, difference
+		}
+		if alone := c.Compile(nil, w.limiter, full, hashes); hide == nil && (alone.Revision != gotSet.Revision || !reflect.DeepEqual(alone.Problems, gotSet.Problems)) {
+			return step, fmt.Sprintf("the rule set has revision %s and problems %v, and without the one before it has %s and %v", gotSet.Revision, gotSet.Problems, alone.Revision, alone.Problems)
 		}
 		before = gotSet
 	}
