@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-dev/weir/limiter/rules"
 )
 
 // Leave lets the active Set and the pointer expire, because the limiter moved to another Redis. Until then, replicas that
@@ -56,15 +59,13 @@ func (e *Exchange) Clear(ctx context.Context) error {
 	if err := rdb.Del(ctx, e.currentKey()).Err(); err != nil { // first: the pointer must never name a missing Set
 		return errors.Join(errList, fmt.Errorf("remove %s: %w", e.currentKey(), err))
 	}
-	shards, errShards := e.shardsOfAll(ctx, append(listed, revision))
-	errList = errors.Join(errList, errShards)
+	if revision != "" {
+		listed = append(listed, revision)
+	}
+	if err := e.removeSets(ctx, listed); err != nil { // the list stays for the next attempt
+		return errors.Join(errList, err)
+	}
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for hash := range shards {
-			p.Del(ctx, e.shardKey(hash))
-		}
-		for _, r := range append(listed, revision) {
-			p.Del(ctx, e.setKey(r)) // one command per key: on a cluster they are in different slots
-		}
 		p.Del(ctx, e.supersededKey())
 		p.Del(ctx, e.replicasKey())
 		return nil
@@ -75,19 +76,70 @@ func (e *Exchange) Clear(ctx context.Context) error {
 	return errors.Join(errList, err)
 }
 
+// removedTogether is the number of Sets whose manifests are read together. Without shards, each has all its rules.
+const removedTogether = 16
+
+// removeSets removes the Sets of these revisions, as far as they exist. Most listed ones have expired. A second call goes on where a failed one ended.
+func (e *Exchange) removeSets(ctx context.Context, revisions []string) error {
+	expiries := make([]*redis.DurationCmd, len(revisions))
+	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, revision := range revisions {
+			expiries[i] = p.PTTL(ctx, e.setKey(revision))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the expiry of %d rule sets of %s: %w", len(revisions), e.limiter, err)
+	}
+	var existing []string
+	for i, revision := range revisions {
+		if expiries[i].Val() != noKey || e.recent.shardsOf(revision) != nil {
+			existing = append(existing, revision)
+		}
+	}
+	for chunk := range slices.Chunk(existing, removedTogether) {
+		shards, err := e.shardsOfAll(ctx, chunk)
+		if err != nil {
+			return err
+		}
+		_, err = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // one command per key: on a cluster they are in different slots
+			for hash := range shards {
+				p.Del(ctx, e.shardKey(hash))
+			}
+			for _, revision := range chunk {
+				p.Del(ctx, e.setKey(revision))
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("remove %d rule sets of %s: %w", len(chunk), e.limiter, err)
+		}
+	}
+	return nil
+}
+
 // shardsOfAll returns the hashes of the shards of these revisions.
 func (e *Exchange) shardsOfAll(ctx context.Context, revisions []string) (map[string]bool, error) {
+	manifests := make([]*redis.StringCmd, len(revisions))
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
+		for i, revision := range revisions {
+			manifests[i] = p.Get(ctx, e.setKey(revision))
+		}
+		return nil
+	})
 	all := map[string]bool{}
-	for _, revision := range revisions {
-		if revision == "" {
-			continue
+	for i, revision := range revisions {
+		data, err := manifests[i].Bytes()
+		if err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) {
+			return nil, fmt.Errorf("read rule set %s: %w", revision, err)
 		}
-		hashes, err := e.shardsOf(ctx, revision)
-		if err != nil {
-			return all, err
-		}
-		for _, hash := range hashes {
+		for _, hash := range e.recent.shardsOf(revision) {
 			all[hash] = true
+		}
+		if m, err := rules.DecodeManifest(data); err == nil { // otherwise another version has written it, or it is damaged
+			for hash := range m.Hashes() {
+				all[hash] = true
+			}
 		}
 	}
 	return all, nil

@@ -136,7 +136,10 @@ func TestExchange_ReturnsWhatFailed(t *testing.T) {
 		"Clear reads":              {"get", "read " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 4},
 		"Clear lists":              {"lrange", "read " + channel + ":superseded", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 1}, // expires
 		"Clear removes":            {"del " + channel + ":current", "remove " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 4},
-		"Clear removes the others": {"del " + list, "remove the rule sets and heartbeats of weir-system/default", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
+		"Clear removes the others": {"del " + list, "remove the rule sets and heartbeats of weir-system/default", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 2},
+		"Clear reads the expiries": {"pttl", "read the expiry of 1 rule sets of weir-system/default", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
+		"Clear reads the Sets":     {"get " + channel + ":set:", "read rule set sha256:b", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
+		"Clear removes the Sets":   {"del " + channel + ":set:", "remove 1 rule sets of weir-system/default", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
 		"Remove":                   {"hdel", "remove replica a", func(ctx context.Context, e *Exchange) error { return e.Remove(ctx, "a") }, 4},
 		"Heartbeat":                {"evalsha", "send the heartbeat of replica b", func(ctx context.Context, e *Exchange) error { return e.Heartbeat(ctx, Replica{ID: "b"}) }, 4},
 		"Replicas": {"evalsha", "list the replicas in " + list, func(ctx context.Context, e *Exchange) error {

@@ -3,11 +3,14 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -94,6 +97,44 @@ func TestPoint_ReturnsNoTextThatIsNoRevision(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The list has the revisions of a month, whose Sets have expired. Clear must not wait for a reply about each of them: it has a second.
+func TestClear_AsksForAllSetsTogether(t *testing.T) {
+	client := open(t, fixture.Redis(t).URL())
+	e := exchange(client)
+	for i := range maxListed - 40 {
+		if err := e.list(t.Context(), fmt.Sprintf("sha256:%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range int64(40) {
+		publishSet(t, e, encoded(sharded(edited(many(20), "shop/policy-007", 100+i))))
+	}
+	counted := &roundTrips{}
+	client.Redis().AddHook(counted)
+	if err := exchange(client).Clear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if counted.n > 20 {
+		t.Errorf("Clear needs %d round trips, want at most 20", counted.n)
+	}
+	if left := client.Redis().Keys(t.Context(), "*").Val(); len(left) > 0 {
+		t.Errorf("keys after Clear: %q", left)
+	}
+}
+
+// roundTrips counts them.
+type roundTrips struct{ n int }
+
+func (*roundTrips) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *roundTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { r.n++; return next(ctx, cmd) }
+}
+
+func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { r.n++; return next(ctx, cmds) }
 }
 
 // An operator of an older version, or an eviction, leaves no list. The operator that replaces its Set crashes after any command.

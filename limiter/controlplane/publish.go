@@ -186,7 +186,11 @@ type stored struct {
 	verified time.Time // when Redis had all other shards
 }
 
-const noExpiry = -1 // of PTTL; -2 means "no such key"
+// Replies of PTTL.
+const (
+	noExpiry = -1
+	noKey    = -2
+)
 
 // find reads which revision the pointer names, and which parts of the Set exist without expiry. Of an edited Set, it looks only for the shards that this
 // Exchange has not published before, unless Redis has another Set than this Exchange has published last.
