@@ -185,6 +185,11 @@ func (s *Scenario) complete(compile Compile) error {
 		if v.set, err = compile(policies); err != nil {
 			return fmt.Errorf("variant %q: %w", v.Name, err)
 		}
+		for j := range v.set.Rules {
+			if domain := v.set.Rules[j].Domain; domain != "" && domain != domainOf(&v.set) {
+				return fmt.Errorf("the requests have the domain %s, and the policies of namespace %s have no effect: use one namespace", domainOf(&v.set), domain)
+			}
+		}
 	}
 	return nil
 }
@@ -266,6 +271,11 @@ func (s *Scenario) validate() error {
 		}
 		if one.At >= s.Duration {
 			return fmt.Errorf("scaling at %v has no effect: the simulation ends at %v", time.Duration(one.At), time.Duration(s.Duration))
+		}
+	}
+	for i := range s.Clients {
+		if c := &s.Clients[i]; c.From >= s.Duration {
+			return fmt.Errorf("clients %q: from %v has no effect: the simulation ends at %v", c.Name, time.Duration(c.From), time.Duration(s.Duration))
 		}
 	}
 	if n := s.requests(); n > maxRequests {
