@@ -294,7 +294,7 @@ func lineOf(err error) (line int, message string) {
 func convertible(node *yaml.Node) error {
 	switch {
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!float" && notFinite.MatchString(node.Value):
-		return fmt.Errorf("line %d: %s is no number of the Kubernetes API; write digits, or the text in quotes", node.Line, node.Value)
+		return fmt.Errorf("line %d: %s is not a finite number; write digits, or the text in quotes", node.Line, node.Value)
 	case node.Kind == yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			if key := node.Content[i]; key.Kind != yaml.ScalarNode && key.Kind != yaml.AliasNode {

@@ -48,7 +48,9 @@ SCENARIO is a YAML file with policies, clients, replicas and outages of Redis, o
 up to three variants of the policies. Requests are decided with the code of a limiter. The counters are in memory, and
 answer immediately. The same scenario and seed have the same result.
 
-Weir's own scenarios are in config/scenarios.`,
+Weir's own scenarios are in config/scenarios.
+
+Exit status: 0 if the scenarios are simulated, 2 if the command line or a scenario is invalid.`,
 		Example: `  weir simulate config/scenarios/boundary-burst.yaml
   weir simulate --report report.html config/scenarios/*.yaml
   weir simulate --picture outage.svg config/scenarios/redis-unavailable.yaml`,

@@ -114,9 +114,17 @@ func domainOf(set *rules.Set) string {
 // plan plans the events of the scenario.
 func (s *simulation) plan() {
 	start := Midnight()
+	active := 0 // outages, which can overlap
 	for _, o := range s.scenario.Outages {
-		s.agenda.plan(start.Add(time.Duration(o.From)), func(time.Time) error { s.shared.unavailable = true; return nil })
-		s.agenda.plan(start.Add(time.Duration(o.To)), func(time.Time) error { s.shared.unavailable = false; return nil })
+		change := func(by int) func(time.Time) error {
+			return func(time.Time) error {
+				active += by
+				s.shared.unavailable = active > 0
+				return nil
+			}
+		}
+		s.agenda.plan(start.Add(time.Duration(o.From)), change(1))
+		s.agenda.plan(start.Add(time.Duration(o.To)), change(-1))
 	}
 	for _, one := range s.scenario.Scaling {
 		s.agenda.plan(start.Add(time.Duration(one.At)), func(time.Time) error { return s.scale(one.Replicas) })
@@ -213,8 +221,8 @@ func (c *client) plan(number int) {
 	case Random:
 		c.agenda.plan(from.Add(c.pause()), c.regular)
 	default: // the clients do not send at the same instant
-		interval := time.Duration(float64(time.Second) / c.clients.RequestsPerSecond)
-		c.agenda.plan(from.Add(interval*time.Duration(number)/time.Duration(c.clients.Count)), c.regular)
+		part := float64(number) / float64(c.clients.Count)
+		c.agenda.plan(from.Add(time.Duration(c.interval()*part)), c.regular)
 	}
 }
 
@@ -247,11 +255,15 @@ func (c *client) regular(at time.Time) error {
 
 // pause returns the time until the next request.
 func (c *client) pause() time.Duration {
-	mean := float64(time.Second) / c.clients.RequestsPerSecond
 	if c.clients.Kind == Random {
-		return time.Duration(c.random.ExpFloat64()*mean) + 1
+		return time.Duration(c.random.ExpFloat64()*c.interval()) + 1
 	}
-	return max(time.Duration(mean), 1)
+	return max(time.Duration(c.interval()), 1)
+}
+
+// interval returns the mean time between two requests in nanoseconds, at most more than a simulation lasts: a longer one does not fit into a duration.
+func (c *client) interval() float64 {
+	return min(float64(time.Second)/c.clients.RequestsPerSecond, float64(2*maxDuration))
 }
 
 // send sends a request to a replica, and plans to try again if it is denied.

@@ -185,6 +185,11 @@ func (s *Scenario) complete(compile Compile) error {
 		if v.set, err = compile(policies); err != nil {
 			return fmt.Errorf("variant %q: %w", v.Name, err)
 		}
+		for j := range v.set.Rules {
+			if domain := v.set.Rules[j].Domain; domain != "" && domain != domainOf(&v.set) {
+				return fmt.Errorf("the requests have the domain %s, and the policies of namespace %s have no effect: use one namespace", domainOf(&v.set), domain)
+			}
+		}
 	}
 	return nil
 }
@@ -221,6 +226,23 @@ func (s *Scenario) validateVariants() error {
 	return nil
 }
 
+func (s *Scenario) validateClients() error {
+	clients := 0
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		if err := c.validate(); err != nil {
+			return fmt.Errorf("clients %q: %w", c.Name, err)
+		}
+		if c.From >= s.Duration {
+			return fmt.Errorf("clients %q: from %v has no effect: the simulation ends at %v", c.Name, time.Duration(c.From), time.Duration(s.Duration))
+		}
+		if clients += c.Count; clients > maxClients {
+			return fmt.Errorf("there must be at most %d clients", maxClients)
+		}
+	}
+	return nil
+}
+
 func (s *Scenario) validate() error {
 	switch {
 	case s.Title == "":
@@ -243,14 +265,8 @@ func (s *Scenario) validate() error {
 	if err := s.validateVariants(); err != nil {
 		return err
 	}
-	clients := 0
-	for i := range s.Clients {
-		if err := s.Clients[i].validate(); err != nil {
-			return fmt.Errorf("clients %q: %w", s.Clients[i].Name, err)
-		}
-		if clients += s.Clients[i].Count; clients > maxClients {
-			return fmt.Errorf("there must be at most %d clients", maxClients)
-		}
+	if err := s.validateClients(); err != nil {
+		return err
 	}
 	for _, o := range s.Outages {
 		if o.To <= o.From {

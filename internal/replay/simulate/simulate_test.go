@@ -192,6 +192,27 @@ func TestRun_ScalesReplicas(t *testing.T) {
 	}
 }
 
+// An outage ends when all that overlap have ended, in whatever order they are listed.
+func TestRun_OutagesOverlap(t *testing.T) {
+	one := run(t, small("clients: [{name: a, kind: Steady, requestsPerSecond: 20}]\noutages: [{from: 10s, to: 90s}]")).Variants[0]
+	for _, list := range []string{"{from: 10s, to: 60s}, {from: 30s, to: 90s}", "{from: 10s, to: 90s}, {from: 20s, to: 30s}", "{from: 60s, to: 90s}, {from: 10s, to: 60s}"} {
+		several := run(t, small("clients: [{name: a, kind: Steady, requestsPerSecond: 20}]\noutages: ["+list+"]")).Variants[0]
+		if diff := cmp.Diff(one, several); diff != "" {
+			t.Errorf("%s (-one outage +several):\n%s", list, diff)
+		}
+	}
+}
+
+// A client that sends less than once in a simulation sends its first request.
+func TestRun_RareRequests(t *testing.T) {
+	for _, kind := range []string{"Steady", "Random", "Rotating"} {
+		o := run(t, small("clients: [{name: a, kind: "+kind+", count: 3, requestsPerSecond: 0.0000000001}]")).Variants[0]
+		if o.Requests > 1 {
+			t.Errorf("%s: %d requests, want at most that of the first client", kind, o.Requests)
+		}
+	}
+}
+
 func TestParse_NamesWhatIsWrong(t *testing.T) {
 	client := "clients: [{name: a, kind: Steady, requestsPerSecond: 1}]\n"
 	for name, c := range map[string]struct{ text, want string }{
@@ -240,6 +261,9 @@ func TestParse_NamesWhatIsWrong(t *testing.T) {
 		"a text":         {"hello\n", `a document must be an object with the fields of a scenario, and is the string "hello"`},
 		"a tab":          {"title: a\n\tseed: 1\n", "s.yaml:2: a tab"},
 		"empty":          {"# later\n", "s.yaml: the file is empty"},
+		"late clients":   {string(small("clients: [{name: a, kind: Steady, requestsPerSecond: 1, from: 100h, to: 101h}]")), `clients "a": from 100h0m0s has no effect`},
+		"two namespaces": {strings.Replace(string(small(client)), "policies:\n", "policies:\n- {apiVersion: weir.dev/v1alpha1, kind: RateLimitPolicy, metadata: {name: b, namespace: other}, "+
+			"spec: {axis: IP, limit: 1, window: 1m}}\n", 1), "the requests have the domain other, and the policies of namespace shop have no effect"},
 		"invalid policy": {string(small(client + "variants: [{name: a, spec: {limit: -1}}]")), `variant "a": `},
 	} {
 		if _, err := simulate.Parse(policyfile.File{Name: "s.yaml", Content: []byte(c.text)}, compiler(t)); err == nil || !strings.Contains(err.Error(), c.want) {
