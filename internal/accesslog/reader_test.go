@@ -291,6 +291,7 @@ func TestOpen_Errors(t *testing.T) {
 			[]string{write(t, "a.gz", compressed(t, []byte(nginxLine(0, "/")+nginxLine(1, "/")))["gzip"][:40])}, accesslog.Options{}, "is truncated or damaged",
 		},
 		"a long line":      {[]string{write(t, "a.log", bytes.Repeat([]byte("x"), 5<<20))}, accesslog.Options{}, "the first line is longer than 4194304 bytes"},
+		"a long list":      {[]string{write(t, "a.log", slices.Concat([]byte("{"), bytes.Repeat([]byte("x"), 5<<20)))}, accesslog.Options{}, "jq -c '.items[]'"},
 		"negative options": {[]string{"-"}, accesslog.Options{Window: -1}, "must not be negative"},
 	} {
 		r, err := accesslog.Open(t.Context(), c.files, c.o)

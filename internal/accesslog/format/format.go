@@ -268,6 +268,13 @@ func Detect(lines []string, s *Settings) (Format, error) {
 		return cmp.Or(cmp.Compare(a.fit.score, b.fit.score), cmp.Compare(a.fit.addresses, b.fit.addresses))
 	})
 	if best.fit.score < len(lines) { // at least half of the lines are requests
+		if s.Map.readsJSON() {
+			without := *s
+			without.Map = nil
+			if f, err := Detect(lines, &without); err == nil && f.keys == nil {
+				return Format{}, fmt.Errorf("--map reads keys of JSON, and the lines are of the format %s; the first line is %s", f.Title, quote(lines[0]))
+			}
+		}
 		return Format{}, fmt.Errorf("the format is unknown; the first line is %s; %s", quote(lines[0]), adviceOn(lines, s))
 	}
 	return best.format, nil
