@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-dev/weir/internal/accesslog/logtime"
-
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // decisionLog parses the lines of Weir's decision log, which are those of limiter/decisionlog. Other lines of a limiter are skipped.

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-dev/weir/internal/accesslog/logtime"
-
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // jsonLog parses lines of JSON with keys.

@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-dev/weir/internal/accesslog/logtime"
-
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
-
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/rules"
 )
