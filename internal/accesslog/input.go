@@ -180,7 +180,11 @@ func (f *file) head(stdin io.Reader, counter *atomic.Int64) ([]byte, error) {
 			return nil, f.readError(err)
 		}
 		if head = slices.Concat(head, rest); len(head) > maxLine {
-			return nil, fmt.Errorf("%s: the first line is longer than %d bytes: it is no log, or remove the line", nameOf(f.path), maxLine)
+			advice := "it is no log, or remove the line"
+			if head[0] == '{' || head[0] == '[' {
+				advice = "if it is a list of JSON objects, write each of them on its own line, for example with jq -c '.items[]'"
+			}
+			return nil, fmt.Errorf("%s: the first line is longer than %d bytes: %s", nameOf(f.path), maxLine, advice)
 		}
 	}
 	return head, nil

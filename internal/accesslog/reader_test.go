@@ -219,6 +219,10 @@ func TestReader_ReadsTheEventsOfALine(t *testing.T) {
 	if want := []string{"p0 4", "p1 1", "p2 1", "p4 3"}; !errors.Is(err, io.EOF) || !slices.Equal(names, want) {
 		t.Errorf("%v, %v, want %v", names, err, want)
 	}
+	received := strings.ReplaceAll(list(event(1, "create"), event(2, "create")), "ResponseComplete", "RequestReceived")
+	if records, err := readAll(t, open(t, accesslog.Options{}, write(t, "audit.log", []byte(received)))); !errors.Is(err, io.EOF) || len(records) != 2 {
+		t.Errorf("of a log with the first stage only: %d records, %v", len(records), err)
+	}
 	s := r.Stats()
 	if s.Lines != 7 || s.Bad != 1 || s.Skipped[format.ErrRead] != 1 || s.BadLines[0].Line != 1 || s.BadLines[0].Text != `{"kind":"Event"}` {
 		t.Errorf("%+v", s)
@@ -259,7 +263,8 @@ func TestReader_BlankLinesNeedNoMemory(t *testing.T) {
 func TestReader_FindsThePrecisionOfTimes(t *testing.T) {
 	for line, want := range map[string]int64{
 		nginxLine(0, "/"): 0, envoyLine(0, 0, "/"): 0, envoyLine(1500*time.Millisecond, 2*time.Millisecond, "/"): 1,
-		`{"time":"2026-03-14T12:00:00Z","request_time":"0.25","path":"/"}`: 0, `{"msec":"1773489600.5","path":"/"}`: 1,
+		strings.TrimRight(nginxLine(0, "/"), "\n") + ` 1 "router" "http://10.0.0.7:80" 4ms`: 0, // Traefik logs the start, and the duration in milliseconds
+		`{"time":"2026-03-14T12:00:00Z","request_time":"0.25","path":"/"}`:                  0, `{"msec":"1773489600.5","path":"/"}`: 1,
 	} {
 		r := open(t, accesslog.Options{}, write(t, "a.log", []byte(line)))
 		if _, err := readAll(t, r); !errors.Is(err, io.EOF) || r.Stats().Files[0].Fractions != want {
@@ -291,6 +296,7 @@ func TestOpen_Errors(t *testing.T) {
 			[]string{write(t, "a.gz", compressed(t, []byte(nginxLine(0, "/")+nginxLine(1, "/")))["gzip"][:40])}, accesslog.Options{}, "is truncated or damaged",
 		},
 		"a long line":      {[]string{write(t, "a.log", bytes.Repeat([]byte("x"), 5<<20))}, accesslog.Options{}, "the first line is longer than 4194304 bytes"},
+		"a long list":      {[]string{write(t, "a.log", slices.Concat([]byte("{"), bytes.Repeat([]byte("x"), 5<<20)))}, accesslog.Options{}, "jq -c '.items[]'"},
 		"negative options": {[]string{"-"}, accesslog.Options{Window: -1}, "must not be negative"},
 	} {
 		r, err := accesslog.Open(t.Context(), c.files, c.o)

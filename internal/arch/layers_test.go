@@ -260,7 +260,8 @@ func layers() []layer {
 			},
 		},
 		{pkg: "internal/accesslog/jsonscan"},
-		{pkg: "internal/accesslog/format", internal: []string{"internal/accesslog/jsonscan", "limiter/clientip", "limiter/rules"}},
+		{pkg: "internal/accesslog/logtime"},
+		{pkg: "internal/accesslog/format", internal: []string{"internal/accesslog/jsonscan", "internal/accesslog/logtime", "limiter/clientip", "limiter/rules"}},
 		{pkg: "internal/accesslog", internal: []string{"internal/accesslog/format"}, external: []string{"github.com/klauspost/compress"}},
 		{
 			pkg:      "internal/importer",

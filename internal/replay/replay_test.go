@@ -508,6 +508,29 @@ func TestResult_ReportsWhyAPolicyIsSilent(t *testing.T) {
 			t.Errorf("%q, want %q", p.Silent, want)
 		}
 	}
+	write := func(namespace string) accesslog.Record {
+		return accesslog.Record{Start: start, Request: rules.KubernetesWrite(&rules.KubernetesRequest{
+			Operation: "CREATE", Version: "v1", Resource: "pods", Namespace: namespace, Name: "a", User: "bob",
+		})}
+	}
+	ofWrites := rule("writes", func(r *rules.Rule) {
+		r.Axis, r.Identifier = "User", rules.Identifier{From: rules.FromKubernetesUser}
+		r.Match.Kubernetes = &rules.KubernetesMatch{Resources: []rules.KubernetesResources{{APIGroups: []string{""}, Resources: []string{"pods"}, Operations: []string{"CREATE"}}}}
+	})
+	for want, c := range map[string]struct {
+		rule   rules.Rule
+		record accesslog.Record
+	}{
+		"and the requests are others: replay an audit log":                     {ofWrites, record(0, 1)},
+		`The policy is for writes in namespace "shop", and the log has writes`: {ofWrites, write("bank")},
+		"and the policy limits other requests: replay an access log":           {rule("a"), write("bank")},
+	} {
+		for _, domain := range []string{"shop", "other"} {
+			if p := run(t, Options{Policies: setOf(c.rule), Domain: domain}, c.record).Policies[0]; !strings.Contains(p.Silent, want) {
+				t.Errorf("domain %s: %q, want %q", domain, p.Silent, want)
+			}
+		}
+	}
 	if p := run(t, Options{Policies: setOf(rule("a"))}, record(0, 1)).Policies[0]; p.Silent != "" {
 		t.Errorf("a policy that matches is silent: %s", p.Silent)
 	}

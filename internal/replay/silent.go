@@ -88,17 +88,22 @@ func (r *Replay) reason(condition matching.Condition, t *tally) string {
 	has := func(what func(*rules.Request) bool) bool {
 		return slices.ContainsFunc(r.examples.requests, func(q rules.Request) bool { return what(&q) })
 	}
+	isOfWrites := t.rule.Match.Kubernetes != nil
+	hasKind := has(func(q *rules.Request) bool { return (q.Kubernetes != nil) == isOfWrites })
 	switch condition {
 	case matching.ConditionDomain:
+		if !hasKind { // a write is in the domain of its namespace, so that the domain is no reason
+			return r.reason(matching.ConditionKind, t)
+		}
+		if isOfWrites {
+			return fmt.Sprintf("The policy is for writes in namespace %q, and the log has writes in others", t.rule.Domain)
+		}
 		return fmt.Sprintf("The requests are in domain %q, and the policy is for domain %q: set --domain", r.options.Domain, t.rule.Domain)
 	case matching.ConditionKind:
 		if len(t.rule.Match.Descriptors) > 0 {
 			return r.reason(matching.ConditionDescriptors, t)
 		}
-		if t.rule.Match.Kubernetes != nil {
-			return "The policy limits writes to the Kubernetes API, and the requests are others: replay an audit log of an API server"
-		}
-		return "The policy limits another kind of requests"
+		return kindReason(isOfWrites, hasKind)
 	case matching.ConditionHosts:
 		if !has(func(q *rules.Request) bool { return q.Host != "" }) {
 			return "The policy has hosts, and the requests have none: add the host to the log, or map it with --map host=.KEY"
@@ -122,6 +127,18 @@ func (r *Replay) reason(condition matching.Condition, t *tally) string {
 		return "No request meets the expression of the policy"
 	default:
 		return "The writes do not meet the conditions of match.kubernetes: resources, namespaces, users and groups"
+	}
+}
+
+// kindReason describes what to do about a policy for writes to the Kubernetes API, or for other requests. hasKind is true if the log has some of its kind.
+func kindReason(isOfWrites, hasKind bool) string {
+	switch {
+	case isOfWrites:
+		return "The policy limits writes to the Kubernetes API, and the requests are others: replay an audit log of an API server"
+	case !hasKind:
+		return "The log has writes to the Kubernetes API, and the policy limits other requests: replay an access log"
+	default:
+		return "The policy limits another kind of requests"
 	}
 }
 

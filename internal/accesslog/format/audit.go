@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -17,7 +18,7 @@ type auditLog struct {
 	tree   jsonscan.Tree
 	leaves []auditLeaf // by the ids of the tree
 	kind   jsonscan.Tree
-	clock  *clock
+	clock  *logtime.Clock
 	// stages are those of which each request has one event.
 	stages      []string
 	skipObjects bool
@@ -88,7 +89,7 @@ func auditLeaves() []auditLeaf {
 }
 
 // newAuditLog returns a parser. sample has lines of the log, which show the stages that it has: an audit policy can omit stages.
-func newAuditLog(c *clock, s *Settings, sample []string) *auditLog {
+func newAuditLog(c *logtime.Clock, s *Settings, sample []string) *auditLog {
 	p := &auditLog{skipObjects: s.SkipObjects, leaves: auditLeaves(), clock: c, groups: map[string][]string{}, extra: map[string]map[string][]string{}}
 	for id, l := range p.leaves {
 		p.tree.Add(id, strings.Split(l.key, "/")...)
@@ -186,7 +187,7 @@ func (p *auditLog) parse(line string, r *Record) error {
 }
 
 // read sets the times and the status from their texts.
-func (e *auditEvent) read(c *clock) (err error) {
+func (e *auditEvent) read(c *logtime.Clock) (err error) {
 	for _, one := range [...]struct {
 		key, text string
 		at        *time.Time
@@ -194,7 +195,7 @@ func (e *auditEvent) read(c *clock) (err error) {
 		if one.text == "" {
 			continue
 		}
-		if *one.at, err = c.parse(one.text); err != nil {
+		if *one.at, err = c.Parse(one.text); err != nil {
 			return fmt.Errorf(".%s: %w", one.key, err)
 		}
 	}

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // decisionLog parses the lines of Weir's decision log, which are those of limiter/decisionlog. Other lines of a limiter are skipped.
 type decisionLog struct {
 	tree  *jsonscan.Tree
 	keys  []string // by the ids of the tree
-	clock *clock
+	clock *logtime.Clock
 
 	message, domain, host, method, path string
 	at, decided                         time.Time
@@ -23,7 +24,7 @@ type decisionLog struct {
 }
 
 // newDecisionLog returns a parser.
-func newDecisionLog(c *clock) *decisionLog {
+func newDecisionLog(c *logtime.Clock) *decisionLog {
 	p := &decisionLog{tree: &jsonscan.Tree{}, clock: c}
 	p.keys = strings.Fields("time decidedAt msg endpoint result domain host method path policy axis identifier tier limit remaining cost " +
 		"retryAfterMs source others denied shadowDenied bypassed revision")
@@ -95,9 +96,9 @@ func (p *decisionLog) list(name string) *[]string {
 func (p *decisionLog) set(name, text string) (err error) {
 	switch name {
 	case "time":
-		p.at, err = p.clock.parse(text)
+		p.at, err = p.clock.Parse(text)
 	case "decidedAt":
-		p.decided, err = p.clock.parse(text)
+		p.decided, err = p.clock.Parse(text)
 	case "cost":
 		p.recorded.Cost, err = parseCount(text)
 	case "limit":

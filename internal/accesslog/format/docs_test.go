@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // page returns the reference page of the formats.
@@ -86,7 +88,7 @@ func TestDocs_ListTheKeysOfJSONInTheirOrder(t *testing.T) {
 				}
 				p := newJSONLog(commonKeys(), &Settings{})
 				var v values
-				if err := p.parse("{"+strings.Join(members, ",")+"}", &v, &clock{}, nil); err != nil {
+				if err := p.parse("{"+strings.Join(members, ",")+"}", &v, &logtime.Clock{}, nil); err != nil {
 					t.Error(err)
 				}
 				if got, want := f.read(&v), fmt.Sprintf("%s%d", f.value, i); got != want {

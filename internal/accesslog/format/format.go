@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // Format is a form of the lines of a log.
@@ -194,7 +196,7 @@ func configured(name, title, text string, compile func(string) (*layout, error))
 // Parser parses lines. It must not be used concurrently.
 type Parser struct {
 	settings *Settings
-	clock    clock
+	clock    logtime.Clock
 	values   values
 	layout   *layout
 	haproxy  bool
@@ -205,7 +207,7 @@ type Parser struct {
 
 // NewParser returns a parser of the format. sample has lines of the log, if there are any: an audit log can omit stages of requests.
 func (f *Format) NewParser(s *Settings, sample []string) (*Parser, error) {
-	p := &Parser{settings: s, clock: clock{location: s.Location}, haproxy: f.haproxy}
+	p := &Parser{settings: s, clock: logtime.Clock{Location: s.Location}, haproxy: f.haproxy}
 	if s.Map.readsJSON() && f.keys == nil {
 		return nil, fmt.Errorf("--map reads keys of JSON, which the format %s does not have", f.Title)
 	}
@@ -268,6 +270,13 @@ func Detect(lines []string, s *Settings) (Format, error) {
 		return cmp.Or(cmp.Compare(a.fit.score, b.fit.score), cmp.Compare(a.fit.addresses, b.fit.addresses))
 	})
 	if best.fit.score < len(lines) { // at least half of the lines are requests
+		if s.Map.readsJSON() {
+			without := *s
+			without.Map = nil
+			if f, err := Detect(lines, &without); err == nil && f.keys == nil {
+				return Format{}, fmt.Errorf("--map reads keys of JSON, and the lines are of the format %s; the first line is %s", f.Title, quote(lines[0]))
+			}
+		}
 		return Format{}, fmt.Errorf("the format is unknown; the first line is %s; %s", quote(lines[0]), adviceOn(lines, s))
 	}
 	return best.format, nil

@@ -3,12 +3,14 @@ package format
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // parseHAProxy sets the values of a line of HAProxy's httplog, with or without the prefix of syslog:
 //
 //	10.0.1.2:33317 [06/Feb/2009:12:14:14.655] fe be/srv 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {a|b} {c} "GET / HTTP/1.1"
-func parseHAProxy(line string, v *values, c *clock) error {
+func parseHAProxy(line string, v *values, c *logtime.Clock) error {
 	address, rest, err := cutHAProxyAddress(line)
 	if err != nil {
 		return err
@@ -42,7 +44,7 @@ func parseHAProxy(line string, v *values, c *clock) error {
 func cutHAProxyAddress(line string) (address, rest string, err error) {
 	for from := 0; ; {
 		index := strings.Index(line[from:], " [")
-		if index < 0 || len(line) < from+index+lenCLF+2 {
+		if index < 0 || len(line) < from+index+logtime.LenCLF+2 {
 			return "", "", fmt.Errorf("expected an address and the accept date in brackets, as 192.0.2.1:4711 [06/Feb/2009:12:14:14.655], found %s", quote(line))
 		}
 		at := from + index
@@ -53,7 +55,7 @@ func cutHAProxyAddress(line string) (address, rest string, err error) {
 }
 
 // setHAProxyResponse sets the status and the duration, and returns what follows the queues.
-func (v *values) setHAProxyResponse(text string, c *clock) (rest string, err error) {
+func (v *values) setHAProxyResponse(text string, c *logtime.Clock) (rest string, err error) {
 	var words [9]string // frontend, backend/server, timers, status, bytes, two cookies, termination state, connections; the queues follow
 	for i := range words {
 		var found bool

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // jsonLog parses lines of JSON with keys.
 type jsonLog struct {
 	keys   *keys
 	values *values
-	clock  *clock
+	clock  *logtime.Clock
 	mapped []string // the raw values of the assignments of a Map
 	kept   []string // the headers that are read, nil for all
 	names  map[string]headerName
@@ -35,7 +36,7 @@ func newJSONLog(k *keys, s *Settings) *jsonLog {
 }
 
 // parse sets the values of a line. The values of a Map are in p.mapped.
-func (p *jsonLog) parse(line string, v *values, c *clock, m Map) error {
+func (p *jsonLog) parse(line string, v *values, c *logtime.Clock, m Map) error {
 	p.values, p.clock = v, c
 	p.ranks, p.failed = [fields]uint8{}, nil
 	clear(p.mapped)

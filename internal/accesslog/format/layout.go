@@ -3,6 +3,8 @@ package format
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
 // layout is a compiled description of text lines: fields and the text between them.
@@ -45,7 +47,7 @@ func (e *expected) Error() string {
 }
 
 // parse sets the values of a line.
-func (l *layout) parse(line string, v *values, c *clock) error {
+func (l *layout) parse(line string, v *values, c *logtime.Clock) error {
 	if !strings.HasPrefix(line, l.prefix) {
 		return &expected{column: 1, literal: l.prefix, label: "the start of the line", from: line}
 	}
@@ -78,7 +80,7 @@ func (l *layout) parse(line string, v *values, c *clock) error {
 }
 
 // set sets the value of one field.
-func (l *layout) set(s *step, text string, v *values, c *clock) error {
+func (l *layout) set(s *step, text string, v *values, c *logtime.Clock) error {
 	if s.field == ignored {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -208,7 +209,7 @@ func (m Map) sets(f field) bool {
 }
 
 // apply sets the fields of m, in order. mapped has the raw values of its paths.
-func (m Map) apply(v *values, mapped []string, c *clock) error {
+func (m Map) apply(v *values, mapped []string, c *logtime.Clock) error {
 	for i := range m {
 		a := &m[i]
 		text, native, err := a.from.value(v, mapped, i)

@@ -153,6 +153,21 @@ func TestDetect_AdvisesOnJSONThatIsNoLine(t *testing.T) {
 	}
 }
 
+func TestDetect_NamesAMapThatTheLogDoesNotFit(t *testing.T) {
+	m, err := ParseMap([]string{"method=.a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"nginx": "--map reads keys of JSON, and the lines are of the format nginx combined", "audit": "and the lines are of the format Kubernetes audit log",
+		"traefik": "and the lines are of the format Traefik CLF",
+	} {
+		if _, err := Detect(lines(t, name), &Settings{Map: m}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
 // A port that a scanner has found has other lines first.
 func TestDetect_ReadsTheRestOfLinesThatAreNoRequests(t *testing.T) {
 	garbage := `203.0.113.8 - - [14/Mar/2026:09:00:00 +0100] "\x16\x03\x01" 400 157 "-" "-"`

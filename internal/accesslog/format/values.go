@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-dev/weir/internal/accesslog/logtime"
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -62,7 +63,7 @@ func (v *values) reset() {
 }
 
 // set sets a field from its text. The name is that of a header or claim. The error describes what is wrong with the text.
-func (v *values) set(f field, name, text string, clock *clock) error {
+func (v *values) set(f field, name, text string, clock *logtime.Clock) error {
 	if text == "" || text == "-" {
 		return nil // absent
 	}
@@ -116,11 +117,11 @@ func withoutPort(text string) string {
 }
 
 // setTime sets a time or the duration. An invalid text changes nothing: another key of JSON can have set it.
-func (v *values) setTime(f field, text string, clock *clock) error {
+func (v *values) setTime(f field, text string, clock *logtime.Clock) error {
 	unit := time.Second
 	switch f {
 	case startTime, logTime:
-		at, err := clock.parse(text)
+		at, err := clock.Parse(text)
 		if err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func (v *values) setTime(f field, text string, clock *clock) error {
 		unit = time.Nanosecond
 	default:
 	}
-	took, err := parseDuration(text, unit)
+	took, err := logtime.ParseDuration(text, unit)
 	if err == nil {
 		v.duration = took
 	}

@@ -1,4 +1,4 @@
-package format
+package logtime
 
 import (
 	"fmt"
@@ -8,26 +8,30 @@ import (
 	"time"
 )
 
-// clock parses times. It remembers the last date, which is the same on most lines.
-type clock struct {
-	location *time.Location
+// Clock parses times. It remembers the last date, which is the same on most lines. It must not be used concurrently.
+type Clock struct {
+	// Location of times without an offset. Nil is UTC.
+	Location *time.Location
+
 	date     string // the text of day, and what follows it up to the hour
 	midnight int64  // of date, in seconds since 1970, as if in UTC
 }
 
-// The lengths of the parts of times.
+// LenCLF is the length of the date and the time of day in the common log format, in bytes.
+const LenCLF = len("02/Jan/2006:15:04:05")
+
+// The lengths of the parts of other times.
 const (
 	lenCLFDate = len("02/Jan/2006")
-	lenCLF     = len("02/Jan/2006:15:04:05")
 	lenISODate = len("2006-01-02")
 	lenISO     = len("2006-01-02T15:04:05")
 )
 
-// parse returns the time in a text, in UTC: 02/Jan/2006:15:04:05 -0700, a time of RFC 3339, the same with a space in place of T, or a number of
+// Parse returns the time in a text, in UTC: 02/Jan/2006:15:04:05 -0700, a time of RFC 3339, the same with a space in place of T, or a number of
 // seconds, milliseconds, microseconds or nanoseconds since 1970.
-func (c *clock) parse(text string) (time.Time, error) {
+func (c *Clock) Parse(text string) (time.Time, error) {
 	switch {
-	case len(text) >= lenCLF && text[2] == '/':
+	case len(text) >= LenCLF && text[2] == '/':
 		return c.parseCLF(text)
 	case len(text) >= lenISO && text[4] == '-':
 		return c.parseISO(text)
@@ -36,7 +40,7 @@ func (c *clock) parse(text string) (time.Time, error) {
 	}
 }
 
-func (c *clock) parseCLF(text string) (time.Time, error) {
+func (c *Clock) parseCLF(text string) (time.Time, error) {
 	if text[:lenCLFDate] != c.date {
 		day, okDay := digits(text[:2])
 		month := monthOf(text[3:6])
@@ -45,14 +49,14 @@ func (c *clock) parseCLF(text string) (time.Time, error) {
 			return time.Time{}, badTime(text)
 		}
 	}
-	second, ok := secondOfDay(text[lenCLFDate+1 : lenCLF])
+	second, ok := secondOfDay(text[lenCLFDate+1 : LenCLF])
 	if !ok || text[lenCLFDate] != ':' {
 		return time.Time{}, badTime(text)
 	}
-	return c.finish(text, text[lenCLF:], second)
+	return c.finish(text, text[LenCLF:], second)
 }
 
-func (c *clock) parseISO(text string) (time.Time, error) {
+func (c *Clock) parseISO(text string) (time.Time, error) {
 	if text[:lenISODate] != c.date {
 		year, okYear := digits(text[:4])
 		month, okMonth := digits(text[5:7])
@@ -69,7 +73,7 @@ func (c *clock) parseISO(text string) (time.Time, error) {
 }
 
 // setDate remembers a date. It returns false for days that do not exist.
-func (c *clock) setDate(text string, year, month, day int) bool {
+func (c *Clock) setDate(text string, year, month, day int) bool {
 	date := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
 	if date.Day() != day || int(date.Month()) != month {
 		return false
@@ -79,7 +83,7 @@ func (c *clock) setDate(text string, year, month, day int) bool {
 }
 
 // finish returns the time at a second of the date, with the fraction and the offset that follow in rest.
-func (c *clock) finish(text, rest string, second int64) (time.Time, error) {
+func (c *Clock) finish(text, rest string, second int64) (time.Time, error) {
 	unix, nanosecond := c.midnight+second, int64(0)
 	if rest != "" && (rest[0] == '.' || rest[0] == ',') {
 		width := 1
@@ -94,11 +98,11 @@ func (c *clock) finish(text, rest string, second int64) (time.Time, error) {
 	switch rest = strings.TrimPrefix(rest, " "); {
 	case rest == "Z" || rest == "z" || rest == "+0000" || rest == "UTC":
 		return time.Unix(unix, nanosecond).UTC(), nil
-	case rest == "" && (c.location == nil || c.location == time.UTC):
+	case rest == "" && (c.Location == nil || c.Location == time.UTC):
 		return time.Unix(unix, nanosecond).UTC(), nil
 	case rest == "":
 		utc := time.Unix(unix, nanosecond).UTC()
-		return time.Date(utc.Year(), utc.Month(), utc.Day(), utc.Hour(), utc.Minute(), utc.Second(), utc.Nanosecond(), c.location).UTC(), nil
+		return time.Date(utc.Year(), utc.Month(), utc.Day(), utc.Hour(), utc.Minute(), utc.Second(), utc.Nanosecond(), c.Location).UTC(), nil
 	}
 	offset, ok := parseOffset(rest)
 	if !ok {
@@ -192,8 +196,8 @@ func badTime(text string) error {
 	return fmt.Errorf("%s is no time: must be as 02/Jan/2006:15:04:05 -0700, 2006-01-02T15:04:05Z, or seconds since 1970", quote(text))
 }
 
-// parseDuration returns the duration of a decimal number of a unit. A negative one is absent: the request did not get so far.
-func parseDuration(text string, unit time.Duration) (time.Duration, error) {
+// ParseDuration returns the duration of a decimal number of a unit. A negative one is absent: the request did not get so far.
+func ParseDuration(text string, unit time.Duration) (time.Duration, error) {
 	if n, ok := digits(text); ok {
 		return time.Duration(n) * unit, nil
 	}
@@ -202,4 +206,15 @@ func parseDuration(text string, unit time.Duration) (time.Duration, error) {
 		return 0, fmt.Errorf("%s is no duration: must be a number", quote(text))
 	}
 	return time.Duration(max(f, 0) * float64(unit)), nil
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// quote returns text for a message, in quotes and shortened.
+func quote(text string) string {
+	const most = 60
+	if len(text) > most {
+		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:most], ""))
+	}
+	return fmt.Sprintf("%q", text)
 }

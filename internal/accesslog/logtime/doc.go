@@ -1,0 +1,2 @@
+// Package logtime parses the times and durations of access logs.
+package logtime
