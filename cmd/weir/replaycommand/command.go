@@ -328,12 +328,30 @@ func describeInput(found *result.Result, stats accesslog.Stats) {
 		found.Notes = append(found.Notes, fmt.Sprintf("The log has times of %v. Requests of the same %v are decided at its beginning, so that "+
 			"buckets and windows of a few seconds deny more than they would.", precision, precision))
 	}
+	found.Notes = append(found.Notes, headerAdvice(found.Policies, stats.Files)...)
 	if stats.NoAddress > 0 {
 		found.Notes = append(found.Notes, fmt.Sprintf("%d requests have no address of the client.", stats.NoAddress))
 	}
 	if input.Late > 0 {
 		found.Notes = append(found.Notes, fmt.Sprintf("%d lines were out of order by more than could be sorted, and are decided later than they were.", input.Late))
 	}
+}
+
+// headerAdvice returns how to have a header in the logs, for each of their formats, if a policy lacks the identifier of requests or matches none of them.
+func headerAdvice(policies []result.Policy, files []accesslog.File) (notes []string) {
+	if !slices.ContainsFunc(policies, func(p result.Policy) bool { return p.MissingIdentifier+p.FallbackIdentifier > 0 || p.Silent != "" }) {
+		return nil
+	}
+	for _, file := range files {
+		if file.Format.Advice == "" {
+			continue
+		}
+		note := fmt.Sprintf("To have a header in a log of the format %s: %s.", file.Format.Name, file.Format.Advice)
+		if !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	return notes
 }
 
 // status returns the error for the exit status.

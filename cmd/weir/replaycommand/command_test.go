@@ -409,6 +409,20 @@ func TestReplay_MapsKeysInQuotes(t *testing.T) {
 	}
 }
 
+func TestReplay_DescribesHowToLogAHeader(t *testing.T) {
+	log := write(t, "access.log", accessLog())
+	const want = `- To have a header in a log of the format nginx: add "$http_HEADER" to log_format, and pass that text as --format 'nginx:…'.`
+	for spec, isNoted := range map[string]bool{
+		"axis: IP, limit: 15, window: 1m": false, "axis: Tenant, limit: 15, window: 1m": true,
+		"axis: IP, limit: 15, window: 1m, match: {http: {headers: [{name: x-plan, value: gold}]}}": true,
+	} {
+		policies := write(t, "p.yaml", policy("ip", spec))
+		if status, stdout, stderr := weir("replay", "--policies", policies, log); status > 1 || strings.Contains(stdout, want) != isNoted { // 1: no request matches
+			t.Errorf("%s: status %d:\n%s%s", spec, status, stdout, stderr)
+		}
+	}
+}
+
 func TestReplay_NamesThePrecisionOfTheLog(t *testing.T) {
 	policies := write(t, "p.yaml", policy("ip", "axis: IP, limit: 1, window: 1m"))
 	for at, want := range map[string]bool{"2026-11-02T10:00:00Z": true, "2026-11-02T10:00:00.25Z": false} {
