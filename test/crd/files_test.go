@@ -72,12 +72,12 @@ func admitted(t *testing.T, schema *apischema.Schemas, content []byte) (all []st
 	return all
 }
 
-// withHints compares what the schema reports with the problems of the linter: these have the same message and perhaps a hint. The message about a type
-// has other words, and further ones about the value of a wrong type are left out.
+// withHints compares what the schema reports with the problems of the linter: these have the same message, perhaps with the value or a hint. The message
+// about a type has other words, and further ones about the value of a wrong type are left out.
 func withHints(reported []string, problems []policyfile.Problem) string {
 	isAbout := func(message string, p *policyfile.Problem) bool {
 		text := p.Field + ": " + p.Message
-		return text == message || strings.HasPrefix(text, message+"; ") ||
+		return text == message || strings.HasPrefix(text, message+"; ") || isWithValue(message, p) ||
 			hint.IsAboutType(message) && strings.HasPrefix(message, p.Field+": ") && strings.HasPrefix(p.Message, "must be of type ")
 	}
 	for i := range problems {
@@ -93,6 +93,17 @@ func withHints(reported []string, problems []policyfile.Problem) string {
 		}
 	}
 	return ""
+}
+
+// isWithValue reports whether the message of a problem is that of a rule with the value before it. A rule of the whole object is about the field that its
+// message begins with.
+func isWithValue(message string, p *policyfile.Problem) bool {
+	const invalid = "Invalid value: "
+	field, reason, isInvalid := strings.Cut(message, ": "+invalid)
+	given, hasValue := strings.CutPrefix(p.Message, invalid)
+	value, after, found := strings.Cut(given, ": "+reason)
+	return isInvalid && (field == p.Field || strings.HasPrefix(reason, p.Field+" ")) &&
+		hasValue && found && value != "" && (after == "" || strings.HasPrefix(after, "; "))
 }
 
 // rejectionCauses returns the field and message of each cause of an API server error. It leaves out the notice that rules were not

@@ -78,9 +78,13 @@ func isTemplate(text string) bool {
 func withValue(message string, v Value) string {
 	const prefix = "Invalid value: "
 	reason, isInvalid := strings.CutPrefix(message, prefix)
-	switch v.Decoded.(type) {
+	switch value := v.Decoded.(type) {
 	case []any, map[string]any:
 		return message
+	case string:
+		if strings.HasPrefix(reason, strconv.Quote(value)) {
+			return message
+		}
 	}
 	text := structure.Text(v.Decoded)
 	if !isInvalid || strings.HasPrefix(reason, text) || strings.HasPrefix(reason, strings.TrimSuffix(text, `…`)) {

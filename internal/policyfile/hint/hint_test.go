@@ -126,6 +126,10 @@ func TestImprove_AddsTheValueToARuleOfTheObjectAroundIt(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+	quoted := `Invalid value: "a\x1b": message must not contain control characters` // as a validation of Weir quotes it, which JSON does not
+	if got := hint.Improve(objectOf("RateLimitPolicy"), strings.Fields("spec denial message"), quoted, hint.Value{Decoded: "a\x1b"}); got != quoted {
+		t.Errorf("got %q, want %q", got, quoted)
+	}
 }
 
 func TestUnknown_NamesTheFieldThatIsMeant(t *testing.T) {
