@@ -60,10 +60,13 @@ func replaceFile(path string, content func(io.Writer) error) error {
 }
 
 // CheckOutput returns an error if a file to write cannot be written, or is one of the inputs of the command: files, patterns, and directories with YAML
-// files. A command checks its outputs before it begins to work. "" is no file, and "-" no input.
+// files. A command checks its outputs before it begins to work. "" is no file, "-" no input, and an error as an output.
 func CheckOutput(path string, inputs ...string) error {
-	if path == "" {
+	switch path {
+	case "":
 		return nil
+	case "-":
+		return errors.New(`"-" is not standard output here: name a file`)
 	}
 	if directory := filepath.Dir(path); !isDirectory(directory) {
 		return fmt.Errorf("%s cannot be written: the directory %s does not exist: create it", path, directory)

@@ -152,6 +152,7 @@ func TestCheckOutput_KeepsInputs(t *testing.T) {
 		{in("policies"), nil, "it is a directory: name a file"},
 		{in("missing/report.html"), nil, "the directory " + in("missing") + " does not exist: create it"},
 		{"", []string{in("access.log")}, ""},
+		{"-", nil, `"-" is not standard output here: name a file`},
 		{os.DevNull, []string{os.DevNull}, ""},
 	}
 	for _, test := range tests {

@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -71,15 +72,17 @@ func TestEnvoyGateway_TakesLinearTime(t *testing.T) {
 	} {
 		importOf := func(n int) time.Duration {
 			content := trafficPolicy(n, true, selector)
-			least := time.Hour
-			for range 2 {
-				began := time.Now()
-				objects.EnvoyGateway([]policyfile.File{{Name: "a.yaml", Content: []byte(content)}})
-				least = min(least, time.Since(began))
-			}
-			return least
+			began := time.Now()
+			objects.EnvoyGateway([]policyfile.File{{Name: "a.yaml", Content: []byte(content)}})
+			return time.Since(began)
 		}
-		if few, many := importOf(1000), importOf(8000); many > 32*few {
+		few, many := time.Duration(math.MaxInt64/32), time.Duration(math.MaxInt64)
+		for range 4 { // other tests use the processor
+			if few, many = min(few, importOf(1000)), min(many, importOf(8000)); many <= 32*few {
+				break
+			}
+		}
+		if many > 32*few {
 			t.Errorf("%s: %v for 1000 policies, %v for 8000", selector, few, many)
 		}
 	}
