@@ -34,7 +34,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	policyChanged := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, replaced()))
 	limiterChanged := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, readyReplicasChanged(), replaced()))
 	namespaceChanged := builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
-	allLimiters := handler.EnqueueRequestsFromMapFunc(r.allLimiters)
+	allLimiters := enqueue(r.allLimiters)
 	watch := ctrl.NewControllerManagedBy(mgr).
 		Named("ruleset").
 		For(&v1alpha1.Limiter{}, limiterChanged).
@@ -43,9 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		watch = watch.Watches(kind, allLimiters, policyChanged)
 	}
 	if r.Gateways != nil {
-		watch = watch.WatchesRawSource(whenever(r.Gateways.Changed(), func(ctx context.Context) []reconcile.Request {
-			return r.allLimiters(ctx, nil)
-		}))
+		watch = watch.WatchesRawSource(whenever(r.Gateways.Changed(), r.allLimiters))
 	}
 	err := watch.
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentLimiters, RateLimiter: retries()}).
@@ -71,13 +69,27 @@ func (r *Reconciler) setupReporter(mgr ctrl.Manager) error {
 		watch = watch.WatchesRawSource(whenever(r.Gateways.Changed(), requests))
 	}
 	for _, kind := range selection.Kinds() {
-		watch = watch.Watches(kind, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-			return requests(ctx)
-		}), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, replaced())))
+		watch = watch.Watches(kind, enqueue(requests), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, replaced())))
 	}
 	return watch.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries()}).
 		Complete(r.Reporter)
+}
+
+// enqueue calls requests once for each event, and enqueues them. handler.EnqueueRequestsFromMapFunc calls its function twice for an update, with the
+// object before and after it, so that one change would count as two that follow each other.
+func enqueue(requests func(context.Context) []reconcile.Request) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, q queue) {
+		for _, request := range requests(ctx) {
+			q.Add(request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { add(ctx, q) },
+		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, q queue) { add(ctx, q) },
+		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { add(ctx, q) },
+	}
 }
 
 // whenever enqueues requests at the start, and when changed receives a value.
@@ -126,7 +138,7 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 }
 
 // allLimiters counts a change and returns a request for each Limiter.
-func (r *Reconciler) allLimiters(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *Reconciler) allLimiters(ctx context.Context) []reconcile.Request {
 	r.changes.Add(r.Clock())
 	var list v1alpha1.LimiterList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

@@ -160,6 +160,29 @@ func TestSetupWithManager_PublishesEditsThatFollowEachOtherTogether(t *testing.T
 	}
 }
 
+// An edit is one change. If it counted as several, it would look like those of a GitOps tool, and wait for others.
+func TestSetupWithManager_CountsEachChangeOnce(t *testing.T) {
+	h := newHarness(t)
+	h.manage(time.Hour, nil)
+	fixture.Await(h, "a rule set is published", func() bool { return h.activeRevision() != "" })
+	for _, step := range []struct {
+		name   string
+		change func()
+		limit  int64 // that is published then
+	}{
+		{"created", func() { h.createPolicy("daily", nil) }, 100},
+		{"edited", func() { h.editPolicy("daily", limit(7)) }, 7},
+		{"deleted", func() { h.must(h.kube.Delete(t.Context(), h.policy("daily"))) }, 0},
+	} {
+		before, _ := h.reconciler.changes.Since(0)
+		step.change()
+		fixture.Await(h, "the policy is "+step.name, func() bool { return h.activeLimits()["daily"] == step.limit })
+		if after, _ := h.reconciler.changes.Since(0); after != before+1 {
+			t.Errorf("a policy that is %s counts as %d changes, want 1", step.name, after-before)
+		}
+	}
+}
+
 // enforcing sends heartbeats of a replica that enforces each rule set immediately, until stop is called.
 func (h *harness) enforcing(t *testing.T) (stop func()) {
 	t.Helper()
