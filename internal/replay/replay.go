@@ -13,6 +13,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 
 // Source has recorded requests in the order of their times. The caller owns a batch that it returns.
 type Source interface {
-	Next(ctx context.Context) ([]accesslog.Record, error) // io.EOF at the end
+	Next(ctx context.Context) ([]accesslog.Record, error) // io.EOF at the end; returns when ctx ends, also while it waits for a line
 }
 
 // Options of a replay.
@@ -113,16 +114,19 @@ type job struct {
 }
 
 // Run decides the requests of the source up to its end. If ctx ends, it returns the error of ctx, and Result describes the requests before.
+// The source is in use until Run returns.
 func (r *Replay) Run(ctx context.Context, source Source) error {
+	var started sync.WaitGroup
+	defer started.Wait() // the caller closes the source, and reads what the goroutines write
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	workers := runtime.GOMAXPROCS(0)
 	source = &settled{source: source}
 	unmatched, inOrder := make(chan *job, workers), make(chan *job, 2*workers)
 	free := make(chan *job, 4*workers)
-	go r.read(ctx, source, free, unmatched, inOrder)
+	started.Go(func() { r.read(ctx, source, free, unmatched, inOrder) })
 	for range workers {
-		go r.match(ctx, unmatched)
+		started.Go(func() { r.match(ctx, unmatched) })
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(maxGarbage))
 	garbage := maxGarbage

@@ -442,12 +442,18 @@ func TestRun_KubernetesWrites(t *testing.T) {
 	}
 }
 
-// blocking is a Source that never returns, like a pipe to which nothing is written, after its first batch.
-type blocking struct{ list }
+// blocking is a Source that waits after its first batch, like a pipe to which nothing is written. It needs a while to end with its context.
+type blocking struct {
+	list
+	ended bool // written without a lock, for the race detector
+}
 
 func (b *blocking) Next(ctx context.Context) ([]accesslog.Record, error) {
 	if len(b.records) == 0 {
-		select {}
+		<-ctx.Done()
+		time.Sleep(20 * time.Millisecond)
+		b.ended = true
+		return nil, ctx.Err()
 	}
 	return b.list.Next(ctx)
 }
@@ -458,8 +464,9 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Run(ctx, &blocking{list{records: []accesslog.Record{record(0, 1)}}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+	source := &blocking{list: list{records: []accesslog.Record{record(0, 1)}}}
+	if err := r.Run(ctx, source); !errors.Is(err, context.Canceled) || !source.ended {
+		t.Errorf("%v; the source has ended: %v", err, source.ended)
 	}
 	if found, err := r.Result(t.Context()); err != nil || found.Total.Requests != 1 {
 		t.Errorf("%+v, %v; want what is known", found, err)
