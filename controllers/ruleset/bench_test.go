@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"github.com/weir-dev/weir/controllers/ruleset/publish"
 	"github.com/weir-dev/weir/controllers/ruleset/report"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/stored"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -41,6 +43,46 @@ func BenchmarkReconcile(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkEdit measures what the operator computes for an edit: its rules are published, the replicas enforce them, and the statuses say so.
+func BenchmarkEdit(b *testing.B) {
+	for _, policies := range []int{1000, 10_000} {
+		b.Run(strconv.Itoa(policies), func(b *testing.B) {
+			cache := newInstant(policies, 3)
+			r := cache.reconciler(b)
+			cache.settle(b, r)
+			edit := changesOfOne()[0]
+			pass := func() { // as after an event about a policy, a state or a heartbeat
+				cache.now.Add(10)
+				if _, err := r.Reconcile(b.Context(), ctrl.Request{NamespacedName: limiterName}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			report := func() {
+				if _, err := r.Reporter.Reconcile(b.Context(), ctrl.Request{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			before, writes := "", cache.policyWrites.Load()
+			for b.Loop() {
+				before, cache.enforced = cache.revision, cache.revision
+				edit.change(cache)
+				cache.now.Add(1000)
+				r.changes.Add(r.Clock())
+				r.Reporter.Changed()
+				report()
+				pass()
+				report()
+				cache.enforced = ""
+				pass()
+				report()
+			}
+			if cache.revision == before || int(cache.policyWrites.Load()-writes) < b.N {
+				b.Errorf("revision %s, %d writes for %d edits", cache.revision, cache.policyWrites.Load()-writes, b.N)
+			}
+		})
 	}
 }
 
@@ -76,9 +118,10 @@ type changeOfOne struct {
 
 func changesOfOne() []changeOfOne {
 	edit := func(s *instant, edit func(*v1alpha1.RateLimitPolicySpec)) {
-		p := &s.policies[7]
+		p := s.policies[7].DeepCopy() // an informer replaces the object
 		p.Generation, p.ResourceVersion = p.Generation+1, p.ResourceVersion+"1"
 		edit(&p.Spec)
+		s.policies[7] = p
 	}
 	return []changeOfOne{
 		{"a limit", 1, func(s *instant) {
@@ -149,11 +192,13 @@ func TestReconcile_AChangeCostsWhatItChanges(t *testing.T) {
 // instant fakes an API server, its cache, a Redis and replicas. All of them are always up to date.
 type instant struct {
 	client.Client
-	policies     []v1alpha1.RateLimitPolicy
+	policies     []*v1alpha1.RateLimitPolicy
+	cluster      []*v1alpha1.ClusterRateLimitPolicy
 	namespaces   []metav1.PartialObjectMetadata
 	gateways     gateway.Objects
 	now          atomic.Int64 // in milliseconds, so that nothing depends on the speed of the machine
 	revision     string
+	enforced     string       // by the replicas, empty for the revision
 	replicas     int32        // with a heartbeat
 	ready        int32        // pods
 	policyWrites atomic.Int32 // several at a time
@@ -175,8 +220,15 @@ func newInstant(policies int, replicas int32) *instant {
 		}})
 	}
 	cache.namespaces[0].Name = "apart"
+	cache.cluster = []*v1alpha1.ClusterRateLimitPolicy{{
+		ObjectMeta: metav1.ObjectMeta{Name: defaultName, UID: defaultName, ResourceVersion: "1", Generation: 1},
+		Spec: v1alpha1.ClusterRateLimitPolicySpec{
+			RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(1000)), Window: "1d"},
+			Precedence:          v1alpha1.PrecedenceDefault,
+		},
+	}}
 	for i := range policies {
-		p := v1alpha1.RateLimitPolicy{
+		p := &v1alpha1.RateLimitPolicy{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("policy-%d", i),
 				UID: types.UID(strconv.Itoa(i)), ResourceVersion: "1", Generation: 1,
@@ -245,24 +297,19 @@ func (s *instant) settle(tb testing.TB, r *Reconciler) (rounds int) {
 
 func (s *instant) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch policies := list.(type) {
-	case *v1alpha1.RateLimitPolicyList:
-		policies.Items = slices.Clone(s.policies)
 	case *v1alpha1.LimiterList:
 		policies.Items = []v1alpha1.Limiter{s.limiter()}
-	case *v1alpha1.ClusterRateLimitPolicyList:
-		policies.Items = []v1alpha1.ClusterRateLimitPolicy{{
-			ObjectMeta: metav1.ObjectMeta{Name: defaultName, UID: defaultName, ResourceVersion: "1", Generation: 1},
-			Spec: v1alpha1.ClusterRateLimitPolicySpec{
-				RateLimitPolicySpec: v1alpha1.RateLimitPolicySpec{Axis: v1alpha1.AxisTenant, Limit: new(int64(1000)), Window: "1d"},
-				Precedence:          v1alpha1.PrecedenceDefault,
-			},
-		}}
 	case *metav1.PartialObjectMetadataList:
 		policies.Items = slices.Clone(s.namespaces)
 	default:
 		return fmt.Errorf("list of %T", list)
 	}
 	return nil
+}
+
+// ListPolicies implements [selection.PolicyLister].
+func (s *instant) ListPolicies(context.Context) (stored.Policies, error) {
+	return stored.Policies{Namespaced: slices.Clone(s.policies), Cluster: slices.Clone(s.cluster)}, nil
 }
 
 func (s *instant) limiter() v1alpha1.Limiter {
@@ -324,7 +371,8 @@ func (s *instant) Archive(context.Context, string) (data []byte, found bool, err
 }
 
 func (s *instant) Replicas(context.Context) ([]publish.Replica, error) {
-	return slices.Repeat([]publish.Replica{{Revision: s.revision, Format: rules.Format}}, int(s.replicas)), nil
+	revision := cmp.Or(s.enforced, s.revision)
+	return slices.Repeat([]publish.Replica{{Revision: revision, Format: rules.Format}}, int(s.replicas)), nil
 }
 
 type instantStatus struct {

@@ -19,6 +19,8 @@ type Config struct {
 	Client client.Client
 	// Uncached reads snapshots: a cache would hold all ConfigMaps of the cluster.
 	Uncached client.Reader
+	// Policies lists the policies that are not being deleted. If it is nil, the Client lists them. SetupWithManager sets it.
+	Policies selection.PolicyLister
 	// Gateways reads the objects that policies can target. If it is nil, the targets of policies are unknown.
 	Gateways Gateways
 	// Open opens the Redis of a Limiter. It does not connect.
@@ -43,6 +45,11 @@ type Gateways interface {
 	selection.GatewayReader
 	// Changed returns a channel that receives a value after the objects have changed.
 	Changed() <-chan struct{}
+}
+
+// reader reads what rule sets are compiled from.
+func (c Config) reader() selection.Reader {
+	return selection.Reader{Reader: c.Client, Policies: c.Policies, Gateways: c.gateways()}
 }
 
 // gateways returns an interface that is nil without Gateways.

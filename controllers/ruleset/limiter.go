@@ -146,7 +146,7 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 		}
 	}
 	l.batched = 0
-	inputs, err := selection.Gather(ctx, l.Client, l.gateways(), selection.HasRouteTable(limiter))
+	inputs, err := selection.Gather(ctx, l.reader(), selection.HasRouteTable(limiter))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ const concurrentLimiters = 8
 // labels, and when a namespace is created, deleted or changes its labels or annotations. Several changes in a short time are
 // one compilation for each Limiter.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	policyChanged := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, replaced()))
+	policyChanged := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, replaced())
 	limiterChanged := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, readyReplicasChanged(), replaced()))
 	namespaceChanged := builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	allLimiters := enqueue(r.allLimiters)
@@ -39,8 +39,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("ruleset").
 		For(&v1alpha1.Limiter{}, limiterChanged).
 		WatchesMetadata(namespace(), allLimiters, namespaceChanged)
+	policies := &selection.Listed{}
+	r.Policies = policies
 	for _, kind := range selection.Kinds() {
-		watch = watch.Watches(kind, allLimiters, policyChanged)
+		watch = watch.Watches(kind, follow(policies, policyChanged, r.allLimiters))
 	}
 	if r.Gateways != nil {
 		watch = watch.WatchesRawSource(whenever(r.Gateways.Changed(), r.allLimiters))
@@ -68,8 +70,10 @@ func (r *Reconciler) setupReporter(mgr ctrl.Manager) error {
 	if r.Gateways != nil {
 		watch = watch.WatchesRawSource(whenever(r.Gateways.Changed(), requests))
 	}
+	policies := &selection.Listed{} // a list of its own: the events of two watches do not arrive at the same time
+	r.Reporter.Policies = policies
 	for _, kind := range selection.Kinds() {
-		watch = watch.Watches(kind, enqueue(requests), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, replaced())))
+		watch = watch.Watches(kind, follow(policies, predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, replaced()), requests))
 	}
 	return watch.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries()}).
@@ -89,6 +93,28 @@ func enqueue(requests func(context.Context) []reconcile.Request) handler.EventHa
 		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { add(ctx, q) },
 		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, q queue) { add(ctx, q) },
 		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { add(ctx, q) },
+	}
+}
+
+// follow lists the policies as their events arrive, and enqueues requests when one is created or deleted, or changes as changed reports. The policies are
+// listed before the requests are made, so that these find the change.
+func follow(policies *selection.Listed, changed predicate.Predicate, requests func(context.Context) []reconcile.Request) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	all := enqueue(requests)
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			policies.Set(e.Object)
+			all.Create(ctx, e, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if policies.Set(e.ObjectNew); changed.Update(e) {
+				all.Update(ctx, e, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			policies.Remove(e.Object)
+			all.Delete(ctx, e, q)
+		},
 	}
 }
 

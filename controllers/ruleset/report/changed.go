@@ -19,8 +19,8 @@ func (c *changedPolicies) addName(name string) { c.names[name] = true }
 func (c *changedPolicies) addUID(uid types.UID) { c.uids[uid] = true }
 
 // has reports whether the status of the policy can differ.
-func (c *changedPolicies) has(name string, uid types.UID) bool {
-	return c.all || len(c.names) > 0 && c.names[name] || len(c.uids) > 0 && c.uids[uid]
+func (c *changedPolicies) has(policy selection.Key, uid types.UID) bool {
+	return c.all || c.names[policy.Name] || c.uids[uid]
 }
 
 // evaluatedStates are the states that all statuses were made from.

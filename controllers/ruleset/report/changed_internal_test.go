@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -42,12 +43,14 @@ type history struct {
 	states   []LimiterState
 	reporter Reporter
 	version  int
+	cache    selection.Listed
+	listed   map[types.UID]string // versions in the cache
 }
 
 func newHistory(seed uint64) *history {
-	h := &history{random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), reporter: Reporter{States: NewLimiterStates()}}
+	h := &history{random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), reporter: Reporter{States: NewLimiterStates()}, listed: map[types.UID]string{}}
 	for i := range 8 {
-		p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i)), Generation: 1}}
+		p := v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i)), Generation: 1, ResourceVersion: "1"}}
 		if i == 7 {
 			p.Spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{}}
 		}
@@ -72,7 +75,13 @@ func (h *history) change() {
 	set.Policies, set.Rules, set.Problems = maps.Clone(set.Policies), maps.Clone(set.Rules), cloned(set.Problems)
 	set.Overridden, set.Unmatched = cloned(set.Overridden), cloned(set.Unmatched)
 	h.version++
-	switch h.random.IntN(14) {
+	switch h.random.IntN(16) {
+	case 14: // deleted, and another one created
+		name := fmt.Sprintf("p%d", h.version)
+		p.Name, p.UID, p.Generation, p.ResourceVersion = name, types.UID(name), 1, fmt.Sprintf("v.%d", h.version)
+		p.Status = v1alpha1.RateLimitPolicyStatus{}
+	case 15: // another object of the same name
+		p.UID, p.ResourceVersion = types.UID(fmt.Sprintf("%s.%d", p.Name, h.version)), fmt.Sprintf("v.%d", h.version)
 	case 0:
 		p.Generation++
 		p.ResourceVersion = fmt.Sprintf("v.%d", h.version)
@@ -158,9 +167,34 @@ func (h *history) report() (missed []string) {
 	return missed
 }
 
+// list returns the policies as a cache does: one that has not changed since the last call is the same object.
+func (h *history) list() stored.Policies {
+	exist := map[types.UID]bool{}
+	for i := range h.policies {
+		p := h.policies[i]
+		if exist[p.UID] = true; h.listed[p.UID] != p.ResourceVersion {
+			h.listed[p.UID] = p.ResourceVersion
+			h.cache.Set(&p)
+		}
+	}
+	all, err := h.cache.ListPolicies(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range all.Namespaced {
+		if !exist[p.UID] {
+			delete(h.listed, p.UID)
+			h.cache.Remove(p)
+		}
+	}
+	if all, err = h.cache.ListPolicies(context.Background()); err != nil {
+		panic(err)
+	}
+	return all
+}
+
 func (h *history) evaluate(r *Reporter) {
-	inputs := selection.Inputs{}
-	inputs.Namespaced = stored.Pointers(slices.Clone(h.policies))
+	inputs := selection.Inputs{Policies: h.list()}
 	r.pending = pendingStatuses{made: h.now}
 	r.unselected.Compile(inputs, func(policy types.UID) bool { return selected(policy, h.states) })
 	r.evaluate(inputs, slices.Clone(h.states))

@@ -97,15 +97,10 @@ func (e *Events) admit(policy types.UID) bool {
 	return of.AllowN(now, 1) && e.all.AllowN(now, 1)
 }
 
-// keep forgets the policies that do not exist any more.
-func (e *Events) keep(exists func(types.UID) bool) {
-	if e == nil {
-		return
-	}
-	for policy := range e.byPolicy {
-		if !exists(policy) {
-			delete(e.byPolicy, policy)
-		}
+// forget forgets a policy that does not exist any more.
+func (e *Events) forget(policy types.UID) {
+	if e != nil {
+		delete(e.byPolicy, policy)
 	}
 }
 

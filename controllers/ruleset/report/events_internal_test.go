@@ -162,7 +162,9 @@ func TestEvents_AreBounded(t *testing.T) {
 		if n := len(r.notes()); n != 5 {
 			t.Errorf("%d events in a second, want 5", n)
 		}
-		r.keep(func(types.UID) bool { return false })
+		for policy := range r.byPolicy {
+			r.forget(policy)
+		}
 		if len(r.byPolicy) > 0 {
 			t.Errorf("policies that were deleted are remembered: %d", len(r.byPolicy))
 		}
@@ -216,5 +218,5 @@ func TestEvents_WaitForNothing(t *testing.T) {
 	}
 	var none *Events
 	none.record(policyNamed("a"), statusOf(""), statusOf("Accepted=True/1"))
-	none.keep(nil)
+	none.forget("a")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -45,6 +44,8 @@ const (
 type Reporter struct {
 	// Client reads Limiters, policies and namespaces from a cache, and writes statuses.
 	Client client.Client
+	// Policies lists the policies that are not being deleted. If it is nil, the Client lists them.
+	Policies selection.PolicyLister
 	// Gateways reads the targets of policies; nil if they are unknown.
 	Gateways selection.GatewayReader
 	// Clock returns the current time.
@@ -54,8 +55,8 @@ type Reporter struct {
 	// Events records transitions; can be nil.
 	Events *Events
 
+	policies   followedPolicies
 	reported   map[types.UID]*reportedPolicy
-	round      uint64 // of evaluate
 	evaluated  evaluatedStates
 	unselected selection.Unselected
 	changes    ChangeCounter
@@ -88,7 +89,6 @@ func (p pendingStatus) isEdit() bool {
 
 // reportedPolicy is the status of a policy that was written last.
 type reportedPolicy struct {
-	name string // in rules
 	// over is the resource version of the policy in the cache at that time.
 	over string
 	// summaries of the outcomes that the status was made from.
@@ -101,9 +101,10 @@ type reportedPolicy struct {
 	due time.Time
 	// stale is true if the status must be made again: it was not written, or the outcomes were not complete.
 	stale bool
-	// round is the last one in which the policy existed.
-	round uint64
 }
+
+// isSettled reports whether the status stays until the policy or its outcomes change. A nil reportedPolicy is none.
+func (r *reportedPolicy) isSettled() bool { return r != nil && !r.stale && r.due.IsZero() }
 
 // isCurrent reports whether the status of that version of the policy follows from outcomes that have not changed.
 func (r *reportedPolicy) isCurrent(version string, now time.Time) bool {
@@ -146,7 +147,7 @@ func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 		return r.writeRound(ctx)
 	}
 	r.pending = pendingStatuses{changes: changes, made: r.Clock()}
-	inputs, err := selection.Gather(ctx, r.Client, r.Gateways, false)
+	inputs, err := selection.Gather(ctx, selection.Reader{Reader: r.Client, Policies: r.Policies, Gateways: r.Gateways}, false)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -192,32 +193,27 @@ func selected(policy types.UID, states []LimiterState) bool {
 }
 
 // evaluate makes the statuses that are to be written, those of edited policies first. It looks at those policies that have changed, or whose state at
-// a Limiter has.
+// a Limiter has, and at those whose statuses are not settled.
 func (r *Reporter) evaluate(inputs selection.Inputs, states []LimiterState) {
 	now := r.pending.made
 	if r.reported == nil {
 		r.reported = map[types.UID]*reportedPolicy{}
 	}
-	r.round++
+	r.policies.replace(inputs.Policies, func(deleted types.UID) {
+		delete(r.reported, deleted)
+		r.Events.forget(deleted)
+	})
 	changed := r.evaluated.replace(states, r.States.allWebhooks(), &r.unselected)
 	r.pending.next = interval
-	known := 0
-	for p := range selection.Objects(inputs.Policies) {
-		before := r.reported[p.UID]
-		if before != nil {
-			known++
-			before.round = r.round
-			if before.isCurrent(p.ResourceVersion, now) && !changed.has(before.name, p.UID) {
-				r.pending.next = min(r.pending.next, before.untilDue(now))
-				continue
-			}
+	for uid, p := range r.policies.toEvaluate(&changed) {
+		before := r.reported[uid]
+		if before != nil && before.isCurrent(p.ResourceVersion, now) && !changed.has(p.Key(), uid) {
+			r.pending.next = min(r.pending.next, before.untilDue(now))
+		} else {
+			r.evaluatePolicy(p.Policy(), before, states)
 		}
-		r.evaluatePolicy(p.Policy(), before, states)
+		r.policies.setSettled(uid, r.reported[uid].isSettled())
 	}
-	if known < len(r.reported) {
-		maps.DeleteFunc(r.reported, func(_ types.UID, reported *reportedPolicy) bool { return reported.round != r.round })
-	}
-	r.Events.keep(func(policy types.UID) bool { return r.reported[policy] != nil })
 	slices.SortStableFunc(r.pending.statuses, func(a, b pendingStatus) int {
 		switch {
 		case a.isEdit() == b.isEdit():
@@ -253,7 +249,7 @@ func (r *Reporter) evaluatePolicy(p selection.Policy, before *reportedPolicy, st
 	status, due := policyStatus(p.GetGeneration(), outcomes, latest.status, now)
 	status.Ancestors = ancestors(p, outcomes, status, latest.status.Ancestors, now)
 	reported := reportedPolicy{
-		name: p.Name, over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late, round: r.round,
+		over: p.GetResourceVersion(), summaries: summaries(outcomes), written: before.missing(p), due: due, late: late,
 	}
 	r.pending.next = min(r.pending.next, reported.untilDue(now))
 	if equality.Semantic.DeepEqual(latest.status, status) {

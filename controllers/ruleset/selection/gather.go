@@ -41,10 +41,20 @@ type GatewayReader interface {
 	Read(ctx context.Context) (*gateway.Objects, uint64, error)
 }
 
+// A Reader reads what rule sets are compiled from.
+type Reader struct {
+	// Reader reads namespaces from a cache, and policies without a PolicyLister.
+	client.Reader
+	// Policies that are not being deleted; can be nil.
+	Policies PolicyLister
+	// Gateways reads the possible targets of policies. If it is nil, they are unknown.
+	Gateways GatewayReader
+}
+
 // Gather lists the namespaces, the policies that are not being deleted, and the possible targets if a policy has targets or tables is true.
-// Without a GatewayReader, the targets are unknown. While they cannot be read, only the policies with targets wait: see [compile.Gateways.Unreadable].
-func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, tables bool) (Inputs, error) {
-	policies, err := ListPolicies(ctx, reader)
+// While the targets cannot be read, only the policies with targets wait: see [compile.Gateways.Unreadable].
+func Gather(ctx context.Context, reader Reader, tables bool) (Inputs, error) {
+	policies, err := reader.listPolicies(ctx)
 	if err != nil {
 		return Inputs{}, err
 	}
@@ -60,14 +70,25 @@ func Gather(ctx context.Context, reader client.Reader, gateways GatewayReader, t
 		inputs.NamespacesHash += maphash.String(hashSeed, string(n.UID)+" "+n.ResourceVersion) // a sum does not depend on the order
 	}
 	inputs.NamespacesVersion = inputs.NamespacesHash
-	if gateways == nil || !tables && !HaveTargets(inputs.Policies) {
+	if reader.Gateways == nil || !tables && !HaveTargets(inputs.Policies) {
 		return inputs, nil
 	}
-	if inputs.Gateways, inputs.GatewaysHash, err = gateways.Read(ctx); err != nil {
+	if inputs.Gateways, inputs.GatewaysHash, err = reader.Gateways.Read(ctx); err != nil {
 		inputs.Gateways, inputs.GatewaysHash = &gateway.Objects{Unreadable: err}, maphash.String(hashSeed, err.Error())
 	}
 	inputs.Gateways.Version = inputs.GatewaysHash
 	return inputs, nil
+}
+
+func (r Reader) listPolicies(ctx context.Context) (stored.Policies, error) {
+	if r.Policies == nil {
+		return ListPolicies(ctx, r.Reader)
+	}
+	policies, err := r.Policies.ListPolicies(ctx)
+	if err != nil {
+		return stored.Policies{}, fmt.Errorf("list policies: %w", err)
+	}
+	return policies, nil
 }
 
 // A PolicyLister lists policies without copying them: a list of 10 000 policies has 7 MB.

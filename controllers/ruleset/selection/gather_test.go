@@ -44,7 +44,7 @@ func cluster(t *testing.T, objects ...client.Object) client.WithWatch {
 
 func gather(t *testing.T, c client.Reader) Inputs {
 	t.Helper()
-	in, err := Gather(t.Context(), c, nil, false)
+	in, err := Gather(t.Context(), Reader{Reader: c}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestGather_FailsIfAListCannotBeRead(t *testing.T) {
 			}
 			return c.List(ctx, list, options...)
 		}})
-		if _, err := Gather(t.Context(), c, nil, false); !errors.Is(err, refused) {
+		if _, err := Gather(t.Context(), Reader{Reader: c}, false); !errors.Is(err, refused) {
 			t.Errorf("list %d: %v, want its error", i, err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestGather_ReadsTargetsOnlyIfAPolicyHasTargets(t *testing.T) {
 		"they are not known":    {[]client.Object{&daily, &checkout}, down, 1},
 	} {
 		r := &gatewayReader{gateways: &gateway.Objects{}, err: test.err}
-		in, err := Gather(t.Context(), cluster(t, test.objects...), r, false)
+		in, err := Gather(t.Context(), Reader{Reader: cluster(t, test.objects...), Gateways: r}, false)
 		if r.calls != test.calls {
 			t.Errorf("%s: %d calls, want %d", name, r.calls, test.calls)
 		}

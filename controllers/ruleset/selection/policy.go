@@ -48,6 +48,17 @@ type Object struct {
 	cluster    *v1alpha1.ClusterRateLimitPolicy
 }
 
+// Key identifies the policy.
+func (o Object) Key() Key {
+	if o.cluster != nil {
+		return Key{stored.ClusterName(o.cluster), true}
+	}
+	return Key{Name: stored.Name(o.namespaced)}
+}
+
+// Is reports whether both are the same object in memory.
+func (o Object) Is(other Object) bool { return o.ObjectMeta == other.ObjectMeta }
+
 // Policy returns the policy.
 func (o Object) Policy() Policy {
 	if p := o.cluster; p != nil {
