@@ -92,10 +92,10 @@ func (p Policies) CompileWithin(identity Identity, budget budget.Budget) Result 
 
 // inputs returns what a [Memo] compiles. Policies that are being deleted are ignored.
 func (p Policies) inputs() Inputs {
-	return Inputs{Policies: p.sources, Namespaces: p.Namespaces, Gateways: p.Gateways, RouteMatching: p.RouteMatching}
+	return Inputs{Policies: p.origins, Namespaces: p.Namespaces, Gateways: p.Gateways, RouteMatching: p.RouteMatching}
 }
 
-func (p Policies) sources(yield func(*Source) bool) {
+func (p Policies) origins(yield func(Origin) bool) {
 	for i := range p.Namespaced {
 		n := &p.Namespaced[i]
 		s := Source{Namespace: n.Namespace, Name: n.Name, Created: n.CreationTimestamp, Spec: &n.Spec}
@@ -111,6 +111,9 @@ func (p Policies) sources(yield func(*Source) bool) {
 		}
 	}
 }
+
+// Source implements [Origin].
+func (s *Source) Source() *Source { return s }
 
 // sharesCounters is the problem of a policy that would count on the counters of another one: each request would count twice.
 func sharesCounters(p *lowering.Policy, other string) Problem {

@@ -33,8 +33,9 @@ type compiled struct {
 	overrides *redundancy.Policy
 	inputs    namespaceInputs
 
-	call uint64 // the last one in which the rules were in the Set
-	at   int    // index of the rules in the Set; -1 if they are not there
+	call     uint64 // the last one that looked at all policies, and in which the policy was enforced
+	isPlaced bool   // the rules are in the Set
+	at       int    // index of the rules in the Set; -1 if they are not there
 	// namespaced is whether a namespace can have writes that match, with the namespaces of that version.
 	namespaced struct {
 		version uint64
@@ -53,12 +54,9 @@ func newCompiled(p *lowering.Policy, own []rules.Rule, attachment *Attachment) *
 	return c
 }
 
-func overridesOf(policies []*compiled) []*redundancy.Policy {
-	list := make([]*redundancy.Policy, len(policies))
-	for i, c := range policies {
-		list[i] = c.overrides
-	}
-	return list
+// isSpecial reports whether the policy limits writes, or no request.
+func (c *compiled) isSpecial() bool {
+	return c.unmatched.Reason != "" || c.Rules[0].Match.Kubernetes != nil
 }
 
 // usageOf returns what the rules of a policy use of a budget.
@@ -151,13 +149,18 @@ func (a *attached) fit(fits *budget.Fitting, p *lowering.Policy) *Problem {
 	if fits.IsUnlimited() {
 		return nil
 	}
-	if !a.isUsed {
-		a.usage, a.isUsed = usageOf(p, a.compiled.Rules), true
-	}
-	charge := budget.Charge{Policy: p.Name, Namespace: p.Namespace, Cluster: p.Cluster != nil, Usage: a.usage}
-	e, fit := fits.Fit(&charge)
+	charge := a.charge(p)
+	e, fit := fits.Fit(charge)
 	if fit {
 		return nil
 	}
-	return &Problem{Policy: p.Name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
+	return &Problem{Policy: p.Name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(charge, e)}
+}
+
+// charge returns what the rules of a policy use of a budget.
+func (a *attached) charge(p *lowering.Policy) *budget.Charge {
+	if !a.isUsed {
+		a.usage, a.isUsed = usageOf(p, a.compiled.Rules), true
+	}
+	return &budget.Charge{Policy: p.Name, Namespace: p.Namespace, Cluster: p.Cluster != nil, Usage: a.usage}
 }

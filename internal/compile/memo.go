@@ -10,7 +10,7 @@ import (
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
 	"github.com/weir-dev/weir/internal/compile/lowering"
-	"github.com/weir-dev/weir/internal/compile/redundancy"
+	"github.com/weir-dev/weir/internal/compile/sorted"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -28,9 +28,15 @@ type Source struct {
 	Cluster *policyapi.ClusterRateLimitPolicySpec
 }
 
+// Origin is a policy where it is stored. Origins are comparable: an Origin that is equal to an earlier one has the same Source.
+type Origin interface {
+	// Source returns what compiling reads of the policy, and nil while the policy is being deleted.
+	Source() *Source
+}
+
 // Inputs are what a [Memo] compiles. The fields are those of [Policies].
 type Inputs struct {
-	Policies   iter.Seq[*Source] // in any order; a Source is valid until the next one
+	Policies   iter.Seq[Origin] // in any order; policies that keep their places are not read again
 	Namespaces []Namespace
 	// NamespacesVersion differs if any namespace differs from those with another NamespacesVersion. It is 0 if it is unknown.
 	NamespacesVersion uint64
@@ -41,12 +47,14 @@ type Inputs struct {
 // Memo compiles policies. It remembers what it found out about each policy, and finds it out again only if the policy, or an object on which it depends,
 // has changed. The results are those of an empty Memo. It has no policy that the last call did not have. It is not safe for concurrent use.
 //
-// What is left for each policy in each call are comparisons: who has counters, targets and the budget depends on all policies.
+// A change on which no other policy depends costs as much as the policies that have changed, apart from lists. Who has counters, targets and the budget
+// can depend on all policies: then each of them is looked at.
 type Memo struct {
 	calls    uint64
 	identity Identity
 	hashKey  string // ID of the hash key; empty without one
 
+	listed  []listed
 	byUID   map[string]*entry
 	byName  []*entry // all policies
 	byAge   []*entry // the valid policies, in order of precedence
@@ -55,13 +63,28 @@ type Memo struct {
 	// contention is set when a name of counters that more than one policy wants gets or loses one of them.
 	contention bool
 
-	index      *gateway.Index
-	table      table
-	compiled   []*compiled // those with rules in the last Set, in the order of their rules
-	rules      []rules.Rule
-	ages       ages
-	namespaces namespaceMemo
-	overrides  redundancy.Comparison
+	index   *gateway.Index
+	decided decided
+	table   table
+	ages    ages
+	set     placed
+}
+
+// listed is a policy at its place in the last Inputs.
+type listed struct {
+	origin Origin
+	entry  *entry // nil while the policy is being deleted
+}
+
+// decided is which policies have rules, and why others have none.
+type decided struct {
+	limits      budget.Budget
+	fits        *budget.Fitting
+	problems    []Problem
+	attachments []Attachment
+	enforced    []*compiled // in order of their names
+	// independent is true if a policy without targets, whose counters no other one wants, depends on no other one.
+	independent bool
 }
 
 // place is what one policy can have: the counters of a name, or a claim.
@@ -81,7 +104,7 @@ func (p *place) holder(call uint64) string {
 
 // entry is what is remembered of a policy. The fields that each call reads come first: with many policies, most of the time is spent on reading memory.
 type entry struct {
-	call       uint64 // the last one with the policy
+	listed     bool // the policy is in the last Inputs
 	generation int64
 	sharing    int  // policies with this name, see compareNames
 	targeted   bool // the policy has targets
@@ -114,30 +137,29 @@ type outcome struct {
 func (m *Memo) Compile(in Inputs, identity Identity, limits budget.Budget) Result {
 	m.setIdentity(identity)
 	m.calls++
-	m.update(in.Policies)
+	gone, added := m.update(in.Policies)
 	var result Result
-	m.lower(in.Gateways, limits, &result)
-	enforced := m.collect(&result)
-	m.place(enforced)
-	result.Policies = make([]*Compiled, len(m.compiled))
-	for i, c := range m.compiled {
-		result.Policies[i] = &c.Compiled
+	if !m.decideFor(gone, added, in.Gateways, limits) {
+		m.decide(in.Gateways, limits, &result)
 	}
-	result.Set.Rules = m.setRules()
-	if identity.HashKey != nil && slices.ContainsFunc(m.compiled, func(c *compiled) bool { return c.hashes }) {
+	d := &m.decided
+	result.Used, result.Problems, result.Attachments = d.fits.Used, d.problems, d.attachments
+	result.Policies = m.set.policies()
+	result.Set.Rules = m.set.rules
+	if identity.HashKey != nil && m.set.hashing > 0 {
 		result.Set.HashKey = identity.HashKey.ID()
 	}
-	result.Set.ByAge = m.ages.update(enforced)
+	result.Set.ByAge = m.ages.byScope()
 	result.Set.RouteTable, result.LeftOut = m.table.build(&in)
-	result.Set.Namespaces = m.namespaces.update(&in, m.compiled, identity)
-	result.Overrides = m.overrides.Overrides(overridesOf(m.compiled))
-	result.Unmatched = in.unmatched(m.compiled)
+	result.Set.Namespaces = m.set.namespaces.update(&in, m.set.special, identity)
+	result.Overrides = m.set.overrides.Overrides()
+	result.Unmatched = in.unmatched(m.set.special)
 	return result
 }
 
 // Remembered returns the number of policies, and of the names and claims that they have, in the memo.
 func (m *Memo) Remembered() int {
-	return len(m.byUID) + len(m.byName) + len(m.byAge) + len(m.counter) + len(m.claimed) + len(m.compiled) + len(m.rules) + len(m.ages)
+	return len(m.listed) + len(m.byUID) + len(m.byName) + len(m.byAge) + len(m.counter) + len(m.claimed) + len(m.ages) + len(m.decided.enforced) + m.set.remembered()
 }
 
 // setIdentity forgets everything if the identity table is another one: each rule depends on it.
@@ -154,46 +176,95 @@ func (m *Memo) setIdentity(identity Identity) {
 	m.identity.HashKey = cmp.Or(identity.HashKey, new(limiter.HashKey))
 }
 
-// update replaces the policies.
-func (m *Memo) update(sources iter.Seq[*Source]) {
-	var added []*entry
-	known := 0
-	for s := range sources {
-		e := m.byUID[s.UID]
-		if e != nil && e.call != m.calls && e.isOf(s) {
-			e.call = m.calls
-			known++
+// update replaces the policies. It returns the entries that are not in the list any more, and the new ones.
+func (m *Memo) update(origins iter.Seq[Origin]) (gone, added []*entry) {
+	var places []int // of the origins that were not there
+	at := 0
+	for o := range origins {
+		switch {
+		case at == len(m.listed):
+			m.listed = append(m.listed, listed{origin: o})
+			places = append(places, at)
+		case m.listed[at].origin != o:
+			gone = appendEntry(gone, m.listed[at].entry)
+			m.listed[at] = listed{origin: o}
+			places = append(places, at)
+		}
+		at++
+	}
+	for _, l := range m.listed[at:] {
+		gone = appendEntry(gone, l.entry)
+	}
+	m.listed = slices.Delete(m.listed, at, len(m.listed))
+	for _, e := range gone {
+		e.listed = false
+	}
+	sources := make([]*Source, len(places)) // of the policies without an entry
+	for i, at := range places {
+		s := m.listed[at].origin.Source()
+		if s == nil {
 			continue
 		}
-		added = append(added, m.newEntry(s))
+		if e := m.byUID[s.UID]; e != nil && !e.listed && e.isOf(s) {
+			e.listed, m.listed[at].entry = true, e
+		} else {
+			sources[i] = s
+		}
 	}
-	if len(added) == 0 && known == len(m.byName) {
+	gone = slices.DeleteFunc(gone, func(e *entry) bool { return e.listed })
+	for _, e := range gone { // before the new ones, which can have their names and counters
+		m.forget(e)
+	}
+	for i, at := range places {
+		if sources[i] != nil {
+			e := m.newEntry(sources[i])
+			m.listed[at].entry = e
+			added = append(added, e)
+		}
+	}
+	m.sort(gone, added)
+	return gone, added
+}
+
+func appendEntry(list []*entry, e *entry) []*entry {
+	if e == nil {
+		return list
+	}
+	return append(list, e)
+}
+
+// sort replaces the policies in the sorted lists, and finds out which of them have the same name or want the same counters.
+func (m *Memo) sort(gone, added []*entry) {
+	if len(gone)+len(added) == 0 {
 		return
 	}
-	gone := func(e *entry) bool { return e.call != m.calls }
-	for _, e := range m.byName {
-		if gone(e) {
-			m.forget(e)
+	isValid := func(e *entry) bool { return len(e.invalid) == 0 }
+	m.byName = sorted.Replace(m.byName, gone, added, func(a, b *entry) int { return compareNames(&a.Policy, &b.Policy) })
+	m.byAge = sorted.Replace(m.byAge, sorted.Filter(gone, isValid), sorted.Filter(added, isValid), func(a, b *entry) int { return comparePrecedence(&a.Policy, &b.Policy) })
+	for _, changed := range [][]*entry{gone, added} {
+		for _, e := range changed {
+			m.share(e)
 		}
 	}
-	m.byName = replaceSorted(m.byName, gone, added, func(a, b *entry) int { return compareNames(&a.Policy, &b.Policy) })
-	valid := slices.DeleteFunc(added, func(e *entry) bool { return len(e.invalid) > 0 })
-	m.byAge = replaceSorted(m.byAge, gone, valid, func(a, b *entry) int { return comparePrecedence(&a.Policy, &b.Policy) })
-	for i := 0; i < len(m.byName); {
-		first := m.byName[i]
-		same := 1
-		for i+same < len(m.byName) && compareNames(&m.byName[i+same].Policy, &first.Policy) == 0 {
-			same++
+	if m.contention {
+		for _, e := range m.byAge {
+			e.contested = e.counter.policies > 1
 		}
-		for _, e := range m.byName[i : i+same] {
-			e.sharing = same
-			if m.contention && e.counter != nil {
-				e.contested = e.counter.policies > 1
-			}
-		}
-		i += same
 	}
 	m.contention = false
+}
+
+// share sets how many policies have the name of e.
+func (m *Memo) share(e *entry) {
+	compare := func(a, b *entry) int { return compareNames(&a.Policy, &b.Policy) }
+	first, _ := slices.BinarySearchFunc(m.byName, e, compare)
+	end := first
+	for end < len(m.byName) && compare(m.byName[end], e) == 0 {
+		end++
+	}
+	for _, same := range m.byName[first:end] {
+		same.sharing = end - first
+	}
 }
 
 // isOf reports whether the entry is that of the policy with this spec.
@@ -204,7 +275,7 @@ func (e *entry) isOf(s *Source) bool {
 
 // newEntry validates a policy.
 func (m *Memo) newEntry(s *Source) *entry {
-	e := &entry{uid: s.UID, generation: s.Generation, call: m.calls}
+	e := &entry{uid: s.UID, generation: s.Generation, listed: true}
 	if s.Cluster == nil {
 		e.Policy = lowering.New(s.Namespace, s.Name, s.Created, s.Spec)
 	} else {
@@ -222,7 +293,7 @@ func (m *Memo) newEntry(s *Source) *entry {
 			}
 		}
 	}
-	if before := m.byUID[s.UID]; s.UID != "" && (before == nil || before.call != m.calls) {
+	if s.UID != "" && m.byUID[s.UID] == nil {
 		m.byUID[s.UID] = e
 	}
 	return e
@@ -256,139 +327,4 @@ func (m *Memo) forget(e *entry) {
 	for _, c := range e.claims {
 		unwanted(m.claimed, c)
 	}
-}
-
-// fewAdded is the number of elements that are inserted into a sorted list one by one.
-const fewAdded = 16
-
-// replaceSorted removes and adds elements of a sorted list. It changes list.
-func replaceSorted[T any](list []T, isGone func(T) bool, added []T, compare func(a, b T) int) []T {
-	list = slices.DeleteFunc(list, isGone)
-	if len(added) > fewAdded {
-		list = append(list, added...)
-		slices.SortFunc(list, compare)
-		return list
-	}
-	for _, element := range added {
-		i, _ := slices.BinarySearchFunc(list, element, compare)
-		list = slices.Insert(list, i, element)
-	}
-	return list
-}
-
-// sortStable takes linear time for a list that is sorted.
-func sortStable[T any](list []T, compare func(a, b T) int) {
-	if !slices.IsSortedFunc(list, compare) {
-		slices.SortStableFunc(list, compare)
-	}
-}
-
-// lower makes the rules of the valid policies that have a target, if they need one, and that fit the budget. The others get a problem. It takes the
-// policies in order of precedence: a policy without a rule must not conflict with a newer one.
-func (m *Memo) lower(objects *gateway.Objects, limits budget.Budget, result *Result) {
-	m.index = objects.IndexAfter(m.index)
-	previous, fits := previousRulesOf(objects), limits.NewFitting()
-	for _, e := range m.byAge {
-		e.result = outcome{}
-		if e.sharing > 1 {
-			continue
-		}
-		if e.contested {
-			if other := e.counter.holder(m.calls); other != "" {
-				e.result.problems = []Problem{sharesCounters(&e.Policy, other)}
-				continue
-			}
-		}
-		a := &e.attached
-		if e.targeted || a.compiled == nil {
-			m.attach(e, previous, result)
-		}
-		e.result.attached = a.attachment != nil
-		if len(a.problems) > 0 {
-			e.result.problems = a.problems
-			continue
-		}
-		if problem := a.fit(fits, &e.Policy); problem != nil {
-			e.result.problems = []Problem{*problem}
-			continue
-		}
-		if m.index != nil && a.attachment != nil {
-			for i := range a.attachment.Targets {
-				if a.attachment.Targets[i].Reason == policyapi.ReasonAccepted {
-					e.places[i].call, e.places[i].by = m.calls, e.Name
-				}
-			}
-		}
-		if e.contested {
-			e.counter.call, e.counter.by = m.calls, e.Name
-		}
-		e.result.enforced = true
-	}
-	result.Used = fits.Used
-}
-
-// collect adds problems and attachments to the result. It returns the policies with rules, in order of their names.
-func (m *Memo) collect(result *Result) (enforced []*compiled) {
-	var later []Problem
-	enforced = make([]*compiled, 0, len(m.byAge))
-	for i, e := range m.byName {
-		switch {
-		case e.sharing > 1 && i > 0 && compareNames(&m.byName[i-1].Policy, &e.Policy) == 0: // reported already
-		case e.sharing > 1:
-			result.Problems = append(result.Problems, sharesName(&e.Policy, e.sharing))
-		default:
-			result.Problems = append(result.Problems, e.invalid...)
-			later = append(later, e.result.problems...)
-			if e.result.attached {
-				result.Attachments = append(result.Attachments, *e.attached.attachment)
-			}
-			if e.result.enforced {
-				enforced = append(enforced, e.attached.compiled)
-			}
-		}
-	}
-	result.Problems = append(result.Problems, later...)
-	sortStable(result.Problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
-	return enforced
-}
-
-// place replaces the policies with rules.
-func (m *Memo) place(enforced []*compiled) {
-	var added []*compiled
-	for _, c := range enforced {
-		if c.call == 0 || c.call != m.calls-1 {
-			c.at = -1
-			added = append(added, c)
-		}
-		c.call = m.calls
-	}
-	gone := func(c *compiled) bool { return c.call != m.calls }
-	m.compiled = replaceSorted(m.compiled, gone, added, func(a, b *compiled) int {
-		return cmp.Or(cmp.Compare(a.Rules[0].Policy, b.Rules[0].Policy), compareBool(!a.Cluster, !b.Cluster))
-	})
-}
-
-// setRules returns the rules of all policies. It copies only those that are not at their place since the last call.
-func (m *Memo) setRules() []rules.Rule {
-	total := 0
-	for _, c := range m.compiled {
-		total += len(c.Rules)
-	}
-	if total == 0 {
-		m.rules = nil
-		return nil
-	}
-	if total < len(m.rules) {
-		clear(m.rules[total:]) // they hold memory
-	}
-	m.rules = slices.Grow(m.rules[:min(total, len(m.rules))], max(0, total-len(m.rules)))[:total]
-	at := 0
-	for _, c := range m.compiled {
-		if c.at != at {
-			copy(m.rules[at:], c.Rules)
-			c.at = at
-		}
-		at += len(c.Rules)
-	}
-	return m.rules
 }

@@ -63,7 +63,7 @@ type namespaceMemo struct {
 	facts   []rules.Namespace
 }
 
-// update returns the properties of namespaces that the rules of the policies read.
+// update returns the properties of namespaces that the rules of the policies read. They are those that limit writes.
 func (m *namespaceMemo) update(in *Inputs, policies []*compiled, identity Identity) []rules.Namespace {
 	var inputs namespaceInputs
 	for _, c := range policies {

@@ -36,7 +36,7 @@ func unmatchedOf(c *Compiled, attachment *Attachment) (u Unmatched) {
 	return Unmatched{}
 }
 
-// unmatched finds the policies that limit no request, in the order of their rules. Without namespaces, it assumes that all of them exist.
+// unmatched finds those of the special policies that limit no request. Without namespaces, it assumes that all of them exist.
 func (in *Inputs) unmatched(policies []*compiled) (all []Unmatched) {
 	var byName map[string]*Namespace
 	for _, c := range policies {

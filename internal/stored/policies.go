@@ -51,7 +51,7 @@ func (p Policies) CompileAfter(memo *compile.Memo, identity compile.Identity, bu
 // Inputs returns what compiling reads.
 func (p Policies) Inputs() compile.Inputs {
 	return compile.Inputs{
-		Policies: p.sources, Namespaces: p.Namespaces, NamespacesVersion: p.NamespacesVersion, Gateways: p.Gateways, RouteMatching: p.RouteMatching,
+		Policies: p.origins, Namespaces: p.Namespaces, NamespacesVersion: p.NamespacesVersion, Gateways: p.Gateways, RouteMatching: p.RouteMatching,
 	}
 }
 
@@ -60,27 +60,49 @@ func (p Policies) Usage(identity compile.Identity) budget.Usage {
 	return p.CompileWithin(identity, compile.Counting()).Used
 }
 
-// sources yields what compiling reads of the policies. Policies that are being deleted are ignored.
-func (p Policies) sources(yield func(*compile.Source) bool) {
-	var s compile.Source
+// origins yields the policies as compiling reads them.
+func (p Policies) origins(yield func(compile.Origin) bool) {
 	for _, n := range p.Namespaced {
-		s = sourceOf(&n.ObjectMeta)
-		s.Spec = &n.Spec
-		if n.DeletionTimestamp == nil && !yield(&s) {
+		if !yield((*namespaced)(n)) {
 			return
 		}
 	}
 	for _, c := range p.Cluster {
-		s = sourceOf(&c.ObjectMeta)
-		s.Namespace, s.Cluster = "", &c.Spec
-		if c.DeletionTimestamp == nil && !yield(&s) {
+		if !yield((*cluster)(c)) {
 			return
 		}
 	}
 }
 
-func sourceOf(m *metav1.ObjectMeta) compile.Source {
-	return compile.Source{UID: string(m.UID), Generation: m.Generation, Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.Time}
+// namespaced and cluster are policies that implement [compile.Origin].
+type (
+	namespaced v1alpha1.RateLimitPolicy
+	cluster    v1alpha1.ClusterRateLimitPolicy
+)
+
+// Source returns what compiling reads of the policy.
+func (n *namespaced) Source() *compile.Source {
+	s := sourceOf(&n.ObjectMeta)
+	if s != nil {
+		s.Spec = &n.Spec
+	}
+	return s
+}
+
+// Source returns what compiling reads of the policy.
+func (c *cluster) Source() *compile.Source {
+	s := sourceOf(&c.ObjectMeta)
+	if s != nil {
+		s.Namespace, s.Cluster = "", &c.Spec
+	}
+	return s
+}
+
+func sourceOf(m *metav1.ObjectMeta) *compile.Source {
+	if m.DeletionTimestamp != nil {
+		return nil
+	}
+	return &compile.Source{UID: string(m.UID), Generation: m.Generation, Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.Time}
 }
 
 // Name returns the name of a policy in rules, responses and problems: "namespace/name".

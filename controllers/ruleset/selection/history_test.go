@@ -2,6 +2,7 @@ package selection
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -145,6 +146,9 @@ func runHistory(seed uint64, steps int, reached map[string]int, hide func(*store
 			return step, err.Error()
 		}
 		seen, _ := w.selected(before)
+		if hide == nil && w.random.IntN(10) > 0 { // else as after a restart of a watch: all objects are others
+			seen, _ = w.selectedOf(w.cached(), before)
+		}
 		if hide != nil {
 			hide(&seen)
 		}
@@ -215,6 +219,8 @@ type world struct {
 	version    uint64           // of the namespaces
 	changes    uint64           // of the gateways
 	uids       int
+	cache      Listed
+	versions   map[string]any // of the objects in the cache, by name
 }
 
 func newWorld(seed uint64) *world {
@@ -224,7 +230,7 @@ func newWorld(seed uint64) *world {
 	}
 	w := &world{
 		random: rand.New(rand.NewPCG(seed, 1)), hashKey: key, limiter: limiterAt(1), namespaces: map[string]compile.Namespace{}, version: 1, changes: 1,
-		gateways: &gateway.Objects{Version: 1},
+		gateways: &gateway.Objects{Version: 1}, versions: map[string]any{},
 	}
 	for range 120 {
 		w.changePolicy()
@@ -239,9 +245,52 @@ func oneOf[T any](w *world, list ...T) T { return list[w.random.IntN(len(list))]
 
 // selected returns the policies that the Limiter selects, in a random order, as Gather would read them.
 func (w *world) selected(before *RuleSet) (stored.Policies, error) {
-	all := stored.Policies{Namespaced: stored.Pointers(slices.Clone(w.namespaced)), Cluster: stored.Pointers(slices.Clone(w.cluster)), NamespacesVersion: w.version}
+	all := stored.Policies{Namespaced: stored.Pointers(slices.Clone(w.namespaced)), Cluster: stored.Pointers(slices.Clone(w.cluster))}
 	w.random.Shuffle(len(all.Namespaced), func(i, j int) { all.Namespaced[i], all.Namespaced[j] = all.Namespaced[j], all.Namespaced[i] })
 	w.random.Shuffle(len(all.Cluster), func(i, j int) { all.Cluster[i], all.Cluster[j] = all.Cluster[j], all.Cluster[i] })
+	return w.selectedOf(all, before)
+}
+
+// cached returns the policies as a cache has them: one that has not changed is the same object as before.
+func (w *world) cached() stored.Policies {
+	exist := map[string]bool{}
+	for i := range w.namespaced {
+		p := w.namespaced[i]
+		key := p.Namespace + "/" + p.Name
+		if exist[key] = true; !reflect.DeepEqual(w.versions[key], p) {
+			w.versions[key] = p
+			w.cache.Set(&p)
+		}
+	}
+	for i := range w.cluster {
+		p := w.cluster[i]
+		if exist[p.Name] = true; !reflect.DeepEqual(w.versions[p.Name], p) {
+			w.versions[p.Name] = p
+			w.cache.Set(&p)
+		}
+	}
+	for key, object := range w.versions {
+		if exist[key] {
+			continue
+		}
+		delete(w.versions, key)
+		switch p := object.(type) {
+		case v1alpha1.RateLimitPolicy:
+			w.cache.Remove(&p)
+		case v1alpha1.ClusterRateLimitPolicy:
+			w.cache.Remove(&p)
+		}
+	}
+	all, err := w.cache.ListPolicies(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
+// selectedOf returns those of the policies that the Limiter selects.
+func (w *world) selectedOf(all stored.Policies, before *RuleSet) (stored.Policies, error) {
+	all.NamespacesVersion = w.version
 	for _, n := range w.namespaces {
 		all.Namespaces = append(all.Namespaces, n)
 	}

@@ -204,6 +204,7 @@ func (b Budget) FitOrdered(charges []*Charge) (used Usage, excesses []Excess) {
 type Fitting struct {
 	budget      Budget
 	Used        Usage
+	Exceeded    bool // a policy did not fit: others can depend on it
 	inNamespace map[string]Usage
 }
 
@@ -221,12 +222,25 @@ func (f *Fitting) Fit(c *Charge) (excess Excess, fits bool) {
 	}
 	switch {
 	case namespace.exceeds(f.budget.PerNamespace) >= 0:
+		f.Exceeded = true
 		return Excess{Part: "perNamespace", Limits: f.budget.PerNamespace, Sum: namespace}, false
 	case total.exceeds(f.budget.Total) >= 0:
+		f.Exceeded = true
 		return Excess{Part: "total", Limits: f.budget.Total, Sum: total}, false
 	}
 	f.Used, f.inNamespace[c.Namespace] = total, namespace
 	return Excess{}, true
+}
+
+// Remove removes the usage of a policy that fits.
+func (f *Fitting) Remove(c *Charge) {
+	if f.IsUnlimited() {
+		return
+	}
+	f.Used = f.Used.Minus(c.Usage)
+	if !c.Cluster {
+		f.inNamespace[c.Namespace] = f.inNamespace[c.Namespace].Minus(c.Usage)
+	}
 }
 
 // OverBudget describes a policy that exceeds a limit. It does not contain what other policies use: each edit of one of them would

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
+	"github.com/weir-dev/weir/internal/compile/sorted"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -25,21 +26,32 @@ func Overrides(list []rules.Rule) []Override {
 	for _, own := range (rules.Set{Rules: list}).Policies() {
 		policies = append(policies, NewPolicy(own))
 	}
-	return new(Comparison).Overrides(policies)
+	var c Comparison
+	c.Replace(nil, policies)
+	return c.Overrides()
 }
 
 // Policy has the rules of one policy, and how they compare with those of other policies. Only one [Comparison] must have it.
 type Policy struct {
-	rules    []rules.Rule
-	compared int    // the last call in which a namespaced policy was compared with all cluster-scoped ones
-	pairs    []pair // of a namespaced policy, only those in which something is overridden
-	current  bool   // a cluster-scoped policy is among those of the last call
+	rules []rules.Rule
+	pairs []pair // of a namespaced policy, only those in which something is overridden
 }
 
 // NewPolicy returns a policy with these rules, which must not change.
 func NewPolicy(own []rules.Rule) *Policy { return &Policy{rules: own} }
 
 func (p *Policy) isCluster() bool { return p.rules[0].Domain == "" }
+
+// comparePolicies is the order of rules: those of a cluster-scoped policy are first.
+func comparePolicies(a, b *Policy) int {
+	rank := func(p *Policy) int {
+		if p.isCluster() {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.rules[0].Policy, b.rules[0].Policy), cmp.Compare(rank(a), rank(b)))
+}
 
 // pair is what a namespaced policy and a cluster-scoped one override of each other.
 type pair struct {
@@ -52,79 +64,74 @@ type pair struct {
 
 type replacement struct{ rule, by *rules.Rule }
 
-// Comparison compares policies with those of the previous call. It compares only the pairs of which one policy is new. The zero value has no policies.
+// Comparison compares policies. It compares only the pairs of which one policy is new. The zero value has no policies.
 type Comparison struct {
-	calls   int
-	cluster []*Policy // in order
+	cluster    []*Policy // in order, as the other lists
+	namespaced []*Policy
+	paired     []*Policy // namespaced, with pairs
+	overrides  []Override
+	isKnown    bool // overrides is that of the policies
 }
 
-// Overrides is the function Overrides for policies in the order of their rules.
-func (c *Comparison) Overrides(policies []*Policy) []Override {
-	var cluster []*Policy
-	for _, p := range policies {
-		if p.isCluster() {
-			cluster = append(cluster, p)
+// Replace removes policies, and adds others.
+func (c *Comparison) Replace(gone, added []*Policy) {
+	isNamespaced := func(p *Policy) bool { return !p.isCluster() }
+	goneCluster, addedCluster := sorted.Filter(gone, (*Policy).isCluster), sorted.Filter(added, (*Policy).isCluster)
+	gone, added = sorted.Filter(gone, isNamespaced), sorted.Filter(added, isNamespaced)
+
+	c.cluster = sorted.Replace(c.cluster, goneCluster, addedCluster, comparePolicies)
+	c.namespaced = sorted.Replace(c.namespaced, gone, nil, comparePolicies)
+	if len(goneCluster)+len(addedCluster) > 0 {
+		for _, p := range c.namespaced {
+			p.pairs = slices.DeleteFunc(p.pairs, func(pair pair) bool { return slices.Contains(goneCluster, pair.cluster) })
+			p.compareWith(addedCluster)
 		}
+		c.paired, c.isKnown = sorted.Filter(c.namespaced, (*Policy).hasPairs), false
+	} else {
+		c.removePaired(sorted.Filter(gone, (*Policy).hasPairs))
 	}
-	c.calls++
-	added, removed := c.update(cluster)
-	rank := make(map[*Policy]int, len(cluster))
-	for i, p := range cluster {
-		rank[p] = i
+	c.namespaced = sorted.Replace(c.namespaced, nil, added, comparePolicies)
+	for _, p := range added {
+		p.pairs = nil
+		p.compareWith(c.cluster)
 	}
-	var namespaced []*Policy // with pairs
-	for _, p := range policies {
-		if p.isCluster() {
-			continue
-		}
-		compareWith := added
-		if p.compared == 0 || p.compared != c.calls-1 { // it is new, or was left out
-			p.pairs, compareWith = nil, cluster
-		} else if removed {
-			p.pairs = slices.DeleteFunc(p.pairs, func(pair pair) bool { return !pair.cluster.current })
-		}
-		p.compared = c.calls
-		for _, other := range compareWith {
-			if found := compare(p, other); len(found.replaced)+len(found.stricter) > 0 {
-				p.pairs = append(p.pairs, found)
-			}
-		}
-		if len(p.pairs) > 0 {
-			slices.SortFunc(p.pairs, func(a, b pair) int { return rank[a.cluster] - rank[b.cluster] })
-			namespaced = append(namespaced, p)
-		}
-	}
-	overrides := slices.Concat(replacedDomains(namespaced), redundant(namespaced))
-	all := ofPolicies(overrides)
-	sortStable(all, func(a, b Override) int {
-		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
-	})
-	return all
+	c.addPaired(sorted.Filter(added, (*Policy).hasPairs))
 }
 
-// sortStable takes linear time for a list that is sorted.
-func sortStable[T any](list []T, compare func(a, b T) int) {
-	if !slices.IsSortedFunc(list, compare) {
-		slices.SortStableFunc(list, compare)
+func (c *Comparison) removePaired(gone []*Policy) {
+	if len(gone) > 0 {
+		c.paired, c.isKnown = sorted.Replace(c.paired, gone, nil, comparePolicies), false
 	}
 }
 
-// update replaces the cluster-scoped policies. It returns those that are new, and whether others are gone.
-func (c *Comparison) update(cluster []*Policy) (added []*Policy, removed bool) {
-	before := c.cluster
-	for _, p := range cluster {
-		if !p.current {
-			added = append(added, p)
+func (c *Comparison) addPaired(added []*Policy) {
+	if len(added) > 0 {
+		c.paired, c.isKnown = sorted.Replace(c.paired, nil, added, comparePolicies), false
+	}
+}
+
+func (p *Policy) hasPairs() bool { return len(p.pairs) > 0 }
+
+// compareWith adds the pairs with cluster-scoped policies.
+func (p *Policy) compareWith(cluster []*Policy) {
+	for _, other := range cluster {
+		if found := compare(p, other); len(found.replaced)+len(found.stricter) > 0 {
+			p.pairs = append(p.pairs, found)
 		}
 	}
-	for _, p := range before {
-		p.current = false
+	slices.SortFunc(p.pairs, func(a, b pair) int { return comparePolicies(a.cluster, b.cluster) })
+}
+
+// Overrides is the function Overrides for the policies. The result must not be changed.
+func (c *Comparison) Overrides() []Override {
+	if !c.isKnown {
+		all := ofPolicies(slices.Concat(replacedDomains(c.paired), redundant(c.paired)))
+		sorted.Stable(all, func(a, b Override) int {
+			return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
+		})
+		c.overrides, c.isKnown = all, true
 	}
-	for _, p := range cluster {
-		p.current = true
-	}
-	c.cluster = cluster
-	return added, slices.ContainsFunc(before, func(p *Policy) bool { return !p.current })
+	return c.overrides
 }
 
 // compare compares a namespaced policy with a cluster-scoped one.
@@ -182,7 +189,7 @@ func replacedDomains(namespaced []*Policy) (overrides []ruleOverride) {
 			}
 		}
 	}
-	sortStable(overrides, func(a, b ruleOverride) int { return cmp.Compare(a.Policy, b.Policy) })
+	sorted.Stable(overrides, func(a, b ruleOverride) int { return cmp.Compare(a.Policy, b.Policy) })
 	return overrides
 }
 
