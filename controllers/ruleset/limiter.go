@@ -51,7 +51,8 @@ type selected struct {
 	changes         uint64 // counted before it
 	limiter         selection.LimiterVersion
 	at              time.Time
-	considered      map[types.UID]int64  // generations of all policies
+	listed          stored.Policies      // all policies
+	considered      map[types.UID]int64  // their generations
 	notAdmitted     map[types.UID]string // see stored.Policies.NotAdmitted
 	invalidSelector error
 }
@@ -160,15 +161,20 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 		l.setRuleSet(l.ruleSet, l.compiler.Compile(l.ruleSet, limiter, policies, inputs.Hashes))
 	} else if err := l.keepPrevious(ctx, limiter, inputs); err != nil {
 		// The statuses of policies in other Limiters must not wait until the rule set can be read.
-		l.states.Set(report.UnknownSelection(limiter, inputs.Generations(l.selected.considered)))
+		l.states.Set(report.UnknownSelection(limiter, l.consider(inputs.Policies)))
 		return err
 	}
 	notAdmitted, _ := inputs.NotAdmitted(&limiter.Spec) // fails as SelectedBy does
 	l.selected = selected{
 		notAdmitted: notAdmitted,
-		changes:     changes, limiter: version, at: now, considered: inputs.Generations(l.selected.considered), invalidSelector: invalidSelector,
+		changes:     changes, limiter: version, at: now, listed: inputs.Policies, considered: l.consider(inputs.Policies), invalidSelector: invalidSelector,
 	}
 	return nil
+}
+
+// consider returns the generations of the policies.
+func (l *limiterReconciler) consider(listed stored.Policies) map[types.UID]int64 {
+	return selection.Generations(l.selected.listed, listed, l.selected.considered)
 }
 
 // canFollow reports whether a rule set can be published before the batch interval ends: the replicas enforce the one before, and one change has followed it,

@@ -48,7 +48,7 @@ func (h *harness) reportDelivery(of stored.Policies, d publish.Delivery) ctrl.Re
 	h.Helper()
 	l := h.state()
 	l.ruleSet = l.compiler.Compile(l.ruleSet, h.limiter(limiterName.Name), of, selection.Hashes{})
-	considered := selection.Inputs{Policies: of}.Generations(nil)
+	considered := selection.Generations(stored.Policies{}, of, nil)
 	h.reconciler.states.Set(report.LimiterState{Limiter: limiterName, Considered: considered, RuleSet: l.ruleSet, Delivery: d})
 	return h.report()
 }

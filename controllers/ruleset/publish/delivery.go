@@ -230,13 +230,5 @@ func (d Delivery) EnforcedAll(set *selection.RuleSet) bool {
 }
 
 func (r ServingReplica) enforces(set *selection.RuleSet) bool {
-	if r.Revision == set.Revision {
-		return true
-	}
-	for policy, rule := range set.Rules { // a rule set of another revision can contain the same rules
-		if r.Rules[policy] != rule.Revision {
-			return false
-		}
-	}
-	return true
+	return r.Revision == set.Revision || set.IsIncludedIn(r.Rules) // a rule set of another revision can contain the same rules
 }

@@ -8,10 +8,13 @@ func (d Delivery) NewlyDecided(before Delivery, add func(policy string)) {
 			continue
 		}
 		for i, policy := range set.policies {
-			was := earlier != nil && i/8 < len(earlier.bitmap) && earlier.bitmap[i/8]>>(i%8)&1 == 1
-			if !was && set.bitmap[i/8]>>(i%8)&1 == 1 {
+			was := earlier != nil && earlier.has(i)
+			if set.has(i) && !was && !before.HasDecided(policy, set.rules[policy]) {
 				add(policy)
 			}
 		}
 	}
 }
+
+// has reports whether the rule of a policy, by its index in policies, has decided a request.
+func (d *DecidedRules) has(i int) bool { return i/8 < len(d.bitmap) && d.bitmap[i/8]>>(i%8)&1 == 1 }

@@ -31,8 +31,10 @@ type Publisher struct {
 	redis *v1alpha1.Redis
 	store Store
 
-	latest   *selection.RuleSet // last published, or to be published
-	index    ruleIndex
+	latest    *selection.RuleSet // last published, or to be published
+	revisions map[string]string  // of its rules
+	index     ruleIndex
+
 	outage   outageTracker
 	serving  []ServingReplica // the last ones known
 	decided  map[string]*DecidedRules
@@ -53,8 +55,13 @@ type redisCheck struct {
 // rules. An error of Redis is logged once for each outage, and returned as the Outage of the Delivery.
 func (p *Publisher) Publish(ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet) Delivery {
 	if p.latest != set {
+		if p.latest == nil {
+			p.revisions = set.RuleRevisions()
+		} else {
+			p.revisions = set.RuleRevisionsAfter(p.latest, p.revisions)
+		}
 		p.latest = set
-		p.index.add(set.Revision, set.RuleRevisions())
+		p.index.add(set.Revision, p.revisions)
 	}
 	delivery, err := p.deliver(ctx, limiter, set)
 	if err != nil {

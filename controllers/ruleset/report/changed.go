@@ -66,7 +66,7 @@ func (c *changedPolicies) addLimiter(before, after *LimiterState) {
 	after.RuleSet.Differences(before.RuleSet, func(policy selection.Key) { c.addName(policy.Name) }, c.addUID)
 	diff(before.Delivery.Crowded, after.Delivery.Crowded, c.addName)
 	after.Delivery.NewlyDecided(before.Delivery, c.addName)
-	c.addReplicas(before.Delivery.Replicas, after.Delivery.Replicas)
+	c.addReplicas(before.Delivery.Replicas, after.Delivery.Replicas, after.RuleSet)
 }
 
 // sameForAll reports whether the deliveries differ only in what concerns single policies.
@@ -78,7 +78,7 @@ func sameForAll(a, b *publish.Delivery) bool {
 
 // addReplicas adds the policies whose rules are not the same in all rule sets that replicas enforce, before or after: as many replicas enforce the
 // rules of the others.
-func (c *changedPolicies) addReplicas(before, after []publish.ServingReplica) {
+func (c *changedPolicies) addReplicas(before, after []publish.ServingReplica, latest *selection.RuleSet) {
 	sets := map[string]map[string]string{}
 	for _, r := range before {
 		sets[r.Revision] = r.Rules
@@ -90,13 +90,19 @@ func (c *changedPolicies) addReplicas(before, after []publish.ServingReplica) {
 		}
 		sets[r.Revision] = r.Rules
 	}
-	var first map[string]string
-	compare := false
-	for _, rules := range sets {
-		if compare {
-			diff(first, rules, c.addName)
-		} else {
-			first, compare = rules, true
+	first, compared := latest.Revision, sets[latest.Revision]
+	if _, enforced := sets[first]; !enforced {
+		for first, compared = range sets {
+			break
+		}
+	}
+	for revision, rules := range sets {
+		if changed, known := latest.ChangedSince(revision); known && first == latest.Revision && len(rules) > 0 && len(compared) > 0 {
+			for _, name := range changed {
+				c.addName(name)
+			}
+		} else if revision != first {
+			diff(compared, rules, c.addName)
 		}
 	}
 }

@@ -196,6 +196,6 @@ func (h *history) list() stored.Policies {
 func (h *history) evaluate(r *Reporter) {
 	inputs := selection.Inputs{Policies: h.list()}
 	r.pending = pendingStatuses{made: h.now}
-	r.unselected.Compile(inputs, func(policy types.UID) bool { return selected(policy, h.states) })
+	r.unselected.Compile(inputs, selections(h.states))
 	r.evaluate(inputs, slices.Clone(h.states))
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -99,8 +98,8 @@ func NoReadyPods(limiter *v1alpha1.Limiter) bool {
 func (s *LimiterState) equal(other *LimiterState) bool {
 	sameSelection := s.RuleSet == other.RuleSet ||
 		s.SelectionUnknown && other.SelectionUnknown && s.RuleSet.Limiter == other.RuleSet.Limiter
-	return sameSelection && s.Delivery.Equal(other.Delivery) && maps.Equal(s.Considered, other.Considered) &&
-		maps.Equal(s.NotAdmitted, other.NotAdmitted) && s.NoReadyPods == other.NoReadyPods
+	return sameSelection && s.Delivery.Equal(other.Delivery) && selection.EqualMaps(s.Considered, other.Considered) &&
+		selection.EqualMaps(s.NotAdmitted, other.NotAdmitted) && s.NoReadyPods == other.NoReadyPods
 }
 
 // LimiterStates holds the states of all Limiters for the [Reporter]. It is safe for concurrent use.

@@ -158,7 +158,7 @@ func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if !complete { // the missing states arrive as changes
 		return ctrl.Result{RequeueAfter: interval}, nil
 	}
-	r.unselected.Compile(inputs, func(policy types.UID) bool { return selected(policy, states) })
+	r.unselected.Compile(inputs, selections(states))
 	r.evaluate(inputs, states)
 	return r.writeRound(ctx)
 }
@@ -183,13 +183,13 @@ func (r *Reporter) states(ctx context.Context) (states []LimiterState, complete 
 	return states, len(states) == len(existing), nil
 }
 
-func selected(policy types.UID, states []LimiterState) bool {
+// selections returns the policies that each Limiter selects.
+func selections(states []LimiterState) []map[types.UID]int64 {
+	all := make([]map[types.UID]int64, len(states))
 	for i := range states {
-		if _, ok := states[i].RuleSet.Policies[policy]; ok {
-			return true
-		}
+		all[i] = states[i].RuleSet.Policies
 	}
-	return false
+	return all
 }
 
 // evaluate makes the statuses that are to be written, those of edited policies first. It looks at those policies that have changed, or whose state at

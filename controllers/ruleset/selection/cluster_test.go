@@ -89,7 +89,7 @@ func TestCompile_CollectsAllProblemsOfAPolicy(t *testing.T) {
 		}
 	}
 	var u Unselected
-	u.Compile(Inputs{Policies: all}, func(types.UID) bool { return false })
+	u.Compile(Inputs{Policies: all}, nil)
 	if diff := cmp.Diff(set.Problems, u.problems); diff != "" {
 		t.Errorf("problems of policies that no Limiter selects (-selected +unselected):\n%s", diff)
 	}
@@ -153,10 +153,9 @@ func TestUnselected_CompilesAgainOnlyAfterAChange(t *testing.T) {
 		clusterBad.Spec.Match = bad.Spec.Match
 		return both([]v1alpha1.RateLimitPolicy{bad}, clusterBad)
 	}
-	none := func(types.UID) bool { return false }
 	var u Unselected
 	run := func(of stored.Policies) {
-		u.Compile(Inputs{Policies: of}, none)
+		u.Compile(Inputs{Policies: of}, nil)
 	}
 	mark := Key{"mark", false}
 	run(of(1))

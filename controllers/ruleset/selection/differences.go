@@ -1,6 +1,8 @@
 package selection
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +35,17 @@ type rulesVersion struct{ _ byte }
 // rulesChanges are the policies whose rules may be others than in an earlier version.
 type rulesChanges struct {
 	since    *rulesVersion
+	revision string // of that rule set
 	policies []string
+}
+
+// ChangedSince returns the names of the policies that may have other rules than in the rule set of that revision, and whether they are known: s was
+// compiled right after it.
+func (s *RuleSet) ChangedSince(revision string) (policies []string, known bool) {
+	if s.changes.since == nil || s.changes.revision != revision {
+		return nil, false
+	}
+	return s.changes.policies, true
 }
 
 // RuleDifferences calls policy with the name of each policy that has another rule in s than in before. It compares all rules unless s was compiled right
@@ -68,8 +80,18 @@ func equalTargets(a, b []gateway.Target) bool {
 	})
 }
 
+// EqualMaps is [maps.Equal] that does not compare a map with itself: what does not change keeps its memory.
+func EqualMaps[K, V comparable](a, b map[K]V) bool { return isSameMap(a, b) || maps.Equal(a, b) }
+
+func isSameMap[K comparable, V any](a, b map[K]V) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
 // MapDifferences calls add for each key whose values differ.
 func MapDifferences[K comparable, V any](a, b map[K]V, equal func(a, b V) bool, add func(K)) {
+	if isSameMap(a, b) {
+		return
+	}
 	common := 0
 	for key, value := range b {
 		other, exists := a[key]

@@ -133,19 +133,33 @@ func HaveTargets(policies stored.Policies) bool {
 	return false
 }
 
-// Generations returns the generation of each policy, selected or not. It returns before if nothing differs.
-func (in Inputs) Generations(before map[types.UID]int64) map[types.UID]int64 {
-	all := make(map[types.UID]int64, len(in.Namespaced)+len(in.Cluster))
-	for i := range in.Namespaced {
-		all[in.Namespaced[i].UID] = in.Namespaced[i].Generation
+// Generations returns the generation of each policy of a list. It gets those of the list before, with nil if there is none, and returns them if nothing
+// differs. It does not change them.
+func Generations(before, after stored.Policies, generations map[types.UID]int64) map[types.UID]int64 {
+	if generations == nil {
+		before = stored.Policies{}
 	}
-	for i := range in.Cluster {
-		all[in.Cluster[i].UID] = in.Cluster[i].Generation
+	gone, added := Changes(before, after)
+	isSame := generations != nil && len(gone) == len(added)
+	for _, o := range added {
+		if generation, known := generations[o.UID]; !known || generation != o.Generation {
+			isSame = false
+			break
+		}
 	}
-	if before != nil && maps.Equal(all, before) {
-		return before
+	if isSame {
+		return generations
 	}
-	return all
+	if generations = maps.Clone(generations); generations == nil {
+		generations = make(map[types.UID]int64, len(added))
+	}
+	for _, o := range gone {
+		delete(generations, o.UID)
+	}
+	for _, o := range added {
+		generations[o.UID] = o.Generation
+	}
+	return generations
 }
 
 // hashSeed makes hashes comparable within the process.

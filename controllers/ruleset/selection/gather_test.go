@@ -138,30 +138,34 @@ func TestGather_FailsIfAListCannotBeRead(t *testing.T) {
 }
 
 func TestGenerations_ReturnsTheSameMapUntilAPolicyChanges(t *testing.T) {
-	in := func(daily, floor int64) Inputs {
-		return Inputs{Policies: stored.Policies{
-			Namespaced: stored.Pointers([]v1alpha1.RateLimitPolicy{policy("daily", daily, 10)}), Cluster: stored.Pointers([]v1alpha1.ClusterRateLimitPolicy{clusterPolicy("floor", floor, 10)}),
-		}}
+	listed := func(daily, floor int64) stored.Policies {
+		return both([]v1alpha1.RateLimitPolicy{policy("daily", daily, 10)}, clusterPolicy("floor", floor, 10))
 	}
-	before := in(1, 1).Generations(nil)
+	first := listed(1, 1)
+	before := Generations(stored.Policies{}, first, nil)
 	if diff := cmp.Diff(map[types.UID]int64{"daily": 1, "cluster-floor": 1}, before); diff != "" {
 		t.Errorf("generations (-want +got):\n%s", diff)
 	}
-	before["mark"] = 0
-	delete(before, "mark")
-	same := in(1, 1).Generations(before)
-	same["mark"] = 0
-	if _, isSame := before["mark"]; !isSame {
+	if !isSameMap(Generations(first, listed(1, 1), before), before) {
 		t.Error("another map was returned although nothing differs")
 	}
-	delete(before, "mark")
-	for name, changed := range map[string]Inputs{"a RateLimitPolicy": in(2, 1), "a ClusterRateLimitPolicy": in(1, 2), "all are deleted": {}} {
-		after := changed.Generations(before)
-		if after["daily"] == 1 && after["cluster-floor"] == 1 {
-			t.Errorf("after a change of %s: %v", name, after)
+	for name, test := range map[string]struct {
+		after stored.Policies
+		want  map[types.UID]int64
+	}{
+		"a RateLimitPolicy":        {listed(2, 1), map[types.UID]int64{"daily": 2, "cluster-floor": 1}},
+		"a ClusterRateLimitPolicy": {listed(1, 2), map[types.UID]int64{"daily": 1, "cluster-floor": 2}},
+		"one is deleted":           {stored.Policies{Namespaced: first.Namespaced}, map[types.UID]int64{"daily": 1}},
+		"all are deleted":          {stored.Policies{}, map[types.UID]int64{}},
+	} {
+		if diff := cmp.Diff(test.want, Generations(first, test.after, before)); diff != "" {
+			t.Errorf("after a change, %s (-want +got):\n%s", name, diff)
 		}
 	}
-	if none := (Inputs{}).Generations(nil); none == nil || len(none) != 0 {
+	if diff := cmp.Diff(map[types.UID]int64{"daily": 1, "cluster-floor": 1}, before); diff != "" {
+		t.Errorf("the generations before have changed (-want +got):\n%s", diff)
+	}
+	if none := Generations(stored.Policies{}, stored.Policies{}, nil); none == nil || len(none) != 0 {
 		t.Errorf("without policies: %v, want an empty map", none)
 	}
 }
@@ -250,15 +254,14 @@ func TestUnselected_CompilesAgainWhenATargetChanges(t *testing.T) {
 	attached.Spec.TargetRefs = []v1alpha1.TargetReference{{Group: v1alpha1.GatewayGroup, Kind: "HTTPRoute", Name: "checkout"}}
 	in := Inputs{Policies: policies(attached), Hashes: Hashes{GatewaysHash: 1}}
 	in.Gateways = &gateway.Objects{}
-	no := func(types.UID) bool { return false }
 	key := Key{Name: "shop/checkout"}
 	var u Unselected
-	u.Compile(in, no)
+	u.Compile(in, nil)
 	if p := u.Problems(key); len(p) != 1 || p[0].Reason != "TargetNotFound" || u.Targets(key)[0].Reason != "TargetNotFound" {
 		t.Errorf("problems %v, targets %v", p, u.Targets(key))
 	}
 	in.Gateways, in.GatewaysHash = &gateway.Objects{Routes: []gateway.Route{{Kind: "HTTPRoute", Namespace: "shop", Name: "checkout"}}}, 2
-	u.Compile(in, no)
+	u.Compile(in, nil)
 	if p := u.Problems(key); len(p) != 0 || u.Targets(key)[0].Reason != "Accepted" {
 		t.Errorf("problems %v, targets %v", p, u.Targets(key))
 	}

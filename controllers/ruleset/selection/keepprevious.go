@@ -100,6 +100,7 @@ func (s *RuleSet) keepTargets(before *RuleSet, selected stored.Policies, kept []
 	if s.Targets == nil {
 		s.Targets = map[Key][]gateway.Target{}
 	}
+	s.Policies = maps.Clone(s.Policies)
 	for _, p := range List(selected) {
 		if !s.Kept[p.Key()] {
 			continue

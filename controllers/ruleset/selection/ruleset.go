@@ -4,6 +4,7 @@ package selection
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -101,10 +102,11 @@ type Compiler struct {
 // Compile returns the rule set of the selected policies. It returns before, which may be nil, if nothing has changed since.
 func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected stored.Policies, hashes Hashes) *RuleSet {
 	version := VersionOf(limiter)
-	if before.isCompiledFrom(version, selected, hashes) && before.Whole == c.Whole {
+	memo := cmp.Or(c.Memo, new(Memo))
+	generations := memo.generationsOf(selected)
+	if before.isCompiledFrom(version, generations, hashes) && before.Whole == c.Whole {
 		return before
 	}
-	memo := cmp.Or(c.Memo, new(Memo))
 	budget := stored.BudgetOf(&limiter.Spec)
 	selected.RouteMatching = limiter.Spec.RouteMatching.Gateways
 	result := selected.CompileAfter(&memo.compile, c.identity(limiter), budget)
@@ -118,10 +120,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected s
 		after.gatewaysHash = hashes.GatewaysHash
 	}
 	after.Targets = targetsByPolicy(result.Attachments)
-	after.Policies = make(map[types.UID]int64, len(selected.Namespaced)+len(selected.Cluster))
-	for p := range Objects(selected) {
-		after.Policies[p.UID] = p.Generation
-	}
+	after.Policies = generations
 	after.keepTargets(before, selected, result.Kept)
 	for _, p := range result.Problems {
 		k := Key{p.Policy, p.Cluster}
@@ -165,37 +164,35 @@ func unmatchedByPolicy(all []compile.Unmatched) map[Key]compile.Unmatched {
 	return by
 }
 
-// isCompiledFrom reports whether s was compiled from these policies. The UID and the generation identify a spec.
-func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, policies stored.Policies, hashes Hashes) bool {
-	if s == nil || s.Limiter != limiter || len(s.Policies) != len(policies.Namespaced)+len(policies.Cluster) ||
-		s.namespacesHash != 0 && s.namespacesHash != hashes.NamespacesHash || s.gatewaysHash != 0 && s.gatewaysHash != hashes.GatewaysHash {
-		return false
-	}
-	for p := range Objects(policies) {
-		if generation, ok := s.Policies[p.UID]; !ok || generation != p.Generation {
-			return false
-		}
-	}
-	return true
+// isCompiledFrom reports whether s was compiled from policies of these generations. The UID and the generation identify a spec.
+func (s *RuleSet) isCompiledFrom(limiter LimiterVersion, generations map[types.UID]int64, hashes Hashes) bool {
+	return s != nil && s.Limiter == limiter && (s.namespacesHash == 0 || s.namespacesHash == hashes.NamespacesHash) &&
+		(s.gatewaysHash == 0 || s.gatewaysHash == hashes.GatewaysHash) && EqualMaps(s.Policies, generations)
 }
 
 // index encodes the rule set and indexes its rules by policy. Unchanged rules share their memory with before: rule sets are
 // remembered after they are replaced.
 func (c Compiler) index(memo *Memo, set rules.Set, policies []*compile.Compiled, before *RuleSet) *RuleSet {
 	s := &RuleSet{Problems: map[Key][]compile.Problem{}}
+	follows := before != nil && before.rules != nil && before.rules == memo.rules
 	after, changed := memo.index(c, set.RouteTable, policies, before)
-	s.setRules(after)
+	if follows {
+		s.changes = rulesChanges{before.rules, before.Revision, slices.Sorted(maps.Keys(changed))}
+		s.Rules = rulesAfter(before.Rules, changed)
+	} else {
+		s.Rules = rulesOf(after)
+	}
+	for key, problem := range memo.failed {
+		s.Problems[key] = []compile.Problem{*problem}
+	}
 	s.Encoded = c.encode(set, after)
 	s.rules = &rulesVersion{}
-	if before != nil && before.rules != nil && before.rules == memo.rules {
-		s.changes = rulesChanges{before.rules, changed}
-	}
 	memo.rules = s.rules
 	return s
 }
 
 // encode encodes the rule set of the policies, which are in the order of their rules.
-func (c Compiler) encode(set rules.Set, policies []indexedPolicy) rules.Encoded {
+func (c Compiler) encode(set rules.Set, policies []*indexedPolicy) rules.Encoded {
 	if c.Whole {
 		return rules.Whole(set)
 	}
@@ -209,16 +206,31 @@ func (c Compiler) encode(set rules.Set, policies []indexedPolicy) rules.Encoded 
 	return encoder.Encode(set, func(i int) string { return revisions[i] })
 }
 
-// setRules sets the rules of the policies, and the problems of those without an effective form.
-func (s *RuleSet) setRules(policies []indexedPolicy) {
-	s.Rules = make(map[string]Rule, len(policies))
-	for i := range policies {
-		if p := &policies[i]; p.problem == nil {
-			s.Rules[p.Policy] = p.rule
-		} else {
-			s.Problems[Key{p.Policy, p.Cluster}] = []compile.Problem{*p.problem}
+// rulesOf returns the rules of the policies that have an effective form.
+func rulesOf(policies []*indexedPolicy) map[string]Rule {
+	all := make(map[string]Rule, len(policies))
+	for _, p := range policies {
+		if p.problem == nil {
+			all[p.Policy] = p.rule
 		}
 	}
+	return all
+}
+
+// rulesAfter is rulesOf for policies that differ in a few from those before.
+func rulesAfter(before map[string]Rule, changed map[string]*indexedPolicy) map[string]Rule {
+	if len(changed) == 0 {
+		return before
+	}
+	all := maps.Clone(before)
+	for policy, p := range changed {
+		if p != nil && p.problem == nil {
+			all[policy] = p.rule
+		} else {
+			delete(all, policy)
+		}
+	}
+	return all
 }
 
 func (c Compiler) effective(own []rules.Rule) (v1alpha1.EffectivePolicy, error) {
@@ -271,4 +283,32 @@ func (s *RuleSet) RuleRevisions() map[string]string {
 		revisions[policy] = rule.Revision
 	}
 	return revisions
+}
+
+// RuleRevisionsAfter is RuleRevisions with those of another rule set, which it does not change.
+func (s *RuleSet) RuleRevisionsAfter(before *RuleSet, revisions map[string]string) map[string]string {
+	revisions = maps.Clone(revisions)
+	s.RuleDifferences(before, func(policy string) {
+		if rule, exists := s.Rules[policy]; exists {
+			revisions[policy] = rule.Revision
+		} else {
+			delete(revisions, policy)
+		}
+	})
+	return revisions
+}
+
+// IsIncludedIn reports whether the rules with these revisions, by policy, include all rules of the set.
+func (s *RuleSet) IsIncludedIn(revisions map[string]string) bool {
+	for _, policy := range s.changes.policies { // most likely to differ
+		if rule, exists := s.Rules[policy]; exists && revisions[policy] != rule.Revision {
+			return false
+		}
+	}
+	for policy, rule := range s.Rules {
+		if revisions[policy] != rule.Revision {
+			return false
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,6 +14,8 @@ import (
 // Unselected holds the problems of the policies that no Limiter selects. They are compiled too, so that an invalid policy is
 // reported as invalid.
 type Unselected struct {
+	listed       stored.Policies
+	selections   []map[types.UID]int64
 	generations  map[types.UID]int64 // of these policies
 	gatewaysHash uint64
 	problems     map[Key][]compile.Problem
@@ -20,9 +23,18 @@ type Unselected struct {
 	compiled     uint64 // how often
 }
 
-// Compile compiles the policies for which selected is false, unless they are the same as in the last call. It uses the identity
-// settings that a Limiter has by default.
-func (u *Unselected) Compile(inputs Inputs, selected func(types.UID) bool) {
+// Compile compiles the policies that are in none of the selections, unless they are the same as in the last call. A selection is [RuleSet.Policies]. It
+// uses the identity settings that a Limiter has by default.
+func (u *Unselected) Compile(inputs Inputs, selections []map[types.UID]int64) {
+	isSame := u.gatewaysHash == inputs.GatewaysHash && slices.EqualFunc(u.selections, selections, isSameMap[types.UID, int64]) &&
+		slices.Equal(u.listed.Namespaced, inputs.Namespaced) && slices.Equal(u.listed.Cluster, inputs.Cluster)
+	if u.problems != nil && isSame {
+		return
+	}
+	u.listed, u.selections = inputs.Policies, selections
+	selected := func(policy types.UID) bool {
+		return slices.ContainsFunc(selections, func(of map[types.UID]int64) bool { _, is := of[policy]; return is })
+	}
 	generations := map[types.UID]int64{}
 	for p := range Objects(inputs.Policies) {
 		if !selected(p.UID) {
@@ -33,7 +45,7 @@ func (u *Unselected) Compile(inputs Inputs, selected func(types.UID) bool) {
 		return
 	}
 	*u = Unselected{
-		generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}, compiled: u.compiled + 1,
+		listed: u.listed, selections: u.selections, generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}, compiled: u.compiled + 1,
 	}
 	if len(generations) == 0 {
 		return
