@@ -152,7 +152,7 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 		return err
 	}
 	policies, invalidSelector := inputs.SelectedBy(&limiter.Spec)
-	if invalidSelector == nil && inputs.Unreadable() && (selection.HaveTargets(policies) || selection.HasRouteTable(limiter)) {
+	if invalidSelector == nil && inputs.Unreadable() && (policies.HaveTargets() || selection.HasRouteTable(limiter)) {
 		if err := l.addPrevious(ctx, limiter, inputs.Gateways); err != nil {
 			return err
 		}

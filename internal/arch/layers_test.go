@@ -134,7 +134,8 @@ func layers() []layer {
 		{pkg: "internal/lintrule"},
 		{pkg: "internal/compile/budget", internal: []string{"limiter/rules"}},
 		{pkg: "internal/compile/labelselector", internal: []string{"api/v1alpha1/policyapi", "limiter/rules"}},
-		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1/policyapi", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
+		{pkg: "internal/compile/lists"},
+		{pkg: "internal/compile/redundancy", internal: []string{"api/v1alpha1/policyapi", "internal/compile/lists", "limiter", "limiter/rules", "limiter/rules/pattern", "limiter/rules/policyname"}},
 		{
 			pkg: "internal/compile/gateway", internal: []string{"api/v1alpha1/policyapi", "limiter/rules"},
 		},
@@ -155,7 +156,7 @@ func layers() []layer {
 			pkg: "internal/compile",
 			internal: []string{
 				"api/v1alpha1/policyapi", "limiter", "limiter/rules/...", "internal/compile/budget", "internal/compile/gateway", "internal/compile/lowering", "internal/compile/redundancy",
-				"internal/compile/routetable",
+				"internal/compile/routetable", "internal/compile/lists",
 			},
 		},
 

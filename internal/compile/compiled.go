@@ -150,17 +150,17 @@ func (a *attached) fit(fits *budget.Fitting, p *lowering.Policy) *Problem {
 		return nil
 	}
 	charge := a.charge(p)
-	e, fit := fits.Fit(charge)
+	e, fit := fits.Fit(&charge)
 	if fit {
 		return nil
 	}
-	return &Problem{Policy: p.Name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(charge, e)}
+	return &Problem{Policy: p.Name, Cluster: charge.Cluster, Field: "spec", Reason: policyapi.ReasonOverBudget, Message: budget.OverBudget(&charge, e)}
 }
 
 // charge returns what the rules of a policy use of a budget.
-func (a *attached) charge(p *lowering.Policy) *budget.Charge {
+func (a *attached) charge(p *lowering.Policy) budget.Charge {
 	if !a.isUsed {
 		a.usage, a.isUsed = usageOf(p, a.compiled.Rules), true
 	}
-	return &budget.Charge{Policy: p.Name, Namespace: p.Namespace, Cluster: p.Cluster != nil, Usage: a.usage}
+	return budget.Charge{Policy: p.Name, Namespace: p.Namespace, Cluster: p.Cluster != nil, Usage: a.usage}
 }

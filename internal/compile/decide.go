@@ -6,7 +6,7 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
-	"github.com/weir-dev/weir/internal/compile/sorted"
+	"github.com/weir-dev/weir/internal/compile/lists"
 )
 
 // decideFor decides which of the changed policies have rules, if no other policy depends on them. It reports whether it did.
@@ -29,7 +29,8 @@ func (m *Memo) decideFor(gone, added []*entry, objects *gateway.Objects, limits 
 	var removed, placed []*compiled
 	for _, e := range gone {
 		removed = append(removed, e.attached.compiled)
-		d.fits.Remove(e.attached.charge(&e.Policy))
+		charge := e.attached.charge(&e.Policy)
+		d.fits.Remove(&charge)
 	}
 	for _, e := range added {
 		m.attach(e, nil, nil)
@@ -39,7 +40,7 @@ func (m *Memo) decideFor(gone, added []*entry, objects *gateway.Objects, limits 
 		e.result = outcome{enforced: true}
 		placed = append(placed, e.attached.compiled)
 	}
-	d.enforced = sorted.Replace(d.enforced, removed, placed, func(a, b *compiled) int { return cmp.Compare(a.Policy, b.Policy) })
+	d.enforced = lists.Replace(d.enforced, removed, placed, func(a, b *compiled) int { return cmp.Compare(a.Policy, b.Policy) })
 	m.ages.replace(d.enforced, removed, placed)
 	m.set.replace(removed, placed)
 	return true
@@ -126,5 +127,5 @@ func (m *Memo) collect() {
 		}
 	}
 	d.problems = append(d.problems, later...)
-	sorted.Stable(d.problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
+	lists.Stable(d.problems, func(x, y Problem) int { return cmp.Compare(x.Policy, y.Policy) })
 }

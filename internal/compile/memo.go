@@ -9,8 +9,8 @@ import (
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
 	"github.com/weir-dev/weir/internal/compile/budget"
 	"github.com/weir-dev/weir/internal/compile/gateway"
+	"github.com/weir-dev/weir/internal/compile/lists"
 	"github.com/weir-dev/weir/internal/compile/lowering"
-	"github.com/weir-dev/weir/internal/compile/sorted"
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -54,7 +54,8 @@ type Memo struct {
 	identity Identity
 	hashKey  string // ID of the hash key; empty without one
 
-	listed  []listed
+	origins []Origin // of the last Inputs
+	entries []*entry // of these; nil while the policy is being deleted
 	byUID   map[string]*entry
 	byName  []*entry // all policies
 	byAge   []*entry // the valid policies, in order of precedence
@@ -68,12 +69,6 @@ type Memo struct {
 	table   table
 	ages    ages
 	set     placed
-}
-
-// listed is a policy at its place in the last Inputs.
-type listed struct {
-	origin Origin
-	entry  *entry // nil while the policy is being deleted
 }
 
 // decided is which policies have rules, and why others have none.
@@ -159,7 +154,7 @@ func (m *Memo) Compile(in Inputs, identity Identity, limits budget.Budget) Resul
 
 // Remembered returns the number of policies, and of the names and claims that they have, in the memo.
 func (m *Memo) Remembered() int {
-	return len(m.listed) + len(m.byUID) + len(m.byName) + len(m.byAge) + len(m.counter) + len(m.claimed) + len(m.ages) + len(m.decided.enforced) + m.set.remembered()
+	return len(m.origins) + len(m.entries) + len(m.byUID) + len(m.byName) + len(m.byAge) + len(m.counter) + len(m.claimed) + len(m.ages) + len(m.decided.enforced) + m.set.remembered()
 }
 
 // setIdentity forgets everything if the identity table is another one: each rule depends on it.
@@ -177,36 +172,36 @@ func (m *Memo) setIdentity(identity Identity) {
 }
 
 // update replaces the policies. It returns the entries that are not in the list any more, and the new ones.
-func (m *Memo) update(origins iter.Seq[Origin]) (gone, added []*entry) {
-	var places []int // of the origins that were not there
-	at := 0
-	for o := range origins {
+func (m *Memo) update(policies iter.Seq[Origin]) (gone, added []*entry) {
+	origins := slices.AppendSeq(make([]Origin, 0, len(m.origins)), policies)
+	removed, places := lists.Diff(m.origins, origins)
+	if len(removed)+len(places) == 0 {
+		return nil, nil
+	}
+	entries := make([]*entry, 0, len(origins)) // nil for a policy that is not there, or is being deleted
+	for at, r, p := 0, removed, places; at < len(m.entries) || len(p) > 0; {
 		switch {
-		case at == len(m.listed):
-			m.listed = append(m.listed, listed{origin: o})
-			places = append(places, at)
-		case m.listed[at].origin != o:
-			gone = appendEntry(gone, m.listed[at].entry)
-			m.listed[at] = listed{origin: o}
-			places = append(places, at)
+		case len(p) > 0 && p[0] == len(entries):
+			entries, p = append(entries, nil), p[1:]
+		case len(r) > 0 && r[0] == at:
+			if e := m.entries[at]; e != nil {
+				e.listed = false
+				gone = append(gone, e)
+			}
+			at, r = at+1, r[1:]
+		default:
+			entries, at = append(entries, m.entries[at]), at+1
 		}
-		at++
 	}
-	for _, l := range m.listed[at:] {
-		gone = appendEntry(gone, l.entry)
-	}
-	m.listed = slices.Delete(m.listed, at, len(m.listed))
-	for _, e := range gone {
-		e.listed = false
-	}
+	m.origins, m.entries = origins, entries
 	sources := make([]*Source, len(places)) // of the policies without an entry
 	for i, at := range places {
-		s := m.listed[at].origin.Source()
+		s := m.origins[at].Source()
 		if s == nil {
 			continue
 		}
 		if e := m.byUID[s.UID]; e != nil && !e.listed && e.isOf(s) {
-			e.listed, m.listed[at].entry = true, e
+			e.listed, m.entries[at] = true, e
 		} else {
 			sources[i] = s
 		}
@@ -218,19 +213,12 @@ func (m *Memo) update(origins iter.Seq[Origin]) (gone, added []*entry) {
 	for i, at := range places {
 		if sources[i] != nil {
 			e := m.newEntry(sources[i])
-			m.listed[at].entry = e
+			m.entries[at] = e
 			added = append(added, e)
 		}
 	}
 	m.sort(gone, added)
 	return gone, added
-}
-
-func appendEntry(list []*entry, e *entry) []*entry {
-	if e == nil {
-		return list
-	}
-	return append(list, e)
 }
 
 // sort replaces the policies in the sorted lists, and finds out which of them have the same name or want the same counters.
@@ -239,8 +227,8 @@ func (m *Memo) sort(gone, added []*entry) {
 		return
 	}
 	isValid := func(e *entry) bool { return len(e.invalid) == 0 }
-	m.byName = sorted.Replace(m.byName, gone, added, func(a, b *entry) int { return compareNames(&a.Policy, &b.Policy) })
-	m.byAge = sorted.Replace(m.byAge, sorted.Filter(gone, isValid), sorted.Filter(added, isValid), func(a, b *entry) int { return comparePrecedence(&a.Policy, &b.Policy) })
+	m.byName = lists.Replace(m.byName, gone, added, func(a, b *entry) int { return compareNames(&a.Policy, &b.Policy) })
+	m.byAge = lists.Replace(m.byAge, lists.Filter(gone, isValid), lists.Filter(added, isValid), func(a, b *entry) int { return comparePrecedence(&a.Policy, &b.Policy) })
 	for _, changed := range [][]*entry{gone, added} {
 		for _, e := range changed {
 			m.share(e)

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/weir-dev/weir/internal/compile/lists"
 	"github.com/weir-dev/weir/internal/compile/redundancy"
-	"github.com/weir-dev/weir/internal/compile/sorted"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -34,7 +34,7 @@ func (p *placed) differences(enforced []*compiled, call uint64) (removed, added 
 			added = append(added, c)
 		}
 	}
-	return sorted.Filter(p.compiled, func(c *compiled) bool { return c.call != call }), added
+	return lists.Filter(p.compiled, func(c *compiled) bool { return c.call != call }), added
 }
 
 // replace removes and adds policies.
@@ -43,8 +43,8 @@ func (p *placed) replace(removed, added []*compiled) {
 		return
 	}
 	isSame := p.replaceRules(removed, added)
-	p.compiled = sorted.Replace(p.compiled, removed, added, compareRules)
-	p.special = sorted.Replace(p.special, sorted.Filter(removed, (*compiled).isSpecial), sorted.Filter(added, (*compiled).isSpecial), compareRules)
+	p.compiled = lists.Replace(p.compiled, removed, added, compareRules)
+	p.special = lists.Replace(p.special, lists.Filter(removed, (*compiled).isSpecial), lists.Filter(added, (*compiled).isSpecial), compareRules)
 	var before, after []*redundancy.Policy
 	for _, c := range removed {
 		c.isPlaced, c.at = false, -1

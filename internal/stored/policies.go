@@ -2,6 +2,8 @@
 package stored
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -22,6 +24,14 @@ type Policies struct {
 	NamespacesVersion uint64
 	Gateways          *gateway.Objects
 	RouteMatching     []v1alpha1.GatewayReference
+	// NoTargets and NoWrites are true if it is known that no policy has targets, or match.kubernetes: to find out takes a look at each policy.
+	NoTargets, NoWrites bool
+}
+
+// HaveTargets reports whether a policy has targets.
+func (p Policies) HaveTargets() bool {
+	return !p.NoTargets && (slices.ContainsFunc(p.Namespaced, func(policy *v1alpha1.RateLimitPolicy) bool { return len(policy.Spec.TargetRefs) > 0 }) ||
+		slices.ContainsFunc(p.Cluster, func(policy *v1alpha1.ClusterRateLimitPolicy) bool { return len(policy.Spec.TargetRefs) > 0 }))
 }
 
 // Pointers returns pointers to the elements of a list.

@@ -24,6 +24,9 @@ func (p Policies) SelectedBy(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	if err != nil {
 		return Policies{}, err
 	}
+	if p.NoWrites {
+		return selected, nil
+	}
 	refuses := func(match *v1alpha1.Match, namespace string) bool {
 		return compile.LimitsWrites(match) && admits(namespace) != ""
 	}
@@ -51,7 +54,8 @@ func (p Policies) labeled(spec *v1alpha1.LimiterSpec) (Policies, error) {
 	if policies.Empty() && namespaces.Empty() {
 		return p, nil
 	}
-	selected := Policies{Namespaces: p.Namespaces, NamespacesVersion: p.NamespacesVersion, Gateways: p.Gateways}
+	selected := p
+	selected.Namespaced, selected.Cluster = nil, nil
 	within := p.namespaces(namespaces)
 	for _, policy := range p.Namespaced {
 		if policies.Matches(labels.Set(policy.Labels)) && within(policy.Namespace) {
@@ -134,11 +138,14 @@ func (p Policies) NotAdmitted(spec *v1alpha1.LimiterSpec) (map[types.UID]string,
 	if err != nil {
 		return nil, err
 	}
+	refused := map[types.UID]string{}
+	if p.NoWrites {
+		return refused, nil
+	}
 	selected, err := p.labeled(spec)
 	if err != nil {
 		return nil, err
 	}
-	refused := map[types.UID]string{}
 	for i := range selected.Namespaced {
 		if policy := selected.Namespaced[i]; compile.LimitsWrites(policy.Spec.Match) {
 			if why := admits(policy.Namespace); why != "" {

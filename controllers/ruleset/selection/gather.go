@@ -70,7 +70,7 @@ func Gather(ctx context.Context, reader Reader, tables bool) (Inputs, error) {
 		inputs.NamespacesHash += maphash.String(hashSeed, string(n.UID)+" "+n.ResourceVersion) // a sum does not depend on the order
 	}
 	inputs.NamespacesVersion = inputs.NamespacesHash
-	if reader.Gateways == nil || !tables && !HaveTargets(inputs.Policies) {
+	if reader.Gateways == nil || !tables && !inputs.HaveTargets() {
 		return inputs, nil
 	}
 	if inputs.Gateways, inputs.GatewaysHash, err = reader.Gateways.Read(ctx); err != nil {
@@ -117,21 +117,6 @@ func ListPolicies(ctx context.Context, reader client.Reader) (policies stored.Po
 
 // Unreadable reports whether the objects that policies can target cannot be read.
 func (in Inputs) Unreadable() bool { return in.Gateways != nil && in.Gateways.Unreadable != nil }
-
-// HaveTargets reports whether a policy has targets.
-func HaveTargets(policies stored.Policies) bool {
-	for i := range policies.Namespaced {
-		if len(policies.Namespaced[i].Spec.TargetRefs) > 0 {
-			return true
-		}
-	}
-	for i := range policies.Cluster {
-		if len(policies.Cluster[i].Spec.TargetRefs) > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // Generations returns the generation of each policy of a list. It gets those of the list before, with nil if there is none, and returns them if nothing
 // differs. It does not change them.

@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
+	"github.com/weir-dev/weir/internal/compile"
+	"github.com/weir-dev/weir/internal/compile/lists"
 	"github.com/weir-dev/weir/internal/stored"
 )
 
@@ -48,13 +50,35 @@ func (l *Listed) Remove(policy client.Object) {
 func (l *Listed) ListPolicies(context.Context) (stored.Policies, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return stored.Policies{Namespaced: slices.Clone(l.namespaced.list), Cluster: slices.Clone(l.cluster.list)}, nil
+	return stored.Policies{
+		Namespaced: slices.Clone(l.namespaced.list), Cluster: slices.Clone(l.cluster.list),
+		NoTargets: l.namespaced.targets+l.cluster.targets == 0, NoWrites: l.namespaced.writes+l.cluster.writes == 0,
+	}, nil
 }
 
 // listedKind are the policies of one kind.
 type listedKind[T client.Object] struct {
 	list   []T
 	places map[types.NamespacedName]int // in list
+	// targets and writes count the policies with targets, and with match.kubernetes.
+	targets, writes int
+}
+
+// count adds the policy to the counts, or removes it with -1.
+func (l *listedKind[T]) count(policy T, n int) {
+	var spec *v1alpha1.RateLimitPolicySpec
+	switch p := any(policy).(type) {
+	case *v1alpha1.RateLimitPolicy:
+		spec = &p.Spec
+	case *v1alpha1.ClusterRateLimitPolicy:
+		spec = &p.Spec.RateLimitPolicySpec
+	}
+	if len(spec.TargetRefs) > 0 {
+		l.targets += n
+	}
+	if compile.LimitsWrites(spec.Match) {
+		l.writes += n
+	}
 }
 
 func (l *listedKind[T]) set(policy T) {
@@ -63,7 +87,9 @@ func (l *listedKind[T]) set(policy T) {
 		l.remove(key)
 		return
 	}
+	l.count(policy, 1)
 	if at, known := l.places[key]; known {
+		l.count(l.list[at], -1)
 		l.list[at] = policy
 		return
 	}
@@ -80,6 +106,7 @@ func (l *listedKind[T]) remove(key types.NamespacedName) {
 	if !known {
 		return
 	}
+	l.count(l.list[at], -1)
 	last := len(l.list) - 1
 	moved := l.list[last]
 	l.list[at], l.places[client.ObjectKeyFromObject(moved)] = moved, at
@@ -87,38 +114,22 @@ func (l *listedKind[T]) remove(key types.NamespacedName) {
 	l.list = slices.Delete(l.list, last, last+1)
 }
 
-// Changes returns the objects that are not at the same place of both lists: those of the list before, and those of the list after. An object that has
-// moved is in both. Objects of a cache do not change: another version is another object.
+// Changes returns the objects of a list that are not in the next one, and those that are not in the one before. An object that has moved is in both. Objects
+// of a cache do not change: another version is another object.
 func Changes(before, after stored.Policies) (gone, added []Object) {
-	changesOf(before.Cluster, after.Cluster, func(o *v1alpha1.ClusterRateLimitPolicy, isGone bool) {
-		object := Object{ObjectMeta: &o.ObjectMeta, cluster: o}
-		if isGone {
-			gone = append(gone, object)
-		} else {
-			added = append(added, object)
-		}
-	})
-	changesOf(before.Namespaced, after.Namespaced, func(o *v1alpha1.RateLimitPolicy, isGone bool) {
-		object := Object{ObjectMeta: &o.ObjectMeta, namespaced: o}
-		if isGone {
-			gone = append(gone, object)
-		} else {
-			added = append(added, object)
-		}
-	})
-	return gone, added
-}
-
-func changesOf[T any](before, after []*T, changed func(object *T, isGone bool)) {
-	for i := range max(len(before), len(after)) {
-		switch {
-		case i >= len(before):
-			changed(after[i], false)
-		case i >= len(after):
-			changed(before[i], true)
-		case before[i] != after[i]:
-			changed(before[i], true)
-			changed(after[i], false)
-		}
+	removed, places := lists.Diff(before.Cluster, after.Cluster)
+	for _, i := range removed {
+		gone = append(gone, clusterObject(before.Cluster[i]))
 	}
+	for _, i := range places {
+		added = append(added, clusterObject(after.Cluster[i]))
+	}
+	removed, places = lists.Diff(before.Namespaced, after.Namespaced)
+	for _, i := range removed {
+		gone = append(gone, namespacedObject(before.Namespaced[i]))
+	}
+	for _, i := range places {
+		added = append(added, namespacedObject(after.Namespaced[i]))
+	}
+	return gone, added
 }

@@ -21,7 +21,7 @@ func TestListed_HasThePoliciesThatExist(t *testing.T) {
 	var listed Listed
 	exist, followed := map[string]client.Object{}, map[types.UID]Object{}
 	var before stored.Policies
-	uids := 0
+	uids, reached := 0, map[string]int{}
 	for step := range 5000 {
 		for range random.IntN(4) {
 			key := fmt.Sprint(random.IntN(2), random.IntN(12))
@@ -31,10 +31,17 @@ func TestListed_HasThePoliciesThatExist(t *testing.T) {
 			if known := exist[key]; known != nil && random.IntN(4) > 0 {
 				meta.UID = known.GetUID()
 			}
-			var object client.Object = &v1alpha1.RateLimitPolicy{ObjectMeta: meta}
+			var spec v1alpha1.RateLimitPolicySpec
+			switch random.IntN(40) {
+			case 0:
+				spec.TargetRefs = []v1alpha1.TargetReference{{}}
+			case 1:
+				spec.Match = &v1alpha1.Match{Kubernetes: &v1alpha1.KubernetesMatch{}}
+			}
+			var object client.Object = &v1alpha1.RateLimitPolicy{ObjectMeta: meta, Spec: spec}
 			if key[0] == '1' {
 				meta.Namespace = ""
-				object = &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: meta}
+				object = &v1alpha1.ClusterRateLimitPolicy{ObjectMeta: meta, Spec: v1alpha1.ClusterRateLimitPolicySpec{RateLimitPolicySpec: spec}}
 			}
 			switch random.IntN(5) {
 			case 0:
@@ -63,6 +70,17 @@ func TestListed_HasThePoliciesThatExist(t *testing.T) {
 		if n != len(exist) {
 			t.Fatalf("step %d: the list has %d policies, want %d", step, n, len(exist))
 		}
+		targets, writes := 0, 0
+		for o := range Objects(after) {
+			p := o.Policy()
+			if targets += len(p.Targets); p.Match != nil {
+				writes++
+			}
+		}
+		if after.NoTargets != (targets == 0) || after.NoWrites != (writes == 0) {
+			t.Fatalf("step %d: %+v with %d targets and %d policies for writes", step, after, targets, writes)
+		}
+		reached[fmt.Sprint(after.NoTargets, after.NoWrites)]++
 		gone, added := Changes(before, after)
 		for _, o := range gone {
 			if !followed[o.UID].Is(o) {
@@ -84,6 +102,9 @@ func TestListed_HasThePoliciesThatExist(t *testing.T) {
 			t.Fatalf("step %d: the changes lead to %d policies, want %d", step, len(followed), n)
 		}
 		before = after
+	}
+	if len(reached) != 4 {
+		t.Errorf("the lists have, by NoTargets and NoWrites, only %v", reached)
 	}
 }
 

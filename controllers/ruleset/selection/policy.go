@@ -48,6 +48,14 @@ type Object struct {
 	cluster    *v1alpha1.ClusterRateLimitPolicy
 }
 
+func clusterObject(p *v1alpha1.ClusterRateLimitPolicy) Object {
+	return Object{ObjectMeta: &p.ObjectMeta, cluster: p}
+}
+
+func namespacedObject(p *v1alpha1.RateLimitPolicy) Object {
+	return Object{ObjectMeta: &p.ObjectMeta, namespaced: p}
+}
+
 // Key identifies the policy.
 func (o Object) Key() Key {
 	if o.cluster != nil {
@@ -81,12 +89,12 @@ func List(of stored.Policies) []Policy {
 func Objects(of stored.Policies) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for _, p := range of.Cluster {
-			if !yield(Object{ObjectMeta: &p.ObjectMeta, cluster: p}) {
+			if !yield(clusterObject(p)) {
 				return
 			}
 		}
 		for _, p := range of.Namespaced {
-			if !yield(Object{ObjectMeta: &p.ObjectMeta, namespaced: p}) {
+			if !yield(namespacedObject(p)) {
 				return
 			}
 		}

@@ -112,11 +112,11 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected s
 	result := selected.CompileAfter(&memo.compile, c.identity(limiter), budget)
 	after := c.index(memo, result.Set, result.Policies, before)
 	after.Limiter, after.Used, after.Budget = version, result.Used, budget
-	if dependsOnNamespaces(result.Policies) || HasRouteTable(limiter) {
+	if !selected.NoWrites && dependsOnNamespaces(result.Policies) || HasRouteTable(limiter) {
 		after.namespacesHash = hashes.NamespacesHash
 	}
 	after.LeftOut = result.LeftOut
-	if HaveTargets(selected) || HasRouteTable(limiter) {
+	if selected.HaveTargets() || HasRouteTable(limiter) {
 		after.gatewaysHash = hashes.GatewaysHash
 	}
 	after.Targets = targetsByPolicy(result.Attachments)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/api/v1alpha1/policyapi"
-	"github.com/weir-dev/weir/internal/compile/sorted"
+	"github.com/weir-dev/weir/internal/compile/lists"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -76,37 +76,37 @@ type Comparison struct {
 // Replace removes policies, and adds others.
 func (c *Comparison) Replace(gone, added []*Policy) {
 	isNamespaced := func(p *Policy) bool { return !p.isCluster() }
-	goneCluster, addedCluster := sorted.Filter(gone, (*Policy).isCluster), sorted.Filter(added, (*Policy).isCluster)
-	gone, added = sorted.Filter(gone, isNamespaced), sorted.Filter(added, isNamespaced)
+	goneCluster, addedCluster := lists.Filter(gone, (*Policy).isCluster), lists.Filter(added, (*Policy).isCluster)
+	gone, added = lists.Filter(gone, isNamespaced), lists.Filter(added, isNamespaced)
 
-	c.cluster = sorted.Replace(c.cluster, goneCluster, addedCluster, comparePolicies)
-	c.namespaced = sorted.Replace(c.namespaced, gone, nil, comparePolicies)
+	c.cluster = lists.Replace(c.cluster, goneCluster, addedCluster, comparePolicies)
+	c.namespaced = lists.Replace(c.namespaced, gone, nil, comparePolicies)
 	if len(goneCluster)+len(addedCluster) > 0 {
 		for _, p := range c.namespaced {
 			p.pairs = slices.DeleteFunc(p.pairs, func(pair pair) bool { return slices.Contains(goneCluster, pair.cluster) })
 			p.compareWith(addedCluster)
 		}
-		c.paired, c.isKnown = sorted.Filter(c.namespaced, (*Policy).hasPairs), false
+		c.paired, c.isKnown = lists.Filter(c.namespaced, (*Policy).hasPairs), false
 	} else {
-		c.removePaired(sorted.Filter(gone, (*Policy).hasPairs))
+		c.removePaired(lists.Filter(gone, (*Policy).hasPairs))
 	}
-	c.namespaced = sorted.Replace(c.namespaced, nil, added, comparePolicies)
+	c.namespaced = lists.Replace(c.namespaced, nil, added, comparePolicies)
 	for _, p := range added {
 		p.pairs = nil
 		p.compareWith(c.cluster)
 	}
-	c.addPaired(sorted.Filter(added, (*Policy).hasPairs))
+	c.addPaired(lists.Filter(added, (*Policy).hasPairs))
 }
 
 func (c *Comparison) removePaired(gone []*Policy) {
 	if len(gone) > 0 {
-		c.paired, c.isKnown = sorted.Replace(c.paired, gone, nil, comparePolicies), false
+		c.paired, c.isKnown = lists.Replace(c.paired, gone, nil, comparePolicies), false
 	}
 }
 
 func (c *Comparison) addPaired(added []*Policy) {
 	if len(added) > 0 {
-		c.paired, c.isKnown = sorted.Replace(c.paired, nil, added, comparePolicies), false
+		c.paired, c.isKnown = lists.Replace(c.paired, nil, added, comparePolicies), false
 	}
 }
 
@@ -126,7 +126,7 @@ func (p *Policy) compareWith(cluster []*Policy) {
 func (c *Comparison) Overrides() []Override {
 	if !c.isKnown {
 		all := ofPolicies(slices.Concat(replacedDomains(c.paired), redundant(c.paired)))
-		sorted.Stable(all, func(a, b Override) int {
+		lists.Stable(all, func(a, b Override) int {
 			return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Domain, b.Domain))
 		})
 		c.overrides, c.isKnown = all, true
@@ -189,7 +189,7 @@ func replacedDomains(namespaced []*Policy) (overrides []ruleOverride) {
 			}
 		}
 	}
-	sorted.Stable(overrides, func(a, b ruleOverride) int { return cmp.Compare(a.Policy, b.Policy) })
+	lists.Stable(overrides, func(a, b ruleOverride) int { return cmp.Compare(a.Policy, b.Policy) })
 	return overrides
 }
 

@@ -1,5 +1,5 @@
-// Package sorted keeps lists in order.
-package sorted
+// Package lists keeps lists in order, and compares them.
+package lists
 
 import "slices"
 
@@ -50,4 +50,28 @@ func Filter[T any](list []T, keep func(T) bool) (kept []T) {
 		}
 	}
 	return kept
+}
+
+// maxAhead is how far Diff looks for an element: behind more elements that are gone, it finds it only by chance.
+const maxAhead = 64
+
+// Diff compares two lists that are mostly the same. It returns the indexes of the elements of before that are gone, and of those of after that are added:
+// the others are equal, in the same order. An element that has moved is in both.
+func Diff[T comparable](before, after []T) (gone, added []int) {
+	at := 0 // in before
+	for i, element := range after {
+		ahead := slices.Index(before[at:min(at+maxAhead, len(before))], element)
+		if ahead < 0 {
+			added = append(added, i)
+			continue
+		}
+		for range ahead {
+			gone, at = append(gone, at), at+1
+		}
+		at++
+	}
+	for ; at < len(before); at++ {
+		gone = append(gone, at)
+	}
+	return gone, added
 }
