@@ -121,6 +121,11 @@ func (x *Index) updateRules(previous *Index, changed []changedShard) error {
 			return fmt.Errorf("rule %s: another rule has this name", r.Policy)
 		}
 	}
+	for _, c := range removed {
+		if !x.hasPolicy(c.policyName) {
+			x.policies.Delete(x.version, comparePolicies(c.policyName))
+		}
+	}
 	return nil
 }
 
@@ -129,14 +134,13 @@ func (x *Index) addRule(c *Compiled) bool {
 	if !x.rules.Insert(x.version, c, func(other *Compiled) int { return compareRules(other, c) }) {
 		return false
 	}
-	x.numbered.Insert(x.version, c, func(other *Compiled) int { return compareNumbered(other, c) })
+	x.policies.Insert(x.version, new(c.policyName), comparePolicies(c.policyName))
 	(&tables.Edit[*Compiled]{Version: x.version, Rule: c, Match: &c.Match}).Apply(&x.tables)
 	return true
 }
 
 func (x *Index) removeRule(c *Compiled) {
 	x.rules.Delete(x.version, func(other *Compiled) int { return compareRules(other, c) })
-	x.numbered.Delete(x.version, func(other *Compiled) int { return compareNumbered(other, c) })
 	(&tables.Edit[*Compiled]{Version: x.version, Rule: c, Match: &c.Match, Removes: true}).Apply(&x.tables)
 }
 
