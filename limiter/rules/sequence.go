@@ -49,10 +49,12 @@ func WithSequence(data []byte, sequence int64) []byte {
 // Sequence returns the sequence in data, or 0 if data has no sequence, as from an older operator. It reads the header of data only, and returns
 // an error if that is damaged.
 func Sequence(data []byte) (int64, error) {
-	r, err := gzip.NewReader(bytes.NewReader(data))
+	from := bytes.NewReader(data)
+	r, err := newReader(from)
 	if err != nil {
 		return 0, fmt.Errorf("decode rules: %w", err)
 	}
+	defer release(r, from)
 	sequence, err := sequenceOf(r.Header)
 	if err != nil {
 		return 0, fmt.Errorf("decode rules: %w", err)

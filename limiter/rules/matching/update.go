@@ -81,20 +81,21 @@ func (x *Index) updateRules(previous *Index, changed []changedShard) error {
 	var removed []*Compiled
 	var differ []*rules.Rule
 	for _, shard := range changed {
-		replaced := make(map[string]*Compiled, len(shard.before.Rules))
+		replaced := make(map[string]*rules.Rule, len(shard.before.Rules))
 		for i := range shard.before.Rules {
-			policy := shard.before.Rules[i].Policy
-			replaced[policy], _ = previous.RuleOf(policy)
+			r := &shard.before.Rules[i]
+			replaced[r.Policy] = r
 		}
 		for i := range shard.after.Rules {
 			r := &shard.after.Rules[i]
-			if c := replaced[r.Policy]; c != nil && reflect.DeepEqual(&c.Rule, r) {
+			if before := replaced[r.Policy]; before != nil && reflect.DeepEqual(before, r) {
 				delete(replaced, r.Policy)
 			} else {
 				differ = append(differ, r)
 			}
 		}
-		for _, c := range replaced {
+		for policy := range replaced {
+			c, _ := previous.RuleOf(policy)
 			removed = append(removed, c)
 		}
 	}
