@@ -106,7 +106,7 @@ func (b *manifestBody) decode(plain []byte) bool {
 	if !bytes.HasPrefix(plain, []byte(`{"format":4,`)) {
 		return false
 	}
-	var found manifestBody
+	found := manifestBody{Shards: make([]manifestShard, 0, ShardCount)}
 	strict := json.NewDecoder(bytes.NewReader(plain))
 	strict.DisallowUnknownFields()
 	if strict.Decode(&found) != nil || strict.InputOffset() != int64(len(plain)) || found.Format != FormatSharded || found.validate() != nil {
@@ -207,6 +207,14 @@ func (s *Sharded) heldShard(listed manifestShard) *Shard {
 	return s.Shards[listed.Number]
 }
 
+// rulesOf returns the number of rules that a shard of the Set has, which can be nil.
+func (s *Sharded) rulesOf(number int) int {
+	if s == nil || s.Shards[number] == nil {
+		return 0
+	}
+	return len(s.Shards[number].Rules)
+}
+
 // Assemble returns the Set of the manifest, from what previous has, which can be nil, and from encoded shards by their hashes. Shards that both Sets
 // have are the same pointers. It returns [ErrMissingShard], or an error that names the shard that is damaged.
 func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Sharded, error) {
@@ -227,6 +235,9 @@ func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Shar
 		shard := previous.heldShard(listed)
 		if shard == nil {
 			shard = &Shard{blob: listed.blob}
+			if usual := previous.rulesOf(listed.Number); usual > 0 {
+				shard.Rules = make([]Rule, 0, usual+1) // append would copy the rules several times
+			}
 			if err := listed.decode(encoded, shard); err != nil {
 				return nil, fmt.Errorf("decode rules: shard %d: %w", listed.Number, err)
 			}
@@ -267,15 +278,18 @@ func unpack(data []byte, limit int) (plain []byte, name string, rest []byte, err
 	if _, err := sequenceOf(r.Header); err != nil {
 		return nil, "", nil, err
 	}
-	plain, err = io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err != nil {
+	b := bytes.NewBuffer(make([]byte, 0, min(limit, usualSize)+2*bytes.MinRead)) // what ReadFrom needs to find the end
+	if _, err = b.ReadFrom(io.LimitReader(r, int64(limit)+1)); err != nil {
 		return nil, "", nil, err
 	}
-	if len(plain) > limit {
+	if b.Len() > limit {
 		return nil, "", nil, fmt.Errorf("the decompressed data exceeds %d bytes", limit)
 	}
-	return plain, r.Comment, data[len(data)-from.Len():], nil
+	return b.Bytes(), r.Comment, data[len(data)-from.Len():], nil
 }
+
+// usualSize is the size of JSON, in bytes, up to which unpack reserves the memory that a blob claims. A manifest and most shards are smaller.
+const usualSize = 32 << 10
 
 // newReader returns a decompressor that has read a header. Release it afterwards.
 func newReader(from *bytes.Reader) (*gzip.Reader, error) {
