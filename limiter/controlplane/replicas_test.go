@@ -125,9 +125,10 @@ func TestHeartbeat_EncodesTheBitmapThatItHas(t *testing.T) {
 		senders.Go(func() {
 			bitmap := []byte{}
 			for i := range 200 {
-				if i%3 == 0 {
+				switch i % 3 {
+				case 0:
 					bitmap = append(bitmap, byte(sender))
-				} else if i%3 == 1 {
+				case 1:
 					bitmap[i/8] ^= byte(i)
 				}
 				if got := decodeDecided(text.encode(bitmap)); !bytes.Equal(got, bitmap) || got == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -71,8 +72,8 @@ func (s *swapping) Spend(ctx context.Context, charges []limiter.Charge) ([]limit
 	return s.Store.Spend(ctx, charges)
 }
 
-// The bits follow the rules through swaps: a rule that stays keeps its bit wherever it moves, also if it decides during the swap, and a rule that is
-// replaced has none until it decides. A policy has the bits of its rates.
+// The bits follow the rules through swaps. A rule that stays keeps its bit wherever it moves, also if it decides during the swap. A rule that is replaced
+// loses its bit until it decides. A policy has the bit if one of its rates has decided.
 func TestDecided_FollowsTheRulesThroughSwaps(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &swapping{Store: memstore.New(time.Now)}
@@ -80,13 +81,11 @@ func TestDecided_FollowsTheRulesThroughSwaps(t *testing.T) {
 		active, decided := map[string]rules.Rule{}, map[string]bool{}
 		names := rapid.SampledFrom([]int{3, 30}).Draw(rt, "names")
 		draw := func() (name string) {
-			return fmt.Sprintf("shop/%s", rapid.SampledFrom([]string{"p", "p-b", "q"}).Draw(rt, "prefix")+fmt.Sprint(rapid.IntRange(0, names).Draw(rt, "policy")))
+			prefix := rapid.SampledFrom([]string{"p", "p-b", "q"}).Draw(rt, "prefix")
+			return fmt.Sprint("shop/", prefix, rapid.IntRange(0, names).Draw(rt, "policy"))
 		}
 		edit := func() {
-			next := map[string]rules.Rule{}
-			for policy, rule := range active {
-				next[policy] = rule
-			}
+			next := maps.Clone(active)
 			for range rapid.IntRange(1, 10).Draw(rt, "edits") {
 				name := draw()
 				r := policy(name, int64(rapid.IntRange(10_000, 10_002).Draw(rt, "units")))
