@@ -2,15 +2,14 @@ package rules
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"sync"
+
+	"github.com/weir-dev/weir/limiter/rules/gzipped"
 )
 
 // Manifest lists the shards of a Set by their content. Its revision is the content hash of the manifest, and so of the Set.
@@ -207,19 +206,14 @@ func (s *Sharded) heldShard(listed manifestShard) *Shard {
 	return s.Shards[listed.Number]
 }
 
-// rulesOf returns the number of rules that a shard of the Set has, which can be nil.
-func (s *Sharded) rulesOf(number int) int {
-	if s == nil || s.Shards[number] == nil {
-		return 0
-	}
-	return len(s.Shards[number].Rules)
-}
-
 // Assemble returns the Set of the manifest, from what previous has, which can be nil, and from encoded shards by their hashes. Shards that both Sets
 // have are the same pointers. It returns [ErrMissingShard], or an error that names the shard that is damaged.
 func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Sharded, error) {
 	if m.whole != nil {
 		return m.whole, nil
+	}
+	if previous == nil {
+		previous = &Sharded{}
 	}
 	s := &Sharded{HashKey: m.body.HashKey}
 	if b := m.body.RouteTable; b != nil {
@@ -235,8 +229,8 @@ func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Shar
 		shard := previous.heldShard(listed)
 		if shard == nil {
 			shard = &Shard{blob: listed.blob}
-			if usual := previous.rulesOf(listed.Number); usual > 0 {
-				shard.Rules = make([]Rule, 0, usual+1) // append would copy the rules several times
+			if before := previous.Shards[listed.Number]; before != nil && before.Rules != nil {
+				shard.Rules = make([]Rule, 0, len(before.Rules)+1) // to grow to this size copies the rules several times
 			}
 			if err := listed.decode(encoded, shard); err != nil {
 				return nil, fmt.Errorf("decode rules: shard %d: %w", listed.Number, err)
@@ -268,60 +262,9 @@ func (b blob) decode(encoded map[string][]byte, into any) error {
 
 // unpack returns the JSON in data, at most limit bytes, the revision in its header, which can be "", and what follows it.
 func unpack(data []byte, limit int) (plain []byte, name string, rest []byte, err error) {
-	from := bytes.NewReader(data)
-	r, err := newReader(from)
-	if err != nil {
-		return nil, "", nil, err
+	text, err := gzipped.Decompress(data, limit)
+	if err == nil {
+		_, err = sequenceOf(text.Header)
 	}
-	defer release(r, from)
-	r.Multistream(false) // the shards of a Set can follow its manifest
-	if _, err := sequenceOf(r.Header); err != nil {
-		return nil, "", nil, err
-	}
-	b := bytes.NewBuffer(make([]byte, 0, min(limit, usualSize)+2*bytes.MinRead)) // what ReadFrom needs to find the end
-	if _, err = b.ReadFrom(io.LimitReader(r, int64(limit)+1)); err != nil {
-		return nil, "", nil, err
-	}
-	if b.Len() > limit {
-		return nil, "", nil, fmt.Errorf("the decompressed data exceeds %d bytes", limit)
-	}
-	return b.Bytes(), r.Comment, data[len(data)-from.Len():], nil
+	return text.Plain, text.Header.Comment, text.Rest, err
 }
-
-// usualSize is the size of JSON, in bytes, up to which unpack reserves the memory that a blob claims. A manifest and most shards are smaller.
-const usualSize = 32 << 10
-
-// newReader returns a decompressor that has read a header. Release it afterwards.
-func newReader(from *bytes.Reader) (*gzip.Reader, error) {
-	r := readers.Get().(*gzip.Reader) //nolint:forcetypeassert // the pool has no others
-	if err := r.Reset(from); err != nil {
-		release(r, from)
-		return nil, err
-	}
-	return r, nil
-}
-
-func release(r *gzip.Reader, from *bytes.Reader) {
-	from.Reset(nil) // otherwise the data stays in memory
-	readers.Put(r)
-}
-
-// readers has decompressors: each has 44 KiB of tables.
-var readers = sync.Pool{New: func() any { return new(gzip.Reader) }} //nolint:gochecknoglobals // a pool is shared
-
-// pack compresses a JSON text. The comment in the gzip header is the name of the content, so that a reader can verify it.
-func pack(plain []byte, name string) []byte {
-	var b bytes.Buffer
-	w := writers.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has no others
-	defer writers.Put(w)
-	w.Reset(&b)
-	w.Comment = name
-	_, err := w.Write(plain)
-	if err := errors.Join(err, w.Close()); err != nil {
-		panic(fmt.Sprintf("rules: compressing to memory: %v", err))
-	}
-	return b.Bytes()
-}
-
-// writers has compressors: each has about a megabyte of tables.
-var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }} //nolint:gochecknoglobals // a pool is shared
