@@ -34,6 +34,7 @@ type Exchange struct {
 
 	published atomic.Pointer[published] // nil before the first Publish, and while one is in progress
 	recent    recentSets
+	decided   decidedText             // of the last heartbeat
 	stored    atomic.Pointer[version] // the Set that the pointer named when its sequence was read or written; nil if unknown
 }
 

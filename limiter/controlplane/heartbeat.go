@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -64,10 +65,35 @@ const maxDecided = 16 << 10
 // encodeDecided compresses a bitmap, because most replicas have decided under nearly all policies, or under few. It returns text for JSON.
 func encodeDecided(bitmap []byte) string {
 	var compressed bytes.Buffer
-	w, _ := flate.NewWriter(&compressed, flate.BestSpeed) // fails only for an unknown level
+	w := compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has no others
+	defer compressors.Put(w)
+	w.Reset(&compressed)
 	_, _ = w.Write(bitmap[:min(len(bitmap), maxDecided)]) // a Buffer returns no errors
 	_ = w.Close()
 	return base64.StdEncoding.EncodeToString(compressed.Bytes())
+}
+
+// compressors are used again: to make one clears 0.7 MB of tables.
+var compressors = sync.Pool{New: func() any { //nolint:gochecknoglobals // a pool is shared
+	w, _ := flate.NewWriter(nil, flate.BestSpeed) // fails only for an unknown level
+	return w
+}}
+
+// decidedText has the last bitmap of a replica and its text: most heartbeats have the same bitmap as the one before. It is safe for concurrent use.
+type decidedText struct {
+	mu     sync.Mutex
+	bitmap []byte
+	text   string // "" before the first bitmap
+}
+
+// encode returns what encodeDecided returns.
+func (t *decidedText) encode(bitmap []byte) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.text == "" || !bytes.Equal(bitmap, t.bitmap) {
+		t.bitmap, t.text = bytes.Clone(bitmap), encodeDecided(bitmap)
+	}
+	return t.text
 }
 
 // decodeDecided returns the bitmap of a replica; nil if the text is invalid.
@@ -119,7 +145,7 @@ func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
 	args := []any{r.ID, r.Revision, r.Mode, removedAfter.Milliseconds(), since, bounded(r.Rejected), crowded}
 	decided := ""
 	if r.Decided != nil {
-		decided = encodeDecided(r.Decided)
+		decided = e.decided.encode(r.Decided)
 	}
 	args = append(args, decided, r.Format)
 	if err := e.client.Run(ctx, e.heartbeat, []string{e.replicasKey()}, args...).Err(); err != nil {

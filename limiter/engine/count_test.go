@@ -323,7 +323,7 @@ func (s origin) Spend(ctx context.Context, charges []limiter.Charge) ([]limiter.
 	return decisions, err
 }
 
-// A heartbeat reads all rules once a second.
+// A heartbeat reads the bitmap once a second.
 func BenchmarkDecided(b *testing.B) {
 	list := make([]rules.Rule, 10_000)
 	for i := range list {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +17,7 @@ type counters struct {
 	byRule  sync.Map // *matching.Compiled → *ruleCounters
 
 	adding sync.Mutex // is held while a rule is added to byRule, or forgotten
+	first  firstDecisions
 }
 
 // ruleCounters are the Prometheus counters of one rule. To find them by their labels on every request would take longer than
@@ -31,6 +31,7 @@ type ruleCounters struct {
 	leftOut      counter
 	bypass       counter
 	uncertain    counter
+	hasDecided   atomic.Bool // it is among the firstDecisions, or was
 }
 
 // tierCounters are the counters of one tier of a rule.
@@ -83,9 +84,6 @@ func (c *counter) inc(find func() prometheus.Counter) {
 	(*found).Inc()
 }
 
-// exists reports whether the counter has counted.
-func (c *counter) exists() bool { return c.found.Load() != nil }
-
 // outcome is the result of a request under one rule.
 type outcome int
 
@@ -127,6 +125,7 @@ func (c *counters) add(rule *matching.Compiled) *ruleCounters {
 	}
 	added := &ruleCounters{tiers: make([]tierCounters, tiers+1), sharesTiers: sharesTiers}
 	if current, _ := index.RuleOf(rule.Policy); current != rule {
+		added.hasDecided.Store(true) // decidedUnderReplacedRules notes it if it matters
 		return added
 	}
 	found, _ := c.byRule.LoadOrStore(rule, added)
@@ -144,64 +143,6 @@ func (c *counters) forget(changes []matching.Change) {
 	}
 }
 
-// hasDecided reports whether a request was decided under the rule: charged, denied, or let pass by an unlimited tier. A request that a bypass
-// lets pass is not decided.
-func (c *ruleCounters) hasDecided() bool {
-	for i := range c.tiers {
-		t := &c.tiers[i]
-		counts := t.knownDenied.exists() || t.leased.exists() || t.unlimited.exists() || t.blocked.exists()
-		for o := range outcomes {
-			counts = counts || t.decided[o].exists() || t.locally[o].exists()
-		}
-		if counts {
-			return true
-		}
-	}
-	return false
-}
-
-// hasDecided reports whether a rule of the active rule set has decided a request. A counter exists if it has counted one, so decisions cost nothing
-// more. The caller holds swapping.
-func (e *Engine) hasDecided(rule *matching.Compiled) bool {
-	counted := rule.Counted()
-	if e.decided[counted] {
-		return true
-	}
-	if found, ok := e.counters.byRule.Load(rule); ok && found.(*ruleCounters).hasDecided() { //nolint:forcetypeassert // see forRule
-		e.decided[counted] = true
-		return true
-	}
-	return false
-}
-
-// noteDecided finds those of the replaced rules that have decided a request, before their counters are forgotten.
-func (e *Engine) noteDecided(changes []matching.Change) {
-	for _, change := range changes {
-		if change.Old != nil {
-			e.hasDecided(change.Old)
-		}
-	}
-}
-
-// Decided returns the revision of the active rule set, and a bitmap of the policies that have decided a request since the process started: bit i%8
-// of byte i/8 stands for policy i in the order of their names, see matching.Index.Numbered. Zero bytes at the end are omitted. The bitmap is nil
-// before the first Swap, and not nil after it. It reads all rules: call it about once a second.
-func (e *Engine) Decided() (revision string, bitmap []byte) {
-	e.swapping.Lock()
-	defer e.swapping.Unlock()
-	index := e.Index()
-	if index == nil {
-		return "", nil
-	}
-	bitmap = make([]byte, (index.Len()+7)/8)
-	for number, rule := range index.Numbered() {
-		if e.hasDecided(rule) {
-			bitmap[number/8] |= 1 << (number % 8)
-		}
-	}
-	return index.Revision(), bytes.TrimRight(bitmap, "\x00")
-}
-
 func (c *tierCounters) decision(source Source, o outcome) *counter {
 	switch source {
 	case SourceCache:
@@ -217,11 +158,19 @@ func (c *tierCounters) decision(source Source, o outcome) *counter {
 	}
 }
 
+// decision returns the counter of the decisions of a rule with this tier and this result, which counts for the first time.
+func (c *counters) decision(of *ruleCounters, rule *matching.Compiled, tier, result string, source Source) prometheus.Counter {
+	if of.hasDecided.CompareAndSwap(false, true) {
+		c.first.add(rule)
+	}
+	return c.metrics.decision(rule, of.tierLabel(tier), result, source)
+}
+
 // refused counts a request that a rule refuses because the store is unavailable.
 func (c *counters) refused(r *ruleCharge) {
 	ruleSeries := c.forRule(r.rule)
 	ruleSeries.tier(r.rule, r.tier).decision(SourceLocal, denied).inc(func() prometheus.Counter {
-		return c.metrics.decision(r.rule, ruleSeries.tierLabel(r.tier), denied.String(), SourceLocal)
+		return c.decision(ruleSeries, r.rule, r.tier, denied.String(), SourceLocal)
 	})
 }
 
@@ -250,7 +199,7 @@ func (c *counters) unlimited(rule *matching.Compiled, tier string, peek bool) {
 	}
 	ruleSeries := c.forRule(rule)
 	ruleSeries.tier(rule, tier).unlimited.inc(func() prometheus.Counter {
-		return c.metrics.decision(rule, ruleSeries.tierLabel(tier), unlimitedResult, SourceNone)
+		return c.decision(ruleSeries, rule, tier, unlimitedResult, SourceNone)
 	})
 }
 
@@ -279,7 +228,7 @@ func (c *counters) decided(a *Answer, charged bool) {
 		}
 		tier := ruleSeries.tier(rule, r.Tier)
 		tier.decision(r.Source, outcome).inc(func() prometheus.Counter {
-			return c.metrics.decision(rule, ruleSeries.tierLabel(r.Tier), outcome.String(), r.Source)
+			return c.decision(ruleSeries, rule, r.Tier, outcome.String(), r.Source)
 		})
 		if outcome == allowed && isNearLimit(&r.Decision) {
 			tier.nearLimit.inc(func() prometheus.Counter {

@@ -34,8 +34,8 @@ type Engine struct {
 	scratches *sync.Pool
 	// swapping is held while rules are swapped, so that the series of a policy that was added again are not dropped.
 	swapping sync.Mutex
-	// decided has the rules that have decided a request, as far as noteDecided has found them. The mutex swapping guards it.
-	decided  map[*limiter.CountedRule]bool
+	// decided has the rules of the active rule set that have decided a request, as far as noteDecided has found them. The mutex swapping guards it.
+	decided  decidedRules
 	counters *counters
 }
 
@@ -85,7 +85,7 @@ func (noLayers) Known([]limiter.Charge) []limiter.Decision { return nil }
 func New(store limiter.Store, source Source, metrics *Metrics, options ...Option) *Engine {
 	e := &Engine{
 		store: store, source: source, metrics: metrics, clock: time.Now, layers: noLayers{}, scratches: newScratches(),
-		decided: map[*limiter.CountedRule]bool{},
+		decided: decidedRules{rules: map[*limiter.CountedRule]bool{}},
 	}
 	e.counters = &counters{metrics: metrics, active: e.Index}
 	for _, option := range options {
@@ -105,12 +105,10 @@ func (e *Engine) Swap(index *matching.Index) {
 	}
 	changes := index.Changes(previous)
 	e.active.Store(&active{index: index, counters: e.counters, bypasses: e.bypasses})
-	e.noteDecided(changes)
 	e.counters.forget(changes)
 	removed, added := countedOf(changes)
-	for _, rule := range removed {
-		delete(e.decided, rule)
-	}
+	e.decided.swap(previous, index, changes, removed)
+	e.noteDecided()
 	e.layers.Swap(removed, added)
 	e.metrics.swapped(changes, previous, index)
 }
@@ -330,10 +328,7 @@ func (e *Engine) decidedUnderReplacedRules(a *Answer) {
 	e.swapping.Lock()
 	defer e.swapping.Unlock()
 	for i := range a.Results {
-		rule := a.Results[i].Rule
-		if next, found := e.Index().RuleOf(rule.Policy); found && next.Counted() == rule.Counted() {
-			e.decided[rule.Counted()] = true
-		}
+		e.decided.add(e.Index(), a.Results[i].Rule)
 	}
 }
 

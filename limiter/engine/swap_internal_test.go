@@ -97,8 +97,8 @@ func TestCheck_LeavesNothingOfRulesThatWereRemovedMeanwhile(t *testing.T) {
 			store.swap()
 		}
 		check(e, replaced)
-		if found := policiesWithSeries(t, registry); found["shop/a"] || len(e.decided) > 1 {
-			t.Errorf("%s: there are series of %v, and %d rules have decided", name, found, len(e.decided))
+		if found := policiesWithSeries(t, registry); found["shop/a"] || len(e.decided.rules) > 1 {
+			t.Errorf("%s: there are series of %v, and %d rules have decided", name, found, len(e.decided.rules))
 		}
 		for rule := range e.counters.byRule.Range {
 			if rule := rule.(*matching.Compiled); rule.Policy == "shop/a" { //nolint:forcetypeassert // see forRule
@@ -122,8 +122,8 @@ func TestSwap_KeepsTheCountersOfUnchangedRules(t *testing.T) {
 	for range e.counters.byRule.Range {
 		rules++
 	}
-	if rules != 2 || len(e.decided) > 2 {
-		t.Errorf("%d rules have counters and %d have decided, want 2", rules, len(e.decided))
+	if rules != 2 || len(e.decided.rules) > 2 {
+		t.Errorf("%d rules have counters and %d have decided, want 2", rules, len(e.decided.rules))
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -203,7 +203,7 @@ func TestSwap_ReplacesTheTierSeriesOfUnchangedRules(t *testing.T) {
 		if labels := fmt.Sprint(families); !strings.Contains(labels, `"`+want+`"`) || strings.Contains(labels, `"`+dropped+`"`) {
 			t.Errorf("step %d: there are series of %s, or no series of %s", step, dropped, want)
 		}
-		if !e.hasDecided(rule) {
+		if e.noteDecided(); !e.decided.rules[rule.Counted()] {
 			t.Errorf("step %d: the rule has not decided", step)
 		}
 	}

@@ -126,6 +126,9 @@ func TestSorted_EveryVersionKeepsItsItems(t *testing.T) {
 			if got := s.Find(sought); (got == item && item != 0) != found {
 				rt.Fatalf("item %d is found: %t", item, !found)
 			}
+			if rank, isFound := s.Rank(sought); rank != at || isFound != found {
+				rt.Fatalf("item %d has rank %d and is found: %t, want %d, %t", item, rank, isFound, at, found)
+			}
 			if got := slices.Collect(s.From(sought)); !slices.Equal(got, wants[i][at:]) {
 				rt.Fatalf("from %d on: %v, want %v", item, got, wants[i][at:])
 			}

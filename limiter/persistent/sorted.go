@@ -43,6 +43,15 @@ func (s *Sorted[T]) Find(compare func(T) int) (item T) {
 	return item
 }
 
+// Rank returns the number of items before what is sought, and whether the list has it. Its cost grows with the number of chunks.
+func (s *Sorted[T]) Rank(compare func(T) int) (rank int, found bool) {
+	inChunk, at, found := s.search(compare)
+	for i := range s.chunks[:inChunk] {
+		rank += len(s.chunks[i].items)
+	}
+	return rank + at, found
+}
+
 // From yields the items from the one that is sought on.
 func (s *Sorted[T]) From(compare func(T) int) iter.Seq[T] {
 	return func(yield func(T) bool) {

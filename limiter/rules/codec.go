@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/weir-dev/weir/limiter/rules/gzipped"
 )
 
 // Format is the highest format version that this build reads. The lowest is 1. A reader rejects higher versions: a limiter that is older
@@ -43,7 +45,7 @@ func Encode(set Set) (data []byte, rev string) {
 	}
 	plain := mustMarshal(envelope{Format: set.format(), Set: set})
 	rev = revision(plain)
-	return pack(plain, rev), rev
+	return gzipped.Compress(plain, rev), rev
 }
 
 // format returns the lowest format version that can represent the Set.

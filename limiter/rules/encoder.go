@@ -6,6 +6,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/weir-dev/weir/limiter/rules/gzipped"
 )
 
 // Encoder encodes successive Sets in shards. It encodes only the shards that differ from those of the Set before. The zero value is ready to use.
@@ -44,7 +46,7 @@ type packed struct {
 func packContent(v any) packed {
 	plain := mustMarshal(v)
 	b := blobOf(plain)
-	return packed{b, pack(plain, "")}
+	return packed{b, gzipped.Compress(plain, "")}
 }
 
 // Whole returns the Set in one document, for limiters that read no shards.
@@ -84,7 +86,7 @@ func (e *Encoder) Encode(set Set, revisionOf func(i int) string) Encoded {
 	}
 	plain := mustMarshal(body)
 	encoded.Revision = revision(plain)
-	encoded.Data = pack(plain, encoded.Revision)
+	encoded.Data = gzipped.Compress(plain, encoded.Revision)
 	return encoded
 }
 

@@ -2,15 +2,14 @@ package rules
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"sync"
+
+	"github.com/weir-dev/weir/limiter/rules/gzipped"
 )
 
 // Manifest lists the shards of a Set by their content. Its revision is the content hash of the manifest, and so of the Set.
@@ -42,6 +41,8 @@ type blob struct {
 	Size int    `json:"size"` // of the JSON, in bytes
 }
 
+const base64Sum = (sha256.Size*8 + 5) / 6 // characters of a hash
+
 // blobOf identifies plain, a JSON text.
 func blobOf(plain []byte) blob {
 	sum := sha256.Sum256(plain)
@@ -68,13 +69,16 @@ func decodeManifest(data []byte) (m *Manifest, rest []byte, err error) {
 	if name != "" && name != rev {
 		return nil, nil, fmt.Errorf("decode rules: the data contains revision %q, but its content has revision %s", name, rev)
 	}
+	m = &Manifest{Revision: rev, named: name != ""}
+	if m.body.decode(plain) {
+		return m, rest, nil
+	}
 	var head struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(plain, &head); err != nil {
 		return nil, nil, fmt.Errorf("decode rules: %w", err)
 	}
-	m = &Manifest{Revision: rev, named: name != ""}
 	switch {
 	case head.Format < 1 || head.Format > Format:
 		return nil, nil, fmt.Errorf("decode rules: %w %d; this build reads formats 1 to %d", ErrFormat, head.Format, Format)
@@ -95,6 +99,22 @@ func decodeManifest(data []byte) (m *Manifest, rest []byte, err error) {
 	return m, rest, nil
 }
 
+// decode decodes a valid manifest without reading its format first, which takes as long again. It reports false for all other data, which must be decoded
+// in order of the format.
+func (b *manifestBody) decode(plain []byte) bool {
+	if !bytes.HasPrefix(plain, []byte(`{"format":4,`)) {
+		return false
+	}
+	found := manifestBody{Shards: make([]manifestShard, 0, ShardCount)}
+	strict := json.NewDecoder(bytes.NewReader(plain))
+	strict.DisallowUnknownFields()
+	if strict.Decode(&found) != nil || strict.InputOffset() != int64(len(plain)) || found.Format != FormatSharded || found.validate() != nil {
+		return false
+	}
+	*b = found
+	return true
+}
+
 func decodeStrictly(plain []byte, into any) error {
 	strict := json.NewDecoder(bytes.NewReader(plain))
 	strict.DisallowUnknownFields()
@@ -109,10 +129,15 @@ func (b *manifestBody) validate() error {
 		}
 		last = s.Number
 	}
-	listed := map[string]bool{}
+	listed := make(map[string]bool, len(b.Shards)+1)
+	var sum, text [base64Sum + 1]byte // longer than what is valid
 	for found := range b.blobs() {
-		sum, err := base64.RawURLEncoding.DecodeString(found.Hash)
-		if err != nil || len(sum) != sha256.Size || base64.RawURLEncoding.EncodeToString(sum) != found.Hash { // the decoder skips line breaks
+		valid := len(found.Hash) == base64Sum
+		if valid {
+			n, err := base64.RawURLEncoding.Decode(sum[:], append(text[:0], found.Hash...))
+			valid = err == nil && n == sha256.Size && string(base64.RawURLEncoding.AppendEncode(text[:0], sum[:n])) == found.Hash // the decoder skips line breaks
+		}
+		if !valid {
 			return fmt.Errorf("the manifest has the hash %q, which is no SHA-256 in base64", Shorten(found.Hash))
 		}
 		if found.Size < 0 || found.Size > maxEncoded-total {
@@ -154,30 +179,31 @@ func (m *Manifest) Hashes() iter.Seq[string] {
 
 // Lacking returns the hashes of what previous, which can be nil, does not have.
 func (m *Manifest) Lacking(previous *Sharded) (hashes []string) {
-	held := previous.held()
-	for hash := range m.Hashes() {
-		if _, isHeld := held[hash]; !isHeld {
-			hashes = append(hashes, hash)
+	if b := m.body.RouteTable; b != nil && previous.heldTable(*b) == nil {
+		hashes = append(hashes, b.Hash)
+	}
+	for _, listed := range m.body.Shards {
+		if previous.heldShard(listed) == nil {
+			hashes = append(hashes, listed.Hash)
 		}
 	}
 	return hashes
 }
 
-// held returns what was decoded of the Set, by hash: a *Shard or a *RouteTable.
-func (s *Sharded) held() map[string]any {
-	if s == nil {
+// heldTable returns the table of routes if the Set, which can be nil, was decoded from this content, or nil.
+func (s *Sharded) heldTable(b blob) *RouteTable {
+	if s == nil || s.routeTable.Hash != b.Hash {
 		return nil
 	}
-	held := make(map[string]any, ShardCount+1)
-	if s.RouteTable != nil && s.routeTable.Hash != "" {
-		held[s.routeTable.Hash] = s.RouteTable
+	return s.RouteTable
+}
+
+// heldShard returns a shard if the Set, which can be nil, has decoded it from this content, or nil. The content of a shard belongs to one number.
+func (s *Sharded) heldShard(listed manifestShard) *Shard {
+	if s == nil || s.Shards[listed.Number] == nil || s.Shards[listed.Number].blob.Hash != listed.Hash {
+		return nil
 	}
-	for _, shard := range s.Shards {
-		if shard != nil && shard.blob.Hash != "" {
-			held[shard.blob.Hash] = shard
-		}
-	}
-	return held
+	return s.Shards[listed.Number]
 }
 
 // Assemble returns the Set of the manifest, from what previous has, which can be nil, and from encoded shards by their hashes. Shards that both Sets
@@ -186,12 +212,12 @@ func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Shar
 	if m.whole != nil {
 		return m.whole, nil
 	}
-	held := previous.held()
+	if previous == nil {
+		previous = &Sharded{}
+	}
 	s := &Sharded{HashKey: m.body.HashKey}
 	if b := m.body.RouteTable; b != nil {
-		if table, isTable := held[b.Hash].(*RouteTable); isTable {
-			s.RouteTable = table
-		} else {
+		if s.RouteTable = previous.heldTable(*b); s.RouteTable == nil {
 			s.RouteTable = new(RouteTable)
 			if err := b.decode(encoded, s.RouteTable); err != nil {
 				return nil, fmt.Errorf("decode rules: the table of routes: %w", err)
@@ -200,14 +226,15 @@ func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Shar
 		s.routeTable = *b
 	}
 	for _, listed := range m.body.Shards {
-		shard, isShard := held[listed.Hash].(*Shard)
-		if !isShard {
+		shard := previous.heldShard(listed)
+		if shard == nil {
 			shard = &Shard{blob: listed.blob}
+			if before := previous.Shards[listed.Number]; before != nil && before.Rules != nil {
+				shard.Rules = make([]Rule, 0, len(before.Rules)+1) // to grow to this size copies the rules several times
+			}
 			if err := listed.decode(encoded, shard); err != nil {
 				return nil, fmt.Errorf("decode rules: shard %d: %w", listed.Number, err)
 			}
-		}
-		if !isShard || previous.Shards[listed.Number] != shard {
 			if err := shard.validate(listed.Number); err != nil {
 				return nil, fmt.Errorf("decode rules: shard %d: %w", listed.Number, err)
 			}
@@ -235,38 +262,9 @@ func (b blob) decode(encoded map[string][]byte, into any) error {
 
 // unpack returns the JSON in data, at most limit bytes, the revision in its header, which can be "", and what follows it.
 func unpack(data []byte, limit int) (plain []byte, name string, rest []byte, err error) {
-	from := bytes.NewReader(data)
-	r, err := gzip.NewReader(from)
-	if err != nil {
-		return nil, "", nil, err
+	text, err := gzipped.Decompress(data, limit)
+	if err == nil {
+		_, err = sequenceOf(text.Header)
 	}
-	r.Multistream(false) // the shards of a Set can follow its manifest
-	if _, err := sequenceOf(r.Header); err != nil {
-		return nil, "", nil, err
-	}
-	plain, err = io.ReadAll(io.LimitReader(r, int64(limit)+1))
-	if err != nil {
-		return nil, "", nil, err
-	}
-	if len(plain) > limit {
-		return nil, "", nil, fmt.Errorf("the decompressed data exceeds %d bytes", limit)
-	}
-	return plain, r.Comment, data[len(data)-from.Len():], nil
+	return text.Plain, text.Header.Comment, text.Rest, err
 }
-
-// pack compresses a JSON text. The comment in the gzip header is the name of the content, so that a reader can verify it.
-func pack(plain []byte, name string) []byte {
-	var b bytes.Buffer
-	w := writers.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has no others
-	defer writers.Put(w)
-	w.Reset(&b)
-	w.Comment = name
-	_, err := w.Write(plain)
-	if err := errors.Join(err, w.Close()); err != nil {
-		panic(fmt.Sprintf("rules: compressing to memory: %v", err))
-	}
-	return b.Bytes()
-}
-
-// writers has compressors: each has about a megabyte of tables.
-var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }} //nolint:gochecknoglobals // a pool is shared

@@ -1,12 +1,13 @@
 package rules
 
 import (
-	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/weir-dev/weir/limiter/rules/gzipped"
 )
 
 // MaxSequence is the highest sequence. In milliseconds since 1970, it is the end of the year 9999.
@@ -29,17 +30,17 @@ var errSequence = errors.New("the sequence in the data is damaged")
 // It replaces the sequence that data has. The revision stays, because it identifies the content. Data that Encode has not returned has no
 // sequence; WithSequence returns it unchanged.
 func WithSequence(data []byte, sequence int64) []byte {
-	r, err := gzip.NewReader(bytes.NewReader(data))
+	header, err := gzipped.Header(data)
 	if err != nil {
 		return data
 	}
 	rest := data[gzipHeader:]
 	if data[gzipFlags]&gzipExtra != 0 {
-		rest = rest[2+len(r.Extra):]
+		rest = rest[2+len(header.Extra):]
 	}
 	field := append([]byte(sequenceID), sequenceLength, 0)
 	field = binary.BigEndian.AppendUint64(field, uint64(sequence))
-	field = binary.BigEndian.AppendUint32(field, sequenceSum(r.Comment, field[4:]))
+	field = binary.BigEndian.AppendUint32(field, sequenceSum(header.Comment, field[4:]))
 	ordered := append(make([]byte, 0, len(data)+2+len(field)), data[:gzipHeader]...)
 	ordered[gzipFlags] |= gzipExtra
 	ordered = binary.LittleEndian.AppendUint16(ordered, uint16(len(field)))
@@ -49,11 +50,11 @@ func WithSequence(data []byte, sequence int64) []byte {
 // Sequence returns the sequence in data, or 0 if data has no sequence, as from an older operator. It reads the header of data only, and returns
 // an error if that is damaged.
 func Sequence(data []byte) (int64, error) {
-	r, err := gzip.NewReader(bytes.NewReader(data))
+	header, err := gzipped.Header(data)
 	if err != nil {
 		return 0, fmt.Errorf("decode rules: %w", err)
 	}
-	sequence, err := sequenceOf(r.Header)
+	sequence, err := sequenceOf(header)
 	if err != nil {
 		return 0, fmt.Errorf("decode rules: %w", err)
 	}

@@ -217,6 +217,10 @@ func TestDecodeManifest_RejectsInvalidManifests(t *testing.T) {
 		"a hash in lines":        {`{"format":4,"shards":[{"number":1,"hash":"\n` + hash + `","size":2}]}`, "which is no SHA-256"},
 		"a hash with loose bits": {`{"format":4,"shards":[{"number":1,"hash":"` + hash[1:] + `B","size":2}]}`, "which is no SHA-256"},
 		"a format of the future": {`{"format":5,"shards":[]}`, "unknown format 5"},
+		"a second format":        {`{"format":4,"shards":[],"format":5}`, "unknown format 5"},
+		"a lower second format":  {`{"format":4,"shards":[],"format":1}`, `unknown field "shards"`},
+		"text behind it":         {`{"format":4,"shards":[]}x`, "invalid character 'x'"},
+		"a second manifest":      {`{"format":4,"shards":[]}{"format":4,"shards":[]}`, "invalid character '{'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := rules.DecodeManifest(compressed(t, "", test.manifest)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -1,7 +1,6 @@
 package matching
 
 import (
-	"cmp"
 	"iter"
 	"reflect"
 	"strings"
@@ -17,13 +16,12 @@ import (
 // the rules for its domain, host and path. A write to the Kubernetes API is compared only with the rules for its namespace, resource and
 // operation. An Index is safe for concurrent use. It is immutable except for the paths that it has seen, see [Matched.Endpoint].
 type Index struct {
-	revision string
-	set      *rules.Sharded
-	compiler compiler
-	version  persistent.Version // higher than that of every index from which it was updated
-	rules    persistent.Sorted[*Compiled]
-	// numbered are the rules in the order of the names of policies. The order of rules is another one: "a:1d" is after "a-b".
-	numbered   persistent.Sorted[*Compiled]
+	revision   string
+	set        *rules.Sharded
+	compiler   compiler
+	version    persistent.Version // higher than that of every index from which it was updated
+	rules      persistent.Sorted[*Compiled]
+	policies   persistent.Sorted[*string] // their names, see NumberOf
 	tables     tables.Tables[*Compiled]
 	namespaces persistent.Map[string, *rules.Namespace] // of the cluster
 	scopes     scopes
@@ -42,21 +40,6 @@ func (x *Index) Len() int { return x.rules.Len() }
 
 // Rules returns the rules, sorted by policy.
 func (x *Index) Rules() iter.Seq[*Compiled] { return x.rules.All() }
-
-// Numbered yields the rules in the order of the names of policies, with the number of the policy in this order. The rates of a policy have the same.
-func (x *Index) Numbered() iter.Seq2[int, *Compiled] {
-	return func(yield func(int, *Compiled) bool) {
-		number, policy := -1, ""
-		for c := range x.numbered.All() {
-			if number < 0 || c.policyName != policy {
-				number, policy = number+1, c.policyName
-			}
-			if !yield(number, c) {
-				return
-			}
-		}
-	}
-}
 
 // Policies yields the names of the rules' policies, sorted.
 func (x *Index) Policies() iter.Seq[string] {
@@ -142,8 +125,3 @@ func (c *Compiled) Declaration() *rules.Rule { return &c.Rule }
 
 // compareRules compares rules in the order of an Index.
 func compareRules(a, b *Compiled) int { return strings.Compare(a.Policy, b.Policy) }
-
-// compareNumbered compares rules in the order of Index.Numbered.
-func compareNumbered(a, b *Compiled) int {
-	return cmp.Or(strings.Compare(a.policyName, b.policyName), compareRules(a, b))
-}

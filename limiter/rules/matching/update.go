@@ -81,20 +81,21 @@ func (x *Index) updateRules(previous *Index, changed []changedShard) error {
 	var removed []*Compiled
 	var differ []*rules.Rule
 	for _, shard := range changed {
-		replaced := make(map[string]*Compiled, len(shard.before.Rules))
+		replaced := make(map[string]*rules.Rule, len(shard.before.Rules))
 		for i := range shard.before.Rules {
-			policy := shard.before.Rules[i].Policy
-			replaced[policy], _ = previous.RuleOf(policy)
+			r := &shard.before.Rules[i]
+			replaced[r.Policy] = r
 		}
 		for i := range shard.after.Rules {
 			r := &shard.after.Rules[i]
-			if c := replaced[r.Policy]; c != nil && reflect.DeepEqual(&c.Rule, r) {
+			if before := replaced[r.Policy]; before != nil && reflect.DeepEqual(before, r) {
 				delete(replaced, r.Policy)
 			} else {
 				differ = append(differ, r)
 			}
 		}
-		for _, c := range replaced {
+		for policy := range replaced {
+			c, _ := previous.RuleOf(policy)
 			removed = append(removed, c)
 		}
 	}
@@ -121,6 +122,11 @@ func (x *Index) updateRules(previous *Index, changed []changedShard) error {
 			return fmt.Errorf("rule %s: another rule has this name", r.Policy)
 		}
 	}
+	for _, c := range removed {
+		if !x.hasPolicy(c.policyName) {
+			x.policies.Delete(x.version, comparePolicies(c.policyName))
+		}
+	}
 	return nil
 }
 
@@ -129,14 +135,13 @@ func (x *Index) addRule(c *Compiled) bool {
 	if !x.rules.Insert(x.version, c, func(other *Compiled) int { return compareRules(other, c) }) {
 		return false
 	}
-	x.numbered.Insert(x.version, c, func(other *Compiled) int { return compareNumbered(other, c) })
+	x.policies.Insert(x.version, new(c.policyName), comparePolicies(c.policyName))
 	(&tables.Edit[*Compiled]{Version: x.version, Rule: c, Match: &c.Match}).Apply(&x.tables)
 	return true
 }
 
 func (x *Index) removeRule(c *Compiled) {
 	x.rules.Delete(x.version, func(other *Compiled) int { return compareRules(other, c) })
-	x.numbered.Delete(x.version, func(other *Compiled) int { return compareNumbered(other, c) })
 	(&tables.Edit[*Compiled]{Version: x.version, Rule: c, Match: &c.Match, Removes: true}).Apply(&x.tables)
 }
 

@@ -280,9 +280,10 @@ func answers(x *Index, r *rules.Request, explains bool) (lines []string) {
 
 // contents describes what does not depend on a request.
 func contents(x *Index) (lines []string) {
-	for number, c := range x.Numbered() {
+	for c := range x.Rules() {
 		found, _ := x.RuleOf(c.Policy)
-		lines = append(lines, fmt.Sprintf("%d %s, shares series %t, is found %t, %s", number, c.Policy, x.SharesTierSeries(c), found == c, c.Revision()))
+		number, isNumbered := x.NumberOf(c.policyName)
+		lines = append(lines, fmt.Sprintf("%d %t %s, shares series %t, is found %t, %s", number, isNumbered, c.Policy, x.SharesTierSeries(c), found == c, c.Revision()))
 	}
 	for _, name := range slices.Sorted(x.namespaces.Keys()) {
 		lines = append(lines, fmt.Sprintf("namespace %+v", *x.namespaces.Get(name)))
@@ -292,6 +293,46 @@ func contents(x *Index) (lines []string) {
 	}
 	return append(lines, fmt.Sprint(slices.Collect(x.Policies()), x.Len(), x.revision, x.tables.Domains.Len(), x.tables.Namespaces.Len(), x.namespaces.Len(), x.scopes.ages.Len(),
 		x.scopes.tiers.Len(), x.scopes.sharing.Len()))
+}
+
+// checkNumbers checks the numbers of policies, and which of them differ between the indexes.
+func (h *history) checkNumbers(previous, x *Index) {
+	policies := func(x *Index) (names []string) {
+		if x != nil {
+			for c := range x.Rules() {
+				names = append(names, c.PolicyName())
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	names := policies(x)
+	for i, name := range names {
+		var rates []string
+		for c := range x.RatesOf(name) {
+			rates = append(rates, c.Policy)
+		}
+		want := slices.DeleteFunc(slices.Collect(x.Policies()), func(rule string) bool { return rules.WithoutRate(rule) != name })
+		if number, found := x.NumberOf(name); number != i || !found || !slices.Equal(rates, want) {
+			h.Fatalf("policy %s has number %d (%t) and the rates %q, want %d and %q", name, number, found, rates, i, want)
+		}
+	}
+	if number, found := x.NumberOf("shop/unknown"); found {
+		h.Fatalf("a policy that does not exist has number %d", number)
+	}
+	before := policies(previous)
+	only := func(in, others []string) (numbers []int) {
+		for i, name := range in {
+			if !slices.Contains(others, name) {
+				numbers = append(numbers, i)
+			}
+		}
+		return numbers
+	}
+	removed, added := x.Renumbered(previous)
+	if !slices.Equal(removed, only(before, names)) || !slices.Equal(added, only(names, before)) {
+		h.Fatalf("from %q to %q: the numbers %v were removed and %v added", before, names, removed, added)
+	}
 }
 
 // An index that grew by updates decides as one that was made from the same Set, and earlier versions decide as before.
@@ -327,6 +368,7 @@ func TestUpdate_DecidesAsANewIndex(t *testing.T) {
 				}
 			}
 			compare(x, fresh, nil, false)
+			h.checkNumbers(previous, x)
 			for i := range 5 {
 				r := h.request()
 				compare(x, fresh, r, i == 0)
@@ -499,5 +541,27 @@ func TestUpdate_ChangesNothingThatIsInUse(t *testing.T) {
 	}
 	for range 50 {
 		<-done
+	}
+}
+
+// A Go program can name a policy as if it were a rate of another one.
+func TestRatesOf_HasNoOtherPolicies(t *testing.T) {
+	list := []rules.Rule{{Policy: "a"}, {Policy: "a:1d", Rate: "1d"}, {Policy: "a:1h"}, {Policy: "a:1m", Rate: "1m"}}
+	for i := range list {
+		list[i].Axis, list[i].Identifier, list[i].Algorithm = "Tenant", rules.Identifier{From: rules.FromClientIP}, limiter.FixedWindow
+		list[i].Units, list[i].WindowSeconds = 1, 60
+	}
+	x, err := NewIndex(rules.Set{Rules: list}, "r", "weir:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for policy, want := range map[string]string{"a": "[a a:1d a:1m]", "a:1h": "[a:1h]", "a:1d": "[]"} {
+		rates := []string{}
+		for c := range x.RatesOf(policy) {
+			rates = append(rates, c.Policy)
+		}
+		if got := fmt.Sprint(rates); got != want {
+			t.Errorf("policy %s has the rules %s, want %s", policy, got, want)
+		}
 	}
 }
