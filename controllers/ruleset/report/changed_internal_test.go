@@ -196,6 +196,6 @@ func (h *history) list() stored.Policies {
 func (h *history) evaluate(r *Reporter) {
 	inputs := selection.Inputs{Policies: h.list()}
 	r.pending = pendingStatuses{made: h.now}
-	r.unselected.Compile(inputs, selections(h.states))
+	r.unselected.Compile(inputs, ruleSets(h.states))
 	r.evaluate(inputs, slices.Clone(h.states))
 }

@@ -158,7 +158,7 @@ func (r *Reporter) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if !complete { // the missing states arrive as changes
 		return ctrl.Result{RequeueAfter: interval}, nil
 	}
-	r.unselected.Compile(inputs, selections(states))
+	r.unselected.Compile(inputs, ruleSets(states))
 	r.evaluate(inputs, states)
 	return r.writeRound(ctx)
 }
@@ -183,11 +183,10 @@ func (r *Reporter) states(ctx context.Context) (states []LimiterState, complete 
 	return states, len(states) == len(existing), nil
 }
 
-// selections returns the policies that each Limiter selects.
-func selections(states []LimiterState) []map[types.UID]int64 {
-	all := make([]map[types.UID]int64, len(states))
+func ruleSets(states []LimiterState) []*selection.RuleSet {
+	all := make([]*selection.RuleSet, len(states))
 	for i := range states {
-		all[i] = states[i].RuleSet.Policies
+		all[i] = states[i].RuleSet
 	}
 	return all
 }

@@ -18,7 +18,7 @@ func (s *RuleSet) Differences(before *RuleSet, policy func(Key), object func(typ
 		return
 	}
 	byName := func(name string) { policy(Key{Name: name}); policy(Key{name, true}) }
-	MapDifferences(before.Policies, s.Policies, func(a, b int64) bool { return a == b }, object)
+	s.selectionDifferences(before, object)
 	s.RuleDifferences(before, byName)
 	MapDifferences(before.Overridden, s.Overridden, func(a, b Overridden) bool {
 		return a.Reason == b.Reason && a.Message == b.Message && a.Domains == b.Domains && slices.Equal(a.By, b.By)
@@ -37,6 +37,27 @@ type rulesChanges struct {
 	since    *rulesVersion
 	revision string // of that rule set
 	policies []string
+}
+
+// selectionChanges are the policies whose generations may be others than in an earlier selection.
+type selectionChanges struct {
+	since    map[types.UID]int64
+	policies []types.UID
+}
+
+// selectionDifferences calls policy for each policy that is selected in only one of two rule sets, or in another generation.
+func (s *RuleSet) selectionDifferences(before *RuleSet, policy func(types.UID)) {
+	if s.selected.since == nil || !isSameMap(s.selected.since, before.Policies) {
+		MapDifferences(before.Policies, s.Policies, func(a, b int64) bool { return a == b }, policy)
+		return
+	}
+	for _, uid := range s.selected.policies {
+		a, was := before.Policies[uid]
+		b, is := s.Policies[uid]
+		if was != is || a != b {
+			policy(uid)
+		}
+	}
 }
 
 // ChangedSince returns the names of the policies that may have other rules than in the rule set of that revision, and whether they are known: s was

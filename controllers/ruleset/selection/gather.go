@@ -121,30 +121,36 @@ func (in Inputs) Unreadable() bool { return in.Gateways != nil && in.Gateways.Un
 // Generations returns the generation of each policy of a list. It gets those of the list before, with nil if there is none, and returns them if nothing
 // differs. It does not change them.
 func Generations(before, after stored.Policies, generations map[types.UID]int64) map[types.UID]int64 {
+	generations, _ = generationsAfter(before, after, generations)
+	return generations
+}
+
+// generationsAfter is Generations. It also returns the UIDs of the policies that differ, and of others that have moved.
+func generationsAfter(before, after stored.Policies, generations map[types.UID]int64) (next map[types.UID]int64, changed []types.UID) {
 	if generations == nil {
 		before = stored.Policies{}
 	}
 	gone, added := Changes(before, after)
 	isSame := generations != nil && len(gone) == len(added)
-	for _, o := range added {
-		if generation, known := generations[o.UID]; !known || generation != o.Generation {
-			isSame = false
-			break
-		}
+	for i := 0; i < len(added) && isSame; i++ {
+		generation, known := generations[added[i].UID]
+		isSame = known && generation == added[i].Generation
 	}
 	if isSame {
-		return generations
+		return generations, nil
 	}
-	if generations = maps.Clone(generations); generations == nil {
-		generations = make(map[types.UID]int64, len(added))
+	if next = maps.Clone(generations); next == nil {
+		next = make(map[types.UID]int64, len(added))
 	}
 	for _, o := range gone {
-		delete(generations, o.UID)
+		delete(next, o.UID)
+		changed = append(changed, o.UID)
 	}
 	for _, o := range added {
-		generations[o.UID] = o.Generation
+		next[o.UID] = o.Generation
+		changed = append(changed, o.UID)
 	}
-	return generations
+	return next, changed
 }
 
 // hashSeed makes hashes comparable within the process.

@@ -200,11 +200,11 @@ func differenceOf(want, got, before *RuleSet) string {
 		}
 	}
 	a, b := *want, *got
-	a.rules, b.rules, a.changes, b.changes = nil, nil, rulesChanges{}, rulesChanges{} // only the Memo has them
+	a.rules, b.rules, a.changes, b.changes, a.selected, b.selected = nil, nil, rulesChanges{}, rulesChanges{}, selectionChanges{}, selectionChanges{} // only the Memo has them
 	if reflect.DeepEqual(a, b) {
 		return ""
 	}
-	return "rule set: " + cmp.Diff(a, b, cmp.AllowUnexported(RuleSet{}), cmpopts.IgnoreFields(RuleSet{}, "rules", "changes"))
+	return "rule set: " + cmp.Diff(a, b, cmp.AllowUnexported(RuleSet{}), cmpopts.IgnoreFields(RuleSet{}, "rules", "changes", "selected"))
 }
 
 // world is what a Limiter selects from.

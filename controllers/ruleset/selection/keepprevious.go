@@ -25,7 +25,8 @@ func (s *RuleSet) KeepPrevious(policies []Policy) *RuleSet {
 		return s
 	}
 	kept := *s
-	kept.kept, kept.Problems, kept.Policies = true, map[Key][]compile.Problem{}, maps.Clone(s.Policies)
+	kept.kept, kept.Problems = true, map[Key][]compile.Problem{}
+	kept.Policies, kept.selected = maps.Clone(s.Policies), selectionChanges{}
 	for _, p := range policies {
 		if len(s.Problems[p.Key()]) > 0 {
 			delete(kept.Policies, p.GetUID())
@@ -100,7 +101,7 @@ func (s *RuleSet) keepTargets(before *RuleSet, selected stored.Policies, kept []
 	if s.Targets == nil {
 		s.Targets = map[Key][]gateway.Target{}
 	}
-	s.Policies = maps.Clone(s.Policies)
+	s.Policies, s.selected = maps.Clone(s.Policies), selectionChanges{}
 	for _, p := range List(selected) {
 		if !s.Kept[p.Key()] {
 			continue

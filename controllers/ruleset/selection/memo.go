@@ -93,11 +93,12 @@ func (m *Memo) add(p *indexedPolicy) {
 
 func (p *indexedPolicy) key() Key { return Key{p.Policy, p.Cluster} }
 
-// generationsOf returns the generations of the selected policies. It returns the same map if nothing differs from the last call.
-func (m *Memo) generationsOf(selected stored.Policies) map[types.UID]int64 {
-	m.generations = Generations(m.selected, selected, m.generations)
+// generationsOf returns the generations of the selected policies, and what differs from the last call. It returns the same map if nothing does.
+func (m *Memo) generationsOf(selected stored.Policies) (map[types.UID]int64, selectionChanges) {
+	changes := selectionChanges{since: m.generations}
+	m.generations, changes.policies = generationsAfter(m.selected, selected, m.generations)
 	m.selected = selected
-	return m.generations
+	return m.generations, changes
 }
 
 // indexPolicy returns the policy with its rule.

@@ -51,8 +51,9 @@ type RuleSet struct {
 	// Kept has the policies with targets that keep their previous rules, because the operator cannot read the objects of the Gateway API.
 	Kept map[Key]bool
 
-	rules   *rulesVersion // of Rules
-	changes rulesChanges
+	rules    *rulesVersion // of Rules
+	changes  rulesChanges
+	selected selectionChanges
 
 	kept           bool   // see KeepPrevious
 	namespacesHash uint64 // see Inputs; 0 if the rules do not depend on namespaces
@@ -103,7 +104,7 @@ type Compiler struct {
 func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected stored.Policies, hashes Hashes) *RuleSet {
 	version := VersionOf(limiter)
 	memo := cmp.Or(c.Memo, new(Memo))
-	generations := memo.generationsOf(selected)
+	generations, changes := memo.generationsOf(selected)
 	if before.isCompiledFrom(version, generations, hashes) && before.Whole == c.Whole {
 		return before
 	}
@@ -120,7 +121,7 @@ func (c Compiler) Compile(before *RuleSet, limiter *v1alpha1.Limiter, selected s
 		after.gatewaysHash = hashes.GatewaysHash
 	}
 	after.Targets = targetsByPolicy(result.Attachments)
-	after.Policies = generations
+	after.Policies, after.selected = generations, changes
 	after.keepTargets(before, selected, result.Kept)
 	for _, p := range result.Problems {
 		k := Key{p.Policy, p.Cluster}

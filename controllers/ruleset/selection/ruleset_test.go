@@ -114,11 +114,11 @@ func TestRestore_FindsThePoliciesAndTheEditedOnes(t *testing.T) {
 func TestUnselected_CompilesThePoliciesThatNoLimiterSelects(t *testing.T) {
 	in := Inputs{Policies: policies(invalidPolicy("selected"), invalidPolicy("bad"))}
 	var u Unselected
-	u.Compile(in, []map[types.UID]int64{{"selected": 1}})
+	u.Compile(in, []*RuleSet{{Policies: map[types.UID]int64{"selected": 1}}})
 	if len(u.Problems(Key{Name: "shop/bad"})) != 1 || u.Problems(Key{Name: "shop/selected"}) != nil {
 		t.Errorf("problems %+v", u.problems)
 	}
-	u.Compile(in, []map[types.UID]int64{{"selected": 1}, {"bad": 1}})
+	u.Compile(in, []*RuleSet{{Policies: map[types.UID]int64{"selected": 1, "bad": 1}}})
 	if u.Problems(Key{Name: "shop/bad"}) != nil {
 		t.Error("a policy that is selected now still has problems")
 	}

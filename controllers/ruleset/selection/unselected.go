@@ -1,7 +1,6 @@
 package selection
 
 import (
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +14,7 @@ import (
 // reported as invalid.
 type Unselected struct {
 	listed       stored.Policies
-	selections   []map[types.UID]int64
+	ruleSets     []*RuleSet
 	generations  map[types.UID]int64 // of these policies
 	gatewaysHash uint64
 	problems     map[Key][]compile.Problem
@@ -23,29 +22,15 @@ type Unselected struct {
 	compiled     uint64 // how often
 }
 
-// Compile compiles the policies that are in none of the selections, unless they are the same as in the last call. A selection is [RuleSet.Policies]. It
-// uses the identity settings that a Limiter has by default.
-func (u *Unselected) Compile(inputs Inputs, selections []map[types.UID]int64) {
-	isSame := u.gatewaysHash == inputs.GatewaysHash && slices.EqualFunc(u.selections, selections, isSameMap[types.UID, int64]) &&
-		slices.Equal(u.listed.Namespaced, inputs.Namespaced) && slices.Equal(u.listed.Cluster, inputs.Cluster)
-	if u.problems != nil && isSame {
-		return
-	}
-	u.listed, u.selections = inputs.Policies, selections
-	selected := func(policy types.UID) bool {
-		return slices.ContainsFunc(selections, func(of map[types.UID]int64) bool { _, is := of[policy]; return is })
-	}
-	generations := map[types.UID]int64{}
-	for p := range Objects(inputs.Policies) {
-		if !selected(p.UID) {
-			generations[p.UID] = p.Generation
-		}
-	}
-	if u.problems != nil && maps.Equal(u.generations, generations) && u.gatewaysHash == inputs.GatewaysHash {
+// Compile compiles the policies that none of the rule sets selects, unless they are the same as in the last call. It uses the identity settings that a
+// Limiter has by default.
+func (u *Unselected) Compile(inputs Inputs, ruleSets []*RuleSet) {
+	generations := u.update(inputs.Policies, ruleSets)
+	if u.problems != nil && EqualMaps(u.generations, generations) && u.gatewaysHash == inputs.GatewaysHash {
 		return
 	}
 	*u = Unselected{
-		listed: u.listed, selections: u.selections, generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}, compiled: u.compiled + 1,
+		listed: u.listed, ruleSets: u.ruleSets, generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}, compiled: u.compiled + 1,
 	}
 	if len(generations) == 0 {
 		return
@@ -67,6 +52,51 @@ func (u *Unselected) Compile(inputs Inputs, selections []map[types.UID]int64) {
 		k := Key{p.Policy, p.Cluster}
 		u.problems[k] = append(u.problems[k], p)
 	}
+}
+
+// update returns the generations of the policies that none of the rule sets selects. It returns those of the last call if nothing differs.
+func (u *Unselected) update(listed stored.Policies, ruleSets []*RuleSet) map[types.UID]int64 {
+	selected := func(policy types.UID) bool {
+		return slices.ContainsFunc(ruleSets, func(s *RuleSet) bool { _, is := s.Policies[policy]; return is })
+	}
+	if u.problems != nil && u.isSame(listed, ruleSets, selected) {
+		u.listed, u.ruleSets = listed, ruleSets
+		return u.generations
+	}
+	u.listed, u.ruleSets = listed, ruleSets
+	generations := map[types.UID]int64{}
+	for p := range Objects(listed) {
+		if !selected(p.UID) {
+			generations[p.UID] = p.Generation
+		}
+	}
+	return generations
+}
+
+// isSame reports whether the generations of the last call are those of the policies that are not selected now. It looks at the policies that have changed.
+func (u *Unselected) isSame(listed stored.Policies, ruleSets []*RuleSet, selected func(types.UID) bool) bool {
+	if len(ruleSets) != len(u.ruleSets) {
+		return false
+	}
+	isSame := true
+	exist := map[types.UID]bool{} // policies that have changed
+	gone, added := Changes(u.listed, listed)
+	for _, o := range added {
+		exist[o.UID] = true
+		generation, was := u.generations[o.UID]
+		isSame = isSame && was != selected(o.UID) && (!was || generation == o.Generation)
+	}
+	for _, o := range gone {
+		_, was := u.generations[o.UID]
+		isSame = isSame && (exist[o.UID] || !was)
+	}
+	for i, s := range ruleSets {
+		s.selectionDifferences(u.ruleSets[i], func(policy types.UID) {
+			_, was := u.generations[policy]
+			isSame = isSame && was != selected(policy)
+		})
+	}
+	return isSame
 }
 
 // Problems returns the problems of the policy as last compiled; nil if it is valid or a Limiter selects it.
