@@ -154,7 +154,8 @@ func (m *Memo) Compile(in Inputs, identity Identity, limits budget.Budget) Resul
 
 // Remembered returns the number of policies, and of the names and claims that they have, in the memo.
 func (m *Memo) Remembered() int {
-	return len(m.origins) + len(m.entries) + len(m.byUID) + len(m.byName) + len(m.byAge) + len(m.counter) + len(m.claimed) + len(m.ages) + len(m.decided.enforced) + m.set.remembered()
+	return len(m.origins) + len(m.entries) + len(m.byUID) + len(m.byName) + len(m.byAge) + len(m.counter) + len(m.claimed) + len(m.ages) +
+		len(m.decided.enforced) + m.set.remembered()
 }
 
 // setIdentity forgets everything if the identity table is another one: each rule depends on it.
@@ -228,7 +229,8 @@ func (m *Memo) sort(gone, added []*entry) {
 	}
 	isValid := func(e *entry) bool { return len(e.invalid) == 0 }
 	m.byName = lists.Replace(m.byName, gone, added, func(a, b *entry) int { return compareNames(&a.Policy, &b.Policy) })
-	m.byAge = lists.Replace(m.byAge, lists.Filter(gone, isValid), lists.Filter(added, isValid), func(a, b *entry) int { return comparePrecedence(&a.Policy, &b.Policy) })
+	precedence := func(a, b *entry) int { return comparePrecedence(&a.Policy, &b.Policy) }
+	m.byAge = lists.Replace(m.byAge, lists.Filter(gone, isValid), lists.Filter(added, isValid), precedence)
 	for _, changed := range [][]*entry{gone, added} {
 		for _, e := range changed {
 			m.share(e)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestListed_HasThePoliciesThatExist(t *testing.T) {
 	for step := range 5000 {
 		for range random.IntN(4) {
 			key := fmt.Sprint(random.IntN(2), random.IntN(12))
-			meta := metav1.ObjectMeta{Namespace: "shop", Name: key, ResourceVersion: fmt.Sprint(step)}
+			meta := metav1.ObjectMeta{Namespace: "shop", Name: key, ResourceVersion: strconv.Itoa(step)}
 			uids++
 			meta.UID = types.UID(fmt.Sprint("uid-", uids))
 			if known := exist[key]; known != nil && random.IntN(4) > 0 {
@@ -113,7 +114,7 @@ func TestListed_ReturnsListsThatDoNotChange(t *testing.T) {
 	var listed Listed
 	var objects []*v1alpha1.RateLimitPolicy
 	for i := range 4 {
-		objects = append(objects, &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(i)}})
+		objects = append(objects, &v1alpha1.RateLimitPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strconv.Itoa(i)}})
 		listed.Set(objects[i])
 	}
 	first, _ := listed.ListPolicies(t.Context())

@@ -43,7 +43,9 @@ type overriddenPolicy struct {
 
 // index returns the policies with their rules, and those that may have other rules than in the last call by name, nil for one without rules now.
 // Rules with the revision that they have in before share its memory.
-func (m *Memo) index(c Compiler, table *rules.RouteTable, policies []*compile.Compiled, before *RuleSet) (after []*indexedPolicy, changed map[string]*indexedPolicy) {
+func (m *Memo) index(
+	c Compiler, table *rules.RouteTable, policies []*compile.Compiled, before *RuleSet,
+) (after []*indexedPolicy, changed map[string]*indexedPolicy) {
 	sameTable := m.table == table
 	inTable := routesInTable(table)
 	after, changed = make([]*indexedPolicy, 0, len(policies)), map[string]*indexedPolicy{}

@@ -30,7 +30,8 @@ func (u *Unselected) Compile(inputs Inputs, ruleSets []*RuleSet) {
 		return
 	}
 	*u = Unselected{
-		listed: u.listed, ruleSets: u.ruleSets, generations: generations, gatewaysHash: inputs.GatewaysHash, problems: map[Key][]compile.Problem{}, compiled: u.compiled + 1,
+		listed: u.listed, ruleSets: u.ruleSets, generations: generations, gatewaysHash: inputs.GatewaysHash,
+		problems: map[Key][]compile.Problem{}, compiled: u.compiled + 1,
 	}
 	if len(generations) == 0 {
 		return

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +38,7 @@ func TestUnselected_IsTheSameAsWithoutTheStepsBefore(t *testing.T) {
 			if random.IntN(2) == 0 {
 				edited.Generation++
 			}
-			edited.Labels = map[string]string{"limiter": fmt.Sprint(random.IntN(3))}
+			edited.Labels = map[string]string{"limiter": strconv.Itoa(random.IntN(3))}
 			exist[name] = edited
 			listed.Set(edited)
 		}
