@@ -46,7 +46,7 @@ func BenchmarkReconcile(b *testing.B) {
 	}
 }
 
-// BenchmarkEdit measures what the operator computes for an edit: its rules are published, the replicas enforce them, and the statuses say so.
+// BenchmarkEdit measures what the operator computes for an edit: its rules are published, the replicas enforce them, and the statuses report it.
 func BenchmarkEdit(b *testing.B) {
 	for _, policies := range []int{1000, 10_000} {
 		b.Run(strconv.Itoa(policies), func(b *testing.B) {

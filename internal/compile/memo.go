@@ -71,7 +71,7 @@ type Memo struct {
 	set     placed
 }
 
-// decided is which policies have rules, and why others have none.
+// decided is which policies have rules, and what is wrong with the others.
 type decided struct {
 	limits      budget.Budget
 	fits        *budget.Fitting

@@ -103,7 +103,7 @@ type reportedPolicy struct {
 	stale bool
 }
 
-// isSettled reports whether the status stays until the policy or its outcomes change. A nil reportedPolicy is none.
+// isSettled reports whether the status stays until the policy or its outcomes change. A nil reportedPolicy is not settled.
 func (r *reportedPolicy) isSettled() bool { return r != nil && !r.stale && r.due.IsZero() }
 
 // isCurrent reports whether the status of that version of the policy follows from outcomes that have not changed.

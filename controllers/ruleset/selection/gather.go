@@ -118,7 +118,7 @@ func ListPolicies(ctx context.Context, reader client.Reader) (policies stored.Po
 // Unreadable reports whether the objects that policies can target cannot be read.
 func (in Inputs) Unreadable() bool { return in.Gateways != nil && in.Gateways.Unreadable != nil }
 
-// Generations returns the generation of each policy of a list. It gets those of the list before, with nil if there is none, and returns them if nothing
+// Generations returns the generation of each policy of a list. It gets those of the list before, which are nil without a list, and returns them if nothing
 // differs. It does not change them.
 func Generations(before, after stored.Policies, generations map[types.UID]int64) map[types.UID]int64 {
 	generations, _ = generationsAfter(before, after, generations)
