@@ -214,7 +214,7 @@ func (f *file) inspect() (isRegular bool, err error) {
 	info, err := os.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("%s does not exist", f.path)
+		return false, fmt.Errorf("%s does not exist: check the name, and the directory that the command runs in", f.path)
 	case err != nil:
 		return false, err
 	case info.IsDir():

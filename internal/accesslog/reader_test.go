@@ -281,7 +281,7 @@ func TestOpen_Errors(t *testing.T) {
 		want  string
 	}{
 		"no file":        {nil, accesslog.Options{}, "no log is given"},
-		"missing":        {[]string{filepath.Join(directory, "a.log")}, accesslog.Options{}, "does not exist"},
+		"missing":        {[]string{filepath.Join(directory, "a.log")}, accesslog.Options{}, "a.log does not exist: check the name"},
 		"no match":       {[]string{filepath.Join(directory, "*.log")}, accesslog.Options{}, "no file matches"},
 		"directory":      {[]string{directory}, accesslog.Options{}, "is a directory: name its files"},
 		"empty":          {[]string{write(t, "empty.log", []byte("\n \n"))}, accesslog.Options{}, "the log is empty"},

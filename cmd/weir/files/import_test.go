@@ -158,7 +158,7 @@ func TestImport_WritesPoliciesAndReportsTheRest(t *testing.T) {
 		},
 		"a missing file": {
 			args: []string{"envoy-ratelimit", "missing.yaml"}, status: 2,
-			stderr: "weir import envoy-ratelimit: read policies: stat missing.yaml: no such file or directory\n",
+			stderr: "weir import envoy-ratelimit: missing.yaml does not exist: check the name, and the directory that the command runs in\n",
 		},
 		"an unknown source": {
 			args: []string{"envoy-ratelimits"}, status: 2, stderr: "weir import: unknown command \"envoy-ratelimits\"; did you mean envoy-ratelimit?\n",
