@@ -259,9 +259,10 @@ func layers() []layer {
 				"golang.org/x/time", "sigs.k8s.io/yaml",
 			},
 		},
-		{pkg: "internal/accesslog/jsonscan"},
-		{pkg: "internal/accesslog/logtime"},
-		{pkg: "internal/accesslog/format", internal: []string{"internal/accesslog/jsonscan", "internal/accesslog/logtime", "limiter/clientip", "limiter/rules"}},
+		{pkg: "internal/accesslog/logtext"},
+		{pkg: "internal/accesslog/jsonscan", internal: []string{"internal/accesslog/logtext"}},
+		{pkg: "internal/accesslog/logtime", internal: []string{"internal/accesslog/logtext"}},
+		{pkg: "internal/accesslog/format", internal: []string{"internal/accesslog/jsonscan", "internal/accesslog/logtext", "internal/accesslog/logtime", "limiter/clientip", "limiter/rules"}},
 		{pkg: "internal/accesslog", internal: []string{"internal/accesslog/format"}, external: []string{"github.com/klauspost/compress"}},
 		{
 			pkg:      "internal/importer",
