@@ -271,7 +271,7 @@ func layers() []layer {
 		},
 		{
 			pkg:      "internal/importer/...",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/rules/pattern", "limiter/rules/reading", "internal/compile/rate", "internal/compile/window", "internal/policyfile", "internal/importer"},
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/matching", "limiter/rules/pattern", "limiter/rules/reading", "internal/compile/rate", "internal/compile/window", "internal/policyfile", "internal/importer", "internal/importer/traefikrule"},
 			external: []string{"github.com/envoyproxy/go-control-plane/ratelimit", "google.golang.org/protobuf"},
 		},
 		{

@@ -83,8 +83,10 @@ The policies limit the writes of Events. They need a Limiter with kubernetesThro
 			name: "traefik", short: "Convert the middlewares RateLimit of Traefik",
 			long: `Convert the middlewares RateLimit of Traefik to policies with TokenBucket: Kubernetes objects and configurations of the file provider.
 
-The policies apply to all requests of the domain, which the address of the ForwardAuth middleware names.`,
-			example: "  kubectl get middlewares.traefik.io -A -o yaml | weir import traefik -", convert: converter(objects.Traefik),
+Each IngressRoute, Ingress or router of the file provider that has the middleware becomes a policy that matches its rule. Without one, the policy
+applies to all requests of the domain, which the address of the ForwardAuth middleware names.`,
+			example: "  kubectl get middlewares.traefik.io,ingressroutes.traefik.io,ingresses -A -o yaml | weir import traefik -\n" +
+				"  weir import traefik dynamic/", convert: converter(objects.Traefik),
 		},
 	}
 }
