@@ -264,9 +264,10 @@ func layers() []layer {
 		{pkg: "internal/accesslog/logtime", internal: []string{"internal/accesslog/logtext"}},
 		{pkg: "internal/accesslog/format", internal: []string{"internal/accesslog/jsonscan", "internal/accesslog/logtext", "internal/accesslog/logtime", "limiter/clientip", "limiter/rules"}},
 		{pkg: "internal/accesslog", internal: []string{"internal/accesslog/format"}, external: []string{"github.com/klauspost/compress"}},
+		{pkg: "internal/importer/toml", external: []string{"github.com/pelletier/go-toml", "go.yaml.in/yaml"}},
 		{
 			pkg:      "internal/importer",
-			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/window", "internal/lintrule", "internal/policyfile", "internal/terminal"},
+			internal: []string{"api/v1alpha1", "limiter", "limiter/rules", "limiter/rules/credentials", "limiter/rules/policyname", "internal/compile/window", "internal/importer/toml", "internal/lintrule", "internal/policyfile", "internal/terminal"},
 			external: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml", "go.yaml.in/yaml"},
 		},
 		{

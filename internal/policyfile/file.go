@@ -21,9 +21,12 @@ type File struct {
 // because those belong to editors and version control, and in a mounted ConfigMap they are a second copy of every file. It also skips pipes and sockets,
 // because reading them may not end. A path that names one is an error, except with stdin for the process's own, such as /dev/stdin or
 // <(kustomize build) of a shell. Files that are too large are an error, see [MaxFile] and [MaxFiles].
-func Read(stdin io.Reader, paths ...string) ([]File, error) {
+func Read(stdin io.Reader, paths ...string) ([]File, error) { return ReadAlso(nil, stdin, paths...) }
+
+// ReadAlso is [Read], and also reads files with other extensions in directories, such as ".toml".
+func ReadAlso(extensions []string, stdin io.Reader, paths ...string) ([]File, error) {
 	var files []File
-	found, size, hasStdin := finder{found: map[string]bool{}}, 0, false
+	found, size, hasStdin := finder{found: map[string]bool{}, extensions: append([]string{".yaml", ".yml", ".json"}, extensions...)}, 0, false
 	for _, path := range paths {
 		var names []string
 		switch {
@@ -96,9 +99,4 @@ func open(name string, withOpenFiles bool) (*os.File, error) {
 		return nil, err
 	}
 	return file, nil
-}
-
-func isPolicyFile(name string) bool {
-	extension := filepath.Ext(name)
-	return extension == ".yaml" || extension == ".yml" || extension == ".json"
 }

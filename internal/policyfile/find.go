@@ -16,7 +16,11 @@ type finder struct {
 	root  string          // the directory that is searched, absolute and without symbolic links
 	names []string        // of its files
 	links []string        // symbolic links to follow
+
+	extensions []string // of the files that are read in directories
 }
+
+func (f *finder) isWanted(name string) bool { return slices.Contains(f.extensions, filepath.Ext(name)) }
 
 // find returns the file, or the policy files of the directory and its subdirectories in lexical order. It follows symbolic links: to directories, too,
 // as mounted volumes and repositories of several teams have. It skips the files that an earlier find has found.
@@ -95,7 +99,7 @@ func (f *finder) walk(name, target string) error {
 			}
 		case entry.Type()&fs.ModeSymlink != 0:
 			f.links = append(f.links, child)
-		case entry.Type().IsRegular() && isPolicyFile(child):
+		case entry.Type().IsRegular() && f.isWanted(child):
 			f.add(child, childTarget)
 		}
 	}
@@ -106,12 +110,12 @@ func (f *finder) walk(name, target string) error {
 func (f *finder) follow(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
-		if extension := filepath.Ext(name); extension != "" && !isPolicyFile(name) {
+		if extension := filepath.Ext(name); extension != "" && !f.isWanted(name) {
 			return nil
 		}
 		return ReadError(name, err)
 	}
-	if !info.IsDir() && (!info.Mode().IsRegular() || !isPolicyFile(name)) {
+	if !info.IsDir() && (!info.Mode().IsRegular() || !f.isWanted(name)) {
 		return nil
 	}
 	target, err := resolve(name)

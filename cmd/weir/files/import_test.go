@@ -203,6 +203,25 @@ func TestImport_WritesAFileForEachNamespace(t *testing.T) {
 	}
 }
 
+// Traefik's own pages have their examples in TOML, too.
+func TestImport_ReadsTOMLOfTraefik(t *testing.T) {
+	const config = "[http.middlewares.slow.rateLimit]\naverage = 5\n[http.middlewares.slow.rateLimit.redis]\n\n" +
+		"[http.routers.api]\nrule = \"Host(`a.example`)\"\nmiddlewares = [\"slow\"]\n"
+	inDirectory(t, map[string]string{"dynamic/shop.toml": config, "broken.toml": "[http]\na = \n", "dynamic/README.md": "text"})
+	for name, c := range map[string]struct{ stdin, argument, place string }{
+		"a file": {"", "dynamic/shop.toml", "dynamic/shop.toml"}, "a directory": {"", "dynamic", "dynamic/shop.toml"}, "the standard input": {config, "-", "-"},
+	} {
+		status, stdout, stderr := runCommand(ImportCommand(), c.stdin, "traefik", c.argument)
+		if status != 0 || !strings.HasPrefix(stdout, "# "+c.place+":1: router api, middleware slow, 5 per 1s, burst 1\n") || !strings.Contains(stdout, "      hosts:\n      - a.example\n") ||
+			!strings.Contains(stderr, c.place+":3: note: redis has no effect") {
+			t.Errorf("%s: status %d\n%s%s", name, status, stdout, stderr)
+		}
+	}
+	if status, _, stderr := runImport("traefik", "broken.toml"); status != 1 || !strings.Contains(stderr, "broken.toml:2: error: invalid TOML: ") {
+		t.Errorf("status %d\n%s", status, stderr)
+	}
+}
+
 func TestImport_HelpListsTheSources(t *testing.T) {
 	status, stdout, _ := runImport()
 	if status != 0 || !strings.Contains(stdout, "envoy-ratelimit") || !strings.Contains(stdout, "--partial") {
