@@ -162,3 +162,28 @@ func TestCheckOutput_KeepsInputs(t *testing.T) {
 		}
 	}
 }
+
+// A command finds out before it works for an hour.
+func TestCheckOutput_NamesADirectoryWithoutPermission(t *testing.T) {
+	directory := t.TempDir()
+	if os.Geteuid() == 0 { // the permissions of files do not apply to root
+		directory = "/proc/self"
+	} else if err := os.Chmod(directory, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(directory, "report.html")
+	want := "no file can be created in the directory " + directory + ": "
+	for name, err := range map[string]error{"CheckOutput": CheckOutput(path), "WriteFile": WriteFile(path, text("x"))} {
+		if err == nil || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "name a file elsewhere") ||
+			strings.Contains(err.Error(), ".weir-") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	writable := t.TempDir()
+	if err := CheckOutput(filepath.Join(writable, "report.html")); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(writable); err != nil || len(entries) > 0 {
+		t.Errorf("a check leaves %v, %v", entries, err)
+	}
+}
