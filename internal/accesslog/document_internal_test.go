@@ -32,7 +32,7 @@ func TestDocuments_ReturnsEachObjectOnItsLine(t *testing.T) {
 		"{\"items\":" + padding + "[{}," + padding + "{}]}\r\n{}": "1:{}|2:{}|3:{}",
 	} {
 		for name, in := range map[string]io.Reader{
-			"at once": strings.NewReader(text), "byte by byte": iotest.OneByteReader(strings.NewReader(text)), "with the error": iotest.DataErrReader(strings.NewReader(text)),
+			"in one part": strings.NewReader(text), "byte by byte": iotest.OneByteReader(strings.NewReader(text)), "with the error": iotest.DataErrReader(strings.NewReader(text)),
 		} {
 			out, err := io.ReadAll(newDocuments(in))
 			var got []string

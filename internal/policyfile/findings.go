@@ -95,7 +95,7 @@ func (r *Result) places() places {
 	return all
 }
 
-// of returns the object that a finding is about, nil if there is none.
+// of returns the object that a finding is about, nil without one.
 func (p places) of(found *Problem) *object {
 	for _, o := range slices.Backward(p[[2]string{found.File, found.Policy}]) {
 		if o.line("") <= found.Line {

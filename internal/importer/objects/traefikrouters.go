@@ -215,7 +215,7 @@ func (c *traefikConfig) policiesOf(out *importer.Result, m *traefikMiddleware, p
 	return policies
 }
 
-// overlapping returns another router that requests of a router can match, nil if there is none.
+// overlapping returns another router that requests of a router can match, nil without one.
 func (c *traefikConfig) overlapping(r *traefikRouter) *traefikRouter {
 	for _, other := range c.routers {
 		if other != r && (other.match == nil || r.match == nil || traefikrule.Overlap(r.match, other.match)) {

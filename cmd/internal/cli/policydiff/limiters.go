@@ -38,7 +38,7 @@ type limiterEffect func(c *Change) Effect
 
 func always(e Effect) limiterEffect { return func(*Change) Effect { return e } }
 
-// lowerIsStricter is about a bound. Without it, there is none.
+// lowerIsStricter is about a bound. An absent bound is the highest one.
 func lowerIsStricter(c *Change) Effect { return ordered(-bound(c.From), -bound(c.To)) }
 
 func bound(text string) int {
