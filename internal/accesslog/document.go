@@ -18,7 +18,8 @@ const maxListHead = 4 << 10
 // errIncomplete is the error of a document that ends inside of a list or an object.
 var errIncomplete = errors.New("the JSON ends inside of a list or an object")
 
-// isDocument reports whether a text is JSON that does not have an object on each line: a list, or objects of several lines.
+// isDocument reports whether a text is JSON that does not have an object on each line: a list, or objects of several lines. Several lines with a list each, as
+// a webhook backend writes them, are lines.
 func isDocument(head []byte) bool {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
 	switch {
@@ -31,8 +32,8 @@ func isDocument(head []byte) bool {
 		return false
 	}
 	end := bytes.IndexByte(head, '\n')
-	if end < 0 { // one line, which is read as one unless it is a long list
-		return len(head) >= sampleSize/2 && listHead.Match(head[:min(len(head), maxListHead)])
+	if end < 0 || len(bytes.TrimSpace(head[end:])) == 0 { // one line
+		return listHead.Match(head[:min(len(head), maxListHead)])
 	}
 	var d documents
 	for _, c := range head[:end] {

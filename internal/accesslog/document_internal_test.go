@@ -115,9 +115,9 @@ func TestIsDocument(t *testing.T) {
 	long := strings.Repeat("x", sampleSize)
 	for text, want := range map[string]bool{
 		"": false, "\n": false, "{}\n{}\n": false, `{"a":{"b":1}}` + "\n": false, "[2026-03-14T12:00:00.000Z] \"GET / HTTP/1.1\"\n": false,
-		"{\"a\": 1,\n{\"a\": 2}\n": false, "{\"a\": \"cut off\n{\"a\": 2}\n": false, `{"a":"` + long: false, `{"items":[{"a":1}]}`: false, `[1]`: false, "{": false,
+		"{\"a\": 1,\n{\"a\": 2}\n": false, "{\"a\": \"cut off\n{\"a\": 2}\n": false, `{"a":"` + long: false, `{"items":[{"a":1}]}` + "\n" + `{"items":[]}`: false, `[1]`: false, "{": false,
 		"\ufeff{\n": false, "{\nx": false, "text\n{\n\"a\"": false,
-		"[{": true, " [\n {": true, "{\n  \"a\"": true, "\ufeff{\n\"": true, "{\"a\": [\n[": true, "{\n}\n": true, `{"items":[{"a":"` + long: true,
+		"[{": true, " [\n {": true, "{\n  \"a\"": true, "\ufeff{\n\"": true, "{\"a\": [\n[": true, "{\n}\n": true, `{"items":[{"a":1}]}` + "\n\n": true, `{"kind":"List","items":[]}`: true, `{"items":[{"a":"` + long: true,
 	} {
 		if got := isDocument([]byte(text)); got != want {
 			t.Errorf("%.40q: %t, want %t", text, got, want)
