@@ -131,8 +131,11 @@ func isInput(path string, info fs.FileInfo, input string) bool {
 	})
 }
 
-// within reports whether a file is below a directory. Both exist.
+// within reports whether a file is below a directory, also through a symbolic link in it. Both exist.
 func within(directory, path string) (bool, error) {
+	if relative, err := filepath.Rel(directory, path); err == nil && filepath.IsLocal(relative) {
+		return true, nil
+	}
 	absolute := func(path string) (string, error) {
 		path, err := filepath.EvalSymlinks(path)
 		if err != nil {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -135,11 +136,15 @@ func TestCheckOutput_KeepsInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := errors.Join(os.MkdirAll(in("shared"), 0o700), os.WriteFile(in("shared/b.yaml"), nil, 0o600), os.Symlink("../shared", in("policies/link"))); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		output string
 		inputs []string
 		want   string // "" is no error
 	}{
+		{in("policies/link/b.yaml"), []string{in("policies")}, "is an input of the command"},
 		{in("access.log"), []string{in("access.log")}, "is an input of the command"},
 		{in("access.log"), []string{in("*.log")}, "is an input of the command"},
 		{in("policies/../access.log"), []string{"", "-", in("access.log")}, "is an input of the command"},
