@@ -120,7 +120,7 @@ func limiterFields() []limiterField {
 		{"spec.kubernetesThrottle.maxRetryAfter", always(Same), response},
 		{"spec.kubernetesThrottle.warnAt", always(Same), response},
 		{"spec.kubernetesThrottle.namespacedPolic", always(Different), selects + " " + writes},
-		{"spec.kubernetesThrottle", func(c *Change) Effect { return opposite(moreIsLooser(c)) }, "limits writes to the Kubernetes API"},
+		{"spec.kubernetesThrottle", func(c *Change) Effect { return opposite(moreIsLooser(c)) }, "for writes to the Kubernetes API"},
 		{"spec.replicas", nil, ""},
 		{"spec.autoscaling", nil, ""},
 		{"spec.podDisruptionBudget", nil, ""},
