@@ -19,6 +19,7 @@ require (
 	github.com/klauspost/compress v1.19.1
 	github.com/maypok86/otter/v2 v2.4.0
 	github.com/owenrumney/go-sarif/v3 v3.3.1
+	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/pires/go-proxyproto v0.15.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/client_model v0.6.3

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,8 +20,10 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli"
 	"github.com/weir-dev/weir/cmd/internal/cli/ask"
 	"github.com/weir-dev/weir/cmd/internal/cli/policydiff"
+	"github.com/weir-dev/weir/cmd/internal/cli/policyset"
 	"github.com/weir-dev/weir/cmd/kubectl-weir/status"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/terminal"
 	"github.com/weir-dev/weir/limiter/rules/policyname"
 )
 
@@ -37,7 +42,7 @@ func diffCommand() *cobra.Command {
 		Long: `Compare the policies of a cluster with policies in files: what applying the files would enforce differently, in the words of their YAML.
 
 FILES are files, directories (their *.yaml, *.yml and *.json files, including subdirectories) and "-" for standard input. Only the namespaces
-of the policies in FILES are read and compared, and ClusterRateLimitPolicies if FILES have some. weir diff compares files with files.
+of the policies in FILES are read and compared, ClusterRateLimitPolicies if FILES have some, and the Limiters in FILES. weir diff compares files with files.
 
 ` + policydiff.Effects + `
 
@@ -76,8 +81,8 @@ func (f *diffFlags) diff(ctx context.Context, s cli.Streams, paths []string) err
 		return cli.UsageError(err)
 	}
 	scopes := policydiff.Scopes(newer)
-	if len(scopes) == 0 {
-		return cli.UsageError(errors.New("the files have no policy"))
+	if len(scopes) == 0 && len(newer.Limiters()) == 0 {
+		return cli.UsageError(errors.New("the files have neither a policy nor a Limiter"))
 	}
 	c, err := f.cluster.reader()
 	if err != nil {
@@ -85,15 +90,21 @@ func (f *diffFlags) diff(ctx context.Context, s cli.Streams, paths []string) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, ask.Timeout)
 	defer cancel()
-	stored, err := readPolicies(ctx, c, scopes)
+	policies, err := readPolicies(ctx, c, scopes)
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	older, err := (&policydiff.Flags{}).Compile(s.Err, "the cluster", []policyfile.File{stored}, true)
+	stored, err := readLimiters(ctx, c, newer, s.Err)
 	if err != nil {
 		return cli.UsageError(err)
 	}
-	d, err := policydiff.Compare(older, newer, func(scope string) bool { return scopes[scope] })
+	older, err := f.Among(stored.limiters).Compile(s.Err, "the cluster", []policyfile.File{policies, stored.file}, true)
+	if err != nil {
+		return cli.UsageError(err)
+	}
+	d, err := policydiff.Compare(older, newer, policydiff.Scope{
+		Policies: func(scope string) bool { return scopes[scope] }, Limiters: func(name string) bool { return stored.compared[name] },
+	})
 	if err != nil {
 		return err
 	}
@@ -125,6 +136,37 @@ func readPolicies(ctx context.Context, c client.Reader, scopes map[string]bool) 
 	}
 	content, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	return policyfile.File{Name: "cluster", Content: content}, err
+}
+
+// storedLimiters are the Limiters of files as they are in the cluster.
+type storedLimiters struct {
+	file     policyfile.File
+	limiters map[string]bool // those in the file
+	compared map[string]bool // and those that the cluster does not have
+}
+
+// readLimiters reads the Limiters that the files have. A user who can read policies may not be able to read Limiters.
+func readLimiters(ctx context.Context, c client.Reader, files *policyset.Set, stderr io.Writer) (s storedLimiters, err error) {
+	items := []any{}
+	s.limiters, s.compared = map[string]bool{}, map[string]bool{}
+	for _, l := range files.Limiters() {
+		namespace, name, _ := strings.Cut(l.Name, "/")
+		var object v1alpha1.Limiter
+		switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &object); {
+		case apierrors.IsForbidden(err):
+			terminal.Println(stderr, fmt.Sprintf("warning: Limiter %s is not compared: %v", l.Name, err))
+			continue
+		case err == nil:
+			items = append(items, fileObject("Limiter", &object.ObjectMeta, object.Spec))
+			s.limiters[l.Name] = true
+		case !apierrors.IsNotFound(err):
+			return s, readError("limiters.weir.dev "+l.Name, err)
+		}
+		s.compared[l.Name] = true
+	}
+	content, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	s.file = policyfile.File{Name: "cluster", Content: content}
+	return s, err
 }
 
 func readError(what string, err error) error {

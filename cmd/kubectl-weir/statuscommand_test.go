@@ -124,7 +124,14 @@ func TestStatus_ShowsAnInstallationToItsObservers(t *testing.T) {
 	if report.Version != "v1" || report.Healthy || len(report.Problems) != 2 || report.Limiters[0].Version != "test" {
 		t.Errorf("JSON: %+v", report)
 	}
-	t.Run("diff", func(t *testing.T) { compareWithFiles(t, everything, stranger) })
+	onlyPolicies := w.user("paul", "")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "policies"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"weir.dev"}, Resources: []string{"ratelimitpolicies"}, Verbs: []string{"list"}}}}
+	w.must(w.Create(t.Context(), role))
+	w.must(w.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "paul"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "paul", APIGroup: rbacv1.GroupName}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}))
+	t.Run("diff", func(t *testing.T) { compareWithFiles(t, everything, onlyPolicies, stranger) })
 	w.repair()
 	w.expect(everything, 0, nil, "Policies: 1, 1 ready", "No problems.")
 }
@@ -209,7 +216,7 @@ func nameTheMissingCRD(t *testing.T, kube *kubetest.KubeProcess) {
 }
 
 // compareWithFiles compares the policy of the installation with files.
-func compareWithFiles(t *testing.T, user, stranger string) {
+func compareWithFiles(t *testing.T, user, onlyPolicies, stranger string) {
 	file := filepath.Join(t.TempDir(), "policies.yaml")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -242,5 +249,19 @@ func compareWithFiles(t *testing.T, user, stranger string) {
 	write(strings.Replace(policy, "100", "-1", 1))
 	diff(user, 2, "1 problem in the files")
 	write("# nothing\n")
-	diff(user, 2, "the files have no policy")
+	diff(user, 2, "the files have neither a policy nor a Limiter")
+
+	const limiter = "---\napiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: default, namespace: weir-system}\n" +
+		"spec: {replicas: 9, redis: {addresses: [\"redis:6379\"]}}\n"
+	tenantOf := func(header string) string {
+		return strings.Replace(limiter, "spec: {", "spec: {identity: {tenant: {header: "+header+"}}, ", 1)
+	}
+	write(policy + limiter)
+	diff(user, 0, "The policies are the same.")
+	write(policy + tenantOf("X-Org"))
+	diff(user, 1, "different: Limiter weir-system/default (", "spec.identity.tenant.header: x-tenant-id → X-Org; policies without spec.identifier count by another identifier [different]",
+		"different: weir-system/tenant-free (", "spec.identity of the Limiter: header x-tenant-id → header x-org", "1 policy differs: 1 different. 1 Limiter differs: 1 different.")
+	diff(onlyPolicies, 0, "warning: Limiter weir-system/default is not compared: limiters.weir.dev \"default\" is forbidden: User \"paul\" cannot get")
+	write(strings.Replace(limiter, "name: default", "name: new", 1))
+	diff(user, 1, "new (different): Limiter weir-system/new (")
 }

@@ -37,7 +37,7 @@ func TestSimulate_NamesWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, arguments := range map[string][]string{
-		"missing argument: name a scenario": {}, "scenario.yaml:1: duration: is required": {file}, "no such file": {file + "x"},
+		"missing argument: name a scenario": {}, "scenario.yaml:1: duration: is required": {file}, "simulate: " + file + "x does not exist: check the name": {file + "x"},
 		`--output "xml" is invalid`: {"-o", "xml", file}, "--picture needs one scenario": {"--picture", "a.svg", file, file}, "--seed -1 is invalid": {"--seed", "-1", file},
 		"--report: " + file + " is an input": {"--report", file, file}, "--picture: " + file + " is an input": {"--picture", file, file},
 	} {

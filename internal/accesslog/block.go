@@ -161,6 +161,7 @@ func (b *block) parse(p *format.Parser) {
 			line, text = text, ""
 		}
 		if line = strings.TrimRight(line, " \t\r"); line == "" {
+			b.lines-- // a share of bad lines is one of lines with a text
 			continue
 		}
 		b.parseLine(p, number, line)

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/weir-dev/weir/internal/accesslog/format"
@@ -53,6 +52,7 @@ type file struct {
 	damage  error // of the first lines
 
 	isCompressed bool
+	isDocument   bool // see isDocument
 }
 
 // expand returns the paths of patterns, each of them once.
@@ -158,6 +158,32 @@ func (f *file) head(stdin io.Reader, counter *atomic.Int64) ([]byte, error) {
 	if err := f.open(stdin, counter); err != nil {
 		return nil, err
 	}
+	head, err := f.readSample()
+	if err != nil {
+		return nil, err
+	}
+	if isDocument(head) {
+		f.isDocument, f.reader = true, newDocuments(io.MultiReader(bytes.NewReader(head), f.reader))
+		if f.damage == nil { // or else what can be read is in head
+			if head, err = f.readSample(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if bytes.IndexByte(head, '\n') < 0 && len(head) == sampleSize { // one long line
+		rest, err := readLine(f.reader)
+		if err != nil {
+			return nil, f.readError(err)
+		}
+		if head = slices.Concat(head, rest); len(head) > maxLine {
+			return nil, fmt.Errorf("%s: the first line is longer than %d bytes: it is no log, or remove the line", nameOf(f.path), maxLine)
+		}
+	}
+	return head, nil
+}
+
+// readSample reads the first bytes. It sets damage if a read fails after some of them.
+func (f *file) readSample() ([]byte, error) {
 	buffer := make([]byte, sampleSize)
 	n := 0
 	for n < sampleSize {
@@ -173,21 +199,7 @@ func (f *file) head(stdin io.Reader, counter *atomic.Int64) ([]byte, error) {
 			break
 		}
 	}
-	head := buffer[:n:n]
-	if bytes.IndexByte(head, '\n') < 0 && n == sampleSize { // one long line
-		rest, err := readLine(f.reader)
-		if err != nil {
-			return nil, f.readError(err)
-		}
-		if head = slices.Concat(head, rest); len(head) > maxLine {
-			advice := "it is no log, or remove the line"
-			if head[0] == '{' || head[0] == '[' {
-				advice = "if it is a list of JSON objects, write each of them on its own line, for example with jq -c '.items[]'"
-			}
-			return nil, fmt.Errorf("%s: the first line is longer than %d bytes: %s", nameOf(f.path), maxLine, advice)
-		}
-	}
-	return head, nil
+	return buffer[:n:n], nil
 }
 
 // readLine reads to the end of the line, as far as a line can be long.
@@ -214,7 +226,7 @@ func (f *file) inspect() (isRegular bool, err error) {
 	info, err := os.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("%s does not exist", f.path)
+		return false, fmt.Errorf("%s does not exist: check the name, and the directory that the command runs in", f.path)
 	case err != nil:
 		return false, err
 	case info.IsDir():
@@ -247,15 +259,18 @@ func (f *file) open(in io.Reader, counter *atomic.Int64) error {
 		f.close()
 		return f.readError(err)
 	}
+	if f.isDocument {
+		f.reader = newDocuments(f.reader)
+	}
 	return nil
 }
 
 // decompress returns a reader of the plain text of a file that begins with magic.
-func (f *file) decompress(in io.Reader, magic []byte) (io.Reader, error) {
+func (f *file) decompress(in *bufio.Reader, magic []byte) (io.Reader, error) {
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		f.isCompressed = true
-		return gzip.NewReader(in)
+		return newGzip(in)
 	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), isSkippableFrame(magic):
 		f.isCompressed = true
 		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxZstdMemory), zstd.WithDecoderConcurrency(1))
@@ -291,6 +306,8 @@ func (f *file) readError(err error) error {
 	name := nameOf(f.path)
 	_, isOfSystem := errors.AsType[*fs.PathError](err)
 	switch {
+	case errors.Is(err, errIncomplete):
+		return fmt.Errorf("%s is incomplete: %w; get a complete copy", name, err)
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%s needs more than %d MiB of memory to decompress: decompress it, for example with zstd -dc --long=31, and use - for the standard input",
 			name, maxZstdMemory>>20)

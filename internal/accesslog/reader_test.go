@@ -3,6 +3,7 @@ package accesslog_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -229,6 +230,89 @@ func TestReader_ReadsTheEventsOfALine(t *testing.T) {
 	}
 }
 
+// An EventList can be of any size and layout, as kubectl get --raw, jq and webhook backends write it.
+func TestReader_ReadsDocuments(t *testing.T) {
+	const events = 9600
+	var list bytes.Buffer
+	list.WriteString(`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[`)
+	for i := range events {
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		fmt.Fprintf(&list, `{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"create","user":{"username":"bob"},`+
+			`"objectRef":{"resource":"pods","namespace":"acme","name":"p%d","apiVersion":"v1"},"requestObject":{"a":%q},"requestReceivedTimestamp":%q}`,
+			i, strings.Repeat("x", 300), noon.Add(time.Duration(i)*time.Second).Format(time.RFC3339))
+	}
+	list.WriteString("]}")
+	if list.Len() < 5<<20 {
+		t.Fatalf("the list has %d bytes", list.Len())
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, list.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"a.json": list.Bytes(), "pretty.json": pretty.Bytes(), "pretty.json.gz": compressed(t, pretty.Bytes())["gzip"], "long.json.zst": compressed(t, list.Bytes())["zstd"],
+	} {
+		path := write(t, name, content)
+		for _, from := range []string{path, "-"} {
+			in, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := open(t, accesslog.Options{Stdin: in}, from)
+			records, err := readAll(t, r)
+			stats := r.Stats()
+			if !errors.Is(err, io.EOF) || len(records) != events || stats.Bad > 0 || stats.Lines < events || stats.Files[0].Format.Name != "audit" {
+				t.Errorf("%s: %v, %d records, %+v", name, err, len(records), stats)
+			}
+			if last := records[len(records)-1]; last.Request.Kubernetes.Name != fmt.Sprintf("p%d", events-1) {
+				t.Errorf("%s: the last is %+v", name, last.Request.Kubernetes)
+			}
+			_ = in.Close()
+		}
+	}
+
+	cut := pretty.Bytes()[:pretty.Len()/2]
+	records, err := readAll(t, open(t, accesslog.Options{}, write(t, "cut.json", cut)))
+	if err == nil || !strings.Contains(err.Error(), "cut.json is incomplete: the JSON ends inside of a list or an object; get a complete copy") {
+		t.Errorf("of a list that is cut off: %d records, %v", len(records), err)
+	}
+}
+
+// The share of lines that cannot be read is one of the objects, whatever the number of their lines and of blank ones.
+func TestReader_CountsObjectsOfSeveralLines(t *testing.T) {
+	const good, bad = "{\n \"time\": 1700000000,\n \"method\": \"GET\",\n \"path\": \"/v1\"\n}\n\n", "{\n \"time\": \"never\",\n \"method\": \"GET\",\n \"path\": \"/v1\"\n}\n"
+	r := open(t, accesslog.Options{}, write(t, "app.log", []byte(good+good+good+bad)))
+	if records, err := readAll(t, r); !errors.Is(err, io.EOF) || len(records) != 3 || records[2].Line != 13 {
+		t.Errorf("%v, %+v", err, records)
+	}
+	if s := r.Stats(); s.Lines != 4 || s.Bad != 1 || s.BadLines[0].Line != 19 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Archives fill the last block of a file with zeros. gzip -d ignores them.
+func TestReader_IgnoresZerosAfterAGzip(t *testing.T) {
+	member := func(i int) []byte { return compressed(t, []byte(nginxLine(time.Duration(i)*time.Second, "/")))["gzip"] }
+	zeros := make([]byte, 10_240)
+	for name, content := range map[string][]byte{
+		"members": slices.Concat(member(0), member(1)), "zeros at the end": slices.Concat(member(0), member(1), zeros), "one zero": append(slices.Concat(member(0), member(1)), 0),
+		"zeros between members": slices.Concat(member(0), zeros, member(1), zeros),
+	} {
+		records, err := readAll(t, open(t, accesslog.Options{}, write(t, "a.log.gz", content)))
+		if !errors.Is(err, io.EOF) || len(records) != 2 {
+			t.Errorf("%s: %v, %d records", name, err, len(records))
+		}
+	}
+	for _, garbage := range []string{"x", "\x00\x00x", "\x1f\x8b", "\x00\x1f\x8b\x08"} {
+		_, err := readAll(t, open(t, accesslog.Options{}, write(t, "a.log.gz", append(member(0), garbage...))))
+		if err == nil || !strings.Contains(err.Error(), "a.log.gz is truncated or damaged") {
+			t.Errorf("after a member and %q: %v", garbage, err)
+		}
+	}
+}
+
 func TestReader_ReadsAFileOnceWhateverItsPath(t *testing.T) {
 	path := write(t, "access.log", manyLines(10))
 	link, hard := filepath.Join(t.TempDir(), "link"), filepath.Join(filepath.Dir(path), "hard")
@@ -281,7 +365,7 @@ func TestOpen_Errors(t *testing.T) {
 		want  string
 	}{
 		"no file":        {nil, accesslog.Options{}, "no log is given"},
-		"missing":        {[]string{filepath.Join(directory, "a.log")}, accesslog.Options{}, "does not exist"},
+		"missing":        {[]string{filepath.Join(directory, "a.log")}, accesslog.Options{}, "a.log does not exist: check the name"},
 		"no match":       {[]string{filepath.Join(directory, "*.log")}, accesslog.Options{}, "no file matches"},
 		"directory":      {[]string{directory}, accesslog.Options{}, "is a directory: name its files"},
 		"empty":          {[]string{write(t, "empty.log", []byte("\n \n"))}, accesslog.Options{}, "the log is empty"},
@@ -296,7 +380,8 @@ func TestOpen_Errors(t *testing.T) {
 			[]string{write(t, "a.gz", compressed(t, []byte(nginxLine(0, "/")+nginxLine(1, "/")))["gzip"][:40])}, accesslog.Options{}, "is truncated or damaged",
 		},
 		"a long line":      {[]string{write(t, "a.log", bytes.Repeat([]byte("x"), 5<<20))}, accesslog.Options{}, "the first line is longer than 4194304 bytes"},
-		"a long list":      {[]string{write(t, "a.log", slices.Concat([]byte("{"), bytes.Repeat([]byte("x"), 5<<20)))}, accesslog.Options{}, "jq -c '.items[]'"},
+		"a long object":    {[]string{write(t, "a.log", slices.Concat([]byte("{"), bytes.Repeat([]byte("x"), 5<<20)))}, accesslog.Options{}, "the first line is longer than 4194304 bytes"},
+		"half a list":      {[]string{write(t, "a.log", []byte("[\n{\"a\": "))}, accesslog.Options{}, "a.log is incomplete: the JSON ends inside of a list or an object; get a complete copy"},
 		"negative options": {[]string{"-"}, accesslog.Options{Window: -1}, "must not be negative"},
 	} {
 		r, err := accesslog.Open(t.Context(), c.files, c.o)

@@ -348,11 +348,11 @@ func TestObjects_RejectsNamesThatNoObjectHas(t *testing.T) {
 
 func TestRead_NamesOtherFormats(t *testing.T) {
 	for name, c := range map[string]struct{ file, content, want string }{
-		"TOML":       {"a.toml", "[a]\nb = 1\n", "a.toml:1: error: TOML is not read; write the configuration as YAML"},
+		"TOML":       {"a.toml", "[a]\nb =\n", "a.toml:2: error: invalid TOML: "},
 		"a template": {"a.yaml", "{{- if .a }}\nb: 1\n", "a.yaml:1: error: invalid YAML: did not find expected node content; if the file is a template, render it first, for example with helm template"},
 	} {
 		var out Result
-		if nodes := Read(policyfile.File{Name: c.file, Content: []byte(c.content)}, &out); len(nodes) > 0 || len(out.Findings) != 1 || out.Findings[0].String() != c.want {
+		if nodes := Read(policyfile.File{Name: c.file, Content: []byte(c.content)}, &out); len(nodes) > 0 || len(out.Findings) != 1 || !strings.HasPrefix(out.Findings[0].String(), c.want) {
 			t.Errorf("%s: %v, %v", name, nodes, out.Findings)
 		}
 	}

@@ -33,6 +33,7 @@ const (
 // The rules whose findings are warnings.
 const (
 	DefaultNamespace    = "default-namespace"
+	UnusualNumber       = "unusual-number"
 	NoMatch             = "no-match"
 	ShadowedTier        = "shadowed-tier"
 	RepeatedIdentifier  = "repeated-identifier"
@@ -80,6 +81,7 @@ func All() []Rule {
 		{Conflict, Error, "Two policies exclude each other, for example because they count under the same name."},
 
 		{DefaultNamespace, Warning, "A policy has no namespace, so that it limits the requests of domain default."},
+		{UnusualNumber, Warning, "A number is not in decimal digits, so that people and programs can read another one."},
 		{NoMatch, Warning, "A policy can never limit a request."},
 		{ShadowedTier, Warning, "No request belongs to a tier, because an earlier tier or the match takes all of them."},
 		{RepeatedIdentifier, Warning, "An identifier is in two tiers. Only the first one applies to it."},

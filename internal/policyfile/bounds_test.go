@@ -26,7 +26,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 
 func TestRead_BoundsTheSizeOfFiles(t *testing.T) {
 	var endless zeros
-	if _, err := policyfile.Read(&endless, "-"); err == nil || !strings.Contains(err.Error(), "-: is larger than 16 MiB") || endless.read > 2*policyfile.MaxFile {
+	if _, err := policyfile.Read(&endless, "-"); err == nil || !strings.Contains(err.Error(), "- is larger than 16 MiB") || endless.read > 2*policyfile.MaxFile {
 		t.Errorf("%v after %d bytes", err, endless.read)
 	}
 	dir := t.TempDir()
@@ -75,7 +75,7 @@ func TestRead_ReadsAnOpenFileOfTheProcess(t *testing.T) {
 	}
 	defer func() { _ = out.Close() }()
 	path := fmt.Sprintf("/dev/fd/%d", out.Fd())
-	if _, err := policyfile.Read(nil, path); err == nil || !strings.Contains(err.Error(), path+": is not a regular file") {
+	if _, err := policyfile.Read(nil, path); err == nil || !strings.Contains(err.Error(), path+" is not a regular file") {
 		t.Errorf("without standard input: %v", err)
 	}
 	_, err = in.WriteString("a: 1\n")

@@ -73,7 +73,7 @@ func (d *Document) Problem(field, message string) Problem {
 // Decode decodes the document into a Go value, see [structure.Of]. It returns all problems: unknown and duplicate fields, types, and values.
 func (d *Document) Decode(into any) []Problem {
 	o, fields := d.object, structure.Of(reflect.TypeOf(into).Elem())
-	problems := o.duplicates()
+	problems := append(o.duplicates(), o.numberProblems()...)
 	fields.Validate("", o.content, func(field, message string) {
 		path := steps(field)
 		if message != unknownField {

@@ -19,10 +19,11 @@ type Findings struct {
 }
 
 // Findings returns all warnings and notes. It has more of them than [Result.Warnings]: those about what only files have, such as a policy without a
-// namespace, and about policies that others replace on purpose.
+// namespace or a number in base 8, and about policies that others replace on purpose.
 func (r *Result) Findings() Findings {
 	found := append(r.warnings(), r.overridden()...)
 	for _, o := range r.sorted() {
+		found = append(found, o.numberWarnings(r.Problems)...)
 		if o.namespaceIsDefault && isPolicyKind(o.text("kind")) {
 			found = append(found, o.problem(lintrule.DefaultNamespace, "metadata", fmt.Sprintf(
 				"has no namespace, so that the policy limits the requests of domain %s; set metadata.namespace", DefaultNamespace)))
@@ -54,12 +55,9 @@ func (r *Result) overridden() (problems []Problem) {
 // suppress splits findings into those that annotations suppress and the others, both sorted by file and line.
 func (r *Result) suppress(found []Problem) (kept []Problem, suppressed []Suppressed) {
 	slices.SortStableFunc(found, byPlace)
-	objects := map[string]*object{}
-	for _, o := range r.defined {
-		objects[o.policy()+"\n"+o.file] = o
-	}
+	objects := r.places()
 	for i := range found {
-		o := objects[found[i].Policy+"\n"+found[i].File]
+		o := objects.of(&found[i])
 		if o == nil {
 			kept = append(kept, found[i])
 			continue
@@ -71,19 +69,40 @@ func (r *Result) suppress(found []Problem) (kept []Problem, suppressed []Suppres
 }
 
 func (r *Result) suppressionWarnings(suppressed []Suppressed) (problems []Problem) {
-	type place struct{ policy, file string }
-	rules := map[place]map[string]bool{}
+	objects, rules := r.places(), map[*object]map[string]bool{}
 	for i := range suppressed {
-		at := place{suppressed[i].Policy, suppressed[i].File}
-		if rules[at] == nil {
-			rules[at] = map[string]bool{}
+		o := objects.of(&suppressed[i].Problem)
+		if rules[o] == nil {
+			rules[o] = map[string]bool{}
 		}
-		rules[at][suppressed[i].Rule] = true
+		rules[o][suppressed[i].Rule] = true
 	}
 	for _, o := range r.sorted() {
-		problems = append(problems, o.suppressionWarnings(rules[place{o.policy(), o.file}])...)
+		problems = append(problems, o.suppressionWarnings(rules[o])...)
 	}
 	return problems
+}
+
+// places are the defined objects by file and name, sorted by line: a policy and a Limiter can have the same name.
+type places map[[2]string][]*object
+
+func (r *Result) places() places {
+	all := places{}
+	for _, o := range r.sorted() {
+		key := [2]string{o.file, o.policy()}
+		all[key] = append(all[key], o)
+	}
+	return all
+}
+
+// of returns the object that a finding is about, nil without one.
+func (p places) of(found *Problem) *object {
+	for _, o := range slices.Backward(p[[2]string{found.File, found.Policy}]) {
+		if o.line("") <= found.Line {
+			return o
+		}
+	}
+	return nil
 }
 
 // sorted returns the defined objects, sorted by file and line.
@@ -106,8 +125,12 @@ type Limiter struct {
 
 // Limiters returns the valid Limiters, sorted by file and line.
 func (r *Result) Limiters() (limiters []Limiter) {
+	objects, invalid := r.places(), map[*object]bool{}
+	for i := range r.Problems {
+		invalid[objects.of(&r.Problems[i])] = true
+	}
 	for _, o := range r.sorted() {
-		if o.text("kind") != limiterKind || slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.File == o.file && p.Policy == o.policy() }) {
+		if o.text("kind") != limiterKind || invalid[o] {
 			continue
 		}
 		if content, err := json.Marshal(o.content); err == nil {

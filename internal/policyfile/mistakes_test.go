@@ -39,6 +39,16 @@ func TestCompile_NamesTheValueAndWhatToWrite(t *testing.T) {
 		"{axis: IP, limit: 1, window: 1m, match: {http: {paths: [{value: v1}]}}}": {
 			`spec.match.http.paths[0].value: Invalid value: "v1": a path must begin with a slash and must not have a query, a fragment or spaces`,
 		},
+		"{axis: IP, limit: 1:30, window: 1m, enforcement: off, match: {http: {methods: [on], headers: [{name: a, value: no}, {name: b, value: 0123}]}}}": {
+			`spec.limit: must be of type integer, and is the string "1:30"`,
+			`spec.enforcement: must be of type string, and is the boolean false, as YAML reads off`,
+			`spec.match.http.methods[0]: must be of type string, and is the boolean true, as YAML reads on`,
+			`spec.match.http.headers[0].value: must be of type string, and is the boolean false, as YAML reads no; write value: "no"`,
+			`spec.match.http.headers[1].value: must be of type string, and is the integer 83, as YAML reads 0123; write value: "0123"`,
+		},
+		"{axis: IP, limit: 1, window: 1:30}": {
+			`spec.window: Invalid value: "1:30": window must be from 1s to 8760h, in whole hours, minutes and seconds (90s, 1h30m, 24h) or in days alone (1d to 365d); write window: 1m30s, or window: 1h30m`,
+		},
 		"[{axis: IP}]": {`spec: must be of type object, and is the array [{"axis":"IP"}]; write an object with algorithm, axis, burst, cost, counterName, denial, enforcement, identifier or 13 others`},
 	} {
 		result := newLoader(t).Compile([]policyfile.File{{Name: "a.yaml", Content: []byte(

@@ -45,7 +45,7 @@ func replaceFile(path string, content func(io.Writer) error) error {
 	if _, err := os.Stat(directory); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the directory %s does not exist: create it", directory)
 	}
-	file, err := os.CreateTemp(directory, ".weir-*")
+	file, err := createIn(directory)
 	if err != nil {
 		return err
 	}
@@ -57,6 +57,15 @@ func replaceFile(path string, content func(io.Writer) error) error {
 		_ = os.Remove(file.Name())
 	}
 	return err
+}
+
+// createIn creates a temporary file in a directory. The error has the directory, and not the name of the file.
+func createIn(directory string) (*os.File, error) {
+	file, err := os.CreateTemp(directory, ".weir-*")
+	if inPath, is := errors.AsType[*fs.PathError](err); is {
+		return nil, fmt.Errorf("no file can be created in the directory %s: %w: change its permissions, or name a file elsewhere", directory, inPath.Err)
+	}
+	return file, err
 }
 
 // CheckOutput returns an error if a file to write cannot be written, or is one of the inputs of the command: files, patterns, and directories with YAML
@@ -75,8 +84,20 @@ func CheckOutput(path string, inputs ...string) error {
 		return fmt.Errorf("%s cannot be written: it is a directory: name a file", path)
 	}
 	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // a new file, or a device
+	if err == nil && !info.Mode().IsRegular() {
+		return nil // a device
+	}
+	place := path
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		place = target // see WriteFile
+	}
+	probe, createErr := createIn(filepath.Dir(place))
+	if createErr != nil {
+		return fmt.Errorf("%s cannot be written: %w", path, createErr)
+	}
+	_, _ = probe.Close(), os.Remove(probe.Name())
+	if err != nil {
+		return nil //nolint:nilerr // a new file
 	}
 	for _, input := range inputs {
 		if isInput(path, info, input) {
@@ -110,8 +131,11 @@ func isInput(path string, info fs.FileInfo, input string) bool {
 	})
 }
 
-// within reports whether a file is below a directory. Both exist.
+// within reports whether a file is below a directory, also through a symbolic link in it. Both exist.
 func within(directory, path string) (bool, error) {
+	if relative, err := filepath.Rel(directory, path); err == nil && filepath.IsLocal(relative) {
+		return true, nil
+	}
 	absolute := func(path string) (string, error) {
 		path, err := filepath.EvalSymlinks(path)
 		if err != nil {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -135,11 +136,15 @@ func TestCheckOutput_KeepsInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := errors.Join(os.MkdirAll(in("shared"), 0o700), os.WriteFile(in("shared/b.yaml"), nil, 0o600), os.Symlink("../shared", in("policies/link"))); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		output string
 		inputs []string
 		want   string // "" is no error
 	}{
+		{in("policies/link/b.yaml"), []string{in("policies")}, "is an input of the command"},
 		{in("access.log"), []string{in("access.log")}, "is an input of the command"},
 		{in("access.log"), []string{in("*.log")}, "is an input of the command"},
 		{in("policies/../access.log"), []string{"", "-", in("access.log")}, "is an input of the command"},
@@ -160,5 +165,30 @@ func TestCheckOutput_KeepsInputs(t *testing.T) {
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s with inputs %v: %v, want %q", test.output, test.inputs, err, test.want)
 		}
+	}
+}
+
+// A command finds out before it works for an hour.
+func TestCheckOutput_NamesADirectoryWithoutPermission(t *testing.T) {
+	directory := t.TempDir()
+	if os.Geteuid() == 0 { // the permissions of files do not apply to root
+		directory = "/proc/self"
+	} else if err := os.Chmod(directory, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(directory, "report.html")
+	want := "no file can be created in the directory " + directory + ": "
+	for name, err := range map[string]error{"CheckOutput": CheckOutput(path), "WriteFile": WriteFile(path, text("x"))} {
+		if err == nil || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "name a file elsewhere") ||
+			strings.Contains(err.Error(), ".weir-") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	writable := t.TempDir()
+	if err := CheckOutput(filepath.Join(writable, "report.html")); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(writable); err != nil || len(entries) > 0 {
+		t.Errorf("a check leaves %v, %v", entries, err)
 	}
 }

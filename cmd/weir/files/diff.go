@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func DiffCommand() *cobra.Command {
 
 BEFORE and AFTER are files, directories (their *.yaml, *.yml and *.json files, including subdirectories), or "-" for standard input. kubectl
 weir diff compares with the policies of a cluster. Without it, print them with kubectl, see the example; only the namespaces of the
-other side are then compared, and ClusterRateLimitPolicies if it has some. The identity table of a Limiter in the files applies, as in
+other side are then compared, ClusterRateLimitPolicies if it has some, and Limiters on both sides. The identity table of a Limiter in the files applies, as in
 weir lint.
 
 ` + policydiff.Effects + `
@@ -41,7 +42,7 @@ policies in BEFORE are reported, and left out.`,
 		Example: `  weir diff policies/ edited/
   git worktree add ../before origin/main && weir diff ../before/policies policies -o markdown
   weir diff policies/ edited/ --replay access.log
-  kubectl get ratelimitpolicies.weir.dev,clusterratelimitpolicies.weir.dev -A -o yaml | weir diff - policies/`,
+  kubectl get ratelimitpolicies.weir.dev,clusterratelimitpolicies.weir.dev,limiters.weir.dev -A -o yaml | weir diff - policies/`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 { //nolint:mnd // BEFORE and AFTER
 				return cli.UsageError(fmt.Errorf("got %s: name the policies before and after the change; see weir diff --help",
@@ -109,8 +110,9 @@ func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *rep
 	return policydiff.Print(s.Out, outputs, d)
 }
 
-// scopesOf returns which scopes are compared: with standard input, which can be a whole cluster, those of the files on the other side.
-func scopesOf(before, after string, older, newer *policyset.Set) func(string) bool {
+// scopesOf returns what is compared: with standard input, which can be a part of a cluster or a whole one, the scopes of the files on the other side, and the
+// Limiters on both.
+func scopesOf(before, after string, older, newer *policyset.Set) policydiff.Scope {
 	scopes := map[string]bool(nil)
 	switch {
 	case before == "-":
@@ -118,7 +120,14 @@ func scopesOf(before, after string, older, newer *policyset.Set) func(string) bo
 	case after == "-":
 		scopes = policydiff.Scopes(older)
 	default:
-		return func(string) bool { return true }
+		all := func(string) bool { return true }
+		return policydiff.Scope{Policies: all, Limiters: all}
 	}
-	return func(scope string) bool { return scopes[scope] }
+	has := func(set *policyset.Set, name string) bool {
+		return slices.ContainsFunc(set.Limiters(), func(l policyfile.Limiter) bool { return l.Name == name })
+	}
+	return policydiff.Scope{
+		Policies: func(scope string) bool { return scopes[scope] },
+		Limiters: func(name string) bool { return has(older, name) && has(newer, name) },
+	}
 }

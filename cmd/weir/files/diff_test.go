@@ -194,9 +194,9 @@ func TestDiff_ReportsErrors(t *testing.T) {
 		"a":                   "got 1 argument: name the policies before and after the change",
 		"cluster a":           "weir has no Kubernetes client: run kubectl weir diff FILES, or print the policies of the cluster with kubectl get ratelimitpolicies.weir.dev,",
 		"a a":                 "both sides are a: name two different ones",
-		"missing a":           "missing: no such file",
+		"missing a":           "missing does not exist: check the name",
 		"a b -o xml":          `--output "xml" is invalid: must be one of text, json, markdown`,
-		"before.yaml missing": "missing: no such file",
+		"before.yaml missing": "missing does not exist: check the name",
 	} {
 		if status, _, stderr := runCommand(DiffCommand(), "", strings.Fields(args)...); status != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d\n%s", args, status, stderr)

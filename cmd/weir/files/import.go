@@ -83,8 +83,11 @@ The policies limit the writes of Events. They need a Limiter with kubernetesThro
 			name: "traefik", short: "Convert the middlewares RateLimit of Traefik",
 			long: `Convert the middlewares RateLimit of Traefik to policies with TokenBucket: Kubernetes objects and configurations of the file provider.
 
-The policies apply to all requests of the domain, which the address of the ForwardAuth middleware names.`,
-			example: "  kubectl get middlewares.traefik.io -A -o yaml | weir import traefik -", convert: converter(objects.Traefik),
+FILES can also be TOML, with the extension .toml. Each IngressRoute, Ingress or router of the file provider that has the middleware becomes a
+policy that matches its rule. Without one, the policy applies to all requests of the domain, which the address of the ForwardAuth
+middleware names.`,
+			example: "  kubectl get middlewares.traefik.io,ingressroutes.traefik.io,ingresses -A -o yaml | weir import traefik -\n" +
+				"  weir import traefik dynamic/ traefik.toml", extensions: []string{".toml"}, convert: converter(objects.Traefik),
 		},
 	}
 }
@@ -93,6 +96,7 @@ The policies apply to all requests of the domain, which the address of the Forwa
 type importSource struct {
 	name, short, long, example string
 	roots                      [][]string                                              // of configurations in ConfigMaps
+	extensions                 []string                                                // of other files in directories
 	convert                    func(files []policyfile.File) (*importer.Result, error) // an error is one of the command line
 }
 
@@ -108,7 +112,7 @@ func importFrom(source importSource) *cobra.Command {
 			return nil
 		},
 		RunE: cli.Interruptible(func(cmd *cobra.Command, args []string) error {
-			files, err := policyfile.Read(cmd.InOrStdin(), args...)
+			files, err := policyfile.ReadAlso(source.extensions, cmd.InOrStdin(), args...)
 			if err != nil {
 				return cli.UsageError(err)
 			}

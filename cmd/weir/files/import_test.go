@@ -158,7 +158,7 @@ func TestImport_WritesPoliciesAndReportsTheRest(t *testing.T) {
 		},
 		"a missing file": {
 			args: []string{"envoy-ratelimit", "missing.yaml"}, status: 2,
-			stderr: "weir import envoy-ratelimit: read policies: stat missing.yaml: no such file or directory\n",
+			stderr: "weir import envoy-ratelimit: missing.yaml does not exist: check the name, and the directory that the command runs in\n",
 		},
 		"an unknown source": {
 			args: []string{"envoy-ratelimits"}, status: 2, stderr: "weir import: unknown command \"envoy-ratelimits\"; did you mean envoy-ratelimit?\n",
@@ -200,6 +200,25 @@ func TestImport_WritesAFileForEachNamespace(t *testing.T) {
 	}
 	if status, _, stderr := runImport("envoy-ratelimit", "good.yaml", "-o", "good.yaml"); status != 1 || !strings.Contains(stderr, "write policies: mkdir good.yaml: not a directory") {
 		t.Errorf("a file as directory: status %d, %q", status, stderr)
+	}
+}
+
+// Traefik's own pages have their examples in TOML, too.
+func TestImport_ReadsTOMLOfTraefik(t *testing.T) {
+	const config = "[http.middlewares.slow.rateLimit]\naverage = 5\n[http.middlewares.slow.rateLimit.redis]\n\n" +
+		"[http.routers.api]\nrule = \"Host(`a.example`)\"\nmiddlewares = [\"slow\"]\n"
+	inDirectory(t, map[string]string{"dynamic/shop.toml": config, "broken.toml": "[http]\na = \n", "dynamic/README.md": "text"})
+	for name, c := range map[string]struct{ stdin, argument, place string }{
+		"a file": {"", "dynamic/shop.toml", "dynamic/shop.toml"}, "a directory": {"", "dynamic", "dynamic/shop.toml"}, "the standard input": {config, "-", "-"},
+	} {
+		status, stdout, stderr := runCommand(ImportCommand(), c.stdin, "traefik", c.argument)
+		if status != 0 || !strings.HasPrefix(stdout, "# "+c.place+":1: router api, middleware slow, 5 per 1s, burst 1\n") || !strings.Contains(stdout, "      hosts:\n      - a.example\n") ||
+			!strings.Contains(stderr, c.place+":3: note: redis has no effect") {
+			t.Errorf("%s: status %d\n%s%s", name, status, stdout, stderr)
+		}
+	}
+	if status, _, stderr := runImport("traefik", "broken.toml"); status != 1 || !strings.Contains(stderr, "broken.toml:2: error: invalid TOML: ") {
+		t.Errorf("status %d\n%s", status, stderr)
 	}
 }
 

@@ -36,7 +36,8 @@ func LintCommand() *cobra.Command {
 		Long: `Validate policy files with the checks of the API server and the operator, without a cluster.
 
 FILES are YAML and JSON files, directories (their *.yaml, *.yml and *.json files, including subdirectories) and "-" for standard
-input, for example the output of kustomize. Documents of kinds other than Weir's are skipped.
+input, for example the output of kustomize. Documents of kinds other than Weir's are skipped. In directories, symbolic links are
+followed, also to directories, and names that begin with a dot are skipped. Each file is read once.
 
 An error is why a policy is not enforced. A warning is about a valid policy that is costly, has no effect, for example because
 another policy in FILES always takes precedence, or exceeds the policy budget. A note is worth knowing. In the format text, errors are

@@ -111,7 +111,7 @@ func TestLint_ReportsProblems(t *testing.T) {
 		},
 		"a missing file is a usage error": {
 			args: []string{"good.yaml", "missing.yaml"}, status: 2,
-			stderr: "weir lint: read policies: stat missing.yaml: no such file or directory\n",
+			stderr: "weir lint: missing.yaml does not exist: check the name, and the directory that the command runs in\n",
 		},
 		"an unknown flag is a usage error": {
 			args: []string{"--strictly", "good.yaml"}, status: 2, stderr: "weir lint: unknown flag --strictly; see weir lint --help\n",

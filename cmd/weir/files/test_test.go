@@ -145,7 +145,7 @@ func TestTest_RejectsWhatTestsNothing(t *testing.T) {
 		testHeader + "- {name: a, request: {path: /}, steps: [{at: 1m, want: {allowed: 1}}, {at: 1s}]}\n": {
 			2, "step 2: at 1s is before the previous step, which ends at 1m0s",
 		},
-		"policies: [missing.yaml]\n" + testHeader + valid: {2, "missing.yaml: no such file or directory"},
+		"policies: [missing.yaml]\n" + testHeader + valid: {2, "missing.yaml does not exist"},
 		"policies: [test.yaml]\n" + testHeader + valid:    {2, "there is no policy in test.yaml"},
 	} {
 		status, stdout, stderr := runTestFile(t, text)

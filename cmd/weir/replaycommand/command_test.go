@@ -202,7 +202,7 @@ func TestReplay_RejectsBadInput(t *testing.T) {
 		{[]string{"--axis", "IP", "--path-prefix", "v1", log}, 2, "must begin with /"},
 		{[]string{"--policies", policies, "--map", "x", log}, 2, `--map: "x" has no =`},
 		{[]string{"--policies", policies, "--top", "-1", log}, 2, "--top -1 is invalid"},
-		{[]string{"--policies", "/nowhere", log}, 2, "--policies: read policies"},
+		{[]string{"--policies", "/nowhere", log}, 2, "--policies: /nowhere does not exist"},
 		{[]string{"--policies", two, log}, 2, "choose that of the requests with --domain, one of other, shop"},
 		{[]string{"--policies", t.TempDir(), log}, 1, "there is no enforced policy in"},
 		{[]string{"--policies", write(t, "p.yaml", policy("ip", "axis: IP, limit: many, window: 1m")), log}, 1, "--policies: 1 problem: correct the policies first"},

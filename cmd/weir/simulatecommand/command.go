@@ -119,7 +119,7 @@ func (f *simulateFlags) run(ctx context.Context, streams cli.Streams, files []st
 func (f *simulateFlags) simulate(ctx context.Context, streams cli.Streams, file string, compiler simulate.Compile) (*simulate.Result, error) {
 	text, err := read(streams.In, file)
 	if err != nil {
-		return nil, cli.UsageError(fmt.Errorf("%s: %w", file, err))
+		return nil, cli.UsageError(policyfile.ReadError(file, err))
 	}
 	scenario, err := simulate.Parse(policyfile.File{Name: file, Content: text}, compiler)
 	if err != nil {
@@ -148,7 +148,7 @@ func read(stdin io.Reader, file string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxScenario+1))
 	if err == nil && len(text) > maxScenario {
-		err = fmt.Errorf("the scenario is larger than %d bytes", maxScenario)
+		err = fmt.Errorf("a scenario has at most %d bytes", maxScenario)
 	}
 	return text, err
 }

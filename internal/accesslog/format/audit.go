@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -211,9 +212,9 @@ func (e *auditEvent) read(c *logtime.Clock) (err error) {
 func (e *auditEvent) check(stages []string) error {
 	switch {
 	case e.kind != "Event" || !strings.HasPrefix(e.version, "audit.k8s.io/"):
-		return fmt.Errorf("expected kind Event of audit.k8s.io/v1, found kind %s of %s", quote(e.kind), quote(e.version))
+		return fmt.Errorf("expected kind Event of audit.k8s.io/v1, found kind %s of %s", logtext.Quote(e.kind), logtext.Quote(e.version))
 	case e.version != "audit.k8s.io/v1":
-		return fmt.Errorf("expected audit.k8s.io/v1, found %s", quote(e.version))
+		return fmt.Errorf("expected audit.k8s.io/v1, found %s", logtext.Quote(e.version))
 	case !slices.Contains(stages, e.stage):
 		return ErrOtherStage
 	case e.decision == "forbid" || e.status == 401:

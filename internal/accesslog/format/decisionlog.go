@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
@@ -118,7 +119,7 @@ func (p *decisionLog) set(name, text string) (err error) {
 func parseCount(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is no whole number", quote(text))
+		return 0, fmt.Errorf("%s is no whole number", logtext.Quote(text))
 	}
 	return n, nil
 }

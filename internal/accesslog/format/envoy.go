@@ -3,6 +3,8 @@ package format
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 )
 
 // envoyVariable cuts the first operator of a format string of Envoy: %NAME%, %NAME(ARGUMENT)% or %NAME(ARGUMENT):LENGTH%.
@@ -13,7 +15,7 @@ func envoyVariable(text string) (before, label string, v variable, rest string, 
 	}
 	operator, rest, closed := cutOperator(after)
 	if !closed {
-		return "", "", variable{}, "", fmt.Errorf("%s has no closing %%", quote("%"+after))
+		return "", "", variable{}, "", fmt.Errorf("%s has no closing %%", logtext.Quote("%"+after))
 	}
 	return before, "%" + operator + "%", envoyMeaning(operator), rest, nil
 }

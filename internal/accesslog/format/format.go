@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
@@ -274,10 +275,10 @@ func Detect(lines []string, s *Settings) (Format, error) {
 			without := *s
 			without.Map = nil
 			if f, err := Detect(lines, &without); err == nil && f.keys == nil {
-				return Format{}, fmt.Errorf("--map reads keys of JSON, and the lines are of the format %s; the first line is %s", f.Title, quote(lines[0]))
+				return Format{}, fmt.Errorf("--map reads keys of JSON, and the lines are of the format %s; the first line is %s", f.Title, logtext.Quote(lines[0]))
 			}
 		}
-		return Format{}, fmt.Errorf("the format is unknown; the first line is %s; %s", quote(lines[0]), adviceOn(lines, s))
+		return Format{}, fmt.Errorf("the format is unknown; the first line is %s; %s", logtext.Quote(lines[0]), adviceOn(lines, s))
 	}
 	return best.format, nil
 }
@@ -383,7 +384,7 @@ func (f *Format) Check(lines []string, s *Settings) error {
 	if valid || f.fit(lines, s).score > 0 {
 		return nil
 	}
-	message := fmt.Sprintf("the lines are not of the format %s: the first line is %s: %v; a line of this format is %s", f.Title, quote(lines[0]), reason,
+	message := fmt.Sprintf("the lines are not of the format %s: the first line is %s: %v; a line of this format is %s", f.Title, logtext.Quote(lines[0]), reason,
 		f.Example)
 	if other, err := Detect(lines, s); err == nil && other.Name != f.Name {
 		message += fmt.Sprintf("; the lines look like %s: set --format %s", other.Title, other.Name)

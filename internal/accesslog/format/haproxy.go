@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
@@ -18,7 +19,7 @@ func parseHAProxy(line string, v *values, c *logtime.Clock) error {
 	v.source = withoutPort(address)
 	accepted, rest, found := strings.Cut(rest, "] ")
 	if !found {
-		return fmt.Errorf(`expected "] " after the accept date, found %s`, quote(rest))
+		return fmt.Errorf(`expected "] " after the accept date, found %s`, logtext.Quote(rest))
 	}
 	if err := v.set(startTime, "", accepted, c); err != nil {
 		return fmt.Errorf("accept date: %w", err)
@@ -28,7 +29,7 @@ func parseHAProxy(line string, v *values, c *logtime.Clock) error {
 	}
 	opening := strings.IndexByte(rest, '"')
 	if opening < 0 || len(rest) < opening+2 {
-		return fmt.Errorf("expected the request line in quotes, found %s", quote(rest))
+		return fmt.Errorf("expected the request line in quotes, found %s", logtext.Quote(rest))
 	}
 	if group, _, found := strings.Cut(strings.TrimLeft(rest[:opening], " "), "}"); found && strings.HasPrefix(group, "{") {
 		v.captures = group[1:]
@@ -45,7 +46,7 @@ func cutHAProxyAddress(line string) (address, rest string, err error) {
 	for from := 0; ; {
 		index := strings.Index(line[from:], " [")
 		if index < 0 || len(line) < from+index+logtime.LenCLF+2 {
-			return "", "", fmt.Errorf("expected an address and the accept date in brackets, as 192.0.2.1:4711 [06/Feb/2009:12:14:14.655], found %s", quote(line))
+			return "", "", fmt.Errorf("expected an address and the accept date in brackets, as 192.0.2.1:4711 [06/Feb/2009:12:14:14.655], found %s", logtext.Quote(line))
 		}
 		at := from + index
 		if from = at + 2; line[from+2] == '/' {

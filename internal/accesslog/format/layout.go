@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
 )
 
@@ -43,7 +44,7 @@ type expected struct {
 }
 
 func (e *expected) Error() string {
-	return fmt.Sprintf("expected %q after %s at column %d, found %s", e.literal, e.label, e.column, quote(e.from))
+	return fmt.Sprintf("expected %q after %s at column %d, found %s", e.literal, e.label, e.column, logtext.Quote(e.from))
 }
 
 // parse sets the values of a line.
@@ -74,7 +75,7 @@ func (l *layout) parse(line string, v *values, c *logtime.Clock) error {
 		}
 	}
 	if !l.rest {
-		return fmt.Errorf("expected the end of the line at column %d, found %s", position+1, quote(line[position:]))
+		return fmt.Errorf("expected the end of the line at column %d, found %s", position+1, logtext.Quote(line[position:]))
 	}
 	return skip
 }
@@ -179,7 +180,7 @@ func hexByte(text string) (value byte, ok bool) {
 	for i := range 2 {
 		c := text[i]
 		switch {
-		case isDigit(c):
+		case logtext.IsDigit(c):
 			c -= '0'
 		case 'a' <= c && c <= 'f':
 			c -= 'a' - 10
@@ -207,7 +208,7 @@ func compileLayout(text string, next func(text string) (before, label string, v 
 		return nil, err
 	}
 	if label == "" {
-		return nil, fmt.Errorf("%s has no variable", quote(text))
+		return nil, fmt.Errorf("%s has no variable", logtext.Quote(text))
 	}
 	l.prefix = before
 	for label != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-dev/weir/internal/accesslog/jsonscan"
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
 	"github.com/weir-dev/weir/limiter/rules"
 )
@@ -156,7 +157,7 @@ func parsePath(text string) (path []string, err error) {
 		if strings.HasPrefix(text, `"`) {
 			end := strings.IndexByte(text[1:], '"')
 			if end < 0 {
-				return nil, fmt.Errorf("%s has no closing quote", quote(text))
+				return nil, fmt.Errorf("%s has no closing quote", logtext.Quote(text))
 			}
 			key, text = text[1:end+1], text[end+2:]
 		} else {
@@ -174,7 +175,7 @@ func parsePath(text string) (path []string, err error) {
 		}
 		var found bool
 		if text, found = strings.CutPrefix(text, "."); !found {
-			return nil, fmt.Errorf("expected a dot before %s", quote(text))
+			return nil, fmt.Errorf("expected a dot before %s", logtext.Quote(text))
 		}
 	}
 }

@@ -3,6 +3,8 @@ package format
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 )
 
 // nginxVariable cuts the first variable of a log_format of nginx: $name or ${name}.
@@ -26,7 +28,7 @@ func nginxVariable(text string) (before, label string, v variable, rest string, 
 		}
 	}
 	if name == "" {
-		return "", "", variable{}, "", fmt.Errorf("a $ without the name of a variable before %s", quote(rest))
+		return "", "", variable{}, "", fmt.Errorf("a $ without the name of a variable before %s", logtext.Quote(rest))
 	}
 	return before, "$" + name, nginxMeaning(name), rest, nil
 }

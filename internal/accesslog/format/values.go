@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 	"github.com/weir-dev/weir/internal/accesslog/logtime"
 	"github.com/weir-dev/weir/limiter/clientip"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -172,24 +173,13 @@ func isMethod(text string) bool {
 }
 
 func parseStatus(text string) (int, error) {
-	if len(text) == 3 && isDigit(text[0]) && isDigit(text[1]) && isDigit(text[2]) {
+	if len(text) == 3 && logtext.IsDigit(text[0]) && logtext.IsDigit(text[1]) && logtext.IsDigit(text[2]) {
 		return int(text[0]-'0')*100 + int(text[1]-'0')*10 + int(text[2]-'0'), nil
 	}
 	if text == "0" || text == "000" || text == "-1" { // the client has disconnected
 		return 0, nil
 	}
-	return 0, fmt.Errorf("%s is no status code: must be three digits", quote(text))
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
-// quote returns text for a message, in quotes and shortened.
-func quote(text string) string {
-	const most = 60
-	if len(text) > most {
-		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:most], ""))
-	}
-	return fmt.Sprintf("%q", text)
+	return 0, fmt.Errorf("%s is no status code: must be three digits", logtext.Quote(text))
 }
 
 // Settings of a parser.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 )
 
 // Visitor receives the values at the keys of a tree.
@@ -12,18 +14,9 @@ type Visitor interface {
 	Visit(id int, key, raw string) error
 }
 
-// quote returns text for a message, in quotes and shortened.
-func quote(text string) string {
-	const most = 60
-	if len(text) > most {
-		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:most], ""))
-	}
-	return fmt.Sprintf("%q", text)
-}
-
 // errNoJSON is about a line that is no JSON object.
 func errNoJSON(text string, position int, want string) error {
-	return fmt.Errorf("no JSON object: expected %s at column %d, found %s", want, position+1, quote(text[min(position, len(text)):]))
+	return fmt.Errorf("no JSON object: expected %s at column %d, found %s", want, position+1, logtext.Quote(text[min(position, len(text)):]))
 }
 
 // Scan visits the values of a line that is one JSON object, in the order of the line. A key that is written twice is visited twice. Scan validates only
@@ -148,8 +141,6 @@ func endsEscaped(text string) bool {
 	return odd
 }
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
 // valueEnd returns where the value at position ends.
 func valueEnd(text string, position int) (int, error) {
 	if position >= len(text) {
@@ -163,9 +154,9 @@ func valueEnd(text string, position int) (int, error) {
 		return 0, errNoJSON(text, position, "a closing quote")
 	case c == '{' || c == '[':
 		return nestedEnd(text, position)
-	case c == '-' || isDigit(c):
+	case c == '-' || logtext.IsDigit(c):
 		end := position + 1
-		for end < len(text) && (isDigit(text[end]) || text[end] == '.' || text[end] == '-' || text[end] == '+' || text[end]|0x20 == 'e') {
+		for end < len(text) && (logtext.IsDigit(text[end]) || text[end] == '.' || text[end] == '-' || text[end] == '+' || text[end]|0x20 == 'e') {
 			end++
 		}
 		return end, nil
@@ -211,7 +202,7 @@ func Unquote(raw string) (string, error) {
 	}
 	var text string
 	if err := json.Unmarshal([]byte(raw), &text); err != nil {
-		return "", fmt.Errorf("no JSON object: %s is no string", quote(raw))
+		return "", fmt.Errorf("no JSON object: %s is no string", logtext.Quote(raw))
 	}
 	return text, nil
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-dev/weir/internal/accesslog/logtext"
 )
 
 // Clock parses times. It remembers the last date, which is the same on most lines. It must not be used concurrently.
@@ -87,7 +89,7 @@ func (c *Clock) finish(text, rest string, second int64) (time.Time, error) {
 	unix, nanosecond := c.midnight+second, int64(0)
 	if rest != "" && (rest[0] == '.' || rest[0] == ',') {
 		width := 1
-		for width < len(rest) && isDigit(rest[width]) {
+		for width < len(rest) && logtext.IsDigit(rest[width]) {
 			width++
 		}
 		if nanosecond = fraction(rest[1:width]); width == 1 {
@@ -140,7 +142,7 @@ func secondOfDay(text string) (int64, bool) {
 // digits returns the number that text is, which must have only digits.
 func digits(text string) (n int, ok bool) {
 	for i := range len(text) {
-		if !isDigit(text[i]) {
+		if !logtext.IsDigit(text[i]) {
 			return 0, false
 		}
 		n = n*10 + int(text[i]-'0')
@@ -193,7 +195,7 @@ func parseEpoch(text string) (time.Time, error) {
 }
 
 func badTime(text string) error {
-	return fmt.Errorf("%s is no time: must be as 02/Jan/2006:15:04:05 -0700, 2006-01-02T15:04:05Z, or seconds since 1970", quote(text))
+	return fmt.Errorf("%s is no time: must be as 02/Jan/2006:15:04:05 -0700, 2006-01-02T15:04:05Z, or seconds since 1970", logtext.Quote(text))
 }
 
 // ParseDuration returns the duration of a decimal number of a unit. A negative one is absent: the request did not get so far.
@@ -203,18 +205,7 @@ func ParseDuration(text string, unit time.Duration) (time.Duration, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(f) || f > float64(math.MaxInt64/int64(unit)) {
-		return 0, fmt.Errorf("%s is no duration: must be a number", quote(text))
+		return 0, fmt.Errorf("%s is no duration: must be a number", logtext.Quote(text))
 	}
 	return time.Duration(max(f, 0) * float64(unit)), nil
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
-// quote returns text for a message, in quotes and shortened.
-func quote(text string) string {
-	const most = 60
-	if len(text) > most {
-		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:most], ""))
-	}
-	return fmt.Sprintf("%q", text)
 }

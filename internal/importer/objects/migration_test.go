@@ -370,7 +370,7 @@ func TestTraefik_ReadsConfigurationsOfTheFileProvider(t *testing.T) {
 	policies, findings := imported(t, objects.Traefik, "http:\n  routers: {}\n  middlewares:\n    slow:\n      rateLimit: {average: 5, burst: 7, period: 0, redis: {}}\n    auth: {basicAuth: {}}\n"+
 		"tcp:\n  middlewares: {few: {inFlightConn: {amount: 1}}}\n")
 	want := []string{
-		"a.yaml:5: difference: the policy applies to all requests of its domain, because routers name the middleware; add match.http for routes",
+		"a.yaml:5: difference: the policy applies to all requests of its domain, because no router in the files has the middleware; add its router to the files, or add match.http",
 		"a.yaml:5: note: redis has no effect: the Limiter has its own Redis",
 		"a.yaml:6: note: basicAuth is not a rate limit; keep the middleware",
 		"a.yaml:8: not imported: inFlightConn: Weir limits rates, and not how many requests are in progress; keep the middleware",
@@ -394,6 +394,62 @@ func TestTraefik_ReadsConfigurationsOfTheFileProvider(t *testing.T) {
 	policies, findings = imported(t, objects.Traefik, "apiVersion: traefik.containo.us/v1alpha1\nkind: Middleware\nmetadata: {name: old, namespace: shop}\nspec: {rateLimit: {average: 5}}\n")
 	if !strings.Contains(policies, "name: old\n") || slices.ContainsFunc(findings, func(f string) bool { return !strings.Contains(f, ": difference: ") }) {
 		t.Errorf("%s%v", policies, findings)
+	}
+}
+
+// Each router of a middleware counts alone, in Traefik and in the policies.
+func TestTraefik_ConvertsTheRulesOfRouters(t *testing.T) {
+	const middlewares = "apiVersion: traefik.io/v1alpha1\nkind: Middleware\nmetadata: {name: slow, namespace: shop}\nspec: {rateLimit: {average: 5, redis: {}}}\n---\n" +
+		"apiVersion: traefik.io/v1alpha1\nkind: Middleware\nmetadata: {name: all, namespace: shop}\nspec: {chain: {middlewares: [{name: slow}, {name: all}]}}\n---\n"
+	route := func(routes string) string {
+		return "apiVersion: traefik.io/v1alpha1\nkind: IngressRoute\nmetadata: {name: api, namespace: shop}\nspec:\n  routes:\n" + routes + "---\n"
+	}
+	const one = "  - {kind: Rule, match: 'Host(`a.example`) && Path(`/v1`)', middlewares: [{name: slow}]}\n"
+	const note = "a.yaml:4: note: redis has no effect: the Limiter has its own Redis"
+	for name, c := range map[string]struct {
+		content  string
+		policies []string
+		findings []string
+	}{
+		"an IngressRoute": {middlewares + route(one), []string{"name: slow-api namespace: shop spec: algorithm: TokenBucket axis: Custom burst: 1 identifier: expression: request.clientIP limit: 5 " +
+			"match: http: hosts: - a.example paths: - type: Exact value: /v1 window: 1s"}, []string{note}},
+		"two routes, and a chain": {
+			middlewares + route(one+"  - {kind: Rule, match: 'Host(`b.example`)', middlewares: [{name: all}]}\n"),
+			[]string{"name: slow-api-1 namespace", "hosts: - a.example", "name: slow-api-2 namespace", "hosts: - b.example"},
+			[]string{note},
+		},
+		"a router next to it": {
+			middlewares + route(one+"  - {kind: Rule, match: 'PathPrefix(`/v1`)'}\n"),
+			[]string{"name: slow-api-1"},
+			[]string{note, "a.yaml:16: difference: Traefik sends a request to one router, by priority, and the policy also applies to requests of router api-2 (a.yaml:17) that match this rule"},
+		},
+		"a rule that no policy expresses": {
+			middlewares + route("  - match: 'Host(`a.example`) || ClientIP(`10.0.0.0/8`)'\n    middlewares: [{name: slow}]\n"), nil,
+			[]string{note, "a.yaml:16: not imported: router api with middleware slow: ClientIP inside of || or ! cannot be expressed: write a policy with match.http.cidrs"},
+		},
+		"an Ingress": {
+			middlewares + "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web, namespace: shop, annotations: {traefik.ingress.kubernetes.io/router.middlewares: 'x-y@file, shop-slow@kubernetescrd'}}\n" +
+				"spec: {rules: [{host: a.example, http: {paths: [{path: /a, pathType: Exact}]}}]}\n", []string{"name: slow-web", "hosts: - a.example paths: - type: Exact value: /a"}, []string{note},
+		},
+		"another namespace": {
+			middlewares + strings.Replace(strings.Replace(route(one), "namespace: shop", "namespace: other", 1), "{name: slow}", "{name: slow, namespace: shop}", 1), []string{"name: slow-api namespace: shop"}, []string{note},
+		},
+		"the file provider": {
+			"http:\n  routers:\n    api: {rule: 'PathRegexp(`^/v[0-9]`)', middlewares: [slow@file, auth]}\n  middlewares:\n    slow: {rateLimit: {average: 5, redis: {}}}\n",
+			[]string{"name: slow-api namespace: default", `match: http: expression: request.path.matches("^/v[0-9]")`},
+			[]string{"a.yaml:5: note: redis has no effect: the Limiter has its own Redis"},
+		},
+	} {
+		policies, findings := imported(t, objects.Traefik, c.content)
+		if diff := cmp.Diff(c.findings, findings); diff != "" || (policies == "") != (c.policies == nil) {
+			t.Errorf("%s: %s\n%s", name, diff, policies)
+		}
+		joined := strings.Join(strings.Fields(policies), " ")
+		for _, want := range c.policies {
+			if !strings.Contains(joined, want) {
+				t.Errorf("%s: without %q: %s", name, want, joined)
+			}
+		}
 	}
 }
 

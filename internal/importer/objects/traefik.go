@@ -10,57 +10,82 @@ import (
 	"github.com/weir-dev/weir/internal/policyfile"
 )
 
-// Traefik converts the middlewares RateLimit of Traefik: of objects, and of configurations of its file provider.
+// Traefik converts the middlewares RateLimit of Traefik, of objects and of configurations of its file provider, for the requests of the routers that have
+// them: of IngressRoutes, of Ingresses, and of the file provider.
 func Traefik(files []policyfile.File) *importer.Result {
 	out := &importer.Result{}
+	config := &traefikConfig{chains: map[string][]string{}}
 	format := importer.Format{
 		Group: "traefik.io", Former: []string{"traefik.containo.us"}, Kinds: []string{"Middleware"}, // of Traefik 3 and 2
-		Other: func(o *importer.Object) importer.Use { return traefikFile(out, o) },
+		Other: func(o *importer.Object) importer.Use {
+			if config.addObject(o) {
+				return importer.Used
+			}
+			return config.addFile(o)
+		},
 	}
 	for _, o := range format.Objects(files, out) {
 		spec, _ := o.Field("spec")
-		traefikMiddleware(out, o.Namespace, o.Name, spec.Value.Fields("spec"))
+		config.middlewares = append(config.middlewares, traefikMiddleware{o.Namespace + "/" + o.Name, o.Namespace, o.Name, spec.Value.Fields("spec")})
+	}
+	for i := range config.middlewares {
+		m := &config.middlewares[i]
+		for _, f := range m.fields {
+			if f.Key == "chain" {
+				config.addChain(m, f)
+			}
+		}
+	}
+	for i := range config.middlewares {
+		config.convert(out, &config.middlewares[i])
 	}
 	return out
 }
 
-// traefikFile converts a configuration of the file provider. Its middlewares have no namespace, as objects without one.
-func traefikFile(out *importer.Result, o *importer.Object) (use importer.Use) {
+// addFile adds a configuration of the file provider. Its middlewares have no namespace, as objects without one.
+func (c *traefikConfig) addFile(o *importer.Object) (use importer.Use) {
 	if o.Kind != "" || o.APIVersion != "" {
 		return importer.Skipped
 	}
 	for _, protocol := range []string{"http", "tcp"} {
 		p, has := o.Field(protocol)
-		if !has || !p.Value.Has("middlewares") {
+		if !has {
 			continue
 		}
 		for _, section := range p.Value.Fields(protocol) {
-			if section.Key != "middlewares" {
-				continue
-			}
-			use = importer.Imported
-			for _, m := range section.Value.Fields("middlewares") {
-				traefikMiddleware(out, o.Namespace, m.Key, m.Value.Fields("a middleware"))
+			switch {
+			case section.Key == "middlewares":
+				use = importer.Imported
+				for _, m := range section.Value.Fields("middlewares") {
+					c.middlewares = append(c.middlewares, traefikMiddleware{inFile + m.Key, o.Namespace, m.Key, m.Value.Fields("a middleware")})
+				}
+			case section.Key == "routers" && protocol == "http":
+				use = max(use, importer.Used)
+				c.addFileRouters(section)
 			}
 		}
 	}
 	return use
 }
 
-func traefikMiddleware(out *importer.Result, namespace, name string, fields []importer.Field) {
-	for _, f := range fields {
+func (c *traefikConfig) convert(out *importer.Result, m *traefikMiddleware) {
+	for _, f := range m.fields {
 		switch f.Key {
 		case "rateLimit":
-			traefikLimit(out, namespace, name, f)
+			if policy, ok := traefikLimit(out, m, f); ok {
+				out.Policies = append(out.Policies, c.policiesOf(out, m, policy)...)
+			}
 		case "inFlightReq", "inFlightConn":
 			unsupported(out, f, "Weir limits rates, and not how many requests are in progress; keep the middleware")
+		case "chain":
 		default:
 			out.Add(f.Place, importer.Note, "%s is not a rate limit; keep the middleware", f.Key)
 		}
 	}
 }
 
-func traefikLimit(out *importer.Result, namespace, name string, limit importer.Field) {
+// traefikLimit returns the policy of a limit, if it needs one.
+func traefikLimit(out *importer.Result, m *traefikMiddleware, limit importer.Field) (policy importer.Policy, ok bool) {
 	spec := v1alpha1.RateLimitPolicySpec{
 		Axis: v1alpha1.AxisCustom, Identifier: clientAddress(), Window: "1s", Algorithm: v1alpha1.TokenBucket, Burst: new(int64(1)),
 	}
@@ -84,21 +109,20 @@ func traefikLimit(out *importer.Result, namespace, name string, limit importer.F
 		}
 	}
 	if rejected() > previously {
-		return
+		return policy, false
 	}
 	if average == 0 {
 		out.Add(limit.Place, importer.Note, "average is 0, which means unlimited, so it does not need a policy")
-		return
+		return policy, false
 	}
 	spec.Limit = &average
 	if !distributed {
 		out.Add(limit.Place, importer.Difference, "without redis, each Traefik counts alone; the policy counts for all of them together")
 	}
-	out.Add(limit.Place, importer.Difference, "the policy applies to all requests of its domain, because routers name the middleware; add match.http for routes")
-	out.Policies = append(out.Policies, importer.Policy{
-		Place: limit.Place, Domain: namespace, Path: []string{name}, Spec: spec,
-		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", name, average, spec.Window, *spec.Burst),
-	})
+	return importer.Policy{
+		Place: limit.Place, Domain: m.namespace, Path: []string{m.name}, Spec: spec,
+		Comment: fmt.Sprintf("middleware %s, %d per %s, burst %d", m.name, average, spec.Window, *spec.Burst),
+	}, true
 }
 
 // traefikPeriod reads a duration such as 1m, or a number of seconds.

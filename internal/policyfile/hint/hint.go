@@ -49,6 +49,9 @@ func Improve(object structure.Field, path []string, message string, v Value) str
 			name = "integer"
 		}
 		message = fmt.Sprintf("must be of type %s, and is the %s", name, Describe(v.Decoded))
+		if given := structure.TypeOf(v.Decoded); (given == "boolean" || given == "integer") && v.Raw != "" && v.Raw != structure.Text(v.Decoded) {
+			message += ", as YAML reads " + v.Raw
+		}
 	}
 	if v.Decoded == nil {
 		return message
@@ -152,6 +155,11 @@ func label(path []string) string {
 
 // hintOf returns what to write in place of a value of a field, "" if that is unknown.
 func hintOf(f structure.Field, label string, v Value) string {
+	if f.Unit() == "duration" {
+		if read := parseClock(scalar(v)); read != nil {
+			return "write " + label + strings.Join(read, ", or "+label)
+		}
+	}
 	if text, ok := written(f, v); ok {
 		return "write " + label + text
 	}

@@ -86,6 +86,32 @@ func formatDuration(d time.Duration) string {
 	return b.String()
 }
 
+var clock = regexp.MustCompile(`^(\d{1,4}):([0-5]\d)(?::([0-5]\d))?$`)
+
+// parseClock returns what a time such as 1:30 or 1:30:00 can mean as a duration: minutes and seconds first, or hours and minutes. YAML 1.1 has such numbers
+// in base 60.
+func parseClock(text string) (readings []string) {
+	m := clock.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	units := [][]time.Duration{{time.Minute, time.Second}, {time.Hour, time.Minute}}
+	if m[3] != "" {
+		units = [][]time.Duration{{time.Hour, time.Minute, time.Second}}
+	}
+	for _, lengths := range units {
+		var total time.Duration
+		for i, length := range lengths {
+			n, _ := strconv.Atoi(m[i+1]) // digits
+			total += time.Duration(n) * length
+		}
+		if total > 0 {
+			readings = append(readings, formatDuration(total))
+		}
+	}
+	return readings
+}
+
 var percentage = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*(%|percent)?$`)
 
 // parsePercentage returns a percentage in the form of the Weir API: "80", "80 %" and "0.8" are 80%.

@@ -21,7 +21,8 @@ const Effects = `Each policy that differs is
   different   both of them, or requests are counted in another way
   the same    the decisions are the same, for example 24h in place of 1d
 
-and new, gone or renamed, if it is not in both. A renamed policy keeps its counters only with spec.counterName. Formats are text, json and
+and new, gone or renamed, if it is not in both. A renamed policy keeps its counters only with spec.counterName. Limiters are compared in
+the same way. Their fields that change neither decisions nor responses are left out, for example replicas and image. Formats are text, json and
 markdown, a table for the comment of a merge request.`
 
 // Flags are the flags of the commands that print a Diff.
@@ -35,6 +36,14 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.outputs, "output", "o", []string{Text},
 		"format, optionally with a file: text, json, markdown, for example markdown=comment.md; can be repeated")
 	flags.StringVar(&f.limiter, "limiter", "", "Limiter in the files whose identity table applies, as NAMESPACE/NAME; needed if several differ")
+}
+
+// Among returns flags for another side, whose Limiters are given by name: --limiter applies only if it has the Limiter.
+func (f *Flags) Among(limiters map[string]bool) *Flags {
+	if limiters[f.limiter] {
+		return &Flags{limiter: f.limiter}
+	}
+	return &Flags{}
 }
 
 // Outputs returns what --output selects for a command that reads the inputs. An error is one of the command line.
@@ -71,7 +80,7 @@ func Print(stdout io.Writer, outputs []findings.Output, diff *Diff) error {
 			return cli.UsageError(err)
 		}
 	}
-	if len(diff.Policies) > 0 {
+	if len(diff.Policies)+len(diff.Limiters) > 0 {
 		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil

@@ -47,6 +47,16 @@ type Diff struct {
 	Before   string         `json:"before"` // the names of the two sets
 	After    string         `json:"after"`
 	Policies []PolicyChange `json:"policies"`
+	// Limiters are those that differ in what they enforce, or in the responses to clients.
+	Limiters []LimiterChange `json:"limiters,omitempty"`
+}
+
+// Scope is what of two sets is compared.
+type Scope struct {
+	// Policies accepts the scopes of policies: namespaces and [policyname.Cluster].
+	Policies func(scope string) bool
+	// Limiters accepts the names of Limiters, "namespace/name".
+	Limiters func(name string) bool
 }
 
 // PolicyChange is a policy that differs.
@@ -86,18 +96,21 @@ type policy struct {
 }
 
 // Compare compares two sets. If only one of them has a Limiter, its identity table applies to both.
-// Only policies in the scopes that accepts, a namespace or [policyname.Cluster], are compared.
-func Compare(before, after *policyset.Set, accepts func(scope string) bool) (*Diff, error) {
+func Compare(before, after *policyset.Set, scope Scope) (*Diff, error) {
+	limiters, err := compareLimiters(before, after, scope.Limiters)
+	if err != nil {
+		return nil, err
+	}
 	before, after = before.WithLimiterOf(after), after.WithLimiterOf(before)
-	older, err := policiesOf(before, accepts)
+	older, err := policiesOf(before, scope.Policies)
 	if err != nil {
 		return nil, err
 	}
-	newer, err := policiesOf(after, accepts)
+	newer, err := policiesOf(after, scope.Policies)
 	if err != nil {
 		return nil, err
 	}
-	diff := &Diff{Policies: []PolicyChange{}}
+	diff := &Diff{Policies: []PolicyChange{}, Limiters: limiters}
 	var gone, added []*policy
 	for _, name := range slices.Sorted(maps.Keys(older)) {
 		if newer[name] == nil {

@@ -26,7 +26,7 @@ func compare(t *testing.T, before, after string) *policydiff.Diff {
 		}
 		return s
 	}
-	d, err := policydiff.Compare(set(before), set(after), func(string) bool { return true })
+	d, err := policydiff.Compare(set(before), set(after), policydiff.Scope{Policies: func(string) bool { return true }, Limiters: func(string) bool { return true }})
 	if err != nil {
 		t.Fatal(err)
 	}

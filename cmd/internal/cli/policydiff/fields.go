@@ -65,7 +65,8 @@ func walk(path string, a, b any, report func(path string, from, to any)) {
 }
 
 func union(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
+	all := make(map[string]any, len(a)+len(b))
+	maps.Copy(all, a)
 	maps.Copy(all, b)
 	return all
 }

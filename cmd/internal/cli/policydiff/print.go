@@ -36,13 +36,26 @@ func (d *Diff) Write(w io.Writer, format string) error {
 
 // Summary returns, for example, "2 policies differ: 1 stricter, 1 gone (looser)".
 func (d *Diff) Summary() string {
-	if len(d.Policies) == 0 {
+	all := d.all()
+	limiters, policies := all[:len(d.Limiters)], all[len(d.Limiters):]
+	switch {
+	case len(policies) == 0 && len(limiters) == 0:
 		return "The policies are the same."
+	case len(policies) == 0:
+		return "The policies are the same. " + count(limiters, "Limiter", "Limiters")
+	case len(limiters) == 0:
+		return count(policies, "policy", "policies")
+	default:
+		return count(policies, "policy", "policies") + " " + count(limiters, "Limiter", "Limiters")
 	}
+}
+
+// count returns, for example, "2 policies differ: 1 stricter, 1 gone (looser).".
+func count(changes []*PolicyChange, one, several string) string {
 	counts := map[string]int{}
 	var order []string
-	for i := range d.Policies {
-		label := d.Policies[i].label()
+	for _, c := range changes {
+		label := c.label()
 		if counts[label] == 0 {
 			order = append(order, label)
 		}
@@ -53,10 +66,10 @@ func (d *Diff) Summary() string {
 		parts[i] = fmt.Sprintf("%d %s", counts[label], label)
 	}
 	verb := "differ"
-	if len(d.Policies) == 1 {
+	if len(changes) == 1 {
 		verb = "differs"
 	}
-	return cli.Count(len(d.Policies), "policy", "policies") + " " + verb + ": " + strings.Join(parts, ", ") + "."
+	return cli.Count(len(changes), one, several) + " " + verb + ": " + strings.Join(parts, ", ") + "."
 }
 
 // label returns what happens to a policy: "stricter", or "new (stricter)".
@@ -68,9 +81,21 @@ func (c *PolicyChange) label() string {
 	return fmt.Sprintf("%s (%s)", c.Kind, effect)
 }
 
-func (d *Diff) text(w io.Writer) error {
+// all returns the changes of the Limiters, which apply to all policies, and those of the policies.
+func (d *Diff) all() []*PolicyChange {
+	all := make([]*PolicyChange, 0, len(d.Limiters)+len(d.Policies))
+	for i := range d.Limiters {
+		all = append(all, d.Limiters[i].asPolicy())
+	}
 	for i := range d.Policies {
-		c := &d.Policies[i]
+		all = append(all, &d.Policies[i])
+	}
+	return all
+}
+
+func (d *Diff) text(w io.Writer) error {
+	all := d.all()
+	for _, c := range all {
 		terminal.Println(w, c.label()+": "+c.title())
 		for j := range c.Changes {
 			terminal.Println(w, "  "+c.Changes[j].text())
@@ -79,7 +104,7 @@ func (d *Diff) text(w io.Writer) error {
 			terminal.Println(w, "  "+notice)
 		}
 	}
-	if len(d.Policies) > 0 {
+	if len(all) > 0 {
 		terminal.Println(w)
 	}
 	_, err := terminal.Println(w, d.Summary())
@@ -133,13 +158,14 @@ const maxMarkdown = 60_000
 func (d *Diff) markdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("### Rate limits\n\n" + d.Summary() + "\n")
-	if len(d.Policies) > 0 {
+	all := d.all()
+	if len(all) > 0 {
 		b.WriteString("\n| effect | policy | change |\n|---|---|---|\n")
 	}
-	for i := range d.Policies {
-		row := d.Policies[i].row()
+	for i, c := range all {
+		row := c.row()
 		if b.Len()+len(row) > maxMarkdown {
-			b.WriteString("\nand " + strconv.Itoa(len(d.Policies)-i) + " more; weir diff lists them\n")
+			b.WriteString("\nand " + strconv.Itoa(len(all)-i) + " more; weir diff lists them\n")
 			break
 		}
 		b.WriteString(row)
