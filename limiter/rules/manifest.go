@@ -152,15 +152,21 @@ func (m *Manifest) Hashes() iter.Seq[string] {
 	}
 }
 
-// Lacking returns the hashes of what previous, which can be nil, does not have.
-func (m *Manifest) Lacking(previous *Sharded) (hashes []string) {
+// Part is a shard or the table of routes in a manifest.
+type Part struct {
+	Hash string
+	Size int // of its JSON, in bytes
+}
+
+// Lacking returns the parts that previous, which can be nil, does not have.
+func (m *Manifest) Lacking(previous *Sharded) (parts []Part) {
 	held := previous.held()
-	for hash := range m.Hashes() {
-		if _, isHeld := held[hash]; !isHeld {
-			hashes = append(hashes, hash)
+	for b := range m.body.blobs() {
+		if _, isHeld := held[b.Hash]; !isHeld {
+			parts = append(parts, Part{b.Hash, b.Size})
 		}
 	}
-	return hashes
+	return parts
 }
 
 // held returns what was decoded of the Set, by hash: a *Shard or a *RouteTable.
