@@ -124,6 +124,31 @@ func TestExchange_ReadsNoMoreThanCanBeValid(t *testing.T) {
 	}
 }
 
+// To read a long entry of the list takes Redis up to a second. It must be read once, and what was published since must stay in the list.
+func TestPublish_RemovesLongEntriesOfTheList(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e, rdb, huge := exchange(client), client.Redis(), strings.Repeat("x", 1<<20)
+		first, second := encoded(sharded(many(20))), encoded(sharded(many(21)))
+		publishSet(t, e, first)
+		for _, want := range [][]string{{second.Revision}, {}} {
+			if err := rdb.RPush(t.Context(), e.supersededKey(), huge, huge).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for _, revision := range want {
+				if _, err := e.list(t.Context(), revision); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if listed, err := e.listed(t.Context()); err != nil || !slices.Equal(listed, want) && len(listed)+len(want) > 0 {
+				t.Errorf("listed %q, %v; want %q", listed, err, want)
+			}
+			if stay := rdb.LRange(t.Context(), e.supersededKey(), 0, -1).Val(); !slices.Equal(stay, want) && len(stay)+len(want) > 0 {
+				t.Errorf("%d entries stay, want %d", len(stay), len(want))
+			}
+		}
+	})
+}
+
 // The entries of many replicas are short, and have no bound together but this one.
 func TestHeartbeat_RemovesEntriesThatAreTooLargeTogether(t *testing.T) {
 	client := open(t, fixture.Redis(t).URL())
