@@ -59,9 +59,11 @@ func TestExchange_ReadsNoMoreThanCanBeValid(t *testing.T) {
 			return rdb.RPush(ctx, e.supersededKey(), slices.Repeat([]any{"sha256:" + strings.Repeat("0", 64)}, 100_000)...).Err()
 		},
 		"a heartbeat": func(ctx context.Context, e *Exchange) error {
-			return rdb.HSet(ctx, e.replicasKey(), "evil", huge).Err()
+			return rdb.HSet(ctx, e.replicasKey(), "evil", fmt.Sprintf(`{"time":%d,"mode":%q}`, rdb.Time(ctx).Val().UnixMilli(), huge)).Err()
 		},
-		"the id of a replica": func(ctx context.Context, e *Exchange) error { return rdb.HSet(ctx, e.replicasKey(), huge, "{}").Err() },
+		"the id of a replica": func(ctx context.Context, e *Exchange) error {
+			return rdb.HSet(ctx, e.replicasKey(), huge, fmt.Sprintf(`{"time":%d}`, rdb.Time(ctx).Val().UnixMilli())).Err()
+		},
 		"many heartbeats": func(ctx context.Context, e *Exchange) error {
 			entries := map[string]any{}
 			for i := range maxReplicas {
@@ -98,6 +100,9 @@ func TestExchange_ReadsNoMoreThanCanBeValid(t *testing.T) {
 			}
 			if sent := sentBy(t, client, func() { heartbeat(t, e, Replica{ID: "a"}) }); sent > most {
 				t.Errorf("a heartbeat reads %d bytes", sent)
+			}
+			if n := rdb.HLen(t.Context(), e.replicasKey()).Val(); n != 1 {
+				t.Errorf("%d entries stay", n)
 			}
 			if replicas, err := e.Replicas(t.Context()); err != nil || len(replicas) != 1 || replicas[0].ID != "a" {
 				t.Errorf("%d replicas, %v; want that which has sent a heartbeat", len(replicas), err)
