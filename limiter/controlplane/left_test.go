@@ -309,7 +309,7 @@ func TestPublish_NeedsNoListToReplaceTheRules(t *testing.T) {
 				if _, revision := load(t, e); revision != second.Revision || !changed {
 					t.Errorf("revision %s, changed: %v, %v", revision, changed, err)
 				}
-				wantTTL(t, client, e.setKey(encoded(sharded(many(20))).Revision), supersededFor)
+				wantTTL(t, client, e.setKey(encoded(sharded(many(20))).Revision), supersededFor+manifestLonger)
 				publishSet(t, exchange(client), second) // without an error: the rules are active
 			})
 		})

@@ -27,6 +27,9 @@ const (
 	// supersededFor is how long a superseded Set is kept: long enough for a replica that is loading it, and for a person who
 	// wants to see the previous rules.
 	supersededFor = time.Hour
+	// manifestLonger is how much longer a manifest is kept than its shards: a node of a cluster can come back with data that is up to an hour old, which is
+	// the default of Redis, where shards have no expiry. complete finds them only while another node has the manifest.
+	manifestLonger = 2 * completeInterval
 	// listedFor is how long the list of revisions is kept after the last publication. It bounds how long no operator may run after one has crashed.
 	listedFor = 30 * 24 * time.Hour
 	// maxListed bounds the list of revisions. When it is full, the oldest revision is dropped from the list: Clear
@@ -131,7 +134,7 @@ func (e *Exchange) expireAll(ctx context.Context, revisions []string, next *rule
 			keys = append(keys, e.shardKey(hash))
 		}
 	}
-	if err := e.expireKeys(ctx, keys); err != nil { // before the manifests, so that the next attempt finds the shards after an error
+	if err := e.expireKeys(ctx, keys, supersededFor); err != nil { // before the manifests, so that the next attempt finds the shards after an error
 		return err
 	}
 	keys = nil
@@ -140,7 +143,7 @@ func (e *Exchange) expireAll(ctx context.Context, revisions []string, next *rule
 			keys = append(keys, e.setKey(revision))
 		}
 	}
-	return e.expireKeys(ctx, keys)
+	return e.expireKeys(ctx, keys, supersededFor+manifestLonger)
 }
 
 // readExpiries returns the expiries of the keys of these names, by name. They can be noExpiry and noKey.
@@ -169,7 +172,7 @@ func (e *Exchange) supersede(ctx context.Context, revision string, next *rules.E
 	return e.expire(ctx, revision, hashes, supersededFor)
 }
 
-// expire lets these shards of a Set expire, and then its manifest: without it, complete does not find the shards.
+// expire lets these shards of a Set expire, and then its manifest, which is kept for manifestLonger: without it, complete does not find the shards.
 func (e *Exchange) expire(ctx context.Context, revision string, hashes []string, expiry time.Duration) error {
 	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, hash := range hashes {
@@ -178,7 +181,7 @@ func (e *Exchange) expire(ctx context.Context, revision string, hashes []string,
 		return nil
 	})
 	if err == nil { // on a cluster, commands of one pipeline can fail separately
-		err = e.client.Redis().PExpire(ctx, e.setKey(revision), expiry).Err()
+		err = e.client.Redis().PExpire(ctx, e.setKey(revision), expiry+manifestLonger).Err()
 	}
 	if err != nil {
 		return fmt.Errorf("set the expiry of rule set %s: %w", revision, err)
@@ -187,13 +190,13 @@ func (e *Exchange) expire(ctx context.Context, revision string, hashes []string,
 }
 
 // expireKeys lets shards or manifests expire.
-func (e *Exchange) expireKeys(ctx context.Context, keys []string) error {
+func (e *Exchange) expireKeys(ctx context.Context, keys []string, expiry time.Duration) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
-			p.PExpire(ctx, key, supersededFor)
+			p.PExpire(ctx, key, expiry)
 		}
 		return nil
 	})
