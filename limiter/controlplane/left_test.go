@@ -130,18 +130,21 @@ func TestPublish_LeavesNothingForEverIfRedisLosesWrites(t *testing.T) {
 		lost []func(*Exchange) error
 		// successor publishes next, and not the same operator.
 		successor bool
+		// restarted is true if another operator has published what is lost.
+		restarted bool
 	}{
-		"the expiry of a shard":                                {[]func(*Exchange) error{loseShard}, false},
-		"the expiry of a shard, and a new operator":            {[]func(*Exchange) error{loseShard}, true},
-		"the expiry of a manifest":                             {[]func(*Exchange) error{loseManifest}, false},
-		"the expiry of a manifest, and a new operator":         {[]func(*Exchange) error{loseManifest}, true},
-		"the expiry of both, and a new operator":               {[]func(*Exchange) error{loseShard, loseManifest}, true},
-		"the expiry of both, and the list":                     {[]func(*Exchange) error{loseShard, loseManifest, loseList}, false},
-		"the expiry of both, the list and the pointer":         {[]func(*Exchange) error{loseShard, loseManifest, loseList, losePointer}, false},
-		"the expiry of a shard, the manifest, and the pointer": {[]func(*Exchange) error{loseShard, removeManifest, losePointer}, false},
-		"the list":                 {[]func(*Exchange) error{loseList}, true},
-		"the list and the pointer": {[]func(*Exchange) error{loseList, losePointer}, false},
-		"the expiry of a shard, and the active pointer": {[]func(*Exchange) error{loseShard, losePointer}, true},
+		"the expiry of a shard":                                {[]func(*Exchange) error{loseShard}, false, false},
+		"the expiry of a shard, and a new operator":            {[]func(*Exchange) error{loseShard}, true, false},
+		"the expiry of a manifest":                             {[]func(*Exchange) error{loseManifest}, false, false},
+		"the expiry of a manifest, and a new operator":         {[]func(*Exchange) error{loseManifest}, true, false},
+		"the expiry of both, and a new operator":               {[]func(*Exchange) error{loseShard, loseManifest}, true, false},
+		"the expiry of both, and the list":                     {[]func(*Exchange) error{loseShard, loseManifest, loseList}, false, false},
+		"the expiry of both, the list and the pointer":         {[]func(*Exchange) error{loseShard, loseManifest, loseList, losePointer}, false, false},
+		"the expiry of a shard, the manifest, and the pointer": {[]func(*Exchange) error{loseShard, removeManifest, losePointer}, false, false},
+		"the list": {[]func(*Exchange) error{loseList}, true, false},
+		"the list and the pointer, after a restart":     {[]func(*Exchange) error{loseList, losePointer}, false, true},
+		"the list and the pointer":                      {[]func(*Exchange) error{loseList, losePointer}, false, false},
+		"the expiry of a shard, and the active pointer": {[]func(*Exchange) error{loseShard, losePointer}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, next := range []rules.Encoded{second, third} {
@@ -151,6 +154,10 @@ func TestPublish_LeavesNothingForEverIfRedisLosesWrites(t *testing.T) {
 				e := exchange(client)
 				publishSet(t, e, first)
 				publishSet(t, e, second)
+				if test.restarted {
+					e = exchange(client)
+					publishSet(t, e, second)
+				}
 				for _, lose := range test.lost {
 					if err := lose(e); err != nil {
 						t.Fatal(err)

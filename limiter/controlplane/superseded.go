@@ -83,6 +83,7 @@ func (e *Exchange) complete(ctx context.Context, set *rules.Encoded) error {
 	if known != nil && time.Since(known.completed) < e.completeInterval {
 		return nil
 	}
+	e.recent.add(set) // another Exchange can have published it
 	listed, err := e.listed(ctx)
 	isDenied := redisclient.Kind(err) == redisclient.KindDenied // then they stay
 	if err != nil && !isDenied {
