@@ -108,7 +108,7 @@ func TestClear_LeavesNothingForEver(t *testing.T) {
 	}
 }
 
-// Redis loses the last writes in a failover, and each node of a cluster loses others: what had an expiry has none, and the list is shorter or missing.
+// Redis loses the last writes in a failover, and each node of a cluster loses others: what had an expiry has no expiry, and the list is shorter or missing.
 func TestPublish_LeavesNothingForEverIfRedisLosesWrites(t *testing.T) {
 	server := fixture.Redis(t)
 	client := open(t, server.URL())

@@ -163,7 +163,7 @@ func (m *Manifest) Lacking(previous *Sharded) (parts []Part) {
 	held := previous.held()
 	for b := range m.body.blobs() {
 		if _, isHeld := held[b.Hash]; !isHeld {
-			parts = append(parts, Part{b.Hash, b.Size})
+			parts = append(parts, Part(b))
 		}
 	}
 	return parts

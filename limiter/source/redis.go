@@ -29,7 +29,7 @@ const fromRedis = "redis"
 type ruleSets interface {
 	// Current returns the published revision, or "" if no revision is published.
 	Current(ctx context.Context) (string, error)
-	// Load returns the manifest of a revision, or its whole rule set, see [rules.DecodeManifest]. found is false if there is none, or an empty one.
+	// Load returns the manifest of a revision, or its whole rule set, see [rules.DecodeManifest]. found is false if it does not exist, or is empty.
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
 	// Shards returns the encoded shards by their hashes, as far as they exist.
 	Shards(ctx context.Context, parts []rules.Part) (map[string][]byte, error)

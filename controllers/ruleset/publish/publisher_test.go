@@ -426,7 +426,7 @@ func TestPublish_WritesAgainAtMostEveryTenSeconds(t *testing.T) {
 		p.now = p.now.Add(time.Second)
 	}
 	if n := store.count("rewrite"); n != 3+5 {
-		t.Errorf("written again %d times in a minute, want three times at once, and then every ten seconds", n)
+		t.Errorf("written again %d times in a minute, want three times without a wait, and then every ten seconds", n)
 	}
 }
 
