@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -247,6 +248,21 @@ func TestPublish_VerifiesShardsDespiteEdits(t *testing.T) {
 		for range 2 { // the edit, and the next look at the replicas
 			publishSet(t, e, second)
 		}
+		load(t, e)
+	})
+}
+
+// An idle operator publishes every five seconds, a little more or less. Each time it must find what Redis has lost.
+func TestPublish_VerifiesShardsEachTimeIfTheOperatorIsIdle(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e, set := exchange(client), encoded(sharded(many(50)))
+		publishSet(t, e, set)
+		if err := client.Redis().Del(t.Context(), e.shardKey(slices.Sorted(maps.Keys(set.Shards))[0])).Err(); err != nil {
+			t.Fatal(err)
+		}
+		before := e.published.Load()
+		e.published.Store(&published{before.revision, before.shards, before.verified.Add(-4900 * time.Millisecond), before.completed})
+		publishSet(t, e, set)
 		load(t, e)
 	})
 }

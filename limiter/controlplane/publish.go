@@ -264,8 +264,10 @@ type published struct {
 	completed time.Time
 }
 
-// verifyInterval is how often an Exchange verifies that Redis has all shards of the active Set. An eviction can remove each of them.
-const verifyInterval = 5 * time.Second
+// verifyInterval is how often an Exchange verifies that Redis has all shards of the active Set. An eviction can remove each of them. It is shorter than the
+// five seconds between two calls of Publish of an idle operator: otherwise, most second calls would verify nothing, and a lost shard would be missing for
+// ten seconds.
+const verifyInterval = 4 * time.Second
 
 // split returns the hashes of the shards to look for in Redis, and those that it should have. p can be nil.
 func (p *published) split(set *rules.Encoded, interval time.Duration) (ask, rest []string) {
