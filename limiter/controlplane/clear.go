@@ -76,28 +76,22 @@ func (e *Exchange) Clear(ctx context.Context) error {
 	return errors.Join(errList, err)
 }
 
-// removedTogether is the number of Sets whose manifests are read together. Without shards, each has all its rules.
-const removedTogether = 16
+// readTogether is the number of Sets whose manifests are read together.
+const readTogether = 16
 
 // removeSets removes the Sets of these revisions, as far as they exist. Most listed ones have expired. A second call goes on where a failed one ended.
 func (e *Exchange) removeSets(ctx context.Context, revisions []string) error {
-	expiries := make([]*redis.DurationCmd, len(revisions))
-	_, err := e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, revision := range revisions {
-			expiries[i] = p.PTTL(ctx, e.setKey(revision))
-		}
-		return nil
-	})
+	expiries, err := e.readExpiries(ctx, revisions, e.setKey)
 	if err != nil {
 		return fmt.Errorf("read the expiry of %d rule sets of %s: %w", len(revisions), e.limiter, err)
 	}
 	var existing []string
-	for i, revision := range revisions {
-		if expiries[i].Val() != noKey || e.recent.shardsOf(revision) != nil {
+	for _, revision := range revisions {
+		if expiries[revision] != noKey || e.recent.shardsOf(revision) != nil {
 			existing = append(existing, revision)
 		}
 	}
-	for chunk := range slices.Chunk(existing, removedTogether) {
+	for chunk := range slices.Chunk(existing, readTogether) {
 		shards, err := e.shardsOfAll(ctx, chunk)
 		if err != nil {
 			return err
@@ -121,16 +115,16 @@ func (e *Exchange) removeSets(ctx context.Context, revisions []string) error {
 // shardsOfAll returns the hashes of the shards of these revisions.
 func (e *Exchange) shardsOfAll(ctx context.Context, revisions []string) (map[string]bool, error) {
 	manifests := make([]*redis.StringCmd, len(revisions))
-	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
 		for i, revision := range revisions {
-			manifests[i] = p.Get(ctx, e.setKey(revision))
+			manifests[i] = beginning(ctx, p, e.setKey(revision), maxManifest)
 		}
 		return nil
 	})
 	all := map[string]bool{}
 	for i, revision := range revisions {
 		data, err := manifests[i].Bytes()
-		if err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) {
+		if err != nil && !isWrongType(err) {
 			return nil, fmt.Errorf("read rule set %s: %w", revision, err)
 		}
 		for _, hash := range e.recent.shardsOf(revision) {

@@ -29,6 +29,8 @@ type Exchange struct {
 	confirm      func(context.Context) error // see BeforeReplacing
 	heartbeat    redisclient.Script
 	listReplicas redisclient.Script
+	// listSuperseded reads the list of revisions.
+	listSuperseded redisclient.Script
 	// verifyInterval and completeInterval are constants, except in tests.
 	verifyInterval, completeInterval time.Duration
 
@@ -48,8 +50,8 @@ type version struct {
 func NewExchange(client *redisclient.Client, prefix, limiter string) *Exchange {
 	return &Exchange{
 		client: client, prefix: prefix, limiter: limiter,
-		heartbeat: newHeartbeatScript(), listReplicas: newReplicasScript(), verifyInterval: verifyInterval,
-		completeInterval: completeInterval,
+		heartbeat: newHeartbeatScript(), listReplicas: newReplicasScript(), listSuperseded: newSupersededScript(),
+		verifyInterval: verifyInterval, completeInterval: completeInterval,
 	}
 }
 
@@ -59,7 +61,7 @@ func (e *Exchange) BeforeReplacing(confirm func(context.Context) error) { e.conf
 
 // Scripts returns every script of this package, for [redisclient.Client.LoadScripts].
 func Scripts() []redisclient.Script {
-	return []redisclient.Script{newHeartbeatScript(), newReplicasScript()}
+	return []redisclient.Script{newHeartbeatScript(), newReplicasScript(), newSupersededScript()}
 }
 
 // Channel is the name of the channel of revisions. The keys of Sets begin with it, too.

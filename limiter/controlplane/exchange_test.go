@@ -71,8 +71,8 @@ func loadsScripts(t *testing.T, client *redisclient.Client) {
 			t.Errorf("script %s is loaded on %d primaries, want 1", s.Name, s.LoadedOn)
 		}
 	}
-	if got := fmt.Sprint(names); got != "[heartbeat replicas]" {
-		t.Errorf("scripts %s, want [heartbeat replicas]", got)
+	if got := fmt.Sprint(names); got != "[heartbeat replicas superseded]" {
+		t.Errorf("scripts %s, want [heartbeat replicas superseded]", got)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestPublish_KeepsThePointerValidIfACommandFails(t *testing.T) {
 		changed         bool
 		current         string
 	}{
-		"reading the pointer":          {"get " + channel + ":current", "read " + channel + ":current", false, "sha256:a"},
+		"reading the pointer":          {"getrange " + channel + ":current", "read " + channel + ":current", false, "sha256:a"},
 		"writing the Set":              {"set " + channel + ":set:", "write rule set sha256:b", false, "sha256:a"},
 		"writing the pointer":          {"set " + channel + ":current", "set " + channel + ":current to sha256:b", false, "sha256:a"},
 		"publishing the revision":      {"publish " + channel, "publish revision sha256:b on channel " + channel, true, "sha256:b"},
@@ -119,26 +119,26 @@ func TestExchange_ReturnsWhatFailed(t *testing.T) {
 		call            func(context.Context, *Exchange) error
 		left            int // keys of the limiter afterwards
 	}{
-		"Current": {"get", "read " + channel + ":current", func(ctx context.Context, e *Exchange) error {
+		"Current": {"getrange", "read " + channel + ":current", func(ctx context.Context, e *Exchange) error {
 			_, err := e.Current(ctx)
 			return err
 		}, 4},
-		"Load": {"get", "read rule set sha256:b", func(ctx context.Context, e *Exchange) error {
+		"Load": {"getrange", "read rule set sha256:b", func(ctx context.Context, e *Exchange) error {
 			_, found, err := e.Load(ctx, "sha256:b")
 			if found {
 				return nil
 			}
 			return err
 		}, 4},
-		"Leave reads":              {"get", "read " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Leave(ctx) }, 4},
+		"Leave reads":              {"getrange", "read " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Leave(ctx) }, 4},
 		"Leave expires the Set":    {"pexpire " + channel + ":set:", "set the expiry of rule set sha256:b", func(ctx context.Context, e *Exchange) error { return e.Leave(ctx) }, 4},
 		"Leave expires":            {"pexpire " + channel + ":current", "set the expiry of " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Leave(ctx) }, 4},
-		"Clear reads":              {"get", "read " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 4},
-		"Clear lists":              {"lrange", "read " + channel + ":superseded", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 1}, // expires
+		"Clear reads":              {"getrange", "read " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 4},
+		"Clear lists":              {"evalsha", "read " + channel + ":superseded", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 1}, // expires
 		"Clear removes":            {"del " + channel + ":current", "remove " + channel + ":current", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 4},
 		"Clear removes the others": {"del " + list, "remove the rule sets and heartbeats of weir-system/default", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 2},
 		"Clear reads the expiries": {"pttl", "read the expiry of 1 rule sets of weir-system/default", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
-		"Clear reads the Sets":     {"get " + channel + ":set:", "read rule set sha256:b", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
+		"Clear reads the Sets":     {"getrange " + channel + ":set:", "read rule set sha256:b", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
 		"Clear removes the Sets":   {"del " + channel + ":set:", "remove 1 rule sets of weir-system/default", func(ctx context.Context, e *Exchange) error { return e.Clear(ctx) }, 3},
 		"Remove":                   {"hdel", "remove replica a", func(ctx context.Context, e *Exchange) error { return e.Remove(ctx, "a") }, 4},
 		"Heartbeat":                {"evalsha", "send the heartbeat of replica b", func(ctx context.Context, e *Exchange) error { return e.Heartbeat(ctx, Replica{ID: "b"}) }, 4},

@@ -35,6 +35,12 @@ const (
 	aliveFor = 5 * HeartbeatInterval
 	// removedAfter is how long the entry of a replica without heartbeats is kept.
 	removedAfter = 10 * HeartbeatInterval
+	// maxReplicas bounds the entries of the hash: a Limiter has at most 1000 replicas, and entries of stopped ones stay for removedAfter.
+	maxReplicas = 5000
+	// maxEntry bounds an entry, in bytes: the bitmap has at most 22 KiB in base64, and limiter.MaxCrowded policies with long names have 10 KiB.
+	maxEntry = 64 << 10
+	// maxEntries bounds all entries together, in bytes: those of 1000 replicas with 50 000 policies have 15 MiB.
+	maxEntries = 32 << 20
 )
 
 // Replica is a running limiter process, as its heartbeat describes it.
@@ -147,7 +153,7 @@ func (e *Exchange) Heartbeat(ctx context.Context, r Replica) error {
 	if r.Decided != nil {
 		decided = e.decided.encode(r.Decided)
 	}
-	args = append(args, decided, r.Format)
+	args = append(args, decided, r.Format, maxReplicas, maxEntry, maxEntries)
 	if err := e.client.Run(ctx, e.heartbeat, []string{e.replicasKey()}, args...).Err(); err != nil {
 		return fmt.Errorf("send the heartbeat of replica %s: %w", r.ID, err)
 	}

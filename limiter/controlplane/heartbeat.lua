@@ -13,10 +13,16 @@
 -- ARGV[7]  JSON object of the policies whose new identifiers get no counter of their own, or soon will not; "" without such policies
 -- ARGV[8]  compressed bitmap of the rules that have decided a request, in base64; "" if it is unknown
 -- ARGV[9]  highest format of rule sets that it reads, 0 if it is unknown
+-- ARGV[10] most entries of the hash
+-- ARGV[11] most bytes of an entry, and of an id
+-- ARGV[12] most bytes of all entries
 -- Reply:   1
 --
+-- Another program can have written the key. If it has another type, more entries or more bytes than replicas write, it is removed: each replica
+-- writes its entry again within a second.
+--
 -- Must never happen: an entry with a time from the clock of the replica, which may be wrong (except since, which decides
--- nothing); a hash without expiry.
+-- nothing); a hash without expiry; the decoding of an entry of any length.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local remove_after = tonumber(ARGV[4])
@@ -41,23 +47,32 @@ if ARGV[9] ~= '0' then
   entry = entry .. ',"format":' .. ARGV[9]
 end
 entry = entry .. '}'
-local reply = redis.pcall('HSET', KEYS[1], ARGV[1], entry)
-if type(reply) == 'table' and reply.err then
-  if not string.find(reply.err, 'WRONGTYPE', 1, true) then
-    return reply
-  end
-  redis.call('DEL', KEYS[1]) -- another program has written it
-  redis.call('HSET', KEYS[1], ARGV[1], entry)
+local count = redis.pcall('HLEN', KEYS[1])
+if type(count) == 'table' and not string.find(count.err, 'WRONGTYPE', 1, true) then
+  return count
 end
+if type(count) == 'table' or count > tonumber(ARGV[10]) then
+  redis.call('UNLINK', KEYS[1])
+end
+redis.call('HSET', KEYS[1], ARGV[1], entry)
 
 -- If the clock stepped back, entries can be in the future. They are removed at the same distance from now as past ones.
-local all = redis.call('HGETALL', KEYS[1])
+local all, bytes, longest = redis.call('HGETALL', KEYS[1]), 0, tonumber(ARGV[11])
 for i = 1, #all, 2 do
-  local ok, replica = pcall(cjson.decode, all[i + 1])
-  local valid = ok and type(replica) == 'table' and type(replica.time) == 'number'
-  if not valid or math.abs(now - replica.time) > remove_after then
+  local valid, replica = #all[i] <= longest and #all[i + 1] <= longest
+  if valid then
+    valid, replica = pcall(cjson.decode, all[i + 1])
+    valid = valid and type(replica) == 'table' and type(replica.time) == 'number' and math.abs(now - replica.time) <= remove_after
+  end
+  if valid then
+    bytes = bytes + #all[i] + #all[i + 1]
+  else
     redis.call('HDEL', KEYS[1], all[i])
   end
+end
+if bytes > tonumber(ARGV[12]) then
+  redis.call('UNLINK', KEYS[1])
+  redis.call('HSET', KEYS[1], ARGV[1], entry)
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1

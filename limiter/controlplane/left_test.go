@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
@@ -108,7 +109,109 @@ func TestClear_LeavesNothingForEver(t *testing.T) {
 	}
 }
 
-// TestLeave_LetsTheManifestExpireLast fails after each command of Leave. Publish concludes from a manifest that expires that its shards do.
+// Redis loses the last writes in a failover, and each node of a cluster loses others: what had an expiry has no expiry, and the list is shorter or missing.
+func TestPublish_LeavesNothingForEverIfRedisLosesWrites(t *testing.T) {
+	server := fixture.Redis(t)
+	client := open(t, server.URL())
+	rdb := client.Redis()
+	first, second := encoded(sharded(many(20))), encoded(sharded(edited(many(20), "shop/policy-007", 11)))
+	third := encoded(sharded(edited(many(20), "shop/policy-003", 11)))
+	var replaced string // the shard that only the first Set has
+	for hash := range first.Shards {
+		if _, isKept := second.Shards[hash]; !isKept {
+			replaced = hash
+		}
+	}
+	loseShard := func(e *Exchange) error { return rdb.Persist(t.Context(), e.shardKey(replaced)).Err() }
+	loseManifest := func(e *Exchange) error { return rdb.Persist(t.Context(), e.setKey(first.Revision)).Err() }
+	removeManifest := func(e *Exchange) error { return rdb.Del(t.Context(), e.setKey(first.Revision)).Err() }
+	loseList := func(e *Exchange) error { return rdb.Del(t.Context(), e.supersededKey()).Err() }
+	losePointer := func(e *Exchange) error { return rdb.Del(t.Context(), e.currentKey()).Err() }
+	for name, test := range map[string]struct {
+		lost []func(*Exchange) error
+		// successor publishes next, and not the same operator.
+		successor bool
+		// restarted is true if another operator has published what is lost.
+		restarted bool
+	}{
+		"the expiry of a shard":                                {[]func(*Exchange) error{loseShard}, false, false},
+		"the expiry of a shard, and a new operator":            {[]func(*Exchange) error{loseShard}, true, false},
+		"the expiry of a manifest":                             {[]func(*Exchange) error{loseManifest}, false, false},
+		"the expiry of a manifest, and a new operator":         {[]func(*Exchange) error{loseManifest}, true, false},
+		"the expiry of both, and a new operator":               {[]func(*Exchange) error{loseShard, loseManifest}, true, false},
+		"the expiry of both, and the list":                     {[]func(*Exchange) error{loseShard, loseManifest, loseList}, false, false},
+		"the expiry of both, the list and the pointer":         {[]func(*Exchange) error{loseShard, loseManifest, loseList, losePointer}, false, false},
+		"the expiry of a shard, the manifest, and the pointer": {[]func(*Exchange) error{loseShard, removeManifest, losePointer}, false, false},
+		"the list": {[]func(*Exchange) error{loseList}, true, false},
+		"the list and the pointer, after a restart":     {[]func(*Exchange) error{loseList, losePointer}, false, true},
+		"the list and the pointer":                      {[]func(*Exchange) error{loseList, losePointer}, false, false},
+		"the expiry of a shard, and the active pointer": {[]func(*Exchange) error{loseShard, losePointer}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, next := range []rules.Encoded{second, third} {
+				if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				e := exchange(client)
+				publishSet(t, e, first)
+				publishSet(t, e, second)
+				if test.restarted {
+					e = exchange(client)
+					publishSet(t, e, second)
+				}
+				for _, lose := range test.lost {
+					if err := lose(e); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if test.successor {
+					e = exchange(client)
+				}
+				publishSet(t, e, next)
+				e.completeInterval = 0 // time passes
+				publishSet(t, e, next)
+				wantExpiry(t, client, e, next, 0)
+			}
+		})
+	}
+}
+
+// The node of a cluster that has the list is unavailable. A manifest that is not in the list would stay for ever if the operator crashed then.
+func TestPublish_WritesNoManifestThatIsNotInTheList(t *testing.T) {
+	e, f, client := faulty(t)
+	first, second := encoded(sharded(many(20))), encoded(sharded(many(21)))
+	publishSet(t, e, first)
+	f.match = beginsWith("rpush")
+	if changed, err := e.Publish(t.Context(), second, false); !errors.Is(err, errInjected) || changed {
+		t.Errorf("changed: %v, %v; want the error of the list", changed, err)
+	}
+	if n := client.Redis().Exists(t.Context(), e.setKey(second.Revision)).Val(); n != 0 {
+		t.Error("the manifest is written")
+	}
+	f.match = nil
+	publishSet(t, e, second)
+	wantExpiry(t, client, e, second, 0)
+}
+
+// Redis has lost the list, and the operator crashes after it has written the pointer.
+func TestPublish_ListsThePreviousSetAgain(t *testing.T) {
+	e, f, client := faulty(t)
+	first, second := encoded(sharded(many(20))), encoded(sharded(many(21)))
+	publishSet(t, e, first)
+	if err := client.Redis().Del(t.Context(), e.supersededKey()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.match = beginsWith("publish")
+	if _, err := e.Publish(t.Context(), second, false); !errors.Is(err, errInjected) {
+		t.Fatal(err)
+	}
+	f.match = nil
+	successor := exchange(client)
+	publishSet(t, successor, second)
+	wantExpiry(t, client, successor, second, 0)
+}
+
+// TestLeave_LetsTheManifestExpireLast fails after each command of Leave. Without a manifest, complete does not find the shards.
 func TestLeave_LetsTheManifestExpireLast(t *testing.T) {
 	server := fixture.Redis(t)
 	client := open(t, server.URL())
@@ -145,6 +248,21 @@ func TestPublish_VerifiesShardsDespiteEdits(t *testing.T) {
 		for range 2 { // the edit, and the next look at the replicas
 			publishSet(t, e, second)
 		}
+		load(t, e)
+	})
+}
+
+// An idle operator publishes every five seconds, a little more or less. Each time it must find what Redis has lost.
+func TestPublish_VerifiesShardsEachTimeIfTheOperatorIsIdle(t *testing.T) {
+	onRedis(t, func(t *testing.T, client *redisclient.Client) {
+		e, set := exchange(client), encoded(sharded(many(50)))
+		publishSet(t, e, set)
+		if err := client.Redis().Del(t.Context(), e.shardKey(slices.Sorted(maps.Keys(set.Shards))[0])).Err(); err != nil {
+			t.Fatal(err)
+		}
+		before := e.published.Load()
+		e.published.Store(&published{before.revision, before.shards, before.verified.Add(-4900 * time.Millisecond), before.completed})
+		publishSet(t, e, set)
 		load(t, e)
 	})
 }
@@ -214,7 +332,7 @@ func TestPublish_NeedsNoListToReplaceTheRules(t *testing.T) {
 				if _, revision := load(t, e); revision != second.Revision || !changed {
 					t.Errorf("revision %s, changed: %v, %v", revision, changed, err)
 				}
-				wantTTL(t, client, e.setKey(encoded(sharded(many(20))).Revision), supersededFor)
+				wantTTL(t, client, e.setKey(encoded(sharded(many(20))).Revision), supersededFor+manifestLonger)
 				publishSet(t, exchange(client), second) // without an error: the rules are active
 			})
 		})

@@ -104,7 +104,7 @@ func TestClear_AsksForAllSetsTogether(t *testing.T) {
 	client := open(t, fixture.Redis(t).URL())
 	e := exchange(client)
 	for i := range maxListed - 40 {
-		if err := e.list(t.Context(), fmt.Sprintf("sha256:%d", i)); err != nil {
+		if _, err := e.list(t.Context(), fmt.Sprintf("sha256:%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/rules"
 )
 
@@ -23,7 +23,7 @@ func (e *Exchange) Active(ctx context.Context) (revision string, sequence int64,
 	if known := e.stored.Load(); known != nil && known.revision == revision {
 		return revision, known.sequence, nil
 	}
-	data, _, err := e.Load(ctx, revision)
+	data, _, err := e.loadManifest(ctx, revision) // the sequence is at the beginning
 	if err != nil {
 		return "", 0, err
 	}
@@ -81,11 +81,7 @@ func (e *Exchange) write(ctx context.Context, set *rules.Encoded, found stored) 
 			return false, err
 		}
 	}
-	listed := []string{set.Revision}
-	if known == nil && found.current != "" { // it may not be in the list
-		listed = []string{found.current, set.Revision}
-	}
-	unlisted, err := e.writeManifest(ctx, set, listed)
+	unlisted, err := e.writeManifest(ctx, set, found.current, known != nil)
 	if err != nil {
 		return false, err
 	}
@@ -118,17 +114,22 @@ func (e *Exchange) write(ctx context.Context, set *rules.Encoded, found stored) 
 	return true, nil
 }
 
-// point makes the pointer name a revision, and returns the one that it named before.
+// point makes the pointer name a revision, and returns the one that it named before. It does not use SET with GET, which returns all of a value that
+// another program has written. A revision that another operator writes between the two commands is in the list, so complete finds it.
 func (e *Exchange) point(ctx context.Context, revision string) (previous string, err error) {
-	previous, err = e.client.Redis().SetArgs(ctx, e.currentKey(), revision, redis.SetArgs{Get: true}).Result()
-	if isWrongType(err) { // another program has written it, and without GET, SET replaces it
-		err = e.client.Redis().Set(ctx, e.currentKey(), revision, 0).Err()
-	}
-	if err != nil && !errors.Is(err, redis.Nil) {
+	var before *redis.StringCmd
+	var written *redis.StatusCmd
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
+		before = e.readPointer(ctx, p)
+		written = p.Set(ctx, e.currentKey(), revision, 0)
+		return nil
+	})
+	if err := written.Err(); err != nil {
 		return "", fmt.Errorf("set %s to %s: %w", e.currentKey(), revision, err)
 	}
-	if !isRevision(previous) {
-		return "", nil
+	previous, err = pointed(before)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", e.currentKey(), err)
 	}
 	return previous, nil
 }
@@ -143,20 +144,19 @@ func (e *Exchange) isStillActive(ctx context.Context, set *rules.Encoded, hashes
 	return false, e.expire(ctx, set.Revision, hashes, supersededFor)
 }
 
-// writeManifest lists revisions, and writes the manifest of a Set. The error unlisted is that of the list, which must not delay rules.
-func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, revisions []string) (unlisted, err error) {
-	var listed []redis.Cmder
-	var written *redis.StatusCmd
-	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
-		listed = e.addToList(ctx, p, revisions)
-		written = p.Set(ctx, e.setKey(set.Revision), set.Data, 0)
-		return nil
-	})
-	if err := written.Err(); err != nil {
-		return nil, fmt.Errorf("write rule set %s: %w", set.Revision, err)
+// writeManifest lists a Set, and also the previous one if it is not in the list: Redis can have lost the list. Then it writes the manifest: on a cluster,
+// the node with the list can be unavailable, and a manifest that is not listed would stay for ever after a crash. The error unlisted is that of a missing
+// permission for the list, which must not delay rules.
+func (e *Exchange) writeManifest(ctx context.Context, set *rules.Encoded, previous string, isListed bool) (unlisted, err error) {
+	length, unlisted := e.list(ctx, set.Revision)
+	if unlisted == nil && previous != "" && (!isListed || length == 1) {
+		_, unlisted = e.list(ctx, previous)
 	}
-	if slices.ContainsFunc(listed, func(c redis.Cmder) bool { return c.Err() != nil }) {
-		unlisted = e.list(ctx, revisions...)
+	if unlisted != nil && redisclient.Kind(unlisted) != redisclient.KindDenied {
+		return nil, unlisted
+	}
+	if err := e.client.Redis().Set(ctx, e.setKey(set.Revision), set.Data, 0).Err(); err != nil {
+		return nil, fmt.Errorf("write rule set %s: %w", set.Revision, err)
 	}
 	return unlisted, nil
 }
@@ -200,8 +200,8 @@ func (e *Exchange) find(ctx context.Context, set *rules.Encoded) (stored, error)
 	known := e.published.Load()
 	hashes, rest := known.split(set, e.verifyInterval)
 	var shards []*redis.DurationCmd
-	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command, which can be redis.Nil
-		pointer = p.Get(ctx, e.currentKey())
+	_, _ = e.client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error { // its error is that of the first command
+		pointer = e.readPointer(ctx, p)
 		kept = p.PTTL(ctx, e.currentKey())
 		manifest = p.PTTL(ctx, e.setKey(set.Revision))
 		shards = e.expiries(ctx, p, hashes)
@@ -264,8 +264,10 @@ type published struct {
 	completed time.Time
 }
 
-// verifyInterval is how often an Exchange verifies that Redis has all shards of the active Set. An eviction can remove each of them.
-const verifyInterval = 5 * time.Second
+// verifyInterval is how often an Exchange verifies that Redis has all shards of the active Set. An eviction can remove each of them. It is shorter than the
+// five seconds between two calls of Publish of an idle operator: otherwise, most second calls would verify nothing, and a lost shard would be missing for
+// ten seconds.
+const verifyInterval = 4 * time.Second
 
 // split returns the hashes of the shards to look for in Redis, and those that it should have. p can be nil.
 func (p *published) split(set *rules.Encoded, interval time.Duration) (ask, rest []string) {

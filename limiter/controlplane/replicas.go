@@ -23,7 +23,7 @@ func newReplicasScript() redisclient.Script {
 
 // Replicas returns the replicas that are alive by the clock of Redis, sorted by ID.
 func (e *Exchange) Replicas(ctx context.Context) ([]Replica, error) {
-	reply, err := e.client.Run(ctx, e.listReplicas, []string{e.replicasKey()}).StringSlice()
+	reply, err := e.client.Run(ctx, e.listReplicas, []string{e.replicasKey()}, maxReplicas, maxEntry, maxEntries).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("list the replicas in %s: %w", e.replicasKey(), err)
 	}

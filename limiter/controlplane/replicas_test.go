@@ -279,7 +279,7 @@ func TestHeartbeat_HasTheTimeOfRedis(t *testing.T) {
 		for deadline := time.Now().Add(patience); exact < 100; {
 			before := client.Redis().Time(ctx).Val().UnixMilli()
 			heartbeat(t, e, Replica{ID: "a", Revision: "sha256:a", Mode: "redis"})
-			reply, err := client.Run(ctx, e.listReplicas, []string{e.replicasKey()}).StringSlice()
+			reply, err := client.Run(ctx, e.listReplicas, []string{e.replicasKey()}, maxReplicas, maxEntry, maxEntries).StringSlice()
 			if err != nil {
 				t.Fatal(err)
 			}

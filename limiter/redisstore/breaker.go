@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-dev/weir/limiter"
 	"github.com/weir-dev/weir/limiter/redisclient"
 	"github.com/weir-dev/weir/limiter/redisstore/hashslot"
@@ -582,11 +580,7 @@ func (s *Store) probe(ctx context.Context, key string) error {
 	_, isCluster := s.client.Cluster()
 	key = hashslot.Neighbour(key, isCluster)
 	err := s.within(ctx, max(s.timeout, redisclient.MinDialTimeout), func(ctx context.Context) error {
-		get := redis.NewStringCmd(ctx, "get", key+":probe") // on a cluster it is sent to the node of the slot
-		if err := s.client.Redis().Process(ctx, get); err != nil && !errors.Is(err, redis.Nil) {
-			return err
-		}
-		return nil
+		return s.client.Redis().GetRange(ctx, key+":probe", 0, 0).Err() // on a cluster it is sent to the node of the slot
 	})
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestStore_DecidesLocallyOnlyWithMetricLogAndReason(t *testing.T) {
 	late := watchLateness(t)
 	var group sync.WaitGroup
 	running := make(chan struct{}, faultsAtOnce)
-	for _, command := range []string{"evalsha", "get", "set", "hello", "client", "eval"} {
+	for _, command := range []string{"evalsha", "getrange", "set", "hello", "client", "eval"} {
 		for name, fault := range replyFaults() {
 			fault.command = command
 			c := &faultCase{t: t, name: command + ": " + name, fault: fault, late: late}

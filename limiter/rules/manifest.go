@@ -177,17 +177,23 @@ func (m *Manifest) Hashes() iter.Seq[string] {
 	}
 }
 
-// Lacking returns the hashes of what previous, which can be nil, does not have.
-func (m *Manifest) Lacking(previous *Sharded) (hashes []string) {
+// Part is a shard or the table of routes in a manifest.
+type Part struct {
+	Hash string
+	Size int // of its JSON, in bytes
+}
+
+// Lacking returns the parts that previous, which can be nil, does not have.
+func (m *Manifest) Lacking(previous *Sharded) (parts []Part) {
 	if b := m.body.RouteTable; b != nil && previous.heldTable(*b) == nil {
-		hashes = append(hashes, b.Hash)
+		parts = append(parts, Part(*b))
 	}
 	for _, listed := range m.body.Shards {
 		if previous.heldShard(listed) == nil {
-			hashes = append(hashes, listed.Hash)
+			parts = append(parts, Part(listed.blob))
 		}
 	}
-	return hashes
+	return parts
 }
 
 // heldTable returns the table of routes if the Set, which can be nil, was decoded from this content, or nil.

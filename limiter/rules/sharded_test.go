@@ -126,7 +126,7 @@ func TestAssemble_KeepsTheShardsThatBothSetsHave(t *testing.T) {
 	if len(lacking) != 1 {
 		t.Fatalf("an edit of one policy changes %d shards, want 1", len(lacking))
 	}
-	second := assembled(t, after.Data, first, map[string][]byte{lacking[0]: after.Shards[lacking[0]]})
+	second := assembled(t, after.Data, first, map[string][]byte{lacking[0].Hash: after.Shards[lacking[0].Hash]})
 	changed := 0
 	for i := range first.Shards {
 		if first.Shards[i] != second.Shards[i] {

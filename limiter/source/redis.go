@@ -29,10 +29,10 @@ const fromRedis = "redis"
 type ruleSets interface {
 	// Current returns the published revision, or "" if no revision is published.
 	Current(ctx context.Context) (string, error)
-	// Load returns the manifest of a revision, or its whole rule set, see [rules.DecodeManifest].
+	// Load returns the manifest of a revision, or its whole rule set, see [rules.DecodeManifest]. found is false if it does not exist, or is empty.
 	Load(ctx context.Context, revision string) (data []byte, found bool, err error)
-	// Shards returns the encoded shards with these hashes, as far as they exist.
-	Shards(ctx context.Context, hashes []string) (map[string][]byte, error)
+	// Shards returns the encoded shards by their hashes, as far as they exist.
+	Shards(ctx context.Context, parts []rules.Part) (map[string][]byte, error)
 	// Subscribe returns a channel that receives a value when Current may have changed. The channel closes when ctx is done or
 	// the subscription ends.
 	Subscribe(ctx context.Context) <-chan string
@@ -233,7 +233,7 @@ func (r *Redis) fetch(ctx context.Context, active version) (version, error) {
 		return republished(active, data), nil
 	}
 	if !found {
-		return active, fetchError{problem: "rule set " + current + " is missing"}
+		return active, fetchError{problem: "rule set " + current + " rejected", cause: errNoData, rejected: true}
 	}
 	published := version{revision: current}
 	published.sequence, err = rules.Sequence(data)
@@ -291,6 +291,9 @@ func (r *Redis) active() version {
 	defer r.mu.Unlock()
 	return r.version
 }
+
+// errNoData makes the operator write the rule set again: it does not notice that a manifest is empty.
+var errNoData = errors.New("its key does not exist, or is empty")
 
 var errNotFetched = errors.New("rules have not been fetched from Redis yet")
 

@@ -249,7 +249,7 @@ func TestRedis_RejectsAnInvalidRuleSet(t *testing.T) {
 		"a rule set that Apply rejects": {
 			data: other, revision: otherRevision, apply: errors.New("rule shop/x: bad"), want: "rejected: rule shop/x: bad",
 		},
-		"a revision without rule set": {revision: otherRevision, want: "is missing"},
+		"a revision without rule set": {revision: otherRevision, want: "rejected: its key does not exist, or is empty"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -357,17 +357,17 @@ func (s *stub) Current(ctx context.Context) (string, error) {
 func (s *stub) Load(context.Context, string) (data []byte, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.data, s.data != nil, s.err
+	return s.data, len(s.data) > 0, s.err
 }
 
-func (s *stub) Shards(_ context.Context, hashes []string) (map[string][]byte, error) {
+func (s *stub) Shards(_ context.Context, parts []rules.Part) (map[string][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string][]byte{}
-	for _, hash := range hashes {
-		s.asked = append(s.asked, hash)
-		if data, known := s.shards[hash]; known {
-			found[hash] = data
+	for _, part := range parts {
+		s.asked = append(s.asked, part.Hash)
+		if data, known := s.shards[part.Hash]; known {
+			found[part.Hash] = data
 		}
 	}
 	return found, nil

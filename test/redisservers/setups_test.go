@@ -66,7 +66,7 @@ func withoutAdminCommands(t *testing.T) setup {
 // aclUser is a server whose default user is off, and that has the user of docs/reference/redis.md for weir serve.
 func aclUser(t *testing.T) setup {
 	server := fixture.Redis(t, "--user", "default", "off", "--user", "weir", "on", ">secret", "resetkeys", "~weir:throttle:*", "resetchannels", "&weir:forget", "-@all",
-		"+ping", "+info", "+subscribe", "+publish", "+evalsha", "+eval", "+time", "+mget", "+get", "+set", "+getrange", "+setrange", "+pexpireat", "+del", "+unlink",
+		"+ping", "+info", "+subscribe", "+publish", "+evalsha", "+eval", "+time", "+mget", "+set", "+getrange", "+setrange", "+pexpireat", "+del", "+unlink",
 		"+hset", "+hget", "+hgetall", "+hlen", "+hdel", "+pexpire")
 	dir := t.TempDir()
 	for name, text := range map[string]string{"username": "weir", "password": "secret"} {

@@ -185,7 +185,7 @@ func TestCheck_ComparesClocksAndTheTimeout(t *testing.T) {
 func TestCheck_TriesThePermissionsOfALimiter(t *testing.T) {
 	server := fixture.Redis(t)
 	acl := strings.Fields("on >secret resetkeys %R~weir:rules:a/b:* ~weir:replicas:a/b ~weir:a/b:throttle:* resetchannels &weir:rules:a/b &weir:forget -@all " +
-		"+ping +info +subscribe +publish +evalsha +eval +time +mget +get +set +getrange +setrange +pexpireat +del +unlink +hset +hget +hgetall +hlen +hdel +pexpire")
+		"+ping +info +subscribe +publish +evalsha +eval +time +mget +set +getrange +setrange +pexpireat +del +unlink +hset +hget +hgetall +hlen +hdel +pexpire")
 	do(t, server, append([]string{"ACL", "SETUSER", "weir"}, acl...)...)
 	url := "redis://weir:secret@" + server.Addr()
 	if r := checkJSON(t, url, "--limiter", "a/b"); len(r.Permissions) != 0 {

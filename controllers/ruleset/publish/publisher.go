@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -43,6 +44,7 @@ type Publisher struct {
 	// wantsWhole is true if a replica reads no shards. hasFormat is true once the heartbeats were read.
 	wantsWhole, hasFormat bool
 	rejections            rejections
+	rewrites              *rate.Limiter // nil before the first write
 }
 
 // redisCheck is the last inspection of Redis.
@@ -113,6 +115,7 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 	p.wantsWhole = readNoShards(replicas)
 	delivery := Delivery{Redis: p.check.redis, Scripts: scripts, WantsWhole: p.wantsWhole}
 	p.rejections = p.rejections.of(replicas)
+	read := map[string]map[string]string{} // rules of rule sets that are not in memory
 	for _, replica := range replicas {
 		delivery.Starting = delivery.Starting || replica.Revision == ""
 		if replica.Rejected != "" && delivery.Rejected == "" {
@@ -121,7 +124,7 @@ func (p *Publisher) deliver(ctx context.Context, limiter *v1alpha1.Limiter, set 
 		if replica.Revision == "" {
 			continue // it has no rules yet: it is not ready and gets no requests
 		}
-		revisions, err := p.rulesOf(ctx, replica.Revision)
+		revisions, err := p.rulesOfReplica(ctx, replica, read)
 		if err != nil {
 			return Delivery{}, err
 		}
@@ -142,11 +145,15 @@ func (p *Publisher) write(ctx context.Context, set *selection.RuleSet) error {
 	if !set.Whole && p.wantsWhole {
 		return nil
 	}
+	if p.rewrites == nil {
+		p.rewrites = newRewriteLimiter()
+	}
 	stamped, sequence := p.Sequence.Stamp(set)
-	rewrites := p.rejections.areDue(p.Clock())
+	rewrites := p.rejections.areDue(p.Clock()) && p.rewrites.TokensAt(p.Clock()) >= 1
 	changed, err := p.store.Publish(ctx, stamped, rewrites)
 	if err == nil && rewrites { // a write that fails is repeated without a wait
 		p.rejections.rewritten(p.Clock())
+		p.rewrites.AllowN(p.Clock(), 1)
 	}
 	if err == nil && changed {
 		log.FromContext(ctx).Info("published the rule set", "revision", set.Revision, "sequence", sequence, "policies", len(set.Rules))
@@ -198,6 +205,24 @@ func (p *Publisher) inspect(ctx context.Context) error {
 	}
 	p.check = redisCheck{now, redis}
 	return nil
+}
+
+// maxRead is the number of rule sets that are read for one delivery. Replicas enforce two or three while an edit arrives. A process with the
+// credentials of limiters can send heartbeats with any revisions, and to read a rule set can take a tenth of a second.
+const maxRead = 4
+
+// rulesOfReplica returns the revision of each policy's rule that a replica enforces. It adds a rule set that is not in memory to read, and returns no
+// rules if that has maxRead other ones: a later delivery reads it.
+func (p *Publisher) rulesOfReplica(ctx context.Context, replica Replica, read map[string]map[string]string) (map[string]string, error) {
+	if revisions, isKnown := p.index.get(replica.Revision); isKnown {
+		return revisions, nil
+	}
+	if revisions, isRead := read[replica.Revision]; isRead || len(read) == maxRead {
+		return revisions, nil
+	}
+	revisions, err := p.rulesOf(ctx, replica.Revision)
+	read[replica.Revision] = revisions
+	return revisions, err
 }
 
 // rulesOf returns the revision of each policy's rule in a rule set, from memory or from Redis. It returns no rules for a set

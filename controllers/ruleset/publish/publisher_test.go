@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -411,6 +412,43 @@ func TestPublish_WritesAgainWhatAReplicaRejects(t *testing.T) {
 	p.now = p.now.Add(time.Minute)
 	if p.publish(set); store.count("rewrite") != 2 {
 		t.Errorf("written again %d times after a minute, want 2", store.count("rewrite"))
+	}
+}
+
+// A process with the credentials of limiters sends heartbeats with other reasons all the time.
+func TestPublish_WritesAgainAtMostEveryTenSeconds(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	p.publish(set)
+	store := p.stores["a:6379"]
+	for i := range 60 {
+		store.replicas = []Replica{{ID: "a", Revision: set.Revision, Rejected: fmt.Sprintf("reason %d", i)}}
+		p.publish(set)
+		p.now = p.now.Add(time.Second)
+	}
+	if n := store.count("rewrite"); n != 3+5 {
+		t.Errorf("written again %d times in a minute, want three times without a wait, and then every ten seconds", n)
+	}
+}
+
+// A process with the credentials of limiters sends heartbeats of replicas that enforce all rule sets in Redis, or missing ones.
+func TestPublish_ReadsFewRuleSetsOfReplicas(t *testing.T) {
+	p, set := newPublishing(t), setOf(1)
+	store := p.stores["a:6379"]
+	for i := range int64(100) {
+		other := setOf(2 + i)
+		store.sets[other.Revision] = archive(t, other)
+		store.replicas = append(store.replicas, Replica{ID: fmt.Sprintf("a%d", i), Revision: other.Revision}, Replica{ID: fmt.Sprintf("b%d", i), Revision: "sha256:missing"})
+	}
+	store.replicas = append(store.replicas, Replica{ID: "real", Revision: set.Revision})
+	for range 3 {
+		store.calls = nil
+		d := p.publish(set)
+		if n := store.count("load"); n > 4 {
+			t.Errorf("it reads %d rule sets, want at most 4", n)
+		}
+		if last := d.Replicas[len(d.Replicas)-1]; len(last.Rules) != 2 || len(d.Replicas) != 201 {
+			t.Errorf("%d replicas, and the rules of the last one are %v", len(d.Replicas), last.Rules)
+		}
 	}
 }
 

@@ -1,9 +1,16 @@
 package publish
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
 
 // rewriteInterval is the least time between two writes of all shards because of one rejection. What a replica rejects is seldom damaged.
 const rewriteInterval = time.Minute
+
+// newRewriteLimiter bounds such writes, whatever the reasons: a process with the credentials of limiters can send any.
+func newRewriteLimiter() *rate.Limiter { return rate.NewLimiter(rate.Every(10*time.Second), 3) }
 
 // rejections are the reasons why replicas reject the published rule set, perhaps because it is damaged, each with the time when the rule set was last
 // written again because of it; zero if it was not. A reason outlives a revision: a replica that can never enforce some rule rejects each edit.

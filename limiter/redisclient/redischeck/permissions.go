@@ -92,7 +92,7 @@ func (n Names) attempts() []attempt {
 		counter("ping"), counter("time"),
 		{Permission{"+info", "Weir does not know the version, the memory and the eviction policy of Redis"}, []any{"info", "server"}},
 		counter("evalsha", strings.Repeat("0", 40), 1, key), counter("eval", "return 0", 1, key),
-		counter("set", key, "", "px", expires), counter("get", key), counter("mget", key), counter("getrange", key, 0, 0), counter("setrange", key, 0, ""),
+		counter("set", key, "", "px", expires), counter("mget", key), counter("getrange", key, 0, 0), counter("setrange", key, 0, ""),
 		counter("pexpireat", key, at), counter("pexpire", key, expires),
 		// The key is a string: hash commands that are permitted fail for its type.
 		counter("hset", key, "f", ""),
@@ -101,7 +101,7 @@ func (n Names) attempts() []attempt {
 		counter("del", key), counter("unlink", key),
 	}
 	for _, key := range n.Reads {
-		all = append(all, attempt{Permission{Rule: "%R~" + key}, []any{"get", key}})
+		all = append(all, attempt{Permission{Rule: "%R~" + key}, []any{"getrange", key, 0, 0}})
 	}
 	for _, key := range n.Writes {
 		all = append(all, attempt{Permission{Rule: "~" + key}, []any{"hdel", key, "weir-check"}})

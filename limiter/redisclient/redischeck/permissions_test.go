@@ -35,7 +35,7 @@ func TestNamesOf_HasTheChannelOfTheStore(t *testing.T) {
 // permissions are those of a limiter in the reference, for the names above.
 func permissions() []string {
 	return strings.Fields("on >secret resetkeys %R~weir:rules:a/b:* ~weir:replicas:a/b ~weir:a/b:throttle:* resetchannels &weir:rules:a/b &weir:forget -@all " +
-		"+ping +info +subscribe +publish +evalsha +eval +time +mget +get +set +getrange +setrange +pexpireat +del +unlink " +
+		"+ping +info +subscribe +publish +evalsha +eval +time +mget +set +getrange +setrange +pexpireat +del +unlink " +
 		"+hset +hget +hgetall +hlen +hdel +pexpire")
 }
 
