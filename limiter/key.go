@@ -95,12 +95,19 @@ func bound(escaped string) string {
 	return "%sha256-" + hex.EncodeToString(sum[:])
 }
 
+// isEscaped has the bytes that escape encodes. Keys are made for each charge, and a table is faster than a search in a list of bytes.
+var isEscaped = func() (table [256]bool) { //nolint:gochecknoglobals // a table
+	for c := range table {
+		table[c] = c <= ' ' || c >= 0x7f || strings.IndexByte("{}:%*", byte(c)) >= 0
+	}
+	return table
+}()
+
 // escape percent-encodes every byte that could change a key's structure or slot: braces, colon, percent, asterisk, space, control
 // characters and all bytes outside ASCII. It is reversible.
 func escape(s string) string {
-	special := func(c byte) bool { return c <= ' ' || c >= 0x7f || strings.IndexByte("{}:%*", c) >= 0 }
 	plain := 0
-	for plain < len(s) && !special(s[plain]) {
+	for plain < len(s) && !isEscaped[s[plain]] {
 		plain++
 	}
 	if plain == len(s) {
@@ -109,7 +116,7 @@ func escape(s string) string {
 	const digits = "0123456789ABCDEF"
 	b := append(make([]byte, 0, 3*len(s)), s[:plain]...)
 	for i := plain; i < len(s); i++ {
-		if special(s[i]) {
+		if isEscaped[s[i]] {
 			b = append(b, '%', digits[s[i]>>4], digits[s[i]&0xf])
 		} else {
 			b = append(b, s[i])
