@@ -41,12 +41,15 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 	}
 	matches = a.index.NameEndpoints(matches, c.Peek && !c.CountDebts)
 	bypasses := a.bypasses.Active()
+	identifier := ""
 	for i := range matches {
 		m := &matches[i]
 		if m.Uncertain() && !c.Peek {
 			a.counters.uncertain(m.Rule)
 		}
-		identifier := m.Identify(&c.Request)
+		if i == 0 || !m.Rule.SharesIdentifier(matches[i-1].Rule) {
+			identifier = m.Identify(&c.Request)
+		}
 		if bypasses != nil && a.isOverridden(s, bypasses, m, identifier, c) {
 			continue
 		}
@@ -56,14 +59,13 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			continue
 		}
 		s.charged = append(s.charged, ruleCharge{})
-		r := &s.charged[len(s.charged)-1]
+		r := &s.charged[len(s.charged)-1] // is filled where it is: it is large
 		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
-		r.charge = limiter.Charge{
-			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
-			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule),
-			WholeShare: m.Rule.LocalShare == rules.WholeShare, Lease: m.Rule.Leases,
-			Rule: m.Rule.Counted(), Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
-		}
+		r.charge.Key, r.charge.Endpoint, r.charge.Placeholder = m.Key(identifier), m.CountedEndpoint(), identifier == ""
+		r.charge.Limit, r.charge.Cost = terms.Limit, multiplied(terms.Cost, c.Cost)
+		r.charge.Debt, r.charge.Whole, r.charge.Shadow = m.Rule.Debt, m.Rule.WholeDebt, m.Rule.Shadow
+		r.charge.OnStoreFailure, r.charge.WholeShare = onStoreFailure(m.Rule), m.Rule.LocalShare == rules.WholeShare
+		r.charge.Lease, r.charge.Rule, r.charge.Alternative = m.Rule.Leases, m.Rule.Counted(), c.Alternative
 		if terms.Limit.Blocks() {
 			r.block(m)
 		} else {
