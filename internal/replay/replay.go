@@ -226,7 +226,7 @@ func reuse(free <-chan *job) *job {
 
 // kept returns the records that are decided.
 func (r *Replay) kept(records []accesslog.Record) []accesslog.Record {
-	kept := records[:0]
+	kept := 0
 	for i := range records {
 		record := &records[i]
 		switch write := record.Request.Kubernetes; {
@@ -237,10 +237,13 @@ func (r *Replay) kept(records []accesslog.Record) []accesslog.Record {
 		case write != nil && r.options.Exempt.Includes(write):
 			r.exempt.Add(1)
 		default:
-			kept = append(kept, *record)
+			if kept < i { // it is large
+				records[kept] = *record
+			}
+			kept++
 		}
 	}
-	return kept
+	return records[:kept]
 }
 
 const statusDenied = 429
@@ -296,12 +299,18 @@ func (r *Replay) check(record *accesslog.Record) engine.Check {
 
 // decideBatch decides the requests of a batch in their order.
 func (r *Replay) decideBatch(ctx context.Context, j *job) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	r.examples.add(j.checks)
+	if !r.after.isOrdered {
+		j.after.find()
+	}
+	if r.before != nil && !r.before.isOrdered {
+		j.before.find()
+	}
 	for i := range j.records {
 		record := &j.records[i]
-		if i%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		now := limiter.At(record.Start)
 		switch {
 		case r.from == 0:
@@ -340,6 +349,7 @@ func (s *side) decideAt(ctx context.Context, j *job, p *plan, i int, now limiter
 		if err := s.match(ctx, p, j.checks[i:i+1]); err != nil {
 			return outcome{}, err
 		}
+		p.find()
 		i = 0
 	}
 	return s.decide(ctx, p, i, now, peek)
