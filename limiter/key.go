@@ -47,10 +47,20 @@ func NewKeySpace(prefix, axis, scope string, limit Limit) KeySpace {
 // "weir:throttle:tenant:{acme}:shop/tenant-daily:/v1/search:k3f9q2wz". All keys of an identifier share a Redis
 // Cluster slot by their hash tag. An empty identifier is counted as [Missing].
 func (k KeySpace) Key(identifier, endpoint string) string {
+	return k.key(tagOf(identifier), endpoint)
+}
+
+// AppendKey appends the key that [KeySpace.Key] returns to text.
+func (k KeySpace) AppendKey(text []byte, identifier, endpoint string) []byte {
+	return k.appendKey(text, tagOf(identifier), endpoint)
+}
+
+// tagOf returns the hash tag of the keys of an identifier, unless they are compact.
+func tagOf(identifier string) string {
 	if identifier == "" {
-		return k.key(Missing, endpoint)
+		return Missing
 	}
-	return k.key(escapeIdentifier(identifier), endpoint)
+	return escapeIdentifier(identifier)
 }
 
 // UnreadableKey returns the key under which requests with an unreadable identifier are counted, see [Unreadable].
@@ -60,13 +70,21 @@ func (k KeySpace) UnreadableKey(endpoint string) string { return k.key(Unreadabl
 func (k KeySpace) SharedKey(endpoint string) string { return k.key(overflow, endpoint) }
 
 func (k KeySpace) key(tag, endpoint string) string {
+	return string(k.appendKey(make([]byte, 0, usualKey), tag, endpoint))
+}
+
+// usualKey is the length of a key that needs no memory besides its own, in bytes.
+const usualKey = 192
+
+func (k KeySpace) appendKey(text []byte, tag, endpoint string) []byte {
 	if k.hashKey != nil {
-		return k.compactKey(tag, endpoint)
+		return k.appendCompactKey(text, tag, endpoint)
 	}
-	if endpoint == "" {
-		return k.head + tag + k.body + k.tail
+	text = append(append(append(text, k.head...), tag...), k.body...)
+	if endpoint != "" {
+		text = append(append(text, ':'), bound(escape(endpoint))...)
 	}
-	return k.head + tag + k.body + ":" + bound(escape(endpoint)) + k.tail
+	return append(text, k.tail...)
 }
 
 // Pattern returns the key with "*" for the identifier, for use in a search.

@@ -19,6 +19,8 @@ type ruleCharge struct {
 	charge     limiter.Charge
 	by         *bypass.Bypass // a block; nil if the limit decides
 	wait       time.Duration  // until the end of the block
+	// The place of the key in the keys of a keyless scratch.
+	keyBegin, keyEnd int
 }
 
 // matchAll appends the charges of all requests to those of s, and where those of each end.
@@ -61,7 +63,14 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 		s.charged = append(s.charged, ruleCharge{})
 		r := &s.charged[len(s.charged)-1] // is filled where it is: it is large
 		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
-		r.charge.Key, r.charge.Endpoint, r.charge.Placeholder = m.Key(identifier), m.CountedEndpoint(), identifier == ""
+		if s.keyless {
+			r.keyBegin = len(s.keys)
+			s.keys = m.AppendKey(s.keys, identifier)
+			r.keyEnd = len(s.keys)
+		} else {
+			r.charge.Key = m.Key(identifier)
+		}
+		r.charge.Endpoint, r.charge.Placeholder = m.CountedEndpoint(), identifier == ""
 		r.charge.Limit, r.charge.Cost = terms.Limit, multiplied(terms.Cost, c.Cost)
 		r.charge.Debt, r.charge.Whole, r.charge.Shadow = m.Rule.Debt, m.Rule.WholeDebt, m.Rule.Shadow
 		r.charge.OnStoreFailure, r.charge.WholeShare = onStoreFailure(m.Rule), m.Rule.LocalShare == rules.WholeShare
@@ -105,7 +114,7 @@ func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) 
 	if m.Unreadable(&c.Request) {
 		reason = unreadable
 		r.identifier = limiter.Unreadable
-		if r.charge.Key == m.Key("") {
+		if r.charge.Key == "" || r.charge.Key == m.Key("") {
 			r.charge.Key = m.UnreadableKey()
 		} else { // override has replaced it
 			r.charge.Key = m.UnreadableKeyFor(r.charge.Limit)

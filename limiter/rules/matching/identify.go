@@ -210,6 +210,11 @@ func (m Matched) Key(identifier string) string {
 	return m.Rule.Keys.Key(identifier, m.CountedEndpoint())
 }
 
+// AppendKey appends the key that Key returns to text.
+func (m Matched) AppendKey(text []byte, identifier string) []byte {
+	return m.Rule.Keys.AppendKey(text, identifier, m.CountedEndpoint())
+}
+
 // KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. Limits with the same window share a
 // counter, which is not that of the rule's own limit.
 func (m Matched) KeyFor(identifier string, limit limiter.Limit) string {
