@@ -64,13 +64,14 @@ func (p *plan) find() { counters.Find(p.slots) }
 
 // match matches requests.
 func (s *side) match(ctx context.Context, p *plan, checks []engine.Check) error {
+	p.Keyless = true
 	if err := s.engine.Plan(ctx, &p.Plan, checks); err != nil {
 		return err
 	}
 	p.slots, p.tallies = p.slots[:0], p.tallies[:0]
 	for i := range p.Len() {
-		key, t := p.Charge(i).Key, s.tallies[p.Rule(i)]
-		p.slots = append(p.slots, counters.Slot{Key: key, Hash: counters.HashOf(key), Table: t.table})
+		t := s.tallies[p.Rule(i)]
+		p.slots = append(p.slots, counters.Slot{Key: p.Charge(i).Key, Hash: counters.HashOf(p.KeyText(i)), Table: t.table})
 		p.tallies = append(p.tallies, t)
 	}
 	return nil

@@ -83,7 +83,7 @@ func TestStore_FreesLogs(t *testing.T) {
 	for i := range 20_000 {
 		now = now.Add(100 * time.Millisecond)
 		charge := limiter.Charge{Key: fmt.Sprint("client-", i), Limit: limit, Cost: 1}
-		slots := []counters.Slot{{Key: charge.Key, Hash: counters.HashOf(charge.Key), Table: table}}
+		slots := []counters.Slot{{Key: charge.Key, Hash: counters.HashOf([]byte(charge.Key)), Table: table}}
 		counters.Find(slots)
 		s.Begin(now, slots)
 		if _, err := s.Spend(t.Context(), []limiter.Charge{charge}); err != nil {

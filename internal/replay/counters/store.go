@@ -19,10 +19,10 @@ type Store struct {
 	decisions []limiter.Decision
 }
 
-// Slot is the counter of a charge.
+// Slot is the counter of a charge. The charges of a call that have no keys are those of the slots, in their order.
 type Slot struct {
-	Key    string
-	Hash   uint64 // of Key
+	Key    string // as in the charge
+	Hash   uint64 // of the key
 	Table  *Table
 	Number int // of its entry in the table
 }
@@ -39,7 +39,7 @@ func Find(slots []Slot) {
 var seed = maphash.MakeSeed() //nolint:gochecknoglobals // constant after the start
 
 // HashOf returns the hash of a key.
-func HashOf(key string) uint64 { return maphash.String(seed, key) }
+func HashOf(key []byte) uint64 { return maphash.Bytes(seed, key) }
 
 // Begin begins a request at a time. The slots are those of its charges, with their numbers.
 func (s *Store) Begin(now limiter.Instant, slots []Slot) { s.now, s.slots = now, slots }
