@@ -20,7 +20,7 @@ type ruleCharge struct {
 	by         *bypass.Bypass // a block; nil if the limit decides
 	wait       time.Duration  // until the end of the block
 	// The place of the key in the keys of a keyless scratch.
-	keyBegin, keyEnd int
+	keyBegin, keyEnd int32
 }
 
 // matchAll appends the charges of all requests to those of s, and where those of each end.
@@ -64,9 +64,9 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 		r := &s.charged[len(s.charged)-1] // is filled where it is: it is large
 		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
 		if s.keyless {
-			r.keyBegin = len(s.keys)
+			r.keyBegin = int32(len(s.keys))
 			s.keys = m.AppendKey(s.keys, identifier)
-			r.keyEnd = len(s.keys)
+			r.keyEnd = int32(len(s.keys))
 		} else {
 			r.charge.Key = m.Key(identifier)
 		}

@@ -27,11 +27,21 @@ type Slot struct {
 	Number int // of its entry in the table
 }
 
-// Find sets the numbers of slots, and adds the entries that are new. It finds the counters of many requests together: each is far from the others in
-// memory, and a processor waits for several of them at the same time.
+// Find sets the numbers of slots, and adds the entries that are new. It finds the counters of many requests together, step by step: each is far from the
+// others in memory, and a processor waits for several of them at the same time if no decision depends on the one before.
 func Find(slots []Slot) {
 	for i := range slots {
-		slots[i].Number = slots[i].Table.Find(slots[i].Hash)
+		slots[i].Number = slots[i].Table.guess(slots[i].Hash)
+	}
+	for i := range slots {
+		if s := &slots[i]; s.Number >= 0 && s.Table.Entry(s.Number).Hash != s.Hash {
+			s.Number = -1
+		}
+	}
+	for i := range slots {
+		if s := &slots[i]; s.Number < 0 {
+			s.Number = s.Table.Find(s.Hash)
+		}
 	}
 }
 
