@@ -60,21 +60,7 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.counters.unlimited(m.Rule, terms.Tier, c.Peek)
 			continue
 		}
-		s.charged = append(s.charged, ruleCharge{})
-		r := &s.charged[len(s.charged)-1] // is filled where it is: it is large
-		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
-		if s.keyless {
-			r.keyBegin = int32(len(s.keys))
-			s.keys = m.AppendKey(s.keys, identifier)
-			r.keyEnd = int32(len(s.keys))
-		} else {
-			r.charge.Key = m.Key(identifier)
-		}
-		r.charge.Endpoint, r.charge.Placeholder = m.CountedEndpoint(), identifier == ""
-		r.charge.Limit, r.charge.Cost = terms.Limit, multiplied(terms.Cost, c.Cost)
-		r.charge.Debt, r.charge.Whole, r.charge.Shadow = m.Rule.Debt, m.Rule.WholeDebt, m.Rule.Shadow
-		r.charge.OnStoreFailure, r.charge.WholeShare = onStoreFailure(m.Rule), m.Rule.LocalShare == rules.WholeShare
-		r.charge.Lease, r.charge.Rule, r.charge.Alternative = m.Rule.Leases, m.Rule.Counted(), c.Alternative
+		r := s.add(m, identifier, &terms, c)
 		if terms.Limit.Blocks() {
 			r.block(m)
 		} else {
@@ -93,6 +79,26 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.withoutIdentifier(r, *m, c)
 		}
 	}
+}
+
+// add appends the charge of a rule. It is filled where it is, because it is large.
+func (s *scratch) add(m *matching.Matched, identifier string, terms *matching.Terms, c *Check) *ruleCharge {
+	s.charged = append(s.charged, ruleCharge{})
+	r := &s.charged[len(s.charged)-1]
+	r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
+	if s.keyless {
+		r.keyBegin = int32(len(s.keys))
+		s.keys = m.AppendKey(s.keys, identifier)
+		r.keyEnd = int32(len(s.keys))
+	} else {
+		r.charge.Key = m.Key(identifier)
+	}
+	r.charge.Endpoint, r.charge.Placeholder = m.CountedEndpoint(), identifier == ""
+	r.charge.Limit, r.charge.Cost = terms.Limit, multiplied(terms.Cost, c.Cost)
+	r.charge.Debt, r.charge.Whole, r.charge.Shadow = m.Rule.Debt, m.Rule.WholeDebt, m.Rule.Shadow
+	r.charge.OnStoreFailure, r.charge.WholeShare = onStoreFailure(m.Rule), m.Rule.LocalShare == rules.WholeShare
+	r.charge.Lease, r.charge.Rule, r.charge.Alternative = m.Rule.Leases, m.Rule.Counted(), c.Alternative
+	return r
 }
 
 // bounded returns the rules that a request is charged to if many match it, and counts those that are left out.

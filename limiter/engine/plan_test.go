@@ -53,7 +53,9 @@ func decidesAsCheck(t *testing.T, plan *engine.Plan) {
 	block, trial, missing := rule("shop/block", 0), shadow(rule("shop/shadow", 1)), rule("shop/user", 9)
 	block.Match.Headers = []rules.HeaderMatch{{Type: rules.HeaderExact, Name: "plan", Value: "blocked"}}
 	missing.Identifier, missing.OnMissing = rules.Identifier{From: rules.FromHeader, Name: "user"}, rules.DenyMissing
-	set := []rules.Rule{block, trial, rule("shop/tenant", 3), missing}
+	shared := rule("shop/session", 9)
+	shared.Identifier = rules.Identifier{From: rules.FromHeader, Name: "session"}
+	set := []rules.Rule{block, trial, rule("shop/tenant", 3), missing, shared}
 	newOn := func(store limiter.Store) *engine.Engine {
 		e := engine.New(store, engine.SourceMemory, engine.NewMetrics(nil))
 		e.Swap(index(t, slices.Clone(set)...))
@@ -67,7 +69,14 @@ func decidesAsCheck(t *testing.T, plan *engine.Plan) {
 		if i%5 > 0 {
 			headers["user"] = "u"
 		}
-		checks = append(checks, *request(1, headers))
+		if i%4 > 0 {
+			headers["session"] = "s"
+		}
+		check := *request(1, headers)
+		if i%4 == 1 { // is unreadable
+			check.Request.RepeatedHeaders = []string{"session"}
+		}
+		checks = append(checks, check)
 	}
 	for range 2 { // a plan is used again
 		if err := planned.Plan(t.Context(), plan, checks); err != nil {
