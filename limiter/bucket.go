@@ -131,8 +131,14 @@ func (s *bucket) sink(now Instant, limit Limit) bucket {
 		return bucket{raisedAt: now}
 	}
 	elapsed := max(0, now-s.raisedAt)
-	windows, rest := int64(elapsed/window), int64(elapsed%window)
-	if now >= s.ends || windows > s.whole { // the level falls by at least one unit per window
+	if now >= s.ends {
+		return bucket{raisedAt: s.raisedAt + elapsed}
+	}
+	windows, rest := int64(0), int64(elapsed)
+	if elapsed >= window {
+		windows, rest = int64(elapsed/window), int64(elapsed%window)
+	}
+	if windows > s.whole { // the level falls by at least one unit per window
 		return bucket{raisedAt: s.raisedAt + elapsed}
 	}
 	level := bucket{raisedAt: s.raisedAt + elapsed, whole: s.whole, part: s.part, ends: s.ends}

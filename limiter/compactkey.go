@@ -26,12 +26,11 @@ func (k KeySpace) Compact(key *HashKey) KeySpace {
 	return k
 }
 
-func (k KeySpace) compactKey(tag, endpoint string) string {
+func (k KeySpace) appendCompactKey(text []byte, tag, endpoint string) []byte {
 	sum := k.hashKey.hash64(tag, endpoint)
-	text := make([]byte, 0, len(k.head)+len(k.body)+len(k.tail)+2*len(sum))
 	text = hex.AppendEncode(append(text, k.head...), sum[:blockBytes])
 	text = append(append(text, k.body...), k.tail...)
-	return string(hex.AppendEncode(text, sum[blockBytes:]))
+	return hex.AppendEncode(text, sum[blockBytes:])
 }
 
 // CompactKey returns the key of the block of a compact counter, and its field in the block. isCompact is false for the key of another counter.

@@ -86,8 +86,9 @@ func (s *fixedWindow) unpack(p Packed) { *s = unpackFixed(p) }
 func unpackFixed(p Packed) fixedWindow { return fixedWindow{window: p[0], count: p[1]} }
 
 func (s *fixedWindow) roll(now, length Instant) fixedWindow {
-	if window := int64(now / length); window > s.window || isTooFarAhead(Instant(s.window)*length, now, length) {
-		return fixedWindow{window: window}
+	begin := Instant(s.window) * length
+	if now-begin >= length || isTooFarAhead(begin, now, length) {
+		return fixedWindow{window: int64(now / length)}
 	}
 	return *s // also if the clock has stepped back
 }

@@ -47,10 +47,20 @@ func NewKeySpace(prefix, axis, scope string, limit Limit) KeySpace {
 // "weir:throttle:tenant:{acme}:shop/tenant-daily:/v1/search:k3f9q2wz". All keys of an identifier share a Redis
 // Cluster slot by their hash tag. An empty identifier is counted as [Missing].
 func (k KeySpace) Key(identifier, endpoint string) string {
+	return k.key(tagOf(identifier), endpoint)
+}
+
+// AppendKey appends the key that [KeySpace.Key] returns to text.
+func (k KeySpace) AppendKey(text []byte, identifier, endpoint string) []byte {
+	return k.appendKey(text, tagOf(identifier), endpoint)
+}
+
+// tagOf returns the hash tag of the keys of an identifier, unless they are compact.
+func tagOf(identifier string) string {
 	if identifier == "" {
-		return k.key(Missing, endpoint)
+		return Missing
 	}
-	return k.key(escapeIdentifier(identifier), endpoint)
+	return escapeIdentifier(identifier)
 }
 
 // UnreadableKey returns the key under which requests with an unreadable identifier are counted, see [Unreadable].
@@ -60,13 +70,21 @@ func (k KeySpace) UnreadableKey(endpoint string) string { return k.key(Unreadabl
 func (k KeySpace) SharedKey(endpoint string) string { return k.key(overflow, endpoint) }
 
 func (k KeySpace) key(tag, endpoint string) string {
+	return string(k.appendKey(make([]byte, 0, usualKey), tag, endpoint))
+}
+
+// usualKey is the length of a key that needs no memory besides its own, in bytes.
+const usualKey = 192
+
+func (k KeySpace) appendKey(text []byte, tag, endpoint string) []byte {
 	if k.hashKey != nil {
-		return k.compactKey(tag, endpoint)
+		return k.appendCompactKey(text, tag, endpoint)
 	}
-	if endpoint == "" {
-		return k.head + tag + k.body + k.tail
+	text = append(append(append(text, k.head...), tag...), k.body...)
+	if endpoint != "" {
+		text = append(append(text, ':'), bound(escape(endpoint))...)
 	}
-	return k.head + tag + k.body + ":" + bound(escape(endpoint)) + k.tail
+	return append(text, k.tail...)
 }
 
 // Pattern returns the key with "*" for the identifier, for use in a search.
@@ -95,12 +113,19 @@ func bound(escaped string) string {
 	return "%sha256-" + hex.EncodeToString(sum[:])
 }
 
+// isEscaped has the bytes that escape encodes. Keys are made for each charge, and a table is faster than a search in a list of bytes.
+var isEscaped = func() (table [256]bool) { //nolint:gochecknoglobals // a table
+	for c := range table {
+		table[c] = c <= ' ' || c >= 0x7f || strings.IndexByte("{}:%*", byte(c)) >= 0
+	}
+	return table
+}()
+
 // escape percent-encodes every byte that could change a key's structure or slot: braces, colon, percent, asterisk, space, control
 // characters and all bytes outside ASCII. It is reversible.
 func escape(s string) string {
-	special := func(c byte) bool { return c <= ' ' || c >= 0x7f || strings.IndexByte("{}:%*", c) >= 0 }
 	plain := 0
-	for plain < len(s) && !special(s[plain]) {
+	for plain < len(s) && !isEscaped[s[plain]] {
 		plain++
 	}
 	if plain == len(s) {
@@ -109,7 +134,7 @@ func escape(s string) string {
 	const digits = "0123456789ABCDEF"
 	b := append(make([]byte, 0, 3*len(s)), s[:plain]...)
 	for i := plain; i < len(s); i++ {
-		if special(s[i]) {
+		if isEscaped[s[i]] {
 			b = append(b, '%', digits[s[i]>>4], digits[s[i]&0xf])
 		} else {
 			b = append(b, s[i])

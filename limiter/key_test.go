@@ -43,6 +43,9 @@ func TestKey_HasTheDocumentedForm(t *testing.T) {
 			if got := keys.Key(test.identifier, test.endpoint); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
+			if got := keys.AppendKey([]byte("a "), test.identifier, test.endpoint); string(got) != "a "+test.want {
+				t.Errorf("appended: %s\nwant a %s", got, test.want)
+			}
 		})
 	}
 	if got, want := keys.Pattern(), "weir:throttle:apikey:{*}:shop/tenant-daily:*"; got != want {

@@ -50,7 +50,12 @@ func (l Limit) newState(coarse bool) State {
 // Spend decides charges[i] on states[i], all or nothing, and counts them if they are allowed. It does for states what [Store.Spend] does
 // for counters.
 func Spend(now Instant, charges []Charge, states []State) []Decision {
-	decisions, startsOver := decide(now, charges, states)
+	return SpendInto(nil, now, charges, states)
+}
+
+// SpendInto is Spend with the memory of decisions that are not used any more, to save an allocation. It returns the new ones.
+func SpendInto(unused []Decision, now Instant, charges []Charge, states []State) []Decision {
+	decisions, startsOver := decide(unused, now, charges, states)
 	passed := true
 	for i := range charges {
 		passed = passed && (charges[i].Shadow || decisions[i].Allowed)
@@ -64,11 +69,12 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 			states[i].Reset()
 		}
 		states[i].Spend(now, c.Limit, c.Units())
-		if refused := decisions[i]; refused.Allowed {
-			decisions[i] = decideAt(now, c.Limit, 0, states[i])
-			decisions[i].Allowed, decisions[i].RetryAfter, decisions[i].Delay = true, 0, refused.Delay
+		if d := &decisions[i]; d.Allowed {
+			delay := d.Delay
+			decideAt(d, now, c.Limit, 0, states[i])
+			d.Allowed, d.RetryAfter, d.Delay = true, 0, delay
 		} else {
-			decisions[i] = decideAt(now, c.Limit, c.Needed(), states[i])
+			decideAt(d, now, c.Limit, c.Needed(), states[i])
 		}
 	}
 	return decisions
@@ -76,7 +82,7 @@ func Spend(now Instant, charges []Charge, states []State) []Decision {
 
 // Peek decides charges[i] on states[i] and changes nothing. It does for states what [Store.Peek] does for counters.
 func Peek(now Instant, charges []Charge, states []State) []Decision {
-	decisions, _ := decide(now, charges, states)
+	decisions, _ := decide(nil, now, charges, states)
 	for i, c := range charges {
 		if c.CountsAlways() && !decisions[i].Allowed {
 			decisions[i].RetryAfter = waitAfterDebt(now, &c, states[i])
@@ -87,26 +93,28 @@ func Peek(now Instant, charges []Charge, states []State) []Decision {
 
 // decide decides charges[i] on states[i], before any of them is counted. startsOver[i] is true if the state is ahead of the clock and would
 // make the charge wait for longer than its limit can: the decision is that of a new state.
-func decide(now Instant, charges []Charge, states []State) (decisions []Decision, startsOver []bool) {
-	decisions = make([]Decision, len(charges))
+func decide(unused []Decision, now Instant, charges []Charge, states []State) (decisions []Decision, startsOver []bool) {
+	if decisions = unused[:0]; cap(decisions) < len(charges) {
+		decisions = make([]Decision, len(charges))
+	}
+	decisions = decisions[:len(charges)]
 	for i := range charges {
-		c := &charges[i]
-		decisions[i] = decideAt(now, c.Limit, c.Needed(), states[i])
-		if decisions[i].Ahead > 0 && waitsTooLong(now, c, states[i], &decisions[i]) {
+		c, d := &charges[i], &decisions[i]
+		decideAt(d, now, c.Limit, c.Needed(), states[i])
+		if d.Ahead > 0 && waitsTooLong(now, c, states[i], d) {
 			if startsOver == nil {
 				startsOver = make([]bool, len(charges))
 			}
 			startsOver[i] = true
-			decisions[i] = decideAt(now, c.Limit, c.Needed(), c.Limit.NewState())
+			decideAt(d, now, c.Limit, c.Needed(), c.Limit.NewState())
 		}
 	}
 	return decisions, startsOver
 }
 
-func decideAt(now Instant, limit Limit, cost int64, state State) Decision {
-	d := state.Decide(now, limit, cost)
+func decideAt(d *Decision, now Instant, limit Limit, cost int64, state State) {
+	*d = state.Decide(now, limit, cost)
 	d.Ahead = d.At.Sub(now)
-	return d
 }
 
 // waitsTooLong reports whether a decision on a state that is ahead of the clock is a wait that no request causes.

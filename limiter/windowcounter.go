@@ -31,12 +31,13 @@ type windowCounter struct {
 
 func (s *windowCounter) Decide(now Instant, limit Limit, cost int64) Decision {
 	rolled := s.roll(now, limit.micros())
-	d := Decision{At: rolled.start() + rolled.elapsed, Limit: limit.units, Remaining: max(0, limit.units-rolled.used())}
+	used := rolled.used()
+	d := Decision{At: rolled.start() + rolled.elapsed, Limit: limit.units, Remaining: max(0, limit.units-used)}
 	if free := rolled.whenFree(); free > 0 {
 		d.ResetAfter = free.Sub(now)
 	}
 	switch {
-	case rolled.used()+cost <= limit.units:
+	case used+cost <= limit.units:
 		d.Allowed = true
 	case cost > limit.units:
 		d.RetryAfter = Never
@@ -111,6 +112,9 @@ type rolled struct {
 func (s *windowCounter) Reset() { *s = windowCounter{} }
 
 func (s *windowCounter) roll(now, length Instant) rolled {
+	if elapsed := now - Instant(s.window)*length; elapsed >= 0 && elapsed < length { // the usual case, without a division
+		return rolled{*s, length, elapsed}
+	}
 	if isTooFarAhead(Instant(s.window)*length, now, length) {
 		s = &windowCounter{}
 	}
@@ -130,6 +134,9 @@ func (r rolled) start() Instant { return Instant(r.window) * r.length }
 
 // used is current + ⌈previous · (length − elapsed)/length⌉.
 func (r rolled) used() int64 {
+	if r.previous == 0 {
+		return r.current
+	}
 	quotient, remainder := mulDiv(r.previous, int64(r.length-r.elapsed), int64(r.length))
 	if remainder > 0 {
 		quotient++

@@ -175,9 +175,7 @@ func (r *Replay) tryLimits(ctx context.Context, t *tally, p *result.Policy) erro
 	}
 	d := t.sample.Demand()
 	if p.Curve == nil {
-		if err := t.curve(d, p); err != nil {
-			return err
-		}
+		t.curve(d, p)
 	}
 	if r.options.Suggest == nil {
 		return nil
@@ -196,17 +194,19 @@ func (r *Replay) tryLimits(ctx context.Context, t *tally, p *result.Policy) erro
 }
 
 // curve sets the curve of a policy for limits around its own, up to what the busiest identifier asks for.
-func (t *tally) curve(d *demand.Demand, p *result.Policy) error {
+func (t *tally) curve(d *demand.Demand, p *result.Policy) {
 	p.Curve = &result.Curve{SampledOneIn: d.SampledOneIn, Requests: d.Requests, Identifiers: d.Identifiers, Points: []result.CurvePoint{}}
+	var limits []limiter.Limit
 	for _, units := range ladder(t.rule.Limit.Units(), d.PeakUnits(t.rule.Limit)) {
-		limit, err := demand.WithUnits(t.rule.Limit, units)
-		if err != nil {
-			continue // beyond the bounds of the algorithm
+		if limit, err := demand.WithUnits(t.rule.Limit, units); err == nil { // else it is beyond the bounds of the algorithm
+			limits = append(limits, limit.NoDelay())
 		}
-		denied := d.Try(limit.NoDelay())
-		p.Curve.Points = append(p.Curve.Points, result.CurvePoint{Limit: units, DeniedRequests: denied.Requests, DeniedIdentifiers: denied.Identifiers})
 	}
-	return nil
+	for i, denied := range d.TryAll(limits) {
+		p.Curve.Points = append(p.Curve.Points, result.CurvePoint{
+			Limit: limits[i].Units(), DeniedRequests: denied.Requests, DeniedIdentifiers: denied.Identifiers,
+		})
+	}
 }
 
 // maxPoints is the number of points of a curve, at most, besides that of the limit itself.

@@ -52,7 +52,7 @@ func add(to map[*matching.Compiled]*affected, o *outcome) {
 			a = &affected{top: newTop()}
 			to[rule] = a
 		}
-		number := o.numbers[i]
+		number := o.slots[i].Number
 		for len(a.counts) <= number {
 			a.counts = append(a.counts, make([]uint32, max(1024, len(a.counts)/4))...)
 		}

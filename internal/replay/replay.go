@@ -108,9 +108,24 @@ func (c *recordedClock) now() time.Time { return time.UnixMicro(c.at.Load()) }
 type job struct {
 	records       []accesslog.Record
 	checks        []engine.Check
+	moments       []moment
 	after, before plan
 	err           error // of the matching, or of the source after the records
 	matched       chan struct{}
+}
+
+// moment is when a request is decided. Records are large: their decision does not read them again.
+type moment struct {
+	at limiter.Instant
+	// peek is true for a known denial. It has not reached the counters, and is made by the clock of the limiter. At the end of a wait, Redis could have
+	// admitted the request.
+	peek bool
+}
+
+// momentOf returns the moment of a record.
+func momentOf(record *accesslog.Record) moment {
+	recorded := record.Recorded
+	return moment{limiter.At(record.Start), recorded != nil && recorded.Source == string(engine.SourceCache)}
 }
 
 // Run decides the requests of the source up to its end. If ctx ends, it returns the error of ctx, and Result describes the requests before.
@@ -189,7 +204,6 @@ func (r *Replay) read(ctx context.Context, source Source, free <-chan *job, unma
 	defer close(unmatched)
 	for {
 		records, err := source.Next(ctx)
-		records = r.kept(records)
 		for len(records) > 0 || err != nil {
 			n := min(len(records), batch)
 			j := reuse(free)
@@ -226,7 +240,7 @@ func reuse(free <-chan *job) *job {
 
 // kept returns the records that are decided.
 func (r *Replay) kept(records []accesslog.Record) []accesslog.Record {
-	kept := records[:0]
+	kept := 0
 	for i := range records {
 		record := &records[i]
 		switch write := record.Request.Kubernetes; {
@@ -237,10 +251,13 @@ func (r *Replay) kept(records []accesslog.Record) []accesslog.Record {
 		case write != nil && r.options.Exempt.Includes(write):
 			r.exempt.Add(1)
 		default:
-			kept = append(kept, *record)
+			if kept < i { // it is large
+				records[kept] = *record
+			}
+			kept++
 		}
 	}
-	return kept
+	return records[:kept]
 }
 
 const statusDenied = 429
@@ -248,9 +265,11 @@ const statusDenied = 429
 // match matches batches.
 func (r *Replay) match(ctx context.Context, jobs <-chan *job) {
 	for j := range jobs {
-		j.checks = j.checks[:0]
+		j.records = r.kept(j.records)
+		j.checks, j.moments = j.checks[:0], j.moments[:0]
 		for i := range j.records {
 			j.checks = append(j.checks, r.check(&j.records[i]))
+			j.moments = append(j.moments, momentOf(&j.records[i]))
 		}
 		if err := r.matchSides(ctx, j); err != nil {
 			j.err = err
@@ -296,13 +315,18 @@ func (r *Replay) check(record *accesslog.Record) engine.Check {
 
 // decideBatch decides the requests of a batch in their order.
 func (r *Replay) decideBatch(ctx context.Context, j *job) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	r.examples.add(j.checks)
-	for i := range j.records {
-		record := &j.records[i]
-		if i%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		now := limiter.At(record.Start)
+	if !r.after.isOrdered {
+		j.after.find()
+	}
+	if r.before != nil && !r.before.isOrdered {
+		j.before.find()
+	}
+	for i := range j.moments {
+		now := j.moments[i].at
 		switch {
 		case r.from == 0:
 			r.from = now
@@ -323,7 +347,7 @@ func (r *Replay) decideBatch(ctx context.Context, j *job) error {
 			r.compared.compare(&before, &after)
 		}
 		if r.options.Observe != nil {
-			r.options.Observe(record, after.results(r.after.engine), after.allowed)
+			r.options.Observe(&j.records[i], after.results(r.after.engine), after.allowed)
 		}
 	}
 	r.requests.Add(int64(len(j.records)))
@@ -332,14 +356,13 @@ func (r *Replay) decideBatch(ctx context.Context, j *job) error {
 
 // decideAt is decide, for a side that matches in order too.
 func (s *side) decideAt(ctx context.Context, j *job, p *plan, i int, now limiter.Instant, clock *recordedClock) (outcome, error) {
-	// A known denial has not reached the counters, and is made by the clock of the limiter. At the end of a wait, Redis could have admitted the request.
-	recorded := j.records[i].Recorded
-	peek := recorded != nil && recorded.Source == string(engine.SourceCache)
+	peek := j.moments[i].peek
 	if s.isOrdered {
 		clock.at.Store(int64(now))
 		if err := s.match(ctx, p, j.checks[i:i+1]); err != nil {
 			return outcome{}, err
 		}
+		p.find()
 		i = 0
 	}
 	return s.decide(ctx, p, i, now, peek)

@@ -416,6 +416,30 @@ func TestRun_LeavesOutWhatWasDenied(t *testing.T) {
 	}
 }
 
+// The requests after one that is left out are decided, each with its own client.
+func TestRun_DecidesTheRequestsAfterOneThatIsLeftOut(t *testing.T) {
+	var records []accesslog.Record
+	var want, got []string
+	for i := range 2000 {
+		r := record(time.Duration(i)*time.Second, i%7)
+		if i%3 == 0 {
+			r.Status = 429
+		} else {
+			want = append(want, r.Request.ClientIP.String())
+		}
+		records = append(records, r)
+	}
+	observe := func(r *accesslog.Record, results []engine.Result, _ bool) {
+		if got = append(got, results[0].Identifier); r.Status == 429 {
+			t.Errorf("a request that was left out: %+v", r)
+		}
+	}
+	run(t, Options{Policies: setOf(rule("ip")), ExcludeDenied: true, Observe: observe}, records...)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d requests, want %d, or another order", len(got), len(want))
+	}
+}
+
 func TestRun_KubernetesWrites(t *testing.T) {
 	write := func(namespace, user string, change func(*rules.KubernetesRequest)) accesslog.Record {
 		k := &rules.KubernetesRequest{Operation: "CREATE", Version: "v1", Resource: "configmaps", Namespace: namespace, Name: "a", User: user}

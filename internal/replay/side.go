@@ -26,7 +26,6 @@ type side struct {
 	total    result.Total
 	// isOrdered is true if what a request matches depends on the requests before it: they are then matched in their order.
 	isOrdered bool
-	numbers   []int // of the entries of the charges of a request
 }
 
 // newSide returns a side. Its key spaces are those of no limiter, so the prefix has no meaning.
@@ -52,23 +51,28 @@ func newSide(set rules.Set, o *Options, clock *recordedClock) (*side, error) {
 	return s, nil
 }
 
-// plan is a plan with the hashes of its keys, and the tallies of its rules.
+// plan is a plan with the counters of its charges, and the tallies of its rules.
 type plan struct {
 	engine.Plan
 
-	hashes  []uint64
+	slots   []counters.Slot
 	tallies []*tally
 }
 
+// find finds the counters of the charges.
+func (p *plan) find() { counters.Find(p.slots) }
+
 // match matches requests.
 func (s *side) match(ctx context.Context, p *plan, checks []engine.Check) error {
+	p.Keyless = true
 	if err := s.engine.Plan(ctx, &p.Plan, checks); err != nil {
 		return err
 	}
-	p.hashes, p.tallies = p.hashes[:0], p.tallies[:0]
+	p.slots, p.tallies = p.slots[:0], p.tallies[:0]
 	for i := range p.Len() {
-		p.hashes = append(p.hashes, counters.HashOf(p.Charge(i).Key))
-		p.tallies = append(p.tallies, s.tallies[p.Rule(i)])
+		t := s.tallies[p.Rule(i)]
+		p.slots = append(p.slots, counters.Slot{Key: p.Charge(i).Key, Hash: counters.HashOf(p.KeyText(i)), Table: t.table})
+		p.tallies = append(p.tallies, t)
 	}
 	return nil
 }
@@ -78,7 +82,7 @@ type outcome struct {
 	plan      *plan
 	begin     int                // the number of the first charge
 	decisions []limiter.Decision // about its charges
-	numbers   []int              // of their entries
+	slots     []counters.Slot    // their counters
 	allowed   bool
 }
 
@@ -94,15 +98,12 @@ func (o *outcome) results(e *engine.Engine) []engine.Result {
 	return results
 }
 
-// decide decides request i of a plan.
+// decide decides request i of a plan, whose counters have been found.
 func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant, peek bool) (outcome, error) {
 	s.timeline.advance(now)
-	s.store.Begin(now)
-	s.numbers = s.numbers[:0]
 	begin, end := p.Request(i)
-	for c := begin; c < end; c++ {
-		s.numbers = append(s.numbers, s.store.Find(p.tallies[c].table, p.Charge(c).Key, p.hashes[c]))
-	}
+	slots := p.slots[begin:end]
+	s.store.Begin(now, slots)
 	decisions, allowed, err := s.engine.Decide(ctx, &p.Plan, i, peek)
 	if err != nil {
 		return outcome{}, err
@@ -114,7 +115,7 @@ func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant, 
 			continue
 		}
 		shadowDenied = shadowDenied || !d.Allowed && t.rule.Shadow
-		t.count(p, begin+j, s.numbers[j], d, allowed, now)
+		t.count(p, begin+j, slots[j].Number, d, allowed, now)
 		s.timeline.count(t.column+1, !d.Allowed)
 	}
 	s.total.Requests++
@@ -131,7 +132,7 @@ func (s *side) decide(ctx context.Context, p *plan, i int, now limiter.Instant, 
 		s.total.DeniedByAny++
 	}
 	s.timeline.count(0, !allowed)
-	return outcome{p, begin, decisions, s.numbers, allowed}, nil
+	return outcome{p, begin, decisions, slots, allowed}, nil
 }
 
 // bytes is the approximate memory of the counters.

@@ -19,6 +19,8 @@ type ruleCharge struct {
 	charge     limiter.Charge
 	by         *bypass.Bypass // a block; nil if the limit decides
 	wait       time.Duration  // until the end of the block
+	// The place of the key in the keys of a keyless scratch.
+	keyBegin, keyEnd int32
 }
 
 // matchAll appends the charges of all requests to those of s, and where those of each end.
@@ -41,12 +43,15 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 	}
 	matches = a.index.NameEndpoints(matches, c.Peek && !c.CountDebts)
 	bypasses := a.bypasses.Active()
+	identifier := ""
 	for i := range matches {
 		m := &matches[i]
 		if m.Uncertain() && !c.Peek {
 			a.counters.uncertain(m.Rule)
 		}
-		identifier := m.Identify(&c.Request)
+		if i == 0 || !m.Rule.SharesIdentifier(matches[i-1].Rule) {
+			identifier = m.Identify(&c.Request)
+		}
 		if bypasses != nil && a.isOverridden(s, bypasses, m, identifier, c) {
 			continue
 		}
@@ -55,15 +60,7 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.counters.unlimited(m.Rule, terms.Tier, c.Peek)
 			continue
 		}
-		s.charged = append(s.charged, ruleCharge{})
-		r := &s.charged[len(s.charged)-1]
-		r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
-		r.charge = limiter.Charge{
-			Key: m.Key(identifier), Limit: terms.Limit, Cost: multiplied(terms.Cost, c.Cost),
-			Debt: m.Rule.Debt, Whole: m.Rule.WholeDebt, Shadow: m.Rule.Shadow, OnStoreFailure: onStoreFailure(m.Rule),
-			WholeShare: m.Rule.LocalShare == rules.WholeShare, Lease: m.Rule.Leases,
-			Rule: m.Rule.Counted(), Endpoint: m.CountedEndpoint(), Alternative: c.Alternative, Placeholder: identifier == "",
-		}
+		r := s.add(m, identifier, &terms, c)
 		if terms.Limit.Blocks() {
 			r.block(m)
 		} else {
@@ -82,6 +79,26 @@ func (a *active) match(ctx context.Context, s *scratch, c *Check) {
 			a.withoutIdentifier(r, *m, c)
 		}
 	}
+}
+
+// add appends the charge of a rule. It is filled where it is, because it is large.
+func (s *scratch) add(m *matching.Matched, identifier string, terms *matching.Terms, c *Check) *ruleCharge {
+	s.charged = append(s.charged, ruleCharge{})
+	r := &s.charged[len(s.charged)-1]
+	r.rule, r.identifier, r.tier = m.Rule, identifier, terms.Tier
+	if s.keyless {
+		r.keyBegin = int32(len(s.keys))
+		s.keys = m.AppendKey(s.keys, identifier)
+		r.keyEnd = int32(len(s.keys))
+	} else {
+		r.charge.Key = m.Key(identifier)
+	}
+	r.charge.Endpoint, r.charge.Placeholder = m.CountedEndpoint(), identifier == ""
+	r.charge.Limit, r.charge.Cost = terms.Limit, multiplied(terms.Cost, c.Cost)
+	r.charge.Debt, r.charge.Whole, r.charge.Shadow = m.Rule.Debt, m.Rule.WholeDebt, m.Rule.Shadow
+	r.charge.OnStoreFailure, r.charge.WholeShare = onStoreFailure(m.Rule), m.Rule.LocalShare == rules.WholeShare
+	r.charge.Lease, r.charge.Rule, r.charge.Alternative = m.Rule.Leases, m.Rule.Counted(), c.Alternative
+	return r
 }
 
 // bounded returns the rules that a request is charged to if many match it, and counts those that are left out.
@@ -103,7 +120,7 @@ func (a *active) withoutIdentifier(r *ruleCharge, m matching.Matched, c *Check) 
 	if m.Unreadable(&c.Request) {
 		reason = unreadable
 		r.identifier = limiter.Unreadable
-		if r.charge.Key == m.Key("") {
+		if r.charge.Key == "" || r.charge.Key == m.Key("") {
 			r.charge.Key = m.UnreadableKey()
 		} else { // override has replaced it
 			r.charge.Key = m.UnreadableKeyFor(r.charge.Limit)

@@ -11,6 +11,10 @@ import (
 // them one after another in the order of their times. A request is decided as [Engine.Check] does it, but in no metrics of decisions, and without an
 // Observer. A Plan is not safe for concurrent use. It can be used again.
 type Plan struct {
+	// Keyless leaves out the keys of charges, for a Store that knows the counters of a request by the order of its charges: it saves an allocation for
+	// each. KeyText has the keys. The charges have keys nevertheless if one of their request is denied without a counter.
+	Keyless bool
+
 	active  *active
 	scratch scratch
 }
@@ -23,8 +27,40 @@ func (e *Engine) Plan(ctx context.Context, p *Plan, checks []Check) error {
 	}
 	s := &p.scratch
 	s.charged, s.ends, s.bypassed = s.charged[:0], s.ends[:0], s.bypassed[:0]
+	s.keyless, s.keys = p.Keyless, s.keys[:0]
 	p.active.matchAll(ctx, s, checks)
+	if isBlocked, _ := blocked(s.charged); isBlocked && p.Keyless {
+		p.setKeysOfBlocked()
+	}
 	return nil
+}
+
+// setKeysOfBlocked sets the keys of the requests that are denied without a counter: the Store decides only some of their charges.
+func (p *Plan) setKeysOfBlocked() {
+	for i := range p.scratch.ends {
+		begin, end := p.Request(i)
+		if isBlocked, _ := blocked(p.scratch.charged[begin:end]); isBlocked {
+			for number := begin; number < end; number++ {
+				p.setKey(number)
+			}
+		}
+	}
+}
+
+// setKey sets the key of a charge.
+func (p *Plan) setKey(number int) {
+	if c := &p.scratch.charged[number]; c.charge.Key == "" {
+		c.charge.Key = string(p.scratch.keys[c.keyBegin:c.keyEnd])
+	}
+}
+
+// KeyText returns the key of a charge, also if Charge has none. It is valid until p is used again.
+func (p *Plan) KeyText(number int) []byte {
+	c := &p.scratch.charged[number]
+	if c.charge.Key != "" {
+		return []byte(c.charge.Key)
+	}
+	return p.scratch.keys[c.keyBegin:c.keyEnd]
 }
 
 // Request returns the numbers of the charges of request i: from begin up to end, exclusive.
@@ -38,7 +74,7 @@ func (p *Plan) Request(i int) (begin, end int) {
 // Len is the number of charges of all requests.
 func (p *Plan) Len() int { return len(p.scratch.charged) }
 
-// Charge returns a charge, and Rule the rule that makes it. The caller must not change them.
+// Charge returns a charge. The caller must not change it.
 func (p *Plan) Charge(number int) *limiter.Charge { return &p.scratch.charged[number].charge }
 
 // Rule returns the rule that makes a charge.
@@ -100,6 +136,7 @@ func (e *Engine) decideBlocked(ctx context.Context, p *Plan, charged []ruleCharg
 
 // Result returns the decision about a charge as [Engine.Check] returns it.
 func (e *Engine) Result(p *Plan, number int, d *limiter.Decision) Result {
+	p.setKey(number)
 	c := &p.scratch.charged[number]
 	source := e.sourceOf(d)
 	if c.charge.Deny {

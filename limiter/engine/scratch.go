@@ -16,6 +16,8 @@ type scratch struct {
 	charges []limiter.Charge // for one call of the store
 	// bypassed are the rules that do not count a request of the call, because of bypasses.
 	bypassed []bypassedBy
+	keyless  bool   // the charges have no keys, see Plan
+	keys     []byte // of charges without keys
 }
 
 // maxReused is the number of charges of the largest call whose scratch is reused.

@@ -83,12 +83,13 @@ func TestStore_FreesLogs(t *testing.T) {
 	for i := range 20_000 {
 		now = now.Add(100 * time.Millisecond)
 		charge := limiter.Charge{Key: fmt.Sprint("client-", i), Limit: limit, Cost: 1}
-		s.Begin(now)
-		number := s.Find(table, charge.Key, counters.HashOf(charge.Key))
+		slots := []counters.Slot{{Key: charge.Key, Hash: counters.HashOf([]byte(charge.Key)), Table: table}}
+		counters.Find(slots)
+		s.Begin(now, slots)
 		if _, err := s.Spend(t.Context(), []limiter.Charge{charge}); err != nil {
 			t.Fatal(err)
 		}
-		states.Spend(number, &charge, now)
+		states.Spend(slots[0].Number, &charge, now)
 	}
 	if live := table.Logs(); live > 600+20_000/8 { // those of the last minute, and those that one round of sweeps has not reached
 		t.Errorf("%d logs are left", live)
@@ -100,7 +101,7 @@ func TestStore_FreesLogs(t *testing.T) {
 
 func TestStore_RejectsWhatTheRequestDoesNotHave(t *testing.T) {
 	var s counters.Store
-	s.Begin(1)
+	s.Begin(1, nil)
 	charges := []limiter.Charge{{Key: "other", Limit: limitOf(t, limiter.FixedWindow, 1), Cost: 1}}
 	if _, err := s.Spend(t.Context(), charges); err == nil {
 		t.Error("a charge without an entry is spent")

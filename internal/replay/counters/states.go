@@ -10,6 +10,10 @@ type States struct {
 	sweep  int        // the log that is checked next
 	seen   [][]uint64 // a bit for each entry, in chunks
 	denied [][]uint64
+	// The memory of one call.
+	charges   [1]limiter.Charge
+	states    [1]limiter.State
+	decisions []limiter.Decision
 
 	// Identifiers that were charged under the limit.
 	Identifiers int64
@@ -25,15 +29,14 @@ func (s *States) Limit() limiter.Limit { return s.limit }
 
 // Spend decides a charge of an entry under the limit of s, and counts it if it is allowed.
 func (s *States) Spend(number int, c *limiter.Charge, now limiter.Instant) {
-	charges := [1]limiter.Charge{*c}
-	charges[0].Limit = s.limit
-	state := s.load(number)
-	decision := limiter.Spend(now, charges[:], []limiter.State{state})[0]
-	s.store(number, state, now)
+	s.charges[0], s.states[0] = *c, s.load(number)
+	s.charges[0].Limit = s.limit
+	s.decisions = limiter.SpendInto(s.decisions, now, s.charges[:], s.states[:])
+	s.store(number, s.states[0], now)
 	if mark(s.seen, number) {
 		s.Identifiers++
 	}
-	if decision.Allowed {
+	if s.decisions[0].Allowed {
 		return
 	}
 	s.DeniedRequests++

@@ -12,32 +12,47 @@ import (
 // not safe for concurrent use.
 type Store struct {
 	now    limiter.Instant
-	slots  []slot          // of the request
+	slots  []Slot          // of the request
 	states []limiter.State // of one call
 	at     []int           // the slots of its charges
+	// decisions are those of the last call.
+	decisions []limiter.Decision
 }
 
-type slot struct {
-	key    string
-	table  *Table
-	number int
+// Slot is the counter of a charge. The charges of a call that have no keys are those of the slots, in their order.
+type Slot struct {
+	Key    string // as in the charge
+	Hash   uint64 // of the key
+	Table  *Table
+	Number int // of its entry in the table
+}
+
+// Find sets the numbers of slots, and adds the entries that are new. It finds the counters of many requests together, step by step: each is far from the
+// others in memory, and a processor waits for several of them at the same time if no decision depends on the one before.
+func Find(slots []Slot) {
+	for i := range slots {
+		slots[i].Number = slots[i].Table.guess(slots[i].Hash)
+	}
+	for i := range slots {
+		if s := &slots[i]; s.Number >= 0 && s.Table.Entry(s.Number).Hash != s.Hash {
+			s.Number = -1
+		}
+	}
+	for i := range slots {
+		if s := &slots[i]; s.Number < 0 {
+			s.Number = s.Table.Find(s.Hash)
+		}
+	}
 }
 
 // seed is that of all hashes. It is random, so that no one can write a log whose identifiers share counters.
 var seed = maphash.MakeSeed() //nolint:gochecknoglobals // constant after the start
 
 // HashOf returns the hash of a key.
-func HashOf(key string) uint64 { return maphash.String(seed, key) }
+func HashOf(key []byte) uint64 { return maphash.Bytes(seed, key) }
 
-// Begin begins a request at a time.
-func (s *Store) Begin(now limiter.Instant) { s.now, s.slots = now, s.slots[:0] }
-
-// Find returns the number of the entry of a charge of the request in its table, and its number for Entry.
-func (s *Store) Find(table *Table, key string, hash uint64) (number int) {
-	number = table.Find(hash)
-	s.slots = append(s.slots, slot{key, table, number})
-	return number
-}
+// Begin begins a request at a time. The slots are those of its charges, with their numbers.
+func (s *Store) Begin(now limiter.Instant, slots []Slot) { s.now, s.slots = now, slots }
 
 // find returns the index of the slot with the key. The slots are usually in the order of the charges.
 func (s *Store) find(key string, guess int) int {
@@ -45,7 +60,7 @@ func (s *Store) find(key string, guess int) int {
 		if guess >= len(s.slots) {
 			guess = 0
 		}
-		if s.slots[guess].key == key {
+		if s.slots[guess].Key == key {
 			return guess
 		}
 		guess++
@@ -64,22 +79,22 @@ func (s *Store) load(charges []limiter.Charge) error {
 			return errUnknown
 		}
 		s.at = append(s.at, at)
-		s.states = append(s.states, s.slots[at].table.state(s.slots[at].number, charges[i].Limit))
+		s.states = append(s.states, s.slots[at].Table.state(s.slots[at].Number, charges[i].Limit))
 	}
 	return nil
 }
 
-// Spend implements limiter.Store. It fails only for charges without an entry.
+// Spend implements limiter.Store. It fails only for charges without an entry. The decisions are valid until the next call.
 func (s *Store) Spend(_ context.Context, charges []limiter.Charge) ([]limiter.Decision, error) {
 	if err := s.load(charges); err != nil {
 		return nil, err
 	}
-	decisions := limiter.Spend(s.now, charges, s.states)
+	s.decisions = limiter.SpendInto(s.decisions, s.now, charges, s.states)
 	for i := range charges {
 		of := &s.slots[s.at[i]]
-		of.table.put(of.number, charges[i].Limit, s.states[i], s.now)
+		of.Table.put(of.Number, charges[i].Limit, s.states[i], s.now)
 	}
-	return decisions, nil
+	return s.decisions, nil
 }
 
 // Peek implements limiter.Store. It fails only for charges without an entry.

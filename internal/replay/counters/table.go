@@ -78,6 +78,11 @@ func (t *Table) Bytes() int { return 8*len(t.index) + 64*chunkSize*len(t.chunks)
 // Entry returns an entry by its number.
 func (t *Table) Entry(number int) *Entry { return &t.chunks[number>>chunkBits][number&chunkMask] }
 
+// guess returns the number of the entry at the usual place of a hash, or -1 without one.
+func (t *Table) guess(hash uint64) (number int) {
+	return int(t.index[hash&uint64(len(t.index)-1)]&numbers) - 1
+}
+
 // Find returns the number of the entry of a hash, which it adds if it is new.
 func (t *Table) Find(hash uint64) (number int) {
 	mask := uint64(len(t.index) - 1)

@@ -100,3 +100,55 @@ func TestWithUnits_KeepsTheBurst(t *testing.T) {
 		}
 	}
 }
+
+// Each limit of a list denies what it denies alone, for clients with bursts, pauses and several costs.
+func TestDemand_TriesLimitsTogether(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	s, at := demand.NewSample(0), start
+	for range 20_000 {
+		at = at.Add(time.Duration(random.IntN(3)) * time.Duration(random.IntN(2000)) * time.Millisecond)
+		client := random.Uint64N(1 + random.Uint64N(50))
+		s.Add(client*0x9e3779b97f4a7c15, at, 1+random.Int64N(1+random.Int64N(4)))
+	}
+	d := s.Demand()
+	for _, algorithm := range limiter.Algorithms() {
+		var limits []limiter.Limit
+		for _, units := range []int64{1, 2, 3, 4, 5, 7, 10, 11, 12, 15, 20, 30, 50, 51, 70, 100, 200} {
+			own := limitOf(t, algorithm, units, time.Minute)
+			if algorithm.Traits().Queues && units > 20 {
+				own, _ = own.WithBurst(units - 1)
+			}
+			limits = append(limits, own.NoDelay())
+		}
+		all, deny := d.TryAll(limits), 0
+		for i, limit := range limits {
+			alone := d.Try(limit)
+			if all[i] != alone {
+				t.Errorf("%v: %+v, and %+v alone", limit, all[i], alone)
+			}
+			if alone.Identifiers > 0 && alone.Identifiers < d.Identifiers {
+				deny++
+			}
+		}
+		if deny < 3 {
+			t.Errorf("%s: only %d limits deny some of %d identifiers: %+v", algorithm, deny, d.Identifiers, all)
+		}
+	}
+}
+
+// The events of one instant stay in their order, also among those of many other identifiers.
+func TestSample_KeepsTheOrderOfAnIdentifier(t *testing.T) {
+	s, seconds := demand.NewSample(0), int64(50_000)
+	for i := range 4 * seconds {
+		at, cost := start.Add(time.Duration(i/4)*time.Second), int64(1)
+		if i%4 == 0 {
+			cost = 1000
+		}
+		s.Add((1+rand.Uint64N(3))<<20|rand.Uint64N(1000)<<30|7, at, 1)
+		s.Add(7, at, cost)
+	}
+	denied := s.Demand().Try(limitOf(t, limiter.FixedWindow, 1000, time.Second))
+	if denied.Requests != 3*seconds || denied.Identifiers != 1 { // all but the first of each second
+		t.Errorf("%+v", denied)
+	}
+}

@@ -3,6 +3,7 @@
 package demand
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/weir-dev/weir/limiter"
@@ -66,6 +67,7 @@ type Demand struct {
 	Requests, Identifiers int64
 
 	clients []client // those with the largest sums first
+	all     []int32  // their numbers
 	events  []event  // of one client after another, by time
 }
 
@@ -77,17 +79,8 @@ type client struct {
 
 // Demand returns the demand of the sample. The sample must not be used any more.
 func (s *Sample) Demand() *Demand {
-	d := &Demand{SampledOneIn: int64(s.mask) + 1, Requests: int64(len(s.events)), events: s.events}
-	slices.SortStableFunc(d.events, func(a, b event) int {
-		switch {
-		case a.hash < b.hash:
-			return -1
-		case a.hash > b.hash:
-			return 1
-		default:
-			return 0
-		}
-	})
+	d := &Demand{SampledOneIn: int64(s.mask) + 1, Requests: int64(len(s.events)), events: grouped(s.events)}
+	s.events = nil
 	clients := 0
 	for i := range d.events {
 		if i == 0 || d.events[i].hash != d.events[i-1].hash {
@@ -105,6 +98,10 @@ func (s *Sample) Demand() *Demand {
 		rest = rest[n:]
 	}
 	d.Identifiers = int64(len(d.clients))
+	d.all = make([]int32, len(d.clients))
+	for i := range d.all {
+		d.all[i] = int32(i)
+	}
 	slices.SortStableFunc(d.clients, func(a, b client) int {
 		switch {
 		case a.sum > b.sum:
@@ -116,4 +113,32 @@ func (s *Sample) Demand() *Demand {
 		}
 	})
 	return d
+}
+
+// groupBits is the number of bits of a hash that choose a group. They are not those that choose the identifiers of a sample.
+const groupBits = 14
+
+// grouped returns events with those of each identifier together, in their order. It divides them into small groups first: that is several times faster
+// than a stable sort of all of them.
+func grouped(events []event) []event {
+	const groups = 1 << groupBits
+	var ends [groups + 1]int // the begin of each group, until its events are added
+	for i := range events {
+		ends[events[i].hash%groups+1]++
+	}
+	for i := range groups {
+		ends[i+1] += ends[i]
+	}
+	sorted := make([]event, len(events))
+	for i := range events {
+		end := &ends[events[i].hash%groups]
+		sorted[*end] = events[i]
+		*end++
+	}
+	begin := 0
+	for _, end := range ends[:groups] {
+		slices.SortStableFunc(sorted[begin:end], func(a, b event) int { return cmp.Compare(a.hash, b.hash) })
+		begin = end
+	}
+	return sorted
 }

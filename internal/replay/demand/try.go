@@ -2,6 +2,7 @@ package demand
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,32 +15,47 @@ type Denials struct {
 }
 
 // Try returns what a limit would deny, as if no other policy denied a request.
-func (d *Demand) Try(limit limiter.Limit) Denials { return d.try(limit, false) }
+func (d *Demand) Try(limit limiter.Limit) Denials { return d.TryAll([]limiter.Limit{limit})[0] }
 
-// try is Try. With onlyIdentifiers, it finds only their number: a client is decided up to its first denial.
-func (d *Demand) try(limit limiter.Limit, onlyIdentifiers bool) Denials {
-	var requests, identifiers, next atomic.Int64
-	workers := runtime.GOMAXPROCS(0)
+// TryAll is Try for limits that differ only in their units and bursts, the lowest first. A client that a limit does not deny is denied by no higher one:
+// what it spends is the same, and there is more room for it.
+func (d *Demand) TryAll(limits []limiter.Limit) (all []Denials) {
+	clients := d.all
+	for _, limit := range limits {
+		var denied Denials
+		denied, clients = d.try(limit, false, clients)
+		all = append(all, denied)
+	}
+	return all
+}
+
+// try is Try for some of the clients, and returns those that are denied. Their numbers are sorted. With onlyIdentifiers, it finds only these: a client is
+// decided up to its first denial.
+func (d *Demand) try(limit limiter.Limit, onlyIdentifiers bool, among []int32) (sum Denials, denied []int32) {
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range workers {
+	var lock sync.Mutex
+	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			var sum Denials
+			requests, own := int64(0), []int32(nil)
 			for {
 				i := next.Add(1) - 1
-				if i >= int64(len(d.clients)) || !canDeny(limit, &d.clients[i]) {
+				if i >= int64(len(among)) || !canDeny(limit, &d.clients[among[i]]) {
 					break
 				}
-				if denied := d.clients[i].try(limit, onlyIdentifiers); denied > 0 {
-					sum.Requests += denied
-					sum.Identifiers++
+				if n := d.clients[among[i]].try(limit, onlyIdentifiers); n > 0 {
+					requests, own = requests+n, append(own, among[i])
 				}
 			}
-			requests.Add(sum.Requests)
-			identifiers.Add(sum.Identifiers)
+			lock.Lock()
+			defer lock.Unlock()
+			sum.Requests, denied = sum.Requests+requests, append(denied, own...)
 		})
 	}
 	wg.Wait()
-	return Denials{requests.Load(), identifiers.Load()}
+	slices.Sort(denied)
+	sum.Identifiers = int64(len(denied))
+	return sum, denied
 }
 
 // canDeny reports whether a limit can deny a client, or one of those after it, which ask for less in total.
@@ -83,16 +99,18 @@ func (d *Demand) Least(share float64, ofRequests bool, limitOf func(units int64)
 	if ofRequests {
 		most = int64(share * float64(d.Requests))
 	}
-	suffices := func(units int64) bool {
+	among := d.all
+	suffices := func(units int64) bool { // is called only for more units than those that did not suffice
 		limit, err := limitOf(units)
 		if err != nil {
 			return false
 		}
-		denied := d.try(limit, !ofRequests)
-		if ofRequests {
-			return denied.Requests <= most
+		denied, clients := d.try(limit, !ofRequests, among)
+		if ofRequests && denied.Requests <= most || !ofRequests && denied.Identifiers <= most {
+			return true
 		}
-		return denied.Identifiers <= most
+		among = clients // see TryAll
+		return false
 	}
 	high := int64(1)
 	for !suffices(high) {

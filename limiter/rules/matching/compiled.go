@@ -178,6 +178,10 @@ func (k *compiler) identify(c *Compiled) error {
 		c.sources[1+i] = source{Identifier: f, prefix: f.Prefix()}
 	}
 	for i := range c.sources {
+		switch c.sources[i].From {
+		case rules.FromClientIP, rules.FromHeader, rules.FromQuery, rules.FromCookie, rules.FromClaim:
+			c.sources[i].ofRequest = true
+		}
 		if err := k.identifyFrom(c, &c.sources[i]); err != nil {
 			return err
 		}

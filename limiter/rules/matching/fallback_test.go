@@ -122,3 +122,41 @@ func TestRule_KindsFollowTheFallbacks(t *testing.T) {
 		t.Errorf("kinds %b: each kind of request can carry an identifier", got)
 	}
 }
+
+// An identifier is not found again for a rule that counts by the same part of a request. What depends on the match is found for each rule.
+func TestSharesIdentifier_ComparesTheSources(t *testing.T) {
+	by := func(sources ...rules.Identifier) rules.Rule {
+		r := rule("")
+		r.Identifier, r.Fallbacks = sources[0], sources[1:]
+		return r
+	}
+	address, user := rules.Identifier{From: rules.FromClientIP}, rules.Identifier{From: rules.FromHeader, Name: "x-user-id"}
+	secret, endpoint := rules.Identifier{From: rules.FromHeader, Name: "x-user-id", Secret: true}, rules.Identifier{From: rules.FromEndpoint}
+	for name, tc := range map[string]struct {
+		a, b rules.Rule
+		want bool
+	}{
+		"the address":         {by(address), by(address), true},
+		"a header":            {by(user), by(user), true},
+		"another part":        {by(address), by(user), false},
+		"another prefix":      {by(address), by(rules.Identifier{From: rules.FromClientIP, IPv6Prefix: 56}), false},
+		"a secret":            {by(user), by(secret), false},
+		"a fallback":          {by(user), by(user, address), false},
+		"the same fallback":   {by(user, address), by(user, address), false},
+		"the endpoint":        {by(endpoint), by(endpoint), false},
+		"a descriptor's name": {by(rules.Identifier{From: rules.FromDescriptor, Name: "k"}), by(rules.Identifier{From: rules.FromDescriptor, Name: "k"}), false},
+		"an expression": {
+			by(rules.Identifier{From: rules.FromExpression, Name: "request.host"}), by(rules.Identifier{From: rules.FromExpression, Name: "request.host"}), false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.a.Policy, tc.b.Policy = "shop/a", "shop/b"
+			x := index(t, tc.a, tc.b)
+			a, _ := x.RuleOf("shop/a")
+			b, _ := x.RuleOf("shop/b")
+			if got, reverse := b.SharesIdentifier(a), a.SharesIdentifier(b); got != tc.want || reverse != tc.want {
+				t.Errorf("got %v and %v", got, reverse)
+			}
+		})
+	}
+}

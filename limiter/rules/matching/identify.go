@@ -18,6 +18,7 @@ type source struct {
 
 	prefix     string           // of its identifiers, if it is a fallback
 	expression *expr.Expression // of an Identifier from one
+	ofRequest  bool             // it depends on nothing but the request: not on the path pattern or the descriptor that matched
 }
 
 // Identify returns the identifier of r under the rule, or "" if the request has no identifier or [Matched.Unreadable]. Secrets are
@@ -34,6 +35,13 @@ func (m Matched) Identify(r *rules.Request) string {
 		}
 	}
 	return ""
+}
+
+// SharesIdentifier reports whether each request has the same identifier under both rules, so that the caller need not call Identify again. It is false
+// if that depends on the request. The rates of a policy count by the same identifier.
+func (c *Compiled) SharesIdentifier(other *Compiled) bool {
+	return len(c.sources) == 1 && len(other.sources) == 1 && c.sources[0].ofRequest && c.sources[0].Identifier == other.sources[0].Identifier &&
+		c.hashKey == other.hashKey
 }
 
 // identifyFrom returns the identifier of one source, without the prefix.
@@ -200,6 +208,11 @@ func clientPrefix(ip netip.Addr, ipv6Bits int) string {
 // Key returns the key of the counter for the identifier.
 func (m Matched) Key(identifier string) string {
 	return m.Rule.Keys.Key(identifier, m.CountedEndpoint())
+}
+
+// AppendKey appends the key that Key returns to text.
+func (m Matched) AppendKey(text []byte, identifier string) []byte {
+	return m.Rule.Keys.AppendKey(text, identifier, m.CountedEndpoint())
 }
 
 // KeyFor returns the key of the counter for the identifier under another limit than the limit of the rule. Limits with the same window share a

@@ -446,6 +446,9 @@ func (s *search) sorted(start int) []Matched {
 // sortUnique sorts dst[from:] by rule and keeps the first entry of each rule, which is certain if any is.
 func sortUnique(dst []Matched, start int) []Matched {
 	found := dst[start:]
+	if isSortedUnique(found) {
+		return dst
+	}
 	slices.SortStableFunc(found, func(a, b Matched) int {
 		if a.Rule == b.Rule {
 			return cmp.Compare(a.certainty, b.certainty)
@@ -454,6 +457,16 @@ func sortUnique(dst []Matched, start int) []Matched {
 	})
 	found = slices.CompactFunc(found, func(a, b Matched) bool { return a.Rule == b.Rule })
 	return dst[:start+len(found)]
+}
+
+// isSortedUnique reports whether there is nothing to sort: the lists of an index are sorted, and most requests match rules of one of them.
+func isSortedUnique(found []Matched) bool {
+	for i := 1; i < len(found); i++ {
+		if compareRules(found[i-1].Rule, found[i].Rule) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // fold returns a path of the request, folded, and keeps the result: many indexes look up the same path.

@@ -28,6 +28,9 @@ type Terms struct {
 // limit nor avoid a lower one by what it sends. The identifier is the one that Identify returned. If the terms depend on how a service
 // reads the path or the query, they are the strictest of all readings.
 func (m Matched) Terms(r *rules.Request, identifier string) Terms {
+	if len(m.Rule.tiers) == 0 && m.Rule.Cost == nil { // those of all requests
+		return Terms{Limit: m.Rule.Limit, Unlimited: m.Rule.TiersOnly, Cost: defaultCost}
+	}
 	if !m.Rule.termsRead.IsAmbiguous(r) {
 		return m.terms(r, identifier)
 	}
