@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,17 +212,6 @@ func testSpendAcross(t *testing.T, cluster *fixture.RedisClusterGroup) { //nolin
 			t.Errorf("a refund failed: %v", <-failures)
 		}
 	})
-	t.Run("DecidesWhereAScriptMayNotReadOtherSlots", func(t *testing.T) {
-		all := charges("apart", 10, 10, 10)
-		everyNode("ACL", "SETUSER", "default", "-get") // any_slot.lua uses it, and the scripts for one slot do not
-		defer everyNode("ACL", "SETUSER", "default", "+get")
-		for spent := range int64(3) {
-			decisions, err := store.Spend(t.Context(), all)
-			if err != nil || decisions[0].Remaining != 9-spent || decisions[1].Remaining != 9-spent || decisions[2].Remaining != 9-spent {
-				t.Errorf("got %+v, %v; want %d remaining", decisions, err, 9-spent)
-			}
-		}
-	})
 	if len(nodes) == 1 {
 		return // a node that decides all slots together refunds nothing
 	}
@@ -238,6 +229,73 @@ func testSpendAcross(t *testing.T, cluster *fixture.RedisClusterGroup) { //nolin
 			}
 		}
 	})
+}
+
+// refusing is a node that lets no script read keys of other slots: the scripts that do reply that the node does not have all keys.
+type refusing struct {
+	scripts []string // SHAs
+	refused atomic.Int32
+}
+
+func (r *refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if r.refuses(cmd) {
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		return next(ctx, slices.DeleteFunc(slices.Clone(commands), r.refuses))
+	}
+}
+
+// refuses sets the reply of a command that reads other slots.
+func (r *refusing) refuses(cmd redis.Cmder) bool {
+	reply, is := cmd.(*redis.IntSliceCmd)
+	if !is || cmd.Name() != "evalsha" || !slices.Contains(r.scripts, fmt.Sprint(cmd.Args()[1])) {
+		return false
+	}
+	r.refused.Add(1)
+	reply.SetVal([]int64{})
+	return true
+}
+
+func TestSpendAcross_DecidesWhereAScriptMayNotReadOtherSlots(t *testing.T) {
+	t.Parallel()
+	cluster := primaries(t, 1)
+	client := open(t, cluster.URL())
+	node := &refusing{}
+	for _, script := range redisstore.Scripts() {
+		if strings.HasSuffix(script.Name, "_any_slot") {
+			node.scripts = append(node.scripts, script.SHA)
+		}
+	}
+	nodes, _ := client.Cluster()
+	if err := nodes.ForEachMaster(t.Context(), func(_ context.Context, primary *redis.Client) error {
+		primary.AddHook(node)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	store := redisstore.NewStore(client, longTimeout)
+	var all []limiter.Charge
+	for i := range 3 {
+		all = append(all, unitsOf(t, "apart", identifierOn(t, cluster, cluster.Nodes()[0], i), 10)...)
+	}
+	for spent := range int64(3) {
+		decisions, err := store.Spend(t.Context(), all)
+		if err != nil || decisions[0].Remaining != 9-spent || decisions[1].Remaining != 9-spent || decisions[2].Remaining != 9-spent {
+			t.Errorf("got %+v, %v; want %d remaining", decisions, err, 9-spent)
+		}
+	}
+	if node.refused.Load() == 0 {
+		t.Error("the node was not asked to decide all slots together")
+	}
 }
 
 // barrier holds the commands to nodes until as many are under way as expected: they share a round trip.
