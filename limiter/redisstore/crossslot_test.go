@@ -231,41 +231,37 @@ func testSpendAcross(t *testing.T, cluster *fixture.RedisClusterGroup) { //nolin
 	})
 }
 
-// refusing is a node that lets no script read keys of other slots: the scripts that do reply that the node does not have all keys.
+// refusing is a proxy before a node that refuses scripts without keys: those that read other slots have them among their arguments.
 type refusing struct {
 	scripts []string // SHAs
 	refused atomic.Int32
 }
 
+// refusal is an error reply.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
 func (r *refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (r *refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if r.refuses(cmd) {
-			return nil
+		if cmd.Name() != "evalsha" || !slices.Contains(r.scripts, fmt.Sprint(cmd.Args()[1])) {
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmd)
+		r.refused.Add(1)
+		err := refusal("ERR invalid number of keys for 'evalsha' command")
+		cmd.SetErr(err)
+		return err
 	}
 }
 
 func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, commands []redis.Cmder) error {
-		return next(ctx, slices.DeleteFunc(slices.Clone(commands), r.refuses))
-	}
+	return next
 }
 
-// refuses sets the reply of a command that reads other slots.
-func (r *refusing) refuses(cmd redis.Cmder) bool {
-	reply, is := cmd.(*redis.IntSliceCmd)
-	if !is || cmd.Name() != "evalsha" || !slices.Contains(r.scripts, fmt.Sprint(cmd.Args()[1])) {
-		return false
-	}
-	r.refused.Add(1)
-	reply.SetVal([]int64{})
-	return true
-}
-
-func TestSpendAcross_DecidesWhereAScriptMayNotReadOtherSlots(t *testing.T) {
+func TestSpendAcross_DecidesWhereAProxyRefusesScriptsWithoutKeys(t *testing.T) {
 	t.Parallel()
 	cluster := primaries(t, 1)
 	client := open(t, cluster.URL())
