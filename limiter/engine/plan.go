@@ -54,7 +54,7 @@ func (p *Plan) setKey(number int) {
 	}
 }
 
-// KeyText returns the key of a charge, also if Charge has none. It is valid until p is used again.
+// KeyText returns the key of a charge, also if the charge itself has no key. It is valid until p is used again.
 func (p *Plan) KeyText(number int) []byte {
 	c := &p.scratch.charged[number]
 	if c.charge.Key != "" {
