@@ -132,6 +132,9 @@ const gatherInterval = time.Minute
 // batchInterval is the least time between two selections while changes follow each other closely. A single change does not wait.
 const batchInterval = 200 * time.Millisecond // see canFollow
 
+// followInterval is how long a single change waits until the heartbeats are read again: replicas may enforce the rule set before it by then.
+const followInterval = 20 * time.Millisecond
+
 // selectPolicies compiles the rule set of the policies that the Limiter selects, unless nothing has changed.
 func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha1.Limiter) error {
 	changes, changed := l.changes.Since(l.selected.changes)
@@ -142,7 +145,9 @@ func (l *limiterReconciler) selectPolicies(ctx context.Context, limiter *v1alpha
 			return nil
 		}
 		if wait := l.selected.at.Add(batchInterval).Sub(now); wait > 0 && l.changes.AreMany(l.selected.changes) && !l.canFollow(ctx) {
-			l.batched = wait
+			if l.batched = wait; l.changes.IsOne(l.selected.changes) {
+				l.batched = min(wait, followInterval)
+			}
 			return nil
 		}
 	}
