@@ -39,13 +39,13 @@ type encodedShard struct {
 
 // packed is a compressed JSON text.
 type packed struct {
-	blob blob
+	part Part
 	data []byte
 }
 
 func packContent(v any) packed {
 	plain := mustMarshal(v)
-	b := blobOf(plain)
+	b := partOf(plain)
 	return packed{b, gzipped.Compress(plain, "")}
 }
 
@@ -64,8 +64,8 @@ func (e *Encoder) Encode(set Set, revisionOf func(i int) string) Encoded {
 		if e.routeTable == nil || set.RouteTable != e.routeTable && !reflect.DeepEqual(set.RouteTable, e.routeTable) {
 			e.table = packContent(set.RouteTable)
 		}
-		body.RouteTable = &e.table.blob
-		encoded.Shards[e.table.blob.Hash] = e.table.data
+		body.RouteTable = &e.table.part
+		encoded.Shards[e.table.part.Hash] = e.table.data
 	}
 	e.routeTable = set.RouteTable
 	for number := range next {
@@ -81,8 +81,8 @@ func (e *Encoder) Encode(set Set, revisionOf func(i int) string) Encoded {
 			}
 			*to = encodedShard{slices.Clone(content.revisions), content.namespaces, content.byAge, packContent(shard)}
 		}
-		body.Shards = append(body.Shards, manifestShard{number, to.packed.blob})
-		encoded.Shards[to.packed.blob.Hash] = to.packed.data
+		body.Shards = append(body.Shards, manifestShard{number, to.packed.part})
+		encoded.Shards[to.packed.part.Hash] = to.packed.data
 	}
 	plain := mustMarshal(body)
 	encoded.Revision = revision(plain)
@@ -191,7 +191,7 @@ func unpackArchive(rest []byte) (map[string][]byte, error) {
 			return nil, fmt.Errorf("decode rules: shard %d of the archive: %w", len(shards), err)
 		}
 		left -= len(plain)
-		shards[blobOf(plain).Hash] = bytes.Clone(rest[:len(rest)-len(after)])
+		shards[partOf(plain).Hash] = bytes.Clone(rest[:len(rest)-len(after)])
 		rest = after
 	}
 	return shards, nil

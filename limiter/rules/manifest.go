@@ -25,28 +25,28 @@ type Manifest struct {
 type manifestBody struct {
 	Format     int    `json:"format"`
 	HashKey    string `json:"hashKey,omitempty"`
-	RouteTable *blob  `json:"routeTable,omitempty"`
+	RouteTable *Part  `json:"routeTable,omitempty"`
 	// Shards that are not empty, by number.
 	Shards []manifestShard `json:"shards"`
 }
 
 type manifestShard struct {
 	Number int `json:"number"`
-	blob
+	Part
 }
 
-// blob identifies the content of a shard or of the table of routes.
-type blob struct {
+// Part identifies the content of a shard or of the table of routes.
+type Part struct {
 	Hash string `json:"hash"` // SHA-256 of the JSON, in base64 for URLs, without padding
 	Size int    `json:"size"` // of the JSON, in bytes
 }
 
 const base64Sum = (sha256.Size*8 + 5) / 6 // characters of a hash
 
-// blobOf identifies plain, a JSON text.
-func blobOf(plain []byte) blob {
+// partOf identifies plain, a JSON text.
+func partOf(plain []byte) Part {
 	sum := sha256.Sum256(plain)
-	return blob{base64.RawURLEncoding.EncodeToString(sum[:]), len(plain)}
+	return Part{base64.RawURLEncoding.EncodeToString(sum[:]), len(plain)}
 }
 
 // ErrMissingShard is the error of [Manifest.Assemble] for a shard that the caller does not have.
@@ -131,7 +131,7 @@ func (b *manifestBody) validate() error {
 	}
 	listed := make(map[string]bool, len(b.Shards)+1)
 	var sum, text [base64Sum + 1]byte // longer than what is valid
-	for found := range b.blobs() {
+	for found := range b.parts() {
 		valid := len(found.Hash) == base64Sum
 		if valid {
 			n, err := base64.RawURLEncoding.Decode(sum[:], append(text[:0], found.Hash...))
@@ -152,14 +152,14 @@ func (b *manifestBody) validate() error {
 	return nil
 }
 
-// blobs yields what the manifest lists: the table of routes first.
-func (b *manifestBody) blobs() iter.Seq[blob] {
-	return func(yield func(blob) bool) {
+// parts yields what the manifest lists: the table of routes first.
+func (b *manifestBody) parts() iter.Seq[Part] {
+	return func(yield func(Part) bool) {
 		if b.RouteTable != nil && !yield(*b.RouteTable) {
 			return
 		}
 		for _, s := range b.Shards {
-			if !yield(s.blob) {
+			if !yield(s.Part) {
 				return
 			}
 		}
@@ -169,7 +169,7 @@ func (b *manifestBody) blobs() iter.Seq[blob] {
 // Hashes yields the hashes of the shards, and of the table of routes. It yields no hashes for a Set of a format without shards.
 func (m *Manifest) Hashes() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for b := range m.body.blobs() {
+		for b := range m.body.parts() {
 			if !yield(b.Hash) {
 				return
 			}
@@ -177,28 +177,22 @@ func (m *Manifest) Hashes() iter.Seq[string] {
 	}
 }
 
-// Part is a shard or the table of routes in a manifest.
-type Part struct {
-	Hash string
-	Size int // of its JSON, in bytes
-}
-
 // Lacking returns the parts that previous, which can be nil, does not have.
 func (m *Manifest) Lacking(previous *Sharded) (parts []Part) {
 	if b := m.body.RouteTable; b != nil && previous.heldTable(*b) == nil {
-		parts = append(parts, Part(*b))
+		parts = append(parts, *b)
 	}
 	for _, listed := range m.body.Shards {
 		if previous.heldShard(listed) == nil {
-			parts = append(parts, Part(listed.blob))
+			parts = append(parts, listed.Part)
 		}
 	}
 	return parts
 }
 
 // heldTable returns the table of routes if the Set, which can be nil, was decoded from this content, or nil.
-func (s *Sharded) heldTable(b blob) *RouteTable {
-	if s == nil || s.routeTable.Hash != b.Hash {
+func (s *Sharded) heldTable(p Part) *RouteTable {
+	if s == nil || s.routeTable.Hash != p.Hash {
 		return nil
 	}
 	return s.RouteTable
@@ -206,7 +200,7 @@ func (s *Sharded) heldTable(b blob) *RouteTable {
 
 // heldShard returns a shard if the Set, which can be nil, has decoded it from this content, or nil. The content of a shard belongs to one number.
 func (s *Sharded) heldShard(listed manifestShard) *Shard {
-	if s == nil || s.Shards[listed.Number] == nil || s.Shards[listed.Number].blob.Hash != listed.Hash {
+	if s == nil || s.Shards[listed.Number] == nil || s.Shards[listed.Number].part.Hash != listed.Hash {
 		return nil
 	}
 	return s.Shards[listed.Number]
@@ -234,7 +228,7 @@ func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Shar
 	for _, listed := range m.body.Shards {
 		shard := previous.heldShard(listed)
 		if shard == nil {
-			shard = &Shard{blob: listed.blob}
+			shard = &Shard{part: listed.Part}
 			if before := previous.Shards[listed.Number]; before != nil && before.Rules != nil {
 				shard.Rules = make([]Rule, 0, len(before.Rules)+1) // to grow to this size copies the rules several times
 			}
@@ -250,18 +244,18 @@ func (m *Manifest) Assemble(previous *Sharded, encoded map[string][]byte) (*Shar
 	return s, nil
 }
 
-// decode decodes the content that the blob identifies. It reads at most as many bytes as the blob has.
-func (b blob) decode(encoded map[string][]byte, into any) error {
-	data, found := encoded[b.Hash]
+// decode decodes the content that the part identifies. It reads at most as many bytes as the part has.
+func (p Part) decode(encoded map[string][]byte, into any) error {
+	data, found := encoded[p.Hash]
 	if !found {
-		return fmt.Errorf("%w %s", ErrMissingShard, b.Hash)
+		return fmt.Errorf("%w %s", ErrMissingShard, p.Hash)
 	}
-	plain, _, _, err := unpack(data, b.Size)
+	plain, _, _, err := unpack(data, p.Size)
 	if err != nil {
 		return err
 	}
-	if content := blobOf(plain); content != b {
-		return fmt.Errorf("its content has hash %s and %d bytes, want %s and %d", content.Hash, content.Size, b.Hash, b.Size)
+	if content := partOf(plain); content != p {
+		return fmt.Errorf("its content has hash %s and %d bytes, want %s and %d", content.Hash, content.Size, p.Hash, p.Size)
 	}
 	return decodeStrictly(plain, into)
 }

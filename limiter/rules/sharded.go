@@ -19,7 +19,7 @@ type Sharded struct {
 	// Shards of the Set, by [ShardOf] of their names; nil for an empty one.
 	Shards [ShardCount]*Shard
 
-	routeTable blob // of RouteTable, if it was decoded
+	routeTable Part // of RouteTable, if it was decoded
 }
 
 // Shard is the part of a Set whose names have one number: rules by the name of their policy, namespaces and ages by the name of the namespace.
@@ -29,7 +29,7 @@ type Shard struct {
 	Namespaces []Namespace         `json:"namespaces,omitempty"`
 	ByAge      map[string][]string `json:"byAge,omitempty"`
 
-	blob blob // if it was decoded
+	part Part // if it was decoded
 }
 
 // ShardOf returns the number of the shard of a policy, without the rate, or of a namespace.
