@@ -49,7 +49,7 @@ func TestUnselected_IsTheSameAsWithoutTheStepsBefore(t *testing.T) {
 			}
 			selected := stored.Policies{}
 			for _, p := range all.Namespaced {
-				if p.Labels["limiter"] == fmt.Sprint(i) {
+				if p.Labels["limiter"] == strconv.Itoa(i) {
 					selected.Namespaced = append(selected.Namespaced, p)
 				}
 			}
