@@ -43,7 +43,7 @@ const (
 	// minMemory leaves room for the process itself, in bytes.
 	minMemory = 128 << 20
 	// binaryMemory is the resident part of the executable file in bytes, which the Go memory limit does not count.
-	binaryMemory = 56 << 20
+	binaryMemory = 60 << 20
 	// memoryLimitPercent of --memory, less binaryMemory, is the Go memory limit.
 	memoryLimitPercent = 90
 )
