@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -466,7 +467,7 @@ func TestRun_KubernetesWrites(t *testing.T) {
 	}
 }
 
-// blocking is a Source that waits after its first batch, like a pipe to which nothing is written. It needs a while to end with its context.
+// blocking is a Source that waits after its first batch, like a pipe to which nothing is written. It needs a second to end with its context.
 type blocking struct {
 	list
 	ended bool // written without a lock, for the race detector
@@ -475,7 +476,7 @@ type blocking struct {
 func (b *blocking) Next(ctx context.Context) ([]accesslog.Record, error) {
 	if len(b.records) == 0 {
 		<-ctx.Done()
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(time.Second)
 		b.ended = true
 		return nil, ctx.Err()
 	}
@@ -483,18 +484,20 @@ func (b *blocking) Next(ctx context.Context) ([]accesslog.Record, error) {
 }
 
 func TestRun_EndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	r, err := New(Options{Policies: setOf(rule("ip")), Domain: "shop", Observe: func(*accesslog.Record, []engine.Result, bool) { cancel() }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := &blocking{list: list{records: []accesslog.Record{record(0, 1)}}}
-	if err := r.Run(ctx, source); !errors.Is(err, context.Canceled) || !source.ended {
-		t.Errorf("%v; the source has ended: %v", err, source.ended)
-	}
-	if found, err := r.Result(t.Context()); err != nil || found.Total.Requests != 1 {
-		t.Errorf("%+v, %v; want what is known", found, err)
-	}
+	synctest.Test(t, func(t *testing.T) { // in which a wait takes no time
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := New(Options{Policies: setOf(rule("ip")), Domain: "shop", Observe: func(*accesslog.Record, []engine.Result, bool) { cancel() }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		source := &blocking{list: list{records: []accesslog.Record{record(0, 1)}}}
+		if err := r.Run(ctx, source); !errors.Is(err, context.Canceled) || !source.ended {
+			t.Errorf("%v; the source has ended: %v", err, source.ended)
+		}
+		if found, err := r.Result(t.Context()); err != nil || found.Total.Requests != 1 {
+			t.Errorf("%+v, %v; want what is known", found, err)
+		}
+	})
 }
 
 func TestRun_ReturnsTheErrorOfTheSource(t *testing.T) {

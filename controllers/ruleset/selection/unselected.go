@@ -60,11 +60,10 @@ func (u *Unselected) update(listed stored.Policies, ruleSets []*RuleSet) map[typ
 	selected := func(policy types.UID) bool {
 		return slices.ContainsFunc(ruleSets, func(s *RuleSet) bool { _, is := s.Policies[policy]; return is })
 	}
-	if u.problems != nil && u.isSame(listed, ruleSets, selected) {
-		u.listed, u.ruleSets = listed, ruleSets
+	isSame := u.problems != nil && u.isSame(listed, ruleSets, selected)
+	if u.listed, u.ruleSets = listed, ruleSets; isSame {
 		return u.generations
 	}
-	u.listed, u.ruleSets = listed, ruleSets
 	generations := map[types.UID]int64{}
 	for p := range Objects(listed) {
 		if !selected(p.UID) {
