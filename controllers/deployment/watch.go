@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -71,12 +72,14 @@ func (o Options) Cached() map[client.Object]cache.ByObject {
 	return held
 }
 
-// relevantChange passes changes of the spec, and what does not change the generation: the removal of the condition of the registration, and
-// finalizers of older versions.
+// relevantChange passes changes of the spec, and what does not change the generation: the removal of the condition of the registration,
+// finalizers of older versions, and the status that this controller writes. A reconciliation compares that status with the cache, which can
+// lack the last write: then a state that has returned meanwhile seems to be written already. The event of that write corrects it.
 func relevantChange() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Limiter), e.ObjectNew.(*v1alpha1.Limiter) //nolint:forcetypeassert // the watch is about Limiters
-		return !awaitsWithdrawal(after) && awaitsWithdrawal(before) || !slices.Equal(before.Finalizers, after.Finalizers)
+		return !awaitsWithdrawal(after) && awaitsWithdrawal(before) || !slices.Equal(before.Finalizers, after.Finalizers) ||
+			!equality.Semantic.DeepEqual(ownedStatus(before), ownedStatus(after))
 	}})
 }
 

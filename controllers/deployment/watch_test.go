@@ -106,7 +106,7 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	})
 }
 
-func TestRelevantChange_PassesSpecEditsAndTheEndOfARegistration(t *testing.T) {
+func TestRelevantChange_PassesWhatTheControllerReadsOrWrites(t *testing.T) {
 	limiter := func(generation int64, conditions []metav1.Condition, finalizers ...string) *v1alpha1.Limiter {
 		l := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Generation: generation, Finalizers: finalizers}}
 		l.Status.Conditions = conditions
@@ -118,7 +118,8 @@ func TestRelevantChange_PassesSpecEditsAndTheEndOfARegistration(t *testing.T) {
 		want          bool
 	}{
 		"an edit":                              {limiter(1, nil), limiter(2, nil), true},
-		"a status":                             {limiter(1, nil), limiter(1, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: yes}}), false},
+		"the status of this controller":        {limiter(1, nil), limiter(1, []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: yes}}), true},
+		"the status of another controller":     {limiter(1, nil), limiter(1, []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: yes}}), false},
 		"the webhook is registered":            {limiter(1, nil), limiter(1, registered), false},
 		"the webhook is removed":               {limiter(1, registered), limiter(1, nil), true},
 		"an older version adds its finalizers": {limiter(1, nil), limiter(1, nil, "weir.dev/redis"), true},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,7 +40,7 @@ func (r *Reconciler) reportCondition(ctx context.Context, s *limiterState, now t
 	if !limiter.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	before := meta.FindStatusCondition(limiter.Status.Conditions, v1alpha1.ConditionThrottleRegistered)
+	before := registered(limiter)
 	after := s.condition(before, now)
 	if before == nil && after == nil || before != nil && after != nil && *before == *after {
 		return nil

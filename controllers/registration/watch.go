@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,17 +52,17 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// SetupWithManager runs the controller on mgr. It reconciles when a Limiter, a policy that limits writes, the labels of a namespace, the readiness of pods or
-// the configuration changes. All events share one key, because there is one configuration. There is no reconciliation at the start
+// SetupWithManager runs the controller on mgr. It reconciles when a Limiter or its condition, a policy that limits writes, the labels of a namespace,
+// the readiness of pods or the configuration changes. All events share one key, because there is one configuration. There is no reconciliation at the start
 // without a Limiter: a cluster without Limiters needs no webhook.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Name: ConfigurationName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{key} })
-	edited := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	changed := builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, conditionChanged()))
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("registration").
-		Watches(&v1alpha1.Limiter{}, all, edited). // setting the deletion timestamp also changes the generation
+		Watches(&v1alpha1.Limiter{}, all, changed). // setting the deletion timestamp also changes the generation
 		Watches(&v1alpha1.RateLimitPolicy{}, all, builder.WithPredicates(writesChanged())).
 		Watches(&v1alpha1.ClusterRateLimitPolicy{}, all, builder.WithPredicates(writesChanged())).
 		Watches(&corev1.Namespace{}, all, builder.OnlyMetadata, builder.WithPredicates(
@@ -69,6 +71,21 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all, builder.WithPredicates(r.isThrottleConfiguration())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retries}).
 		Complete(r)
+}
+
+// conditionChanged passes changes of the condition that the controller writes. A reconciliation compares the condition with the cache, which can lack the last
+// write: then a state that has returned meanwhile seems to be written already. The event of that write corrects it.
+func conditionChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := registered(e.ObjectOld), registered(e.ObjectNew)
+		return (before == nil) != (after == nil) || before != nil && *before != *after
+	}}
+}
+
+// registered returns the condition of a Limiter; nil if it has no such condition.
+func registered(limiter client.Object) *metav1.Condition {
+	l := limiter.(*v1alpha1.Limiter) //nolint:forcetypeassert // the watch is about Limiters
+	return meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionThrottleRegistered)
 }
 
 // writesChanged passes the events of policies that limit writes, or did so before. Most policies limit requests: an edit of one changes no webhook.

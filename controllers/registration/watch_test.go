@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +47,12 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	config.Impersonate.UserName = user
 	held := Cached()
 	maps.Copy(held, deployment.Options{}.Cached())
+	var delay sync.Mutex // held while the cache must not receive Limiters
+	held[&v1alpha1.Limiter{}] = cache.ByObject{Transform: func(object any) (any, error) {
+		delay.Lock()
+		defer delay.Unlock()
+		return cache.TransformStripManagedFields()(object)
+	}}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  h.kube.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
@@ -55,9 +64,15 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h.must(err)
 	begin := time.Now()
 	fast := func() time.Time { return begin.Add(20 * time.Since(begin)) } // shortens the grace period of a Limiter without ready pods
+	var problem atomic.Value                                              // of the webhook, as the last reconciliation found it
 	h.must(New(Config{
 		Client: mgr.GetClient(), Uncached: mgr.GetAPIReader(), Namespace: h.namespace, SecretName: deployment.ThrottleSecret,
-		SetWebhooks: func(map[types.UID]report.Webhook) {}, Events: mgr.GetEventRecorder("weir-operator"), Clock: fast,
+		SetWebhooks: func(all map[types.UID]report.Webhook) {
+			for _, webhook := range all {
+				problem.Store(webhook.Problem)
+			}
+		},
+		Events: mgr.GetEventRecorder("weir-operator"), Clock: fast,
 	}).SetupWithManager(mgr))
 	rotator, err := certificate.NewRotator(certificate.Config{
 		Rotation:               certificate.DefaultRotation("*." + h.namespace + ".svc"),
@@ -84,10 +99,26 @@ func TestManager_ReconcilesWithTheOperatorsCacheAndPermissions(t *testing.T) {
 	h.limiter(h.namespace, "default", func(s *v1alpha1.LimiterSpec) {
 		s.KubernetesThrottle.NamespacedPolicies, s.KubernetesThrottle.NamespacedPolicySelector = v1alpha1.NamespacedPoliciesSelected, team
 	})
-	fixture.Await(h, "the condition reports that no policy is selected", status(v1alpha1.ReasonNoPolicies))
-	shop := kubetest.Namespace(t, kube)
-	p := h.policy("pods", nil, "pods") // the template of a policy in namespace shop
+	noPolicies := status(v1alpha1.ReasonNoPolicies)
+	fixture.Await(h, "the condition reports that no policy is selected", noPolicies)
+	fixture.Await(h, "the cache has that condition", func() bool {
+		var limiter v1alpha1.Limiter
+		h.must(mgr.GetClient().Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "default"}, &limiter))
+		return len(limiter.Status.Conditions) == 1
+	})
+
+	// A policy exists for so short a time that the cache receives the condition of that time after the next reconciliation.
+	delay.Lock()
+	p := h.policy("pods", nil, "pods")
+	fixture.Await(h, "the condition reports that no pod is ready for the policy", status(v1alpha1.ReasonNotReady))
 	h.must(h.kube.Delete(t.Context(), p))
+	fixture.Await(h, "the controller finds that no policy is selected", func() bool {
+		return strings.Contains(problem.Load().(string), "No selected policy") //nolint:forcetypeassert // only strings are stored
+	})
+	delay.Unlock()
+	fixture.Await(h, "the condition reports again that no policy is selected", noPolicies)
+
+	shop := kubetest.Namespace(t, kube)
 	h.must(h.kube.Create(t.Context(), &v1alpha1.RateLimitPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "pods", Namespace: shop}, Spec: p.Spec.RateLimitPolicySpec,
 	}))

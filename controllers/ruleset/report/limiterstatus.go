@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-dev/weir/api/v1alpha1"
@@ -32,8 +33,8 @@ type LimiterReporter struct {
 
 // reportedLimiter is the status that was written last.
 type reportedLimiter struct {
-	over   string // resource version of the Limiter in the cache at that time
-	status *v1alpha1.LimiterStatus
+	version string // resource version of the Limiter after the write
+	status  v1alpha1.LimiterStatus
 }
 
 // Problems are the problems of a Limiter that its Delivery does not have.
@@ -51,8 +52,8 @@ func (r *LimiterReporter) Report(
 	ctx context.Context, limiter *v1alpha1.Limiter, set *selection.RuleSet, d publish.Delivery, problems Problems,
 ) error {
 	before := ownedStatus(limiter)
-	if r.reported.status != nil && r.reported.over == limiter.ResourceVersion { // the cache does not have the last write yet
-		before = *r.reported.status
+	if order, err := resourceversion.CompareResourceVersion(limiter.ResourceVersion, r.reported.version); err == nil && order < 0 {
+		before = r.reported.status // the cache does not have the last write yet
 	}
 	after := limiterStatus(limiter.Generation, set, d, problems, before.Conditions, r.Clock())
 	if d.Unavailable() && before.Revision == after.Revision { // the operator may have restarted since it knew the replicas
@@ -61,11 +62,15 @@ func (r *LimiterReporter) Report(
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil
 	}
-	err := r.Client.Status().Apply(ctx, applyLimiterStatus(limiter, after), limiterOwner, client.ForceOwnership)
+	apply := applyLimiterStatus(limiter, after)
+	err := r.Client.Status().Apply(ctx, apply, limiterOwner, client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of Limiter %s/%s: %w", limiter.Namespace, limiter.Name, err)
 	}
-	r.reported = reportedLimiter{limiter.ResourceVersion, &after}
+	r.reported = reportedLimiter{status: after}
+	if err == nil {
+		r.reported.version = *apply.ResourceVersion // the client decodes the response into the configuration that it sends
+	}
 	return nil
 }
 

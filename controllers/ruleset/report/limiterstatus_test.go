@@ -2,6 +2,7 @@ package report
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	r := newReporting(t)
 	reporter := &LimiterReporter{Client: r.cached, Clock: func() time.Time { return r.now }}
 	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge", UID: "edge", Generation: 3, ResourceVersion: "1"}}
+	r.version = 1
 	limiter.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True"}} // of another controller
 	set := stateOf(publish.Delivery{}).RuleSet
 	set.Revision = "sha256:a"
@@ -34,7 +36,7 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 		}
 	}
 	receive := func() { // the cache receives the write
-		limiter.ResourceVersion += "'"
+		limiter.ResourceVersion = strconv.Itoa(r.version)
 		conditions := append([]metav1.Condition{{Type: "Ready", Status: "True"}}, r.limiter.Conditions...)
 		limiter.Status = *r.limiter.DeepCopy()
 		limiter.Status.Conditions = conditions
@@ -54,7 +56,8 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	report("before the cache has it", d, nil, 0)
 	receive()
 	report("with it in the cache", d, nil, 0)
-	limiter.Status.EnforcingReplicas, limiter.ResourceVersion = 9, "7"
+	r.version++
+	limiter.Status.EnforcingReplicas, limiter.ResourceVersion = 9, strconv.Itoa(r.version)
 	report("after a change of another client", d, nil, 1)
 
 	receive()
@@ -94,6 +97,34 @@ func TestLimiterReporter_WritesChangesOnce(t *testing.T) {
 	report("the end of the outage", publish.Delivery{}, nil, 1)
 	if len(r.limiter.Conditions) != 0 || r.limiter.Redis.Version != "" || len(r.limiter.Scripts) != 0 {
 		t.Errorf("after the outage: %+v", r.limiter)
+	}
+}
+
+// Other controllers write the same status, so that the cache can receive a change while it lacks the last write.
+func TestLimiterReporter_WritesAStateThatReturnsBeforeTheCacheHasTheLastWrite(t *testing.T) {
+	r := newReporting(t)
+	reporter := &LimiterReporter{Client: r.cached, Clock: func() time.Time { return r.now }}
+	limiter := &v1alpha1.Limiter{ObjectMeta: metav1.ObjectMeta{Namespace: "weir-system", Name: "edge", UID: "edge", ResourceVersion: "1"}}
+	r.version = 1
+	report := func(outage publish.Outage) {
+		t.Helper()
+		d := publish.Delivery{Outage: outage}
+		if err := reporter.Report(t.Context(), limiter, stateOf(d).RuleSet, d, Problems{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(publish.Outage{})
+	limiter.Status, limiter.ResourceVersion = *r.limiter.DeepCopy(), strconv.Itoa(r.version)
+	r.version++ // the write of another controller
+	other := strconv.Itoa(r.version)
+	report(publish.Outage{Reason: "StoreDenied", Message: "NOPERM"})
+	if r.limiter.Redis.Reachable {
+		t.Fatal("the outage is not written")
+	}
+	limiter.ResourceVersion = other
+	report(publish.Outage{})
+	if !r.limiter.Redis.Reachable {
+		t.Error("the end of the outage is not written: the cache still has the status from before it")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,7 @@ type cached struct {
 	written    []string
 	statuses   map[string]v1alpha1.RateLimitPolicyStatus
 	limiter    v1alpha1.LimiterStatus
+	version    int               // of the Limiter: the number of writes
 	over       map[string]string // the resource versions of the requests
 }
 
@@ -100,6 +102,8 @@ func (w statusWriter) Apply(_ context.Context, o runtime.ApplyConfiguration, _ .
 	case *v1alpha1ac.ClusterRateLimitPolicyApplyConfiguration:
 		o.ResourceVersion = &version
 	case *v1alpha1ac.LimiterApplyConfiguration:
+		w.version++
+		o.WithResourceVersion(strconv.Itoa(w.version))
 		w.limiter = v1alpha1.LimiterStatus{}
 		return json.Unmarshal(request.Status, &w.limiter)
 	}
