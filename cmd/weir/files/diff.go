@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/weir-dev/weir/cmd/internal/cli/policyset"
 	"github.com/weir-dev/weir/cmd/weir/replaycommand"
 	"github.com/weir-dev/weir/internal/policyfile"
+	"github.com/weir-dev/weir/internal/terminal"
 )
 
 // clusterArgument is the argument that stands for the policies of a cluster.
@@ -98,16 +100,37 @@ func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *rep
 		return err
 	}
 	d.Before, d.After = before, after
-	if replayed.Before, replayed.After = before, after; len(replayed.Logs) > 0 && len(d.Policies) > 0 {
-		decided, err := replayed.Run(ctx, s)
-		if err != nil {
+	if len(replayed.Logs) > 0 {
+		replayed.Before, replayed.After, replayed.Limiter = before, after, f.Limiter()
+		if err := addNotices(ctx, s, d, replayed); err != nil {
 			return cli.UsageError(err) // status 1 means that the policies differ
-		}
-		for i := range d.Policies {
-			d.Policies[i].Notices = replaycommand.Notices(decided, d.Policies[i].Policy)
 		}
 	}
 	return policydiff.Print(s.Out, outputs, d)
+}
+
+// addNotices adds what the requests of a log would notice of each edited policy, and what a replay does not show of a Limiter.
+func addNotices(ctx context.Context, s cli.Streams, d *policydiff.Diff, replayed *replaycommand.Comparison) error {
+	for i := range d.Limiters {
+		l := &d.Limiters[i]
+		for _, of := range []struct{ field, what string }{{"spec.identity.ip", "the addresses of clients"}, {"spec.kubernetesThrottle", "exempt writes"}} {
+			if slices.ContainsFunc(l.Changes, func(c policydiff.Change) bool { return strings.HasPrefix(c.Field, of.field) }) {
+				l.Notices = append(l.Notices, "a replay finds "+of.what+" with the later Limiter on both sides: it does not show what "+of.field+" changes")
+			}
+		}
+	}
+	if len(d.Policies) == 0 {
+		terminal.Println(s.Err, "weir diff: no policy differs, so the log is not replayed")
+		return nil
+	}
+	decided, err := replayed.Run(ctx, s)
+	if err != nil {
+		return err
+	}
+	for i := range d.Policies {
+		d.Policies[i].Notices = replaycommand.Notices(decided, d.Policies[i].Policy)
+	}
+	return nil
 }
 
 // scopesOf returns what is compared: with standard input, which can be a part of a cluster or a whole one, the scopes of the files on the other side, and the

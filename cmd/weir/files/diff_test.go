@@ -279,3 +279,44 @@ func TestDiff_ReplaysALog(t *testing.T) {
 		}
 	}
 }
+
+// An edit of a Limiter changes the decisions of policies that are not edited.
+func TestDiff_ReplaysALogForAnEditOfALimiter(t *testing.T) {
+	var log strings.Builder
+	for second := range 30 {
+		fmt.Fprintf(&log, "192.0.2.1 - - [02/Jan/2026:15:04:%02d +0000] \"GET /v1 HTTP/1.1\" 200 5 \"-\" \"agent-%d\"\n", second, second%2)
+	}
+	limiter := func(name, identity string) string {
+		return "apiVersion: weir.dev/v1alpha1\nkind: Limiter\nmetadata: {name: " + name + ", namespace: weir-system}\n" +
+			"spec: {redis: {addresses: [redis:6379]}, identity: " + identity + "}\n---\n"
+	}
+	const account, agent = "{tenant: {header: x-account}}", "{tenant: {header: user-agent}}"
+	tenants := policyNamed("tenants", "{axis: Tenant, limit: 20, window: 1m}") + policyNamed("all", "{axis: IP, limit: 100, window: 1m}")
+	inDirectory(t, map[string]string{
+		"before.yaml": tenants + limiter("edge", account), "after.yaml": tenants + limiter("edge", agent),
+		"address.yaml": tenants + limiter("edge", "{tenant: {header: x-account}, ip: {header: Forwarded}}"),
+		"two.yaml":     tenants + limiter("edge", account) + limiter("other", account), "one.yaml": tenants + limiter("edge", agent) + limiter("other", "{tenant: {header: x-other}}"),
+		"exempt.yaml": tenants + limiter("edge", account+", kubernetesThrottle: {mode: Enforce, additionalExemptUsers: [ci]}"), "same.yaml": tenants + limiter("edge", account),
+		"access.log": log.String(),
+	})
+	for name, test := range map[string]struct {
+		args           []string
+		stdout, stderr string
+	}{
+		"another header":    {[]string{"before.yaml", "after.yaml"}, "log, it newly allows 10, of 1 identifier; most of them of \"address:192.0.2.1\" (10)\n", ""},
+		"the opposite":      {[]string{"after.yaml", "before.yaml"}, "log, it newly denies 10, of 1 identifier", ""},
+		"one of two":        {[]string{"two.yaml", "one.yaml", "--limiter", "weir-system/edge"}, "log, it newly allows 10", ""},
+		"other addresses":   {[]string{"before.yaml", "address.yaml"}, "it does not show what spec.identity.ip changes\n\nThe policies are the same. 1 Limiter differs", "no policy differs, so the log is not replayed"},
+		"no difference":     {[]string{"before.yaml", "same.yaml"}, "The policies are the same.", "no policy differs, so the log is not replayed"},
+		"other exempt ones": {[]string{"before.yaml", "exempt.yaml"}, "it does not show what spec.kubernetesThrottle changes\n\nThe policies are the same. 1 Limiter differs", "no policy differs"},
+	} {
+		status, stdout, stderr := runCommand(DiffCommand(), "", append(test.args, "--replay", "access.log")...)
+		wantStatus := 1
+		if name == "no difference" {
+			wantStatus = 0
+		}
+		if status != wantStatus || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
+			t.Errorf("%s: status %d, want %d, %q and %q:\n%s%s", name, status, wantStatus, test.stdout, test.stderr, stdout, stderr)
+		}
+	}
+}

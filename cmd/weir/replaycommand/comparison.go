@@ -15,15 +15,16 @@ import (
 type Comparison struct {
 	Before, After string // paths of the policies
 	Logs          []string
-	// Fields, Format and Domain are the flags --map, --format and --domain of weir replay.
-	Fields         []string
-	Format, Domain string
+	// Fields, Format, Domain and Limiter are the flags --map, --format, --domain and --limiter of weir replay.
+	Fields                  []string
+	Format, Domain, Limiter string
 }
 
 // Run returns what the replay found out. Its Difference is not nil.
 func (c Comparison) Run(ctx context.Context, streams cli.Streams) (*result.Result, error) {
 	f := replayFlags{
-		policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain, maxBad: "1%", output: "text", suggestOf: "identifiers",
+		policies: c.After, before: c.Before, fields: c.Fields, format: c.Format, domain: c.Domain, limiter: c.Limiter,
+		maxBad: "1%", output: "text", suggestOf: "identifiers",
 	}
 	shares, _, err := f.validate()
 	if err != nil {

@@ -46,6 +46,9 @@ func (f *Flags) Among(limiters map[string]bool) *Flags {
 	return &Flags{}
 }
 
+// Limiter returns the name of the Limiter that the flags choose, "namespace/name"; "" without one.
+func (f *Flags) Limiter() string { return f.limiter }
+
 // Outputs returns what --output selects for a command that reads the inputs. An error is one of the command line.
 func (f *Flags) Outputs(inputs ...string) ([]findings.Output, error) {
 	return findings.ParseOutputs(f.outputs, Formats(), inputs...)

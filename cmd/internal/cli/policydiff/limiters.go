@@ -26,11 +26,15 @@ type LimiterChange struct {
 	Line    int      `json:"line,omitempty"`
 	Summary string   `json:"summary,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
+	// Notices are what a replay of requests does not show of the change.
+	Notices []string `json:"notices,omitempty"`
 }
 
 // asPolicy returns the change in the form in which it is printed.
 func (c *LimiterChange) asPolicy() *PolicyChange {
-	return &PolicyChange{Policy: "Limiter " + c.Limiter, Kind: c.Kind, Effect: c.Effect, File: c.File, Line: c.Line, Summary: c.Summary, Changes: c.Changes}
+	return &PolicyChange{
+		Policy: "Limiter " + c.Limiter, Kind: c.Kind, Effect: c.Effect, File: c.File, Line: c.Line, Summary: c.Summary, Changes: c.Changes, Notices: c.Notices,
+	}
 }
 
 // limiterEffect returns the effect of a change of a field of a Limiter.
