@@ -297,6 +297,7 @@ func TestDiff_ReplaysALogForAnEditOfALimiter(t *testing.T) {
 		"address.yaml": tenants + limiter("edge", "{tenant: {header: x-account}, ip: {header: Forwarded}}"),
 		"two.yaml":     tenants + limiter("edge", account) + limiter("other", account), "one.yaml": tenants + limiter("edge", agent) + limiter("other", "{tenant: {header: x-other}}"),
 		"exempt.yaml": tenants + limiter("edge", account+", kubernetesThrottle: {mode: Enforce, additionalExemptUsers: [ci]}"), "same.yaml": tenants + limiter("edge", account),
+		"alone.yaml": policyNamed("tenants", "{axis: Tenant, limit: 10, window: 1m}"),
 		"access.log": log.String(),
 	})
 	for name, test := range map[string]struct {
@@ -306,6 +307,8 @@ func TestDiff_ReplaysALogForAnEditOfALimiter(t *testing.T) {
 		"another header":    {[]string{"before.yaml", "after.yaml"}, "log, it newly allows 10, of 1 identifier; most of them of \"address:192.0.2.1\" (10)\n", ""},
 		"the opposite":      {[]string{"after.yaml", "before.yaml"}, "log, it newly denies 10, of 1 identifier", ""},
 		"one of two":        {[]string{"two.yaml", "one.yaml", "--limiter", "weir-system/edge"}, "log, it newly allows 10", ""},
+		"only before":       {[]string{"after.yaml", "alone.yaml"}, "log, it newly denies 10, of 2 identifiers; most of them of \"agent-0\" (5)", ""},
+		"only after":        {[]string{"alone.yaml", "after.yaml"}, "log, it newly allows 10, of 2 identifiers; most of them of \"agent-0\" (5)", ""},
 		"other addresses":   {[]string{"before.yaml", "address.yaml"}, "it does not show what spec.identity.ip changes\n\nThe policies are the same. 1 Limiter differs", "no policy differs, so the log is not replayed"},
 		"no difference":     {[]string{"before.yaml", "same.yaml"}, "The policies are the same.", "no policy differs, so the log is not replayed"},
 		"other exempt ones": {[]string{"before.yaml", "exempt.yaml"}, "it does not show what spec.kubernetesThrottle changes\n\nThe policies are the same. 1 Limiter differs", "no policy differs"},

@@ -59,23 +59,12 @@ func (f *replayFlags) load(streams cli.Streams) (*loaded, error) {
 			return nil, cli.UsageError(err)
 		}
 	}
-	set, limiter, err := c.compile("--policies", f.policies, proposal, nil)
+	l, limiter, err := f.compileSides(c, proposal)
 	if err != nil {
 		return nil, err
 	}
-	if f.limiter != "" && limiter == nil {
-		return nil, cli.UsageError(fmt.Errorf("--limiter: --policies has no valid Limiter %s", f.limiter))
-	}
-	l := &loaded{options: &replay.Options{Policies: set, HashKey: key, Exempt: exempt.With("", exempt.Lists{})}, proposal: proposal}
-	if f.before != "" {
-		before, beforeLimiter, err := c.compile("--policies-before", f.before, nil, limiter)
-		if err != nil {
-			return nil, err
-		}
-		l.options.Before = &before
-		l.noteDifference(limiter, beforeLimiter)
-	}
-	if l.options.Domain, err = f.domainOf(&set); err != nil {
+	l.options.HashKey = key
+	if l.options.Domain, err = f.domainOf(&l.options.Policies); err != nil {
 		return nil, cli.UsageError(err)
 	}
 	if limiter == nil {
@@ -86,6 +75,33 @@ func (f *replayFlags) load(streams cli.Streams) (*loaded, error) {
 		return nil, fmt.Errorf("--policies: Limiter %s/%s: %w", limiter.Namespace, limiter.Name, err)
 	}
 	return l, nil
+}
+
+// compileSides compiles the policies and those before a change, and returns the Limiter whose settings apply to both; nil without one.
+func (f *replayFlags) compileSides(c *compiler, proposal *proposal) (*loaded, *v1alpha1.Limiter, error) {
+	set, limiter, err := c.compile("--policies", f.policies, proposal, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.limiter != "" && limiter == nil {
+		return nil, nil, cli.UsageError(fmt.Errorf("--limiter: --policies has no valid Limiter %s", f.limiter))
+	}
+	l := &loaded{options: &replay.Options{Policies: set, Exempt: exempt.With("", exempt.Lists{})}, proposal: proposal}
+	if f.before == "" {
+		return l, limiter, nil
+	}
+	before, beforeLimiter, err := c.compile("--policies-before", f.before, nil, limiter)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.options.Before = &before
+	if limiter == nil && beforeLimiter != nil {
+		if l.options.Policies, limiter, err = c.compile("--policies", f.policies, proposal, beforeLimiter); err != nil {
+			return nil, nil, err
+		}
+	}
+	l.noteDifference(limiter, beforeLimiter)
+	return l, limiter, nil
 }
 
 // compiler compiles policies with the identity table of the Limiter in their files.
