@@ -113,9 +113,9 @@ func diff(ctx context.Context, s cli.Streams, f *policydiff.Flags, replayed *rep
 func addNotices(ctx context.Context, s cli.Streams, d *policydiff.Diff, replayed *replaycommand.Comparison) error {
 	for i := range d.Limiters {
 		l := &d.Limiters[i]
-		for _, of := range []struct{ field, what string }{{"spec.identity.ip", "the addresses of clients"}, {"spec.kubernetesThrottle", "exempt writes"}} {
-			if slices.ContainsFunc(l.Changes, func(c policydiff.Change) bool { return strings.HasPrefix(c.Field, of.field) }) {
-				l.Notices = append(l.Notices, "a replay finds "+of.what+" with the later Limiter on both sides: it does not show what "+of.field+" changes")
+		for _, setting := range []struct{ field, finds string }{{"spec.identity.ip", "the addresses of clients"}, {"spec.kubernetesThrottle", "exempt writes"}} {
+			if slices.ContainsFunc(l.Changes, func(c policydiff.Change) bool { return strings.HasPrefix(c.Field, setting.field) }) {
+				l.Notices = append(l.Notices, "a replay finds "+setting.finds+" with the later Limiter on both sides: it does not show what "+setting.field+" changes")
 			}
 		}
 	}

@@ -77,7 +77,8 @@ func (f *replayFlags) load(streams cli.Streams) (*loaded, error) {
 	return l, nil
 }
 
-// compileSides compiles the policies and those before a change, and returns the Limiter whose settings apply to both; nil without one.
+// compileSides compiles the policies and those before a change, each with the identity table of its Limiter, or of the only one. It returns the Limiter
+// whose clients and exemptions apply to both; nil without one.
 func (f *replayFlags) compileSides(c *compiler, proposal *proposal) (*loaded, *v1alpha1.Limiter, error) {
 	set, limiter, err := c.compile("--policies", f.policies, proposal, nil)
 	if err != nil {
